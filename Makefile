@@ -1,0 +1,211 @@
+# Every target works in a bare checkout on a machine with Go, make and git; what else is needed is built or installed by
+# the target, or it says what to install.
+
+SHELL      := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+NAME    := kvm-operator
+PROJECT := github.com/kvm-operator/kvm-operator
+# A release is a commit with a tag vX.Y.Z; other builds keep the version in pkg/project.
+VERSION ?= $(shell git describe --tags --exact-match --match 'v*' 2>/dev/null | sed 's/^v//')
+LDFLAGS := -s -w $(if $(VERSION),-X $(PROJECT)/pkg/project.version=$(VERSION))
+IMAGE   ?= docker.io/kvm-operator/$(NAME):$(or $(VERSION),$(shell sed -n 's/^var version = "\(.*\)"/\1/p' pkg/project/project.go))
+RUNNER_IMAGE ?= docker.io/kvm-operator/runner:$(lastword $(subst :, ,$(IMAGE)))
+
+TOOLS   := $(CURDIR)/.tools
+MODULES := . $(patsubst %/go.mod,%,$(wildcard integration/*/go.mod integration/*/*/go.mod))
+CRDS    := helm/$(NAME)/crds
+CHART   := helm/$(NAME)/Chart.yaml
+
+# Several management clusters at a time are fast; more of them than cores make timeouts a matter of luck.
+TEST_PACKAGES_AT_ONCE ?= 2
+TEST_TIMEOUT          ?= 15m
+BENCH_TIMEOUT         ?= 2h
+# Packages whose tests run virtual machines.
+WITH_MACHINES := /(integration/(live|machine|runnerimage)|pkg/(guestnet|qemu))$$
+export KUBEBUILDER_ASSETS := $(TOOLS)
+
+go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
+
+##@ Try it
+
+.PHONY: demo demo-down
+demo: demo-tools ## A management cluster with simulated hosts, the operator and a cluster, on this machine; Ctrl-C ends it
+	@go run ./integration/demo up
+
+.PHONY: demo-tools
+demo-tools:
+	@integration/build.sh .tools kubeall kwok ignition
+
+demo-down: ## Stop a demo that was left behind
+	@go run ./integration/demo down
+
+##@ Test
+
+.PHONY: test unit race bench bench-machine lint imports verify verify-generated verify-format verify-modules nancy
+test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests
+	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
+	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)')
+	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
+	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
+
+unit: ## The tests that need neither tools nor a management cluster
+	@go test -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
+
+race: ## The tests of unit under the race detector; needs a C compiler
+	@command -v gcc >/dev/null || { echo "error: the race detector needs gcc; install it, on Debian with: apt-get install gcc libc6-dev"; exit 1; }
+	@go test -race -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
+
+bench: tools ## Benchmarks on many clusters; takes long
+	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/scale/...
+
+bench-machine: tools ## The runner against bare QEMU under the same arguments; wants a machine without other work
+	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/machine/...
+
+lint: $(TOOLS)/golangci-lint ## Run the linters of .golangci.yaml
+	@echo "==> linting"
+	@$(TOOLS)/golangci-lint run --allow-parallel-runners ./...
+
+imports: $(TOOLS)/golangci-lint ## Format all Go files and sort their imports
+	@$(TOOLS)/golangci-lint fmt ./...
+
+verify: verify-generated verify-format verify-modules ## Generated files, format, vet and modules are as they should be
+	@echo "==> go vet"
+	@go vet ./...
+
+verify-generated: $(TOOLS)/controller-gen
+	@echo "==> generated files"
+	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
+	$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config="$$new/crds"; \
+	diff -ru $(CRDS) "$$new/crds" || { echo "error: $(CRDS) is outdated: run make generate"; exit 1; }; \
+	for package in $$(dirname pkg/apis/*/*/zz_generated.deepcopy.go); do \
+		mkdir -p "$$new/$$package"; \
+		$(TOOLS)/controller-gen object paths=./$$package output:object:dir="$$new/$$package"; \
+		diff -u $$package/zz_generated.deepcopy.go "$$new/$$package/zz_generated.deepcopy.go" || { echo "error: $$package is outdated: run make generate"; exit 1; }; \
+	done
+
+verify-format:
+	@echo "==> gofmt"
+	@unformatted=$$(gofmt -l .); \
+	[ -z "$$unformatted" ] || { echo "error: run make imports, these are not formatted:"; echo "$$unformatted"; exit 1; }
+
+verify-modules:
+	@echo "==> go mod tidy"
+	@for module in $(MODULES); do \
+		(cd "$$module" && go mod tidy -diff) || { echo "error: run go mod tidy in $$module"; exit 1; }; \
+	done
+
+nancy: ## Check the modules against go.sum; tell how to look for known vulnerabilities
+	@go mod verify
+	@echo "Known vulnerabilities are looked up online: go run golang.org/x/vuln/cmd/govulncheck@latest ./..."
+
+##@ Build
+
+.PHONY: build build-linux build-linux-arm64 build-darwin build-darwin-arm64 build-windows-amd64 install run clean build-docker build-docker-runner
+build: ## Build bin/kvm-operator for this machine
+	@$(go_build) bin/$(NAME) .
+
+build-linux build-linux-arm64 build-darwin build-darwin-arm64 build-windows-amd64: build-%: ## Build bin/kvm-operator-<os>-<arch>
+	@os=$(word 1,$(subst -, ,$*)) arch=$(or $(word 2,$(subst -, ,$*)),amd64); \
+	GOOS=$$os GOARCH=$$arch $(go_build) bin/$(NAME)-$$os-$$arch$$([ $$os != windows ] || echo .exe) .
+
+install: ## Install kvm-operator into Go's bin directory
+	@CGO_ENABLED=0 go install -trimpath -ldflags '$(LDFLAGS)' .
+
+run: ## Run the operator from the checkout against the cluster of ~/.kube/config; ARGS are further arguments
+	@go run . daemon --service.kubernetes.kubeconfigpath="$${KUBECONFIG:-$$HOME/.kube/config}" $(ARGS)
+
+clean: ## Stop the demo and remove what was built here; the cache of built tools stays
+	@[ ! -d .demo ] || $(MAKE) demo-down
+	@rm -rf bin .tools cover.out
+
+build-docker-runner: ## Build the container image of node pods; RUNNER_IMAGE names it
+	@command -v docker >/dev/null || { echo "error: docker is not installed: see https://docs.docker.com/engine/install/"; exit 1; }
+	@docker build --platform linux/amd64 --build-arg VERSION=$(VERSION) -f runner/Dockerfile -t $(RUNNER_IMAGE) .
+
+build-docker: ## Build the container image; IMAGE names it
+	@command -v docker >/dev/null || { echo "error: docker is not installed: see https://docs.docker.com/engine/install/"; exit 1; }
+	@docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+##@ Develop
+
+.PHONY: tools generate update-deps check-env okteto-up okteto-down
+tools: ## Build what tests need: Kubernetes, kwok, ignition, helm, guest images, the runner's image; cached for all checkouts
+	@integration/build.sh .tools programs kubeall kwok ignition helm
+	@integration/guestimage/build.sh .tools/guest
+	@integration/runnerimage/build.sh .tools
+
+.PHONY: $(TOOLS)/controller-gen $(TOOLS)/golangci-lint
+$(TOOLS)/controller-gen:
+	@integration/build.sh .tools codegen
+
+$(TOOLS)/golangci-lint:
+	@integration/build.sh .tools lint
+
+generate: $(TOOLS)/controller-gen ## Write deep copies and CRDs from the API types
+	@$(TOOLS)/controller-gen object crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config=$(CRDS)
+
+update-deps: ## Update all modules to their latest minor versions
+	@go get -u ./... && go mod tidy
+
+check-env: ## Say what is on this machine of what targets use
+	@for tool in go make git; do printf '%-8s' $$tool; command -v $$tool || { echo 'missing, every target needs it'; exit 1; }; done
+	@for tool in gcc docker helm helm-docs kubectl okteto; do printf '%-10s' $$tool; command -v $$tool || echo 'missing, few targets need it'; done
+
+# Admission of pods keeps the developer's container, which is root and has volumes, out of a namespace that enforces more.
+enforce := pod-security.kubernetes.io/enforce
+before  := okteto.kvm-operator.giantswarm.io/enforced-before
+
+okteto-up: ## Develop in the management cluster: replace the running operator by a container with a shell
+	@for tool in kubectl okteto; do command -v $$tool >/dev/null || { echo "error: $$tool is not installed"; exit 1; }; done
+	@sed 's/$$VERSION/$(or $(VERSION),$(shell go run . version | sed -n 's/^version: //p'))/' okteto.yml >.okteto.yml
+	@if [ -z "$$(kubectl get namespace giantswarm -o jsonpath='{.metadata.annotations.okteto\.kvm-operator\.giantswarm\.io/enforced-before}')" ]; then \
+		level=$$(kubectl get namespace giantswarm -o jsonpath='{.metadata.labels.pod-security\.kubernetes\.io/enforce}'); \
+		kubectl annotate namespace giantswarm $(before)="$${level:-none}"; \
+	fi
+	@kubectl label --overwrite namespace giantswarm $(enforce)=privileged
+	@okteto up --namespace giantswarm -f .okteto.yml
+
+okteto-down: ## Give the operator back its place and the namespace its pod security level
+	@for tool in kubectl okteto; do command -v $$tool >/dev/null || { echo "error: $$tool is not installed"; exit 1; }; done
+	@okteto down --namespace giantswarm -f .okteto.yml
+	@level=$$(kubectl get namespace giantswarm -o jsonpath='{.metadata.annotations.okteto\.kvm-operator\.giantswarm\.io/enforced-before}'); \
+	case $$level in \
+		'') ;; \
+		none) kubectl label namespace giantswarm $(enforce)- ;; \
+		*) kubectl label --overwrite namespace giantswarm $(enforce)=$$level ;; \
+	esac
+	@kubectl annotate namespace giantswarm $(before)-
+	@rm -f .okteto.yml
+
+##@ Chart
+
+.PHONY: lint-chart update-chart helm-docs
+no_chart = [ -e $(CHART) ] || { echo "error: there is no $(CHART): the repository has the CRDs of the chart and not the chart itself"; exit 1; }
+
+lint-chart: ## Check the chart
+	@$(no_chart)
+	@command -v helm >/dev/null || { echo "error: helm is not installed: see https://helm.sh/docs/intro/install/"; exit 1; }
+	@helm lint --strict helm/$(NAME)
+
+update-chart: ## Update the charts that the chart depends on
+	@$(no_chart)
+	@command -v helm >/dev/null || { echo "error: helm is not installed: see https://helm.sh/docs/intro/install/"; exit 1; }
+	@helm dependency update helm/$(NAME)
+
+helm-docs: ## Write the chart's README from its values
+	@$(no_chart)
+	@command -v helm-docs >/dev/null || { echo "error: helm-docs is not installed: go install github.com/norwoodj/helm-docs/cmd/helm-docs@latest"; exit 1; }
+	@helm-docs --chart-search-root helm
+
+##@ Help
+
+.PHONY: help
+help: ## Show this text
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z][-a-z0-9 ]*:.*## / { split($$1, names, ":"); n = split(names[1], each, " "); \
+			for (i = 1; i <= n; i++) printf "  make %-20s %s\n", each[i], $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,104 @@
+package cmd
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/giantswarm/microerror"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/kvm-operator/kvm-operator/flag"
+	"github.com/kvm-operator/kvm-operator/service"
+)
+
+func newDaemon() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "daemon",
+		Short: "Run the operator",
+		Long: `Run the operator until it is told to stop.
+
+Every setting is a flag, a key of a configuration file and a variable of the environment: the flag
+--service.registry.domain is the key service.registry.domain and the variable SERVICE_REGISTRY_DOMAIN.
+A flag beats the environment, which beats files, of which the later beat the earlier.`,
+		Example: `  # on a machine that can reach the management cluster
+  kvm-operator daemon --service.kubernetes.kubeconfigpath=$HOME/.kube/config
+
+  # in a pod, with settings from mounted files
+  kvm-operator daemon --service.kubernetes.incluster --config.dirs=/var/run/kvm-operator/configmap --config.files=config`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c) },
+	}
+	flag.Register(c.Flags(), runnerImage())
+	return c
+}
+
+func runDaemon(c *cobra.Command) error {
+	fs := c.Flags()
+	if err := flag.Load(fs, os.LookupEnv); err != nil {
+		return err
+	}
+	logger := zap.New(zap.WriteTo(c.OutOrStdout()))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger.WithName("client"))
+	r := reader{fs}
+	selector, err := labels.Parse(r.text(flag.CRDLabelSelector))
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	config, err := restConfig(fs)
+	if err != nil {
+		return err
+	}
+	settings := clusterSettings(fs)
+	if err := settings.Guest.Validate(); err != nil {
+		return err
+	}
+	s, err := service.New(c.Context(), service.Config{
+		REST: config, Settings: settings, Selector: selector,
+		ListenAddress: r.text(flag.ServerListenAddress), MetricsAddress: r.text(flag.ServerListenMetricsAddress),
+		CertFile: r.text(flag.ServerTLSCrtFile), KeyFile: r.text(flag.ServerTLSKeyFile),
+		LogAccess: r.yes(flag.ServerLogAccess), Debug: r.yes(flag.ServerEnableDebugServer),
+		LeaderElection: r.yes(flag.LeaderElectionEnabled), LeaderElectionNamespace: r.text(flag.LeaderElectionNamespace),
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	// Whoever asks twice does not want to wait.
+	context.AfterFunc(ctx, stop)
+	return s.Run(ctx)
+}
+
+// restConfig finds the management cluster: the pod's own, a kubeconfig, or an address with certificate files.
+func restConfig(fs *pflag.FlagSet) (*rest.Config, error) {
+	r := reader{fs}
+	if r.yes(flag.KubernetesInCluster) {
+		config, err := rest.InClusterConfig()
+		return config, microerror.Mask(err)
+	}
+	if content := r.text(flag.KubernetesKubeconfig); content != "" {
+		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(content))
+		return config, microerror.Mask(err)
+	}
+	if path := r.text(flag.KubernetesKubeconfigPath); path != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", path)
+		return config, microerror.Mask(err)
+	}
+	config := &rest.Config{Host: r.text(flag.KubernetesAddress)}
+	if strings.HasPrefix(config.Host, "https://") {
+		config.TLSClientConfig = rest.TLSClientConfig{
+			CAFile: r.text(flag.KubernetesTLSCAFile), CertFile: r.text(flag.KubernetesTLSCrtFile), KeyFile: r.text(flag.KubernetesTLSKeyFile),
+		}
+	}
+	return config, nil
+}

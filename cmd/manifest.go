@@ -1,0 +1,147 @@
+package cmd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kvm-operator/kvm-operator/helm"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/schema"
+	"github.com/kvm-operator/kvm-operator/pkg/versions"
+	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+)
+
+// manifests is what files hold of KVMConfigs and of what they depend on.
+type manifests struct {
+	configs  []*v1alpha1.KVMConfig
+	releases map[string]*releasev1alpha1.Release
+	secrets  []corev1.Secret
+	volumes  []corev1.PersistentVolume
+}
+
+// inputs picks what a KVMConfig depends on.
+func (m manifests) inputs(config *v1alpha1.KVMConfig) cluster.Inputs {
+	release := m.releases[versions.ReleaseName(config.Labels[key.LabelReleaseVersion])]
+	return cluster.Inputs{Release: release, Secrets: m.secrets, Volumes: m.volumes}
+}
+
+// readManifests reads the files, of which "-" is standard input. Kinds that play no role are passed over.
+func readManifests(files []string, stdin io.Reader) (manifests, error) {
+	m := manifests{releases: map[string]*releasev1alpha1.Release{}}
+	definition, err := schema.New(helm.KVMConfigCRD)
+	if err != nil {
+		return m, err
+	}
+	for _, file := range files {
+		data, err := readFile(file, stdin)
+		if err != nil {
+			return m, err
+		}
+		if err := m.add(definition, data); err != nil {
+			return m, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	if len(m.configs) == 0 {
+		return m, fmt.Errorf("no KVMConfig in %q", files)
+	}
+	return m, nil
+}
+
+func readFile(file string, stdin io.Reader) ([]byte, error) {
+	if file == "-" {
+		data, err := io.ReadAll(stdin)
+		return data, microerror.Mask(err)
+	}
+	data, err := os.ReadFile(file)
+	return data, microerror.Mask(err)
+}
+
+// add reads a stream of YAML documents, lists included.
+func (m *manifests) add(definition *schema.Schema, data []byte) error {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return microerror.Mask(err)
+		}
+		if err := m.addDocument(definition, document); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *manifests) addDocument(definition *schema.Schema, document []byte) error {
+	text, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return fmt.Errorf("reading YAML: %w", err)
+	}
+	u := &unstructured.Unstructured{}
+	// This decoder keeps integers apart from other numbers, as the API server does.
+	if err := json.Unmarshal(text, &u.Object); err != nil {
+		return fmt.Errorf("reading YAML: %w", err)
+	}
+	switch {
+	case len(u.Object) == 0:
+		return nil
+	case u.IsList():
+		return u.EachListItem(func(item runtime.Object) error {
+			return m.addObject(definition, item.(*unstructured.Unstructured))
+		})
+	}
+	return m.addObject(definition, u)
+}
+
+func (m *manifests) addObject(definition *schema.Schema, u *unstructured.Unstructured) error {
+	ref := fmt.Sprintf("%s %s", u.GetKind(), u.GetName())
+	switch u.GroupVersionKind() {
+	case v1alpha1.GroupVersion.WithKind("KVMConfig"):
+		if u.GetNamespace() == "" {
+			u.SetNamespace("default")
+		}
+		if err := definition.Complete(context.Background(), u.Object); err != nil {
+			return fmt.Errorf("%s is not valid: %w", ref, err)
+		}
+		config, err := convert[v1alpha1.KVMConfig](u)
+		m.configs = append(m.configs, config)
+		return err
+	case releasev1alpha1.GroupVersion.WithKind("Release"):
+		release, err := convert[releasev1alpha1.Release](u)
+		m.releases[u.GetName()] = release
+		return err
+	case corev1.SchemeGroupVersion.WithKind("Secret"):
+		secret, err := convert[corev1.Secret](u)
+		m.secrets = append(m.secrets, *secret)
+		return err
+	case corev1.SchemeGroupVersion.WithKind("PersistentVolume"):
+		volume, err := convert[corev1.PersistentVolume](u)
+		m.volumes = append(m.volumes, *volume)
+		return err
+	}
+	return nil
+}
+
+func convert[T any](u *unstructured.Unstructured) (*T, error) {
+	object := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, object); err != nil {
+		return object, fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return object, nil
+}

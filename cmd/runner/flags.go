@@ -1,0 +1,250 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/runner"
+)
+
+// variables are the variables of the environment that set flags. The names are those of the original's runner, where it
+// had the setting.
+var variables = map[string]string{
+	"acceleration": "ACCELERATION", "boot-data": "CLOUD_CONFIG_PATH", "private-boot-data": "CLOUD_CONFIG_PRIVATE_PATH",
+	"cpus": "CORES", "dns-servers": "DNS_SERVERS", "etcd": "ETCD_DATA_PATH", "flatcar-channel": "FLATCAR_CHANNEL",
+	"flatcar-mirror": "FLATCAR_MIRROR", "flatcar-version": "FLATCAR_VERSION", "hold-timeout": "HOLD_TIMEOUT",
+	"image": "GUEST_IMAGE", "memory": "MEMORY", "name": "HOSTNAME", "ntp-servers": "NTP_SERVERS",
+	"powerdown-timeout": "POWERDOWN_TIMEOUT", "shares": "HOST_DATA_VOLUME_PATHS", "signing-keys": "SIGNING_KEYS",
+}
+
+// diskVariables are the sizes of a node's disks and the serial numbers they get, in the order in which the guest sees them.
+var diskVariables = []struct{ variable, serial string }{
+	{"DISK_OS", runner.SerialOS}, {"DISK_DOCKER", "dockerfs"}, {"DISK_KUBELET", "kubeletfs"},
+}
+
+func register(fs *pflag.FlagSet) {
+	t := runner.DefaultTimeouts
+	fs.String("acceleration", "auto", "auto, kvm or tcg; auto is kvm where a canary guest proves that it works")
+	fs.String("boot-data", "", "file with boot data: base64 of gzip of an Ignition config")
+	fs.String("private-boot-data", "", "file with its second half, which holds what is secret")
+	fs.Int("cpus", 1, "processors of the guest")
+	fs.StringArray("disk", nil, "disk of the guest as <serial>:<size>, such as dockerfs:50G; may repeat. A disk named rootfs is\nformatted before the first start (DISK_OS, DISK_DOCKER, DISK_KUBELET)")
+	fs.String("dns-servers", "", "addresses for the guest, separated by commas; empty means those of /etc/resolv.conf")
+	fs.String("etcd", "", "directory or block device with etcd's data; the guest sees it as etcdshare")
+	fs.String("flatcar-channel", "stable", "channel of the Flatcar release")
+	fs.String("flatcar-mirror", osimage.FlatcarMirror, "where Flatcar releases are, with {channel} and {version} in it")
+	fs.String("flatcar-version", "", "Flatcar release to boot when there is no --image")
+	fs.Int("health-port", 10248, "port of the guest's kubelet for /healthz; 0 asks nobody")
+	fs.Duration("hold-timeout", t.Hold, "how long a machine that was told to stop is kept running until runner release")
+	fs.String("image", "", "operating system to boot, as JSON: what spec.guestImage of a KVMConfig says")
+	fs.String("images", "/usr/code/images", "directory with the cache of images, shared by all machines of a host")
+	fs.Duration("lock-timeout", t.Lock, "how long another machine may go on using a disk of this one, as a pod does that is being replaced")
+	fs.String("machine", "q35", "QEMU's machine type")
+	fs.String("memory", "1024M", "memory of the guest in M or G (powers of 1024)")
+	fs.Duration("monitor-timeout", t.Monitor, "how long QEMU may be silent before it is taken for dead")
+	fs.String("name", "", "host name of the guest")
+	fs.String("network", runner.NetworkPod, "pod gives the guest the address of the pod; user puts it behind QEMU's address translation")
+	fs.String("ntp-servers", "", "time servers for the guest, separated by commas")
+	fs.Duration("powerdown-timeout", t.Powerdown, "how long the guest may take to shut down")
+	fs.String("qemu", "qemu-system-x86_64", "QEMU, by name or path")
+	fs.StringArray("qemu-arg", nil, "further argument of QEMU; may repeat")
+	fs.Duration("quit-timeout", t.Quit, "how long QEMU may take to quit when the guest did not shut down")
+	fs.String("shares", "", "directories for the guest as <tag>:<path>, separated by commas; it mounts them over 9p")
+	fs.String("signing-keys", "", "file with the OpenPGP keys that sign images; empty means Flatcar's")
+	fs.Duration("start-timeout", t.Start, "how long QEMU may take until it answers")
+	fs.String("state", "/usr/code/rootfs", "directory with disks and what else outlives a restart of the runner")
+	fs.String("termination-log", "/dev/termination-log", "file that gets the reason of the end; empty for none")
+	for name, variable := range variables {
+		fs.Lookup(name).Usage += " (" + variable + ")"
+	}
+}
+
+// load reads flags and, where a flag is not given, the environment. The error names all that is wrong.
+func load(fs *pflag.FlagSet, environment func(string) (string, bool)) (runner.Settings, error) {
+	var errs []error
+	for name, variable := range variables {
+		value, ok := environment(variable)
+		if !ok || value == "" || fs.Changed(name) {
+			continue
+		}
+		if err := fs.Set(name, value); err != nil {
+			errs = append(errs, fmt.Errorf("variable %s: %w", variable, err))
+		}
+	}
+	r := reader{fs: fs, errs: errs}
+	settings := r.settings(environment)
+	return settings, errors.Join(append(r.errs, settings.Validate())...)
+}
+
+// reader reads flags and gathers what is wrong with them.
+type reader struct {
+	fs   *pflag.FlagSet
+	errs []error
+}
+
+func (r *reader) settings(environment func(string) (string, bool)) runner.Settings {
+	return runner.Settings{
+		Name: r.text("name"), MachineType: r.text("machine"), CPUs: r.number("cpus"), Memory: r.memory(), Disks: r.disks(environment),
+		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))),
+		BootData: compact(r.text("boot-data"), r.text("private-boot-data")),
+		Image:    r.image(), Images: r.text("images"), SigningKeys: r.text("signing-keys"),
+		State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), Shares: r.shares(), Network: r.text("network"),
+		Acceleration: qemu.Mode(r.text("acceleration")), QEMU: r.text("qemu"), ExtraArgs: r.texts("qemu-arg"),
+		Health: r.number("health-port"), TerminationLog: r.terminationLog(),
+		Timeouts: runner.Timeouts{
+			Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Hold: r.duration("hold-timeout"), Powerdown: r.duration("powerdown-timeout"),
+			Quit: r.duration("quit-timeout"), Monitor: r.duration("monitor-timeout"),
+		},
+	}
+}
+
+// must panics on what is a mistake of this file: a flag that is not registered, or not with that type.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func (r *reader) text(name string) string            { return must(r.fs.GetString(name)) }
+func (r *reader) texts(name string) []string         { return must(r.fs.GetStringArray(name)) }
+func (r *reader) number(name string) int             { return must(r.fs.GetInt(name)) }
+func (r *reader) duration(name string) time.Duration { return must(r.fs.GetDuration(name)) }
+
+func (r *reader) wrong(name string, err error) {
+	if variable, ok := variables[name]; ok {
+		name += " (" + variable + ")"
+	}
+	r.errs = append(r.errs, fmt.Errorf("--%s: %w", name, err))
+}
+
+// terminationLog is kubelet's file. Outside of a pod there is none, and none is made in /dev.
+func (r *reader) terminationLog() string {
+	path := r.text("termination-log")
+	if _, err := os.Stat(path); err != nil && !r.fs.Changed("termination-log") {
+		return ""
+	}
+	return path
+}
+
+// memory is in MiB. QEMU takes no fractions of one.
+func (r *reader) memory() int64 {
+	bytes, err := disk.ParseSize(r.text("memory"))
+	if err != nil {
+		r.wrong("memory", err)
+	}
+	return bytes >> 20
+}
+
+func (r *reader) disks(environment func(string) (string, bool)) []runner.Disk {
+	descriptions := r.texts("disk")
+	if len(descriptions) == 0 {
+		for _, d := range diskVariables {
+			if size, ok := environment(d.variable); ok && size != "" {
+				descriptions = append(descriptions, d.serial+":"+size)
+			}
+		}
+	}
+	var disks []runner.Disk
+	for _, description := range descriptions {
+		serial, text, _ := strings.Cut(description, ":")
+		size, err := disk.ParseSize(text)
+		if err != nil {
+			r.wrong("disk", fmt.Errorf("%s: %w", description, err))
+		}
+		disks = append(disks, runner.Disk{Serial: serial, Size: size})
+	}
+	return disks
+}
+
+func (r *reader) shares() []runner.Share {
+	var shares []runner.Share
+	for _, description := range list(r.text("shares")) {
+		tag, path, ok := strings.Cut(description, ":")
+		if !ok || tag == "" || path == "" {
+			r.wrong("shares", fmt.Errorf("%q is not <tag>:<path>", description))
+		}
+		shares = append(shares, runner.Share{Tag: tag, Path: path})
+	}
+	return shares
+}
+
+func (r *reader) image() osimage.Image {
+	description, version := r.text("image"), r.text("flatcar-version")
+	switch {
+	case description != "":
+		image, err := osimage.Parse([]byte(description))
+		if err != nil {
+			r.wrong("image", err)
+		}
+		return image
+	case version != "":
+		return osimage.FlatcarFrom(r.text("flatcar-mirror"), r.text("flatcar-channel"), version)
+	}
+	r.wrong("image", errors.New("there is neither an image nor --flatcar-version (FLATCAR_VERSION)"))
+	return osimage.Image{}
+}
+
+func (r *reader) dnsServers() []netip.Addr {
+	texts := list(r.text("dns-servers"))
+	if len(texts) == 0 {
+		var err error
+		if texts, err = nameServers("/etc/resolv.conf"); err != nil {
+			r.wrong("dns-servers", err)
+		}
+	}
+	servers := addresses(texts)
+	if len(servers) < len(texts) {
+		r.wrong("dns-servers", fmt.Errorf("%q are not all addresses", texts))
+	}
+	return servers
+}
+
+// addresses are those of the texts that are addresses. Time servers may be names, too: boot data knows these, DHCP cannot
+// tell of them.
+func addresses(texts []string) []netip.Addr {
+	var kept []netip.Addr
+	for _, text := range texts {
+		if address, err := netip.ParseAddr(text); err == nil {
+			kept = append(kept, address.WithZone(""))
+		}
+	}
+	return kept
+}
+
+// nameServers reads the addresses of a resolv.conf (resolv.conf(5)).
+func nameServers(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var servers []string
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "nameserver" {
+			servers = append(servers, fields[1])
+		}
+	}
+	return servers, nil
+}
+
+func list(text string) []string { return compact(strings.Split(text, ",")...) }
+
+// compact leaves out what is empty.
+func compact(texts ...string) []string {
+	var kept []string
+	for _, text := range texts {
+		if text = strings.TrimSpace(text); text != "" {
+			kept = append(kept, text)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,62 @@
+package runner
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// reapEvery is how often PID 1 looks for the dead.
+const reapEvery = 30 * time.Second
+
+// reapOrphans collects the processes that others left to PID 1: each `kubectl exec` of a shell may leave some, and a
+// machine runs for months.
+func reapOrphans(ctx context.Context) {
+	ticker := time.NewTicker(reapEvery)
+	defer ticker.Stop()
+	var before map[int]bool
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			before = reap(before)
+		}
+	}
+}
+
+// reap collects the dead children that were dead before and returns those that it leaves. The runner waits for its own
+// children at once, so whoever is dead for longer is nobody's.
+func reap(before map[int]bool) map[int]bool {
+	dead := map[int]bool{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return dead
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || !deadChild(pid) {
+			continue
+		}
+		if before[pid] {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			continue
+		}
+		dead[pid] = true
+	}
+	return dead
+}
+
+// deadChild says whether a process is a zombie and a child of this one (proc_pid_stat(5)).
+func deadChild(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	// The name of the program stands in parentheses and may hold anything.
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	return len(fields) > 1 && fields[0] == "Z" && fields[1] == strconv.Itoa(os.Getpid())
+}

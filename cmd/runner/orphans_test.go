@@ -1,0 +1,38 @@
+package runner
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestReapCollectsOrphans makes the test what PID 1 is: the parent of those whose parent ended.
+func TestReapCollectsOrphans(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	output, err := exec.Command("sh", "-c", "sleep 0.1 >/dev/null & echo $!").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphan, err := strconv.Atoi(strings.TrimSpace(string(output)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); !deadChild(orphan); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the orphan did not end")
+		}
+	}
+	first := reap(nil)
+	if !first[orphan] || !deadChild(orphan) {
+		t.Error("who has just died was collected at once; somebody may be about to wait for it")
+	}
+	if again := reap(first); again[orphan] || deadChild(orphan) {
+		t.Error("who was dead before is still there")
+	}
+}

@@ -1,0 +1,103 @@
+// Package runner holds the command that is PID 1 of a node pod, and those that talk to it.
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvm-operator/kvm-operator/pkg/runner"
+)
+
+// ExitError ends the program with a code that tells the reason.
+type ExitError struct {
+	// Code is the exit code, not 0.
+	Code int
+	// Message is for a person.
+	Message string
+}
+
+func (e *ExitError) Error() string { return e.Message }
+
+// Execute runs a command, tells of its error on stderr, and returns the exit code of the program.
+func Execute(c *cobra.Command) int {
+	err := c.Execute()
+	if err == nil {
+		return 0
+	}
+	// Nobody may read it; see runner.Outlet.
+	out := runner.NewOutlet(os.Stderr)
+	fmt.Fprintln(out, "error:", err)
+	_ = out.Close()
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		return exit.Code
+	}
+	return 1
+}
+
+// New makes the command runner.
+func New() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "runner",
+		Short: "Run one virtual machine; PID 1 of a node pod",
+		Long: `Run one virtual machine: merge its boot data, get its image, make its disks, give it the address of the pod, start QEMU,
+watch over it, and power it down in order when told to stop.
+
+Every flag can be set by the variable of the environment that its description names. Node pods are configured that way.`,
+		Example: `  # a machine behind QEMU's own network, as anybody with QEMU and boot data can start it
+  kvm-operator runner --name=try --cpus=2 --memory=3072M --boot-data=user_data --network=user \
+    --flatcar-version=4459.2.1 --disk=rootfs:5G --images=$HOME/.cache/images --state=try --run=try/run
+
+  # how it is, from another terminal
+  kvm-operator runner status --run=try/run`,
+		Args:         cobra.NoArgs,
+		RunE:         func(c *cobra.Command, _ []string) error { return run(c) },
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	c.PersistentFlags().String("run", "/run/kvm-operator", "directory of the runner's sockets")
+	register(c.Flags())
+	c.AddCommand(newStatus(), newRelease(), newQMP(), newConsole())
+	return c
+}
+
+func run(c *cobra.Command) error {
+	settings, err := load(c.Flags(), os.LookupEnv)
+	if err != nil {
+		end := runner.End{Reason: runner.ReasonSettingsInvalid, Message: err.Error()}
+		return errorOf(end, runner.WriteTermination(settings.TerminationLog, end, nil))
+	}
+	// The runner shares its memory with the machine's; what a start needs once is given back soon.
+	debug.SetGCPercent(25)
+	// None of these may end the runner as they end other programs: QEMU would go with it, without a word to the guest.
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	defer stop()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if os.Getpid() == 1 {
+		go reapOrphans(c.Context())
+	}
+	messages, console := runner.NewOutlet(c.ErrOrStderr()), runner.NewOutlet(c.OutOrStdout())
+	defer func() { _ = errors.Join(messages.Close(), console.Close()) }()
+	log := slog.New(slog.NewTextHandler(messages, nil))
+	end := runner.New(settings, log, console, messages).Run(ctx)
+	log.Info("The machine has ended", "reason", end.Reason, "message", end.Message)
+	return errorOf(end, nil)
+}
+
+// errorOf is the error that ends the program, nil when nothing went wrong.
+func errorOf(end runner.End, further error) error {
+	if end.Reason.ExitCode() == 0 {
+		return further
+	}
+	message := fmt.Sprintf("%s: %s", end.Reason, end.Message)
+	if further != nil {
+		message += "; " + further.Error()
+	}
+	return &ExitError{Code: end.Reason.ExitCode(), Message: message}
+}

@@ -1,0 +1,92 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvm-operator/kvm-operator/pkg/runner"
+)
+
+// unhealthy is the exit code of a status that is not what was asked for.
+const unhealthy = 1
+
+func newStatus() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Say how the machine is; fails when it is not ready",
+		Long: `Say how the machine is. The command fails when the machine is not ready for work: QEMU does not run it, or the kubelet in
+it is not healthy. With --live it fails when the machine is past help: then it is worth a restart.`,
+		Example: `  kvm-operator runner status
+  kubectl -n <id> exec deploy/worker-<nodeID> -- /opt/kvm-operator/kvm-operator runner status --output=json`,
+		Args: cobra.NoArgs,
+	}
+	live := c.Flags().Bool("live", false, "ask whether the machine is worth keeping instead of whether it is ready")
+	output := c.Flags().StringP("output", "o", "text", "text or json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		// Less than what a probe waits, so that it gets a reason.
+		ctx, cancel := context.WithTimeout(c.Context(), 4500*time.Millisecond)
+		defer cancel()
+		status, err := client(c).Status(ctx)
+		if err != nil {
+			return err
+		}
+		if err := show(c.OutOrStdout(), *output, status); err != nil {
+			return err
+		}
+		if *live && status.Live || !*live && status.Ready {
+			return nil
+		}
+		return &ExitError{Code: unhealthy, Message: "the machine is not well: " + status.Unready}
+	}
+	return c
+}
+
+func client(c *cobra.Command) runner.Client {
+	return runner.Client{Socket: filepath.Join(must(c.Flags().GetString("run")), runner.SocketName)}
+}
+
+func show(out io.Writer, format string, status runner.Status) error {
+	switch format {
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(status)
+	case "text":
+		return showText(out, status)
+	}
+	return fmt.Errorf("--output: %q is neither text nor json", format)
+}
+
+func showText(out io.Writer, s runner.Status) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, value string) {
+		if strings.TrimSpace(value) != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, value)
+		}
+	}
+	row("machine", s.Name)
+	row("state", fmt.Sprintf("%s for %s", s.State, time.Since(s.Since).Round(time.Second)))
+	row("step", s.Step)
+	if s.HeldUntil != nil {
+		row("held until", s.HeldUntil.UTC().Format(time.RFC3339))
+	}
+	if s.PID != 0 {
+		row("qemu", fmt.Sprintf("%s, pid %d", s.Machine, s.PID))
+	}
+	row("accelerator", strings.TrimSuffix(s.Accelerator+": "+s.AcceleratorReason, ": "))
+	row("address", s.Address)
+	row("network", s.Network)
+	row("kubelet", s.Kubelet)
+	row("resets", fmt.Sprint(s.Resets))
+	row("ready", fmt.Sprint(s.Ready))
+	row("because", s.Unready)
+	return w.Flush()
+}

@@ -1,0 +1,21 @@
+package runner
+
+import (
+	"os"
+
+	"golang.org/x/term"
+)
+
+// raw makes keystrokes of a terminal go through one by one, Ctrl-C included, and returns what undoes it, nil when file is
+// no terminal.
+func raw(file *os.File) func() {
+	descriptor := int(file.Fd())
+	if !term.IsTerminal(descriptor) {
+		return nil
+	}
+	state, err := term.MakeRaw(descriptor)
+	if err != nil {
+		return nil
+	}
+	return func() { _ = term.Restore(descriptor, state) }
+}

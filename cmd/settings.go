@@ -1,0 +1,77 @@
+package cmd
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/kvm-operator/kvm-operator/flag"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/project"
+)
+
+// runnerImage is the image of node pods that belongs to this binary.
+func runnerImage() string { return "docker.io/kvm-operator/runner:" + project.Version() }
+
+// reader reads registered flags: one that is missing is a mistake in this program.
+type reader struct{ *pflag.FlagSet }
+
+func (r reader) text(name string) string {
+	value, err := r.GetString(name)
+	must(err)
+	return value
+}
+
+func (r reader) list(name string) []string {
+	value, err := r.GetStringSlice(name)
+	must(err)
+	return value
+}
+
+func (r reader) yes(name string) bool {
+	value, err := r.GetBool(name)
+	must(err)
+	return value
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// clusterSettings are the settings that shape clusters.
+func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
+	r := reader{fs}
+	return cluster.Settings{
+		Guest:          guestSettings(r),
+		RunnerImage:    r.text(flag.ImageRunner),
+		ClusterDomain:  r.text(flag.InstallationDomain),
+		DNSServers:     r.list(flag.InstallationDNSServers),
+		FlatcarChannel: r.text(flag.WorkloadFlatcarChannel),
+		ClusterRole:    r.text(flag.RBACGeneral),
+		PSPClusterRole: r.text(flag.RBACPSP),
+		IngressClass:   r.text(flag.IngressClassName),
+		PodCIDRs:       r.list(flag.InstallationPodCIDRs),
+		SharedHosts:    r.yes(flag.InstallationSharedHosts),
+	}
+}
+
+func guestSettings(r reader) cloudconfig.Settings {
+	return cloudconfig.Settings{
+		RegistryDomain:  r.text(flag.RegistryDomain),
+		RegistryMirrors: r.list(flag.RegistryMirrors),
+		DockerhubToken:  r.text(flag.RegistryDockerhubToken),
+		NTPServers:      r.list(flag.InstallationNTPServers),
+		SSOPublicKey:    r.text(flag.WorkloadSSHSSOPublicKey),
+		BinaryBaseURL:   r.text(flag.WorkloadBinariesURL),
+		Proxy: cloudconfig.Proxy{
+			HTTP: r.text(flag.WorkloadProxyHTTP), HTTPS: r.text(flag.WorkloadProxyHTTPS), NoProxy: r.list(flag.WorkloadProxyNoProxy),
+		},
+		OIDC: v1alpha1.OIDC{
+			ClientID: r.text(flag.OIDCClientID), IssuerURL: r.text(flag.OIDCIssuerURL),
+			UsernameClaim: r.text(flag.OIDCUsernameClaim), UsernamePrefix: r.text(flag.OIDCUsernamePrefix),
+			GroupsClaim: r.text(flag.OIDCGroupsClaim), GroupsPrefix: r.text(flag.OIDCGroupsPrefix),
+		},
+	}
+}

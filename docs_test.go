@@ -1,0 +1,234 @@
+package main_test
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/types"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	command "github.com/kvm-operator/kvm-operator/cmd/runner"
+	"github.com/kvm-operator/kvm-operator/flag"
+	"github.com/kvm-operator/kvm-operator/pkg/runner"
+)
+
+// settingRow is a row of docs/settings.md: | `key` | `default` | meaning |.
+var settingRow = regexp.MustCompile("(?m)^\\| `([a-z.]+)` \\|(?: `([^`]*)`|([^|]*)) \\| (.*) \\|$")
+
+func TestEverySettingIsDocumentedWithItsDefault(t *testing.T) {
+	const runnerImage = "the image of the operator's own version"
+	documented := map[string][]string{}
+	for _, row := range settingRow.FindAllStringSubmatch(read(t, "docs/settings.md"), -1) {
+		documented[row[1]] = []string{row[2] + strings.TrimSpace(row[3]), row[4]}
+	}
+	fs := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
+	flag.Register(fs, runnerImage)
+	fs.VisitAll(func(f *pflag.Flag) {
+		row, ok := documented[f.Name]
+		if !ok {
+			t.Errorf("docs/settings.md does not have %s", f.Name)
+			return
+		}
+		delete(documented, f.Name)
+		if value := strings.Trim(f.DefValue, "[]"); row[0] != value {
+			t.Errorf("docs/settings.md says that the default of %s is %q, it is %q", f.Name, row[0], value)
+		}
+		if ignored := strings.HasPrefix(row[1], "ignored"); ignored != strings.Contains(f.Usage, "ignored") {
+			t.Errorf("docs/settings.md says of %s %q, its usage says %q", f.Name, row[1], f.Usage)
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(documented)) {
+		t.Errorf("docs/settings.md has %s, which is no setting", name)
+	}
+}
+
+func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
+	conditions, modes, ends := read(t, "docs/kvmconfig.md"), read(t, "docs/failure-modes.md"), read(t, "docs/runner.md")
+	types, reasons := map[string]bool{}, map[string]bool{}
+	for _, p := range checkedPackages(t) {
+		collectReasons(p, reasons)
+		if p.folder() == "service/controller/cluster" {
+			collectConditionTypes(p, types)
+		}
+	}
+	if len(types) < 10 || len(reasons) < 10 {
+		t.Fatalf("the test has found the conditions %v and the reasons %v and overlooks most", types, reasons)
+	}
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		if !strings.Contains(conditions, "| `"+name+"` |") {
+			t.Errorf("docs/kvmconfig.md does not have the condition %s", name)
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		if !strings.Contains(conditions+modes+ends, "`"+reason+"`") {
+			t.Errorf("neither docs/failure-modes.md nor docs/kvmconfig.md has the reason %s", reason)
+		}
+	}
+}
+
+// endRow is a row of docs/runner.md: | code | `reason` | what to do |.
+var endRow = regexp.MustCompile("(?m)^\\| (\\d+) \\| `(\\w+)` \\| .+ \\|$")
+
+func TestEveryStateAndEndOfARunnerIsDocumented(t *testing.T) {
+	page := read(t, "docs/runner.md")
+	ends := map[string]string{}
+	for _, row := range endRow.FindAllStringSubmatch(page, -1) {
+		ends[row[2]] = row[1]
+	}
+	for _, reason := range constants(t, "pkg/runner", "Reason") {
+		if code := strconv.Itoa(runner.Reason(reason).ExitCode()); ends[reason] != code {
+			t.Errorf("docs/runner.md says that %s ends with code %q, it is %s", reason, ends[reason], code)
+		}
+	}
+	for _, state := range constants(t, "pkg/runner", "State") {
+		if !strings.Contains(page, "| `"+state+"` |") {
+			t.Errorf("docs/runner.md does not have the state %s", state)
+		}
+	}
+	command.New().Flags().VisitAll(func(f *pflag.Flag) {
+		_, variable, _ := strings.Cut(f.Usage, " (")
+		for _, name := range append(regexp.MustCompile("[A-Z]{2}[A-Z_]+").FindAllString(variable, -1), "--"+f.Name) {
+			if !strings.Contains(page, "`"+name+"`") {
+				t.Errorf("docs/runner.md does not have %s", name)
+			}
+		}
+	})
+}
+
+// constants are the values of a package's constants of a type of its own.
+func constants(t *testing.T, folder, name string) (values []string) {
+	t.Helper()
+	for _, p := range checkedPackages(t) {
+		if p.folder() != folder {
+			continue
+		}
+		for _, member := range p.types.Scope().Names() {
+			c, ok := p.types.Scope().Lookup(member).(*types.Const)
+			if ok && types.TypeString(c.Type(), func(*types.Package) string { return "" }) == name {
+				values = append(values, constant.StringVal(c.Val()))
+			}
+		}
+	}
+	if len(values) == 0 {
+		t.Fatalf("%s has no constants of type %s", folder, name)
+	}
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
+// collectReasons finds the constant reasons in calls of problem.Newf and chain.Wait and in fields with the name Reason.
+func collectReasons(p checkedPackage, reasons map[string]bool) {
+	add := func(e ast.Expr) {
+		if text, ok := p.text(e); ok && text != "" {
+			reasons[text] = true
+		}
+	}
+	inspect(p, func(call *ast.CallExpr) {
+		name := types.ExprString(call.Fun)
+		if slices.Contains([]string{"problem.Newf", "Newf", "chain.Wait", "Wait"}, name) && len(call.Args) > 1 {
+			add(call.Args[0])
+		}
+	})
+	inspect(p, func(field *ast.KeyValueExpr) {
+		if types.ExprString(field.Key) == "Reason" {
+			add(field.Value)
+		}
+	})
+	inspect(p, func(assignment *ast.AssignStmt) {
+		for i, target := range assignment.Lhs {
+			// The reasons of package rolling are for tests of it and reach no condition.
+			selector, ok := target.(*ast.SelectorExpr)
+			if ok && selector.Sel.Name == "Reason" && len(assignment.Rhs) == len(assignment.Lhs) && p.folder() != "pkg/rolling" {
+				add(assignment.Rhs[i])
+			}
+		}
+	})
+}
+
+// collectConditionTypes finds the constants Condition… and the values of the map conditionTypes.
+func collectConditionTypes(p checkedPackage, found map[string]bool) {
+	scope := p.types.Scope()
+	for _, name := range scope.Names() {
+		if c, ok := scope.Lookup(name).(*types.Const); ok && strings.HasPrefix(name, "Condition") {
+			found[constant.StringVal(c.Val())] = true
+		}
+	}
+	inspect(p, func(declared *ast.ValueSpec) {
+		if declared.Names[0].Name != "conditionTypes" || len(declared.Values) != 1 {
+			return
+		}
+		for _, element := range declared.Values[0].(*ast.CompositeLit).Elts {
+			if text, ok := p.text(element.(*ast.KeyValueExpr).Value); ok {
+				found[text] = true
+			}
+		}
+	})
+}
+
+// text is the value of a constant expression.
+func (p checkedPackage) text(e ast.Expr) (string, bool) {
+	value := p.info.Types[e].Value
+	if value == nil || value.Kind() != constant.String {
+		return "", false
+	}
+	return constant.StringVal(value), true
+}
+
+func TestEveryLabelAnnotationAndFinalizerIsDocumented(t *testing.T) {
+	page := read(t, "docs/labels-and-annotations.md")
+	names := 0
+	for _, p := range checkedPackages(t) {
+		if p.folder() != "pkg/key" {
+			continue
+		}
+		for _, name := range p.types.Scope().Names() {
+			c, ok := p.types.Scope().Lookup(name).(*types.Const)
+			if !ok || !regexp.MustCompile("^(Label|Annotation|Finalizer|Condition)").MatchString(name) {
+				continue
+			}
+			names++
+			if value := constant.StringVal(c.Val()); !regexp.MustCompile("`" + regexp.QuoteMeta(value) + "(<[a-z]+>)?`").MatchString(page) {
+				t.Errorf("docs/labels-and-annotations.md does not have %s, key.%s", value, name)
+			}
+		}
+	}
+	if names < 10 {
+		t.Errorf("the test has found %d names and overlooks most", names)
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, top...) {
+		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), match[1])); err != nil {
+				t.Errorf("%s: the link to %s leads nowhere", page, match[1])
+			}
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

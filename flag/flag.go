@@ -1,0 +1,147 @@
+// Package flag holds the daemon's settings: keys, defaults and where values come from. It has no behaviour.
+package flag
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Keys of the daemon's settings. Each is a flag, a path in configuration files and, upper-case with underscores, a
+// variable of the environment.
+const (
+	ConfigDirs  = "config.dirs"
+	ConfigFiles = "config.files"
+
+	ServerListenAddress        = "server.listen.address"
+	ServerListenMetricsAddress = "server.listen.metricsaddress"
+	ServerEnableDebugServer    = "server.enable.debug.server"
+	ServerLogAccess            = "server.log.access"
+	ServerTLSCAFile            = "server.tls.cafile"
+	ServerTLSCrtFile           = "server.tls.crtfile"
+	ServerTLSKeyFile           = "server.tls.keyfile"
+
+	KubernetesAddress        = "service.kubernetes.address"
+	KubernetesInCluster      = "service.kubernetes.incluster"
+	KubernetesKubeconfig     = "service.kubernetes.kubeconfig"
+	KubernetesKubeconfigPath = "service.kubernetes.kubeconfigpath"
+	KubernetesTLSCAFile      = "service.kubernetes.tls.cafile"
+	KubernetesTLSCrtFile     = "service.kubernetes.tls.crtfile"
+	KubernetesTLSKeyFile     = "service.kubernetes.tls.keyfile"
+
+	CRDLabelSelector         = "service.crd.labelselector"
+	LeaderElectionEnabled    = "service.leaderelection.enabled"
+	LeaderElectionNamespace  = "service.leaderelection.namespace"
+	ImageRunner              = "service.image.runner"
+	IngressClassName         = "service.ingress.classname"
+	InstallationDomain       = "service.installation.clusterdomain"
+	InstallationDNSServers   = "service.installation.dns.servers"
+	InstallationNTPServers   = "service.installation.ntp.servers"
+	InstallationPodCIDRs     = "service.installation.podcidrs"
+	InstallationSharedHosts  = "service.installation.sharedhosts"
+	OIDCClientID             = oidc + "clientid"
+	OIDCIssuerURL            = oidc + "issuerurl"
+	OIDCUsernameClaim        = oidc + "usernameclaim"
+	OIDCUsernamePrefix       = oidc + "usernameprefix"
+	OIDCGroupsClaim          = oidc + "groupsclaim"
+	OIDCGroupsPrefix         = oidc + "groupsprefix"
+	RBACGeneral              = "service.rbac.clusterrole.general"
+	RBACPSP                  = "service.rbac.clusterrole.psp"
+	RegistryDomain           = "service.registry.domain"
+	RegistryMirrors          = "service.registry.mirrors"
+	RegistryDockerhubToken   = "service.registry.dockerhubtoken"
+	TerminateUnhealthyNodes  = "service.terminateunhealthynodes"
+	WorkloadBinariesURL      = "service.workload.binaries.url"
+	WorkloadFlatcarChannel   = "service.workload.flatcar.channel"
+	WorkloadIgnitionPath     = "service.workload.ignition.path"
+	WorkloadProxyHTTP        = "service.workload.proxy.http"
+	WorkloadProxyHTTPS       = "service.workload.proxy.https"
+	WorkloadProxyNoProxy     = "service.workload.proxy.noproxy"
+	WorkloadSSHSSOPublicKey  = "service.workload.ssh.ssopublickey"
+	WorkloadUpdateEnabled    = "service.workload.update.enabled"
+	oidc                     = "service.installation.workload.kubernetes.api.auth.provider.oidc."
+	ignored                  = " (accepted for old configurations and ignored)"
+	defaultRegistry          = "registry.k8s.io"
+	defaultBinaries          = "https://dl.k8s.io"
+	defaultClusterRole       = "kvm-operator-node"
+	defaultListenAddress     = "http://127.0.0.1:8000"
+	defaultKubernetesAddress = "http://127.0.0.1:6443"
+)
+
+// Register adds the daemon's settings to the flags. runnerImage is the default image of node pods.
+func Register(fs *pflag.FlagSet, runnerImage string) {
+	fs.SetNormalizeFunc(normalize)
+	fs.StringSlice(ConfigDirs, []string{"."}, "directories that are searched for configuration files, the first that has one wins")
+	fs.StringSlice(ConfigFiles, nil, "names of configuration files without extension; later ones beat earlier ones")
+	registerServer(fs)
+	registerKubernetes(fs)
+	registerInstallation(fs)
+	registerWorkload(fs)
+	fs.String(ImageRunner, runnerImage, "image of the container of node pods")
+}
+
+func registerServer(fs *pflag.FlagSet) {
+	fs.String(ServerListenAddress, defaultListenAddress, "where /healthz, /readyz and /metrics are served")
+	fs.String(ServerListenMetricsAddress, "", "a second address for /metrics alone")
+	fs.Bool(ServerEnableDebugServer, false, "serve profiles on 127.0.0.1:6060")
+	fs.Bool(ServerLogAccess, false, "log every request to the server")
+	fs.String(ServerTLSCAFile, "", "certificate authority of the server's clients"+ignored)
+	fs.String(ServerTLSCrtFile, "", "certificate of the server")
+	fs.String(ServerTLSKeyFile, "", "private key of the server")
+}
+
+func registerKubernetes(fs *pflag.FlagSet) {
+	fs.String(KubernetesAddress, defaultKubernetesAddress, "address of the management cluster's API server")
+	fs.Bool(KubernetesInCluster, false, "use the service account of the pod that this runs in")
+	fs.String(KubernetesKubeconfig, "", "content of a kubeconfig")
+	fs.String(KubernetesKubeconfigPath, "", "path of a kubeconfig")
+	fs.String(KubernetesTLSCAFile, "", "certificate authority of the API server")
+	fs.String(KubernetesTLSCrtFile, "", "client certificate")
+	fs.String(KubernetesTLSKeyFile, "", "private key of the client certificate")
+	fs.String(CRDLabelSelector, "", "only KVMConfigs with these labels are looked at, for example kvm-operator.giantswarm.io/version=4.0.0; empty means all")
+	fs.Bool(LeaderElectionEnabled, false, "let one of several replicas be at work at a time")
+	fs.String(LeaderElectionNamespace, "giantswarm", "namespace of the lease of leader election")
+	fs.String(RBACGeneral, defaultClusterRole, "ClusterRole of node pods, which need none; empty for no binding")
+	fs.String(RBACPSP, "", "a second ClusterRole of node pods; empty for no binding")
+}
+
+func registerInstallation(fs *pflag.FlagSet) {
+	fs.String(InstallationDomain, "cluster.local", "DNS domain of the management cluster")
+	fs.StringSlice(InstallationDNSServers, nil, "DNS servers of the guests; none means those of the node pod")
+	fs.StringSlice(InstallationNTPServers, nil, "NTP servers of the guests")
+	fs.StringSlice(InstallationPodCIDRs, nil, "pod networks of the management cluster; with them, network policies are tighter")
+	fs.Bool(InstallationSharedHosts, false, "let several machines of one cluster run on the same host")
+	fs.String(IngressClassName, "", "class of the Ingresses api and etcd; empty for no Ingress")
+	fs.String(OIDCClientID, "", "OIDC client id of API servers")
+	fs.String(OIDCIssuerURL, "", "OIDC issuer of API servers")
+	fs.String(OIDCUsernameClaim, "", "OIDC claim that is the user name")
+	fs.String(OIDCUsernamePrefix, "", "prefix of OIDC user names")
+	fs.String(OIDCGroupsClaim, "", "OIDC claim that is the groups")
+	fs.String(OIDCGroupsPrefix, "", "prefix of OIDC groups")
+}
+
+func registerWorkload(fs *pflag.FlagSet) {
+	fs.String(RegistryDomain, defaultRegistry, "registry of the control plane's images")
+	fs.StringSlice(RegistryMirrors, nil, "mirrors of the registry, without scheme, in the order in which they are asked")
+	fs.String(RegistryDockerhubToken, "", "base64 of user:password for the registry")
+	fs.Bool(TerminateUnhealthyNodes, false, "replace unhealthy nodes of all clusters")
+	fs.String(WorkloadBinariesURL, defaultBinaries, "where kubelets come from when the guest image has none")
+	fs.String(WorkloadFlatcarChannel, "stable", "release channel of the default guest image")
+	fs.String(WorkloadIgnitionPath, "", "path of ignition templates"+ignored)
+	fs.String(WorkloadProxyHTTP, "", "HTTP proxy of the guests")
+	fs.String(WorkloadProxyHTTPS, "", "HTTPS proxy of the guests")
+	fs.StringSlice(WorkloadProxyNoProxy, nil, "what guests reach without proxy")
+	fs.String(WorkloadSSHSSOPublicKey, "", "public key of the SSH certificate authority that guests trust")
+	fs.Bool(WorkloadUpdateEnabled, false, "update switch"+ignored)
+}
+
+// normalize makes keys case-insensitive and reads the original's older spelling "tenant" as "workload".
+func normalize(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	name = strings.ToLower(name)
+	for _, prefix := range []string{"service.", "service.installation."} {
+		if rest, ok := strings.CutPrefix(name, prefix+"tenant."); ok {
+			name = prefix + "workload." + rest
+		}
+	}
+	return pflag.NormalizedName(name)
+}

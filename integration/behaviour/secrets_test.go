@@ -1,0 +1,184 @@
+package behaviour_test
+
+import (
+	"bytes"
+	"maps"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// encryptionKey is a key as the original's neighbour makes them: base64 of 32 bytes.
+const encryptionKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
+// certOperator makes Secrets by the contract of the original's cert-operator, in a namespace of its own.
+type certOperator struct {
+	namespace, cluster string
+	pairs              pki.Set
+}
+
+func newCertOperator(t *testing.T, config *v1alpha1.KVMConfig) certOperator {
+	t.Helper()
+	o := certOperator{namespace: "certs-" + config.Spec.Cluster.ID, cluster: config.Spec.Cluster.ID}
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.namespace}})
+	pairs, err := pki.Complete(nil, pki.Requests(cluster.WithDefaults(config).Spec.Cluster, "cluster.local"), pki.Embedded{Clock: clock.RealClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.pairs = pairs
+	return o
+}
+
+func (o certOperator) secret(name string) *corev1.Secret {
+	pair := o.pairs[name]
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.cluster + "-" + name, Labels: map[string]string{
+			key.LabelGSCluster: o.cluster, key.LabelCertificate: name, "clusterComponent": name, "clusterID": o.cluster,
+		}},
+		Data: map[string][]byte{"ca": pair.CA, "crt": pair.Certificate, "key": pair.Key},
+	}
+}
+
+func (o certOperator) key(name, value string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.cluster + "-" + name, Labels: map[string]string{
+			key.LabelGSCluster: o.cluster, key.LabelRandomKey: name,
+		}},
+		Data: map[string][]byte{name: []byte(value)},
+	}
+}
+
+func TestF11SecretsOfOthersAreNeverUsed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		id      string
+		disturb func(*corev1.Secret)
+	}{
+		"of another cluster": {id: "sec1", disturb: func(s *corev1.Secret) { s.Labels[key.LabelGSCluster] = "sec1x" }},
+		"of another name":    {id: "sec2", disturb: func(s *corev1.Secret) { s.Labels[key.LabelCertificate] = "prometheus" }},
+		"without the label":  {id: "sec3", disturb: func(s *corev1.Secret) { delete(s.Labels, key.LabelCertificate) }},
+		"that another object has": {id: "sec4", disturb: func(s *corev1.Secret) {
+			s.Annotations = map[string]string{key.AnnotationOwner: "default/other/certificates"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := makeCluster(test.id).Obj()
+			others := newCertOperator(t, config).secret(pki.API)
+			test.disturb(others)
+			create(t, others)
+			createReady(t, config)
+			verifyKubeconfig(t, config)
+			own := &corev1.Secret{ObjectMeta: beside(config, pki.API)}
+			theLab.Get(t, own)
+			if bytes.Equal(own.Data["crt"], others.Data["crt"]) {
+				t.Error("the certificate of somebody else was taken over")
+			}
+		})
+	}
+}
+
+func TestF12ExistingSecretsAreAdoptedAndStayWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	config := makeCluster("sec5").Obj()
+	o := newCertOperator(t, config)
+	ca, api, encryption := o.secret(pki.CA), o.secret(pki.API), o.key("encryption", encryptionKey)
+	create(t, ca, api, encryption)
+	before := versionsOf(t, ca, api, encryption)
+	createReady(t, config)
+
+	kubeconfig := &corev1.Secret{ObjectMeta: in(config, "sec5-kubeconfig")}
+	theLab.Get(t, kubeconfig)
+	if !bytes.Contains(kubeconfig.Data["kubeConfig"], base64Of(api.Data["crt"])) {
+		t.Error("the kubeconfig does not hold the adopted certificate")
+	}
+	worker := &corev1.Secret{ObjectMeta: beside(config, pki.Worker)}
+	theLab.Get(t, worker)
+	if !bytes.Equal(worker.Data["ca"], ca.Data["crt"]) {
+		t.Error("what is missing was not issued under the adopted authority")
+	}
+	for _, name := range []string{pki.CA, pki.API, "encryption"} {
+		if theLab.Exists(t, &corev1.Secret{ObjectMeta: beside(config, name)}) {
+			t.Errorf("there is a second Secret for %s", name)
+		}
+	}
+	theLab.Delete(t, config)
+	theLab.AwaitGone(t, config)
+	awaitNothingLeft(t, config)
+	if after := versionsOf(t, ca, api, encryption); after != before {
+		t.Errorf("adopted Secrets were written: %s became %s", before, after)
+	}
+}
+
+func TestF12MalformedSecretHoldsUpOnlyWhatNeedsIt(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		id     string
+		secret func(certOperator) *corev1.Secret
+		want   lab.Condition
+	}{
+		"certificate": {
+			id: "sec6", secret: func(o certOperator) *corev1.Secret {
+				s := o.secret(pki.API)
+				s.Data["crt"] = []byte("nonsense")
+				return s
+			},
+			want: lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "SecretMalformed",
+				Message: `Secret certs-sec6/sec6-api: key "crt": it is not a PEM certificate; mend it, or delete the Secret to get new certificates`},
+		},
+		"key": {
+			id: "sec7", secret: func(o certOperator) *corev1.Secret { s := o.secret(pki.Etcd); s.Data["key"] = nil; return s },
+			want: lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "SecretMalformed",
+				Message: `Secret certs-sec7/sec7-etcd: key "key" is empty; mend it, or delete the Secret to get new certificates`},
+		},
+		"encryption key": {
+			id: "sec8", secret: func(o certOperator) *corev1.Secret { return o.key("encryption", "short") },
+			want: lab.Condition{Type: "KeysReady", Status: metav1.ConditionFalse, Reason: "SecretMalformed",
+				Message: `Secret certs-sec8/sec8-encryption: key "encryption" does not hold a valid encryption; put the right one back`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := makeCluster(test.id).Obj()
+			o := newCertOperator(t, config)
+			secret := test.secret(o)
+			create(t, secret, config)
+			theLab.AwaitCondition(t, config, test.want, goesOn("NamespaceReady"), goesOn("ServicesReady"), goesOn("NetworkPolicyReady"),
+				lab.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "SecretMalformed"})
+			createReady(t, makeCluster(test.id+"n").Obj())
+
+			mended := map[string]*corev1.Secret{"sec6": o.secret(pki.API), "sec7": o.secret(pki.Etcd), "sec8": o.key("encryption", encryptionKey)}[test.id]
+			change(t, secret, func(s *corev1.Secret) { s.Data = mended.Data })
+			theLab.AwaitReady(t, config)
+		})
+	}
+}
+
+func TestF12SecretThatBreaksLaterLeavesTheMachinesAlone(t *testing.T) {
+	t.Parallel()
+	config := createReady(t, makeCluster("sec9").Workers(1).Obj())
+	uids := podUIDs(t, config, "m0aaa", "w0aaa")
+	secret := &corev1.Secret{ObjectMeta: beside(config, pki.API)}
+	theLab.Get(t, secret)
+	right := maps.Clone(secret.Data)
+	change(t, secret, func(s *corev1.Secret) { s.Data = map[string][]byte{} })
+	theLab.AwaitCondition(t, config, lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "SecretMalformed"}, goesOn("ServicesReady"))
+	change(t, secret, func(s *corev1.Secret) { s.Data = right })
+	theLab.AwaitReady(t, config)
+	if after := podUIDs(t, config, "m0aaa", "w0aaa"); after[0] != uids[0] || after[1] != uids[1] {
+		t.Error("a machine was replaced on the way")
+	}
+}
+
+// goesOn is the condition of a step that has nothing to do with the trouble.
+func goesOn(conditionType string) lab.Condition {
+	return lab.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: "Done"}
+}

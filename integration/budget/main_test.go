@@ -1,0 +1,15 @@
+// Package budget_test counts what the operator asks of the API server.
+package budget_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+)
+
+// theLab is the management cluster of all tests here: an API server alone, so that nobody but the operator acts.
+var theLab *lab.Lab
+
+func TestMain(m *testing.M) { os.Exit(lab.Main(m, &theLab, 4, managementcluster.Options{})) }

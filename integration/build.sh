@@ -1,0 +1,168 @@
+#!/bin/bash
+# build.sh DEST TOOL... — builds the heavy tools that tests and the demo need and links them into DEST.
+#
+#   kubeall   etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet and kubectl, one binary
+#   kwok      simulated nodes
+#   ignition  the judge of rendered boot data (needs a C compiler and libblkid-dev, installed by apt when missing)
+#   helm      the judge of the chart
+#   codegen   controller-gen, which derives deep copies and CRDs from the API types
+#   lint      golangci-lint
+#   programs  no binary: the Debian packages of the programs that tests of machines run (QEMU, ip, ping, …), when missing
+#
+# Each binary is cached by the content of its module in ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}, so a second
+# checkout or a second run costs nothing; a lock lets two checkouts build side by side. Interrupting is safe at any
+# moment: nothing half-built is ever linked, and what has been compiled is kept by Go's build cache.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${KVM_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kvm-operator}/bin
+
+die() { echo "error: $*" >&2; exit 1; }
+
+# module_version MODULE: the version of MODULE that the tool's go.mod selects.
+module_version() { go list -m -f '{{.Version}}' "$1"; }
+
+# The versions that the servers report and that the clients name in their user agent live in two packages.
+kubeall_ldflags() {
+  local version major minor flags="-s -w" package
+  version=$(module_version k8s.io/kubernetes)
+  IFS=. read -r major minor _ <<<"${version#v}"
+  for package in k8s.io/client-go/pkg/version k8s.io/component-base/version; do
+    flags+=" -X $package.gitVersion=$version -X $package.gitMajor=$major -X $package.gitMinor=$minor"
+    flags+=" -X $package.gitTreeState=clean -X $package.gitCommit=$version -X $package.buildDate=1970-01-01T00:00:00Z"
+  done
+  echo "$flags"
+}
+
+# Ignition judges a config against a bare directory here, not against a machine: no SELinux policy to relabel by, and
+# the kernel command line of the machine that runs the tests must not name another config.
+ignition_ldflags() {
+  local package=github.com/coreos/ignition/v2/internal
+  echo "-s -w -X $package/version.Raw=$(module_version github.com/coreos/ignition/v2)" \
+    "-X $package/distro.selinuxRelabel=false -X $package/distro.kernelCmdlinePath=/dev/null"
+}
+
+# compile NAME OUT PACKAGE LDFLAGS: go build with one line of progress every five seconds.
+compile() {
+  local total work build
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  echo "==> $1: fetching modules and counting packages"
+  total=$(go list -deps "$3" 2>"$work/log" | wc -l) || { cat "$work/log" >&2; die "the packages of $1 cannot be listed"; }
+  echo "==> $1: compiling up to $total packages (a cold build takes minutes, later ones are cached)"
+  # Job control gives go a process group, so that an interrupt ends it together with its compilers; the lock is
+  # closed for them, so that none of them can hold it after this script.
+  set -m
+  GOTMPDIR=$work go build -v -trimpath -ldflags "$4" -o "$2" "$3" 2>"$work/log" 9>&- &
+  build=$!
+  set +m
+  trap 'kill -- -"$build" 2>/dev/null && wait "$build" || true; rm -rf "$work" "$2"' EXIT
+  while kill -0 "$build" 2>/dev/null; do
+    sleep 5 9>&- & wait $! || true
+    if kill -0 "$build" 2>/dev/null; then echo "    $1: $(wc -l <"$work/log")/$total packages"; fi
+  done
+  if ! wait "$build"; then
+    tail -20 "$work/log" >&2
+    die "building $1 failed, see the lines above"
+  fi
+  trap - EXIT
+  rm -rf "$work"
+  echo "==> $1: built in ${SECONDS}s"
+}
+
+# install_packages PACKAGE...: Debian packages, by root or through sudo.
+install_packages() {
+  local log apt=(apt-get)
+  [ "$(id -u)" = 0 ] || apt=(sudo apt-get)
+  command -v apt-get >/dev/null || die "$* (or what they are called on this system) must be installed first"
+  echo "==> installing $*"
+  log=$(mktemp)
+  if ! { "${apt[@]}" update -qq && DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y -qq "$@"; } >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    die "$* cannot be installed, see the lines above"
+  fi
+  rm -f "$log"
+}
+
+# install_programs: what machines and their tests run.
+install_programs() {
+  local pair missing=()
+  for pair in qemu-system-x86_64=qemu-system-x86 ip=iproute2 ping=iputils-ping mkfs.ext4=e2fsprogs busybox=busybox-static \
+    nsenter=util-linux nft=nftables; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%=*}" >/dev/null || missing+=("${pair#*=}")
+  done
+  [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+}
+
+build_kubeall() { CGO_ENABLED=0 compile kubeall "$1" . "$(kubeall_ldflags)"; }
+build_kwok() { CGO_ENABLED=0 compile kwok "$1" sigs.k8s.io/kwok/cmd/kwok "-s -w"; }
+build_ignition() {
+  local missing=()
+  command -v gcc >/dev/null || missing+=(gcc libc6-dev)
+  [ -e /usr/include/blkid/blkid.h ] || missing+=(libblkid-dev)
+  command -v pkg-config >/dev/null || missing+=(pkg-config)
+  [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+  compile ignition "$1" github.com/coreos/ignition/v2/internal "$(ignition_ldflags)"
+}
+
+# Without the versions helm takes every cluster for one of Kubernetes 1.20, and refuses the chart.
+helm_ldflags() {
+  local minor package flags="-s -w -X helm.sh/helm/v3/internal/version.version=$(module_version helm.sh/helm/v3)"
+  IFS=. read -r _ minor _ <<<"$(module_version k8s.io/client-go)"
+  for package in pkg/lint/rules pkg/chartutil; do
+    flags+=" -X helm.sh/helm/v3/$package.k8sVersionMajor=1 -X helm.sh/helm/v3/$package.k8sVersionMinor=$minor"
+  done
+  echo "$flags"
+}
+build_helm() { CGO_ENABLED=0 compile helm "$1" helm.sh/helm/v3/cmd/helm "$(helm_ldflags)"; }
+
+build_codegen() { CGO_ENABLED=0 compile codegen "$1" sigs.k8s.io/controller-tools/cmd/controller-gen "-s -w"; }
+build_lint() { CGO_ENABLED=0 compile lint "$1" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "-s -w"; }
+
+# key TOOL: a digest of everything that the tool's binary depends on; the working directory is the tool's module.
+key() {
+  {
+    find . -maxdepth 1 \( -name '*.go' -o -name go.mod -o -name go.sum \) -print0 | sort -z | xargs -0 cat
+    go env GOVERSION GOARCH
+    declare -f "build_$1" "$1_ldflags" || true
+  } | sha256sum | cut -c1-16
+}
+
+# build_once TOOL BINARY: builds unless it is there already; whoever comes second waits for the first.
+build_once() (
+  flock -n 9 || { echo "==> $1: waiting for another build of it"; flock 9; }
+  [ ! -x "$2" ] || exit 0
+  SECONDS=0
+  "build_$1" "$2.new"
+  mv "$2.new" "$2"
+) 9>"$cache/$1.lock"
+
+link() {
+  local tool=$1 binary=$2 name names=("$1")
+  case $tool in
+    kubeall) names+=(etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubectl kubelet) ;;
+    codegen) names=(controller-gen) ;;
+    lint) names=(golangci-lint) ;;
+  esac
+  for name in "${names[@]}"; do
+    ln -sfn "$binary" "$dest/$name"
+  done
+}
+
+[ $# -ge 2 ] || die "usage: $0 DEST TOOL...   (tools: kubeall, kwok, ignition, helm, codegen, lint, programs)"
+command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
+dest=$1
+shift
+mkdir -p "$cache" "$dest"
+dest=$(cd "$dest" && pwd)
+for tool in "$@"; do
+  if [ "$tool" = programs ]; then
+    install_programs
+    continue
+  fi
+  declare -F "build_$tool" >/dev/null || die "there is no tool $tool (there are: kubeall, kwok, ignition, helm, codegen, lint, programs)"
+  cd "$here/$tool"
+  binary=$cache/$tool-$(key "$tool")
+  build_once "$tool" "$binary"
+  link "$tool" "$binary"
+done

@@ -1,0 +1,112 @@
+package crash_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// operation is something that happens to a cluster and takes the operator several writes.
+type operation struct {
+	// from is the cluster before; nil when the operation creates it.
+	from func(id string) *v1alpha1.KVMConfig
+	// do is what the user does.
+	do func(t *testing.T, config *v1alpha1.KVMConfig)
+	// done says whether the cluster is as it should be, beside its objects.
+	done func(config *v1alpha1.KVMConfig) error
+}
+
+func base(id string) *v1alpha1.KVMConfig {
+	return fixture.MakeCluster(id).Workers(2).Label(key.LabelVersion, "4.0.0").Obj()
+}
+
+func scaled(workers int) func(*testing.T, *v1alpha1.KVMConfig) {
+	return func(t *testing.T, config *v1alpha1.KVMConfig) {
+		lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) {
+			wanted := fixture.MakeCluster(config.Spec.Cluster.ID).Workers(workers).Obj()
+			c.Spec.Cluster.Workers, c.Spec.KVM.Workers = wanted.Spec.Cluster.Workers, wanted.Spec.KVM.Workers
+		})
+	}
+}
+
+var operations = map[string]operation{
+	"create":         {do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Create(t, config) }, done: observed},
+	"scale up":       {from: base, do: scaled(3), done: observed},
+	"scale down":     {from: base, do: scaled(1), done: observed},
+	"change version": {from: base, do: changeVersion, done: observed},
+	"delete":         {from: base, do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Delete(t, config) }, done: gone},
+}
+
+func changeVersion(t *testing.T, config *v1alpha1.KVMConfig) {
+	lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) {
+		c.Labels[key.LabelVersion] = "4.0.1"
+		c.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.34.2"}
+	})
+}
+
+func observed(config *v1alpha1.KVMConfig) error { return theLab.Observed(config) }
+
+func gone(config *v1alpha1.KVMConfig) error { return theLab.Gone(config) }
+
+// prepare brings a cluster to the point where the operation begins and begins it.
+func prepare(t *testing.T, driver *lab.Driver, o operation, id string) *v1alpha1.KVMConfig {
+	t.Helper()
+	config := base(id)
+	if o.from != nil {
+		theLab.Create(t, config)
+		driver.Instance(t, lab.InstanceOptions{}).Settle(t, config, theLab.Observed)
+	}
+	o.do(t, config)
+	return config
+}
+
+func TestF33CrashAtEveryWriteEndsAsWithoutCrash(t *testing.T) {
+	driver := theLab.Driver(t)
+	number := 0
+	for name, o := range operations {
+		number++
+		t.Run(name, func(t *testing.T) {
+			calm := prepare(t, driver, o, fmt.Sprintf("x%d", number))
+			operator := driver.Instance(t, lab.InstanceOptions{})
+			operator.Settle(t, calm, o.done)
+			want, writes := theLab.Dump(t, calm), len(operator.Requests.Writes())
+			t.Logf("%s: %d writes, so %d crashes", name, writes, 2*writes)
+			for k := 1; k <= writes; k++ {
+				for _, after := range []bool{false, true} {
+					id := fmt.Sprintf("x%d%s%d", number, map[bool]string{false: "b", true: "a"}[after], k)
+					t.Run(fmt.Sprintf("write %d, after it %t", k, after), func(t *testing.T) {
+						t.Parallel()
+						config := prepare(t, driver, o, id)
+						crash(t, driver, config, &lab.Crash{K: k, After: after}, o.done)
+						driver.Instance(t, lab.InstanceOptions{}).Settle(t, config, o.done)
+						if diff := cmp.Diff(want, theLab.Dump(t, config)); diff != "" {
+							t.Errorf("not as without a crash (-calm +crashed):\n%s", diff)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// crash runs an operator until its life ends at the write. How many status writes an operation takes depends on how far
+// the garbage collector is when the operator looks, so that the last ones may not come: then the operation is over.
+func crash(t *testing.T, driver *lab.Driver, config *v1alpha1.KVMConfig, c *lab.Crash, done func(*v1alpha1.KVMConfig) error) {
+	t.Helper()
+	operator := driver.Instance(t, lab.InstanceOptions{Transport: c.Transport})
+	lab.Eventually(t, lab.Timeout, func() error {
+		before := len(operator.Requests.All())
+		err := operator.Reconcile(context.Background(), config)
+		if c.Crashed() || err == nil && done(config) == nil && len(operator.Requests.All()) == before {
+			return nil
+		}
+		return fmt.Errorf("write %d does not come, last error %w", c.K, err)
+	})
+}

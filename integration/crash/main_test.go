@@ -1,0 +1,17 @@
+// Package crash_test proves that no point of failure leaves anything behind and that nothing is done twice.
+package crash_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+)
+
+// theLab is the management cluster of all tests here. There are no hosts in it: node pods stay pending.
+var theLab *lab.Lab
+
+func TestMain(m *testing.M) {
+	os.Exit(lab.Main(m, &theLab, 16, managementcluster.Options{ControllerManager: true}))
+}

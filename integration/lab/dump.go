@@ -1,0 +1,106 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+)
+
+// Objects lists everything that the operator made for a KVMConfig, straight from the API server.
+func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object {
+	t.Helper()
+	var objects []client.Object
+	for _, kind := range cluster.Kinds() {
+		gvk, err := apiutil.GVKForObject(kind, l.Client.Scheme())
+		if err != nil {
+			t.Fatal(err)
+		}
+		empty, err := l.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := empty.(client.ObjectList)
+		if err := l.Client.List(context.Background(), list, client.MatchingLabels{key.LabelManagedBy: key.Operator}); err != nil {
+			t.Fatal(err)
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range items {
+			object := item.(client.Object)
+			if strings.HasPrefix(object.GetAnnotations()[key.AnnotationOwner], key.Owner(config.Namespace, config.Name, "")) {
+				object.GetObjectKind().SetGroupVersionKind(gvk)
+				objects = append(objects, object)
+			}
+		}
+	}
+	return objects
+}
+
+// Dump is what the operator made for a KVMConfig as text that can be compared between clusters: without what the API
+// server adds, without random keys, and with the cluster's id replaced.
+func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
+	t.Helper()
+	dump := map[string]string{}
+	for _, object := range l.Objects(t, config) {
+		if object.GetDeletionTimestamp() != nil {
+			continue // it is on its way out, which the garbage collector sees to in its own time
+		}
+		text, err := portable(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := config.Spec.Cluster.ID
+		name := fmt.Sprintf("%s %s/%s", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName())
+		dump[strings.ReplaceAll(name, id, "ID")] = strings.ReplaceAll(text, id, "ID")
+	}
+	return dump
+}
+
+func portable(object client.Object) (string, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return "", err
+	}
+	delete(content, "status")
+	if data, ok := content["data"].(map[string]any); ok {
+		for name := range data {
+			data[name] = "..."
+		}
+	}
+	drop(content, "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "clusterIP", "clusterIPs", "nodePort", "finalizers",
+		key.AnnotationApplied, key.AnnotationNodeHash, "deployment.kubernetes.io/revision")
+	text, err := yaml.Marshal(content)
+	return string(text), err
+}
+
+// drop removes the keys wherever they stand.
+func drop(value any, keys ...string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, item := range v {
+			if slices.Contains(keys, name) {
+				delete(v, name)
+				continue
+			}
+			drop(item, keys...)
+		}
+	case []any:
+		for _, item := range v {
+			drop(item, keys...)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+)
+
+// Timeout is how long a test waits for what is bound to come. It is generous: machines that run tests are busy.
+const Timeout = 4 * time.Minute
+
+// Create creates an object.
+func (l *Lab) Create(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := l.Client.Create(context.Background(), object); err != nil {
+		t.Fatalf("creating %s: %s", object.GetName(), err)
+	}
+}
+
+// Delete deletes an object in the background, as kubectl does.
+func (l *Lab) Delete(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := l.Client.Delete(context.Background(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatalf("deleting %s: %s", object.GetName(), err)
+	}
+}
+
+// Get reads an object anew.
+func (l *Lab) Get(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatalf("reading %s: %s", object.GetName(), err)
+	}
+}
+
+// Exists says whether an object exists.
+func (l *Lab) Exists(t *testing.T, object client.Object) bool {
+	t.Helper()
+	err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatalf("reading %s: %s", object.GetName(), err)
+	}
+	return err == nil
+}
+
+// Change updates an object, which is then as the API server has it. Others may change it at the same time.
+func Change[T client.Object](t *testing.T, l *Lab, object T, by func(T)) {
+	t.Helper()
+	Eventually(t, Timeout, func() error {
+		if err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		by(object)
+		return l.Client.Update(context.Background(), object)
+	})
+}
+
+// Current is the KVMConfig as the API server has it.
+func (l *Lab) Current(t *testing.T, config *v1alpha1.KVMConfig) *v1alpha1.KVMConfig {
+	t.Helper()
+	current := &v1alpha1.KVMConfig{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: config.Name}}
+	l.Get(t, current)
+	return current
+}
+
+// Condition is a condition as a test expects it; an empty message is any.
+type Condition struct {
+	Type, Reason, Message string
+	Status                metav1.ConditionStatus
+}
+
+// AwaitCondition waits until the KVMConfig, in its present generation, has the conditions.
+func (l *Lab) AwaitCondition(t *testing.T, config *v1alpha1.KVMConfig, want ...Condition) {
+	t.Helper()
+	Eventually(t, Timeout, func() error {
+		current := &v1alpha1.KVMConfig{}
+		if err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(config), current); err != nil {
+			return err
+		}
+		if current.Status.ObservedGeneration != current.Generation {
+			return fmt.Errorf("generation %d is not observed yet", current.Generation)
+		}
+		for _, c := range want {
+			have := meta.FindStatusCondition(current.Status.Conditions, c.Type)
+			if have == nil || have.Status != c.Status || have.Reason != c.Reason || c.Message != "" && have.Message != c.Message {
+				return fmt.Errorf("KVMConfig %s has the condition %+v, want %+v", config.Name, have, c)
+			}
+		}
+		return nil
+	})
+}
+
+// AwaitReady waits until the KVMConfig is Ready in its present generation.
+func (l *Lab) AwaitReady(t *testing.T, configs ...*v1alpha1.KVMConfig) {
+	t.Helper()
+	for _, config := range configs {
+		l.AwaitCondition(t, config, Condition{Type: cluster.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready"})
+	}
+}
+
+// AwaitGone waits until an object has vanished.
+func (l *Lab) AwaitGone(t *testing.T, object client.Object) {
+	t.Helper()
+	Eventually(t, Timeout, func() error {
+		current := object.DeepCopyObject().(client.Object)
+		err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), current)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%T %s still exists with finalizers %v and status %+v", object, object.GetName(), current.GetFinalizers(), conditionsOf(current))
+	})
+}
+
+func conditionsOf(object client.Object) []metav1.Condition {
+	if config, ok := object.(*v1alpha1.KVMConfig); ok {
+		return config.Status.Conditions
+	}
+	return nil
+}

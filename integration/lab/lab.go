@@ -1,0 +1,161 @@
+// Package lab runs the operator against a real management cluster, for tests.
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/service"
+)
+
+// Lab is a management cluster with the CustomResourceDefinitions installed.
+type Lab struct {
+	*managementcluster.Cluster
+	// Client speaks to the API server directly, as an administrator.
+	Client client.Client
+}
+
+// Start starts a management cluster. Close it when done.
+func Start(ctx context.Context, options managementcluster.Options) (*Lab, error) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
+	mc, err := managementcluster.Start(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{Cluster: mc}
+	if _, err := envtest.InstallCRDs(mc.RESTConfig(), envtest.CRDInstallOptions{Paths: []string{crds()}, ErrorIfPathMissing: true}); err != nil {
+		return nil, fmt.Errorf("installing CRDs: %w", stopAnd(mc, err))
+	}
+	scheme, err := service.NewScheme()
+	if err != nil {
+		return nil, stopAnd(mc, err)
+	}
+	l.Client, err = client.New(mc.RESTConfig(), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, stopAnd(mc, err)
+	}
+	return l, nil
+}
+
+func stopAnd(mc *managementcluster.Cluster, err error) error {
+	if stopErr := mc.Stop(); stopErr != nil {
+		return fmt.Errorf("%w (and stopping the cluster: %w)", err, stopErr)
+	}
+	return err
+}
+
+// crds is the folder with the generated CustomResourceDefinitions, found from where this file is.
+func crds() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "helm", "kvm-operator", "crds")
+}
+
+// Settings are the operator's defaults.
+func Settings() snapshot.Settings {
+	return snapshot.Settings{
+		Guest:          cloudconfig.Settings{RegistryDomain: "registry.k8s.io", BinaryBaseURL: "https://dl.k8s.io"},
+		RunnerImage:    "docker.io/kvm-operator/kvm-operator:4.0.0",
+		ClusterDomain:  "cluster.local",
+		FlatcarChannel: "stable",
+		ClusterRole:    "kvm-operator-node",
+	}
+}
+
+// Operator is a running operator.
+type Operator struct {
+	// Requests counts what it asked the API server.
+	Requests *Recorder
+
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error
+	report func(error)
+}
+
+// Stop ends the operator, waits until it has ended and reports its error to the test.
+func (o *Operator) Stop() {
+	if err := o.Close(); err != nil && o.report != nil {
+		o.report(err)
+	}
+}
+
+// Close ends the operator, waits until it has ended and returns its error. It may be called again.
+func (o *Operator) Close() error {
+	o.cancel()
+	<-o.ended
+	return o.err
+}
+
+// Ended is closed when the operator has ended, of itself or because it was asked to.
+func (o *Operator) Ended() <-chan struct{} { return o.ended }
+
+// Option changes how the operator is run.
+type Option func(*service.Config)
+
+// Run runs the operator in this process until Stop or the end of the test.
+func (l *Lab) Run(t testing.TB, options ...Option) *Operator {
+	t.Helper()
+	o, err := l.StartOperator(options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	o.report = func(err error) { once.Do(func() { t.Errorf("the operator ended with an error: %s", err) }) }
+	t.Cleanup(o.Stop)
+	return o
+}
+
+// StartOperator runs the operator in this process until Close, for operators that outlive a test.
+func (l *Lab) StartOperator(options ...Option) (*Operator, error) {
+	recorder := &Recorder{}
+	config := service.Config{REST: l.RESTConfig(), Settings: Settings(), Selector: labels.Everything()}
+	for _, option := range options {
+		option(&config)
+	}
+	config.REST = rest.CopyConfig(config.REST)
+	config.REST.Wrap(recorder.wrap)
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := service.New(ctx, config)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	o := &Operator{Requests: recorder, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		o.err = s.Run(ctx)
+		close(o.ended)
+	}()
+	return o, nil
+}
+
+// Eventually waits until the condition holds and fails the test with its last complaint when it does not in time.
+func Eventually(t testing.TB, timeout time.Duration, condition func() error) {
+	t.Helper()
+	deadline := time.Now().Add(timeout)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", timeout, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,200 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+)
+
+// Lagging is a client whose reads show each object of one cluster as it was a number of versions ago. Every read of the
+// KVMConfig, with which a pass begins, shows all of them one version further, so that a world which rests is seen as it is
+// in the end, as with a real cache that lags behind.
+type Lagging struct {
+	client.Client
+	cluster string
+	lag     int
+
+	mu      sync.Mutex
+	objects map[lagKey]*history
+}
+
+type lagKey struct {
+	kind schema.GroupVersionKind
+	name types.NamespacedName
+}
+
+// history is what became of one object; a nil version is its absence.
+type history struct {
+	versions []client.Object
+	shown    int
+}
+
+// Lag makes a Lagging client over the driver's cache, for the cluster with the given id.
+func (d *Driver) Lag(t *testing.T, id string, versions int) *Lagging {
+	t.Helper()
+	l := &Lagging{cluster: id, lag: versions, objects: map[lagKey]*history{}}
+	kinds := append(cluster.Kinds(), &v1alpha1.KVMConfig{})
+	for _, kind := range kinds {
+		informer, err := d.cache.GetInformer(context.Background(), kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gvk, err := apiutil.GVKForObject(kind, d.scheme)
+		if err != nil {
+			t.Fatal(err)
+		}
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { l.record(gvk, object.(client.Object), false) },
+			UpdateFunc: func(_, object any) { l.record(gvk, object.(client.Object), false) },
+			DeleteFunc: func(object any) {
+				if o, ok := object.(client.Object); ok {
+					l.record(gvk, o, true)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = informer.RemoveEventHandler(registration) }) // the informer ends with the test
+	}
+	return l
+}
+
+func (l *Lagging) record(gvk schema.GroupVersionKind, object client.Object, deleted bool) {
+	if config, ok := object.(*v1alpha1.KVMConfig); ok && config.Spec.Cluster.ID != l.cluster || !ok && object.GetLabels()[key.LabelGSCluster] != l.cluster {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := lagKey{gvk, client.ObjectKeyFromObject(object)}
+	h := l.objects[k]
+	if h == nil {
+		h = &history{versions: []client.Object{nil}}
+		l.objects[k] = h
+	}
+	if deleted {
+		object = nil
+	}
+	h.versions = append(h.versions, object)
+	h.shown = max(h.shown, len(h.versions)-1-l.lag)
+}
+
+// tick shows every object one version further.
+func (l *Lagging) tick() {
+	for _, h := range l.objects {
+		h.shown = min(h.shown+1, len(h.versions)-1)
+	}
+}
+
+// Caught says whether what is shown is what there is.
+func (l *Lagging) Caught() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.objects {
+		if h.shown != len(h.versions)-1 {
+			return false
+		}
+	}
+	return true
+}
+
+// Get answers from the past.
+func (l *Lagging) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	gvk, err := apiutil.GVKForObject(into, l.Scheme())
+	if err != nil {
+		return err
+	}
+	if !l.knows(gvk) {
+		return l.Client.Get(ctx, name, into, options...)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := into.(*v1alpha1.KVMConfig); ok {
+		defer l.tick()
+	}
+	h := l.objects[lagKey{gvk, name}]
+	if h == nil || h.versions[h.shown] == nil {
+		return errors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name.Name)
+	}
+	return assign(into, h.versions[h.shown])
+}
+
+// List answers from the past.
+func (l *Lagging) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	listKind, err := apiutil.GVKForObject(into, l.Scheme())
+	if err != nil {
+		return err
+	}
+	gvk := listKind
+	gvk.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
+	if !l.knows(gvk) {
+		return l.Client.List(ctx, into, options...)
+	}
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var items []runtime.Object
+	for k, h := range l.objects {
+		object := h.versions[h.shown]
+		if k.kind == gvk && object != nil && (o.Namespace == "" || o.Namespace == k.name.Namespace) && indexed(object, o.FieldSelector) {
+			items = append(items, object.DeepCopyObject())
+		}
+	}
+	return meta.SetList(into, items)
+}
+
+// knows says whether the past of a kind is recorded.
+func (l *Lagging) knows(gvk schema.GroupVersionKind) bool {
+	for _, kind := range append(cluster.Kinds(), &v1alpha1.KVMConfig{}) {
+		if known, err := apiutil.GVKForObject(kind, l.Scheme()); err == nil && known == gvk {
+			return true
+		}
+	}
+	return false
+}
+
+// indexed does what the cache's indexes do.
+func indexed(object client.Object, selector fields.Selector) bool {
+	if selector == nil {
+		return true
+	}
+	for _, r := range selector.Requirements() {
+		switch r.Field {
+		case apply.IndexOwner:
+			if object.GetAnnotations()[key.AnnotationOwner] != r.Value {
+				return false
+			}
+		case cluster.IndexCluster:
+			if object.GetLabels()[key.LabelGSCluster] != r.Value {
+				return false
+			}
+		default:
+			panic(fmt.Sprintf("no index %q here", r.Field))
+		}
+	}
+	return true
+}
+
+func assign(into, from client.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from)
+	if err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, into)
+}

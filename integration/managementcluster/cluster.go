@@ -1,0 +1,151 @@
+// Package managementcluster runs a real Kubernetes control plane on loopback, for tests and for the demo: etcd and
+// kube-apiserver always, the controller manager, the scheduler and kwok (simulated nodes) when asked for.
+//
+// Nothing is left behind: the processes die with the one that started them, even by SIGKILL; Stop removes the state.
+// Ports are chosen anew for each cluster, so any number of clusters run side by side.
+package managementcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+)
+
+const (
+	startTimeout = 2 * time.Minute
+	// portAttempts is how often Start tries again with other ports when a chosen one turns out to be taken.
+	portAttempts = 5
+)
+
+// errPortTaken marks the failure of a component that met someone else on its port.
+var errPortTaken = errors.New("the port is taken")
+
+// Cluster is a running management cluster. Its methods may be called from several goroutines.
+type Cluster struct {
+	options   Options
+	temporary bool // the state directory is removed by Stop
+	lock      *os.File
+	authority *authority
+	admin     *rest.Config
+	ports     ports
+
+	mu      sync.Mutex // guards running and lock
+	running map[Component]*process.Process
+	saying  sync.Mutex
+}
+
+// Start starts a management cluster and returns when every component is ready and, with a controller manager, pods can
+// be created in namespace default. The context limits only the start; Start gives up by itself after two minutes.
+//
+// An error names the component that stopped it and shows the end of its log. The logs of a failed start are kept.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	c, err := open(options)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the management cluster: %w", err)
+	}
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		err = c.startAll(limited)
+		if err == nil {
+			return c, nil
+		}
+		if attempt == portAttempts || !errors.Is(err, errPortTaken) {
+			interrupted := errors.Is(ctx.Err(), context.Canceled)
+			return nil, errors.Join(fmt.Errorf("starting the management cluster: %w", err), c.abandon(interrupted))
+		}
+		c.say("trying other ports: %v", err)
+		if err := c.stopAll(); err != nil {
+			return nil, errors.Join(err, c.release(c.temporary))
+		}
+	}
+}
+
+// open takes possession of the state directory and makes everything that is the same for every start in it.
+func open(options Options) (*Cluster, error) {
+	options, temporary, err := options.complete()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{options: options, temporary: temporary, running: map[Component]*process.Process{}}
+	err = c.takeDirectory()
+	if err == nil {
+		c.authority, err = openAuthority(c.path("pki"))
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.release(temporary))
+	}
+	return c, nil
+}
+
+// startAll chooses ports and starts the components: etcd and the API server side by side, the rest when these two are
+// ready, because a controller manager that meets an API server without its initial roles gives up.
+func (c *Cluster) startAll(ctx context.Context) error {
+	ports, err := choosePorts()
+	if err != nil {
+		return err
+	}
+	c.ports = ports
+	if err := c.writeFiles(); err != nil {
+		return err
+	}
+	if err := c.startComponents(ctx, Etcd, APIServer); err != nil {
+		return err
+	}
+	if err := c.startComponents(ctx, c.options.clients()...); err != nil {
+		return err
+	}
+	if !c.options.ControllerManager {
+		return nil
+	}
+	// The controller manager makes this account; pods of the namespace are refused as long as it is missing.
+	return c.await(ctx, ControllerManager, c.serverURL()+"/api/v1/namespaces/default/serviceaccounts/default")
+}
+
+// Stop ends every component and removes the state directory if Start made it. It may be called again.
+func (c *Cluster) Stop() error {
+	return errors.Join(c.stopAll(), c.release(c.temporary))
+}
+
+// stopAll kills without asking: etcd's data survives a killed process (the kernel has every page that was written),
+// nobody else has state, and an API server that is asked to end waits for its clients for ten seconds.
+func (c *Cluster) stopAll() error {
+	var errs []error
+	for _, name := range slices.Backward(startOrder) {
+		errs = append(errs, c.StopComponent(name))
+	}
+	return errors.Join(errs...)
+}
+
+// abandon stops the cluster after a failed start. The logs stay, unless the caller has lost interest himself.
+func (c *Cluster) abandon(interrupted bool) error {
+	errs := []error{c.stopAll()}
+	if c.temporary && !interrupted {
+		errs = append(errs, os.RemoveAll(c.path(etcdData)))
+	}
+	return errors.Join(append(errs, c.release(c.temporary && interrupted))...)
+}
+
+// Kubeconfig is the path of a kubeconfig with the rights of a cluster administrator.
+func (c *Cluster) Kubeconfig() string { return c.path("admin.kubeconfig") }
+
+// Dir is the state directory: the logs are <component>.log, and, if audited, requests are in audit.log.
+func (c *Cluster) Dir() string { return c.options.Dir }
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.options.Dir, name) }
+
+// say prints a line of progress.
+func (c *Cluster) say(format string, args ...any) {
+	c.saying.Lock()
+	defer c.saying.Unlock()
+	fmt.Fprintf(c.options.Output, format+"\n", args...)
+}

@@ -1,0 +1,93 @@
+package managementcluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Options say what a management cluster consists of. The zero value is an API server with its etcd.
+type Options struct {
+	// Dir is the state directory. A cluster that is started in the directory of a former one, however that ended,
+	// continues its state. Default: a temporary directory that Stop removes.
+	Dir string
+	// Tools is the directory with the components' executables. Default: .tools beside the nearest go.mod above the
+	// working directory, which is where `make tools` puts them.
+	Tools string
+
+	// ControllerManager runs kube-controller-manager: Deployments get pods, namespaces end, garbage is collected.
+	ControllerManager bool
+	// Scheduler runs kube-scheduler.
+	Scheduler bool
+	// Kwok runs kwok, which plays the kubelet of the nodes made by Cluster.AddNodes.
+	Kwok bool
+
+	// Audit records every request for Cluster.Requests.
+	Audit bool
+	// Flags are added to the command lines of components and override the flags of this package.
+	Flags map[Component][]string
+	// Output receives lines of progress, one a Write, also when a component ends by itself. Default: they are dropped.
+	Output io.Writer
+}
+
+// complete fills in the defaults and checks that everything needed is there.
+func (o Options) complete() (completed Options, temporary bool, err error) {
+	if o.Output == nil {
+		o.Output = io.Discard
+	}
+	if o.Tools == "" {
+		if o.Tools, err = findTools(); err != nil {
+			return o, false, err
+		}
+	}
+	// The components work in the state directory, where relative paths of the caller mean something else.
+	if o.Tools, err = filepath.Abs(o.Tools); err != nil {
+		return o, false, fmt.Errorf("finding the tools: %w", err)
+	}
+	for _, name := range append([]Component{Etcd, APIServer}, o.clients()...) {
+		if _, err := os.Stat(filepath.Join(o.Tools, string(name))); err != nil {
+			return o, false, fmt.Errorf("the tool %s is missing: %w (run `make tools` in the repository root)", name, err)
+		}
+	}
+	if o.Dir == "" {
+		o.Dir, err = os.MkdirTemp("", "managementcluster-")
+		return o, true, err
+	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return o, false, fmt.Errorf("finding the state directory: %w", err)
+	}
+	return o, false, os.MkdirAll(o.Dir, 0o755)
+}
+
+// clients are the components wanted besides etcd and the API server.
+func (o Options) clients() []Component {
+	var names []Component
+	for name, wanted := range map[Component]bool{
+		ControllerManager: o.ControllerManager, Scheduler: o.Scheduler, Kwok: o.Kwok,
+	} {
+		if wanted {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// findTools returns .tools beside the nearest go.mod in the working directory or above it.
+func findTools() (string, error) {
+	working, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the working directory: %w", err)
+	}
+	for dir := working; ; dir = filepath.Dir(dir) {
+		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			return filepath.Join(dir, ".tools"), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod in %s or above it: Options.Tools must name the directory of the tools", working)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package scale_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// renamed is the object of another cluster, as large as this one's, free of what the API server added.
+func renamed(b *testing.B, object client.Object, from, to string) client.Object {
+	data, err := json.Marshal(object)
+	if err != nil {
+		b.Fatal(err)
+	}
+	other := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(data), from, to)), other); err != nil {
+		b.Fatal(err)
+	}
+	other.SetUID("")
+	other.SetResourceVersion("")
+	other.SetManagedFields(nil)
+	other.SetGeneration(0)
+	// Nobody is to take it for the operator's.
+	annotations := other.GetAnnotations()
+	for name := range annotations {
+		annotations[name] += "-plain"
+	}
+	if service, ok := other.(*corev1.Service); ok {
+		service.Spec.ClusterIP, service.Spec.ClusterIPs = "", nil
+		for i := range service.Spec.Ports {
+			service.Spec.Ports[i].NodePort = 0
+		}
+	}
+	return other
+}

@@ -1,0 +1,380 @@
+// Package main_test holds what is true of the code as a whole.
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module         = "github.com/kvm-operator/kvm-operator"
+	runtimePackage = "sigs.k8s.io/controller-runtime"
+	clientPackage  = runtimePackage + "/pkg/client"
+)
+
+// mayImport says which folders of the module the packages of a folder may import, by the longest folder that fits:
+// main → cmd → {flag, service} → service/controller → resources → pkg → pkg/key → pkg/apis. No folder that is not listed
+// below may import itself, so no handler knows another.
+var mayImport = map[string][]string{
+	".":                  {"cmd"},
+	"runner":             {"cmd/runner"},
+	"cmd":                {"cmd/runner", "flag", "service", "pkg", "helm"},
+	"cmd/runner":         {"pkg"},
+	"flag":               {},
+	"helm":               {},
+	"service":            {"service/controller", "pkg"},
+	"service/controller": {"resources", "pkg"},
+	"resources":          {"pkg"},
+	"pkg":                {"pkg"},
+	"pkg/key":            {"pkg/apis"},
+	"pkg/apis":           {"pkg/apis"},
+	"integration":        {"cmd", "flag", "service", "resources", "pkg", "integration"},
+}
+
+// foreign says what of other modules the packages of a folder may import and what they may not depend on, be it through
+// others.
+var foreign = map[string]struct{ only, never []string }{
+	"pkg/apis":        {only: []string{"k8s.io/apimachinery"}},
+	"pkg/key":         {only: []string{"k8s.io/apimachinery"}},
+	"pkg/cloudconfig": {never: []string{"k8s.io/client-go", runtimePackage}},
+	"resources":       {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
+	// The machine and its runner serve other APIs than Kubernetes', too.
+	"pkg/bootdata": {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/disk":     {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/guestnet": {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/osimage":  {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/qemu":     {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/qmp":      {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/runner":   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"runner":       {never: []string{"k8s.io", "sigs.k8s.io"}},
+}
+
+func TestPackagesImportDownwardOnly(t *testing.T) {
+	for _, p := range listPackages(t, "./...") {
+		folder := p.folder()
+		rule, ok := fitting(mayImport, folder)
+		if !ok {
+			t.Errorf("%s: no rule says what it may import", folder)
+			continue
+		}
+		outside, _ := fitting(foreign, folder)
+		for _, path := range p.Imports {
+			imported, own := strings.CutPrefix(path, module+"/")
+			switch {
+			case own && !within(imported, rule):
+				t.Errorf("%s imports %s; it may import %v", folder, imported, rule)
+			case !own && outside.only != nil && strings.Contains(path, ".") && !within(path, outside.only):
+				t.Errorf("%s imports %s; of other modules it may import %v", folder, path, outside.only)
+			}
+		}
+		for _, path := range p.Deps {
+			if within(path, outside.never) {
+				t.Errorf("%s depends on %s and must not", folder, path)
+			}
+		}
+	}
+}
+
+func TestNoPackageIsADrawerForAnything(t *testing.T) {
+	for _, p := range listPackages(t, "./...") {
+		if slices.Contains([]string{"util", "utils", "common", "helper", "helpers", "misc"}, filepath.Base(p.folder())) {
+			t.Errorf("%s: a package is named after what it is about", p.folder())
+		}
+	}
+}
+
+func TestFilesAndFunctionsAreShort(t *testing.T) {
+	const linesOfFile, linesOfFunction = 400, 80
+	eachGoFile(t, func(path string, set *token.FileSet, file *ast.File) {
+		if lines := set.File(file.Pos()).LineCount(); lines > linesOfFile && !strings.HasSuffix(path, "_test.go") {
+			t.Errorf("%s has %d lines; a file has one idea and at most %d lines", path, lines, linesOfFile)
+		}
+		for _, declaration := range file.Decls {
+			f, ok := declaration.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			lines := linesOf(set, f)
+			if strings.HasSuffix(path, "_test.go") {
+				lines -= linesOfTables(set, f)
+			}
+			if lines > linesOfFunction {
+				t.Errorf("%s: function %s has %d lines; at most %d are allowed", path, f.Name.Name, lines, linesOfFunction)
+			}
+		}
+	})
+}
+
+func linesOf(set *token.FileSet, node ast.Node) int {
+	return set.Position(node.End()).Line - set.Position(node.Pos()).Line + 1
+}
+
+// linesOfTables counts the lines of the cases that a test goes through: there are as many as there are.
+func linesOfTables(set *token.FileSet, f *ast.FuncDecl) int {
+	lines := 0
+	ast.Inspect(f, func(node ast.Node) bool {
+		table, ok := node.(*ast.CompositeLit)
+		if ok {
+			lines += linesOf(set, table) - 1
+		}
+		return !ok
+	})
+	return lines
+}
+
+// requests are the methods and functions that change something on an API server.
+var requests = []string{"Apply", "Create", "CreateOrPatch", "CreateOrUpdate", "Delete", "DeleteAllOf", "Patch", "Update"}
+
+func TestNobodyWritesButTheEngineAndTheStatusOfAController(t *testing.T) {
+	writers := map[string]bool{}
+	for _, p := range checkedPackages(t) {
+		trials := dryRuns(p)
+		for identifier, object := range p.info.Uses {
+			if trials[identifier] || !isRequest(object) {
+				continue
+			}
+			place := p.folder()
+			if place != "pkg/apply" {
+				place = filepath.Join(place, filepath.Base(p.set.Position(identifier.Pos()).Filename))
+			}
+			writers[place] = true
+		}
+	}
+	want := []string{"pkg/apply", "service/controller/cluster/controller.go"}
+	if got := slices.Sorted(maps.Keys(writers)); !slices.Equal(got, want) {
+		t.Errorf("the API server is written to by\n\t%v, and may be by\n\t%v", got, want)
+	}
+}
+
+func isRequest(object types.Object) bool {
+	f, ok := object.(*types.Func)
+	return ok && f.Pkg() != nil && slices.Contains(requests, f.Name()) && within(f.Pkg().Path(), []string{"k8s.io/client-go", runtimePackage})
+}
+
+// dryRuns are the names of methods in calls with client.DryRunAll, which store nothing.
+func dryRuns(p checkedPackage) map[*ast.Ident]bool {
+	trials := map[*ast.Ident]bool{}
+	inspect(p, func(call *ast.CallExpr) {
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		if ok && slices.ContainsFunc(call.Args, func(argument ast.Expr) bool { return types.ExprString(argument) == "client.DryRunAll" }) {
+			trials[method.Sel] = true
+		}
+	})
+	return trials
+}
+
+// inspect visits every node of type T.
+func inspect[T ast.Node](p checkedPackage, visit func(T)) {
+	for _, file := range p.files {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if n, ok := node.(T); ok {
+				visit(n)
+			}
+			return true
+		})
+	}
+}
+
+func TestHandlersCannotWrite(t *testing.T) {
+	// The one request besides desired objects that a handler may ask of the engine.
+	requestsOfHandlers := []string{"resources/placement.Placer.PlacePod", "resources/pvc.VolumeReleaser.ReleaseVolume"}
+	clock := []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+	outside := []string{"crypto/rand", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "syscall"}
+
+	var asked []string
+	handlers := 0
+	for _, p := range checkedPackages(t) {
+		if !within(p.folder(), []string{"resources"}) {
+			continue
+		}
+		handlers++
+		for identifier, object := range p.info.Uses {
+			at := p.set.Position(identifier.Pos())
+			switch pkg := object.Pkg(); {
+			case pkg == nil:
+			case pkg.Path() == clientPackage && object.Name() != "Object":
+				t.Errorf("%s: client.%s: a handler knows of no client; it returns the objects it wants", at, object.Name())
+			case pkg.Path() == module+"/pkg/apply" && isMethodOf(object, "Engine"):
+				t.Errorf("%s: Engine.%s: the engine is handed on in constructors and called by nobody here", at, object.Name())
+			case pkg.Path() == "time" && slices.Contains(clock, object.Name()):
+				t.Errorf("%s: time.%s: a handler knows no clock", at, object.Name())
+			case slices.Contains(outside, pkg.Path()):
+				t.Errorf("%s: %s.%s: a handler reads nothing but its snapshot", at, pkg.Name(), object.Name())
+			}
+		}
+		asked = append(asked, interfaceMethods(p)...)
+	}
+	if handlers == 0 {
+		t.Error("there are no handlers to look at")
+	}
+	if slices.Sort(asked); !slices.Equal(asked, requestsOfHandlers) {
+		t.Errorf("handlers ask others for %v, and may for %v", asked, requestsOfHandlers)
+	}
+}
+
+func isMethodOf(object types.Object, name string) bool {
+	f, ok := object.(*types.Func)
+	if !ok || f.Signature().Recv() == nil {
+		return false
+	}
+	receiver := f.Signature().Recv().Type()
+	if pointer, ok := receiver.(*types.Pointer); ok {
+		receiver = pointer.Elem()
+	}
+	named, ok := receiver.(*types.Named)
+	return ok && named.Obj().Name() == name
+}
+
+// interfaceMethods lists the methods of the interfaces that a package declares.
+func interfaceMethods(p checkedPackage) []string {
+	var methods []string
+	for _, name := range p.types.Scope().Names() {
+		declared, ok := p.types.Scope().Lookup(name).(*types.TypeName)
+		if !ok {
+			continue
+		}
+		if i, ok := declared.Type().Underlying().(*types.Interface); ok {
+			for method := range i.Methods() {
+				methods = append(methods, p.folder()+"."+name+"."+method.Name())
+			}
+		}
+	}
+	return methods
+}
+
+// goPackage is what go list tells of a package.
+type goPackage struct {
+	ImportPath, Dir, Export string
+	GoFiles, Imports, Deps  []string
+}
+
+// folder is the package's place in the checkout.
+func (p goPackage) folder() string {
+	if p.ImportPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, module+"/")
+}
+
+func listPackages(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	command := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,Imports,Deps"}, args...)...)
+	var complaint bytes.Buffer
+	command.Stderr = &complaint
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s: %s\n%s", command, err, &complaint)
+	}
+	var packages []goPackage
+	decoder := json.NewDecoder(bytes.NewReader(output))
+	for {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// checkedPackage is a package with everything that its names stand for.
+type checkedPackage struct {
+	goPackage
+	set   *token.FileSet
+	files []*ast.File
+	types *types.Package
+	info  *types.Info
+}
+
+// checkedPackages are the packages of the program, tests and integration apart.
+func checkedPackages(t *testing.T) []checkedPackage {
+	t.Helper()
+	exports := map[string]string{}
+	var own []goPackage
+	for _, p := range listPackages(t, "-export", "-deps", "./...") {
+		exports[p.ImportPath] = p.Export
+		if (p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/")) && !within(p.folder(), []string{"integration"}) {
+			own = append(own, p)
+		}
+	}
+	set := token.NewFileSet()
+	compiled := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	var checked []checkedPackage
+	for _, p := range own {
+		c := checkedPackage{goPackage: p, set: set, info: &types.Info{
+			Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{},
+		}}
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.files = append(c.files, file)
+		}
+		var err error
+		if c.types, err = (&types.Config{Importer: compiled}).Check(p.ImportPath, set, c.files, c.info); err != nil {
+			t.Fatal(err)
+		}
+		checked = append(checked, c)
+	}
+	return checked
+}
+
+// eachGoFile parses the Go files of the checkout, generated ones apart.
+func eachGoFile(t *testing.T, visit func(path string, set *token.FileSet, file *ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != "." && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasPrefix(entry.Name(), "zz_"):
+			return nil
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		visit(path, set, file)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// within says whether path is one of the folders or lies in one.
+func within(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		return path == folder || strings.HasPrefix(path, folder+"/")
+	})
+}
+
+// fitting finds the rule for the longest folder that the path is or lies in.
+func fitting[T any](rules map[string]T, path string) (rule T, ok bool) {
+	longest := ""
+	for folder, candidate := range rules {
+		if within(path, []string{folder}) && len(folder) > len(longest) {
+			longest, rule, ok = folder, candidate, true
+		}
+	}
+	return rule, ok
+}

@@ -1,0 +1,55 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestTheExamplesAreAccepted(t *testing.T) {
+	files, err := filepath.Glob(root + "/docs/examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			example := &unstructured.Unstructured{Object: parse(t, string(content))}
+			if err := server.Create(context.Background(), example, client.DryRunAll); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestEveryFieldIsDocumented looks for every field in the page of its CRD. Machines of masters and workers are the same,
+// and conditions have a section of their own.
+func TestEveryFieldIsDocumented(t *testing.T) {
+	for page, crd := range map[string]string{
+		"kvmconfig.md": "provider.giantswarm.io_kvmconfigs",
+		"release.md":   "release.giantswarm.io_releases",
+	} {
+		content, err := os.ReadFile(root + "/docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range fields(t, crd) {
+			path := strings.TrimSuffix(strings.Replace(field.path, "spec.kvm.masters[]", "spec.kvm.workers[]", 1), "[]")
+			ours := strings.HasPrefix(path, "spec.") || strings.HasPrefix(path, "status.")
+			if !ours || !field.leaf || strings.HasPrefix(path, "status.conditions") || strings.HasPrefix(path, "status.cluster.resources[].conditions") {
+				continue
+			}
+			if !strings.Contains(string(content), "`"+path+"`") {
+				t.Errorf("docs/%s does not speak of %s", page, path)
+			}
+		}
+	}
+}

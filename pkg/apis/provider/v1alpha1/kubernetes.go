@@ -1,0 +1,219 @@
+package v1alpha1
+
+// Kubernetes is the control plane and the kubelets.
+//
+// The DNS service keeps its address: kubelets have written it into every running pod, and a Service cannot change it.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.dns) || !has(self.dns.ip) || !isIP(self.dns.ip) || ip(self.dns.ip).family() != 4 || !isCIDR(self.api.clusterIPRange) || cidr(self.api.clusterIPRange).containsIP(self.dns.ip)",fieldPath=".dns.ip",message="must lie inside spec.cluster.kubernetes.api.clusterIPRange; leave it out to get the network's tenth address",messageExpression="'must lie inside spec.cluster.kubernetes.api.clusterIPRange ' + self.api.clusterIPRange + '; leave it out to get the tenth address of the network'"
+// +kubebuilder:validation:XValidation:rule="(has(self.dns) && has(self.dns.ip) ? self.dns.ip : \"\") == (has(oldSelf.dns) && has(oldSelf.dns.ip) ? oldSelf.dns.ip : \"\")",fieldPath=".dns.ip",message="is immutable, for running pods resolve names through it; set it back"
+type Kubernetes struct {
+	// API is the API server.
+	API KubernetesAPI `json:"api"`
+
+	// CloudProvider is accepted for old manifests and ignored.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	CloudProvider string `json:"cloudProvider,omitempty"`
+
+	// DNS is the cluster's DNS service.
+	DNS KubernetesDNS `json:"dns,omitempty"`
+
+	// Domain is the DNS domain of the cluster. Immutable: it is part of names that running pods and certificates hold.
+	//
+	// +kubebuilder:default="cluster.local"
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name, for example cluster.local"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for it is part of names that running pods and certificates hold; create another cluster instead"
+	Domain string `json:"domain,omitempty"`
+
+	// IngressController is accepted for old manifests and ignored.
+	IngressController IngressController `json:"ingressController,omitempty"`
+
+	// Kubelet is the node agent.
+	//
+	// +kubebuilder:default={}
+	Kubelet Kubelet `json:"kubelet,omitempty"`
+
+	// NetworkSetup holds settings of kube-proxy.
+	NetworkSetup NetworkSetup `json:"networkSetup,omitempty"`
+
+	// SSH lists the people who may log in to the nodes.
+	SSH SSH `json:"ssh,omitempty"`
+}
+
+// KubernetesAPI is the API server.
+type KubernetesAPI struct {
+	// ClusterIPRange is the network of Services, for example 172.31.0.0/16. IPv4 with a prefix length of 12 to 28.
+	// Immutable: Services hold addresses of the network, and certificates name its first one.
+	//
+	// +kubebuilder:default="172.31.0.0/16"
+	// +kubebuilder:validation:MaxLength=49
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4 && cidr(self).prefixLength() >= 12 && cidr(self).prefixLength() <= 28",message="must be an IPv4 network with a prefix length of 12 to 28, for example 172.31.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for Services hold addresses of the network; create another cluster instead"
+	ClusterIPRange string `json:"clusterIPRange,omitempty"`
+
+	// Domain is the host name of the API, "api.<base>"; other names of the cluster are derived from the base. Immutable:
+	// it stands in every kubeconfig and certificate that was handed out, and it is the issuer of every service account
+	// token.
+	//
+	// +kubebuilder:validation:MaxLength=250
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('api.') && !format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name that begins with \"api.\", for example api.ab1cd.k8s.example.org"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for it stands in every kubeconfig and certificate of the cluster; create another cluster instead"
+	Domain string `json:"domain"`
+
+	// SecurePort is the port of the API server, in the guest and on the Service. Ports that a master uses otherwise are
+	// refused: 22 (SSH), 179 (BGP), 2379 to 2381 (etcd), 10248 to 10250 and 10255 to 10259 (kubelet, kube-proxy, control plane).
+	//
+	// +kubebuilder:default=443
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule="!(self in [22, 179, 2379, 2380, 2381, 10248, 10249, 10250, 10255, 10256, 10257, 10258, 10259])",message="must not be a port that a master uses otherwise: 22, 179, 2379-2381, 10248-10250, 10255-10259; 443 is recommended"
+	SecurePort int32 `json:"securePort,omitempty"`
+
+	// OIDC configures sign-on for this cluster; left out, the operator's settings hold.
+	OIDC *OIDC `json:"oidc,omitempty"`
+}
+
+// OIDC is an OpenID Connect provider that the API server trusts.
+type OIDC struct {
+	// ClientID is the audience that tokens must carry.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	ClientID string `json:"clientID"`
+
+	// IssuerURL is the provider's https URL.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https://[^/?#[:space:]]+(/[^?#[:space:]]*)?$')",message="must be an https URL without query and fragment, for example https://dex.example.org"
+	IssuerURL string `json:"issuerURL"`
+
+	// UsernameClaim is the claim that becomes the user name.
+	//
+	// +kubebuilder:validation:MaxLength=256
+	UsernameClaim string `json:"usernameClaim,omitempty"`
+
+	// UsernamePrefix is put before user names.
+	//
+	// +kubebuilder:validation:MaxLength=256
+	UsernamePrefix string `json:"usernamePrefix,omitempty"`
+
+	// GroupsClaim is the claim that becomes the groups.
+	//
+	// +kubebuilder:validation:MaxLength=256
+	GroupsClaim string `json:"groupsClaim,omitempty"`
+
+	// GroupsPrefix is put before groups.
+	//
+	// +kubebuilder:validation:MaxLength=256
+	GroupsPrefix string `json:"groupsPrefix,omitempty"`
+}
+
+// KubernetesDNS is the cluster's DNS service.
+type KubernetesDNS struct {
+	// IP is the address of the DNS service, inside the network of Services. Left out or empty: the network's tenth
+	// address. Immutable: running pods resolve names through it.
+	//
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || isIP(self) && ip(self).family() == 4",message="must be an IPv4 address, for example 172.31.0.10, or left out"
+	IP string `json:"ip,omitempty"`
+}
+
+// IngressController is accepted for old manifests and ignored.
+type IngressController struct {
+	// Docker is ignored.
+	Docker DockerImage `json:"docker,omitempty"`
+	// Domain is ignored.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	Domain string `json:"domain,omitempty"`
+	// InsecurePort is ignored.
+	InsecurePort int32 `json:"insecurePort,omitempty"`
+	// SecurePort is ignored.
+	SecurePort int32 `json:"securePort,omitempty"`
+	// WildcardDomain is ignored.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	WildcardDomain string `json:"wildcardDomain,omitempty"`
+}
+
+// DockerImage is accepted for old manifests and ignored.
+type DockerImage struct {
+	// Image is ignored.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
+}
+
+// Kubelet is the node agent.
+type Kubelet struct {
+	// AltNames is accepted for old manifests and ignored.
+	//
+	// +kubebuilder:validation:MaxLength=4096
+	AltNames string `json:"altNames,omitempty"`
+
+	// Domain is the common name of the "worker" certificate, "worker.<base>". Left out or empty: derived from the API
+	// domain.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name, for example worker.ab1cd.k8s.example.org, or left out"
+	Domain string `json:"domain,omitempty"`
+
+	// Labels are further labels of every Node, "key=value" separated by commas. Of the keys that belong to Kubernetes,
+	// kubelets may set only those below node.kubernetes.io/ and kubelet.kubernetes.io/, topology.kubernetes.io/region and
+	// topology.kubernetes.io/zone; others are refused, for no kubelet would start with them.
+	//
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?(,([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)*)?$')",message="must be labels as key=value, separated by commas and without spaces, for example example.org/rack=r1,disk=ssd"
+	// +kubebuilder:validation:XValidation:rule="!(',' + self).replace(',node.kubernetes.io/', ',').replace(',kubelet.kubernetes.io/', ',').replace(',topology.kubernetes.io/region=', ',').replace(',topology.kubernetes.io/zone=', ',').matches('[,.](kubernetes|k8s)[.]io/')",message="must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, for kubelets refuse to start with them; remove them"
+	Labels string `json:"labels,omitempty"`
+
+	// Port is accepted for old manifests and ignored: the kubelet listens on 10250.
+	//
+	// +kubebuilder:default=10250
+	Port int32 `json:"port,omitempty"`
+}
+
+// NetworkSetup holds settings of kube-proxy.
+type NetworkSetup struct {
+	// Docker is accepted for old manifests and ignored.
+	Docker DockerImage `json:"docker,omitempty"`
+
+	// KubeProxy holds settings of kube-proxy.
+	KubeProxy KubeProxy `json:"kubeProxy,omitempty"`
+}
+
+// KubeProxy holds settings of kube-proxy.
+type KubeProxy struct {
+	// ConntrackMaxPerCore is the size of the connection tracking table per core; 0 leaves the kernel's.
+	//
+	// +kubebuilder:validation:Minimum=0
+	ConntrackMaxPerCore int32 `json:"conntrackMaxPerCore,omitempty"`
+}
+
+// SSH lists the people who may log in to the nodes.
+type SSH struct {
+	// UserList holds one operating system user per entry, 100 at most.
+	//
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	UserList []SSHUser `json:"userList,omitempty"`
+}
+
+// SSHUser is an operating system user on every node, member of the groups sudo and docker.
+type SSHUser struct {
+	// Name is the user's name: at most 32 letters, digits, '.', '_' and '-', the first a letter or '_'; not root.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][A-Za-z0-9._-]*$')",message="must be a user name, letters, digits, '.', '_' and '-' with a letter or '_' first, for example ada"
+	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="must not be root; log in as a user of your own and use sudo"
+	Name string `json:"name"`
+
+	// PublicKey is an OpenSSH public key on one line, as in a .pub file; empty makes a user who can log in by certificate
+	// only.
+	//
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [^ [:cntrl:]]+( [^[:cntrl:]]*)?[\\n]?$')",message="must be one OpenSSH public key on one line, as in a .pub file, beginning with ssh-, ecdsa- or sk-, or empty"
+	PublicKey string `json:"publicKey,omitempty"`
+}

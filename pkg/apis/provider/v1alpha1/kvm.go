@@ -1,0 +1,164 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// StorageType is where etcd keeps its data.
+//
+// +kubebuilder:validation:Enum="";hostPath;persistentVolume
+type StorageType string
+
+const (
+	// StorageTypeHostPath keeps etcd's data in a directory of the host that runs the master.
+	StorageTypeHostPath StorageType = "hostPath"
+
+	// StorageTypePersistentVolume keeps etcd's data in a persistent volume, one for each master.
+	StorageTypePersistentVolume StorageType = "persistentVolume"
+)
+
+// Acceleration is how QEMU runs the guest's instructions.
+//
+// +kubebuilder:validation:Enum="";auto;kvm;tcg
+type Acceleration string
+
+const (
+	// AccelerationAuto uses KVM where it is proved to work, else software emulation.
+	AccelerationAuto Acceleration = "auto"
+
+	// AccelerationKVM uses KVM or fails.
+	AccelerationKVM Acceleration = "kvm"
+
+	// AccelerationTCG uses software emulation.
+	AccelerationTCG Acceleration = "tcg"
+)
+
+// KVM is the workload cluster as the hosts see it.
+//
+// No file system can shrink under a running etcd, and no volume plugin tries; so the volumes of etcd only ever grow,
+// counting from the 15Gi that they have when no size is given.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.etcd) && has(self.etcd.size) && !isQuantity(string(self.etcd.size)) || !quantity(has(self.etcd) && has(self.etcd.size) ? string(self.etcd.size) : '15Gi').isLessThan(quantity(has(oldSelf.etcd) && has(oldSelf.etcd.size) ? string(oldSelf.etcd.size) : '15Gi'))",fieldPath=".etcd.size",message="must not shrink, for volumes can only grow (15Gi when left out); set it back or raise it"
+type KVM struct {
+	// Masters are the machines of spec.cluster.masters, matched by id when ids are given, else by position. As many as
+	// there are masters.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Masters []Machine `json:"masters"`
+
+	// Workers are the machines of spec.cluster.workers, matched by id when ids are given, else by position. As many as
+	// there are workers.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	Workers []Machine `json:"workers,omitempty"`
+
+	// K8sKVM holds settings of the virtual machines.
+	//
+	// +kubebuilder:default={}
+	K8sKVM K8sKVM `json:"k8sKVM,omitempty"`
+
+	// Etcd describes the volumes of etcd when spec.kvm.k8sKVM.storageType is persistentVolume.
+	Etcd *EtcdVolume `json:"etcd,omitempty"`
+
+	// PortMappings are the ports of the Service "worker". Empty: http 30010 and https 30011. Names, node ports and target
+	// ports are unique, and only a mapping that stands alone may go without a name.
+	//
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || self.all(p, p.name != \"\")",message="must give every port a name when there are several"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, p.nodePort == 0 || self.exists_one(q, q.nodePort == p.nodePort))",message="must not use a nodePort twice; give every port a nodePort of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.targetPort == p.targetPort))",message="must not use a targetPort twice, for it is the Service's port as well; remove one of the mappings"
+	PortMappings []PortMapping `json:"portMappings,omitempty"`
+
+	// Network is accepted for old manifests and ignored: a guest takes over its pod's address.
+	Network Network `json:"network,omitempty"`
+
+	// EndpointUpdater is accepted for old manifests and ignored.
+	EndpointUpdater Component `json:"endpointUpdater,omitempty"`
+
+	// NodeController is accepted for old manifests and ignored.
+	NodeController Component `json:"nodeController,omitempty"`
+}
+
+// K8sKVM holds settings of the virtual machines.
+//
+// Under another storage type masters would start with an empty etcd.
+//
+// +kubebuilder:validation:XValidation:rule="(self.?storageType.orValue(\"\") == 'persistentVolume') == (oldSelf.?storageType.orValue(\"\") == 'persistentVolume')",fieldPath=".storageType",message="is immutable, for under another storage type masters would start with an empty etcd; create another cluster instead"
+type K8sKVM struct {
+	// Docker is accepted for old manifests and ignored: the runner's image is a setting of the operator.
+	Docker DockerImage `json:"docker,omitempty"`
+
+	// StorageType is where etcd keeps its data: hostPath (also when empty) or persistentVolume. Immutable: under another
+	// storage type masters would start with an empty etcd.
+	//
+	// +kubebuilder:default=hostPath
+	StorageType StorageType `json:"storageType,omitempty"`
+
+	// Acceleration is how QEMU runs the guest: auto (also when empty) uses KVM where it is proved to work, else software
+	// emulation; kvm uses KVM or fails; tcg is software emulation.
+	//
+	// +kubebuilder:default=auto
+	Acceleration Acceleration `json:"acceleration,omitempty"`
+}
+
+// EtcdVolume describes the persistent volumes of etcd.
+type EtcdVolume struct {
+	// Size of the volume of each master; it may grow, never shrink. Left out: 15Gi.
+	//
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="must be more than zero, for example 15Gi"
+	Size *resource.Quantity `json:"size,omitempty"`
+
+	// StorageClassName is the class of volumes that are created from now on; left out: g8s-storage. The empty string means
+	// the default class.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a StorageClass, or empty for the default class"
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// PortMapping is one port of the Service "worker".
+type PortMapping struct {
+	// Name of the port, a lower-case DNS label. Only a mapping that stands alone may have an empty one.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Label().validate(self).hasValue()",message="must be a lower-case DNS label, letters, digits and '-' with a letter or digit at both ends, for example http"
+	Name string `json:"name"`
+
+	// NodePort is the port on the hosts. It has to lie in the management cluster's range of node ports; 0 lets the
+	// management cluster choose.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	NodePort int32 `json:"nodePort"`
+
+	// TargetPort is the port in the guests, and of the Service.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	TargetPort int32 `json:"targetPort"`
+}
+
+// Network is accepted for old manifests and ignored.
+type Network struct {
+	// Flannel is ignored.
+	Flannel Flannel `json:"flannel,omitempty"`
+}
+
+// Flannel is accepted for old manifests and ignored.
+type Flannel struct {
+	// VNI is ignored. A VXLAN network identifier has 24 bits.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16777215
+	VNI int32 `json:"vni,omitempty"`
+}
+
+// Component is accepted for old manifests and ignored.
+type Component struct {
+	// Docker is ignored.
+	Docker DockerImage `json:"docker,omitempty"`
+}

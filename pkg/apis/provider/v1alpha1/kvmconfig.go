@@ -1,0 +1,84 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// KVMConfig declares one workload cluster: its nodes, their machines, its network and its versions.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=kvmconfigs,singular=kvmconfig,scope=Namespaced,shortName=kvmc,categories={giantswarm,kvm}
+// +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.spec.cluster.id`,description="Cluster ID and namespace"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the cluster is as declared"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the cluster is ready or not"
+// +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.versions.kubernetes`,description="Version of Kubernetes"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Customer",type=string,JSONPath=`.spec.cluster.customer.id`,priority=1,description="Organisation that owns the cluster"
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1,description="What the cluster waits for"
+type KVMConfig struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   KVMConfigSpec   `json:"spec"`
+	Status KVMConfigStatus `json:"status,omitempty"`
+}
+
+// KVMConfigList is a list of KVMConfigs.
+//
+// +kubebuilder:object:root=true
+type KVMConfigList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []KVMConfig `json:"items"`
+}
+
+// KVMConfigSpec is what the user wants.
+//
+// Machines belong to nodes by id or by position, so that each list of machines has the length of its list of nodes. Ids
+// are given for a whole list or not at all: a mixture would leave open which node the others mean.
+//
+// +kubebuilder:validation:XValidation:rule="size(self.kvm.masters) == size(self.cluster.masters)",fieldPath=".kvm.masters",message="must have one machine for each node of spec.cluster.masters; add or remove machines"
+// +kubebuilder:validation:XValidation:rule="size(self.kvm.?workers.orValue([])) == size(self.cluster.?workers.orValue([]))",fieldPath=".kvm.workers",message="must have one machine for each node of spec.cluster.workers; add or remove machines"
+// +kubebuilder:validation:XValidation:rule="self.kvm.masters.all(m, m.?id.orValue(\"\") == \"\") || self.kvm.masters.all(m, m.?id.orValue(\"\") != \"\")",fieldPath=".kvm.masters",message="must give an id to every machine or to none; add the missing ids, or remove all to match by position"
+// +kubebuilder:validation:XValidation:rule="!has(self.kvm.workers) || self.kvm.workers.all(m, m.?id.orValue(\"\") == \"\") || self.kvm.workers.all(m, m.?id.orValue(\"\") != \"\")",fieldPath=".kvm.workers",message="must give an id to every machine or to none; add the missing ids, or remove all to match by position"
+// +kubebuilder:validation:XValidation:rule="size(self.kvm.masters) != size(self.cluster.masters) || self.kvm.masters.exists(m, m.?id.orValue(\"\") == \"\") || sets.contains(self.kvm.masters.map(m, m.id), self.cluster.masters.map(n, n.id))",fieldPath=".kvm.masters",message="must have exactly the ids of spec.cluster.masters; correct the ids, or remove all to match by position"
+// +kubebuilder:validation:XValidation:rule="!has(self.kvm.workers) || !has(self.cluster.workers) || size(self.kvm.workers) != size(self.cluster.workers) || self.kvm.workers.exists(m, m.?id.orValue(\"\") == \"\") || sets.contains(self.kvm.workers.map(m, m.id), self.cluster.workers.map(n, n.id))",fieldPath=".kvm.workers",message="must have exactly the ids of spec.cluster.workers; correct the ids, or remove all to match by position"
+type KVMConfigSpec struct {
+	// Cluster is the workload cluster as Kubernetes sees it.
+	Cluster Cluster `json:"cluster"`
+
+	// KVM is the workload cluster as the hosts see it: machines, volumes, ports.
+	KVM KVM `json:"kvm"`
+
+	// Versions chooses component versions when no Release is named by label release.giantswarm.io/version. A version
+	// left out comes from the operator's built-in catalogue.
+	Versions *Versions `json:"versions,omitempty"`
+
+	// GuestImage chooses the operating system image of the nodes. Left out: Flatcar in the version of the release.
+	GuestImage *GuestImage `json:"guestImage,omitempty"`
+
+	// Rollout bounds how changed nodes are replaced.
+	//
+	// +kubebuilder:default={}
+	Rollout *Rollout `json:"rollout,omitempty"`
+
+	// Drain bounds how a node is emptied before its machine goes.
+	Drain *Drain `json:"drain,omitempty"`
+
+	// Remediation switches the replacement of unhealthy nodes on. Left out: the annotation
+	// node.giantswarm.io/terminate-unhealthy decides, else the operator's setting.
+	Remediation *Remediation `json:"remediation,omitempty"`
+
+	// VersionBundle is accepted for old manifests and ignored; label kvm-operator.giantswarm.io/version replaced it.
+	VersionBundle *VersionBundle `json:"versionBundle,omitempty"`
+}
+
+// VersionBundle is accepted for old manifests and ignored.
+type VersionBundle struct {
+	// Version is ignored.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	Version string `json:"version,omitempty"`
+}

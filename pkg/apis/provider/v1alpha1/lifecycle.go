@@ -1,0 +1,63 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Versions are component versions without a leading "v", for example "1.35.4".
+type Versions struct {
+	// Kubernetes is the version of the control plane and the kubelets.
+	//
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?([+][0-9A-Za-z.-]+)?$')",message="must be a version of three numbers without a leading \"v\", for example 1.35.4"
+	Kubernetes string `json:"kubernetes,omitempty"`
+
+	// Etcd is the version of etcd.
+	//
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?([+][0-9A-Za-z.-]+)?$')",message="must be a version of three numbers without a leading \"v\", for example 3.6.5"
+	Etcd string `json:"etcd,omitempty"`
+
+	// ContainerLinux is the version of the Flatcar image; it plays no role when spec.guestImage is set.
+	//
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?([+][0-9A-Za-z.-]+)?$')",message="must be a version of three numbers without a leading \"v\", for example 4459.2.1"
+	ContainerLinux string `json:"containerLinux,omitempty"`
+}
+
+// Rollout bounds how changed nodes are replaced.
+type Rollout struct {
+	// MaxUnavailable is how many workers may be away at once, 1 or more. Masters are always replaced one at a time.
+	//
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
+
+	// Paused holds the replacement of changed nodes; everything else goes on.
+	Paused bool `json:"paused,omitempty"`
+}
+
+// Drain bounds how a node is emptied before its machine goes.
+type Drain struct {
+	// Timeout is how long evictions may be refused before the machine is powered down all the same, for example 30m. Zero
+	// waits for ever. Left out: the operator's setting.
+	//
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h)){1,4})$')",message="must be a duration of zero or more, for example 90s, 30m or 1h30m"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+// Remediation replaces nodes that stay unhealthy.
+type Remediation struct {
+	// Enabled switches it on or off, whatever the annotation and the operator's setting say.
+	Enabled bool `json:"enabled"`
+
+	// UnhealthyAfter is how long a node has to be unready before it is replaced, for example 5m. Left out: the operator's
+	// setting.
+	//
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h)){1,4})$')",message="must be a duration of zero or more, for example 90s, 30m or 1h30m"
+	UnhealthyAfter *metav1.Duration `json:"unhealthyAfter,omitempty"`
+}

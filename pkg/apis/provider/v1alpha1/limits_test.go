@@ -1,0 +1,35 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestTheLargestClusterIsAffordable creates and updates an object that is as large as the schema allows, its machines in
+// the order that is the most work to match. The API server gives up on an object whose rules cost too much.
+func TestTheLargestClusterIsAffordable(t *testing.T) {
+	const workers, volumes = 500, 16
+	largest := load(t, "minimal")
+	var nodes, machines []any
+	for i := range workers {
+		nodes = append(nodes, map[string]any{"id": fmt.Sprintf("worker-with-a-name-of-some-length-%05d", i)})
+		var shares []any
+		for j := range volumes {
+			shares = append(shares, map[string]any{"mountTag": fmt.Sprintf("data-%d", j), "hostPath": fmt.Sprintf("/data/volumes/of/some/depth/%d", j)})
+		}
+		machines = append(machines, map[string]any{
+			"id": fmt.Sprintf("worker-with-a-name-of-some-length-%05d", workers-1-i), "cpus": int64(2), "memory": "4G", "hostVolumes": shares,
+		})
+	}
+	merge(largest.Object, map[string]any{"spec": map[string]any{
+		"cluster": map[string]any{"workers": nodes}, "kvm": map[string]any{"workers": machines},
+	}})
+	created := create(t, largest)
+	merge(created.Object, parse(t, "spec: {cluster: {customer: {id: other}}}"))
+	if err := server.Update(context.Background(), created, client.DryRunAll); err != nil {
+		t.Error(err)
+	}
+}

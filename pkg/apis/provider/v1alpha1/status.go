@@ -1,0 +1,157 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// KVMConfigStatus is what the operator saw and did.
+type KVMConfigStatus struct {
+	// ObservedGeneration is the generation of the spec that the rest of this status speaks of.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Ready sums the others up, one for each step of the chain says why not.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Nodes is the state of every node, masters first.
+	//
+	// +listType=map
+	// +listMapKey=id
+	Nodes []NodeStatus `json:"nodes,omitempty"`
+
+	// Versions are the component versions in force.
+	Versions *Versions `json:"versions,omitempty"`
+
+	// Cluster is kept filled for readers of the original API.
+	Cluster *LegacyClusterStatus `json:"cluster,omitempty"`
+
+	// KVM is kept filled for readers of the original API.
+	KVM *LegacyKVMStatus `json:"kvm,omitempty"`
+}
+
+// NodeStatus is the state of one node.
+type NodeStatus struct {
+	// ID of the node.
+	ID string `json:"id"`
+
+	// Role is master or worker.
+	Role string `json:"role"`
+
+	// Pod is the name of the node pod, which is the name of the workload cluster's Node.
+	Pod string `json:"pod,omitempty"`
+
+	// IP is the address of the node pod and of the guest.
+	IP string `json:"ip,omitempty"`
+
+	// Host is the node of the management cluster that runs the node pod.
+	Host string `json:"host,omitempty"`
+
+	// EtcdHost is the host whose directory holds the data of this master's etcd, when that is kept on hosts. The master
+	// runs there and nowhere else; empty it out only when that host and its data are lost for good.
+	EtcdHost string `json:"etcdHost,omitempty"`
+
+	// Phase is Pending, Starting, Ready, Outdated or Terminating.
+	Phase string `json:"phase"`
+
+	// Message says what the node waits for.
+	Message string `json:"message,omitempty"`
+}
+
+// LegacyClusterStatus is the status block of the original API.
+type LegacyClusterStatus struct {
+	// Conditions holds Creating, Created, Updating, Updated and Deleting, the newest first.
+	// +nullable
+	Conditions []LegacyCondition `json:"conditions,omitempty"`
+
+	// Network is never written.
+	Network LegacyNetwork `json:"network,omitempty"`
+
+	// Nodes are the workload cluster's Nodes.
+	// +nullable
+	Nodes []LegacyNode `json:"nodes,omitempty"`
+
+	// Resources is never written.
+	// +nullable
+	Resources []LegacyResource `json:"resources,omitempty"`
+
+	// Scaling is never written by this operator.
+	Scaling LegacyScaling `json:"scaling,omitempty"`
+
+	// Versions are the last five operator versions that the cluster reached.
+	// +nullable
+	Versions []LegacyVersion `json:"versions,omitempty"`
+}
+
+// LegacyCondition is a condition of the original API; its status is always "True".
+type LegacyCondition struct {
+	// LastTransitionTime is when the condition was set.
+	// +nullable
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+
+	// Status is always "True".
+	Status string `json:"status"`
+
+	// Type is Creating, Created, Updating, Updated or Deleting.
+	Type string `json:"type"`
+}
+
+// LegacyNetwork is never written.
+type LegacyNetwork struct {
+	// CIDR is never written.
+	CIDR string `json:"cidr,omitempty"`
+}
+
+// LegacyNode is a Node of the workload cluster.
+type LegacyNode struct {
+	// Labels of the Node.
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// LastTransitionTime is when the entry changed.
+	// +nullable
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+
+	// Name of the Node.
+	Name string `json:"name"`
+
+	// Version is the operator version that made the Node.
+	Version string `json:"version"`
+}
+
+// LegacyResource is never written.
+type LegacyResource struct {
+	// Conditions is never written.
+	// +nullable
+	Conditions []LegacyCondition `json:"conditions,omitempty"`
+
+	// Name is never written.
+	Name string `json:"name"`
+}
+
+// LegacyScaling is written by other operators.
+type LegacyScaling struct {
+	// DesiredCapacity is written by other operators.
+	DesiredCapacity int32 `json:"desiredCapacity,omitempty"`
+}
+
+// LegacyVersion is an operator version that the cluster reached.
+type LegacyVersion struct {
+	// Date is accepted for old objects.
+	// +nullable
+	Date metav1.Time `json:"date,omitempty"`
+
+	// LastTransitionTime is when the version was reached.
+	// +nullable
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+
+	// Semver is the version.
+	Semver string `json:"semver"`
+}
+
+// LegacyKVMStatus is the status block of the original API.
+type LegacyKVMStatus struct {
+	// NodeIndexes maps the id of each node to its index, 1 or greater, unique in the cluster.
+	// +nullable
+	NodeIndexes map[string]int32 `json:"nodeIndexes,omitempty"`
+}

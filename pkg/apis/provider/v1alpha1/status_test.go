@@ -1,0 +1,97 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+)
+
+func TestTheStatusOfTheOriginalIsAccepted(t *testing.T) {
+	for name, change := range map[string]string{
+		"in full":           "{}",
+		"with null lists":   "status: {cluster: {conditions: null, nodes: null, versions: null, resources: null}, kvm: {nodeIndexes: null}}",
+		"with a date":       "status: {cluster: {versions: [{semver: 3.18.6, date: null, lastTransitionTime: null}]}}",
+		"without kvm":       "status: {kvm: <remove>}",
+		"without a cluster": "status: {cluster: <remove>}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			created := create(t, load(t, "old-full"))
+			status := load(t, "old-status", change).Object["status"]
+			created.Object["status"] = status
+			if err := server.Status().Update(context.Background(), created); err != nil {
+				t.Fatal(err)
+			}
+			for _, loss := range lost("status", status, created.Object["status"]) {
+				t.Errorf("not what was written: %s", loss)
+			}
+		})
+	}
+}
+
+// TestStatus writes what the operator writes, zero times in the old block included, and reads the columns of kubectl.
+func TestStatus(t *testing.T) {
+	create(t, load(t, "minimal", "spec: {cluster: {customer: {id: acme}}}"))
+	var object v1alpha1.KVMConfig
+	if err := server.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "demo"}, &object); err != nil {
+		t.Fatal(err)
+	}
+	object.Status = v1alpha1.KVMConfigStatus{
+		ObservedGeneration: 1,
+		Conditions: []metav1.Condition{{
+			Type: "Ready", Status: metav1.ConditionFalse, Reason: "WorkersNotReady", Message: "1 of 2 workers is ready", LastTransitionTime: metav1.Now(),
+		}},
+		Nodes:    []v1alpha1.NodeStatus{{ID: "m1", Role: "master", Phase: "Ready"}, {ID: "w1", Role: "worker", Phase: "Pending"}},
+		Versions: &v1alpha1.Versions{Kubernetes: "1.35.4"},
+		Cluster:  &v1alpha1.LegacyClusterStatus{Conditions: []v1alpha1.LegacyCondition{{Type: "Creating", Status: "True"}}},
+		KVM:      &v1alpha1.LegacyKVMStatus{NodeIndexes: map[string]int32{"m1": 1}},
+	}
+	if err := server.Status().Update(context.Background(), &object); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"Name": "demo", "ID": "demo", "Ready": "False", "Reason": "WorkersNotReady", "Kubernetes": "1.35.4", "Customer": "acme",
+		"Message": "1 of 2 workers is ready",
+	}
+	got := columns(t, "/apis/provider.giantswarm.io/v1alpha1/namespaces/default/kvmconfigs/demo")
+	delete(got, "Age")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("other columns (-want +got):\n%s", diff)
+	}
+}
+
+// columns is one object as kubectl get -o wide prints it.
+func columns(t *testing.T, path string) map[string]any {
+	t.Helper()
+	web, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(config.Host, "/")+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
+	response, err := web.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var table metav1.Table
+	if err := json.NewDecoder(response.Body).Decode(&table); err != nil {
+		t.Fatal(err)
+	}
+	cells := map[string]any{}
+	for i, column := range table.ColumnDefinitions {
+		cells[column.Name] = table.Rows[0].Cells[i]
+	}
+	return cells
+}

@@ -1,0 +1,86 @@
+package apply_test
+
+import (
+	"maps"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// bench is a namespace of its own with an engine of its own.
+type bench struct {
+	*testing.T
+	namespace string
+	engine    *apply.Engine
+}
+
+// owner is that of all objects of a bench.
+func (b *bench) owner() string { return "default/" + b.namespace + "/test" }
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
+	do(t, direct.Create(t.Context(), namespace))
+	asked.take()
+	return &bench{T: t, namespace: namespace.Name, engine: apply.New(cached, live)}
+}
+
+// restart forgets everything that the engine knows.
+func (b *bench) restart() { b.engine = apply.New(cached, live) }
+
+// apply applies and returns the methods of the requests that it took.
+func (b *bench) apply(set apply.Set) []string {
+	b.Helper()
+	asked.take()
+	do(b.T, b.try(set))
+	return verbs(asked.take())
+}
+
+// try applies and returns the error.
+func (b *bench) try(set apply.Set) error {
+	if set.Owner == "" {
+		set.Owner = b.owner()
+	}
+	return b.engine.Apply(b.Context(), set)
+}
+
+// set is one of objects and nothing else.
+func set(objects ...client.Object) apply.Set { return apply.Set{Objects: objects} }
+
+// meta is that of an object of the cluster whose id is the namespace.
+func (b *bench) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{
+		key.LabelGSCluster: b.namespace, key.LabelManagedBy: key.Operator,
+	}}
+}
+
+func (b *bench) configMap(name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: b.meta(name), Data: maps.Clone(data)}
+}
+
+func (b *bench) deployment(name, image string) *appsv1.Deployment {
+	selector := map[string]string{key.LabelApp: name}
+	return &appsv1.Deployment{ObjectMeta: b.meta(name), Spec: appsv1.DeploymentSpec{
+		Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: selector},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: selector},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image, Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}}},
+		},
+	}}
+}
+
+// foreign lets somebody else change an object and waits until the cache shows it.
+func foreign[T client.Object](t *testing.T, object T, change func(T)) {
+	t.Helper()
+	current := now(t, object)
+	change(current)
+	do(t, direct.Update(t.Context(), current, client.FieldOwner("somebody")))
+	seen(t, object)
+}

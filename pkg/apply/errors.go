@@ -1,0 +1,84 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/giantswarm/microerror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+var outdatedError = &microerror.Error{Kind: "outdatedError", Desc: "The cache was behind the API server; the next reconcile sees what is there."}
+
+// IsOutdated says that an apply lost a race against what the cache had not seen yet. Trying again mends it.
+func IsOutdated(err error) bool { return errors.Is(err, outdatedError) }
+
+func outdatedf(format string, args ...any) error {
+	return microerror.Maskf(outdatedError, format, args...)
+}
+
+// RequestError is a request that the API server refused or did not answer. Its text is stable, so that it can stand in a
+// condition; the cause with addresses and versions is in Unwrap.
+type RequestError struct {
+	Verb, Object string
+	Err          error
+}
+
+// Error says what was tried on which object and why it failed.
+func (r *RequestError) Error() string {
+	return fmt.Sprintf("%s %s: %s", r.Verb, r.Object, stable(r.Err))
+}
+
+// Unwrap is the cause.
+func (r *RequestError) Unwrap() error { return r.Err }
+
+// madeAnew says that a request for one object met another of the same name.
+func madeAnew(err error) bool {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || !apierrors.IsInvalid(err) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+}
+
+// Reasons of problems with an object that is in the way or not accepted.
+const (
+	reasonRefused      = "Refused"
+	reasonNotOwned     = "NotOwned"
+	reasonOwnedByOther = "OwnedByOther"
+)
+
+// requestError describes what became of a request. What the API server calls invalid stays so until somebody changes
+// something: a node port that another Service has, a value that an admission policy refuses.
+func requestError(verb, ref string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if madeAnew(err) {
+		return outdatedf("%s was deleted and made anew by somebody else", ref)
+	}
+	if apierrors.IsInvalid(err) {
+		return problem.Newf(reasonRefused, "the API server refuses to %s %s: %s", verb, ref, err)
+	}
+	return &RequestError{Verb: verb, Object: ref, Err: err}
+}
+
+// stable describes an error without what changes from try to try.
+func stable(err error) string {
+	switch {
+	case apierrors.IsConflict(err):
+		return "it was changed by somebody else at the same time"
+	case apierrors.IsTooManyRequests(err):
+		return "the API server asks for fewer requests"
+	case apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err):
+		return err.Error()
+	case apierrors.ReasonForError(err) != "":
+		return "the API server answers " + string(apierrors.ReasonForError(err))
+	default:
+		return "the API server did not answer"
+	}
+}

@@ -1,0 +1,185 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// intent is a desired object ready to be sent: typed, as the content of an apply request, and as a hash.
+type intent struct {
+	key     objectKey
+	ref     string
+	object  client.Object
+	content map[string]any
+	hash    string
+}
+
+func (e *Engine) identify(object client.Object) (objectKey, string, error) {
+	gvk, err := apiutil.GVKForObject(object, e.client.Scheme())
+	if err != nil {
+		return objectKey{}, "", err
+	}
+	name := client.ObjectKeyFromObject(object)
+	ref := gvk.Kind + " " + name.Name
+	if name.Namespace != "" {
+		ref = gvk.Kind + " " + name.String()
+	}
+	return objectKey{kind: gvk.GroupKind().String(), name: name}, ref, nil
+}
+
+func (e *Engine) newIntent(desired client.Object, owner string) (*intent, error) {
+	gvk, err := apiutil.GVKForObject(desired, e.client.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	in := &intent{object: desired.DeepCopyObject().(client.Object)}
+	if in.key, in.ref, err = e.identify(desired); err != nil {
+		return nil, err
+	}
+	in.object.GetObjectKind().SetGroupVersionKind(gvk)
+	SetOwner(in.object, owner)
+	if err := in.render(); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(in.content)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	in.hash = hex.EncodeToString(sum[:12])
+	annotate(in.object, key.AnnotationApplied, in.hash)
+	return in, in.render()
+}
+
+// render fills content from object. What the API server owns and what is null is left out: it is no intent.
+func (in *intent) render() error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(in.object)
+	if err != nil {
+		return err
+	}
+	delete(content, "status")
+	in.content = withoutNulls(content)
+	return nil
+}
+
+func withoutNulls(m map[string]any) map[string]any {
+	for name, value := range m {
+		switch v := value.(type) {
+		case nil:
+			delete(m, name)
+		case map[string]any:
+			withoutNulls(v)
+		case []any:
+			for _, item := range v {
+				if object, ok := item.(map[string]any); ok {
+					withoutNulls(object)
+				}
+			}
+		}
+	}
+	return m
+}
+
+// SetOwner marks an object as the owner's, as the engine does before it applies one.
+func SetOwner(object client.Object, owner string) { annotate(object, key.AnnotationOwner, owner) }
+
+func annotate(object client.Object, name, value string) {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[name] = value
+	object.SetAnnotations(annotations)
+}
+
+// heldBy says whether every field of the intent has its value in live; fields the intent does not speak of are ignored.
+// A field that was dropped from the intent shows in the hash instead.
+func (in *intent) heldBy(live client.Object) bool {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return false
+	}
+	// A cached object does not say of what kind it is.
+	content["apiVersion"], content["kind"] = in.content["apiVersion"], in.content["kind"]
+	return holds(content, in.content)
+}
+
+// holds compares as the intent's author means it: maps by the keys wanted, lists by position and in whole.
+func holds(live, want any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		l, ok := live.(map[string]any)
+		return ok && holdsMap(l, w)
+	case []any:
+		l, ok := live.([]any)
+		return ok && slices.EqualFunc(l, w, holds)
+	default:
+		return live == want
+	}
+}
+
+// holdsMap lets what is empty be left out by the one who wrote it down.
+func holdsMap(live, want map[string]any) bool {
+	for name, value := range want {
+		if !holds(live[name], value) && (live[name] != nil || !empty(value)) {
+			return false
+		}
+	}
+	return true
+}
+
+func empty(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, item := range v {
+			if !empty(item) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(v) == 0
+	default:
+		return value == nil || value == "" || value == false || value == int64(0)
+	}
+}
+
+// request is the content of an apply request that fails instead of making the object anew when it has gone.
+func (in *intent) request(live client.Object) ([]byte, error) {
+	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(in.content)}
+	u.SetUID(live.GetUID())
+	return u.MarshalJSON()
+}
+
+// legacyLabels are the labels by which the original's objects tell their cluster.
+var legacyLabels = []string{key.LabelGSCluster, key.LabelCluster, key.LabelClusterID, key.LabelGSClusterID}
+
+// adoptable refuses objects that belong to somebody else. An object without an owner is adopted when it carries the
+// labels of the original for the same cluster.
+func adoptable(live client.Object, in *intent) error {
+	owner, owned := live.GetAnnotations()[key.AnnotationOwner]
+	if owner == in.object.GetAnnotations()[key.AnnotationOwner] {
+		return nil
+	}
+	if owned {
+		return problem.Newf(reasonOwnedByOther, "%s belongs to %q and is left alone; delete it or choose another cluster id", in.ref, owner)
+	}
+	cluster := in.object.GetLabels()[key.LabelGSCluster]
+	for _, label := range legacyLabels {
+		if value := live.GetLabels()[label]; value != "" && value == cluster {
+			return nil
+		}
+	}
+	return problem.Newf(reasonNotOwned, "%s exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label %s=%s",
+		in.ref, key.LabelGSCluster, cluster)
+}

@@ -1,0 +1,40 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// PlacePod takes a scheduling gate from a pod and binds it to the named host first; an empty host leaves the choice to
+// the scheduler. Both happen in one request, so that no scheduler sees the pod free and unbound.
+func (e *Engine) PlacePod(ctx context.Context, pod *corev1.Pod, gate, host string) error {
+	spec := map[string]any{"schedulingGates": []any{map[string]any{"name": gate, "$patch": "delete"}}}
+	if host != "" {
+		spec["affinity"] = map[string]any{"nodeAffinity": boundTo(host)}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "spec": spec})
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	err = e.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return requestError("place", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+}
+
+// boundTo names the host itself: its label with the host name may have any other value.
+func boundTo(host string) *corev1.NodeAffinity {
+	term := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{host}},
+	}}
+	return &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
+	}
+}

@@ -1,0 +1,98 @@
+package apply
+
+import (
+	"context"
+
+	"github.com/giantswarm/microerror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// deleteOwned deletes what is owned among the kinds, except the wanted, and returns what the cache still shows of it.
+func (e *Engine) deleteOwned(ctx context.Context, kinds, wanted []client.Object, owned ...client.ListOption) ([]string, error) {
+	keep, err := e.keysOf(wanted)
+	if err != nil {
+		return nil, err
+	}
+	var remaining []string
+	for _, kind := range kinds {
+		objects, err := e.listOwned(ctx, kind, owned...)
+		if err != nil {
+			return nil, err
+		}
+		refs, err := e.deleteAll(ctx, objects, keep)
+		if err != nil {
+			return nil, err
+		}
+		remaining = append(remaining, refs...)
+	}
+	return remaining, nil
+}
+
+func (e *Engine) deleteAll(ctx context.Context, objects []client.Object, keep map[objectKey]bool) ([]string, error) {
+	var refs []string
+	for _, object := range objects {
+		k, ref, err := e.identify(object)
+		if err != nil {
+			return nil, microerror.Mask(err)
+		}
+		if keep[k] {
+			continue
+		}
+		refs = append(refs, ref)
+		if err := e.deleteOne(ctx, object, k, ref); err != nil {
+			return nil, err
+		}
+	}
+	return refs, nil
+}
+
+func (e *Engine) keysOf(objects []client.Object) (map[objectKey]bool, error) {
+	keys := map[objectKey]bool{}
+	for _, object := range objects {
+		k, _, err := e.identify(object)
+		if err != nil {
+			return nil, microerror.Mask(err)
+		}
+		keys[k] = true
+	}
+	return keys, nil
+}
+
+func (e *Engine) deleteOne(ctx context.Context, object client.Object, k objectKey, ref string) error {
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	uid := object.GetUID()
+	err := e.client.Delete(ctx, object, client.Preconditions{UID: &uid}, deletePropagation(object))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return requestError("delete", ref, err)
+	}
+	e.forget(k)
+	return nil
+}
+
+// listOwned lists the objects of a kind that belong to the owner, through the cache's index.
+func (e *Engine) listOwned(ctx context.Context, kind client.Object, options ...client.ListOption) ([]client.Object, error) {
+	gvk, err := apiutil.GVKForObject(kind, e.client.Scheme())
+	if err != nil {
+		return nil, microerror.Mask(err)
+	}
+	empty, err := e.client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err != nil {
+		return nil, microerror.Mask(err)
+	}
+	list := empty.(client.ObjectList)
+	if err := e.client.List(ctx, list, options...); err != nil {
+		return nil, requestError("list", gvk.Kind, err)
+	}
+	var objects []client.Object
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		objects = append(objects, item.(client.Object))
+		return nil
+	})
+	return objects, err
+}

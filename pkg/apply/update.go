@@ -1,0 +1,93 @@
+package apply
+
+import (
+	"context"
+	"errors"
+
+	"github.com/giantswarm/microerror"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// update applies the intent to the object that exists.
+func (e *Engine) update(ctx context.Context, live client.Object, in *intent) error {
+	rule := rules[in.key.kind]
+	if rule.recreate != nil && rule.recreate(live, in.object) {
+		return e.recreate(ctx, live, in)
+	}
+	if rule.keep != nil {
+		if err := errors.Join(rule.keep(live, in.object), in.render()); err != nil {
+			return err
+		}
+	}
+	if !rule.wholeFields {
+		if err := e.moveFields(ctx, live, in); err != nil {
+			return err
+		}
+	}
+	return e.apply(ctx, live, in)
+}
+
+func (e *Engine) recreate(ctx context.Context, live client.Object, in *intent) error {
+	if err := e.deleteOne(ctx, live, in.key, in.ref); err != nil {
+		return err
+	}
+	old, err := e.create(ctx, in)
+	if err == nil && old != nil {
+		return outdatedf("%s has not gone yet", in.ref)
+	}
+	return err
+}
+
+func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) error {
+	request, err := in.request(live)
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	// A raw patch and not client.Apply: that takes unstructured objects, for which the client would watch everything twice.
+	applied := in.object.DeepCopyObject().(client.Object)
+	err = e.client.Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), client.FieldOwner(key.Operator), client.ForceOwnership)
+	if err != nil {
+		return requestError("apply", in.ref, err)
+	}
+	e.remember(applied, in)
+	return nil
+}
+
+// moveFields turns the fields that this operator got by posting the object into applied ones. Without it a field dropped
+// from the intent would stay, owned by the post. It costs two requests, once in an object's life.
+func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent) error {
+	if !posted(live) {
+		return nil
+	}
+	full, err := e.read(ctx, e.live, in.object)
+	if err != nil {
+		return requestError("read", in.ref, err)
+	}
+	if full == nil || !posted(full) {
+		return nil
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(full, sets.New(key.Operator), key.Operator)
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	if err := e.client.Patch(ctx, full, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return requestError("move fields of", in.ref, err)
+	}
+	return nil
+}
+
+func posted(live client.Object) bool {
+	for _, entry := range live.GetManagedFields() {
+		if entry.Manager == key.Operator && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,160 @@
+package cloudconfig
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Files of the API server.
+const (
+	apiServerDirectory = "/etc/kubernetes/apiserver"
+	authenticationFile = apiServerDirectory + "/authentication.yaml"
+	auditPolicyFile    = apiServerDirectory + "/audit-policy.yaml"
+	encryptionFile     = apiServerDirectory + "/encryption.yaml"
+	auditLogDirectory  = "/var/log/apiserver"
+)
+
+// apiServer is the API server of this master with what it reads.
+func apiServer(p Params) parts {
+	if !p.master() {
+		return parts{}
+	}
+	return parts{files: []file{
+		{path: authenticationFile, mode: modePublic, object: authentication(p.oidc())},
+		{path: auditPolicyFile, mode: modePublic, text: asset("audit-policy.yaml")},
+		{path: encryptionFile, mode: modeSecret, private: true, object: encryption(p.EncryptionKey)},
+		apiServerPod(p).file(),
+	}}
+}
+
+func (p Params) localAPIServerURL() string {
+	return fmt.Sprintf("https://%s:%d", localhost, p.Cluster.Kubernetes.API.SecurePort)
+}
+
+func apiServerPod(p Params) component {
+	health := probe{path: "/livez", port: p.Cluster.Kubernetes.API.SecurePort, scheme: corev1.URISchemeHTTPS}
+	ready := health
+	ready.path = "/readyz"
+	c := component{
+		name:    "kube-apiserver",
+		image:   image(p.Settings, "kube-apiserver", "v"+p.Versions.Kubernetes),
+		command: apiServerCommand(p),
+		// The address of the node: the pod's own is not known yet when its first container starts.
+		env: []corev1.EnvVar{{Name: "NODE_IP", ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "status.hostIP"},
+		}}},
+		mounts: []mount{
+			directory("pki", pkiDirectory), directory("config", apiServerDirectory),
+			{name: "audit-log", path: auditLogDirectory, kind: corev1.HostPathDirectoryOrCreate, writable: true},
+		},
+		cpu: "300m", memory: "300Mi",
+		live: health, ready: ready,
+	}
+	// The only thing outside that an API server has to reach by itself is the provider of sign-on.
+	if p.oidc().IssuerURL != "" && p.Settings.Proxy.isSet() {
+		for _, v := range proxyVariables(p) {
+			c.env = append(c.env, corev1.EnvVar{Name: v.name, Value: v.value})
+		}
+		c.private = true
+	}
+	return c
+}
+
+func apiServerCommand(p Params) []string {
+	api := p.Cluster.Kubernetes.API
+	command := []string{
+		"kube-apiserver",
+		"--advertise-address=$(NODE_IP)",
+		fmt.Sprintf("--secure-port=%d", api.SecurePort),
+		"--allow-privileged=true",
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--authentication-config=" + authenticationFile,
+		"--enable-bootstrap-token-auth=true",
+		"--client-ca-file=" + caFile,
+		"--tls-cert-file=" + apiServerFile,
+		"--tls-private-key-file=" + apiServerKeyFile,
+
+		fmt.Sprintf("--etcd-servers=https://%s:%d", localhost, key.PortEtcdClient),
+		"--etcd-cafile=" + etcdCAFile,
+		"--etcd-certfile=" + etcdClientFile,
+		"--etcd-keyfile=" + etcdClientKeyFile,
+		"--encryption-provider-config=" + encryptionFile,
+
+		// Names of nodes are names of node pods, which no DNS server knows.
+		"--kubelet-preferred-address-types=InternalIP",
+		"--kubelet-certificate-authority=" + caFile,
+		"--kubelet-client-certificate=" + kubeletClientFile,
+		"--kubelet-client-key=" + kubeletClientKeyFile,
+
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-client-ca-file=" + frontProxyCAFile,
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-username-headers=X-Remote-User",
+		"--proxy-client-cert-file=" + frontProxyClientFile,
+		"--proxy-client-key-file=" + frontProxyClientKeyFile,
+
+		"--service-account-issuer=https://" + api.Domain,
+		"--service-account-jwks-uri=https://" + api.Domain + "/openid/v1/jwks",
+		"--service-account-key-file=" + serviceAccountPublicFile,
+		"--service-account-signing-key-file=" + serviceAccountKeyFile,
+		"--service-cluster-ip-range=" + api.ClusterIPRange,
+
+		"--audit-policy-file=" + auditPolicyFile,
+		"--audit-log-path=" + auditLogDirectory + "/audit.log",
+		"--audit-log-maxage=30",
+		// 1 GB at most; the original's 3 GB do not fit on a master's disk.
+		"--audit-log-maxbackup=9",
+		"--audit-log-maxsize=100",
+		"--profiling=false",
+	}
+	if prefix := p.Cluster.Etcd.Prefix; prefix != "" {
+		command = append(command, "--etcd-prefix="+prefix)
+	}
+	return command
+}
+
+// encryptionConfiguration is apiserver.config.k8s.io/v1 EncryptionConfiguration.
+type encryptionConfiguration struct {
+	APIVersion string               `json:"apiVersion"`
+	Kind       string               `json:"kind"`
+	Resources  []encryptionResource `json:"resources"`
+}
+
+type encryptionResource struct {
+	Resources []string             `json:"resources"`
+	Providers []encryptionProvider `json:"providers"`
+}
+
+type encryptionProvider struct {
+	Secretbox *encryptionKeys `json:"secretbox,omitempty"`
+	Identity  *struct{}       `json:"identity,omitempty"`
+}
+
+type encryptionKeys struct {
+	Keys []encryptionKey `json:"keys"`
+}
+
+type encryptionKey struct {
+	Name   string `json:"name"`
+	Secret string `json:"secret"`
+}
+
+// encryption encrypts Secrets by secretbox: XSalsa20 and Poly1305 detect tampering, which the original's AES-CBC does
+// not, and Kubernetes advises against the latter. Identity comes last: what was written before encryption stays readable.
+func encryption(secret string) encryptionConfiguration {
+	return encryptionConfiguration{
+		APIVersion: "apiserver.config.k8s.io/v1", Kind: "EncryptionConfiguration",
+		Resources: []encryptionResource{{
+			Resources: []string{"secrets"},
+			Providers: []encryptionProvider{
+				{Secretbox: &encryptionKeys{Keys: []encryptionKey{{Name: "key1", Secret: secret}}}},
+				{Identity: &struct{}{}},
+			},
+		}},
+	}
+}

@@ -1,0 +1,97 @@
+package cloudconfig
+
+import (
+	"encoding/base64"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+)
+
+// Validate says what is wrong with the operator's own settings. Render does too; a caller who asks at start finds out
+// before the first cluster does.
+func (s Settings) Validate() error {
+	var found problems
+	s.check(&found)
+	return found.err()
+}
+
+func checkSettings(found *problems, p Params) {
+	p.Settings.check(found)
+	if own := p.Cluster.Kubernetes.API.OIDC; own != nil {
+		checkOIDC(found, "kubernetes.api.oidc", *own)
+	}
+}
+
+// hostPattern is a host with an optional port.
+var hostPattern = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$`)
+
+// pathPattern is a path below a registry's host.
+var pathPattern = regexp.MustCompile(`^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+
+func (s Settings) check(found *problems) {
+	s.checkRegistry(found)
+	if s.BinaryBaseURL != "" && !isURL(s.BinaryBaseURL, "http", "https") {
+		found.addf("base URL of binaries %q is not an http or https URL", s.BinaryBaseURL)
+	}
+	for _, server := range s.NTPServers {
+		if !isHost(server) {
+			found.addf("NTP server %q is neither a host name nor an address", server)
+		}
+	}
+	if s.SSOPublicKey != "" && !isPublicKey(s.SSOPublicKey) {
+		found.addf("public key for SSH sign-on is not one line like \"ssh-ed25519 AAAA…\"")
+	}
+	s.Proxy.check(found)
+	checkOIDC(found, "OIDC settings", s.OIDC)
+}
+
+func (s Settings) checkRegistry(found *problems) {
+	host, path, hasPath := strings.Cut(s.registry(), "/")
+	if !hostPattern.MatchString(host) || hasPath && !pathPattern.MatchString(path) {
+		found.addf("registry domain %q is not a host, with an optional port and path", s.RegistryDomain)
+	}
+	for _, mirror := range s.RegistryMirrors {
+		if !hostPattern.MatchString(mirror) {
+			found.addf("registry mirror %q is not a host without scheme, with an optional port", mirror)
+		}
+	}
+	if s.DockerhubToken != "" {
+		decoded, err := base64.StdEncoding.DecodeString(s.DockerhubToken)
+		if err != nil || !strings.Contains(string(decoded), ":") {
+			found.addf("registry token is not base64 of user:password")
+		}
+	}
+}
+
+// check tells no URL, for it may hold a password.
+func (p Proxy) check(found *problems) {
+	if p.HTTP != "" && !isURL(p.HTTP, "http", "https") {
+		found.addf("URL of the HTTP proxy is not like http://proxy.example.com:3128")
+	}
+	if p.HTTPS != "" && !isURL(p.HTTPS, "http", "https") {
+		found.addf("URL of the HTTPS proxy is not like http://proxy.example.com:3128")
+	}
+	for _, entry := range p.NoProxy {
+		if strings.ContainsAny(entry, unquotable+",") {
+			found.addf("no-proxy entry %q is not a host, domain or network", entry)
+		}
+	}
+}
+
+func checkOIDC(found *problems, where string, oidc v1alpha1.OIDC) {
+	if incomplete(oidc) {
+		found.addf("%s: issuer and client id have to be given together", where)
+	}
+	if oidc.IssuerURL != "" && !isHTTPS(oidc.IssuerURL) {
+		found.addf("%s: issuer %q is not an https URL", where, oidc.IssuerURL)
+	}
+}
+
+func isHost(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil || len(validation.IsDNS1123Subdomain(s)) == 0
+}

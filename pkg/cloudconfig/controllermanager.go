@@ -1,0 +1,66 @@
+package cloudconfig
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+const (
+	controllerManagerKubeconfig = kubeconfigDirectory + "/controller-manager.yaml"
+	portControllerManager       = 10257
+)
+
+// controllerManager runs the controllers of Kubernetes, among them the one that signs the kubelets' certificates.
+func controllerManager(p Params) parts {
+	if !p.master() {
+		return parts{}
+	}
+	pod := component{
+		name:    "kube-controller-manager",
+		image:   image(p.Settings, "kube-controller-manager", "v"+p.Versions.Kubernetes),
+		command: controllerManagerCommand(p),
+		mounts:  []mount{directory("pki", pkiDirectory), single("kubeconfig", controllerManagerKubeconfig)},
+		cpu:     "200m", memory: "200Mi",
+		// Of the four this one alone has no /livez.
+		live: probe{path: "/healthz", port: portControllerManager, scheme: corev1.URISchemeHTTPS},
+	}
+	return parts{files: []file{
+		componentKubeconfig(p, controllerManagerKubeconfig, "system:kube-controller-manager", pki.ControllerManager),
+		pod.file(),
+	}}
+}
+
+func controllerManagerCommand(p Params) []string {
+	return []string{
+		"kube-controller-manager",
+		"--kubeconfig=" + controllerManagerKubeconfig,
+		"--authentication-kubeconfig=" + controllerManagerKubeconfig,
+		"--authorization-kubeconfig=" + controllerManagerKubeconfig,
+		"--client-ca-file=" + caFile,
+		"--requestheader-client-ca-file=" + frontProxyCAFile,
+		"--requestheader-allowed-names=front-proxy-client",
+		"--leader-elect=true",
+		"--use-service-account-credentials=true",
+		// Expired bootstrap tokens are removed; this controller is off by default.
+		"--controllers=*,token-cleaner-controller",
+
+		"--cluster-name=" + p.Cluster.ID,
+		"--allocate-node-cidrs=true",
+		"--cluster-cidr=" + podNetwork(p.Cluster.Calico),
+		fmt.Sprintf("--node-cidr-mask-size=%d", nodeMask(p.Cluster.Calico)),
+		"--service-cluster-ip-range=" + p.Cluster.Kubernetes.API.ClusterIPRange,
+
+		"--cluster-signing-cert-file=" + signerFile,
+		"--cluster-signing-key-file=" + signerKeyFile,
+		"--root-ca-file=" + caFile,
+		"--service-account-private-key-file=" + serviceAccountKeyFile,
+
+		// The default of 20 a second delays the first service accounts, and with them everything else, by seconds.
+		"--kube-api-qps=100",
+		"--kube-api-burst=150",
+		"--profiling=false",
+	}
+}

@@ -1,0 +1,116 @@
+package cloudconfig
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+const (
+	// etcdDirectory is where the share with etcd's data is mounted.
+	etcdDirectory = "/var/lib/etcd"
+	// etcdData is a directory below it, for the root of a volume may hold other things (lost+found).
+	etcdData = etcdDirectory + "/data"
+	// portEtcdHealth answers probes on localhost: no probe can present a client certificate.
+	portEtcdHealth = 2381
+	// etcdQuota is the size of the database in bytes at which etcd refuses writes: 8 GiB, the most that its authors advise.
+	etcdQuota = 8 << 30
+)
+
+// etcd is the member of this master and what a person at its shell needs to talk to it.
+func etcd(p Params) parts {
+	if !p.master() {
+		return parts{}
+	}
+	return parts{files: []file{
+		etcdPod(p).file(),
+		{path: "/etc/profile.d/etcdctl.sh", mode: modePublic, text: etcdctl},
+	}}
+}
+
+// etcdctl points the command line at the member; only root can read the key.
+const etcdctl = `export ETCDCTL_ENDPOINTS=https://127.0.0.1:2379
+export ETCDCTL_CACERT=` + etcdCAFile + `
+export ETCDCTL_CERT=` + etcdMemberFile + `
+export ETCDCTL_KEY=` + etcdMemberKey + `
+`
+
+func etcdPod(p Params) component {
+	health := probe{path: "/livez", port: portEtcdHealth, scheme: corev1.URISchemeHTTP}
+	ready := health
+	ready.path = "/readyz"
+	return component{
+		name:    "etcd",
+		image:   image(p.Settings, "etcd", p.Versions.Etcd+"-0"),
+		command: etcdCommand(p),
+		mounts: []mount{
+			{name: "data", path: etcdDirectory, kind: corev1.HostPathDirectory, writable: true},
+			directory("pki", etcdPKIDirectory),
+		},
+		cpu: "100m", memory: "256Mi",
+		// Alive even without quorum: a founding member that waits for the others must not be killed for it.
+		live: health, ready: ready,
+	}
+}
+
+func etcdCommand(p Params) []string {
+	name := pki.EtcdMember(p.Node.ID)
+	var members []string
+	var own Member
+	for _, m := range slices.SortedFunc(slices.Values(p.EtcdMembers), func(a, b Member) int { return cmp.Compare(a.Name, b.Name) }) {
+		members = append(members, m.Name+"="+m.PeerURL)
+		if m.Name == name {
+			own = m
+		}
+	}
+	return []string{
+		"etcd",
+		"--name=" + name,
+		"--data-dir=" + etcdData,
+		"--initial-cluster=" + strings.Join(members, ","),
+		"--initial-cluster-state=" + p.EtcdState,
+		// Keeps members of another cluster out, should an address ever be handed on.
+		"--initial-cluster-token=etcd-" + p.Cluster.ID,
+		"--initial-advertise-peer-urls=" + own.PeerURL,
+		"--advertise-client-urls=" + clientURL(own),
+		fmt.Sprintf("--listen-peer-urls=https://0.0.0.0:%d", key.PortEtcdPeer),
+		fmt.Sprintf("--listen-client-urls=https://0.0.0.0:%d", key.PortEtcdClient),
+		fmt.Sprintf("--listen-metrics-urls=http://%s:%d", localhost, portEtcdHealth),
+		"--cert-file=" + etcdMemberFile,
+		"--key-file=" + etcdMemberKey,
+		"--client-cert-auth=true",
+		"--trusted-ca-file=" + etcdCAFile,
+		"--peer-cert-file=" + etcdMemberFile,
+		"--peer-key-file=" + etcdMemberKey,
+		"--peer-client-cert-auth=true",
+		"--peer-trusted-ca-file=" + etcdCAFile,
+		fmt.Sprintf("--quota-backend-bytes=%d", int64(etcdQuota)),
+		// The API server compacts every five minutes; this holds while none does.
+		"--auto-compaction-mode=periodic",
+		"--auto-compaction-retention=1h",
+		// Three times the defaults: members sit on different hosts, behind a shared file system, perhaps emulated. The
+		// election timeout has to be ten times the heartbeat.
+		"--heartbeat-interval=300",
+		"--election-timeout=3000",
+		// A member whose data went bad refuses to start instead of spreading it.
+		"--feature-gates=InitialCorruptCheck=true",
+		// Lets the API server serve consistent lists from its cache.
+		"--watch-progress-notify-interval=5s",
+	}
+}
+
+// clientURL is where clients reach a member: its peer host, the client port.
+func clientURL(m Member) string {
+	u, err := url.Parse(m.PeerURL)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("https://%s:%d", u.Hostname(), key.PortEtcdClient)
+}

@@ -1,0 +1,127 @@
+package cloudconfig
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// tool is the path of a binary that `make tools` builds.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+	}
+	path := filepath.Join(dir, ".tools", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("there is no %s: run make tools", path)
+	}
+	return path
+}
+
+// knownFlags are the flags that the help of a binary lists.
+func knownFlags(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	// etcd exits with an error after its help; what counts is the text.
+	help, _ := exec.Command(tool(t, name), "--help").CombinedOutput()
+	known := map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^\s+(?:-\w, )?--([a-z0-9-]+)`).FindAllStringSubmatch(string(help), -1) {
+		known[match[1]] = true
+	}
+	if len(known) < 20 {
+		t.Fatalf("help of %s lists %d flags: %s", name, len(known), help)
+	}
+	return known
+}
+
+func flagName(arg string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+	return name
+}
+
+func TestEveryFlagIsKnownToTheRealBinary(t *testing.T) {
+	data := mustRender(t, fullParams())
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		t.Run(name, func(t *testing.T) {
+			command := staticPod(t, data, name).Spec.Containers[0].Command
+			if command[0] != name {
+				t.Errorf("command is %s", command[0])
+			}
+			checkFlags(t, name, command[1:])
+		})
+	}
+	t.Run("kubelet", func(t *testing.T) { checkFlags(t, "kubelet", kubeletFlags(t, data)) })
+}
+
+func checkFlags(t *testing.T, name string, args []string) {
+	known := knownFlags(t, name)
+	seen := map[string]bool{}
+	for _, arg := range args {
+		if !strings.HasPrefix(arg, "--") || !known[flagName(arg)] {
+			t.Errorf("%s does not know %s", name, arg)
+		}
+		if seen[flagName(arg)] {
+			t.Errorf("%s is given twice", arg)
+		}
+		seen[flagName(arg)] = true
+	}
+}
+
+// kubeletFlags are the arguments of the kubelet in its unit.
+func kubeletFlags(t *testing.T, data BootData) []string {
+	for _, u := range data.Public.Systemd.Units {
+		if u.Name == "k8s-kubelet.service" {
+			_, after, _ := strings.Cut(*u.Contents, "env kubelet \\\n")
+			command, _, _ := strings.Cut(after, "\nRestart=")
+			return strings.Fields(strings.ReplaceAll(command, "\\\n", ""))
+		}
+	}
+	t.Fatal("there is no unit of the kubelet")
+	return nil
+}
+
+func staticPod(t *testing.T, data BootData, name string) corev1.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(fileContent(t, data, manifestDirectory+"/"+name+".yaml")), &pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func TestStaticPodsMountWhatTheirFlagsName(t *testing.T) {
+	data := mustRender(t, fullParams())
+	all := slices.Concat(data.Public.Storage.Files, data.Private.Storage.Files)
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		container := staticPod(t, data, name).Spec.Containers[0]
+		for _, arg := range container.Command {
+			_, path, _ := strings.Cut(arg, "=")
+			if !strings.HasPrefix(path, "/etc/kubernetes/") {
+				continue
+			}
+			mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+				return path == m.MountPath || strings.HasPrefix(path, m.MountPath+"/")
+			})
+			written := false
+			for _, f := range all {
+				written = written || f.Path == path
+			}
+			if !mounted || !written {
+				t.Errorf("%s: %s: mounted %t, written %t", name, arg, mounted, written)
+			}
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package cloudconfig
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_3/types"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	kubeletConfigFile   = "/etc/kubernetes/config/kubelet.yaml"
+	kubeletConfigDir    = "/etc/kubernetes/kubelet.conf.d"
+	bootstrapKubeconfig = kubeconfigDirectory + "/bootstrap-kubelet.yaml"
+	kubeletDirectory    = "/var/lib/kubelet"
+	containerdDirectory = "/var/lib/containerd"
+	podLogDirectory     = "/var/log/pods"
+)
+
+// kubelet is the node agent. It makes a key, asks for a certificate with the bootstrap token and keeps both on its disk,
+// so that a guest that reboots is the same node as before.
+func kubelet(p Params) parts {
+	bootstrap := newKubeconfig(p, "kubelet-bootstrap", kubeconfigID{Token: p.BootstrapToken})
+	return parts{
+		directories: []string{kubeletConfigDir},
+		files: []file{
+			{path: kubeletConfigFile, mode: modePublic, object: kubeletConfig(p)},
+			{path: bootstrapKubeconfig, mode: modeSecret, private: true, object: bootstrap},
+		},
+		units: []types.Unit{
+			service("k8s-kubelet.service", kubeletUnit(p)),
+			// An image's own kubelet, set up for something else, must not run beside ours.
+			{Name: "kubelet.service", Mask: new(true)},
+		},
+	}
+}
+
+// kubeletUnit starts the kubelet. Flags stand here only where the configuration has no field for them.
+func kubeletUnit(p Params) string {
+	mounts := []string{containerdDirectory, kubeletDirectory, podLogDirectory}
+	wants := []string{"network-online.target", "containerd.service", "k8s-node-environment.service", "k8s-download@kubelet.service"}
+	after := strings.Join(wants, " ")
+	if p.master() {
+		// Without the share etcd would found a new, empty cluster on the root disk.
+		mounts = append(mounts, etcdDirectory, auditLogDirectory)
+		wants = append(wants, "k8s-download@kubectl.service")
+	}
+	// env finds the kubelet, for systemd takes an absolute path or searches one fixed at its own build.
+	return fmt.Sprintf(`[Unit]
+Description=Kubernetes node agent
+Documentation=https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/
+Wants=%s
+After=%s
+RequiresMountsFor=%s
+StartLimitIntervalSec=0
+
+[Service]
+Environment=HOME=/root "PATH=%s"
+EnvironmentFile=-/etc/kvm-operator/proxy.env
+EnvironmentFile=%s/node.env
+ExecStart=/usr/bin/env kubelet \
+  --config=%s \
+  --config-dir=%s \
+  --bootstrap-kubeconfig=%s \
+  --kubeconfig=%s/kubeconfig \
+  --node-ip=${NODE_IP} \
+  --node-labels=%s
+Restart=always
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
+`, strings.Join(wants, " "), after, strings.Join(mounts, " "), searchPath, runDirectory,
+		kubeletConfigFile, kubeletConfigDir, bootstrapKubeconfig, kubeletDirectory, nodeLabels(p.Node))
+}
+
+// kubeletConfiguration is the part of kubelet.config.k8s.io/v1beta1 KubeletConfiguration that is set here.
+type kubeletConfiguration struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	Authentication       kubeletAuthentication `json:"authentication"`
+	Authorization        kubeletAuthorization  `json:"authorization"`
+	RotateCertificates   bool                  `json:"rotateCertificates"`
+	ServerTLSBootstrap   bool                  `json:"serverTLSBootstrap"`
+	ReadOnlyPort         int32                 `json:"readOnlyPort"`
+	HealthzBindAddress   string                `json:"healthzBindAddress"`
+	HealthzPort          int32                 `json:"healthzPort"`
+	StreamingIdleTimeout string                `json:"streamingConnectionIdleTimeout"`
+
+	ClusterDNS         []string       `json:"clusterDNS"`
+	ClusterDomain      string         `json:"clusterDomain"`
+	ResolverConfig     string         `json:"resolvConf"`
+	StaticPodPath      string         `json:"staticPodPath,omitempty"`
+	VolumePluginDir    string         `json:"volumePluginDir"`
+	RegisterWithTaints []corev1.Taint `json:"registerWithTaints,omitempty"`
+
+	CgroupDriver             string `json:"cgroupDriver"`
+	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
+	FailCgroupV1             bool   `json:"failCgroupV1"`
+
+	MaxPods                         int32             `json:"maxPods"`
+	KubeReserved                    map[string]string `json:"kubeReserved"`
+	SystemReserved                  map[string]string `json:"systemReserved"`
+	EvictionHard                    map[string]string `json:"evictionHard"`
+	EvictionSoft                    map[string]string `json:"evictionSoft"`
+	EvictionSoftGracePeriod         map[string]string `json:"evictionSoftGracePeriod"`
+	EvictionMaxPodGracePeriod       int32             `json:"evictionMaxPodGracePeriod"`
+	ContainerLogMaxSize             string            `json:"containerLogMaxSize"`
+	ContainerLogMaxFiles            int32             `json:"containerLogMaxFiles"`
+	SerializeImagePulls             bool              `json:"serializeImagePulls"`
+	MaxParallelImagePulls           int32             `json:"maxParallelImagePulls"`
+	ShutdownGracePeriod             string            `json:"shutdownGracePeriod"`
+	ShutdownGracePeriodCriticalPods string            `json:"shutdownGracePeriodCriticalPods"`
+}
+
+type kubeletAuthentication struct {
+	Anonymous kubeletSwitch      `json:"anonymous"`
+	Webhook   kubeletSwitch      `json:"webhook"`
+	X509      kubeletClientTrust `json:"x509"`
+}
+
+type kubeletSwitch struct {
+	Enabled bool `json:"enabled"`
+}
+
+type kubeletClientTrust struct {
+	ClientCAFile string `json:"clientCAFile"`
+}
+
+type kubeletAuthorization struct {
+	Mode string `json:"mode"`
+}
+
+func kubeletConfig(p Params) kubeletConfiguration {
+	config := kubeletConfiguration{
+		APIVersion: "kubelet.config.k8s.io/v1beta1", Kind: "KubeletConfiguration",
+
+		Authentication:     kubeletAuthentication{Webhook: kubeletSwitch{Enabled: true}, X509: kubeletClientTrust{ClientCAFile: caFile}},
+		Authorization:      kubeletAuthorization{Mode: "Webhook"},
+		RotateCertificates: true,
+		ServerTLSBootstrap: true,
+		// The runner asks for the kubelet's health from outside the guest; the answer tells nothing else.
+		HealthzBindAddress:   "0.0.0.0",
+		HealthzPort:          10248,
+		StreamingIdleTimeout: "1h",
+
+		ClusterDNS:     []string{p.Cluster.Kubernetes.DNS.IP},
+		ClusterDomain:  p.Cluster.Kubernetes.Domain,
+		ResolverConfig: runDirectory + "/resolv.conf",
+		// The default lies below /usr, which is read-only on many images.
+		VolumePluginDir: kubeletDirectory + "/volumeplugins",
+
+		CgroupDriver:             "systemd",
+		ContainerRuntimeEndpoint: runtimeSocket,
+
+		MaxPods: maxPods(p.Cluster.Calico),
+		// The original set more aside on masters, for an etcd that was no pod.
+		KubeReserved:   map[string]string{"cpu": "250m", "memory": "768Mi", "ephemeral-storage": "1Gi"},
+		SystemReserved: map[string]string{"cpu": "250m", "memory": "384Mi"},
+		// A list of one's own replaces the defaults, so all of them stand here.
+		EvictionHard: map[string]string{
+			"memory.available": "200Mi", "imagefs.available": "15%", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+		},
+		EvictionSoft:              map[string]string{"memory.available": "500Mi"},
+		EvictionSoftGracePeriod:   map[string]string{"memory.available": "5s"},
+		EvictionMaxPodGracePeriod: 60,
+		ContainerLogMaxSize:       "25Mi",
+		ContainerLogMaxFiles:      2,
+		MaxParallelImagePulls:     5,
+		// A guest is powered down by ACPI; what was not drained gets a minute.
+		ShutdownGracePeriod:             "60s",
+		ShutdownGracePeriodCriticalPods: "20s",
+	}
+	if p.master() {
+		config.StaticPodPath = manifestDirectory
+		config.RegisterWithTaints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	return config
+}

@@ -1,0 +1,54 @@
+package cloudconfig
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The real kubelet reads the configuration strictly and validates it, together with a drop-in that it must refuse: so it
+// goes no further, and what it says is about the configuration alone.
+func TestTheRealKubeletAcceptsItsConfiguration(t *testing.T) {
+	for name, params := range map[string]func() Params{"master": fullParams, "worker": volumesParams} {
+		t.Run(name, func(t *testing.T) {
+			data := mustRender(t, params())
+			config := fileContent(t, data, kubeletConfigFile)
+			output := refuse(t, config)
+			// One error has no brackets around it; a list of several has.
+			if !strings.Contains(output, "error: invalid configuration: maxOpenFiles") || strings.Contains(output, "unknown field") {
+				t.Errorf("the kubelet complains of more than the one mistake made on purpose:\n%s", output)
+			}
+			// The test can fail: a field that does not exist, and a value that is none.
+			if output := refuse(t, config+"noSuchField: 1\n"); !strings.Contains(output, "unknown field") {
+				t.Errorf("the kubelet does not mind an unknown field:\n%s", output)
+			}
+		})
+	}
+}
+
+// refuse runs the kubelet with a configuration and one mistake beside it, and returns its complaints.
+func refuse(t *testing.T, config string) string {
+	dir := t.TempDir()
+	dropins := filepath.Join(dir, "drop-ins")
+	if err := os.Mkdir(dropins, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mistake := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxOpenFiles: -1\n"
+	for path, text := range map[string]string{filepath.Join(dir, "kubelet.yaml"): config, filepath.Join(dropins, "99.conf"): mistake} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, tool(t, "kubelet"), "--config="+filepath.Join(dir, "kubelet.yaml"), "--config-dir="+dropins, "--root-dir="+dir)
+	output, err := command.CombinedOutput()
+	if err == nil || ctx.Err() != nil {
+		t.Fatalf("the kubelet was to refuse the configuration: %v\n%s", err, output)
+	}
+	return string(output)
+}

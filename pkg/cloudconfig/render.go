@@ -1,0 +1,133 @@
+package cloudconfig
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_3"
+	"github.com/coreos/ignition/v2/config/v3_3/types"
+
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// BootData are the two halves of a node's Ignition config, spec version 3.3.0. Each is valid by itself and they have no
+// path in common.
+//
+// 3.3.0 is the oldest version asked for here and has everything needed; what came later (special mode bits, LUKS and
+// Tang options) is of no use to a node, and an older version reaches more images.
+type BootData struct {
+	// Public holds no secret.
+	Public types.Config
+	// Private holds files with secrets.
+	Private types.Config
+}
+
+// builders make up a config, in this order.
+var builders = []func(Params) parts{
+	// The operating system first: nothing of the cluster is needed to get in and look.
+	system, access, proxy, iscsi,
+	// Disks and shares, which runtime and kubelet must find in place.
+	storage,
+	// What is found out only after boot, and binaries that the image lacks.
+	nodeEnvironment, binaries,
+	// Who trusts whom, before those who read it.
+	certificates,
+	containerd, kubelet,
+	// The control plane: static pods of the kubelet. Each is empty on workers.
+	etcd, apiServer, controllerManager, scheduler,
+}
+
+// Render makes the boot data of a node. An error names what in the Params is wrong or missing, or the path of the config
+// that Ignition would refuse; it never contains a secret.
+func Render(p Params) (BootData, error) {
+	if err := check(p); err != nil {
+		return BootData{}, err
+	}
+	data, err := build(p)
+	if err != nil {
+		return BootData{}, err
+	}
+	// The whole is validated too, for it shows a path that both halves define.
+	whole := data.Public
+	whole.Storage.Files = append(append([]types.File{}, data.Public.Storage.Files...), data.Private.Storage.Files...)
+	for _, config := range []types.Config{data.Public, data.Private, whole} {
+		if err := validate(config); err != nil {
+			return BootData{}, err
+		}
+	}
+	return data, nil
+}
+
+func build(p Params) (BootData, error) {
+	var all parts
+	for _, add := range builders {
+		all.add(add(p))
+	}
+	public, err := all.public()
+	if err != nil {
+		return BootData{}, err
+	}
+	private, err := all.private()
+	return BootData{Public: public, Private: private}, err
+}
+
+// validate asks Ignition's own validator.
+func validate(config types.Config) error {
+	raw, err := json.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("encoding the Ignition config: %w", err)
+	}
+	_, report, err := v3_3.Parse(raw)
+	if err == nil {
+		return nil
+	}
+	var reasons []string
+	for _, entry := range report.Entries {
+		if entry.Kind.IsFatal() {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", subject(config, entry.Context.Path), entry.Message))
+		}
+	}
+	return fmt.Errorf("ignition would refuse the config: %w: %s", err, strings.Join(reasons, "; "))
+}
+
+// subject names the file, unit or user that a path into the config leads to, which is what a reader can act on.
+func subject(config types.Config, path []any) string {
+	if len(path) >= 3 {
+		index, _ := path[2].(int)
+		switch path[1] {
+		case "files":
+			return config.Storage.Files[index].Path
+		case "units":
+			return config.Systemd.Units[index].Name
+		case "users":
+			return "user " + config.Passwd.Users[index].Name
+		}
+	}
+	return fmt.Sprint(path...)
+}
+
+// Hash is the hash of what makes a running node outdated: both halves, without what only a founding or joining node
+// reads. A node that runs has its certificate and its place in etcd, and neither a new bootstrap token nor another set of
+// founding members changes anything for it.
+func Hash(p Params) (string, error) {
+	p.BootstrapToken = "000000.0000000000000000"
+	p.EtcdState = EtcdNew
+	p.EtcdMembers = []Member{{Name: pki.EtcdMember(p.Node.ID), PeerURL: "https://" + p.Node.ID + ".invalid:2380"}}
+	if err := check(p); err != nil {
+		return "", err
+	}
+	data, err := build(p)
+	if err != nil {
+		return "", err
+	}
+	// Over the JSON, not the encoded form: another release of Go may compress to other bytes.
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return "", fmt.Errorf("encoding the Ignition config: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,115 @@
+package cloudconfig
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// run runs a script as its unit would, with programs in bin before those of the machine.
+func run(t *testing.T, script, bin string, env []string, args ...string) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(path, []byte(asset(script)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("/bin/sh", append([]string{path}, args...)...)
+	command.Env = append(env, "PATH="+bin+":/usr/bin:/bin")
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+func TestTheNodesAddressIsThatOfItsDefaultRoute(t *testing.T) {
+	const v4 = "192.0.2.1 via 10.4.0.1 dev eth0 src 10.4.0.9 uid 0 \\    cache"
+	for name, test := range map[string]struct {
+		families, v4, v6, want string
+	}{
+		"IPv4":                            {"4 6", v4, "", "NODE_IP=10.4.0.9\nNODE_IP_LABEL=10.4.0.9\n"},
+		"IPv4 of two":                     {"4 6", v4, v6("fd00::9"), "NODE_IP=10.4.0.9\nNODE_IP_LABEL=10.4.0.9\n"},
+		"IPv6 of two":                     {"6 4", v4, v6("fd00::9"), "NODE_IP=fd00::9\nNODE_IP_LABEL=fd00--9\n"},
+		"IPv6 alone":                      {"4 6", "", v6("fd00:1:2::9"), "NODE_IP=fd00:1:2::9\nNODE_IP_LABEL=fd00-1-2--9\n"},
+		"an IPv6 address that ends in ::": {"6 4", "", v6("fd00::"), "NODE_IP=fd00::\nNODE_IP_LABEL=fd00--0\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "bin/ip", fmt.Sprintf("#!/bin/sh\ncase $2 in -4) echo '%s' ;; -6) echo '%s' ;; esac\n", test.v4, test.v6), 0o755)
+			env := []string{"RUNTIME_DIRECTORY=" + dir, "CNI_DIRECTORY=" + filepath.Join(dir, "cni"), "FAMILIES=" + test.families}
+			// A second run leaves what the first one did: the guest may reboot, the unit may be restarted.
+			for range 2 {
+				if output, err := run(t, "node-environment.sh", filepath.Join(dir, "bin"), env); err != nil {
+					t.Fatalf("%s: %s", err, output)
+				}
+				got, err := os.ReadFile(filepath.Join(dir, "node.env"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if string(got) != test.want {
+					t.Errorf("node.env is %q, want %q", got, test.want)
+				}
+				if _, err := os.Stat(filepath.Join(dir, "resolv.conf")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func v6(address string) string {
+	return "2001:db8::1 from :: via fe80::1 dev eth0 proto ra src " + address + " metric 1024 pref medium"
+}
+
+func TestADownloadIsUsedWhenItHasThePublishedChecksum(t *testing.T) {
+	const content = "#!/bin/sh\necho kubelet\n"
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
+	for name, test := range map[string]struct {
+		sums []string // published, one for each try
+		want bool
+	}{
+		"it has":                    {[]string{sum}, true},
+		"it has, with a file name":  {[]string{sum + "  kubelet\n"}, true},
+		"it has at the second try":  {[]string{strings.Repeat("0", 64), sum}, true},
+		"it never has":              {[]string{strings.Repeat("0", 64)}, false},
+		"there is no checksum file": {[]string{""}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tries := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case !strings.HasPrefix(r.URL.Path, "/k8s/v1.35.4/bin/linux/"):
+					http.NotFound(w, r)
+				case strings.HasSuffix(r.URL.Path, "/kubelet"):
+					fmt.Fprint(w, content)
+				case strings.HasSuffix(r.URL.Path, "/kubelet.sha256"):
+					published := test.sums[min(tries, len(test.sums)-1)]
+					tries++
+					if published == "" {
+						http.NotFound(w, r)
+					}
+					fmt.Fprint(w, published)
+				}
+			}))
+			defer server.Close()
+			dir := t.TempDir()
+			// The script's pauses are its own business, not the test's.
+			write(t, dir, "bin/sleep", "#!/bin/sh\n", 0o755)
+			env := []string{"DIRECTORY=" + filepath.Join(dir, "opt"), "BASE_URL=" + server.URL + "/k8s", "VERSION=v1.35.4"}
+			output, err := run(t, "download.sh", filepath.Join(dir, "bin"), env, "kubelet")
+			if (err == nil) != test.want {
+				t.Errorf("exit %v, want success %t: %s", err, test.want, output)
+			}
+			got, _ := os.ReadFile(filepath.Join(dir, "opt", "kubelet"))
+			if (string(got) == content) != test.want {
+				t.Errorf("got %q", got)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, "opt", ".download*")); len(left) > 0 {
+				t.Errorf("left behind: %s", left)
+			}
+		})
+	}
+}

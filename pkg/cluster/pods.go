@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Readiness says whether a node serves in the form that its Deployment asks for and, if not, what it waits for. It is
+// the seam between rolling and the world: node pods answer here, the workload cluster's Nodes answer later.
+type Readiness func(n Node) (ready bool, message string)
+
+// PodReadiness judges a node by its pods: exactly one, Ready, and of the Deployment's present template.
+func PodReadiness(n Node) (bool, string) {
+	if n.Deployment == nil {
+		return false, "no node pod yet"
+	}
+	want := n.Deployment.Spec.Template.Annotations[key.AnnotationNodeHash]
+	pod := n.Pod()
+	switch {
+	case pod == nil:
+		return false, "no node pod yet"
+	case pod.DeletionTimestamp != nil:
+		return false, "node pod " + pod.Name + " is terminating"
+	case pod.Annotations[key.AnnotationNodeHash] != want:
+		return false, "node pod " + pod.Name + " is about to be replaced"
+	case len(n.Pods) > 1:
+		return false, "the old node pod is still terminating"
+	case !PodReady(pod):
+		return false, "node pod " + pod.Name + " is not Ready" + because(pod)
+	}
+	return true, ""
+}
+
+// PodReady says whether the pod's condition Ready is true.
+func PodReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// because tells why a pod is not Ready, as far as the pod says.
+func because(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return ": no host takes it: " + c.Message
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" {
+			return ": its container waits: " + w.Reason
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == key.ConditionNodeReady && c.Status != corev1.ConditionTrue {
+			return ": its Node in the workload cluster is not Ready"
+		}
+	}
+	return ""
+}
+
+// PodsOf picks the pods of one node, the newest first.
+func PodsOf(pods []corev1.Pod, n Node) []corev1.Pod {
+	var own []corev1.Pod
+	for _, pod := range pods {
+		if pod.Labels[key.LabelNode] == n.ID && pod.Labels[key.LabelApp] == n.Role {
+			own = append(own, pod)
+		}
+	}
+	slices.SortFunc(own, func(a, b corev1.Pod) int {
+		if c := b.CreationTimestamp.Compare(a.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return own
+}

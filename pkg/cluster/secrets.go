@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"encoding/base64"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// Keys of a certificate Secret, by the contract of the original's cert-operator.
+const (
+	SecretKeyCA          = "ca"
+	SecretKeyCertificate = "crt"
+	SecretKeyKey         = "key"
+)
+
+// Secrets are the Secrets of a cluster sorted by what they hold.
+type Secrets struct {
+	// Pairs and Keys are what was found, by name; Adopted tells which of them belong to somebody else.
+	Pairs   pki.Set
+	Keys    map[string]string
+	Adopted map[string]bool
+	// PairsErr and KeysErr name the Secrets that are malformed.
+	PairsErr, KeysErr error
+	// malformed are the names of what stands in a malformed Secret: it must not be made anew.
+	malformed map[string]bool
+}
+
+// ReadSecrets sorts the Secrets labelled with the cluster's id. Those that another KVMConfig owns are not looked at; one
+// of the cluster's own goes before one of somebody else's.
+func ReadSecrets(secrets []corev1.Secret, id, certificateOwner, keyOwner string) Secrets {
+	read := Secrets{Pairs: pki.Set{}, Keys: map[string]string{}, Adopted: map[string]bool{}, malformed: map[string]bool{}}
+	ordered := slices.Clone(secrets)
+	slices.SortFunc(ordered, func(a, b corev1.Secret) int {
+		if own := ownFirst(a) - ownFirst(b); own != 0 {
+			return own
+		}
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	for i := range ordered {
+		secret := &ordered[i]
+		owner, owned := secret.Annotations[key.AnnotationOwner]
+		if secret.Labels[key.LabelGSCluster] != id || owned && owner != certificateOwner && owner != keyOwner {
+			continue
+		}
+		if name := secret.Labels[key.LabelCertificate]; name != "" {
+			read.pair(name, secret, !owned)
+		}
+		if name := secret.Labels[key.LabelRandomKey]; name != "" {
+			read.key(name, secret, !owned)
+		}
+	}
+	return read
+}
+
+func ownFirst(s corev1.Secret) int {
+	if _, owned := s.Annotations[key.AnnotationOwner]; owned {
+		return 0
+	}
+	return 1
+}
+
+func (r *Secrets) pair(name string, secret *corev1.Secret, adopted bool) {
+	if _, seen := r.Pairs[name]; seen || r.malformed[name] {
+		return
+	}
+	pair := pki.KeyPair{CA: secret.Data[SecretKeyCA], Certificate: secret.Data[SecretKeyCertificate], Key: secret.Data[SecretKeyKey]}
+	if err := checkPair(secret, pair); err != nil {
+		r.malformed[name] = true
+		r.PairsErr = errors.Join(r.PairsErr, err)
+		return
+	}
+	r.Pairs[name], r.Adopted[name] = pair, adopted
+}
+
+func checkPair(secret *corev1.Secret, pair pki.KeyPair) error {
+	ref := secret.Namespace + "/" + secret.Name
+	for _, name := range []string{SecretKeyCA, SecretKeyCertificate} {
+		if _, err := pki.ParseCertificate(secret.Data[name]); err != nil {
+			return problem.Newf("SecretMalformed", "Secret %s: key %q: %s; mend it, or delete the Secret to get new certificates", ref, name, err)
+		}
+	}
+	if len(pair.Key) == 0 {
+		return problem.Newf("SecretMalformed", "Secret %s: key %q is empty; mend it, or delete the Secret to get new certificates", ref, SecretKeyKey)
+	}
+	return nil
+}
+
+var tokenFormat = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+
+func (r *Secrets) key(name string, secret *corev1.Secret, adopted bool) {
+	if _, seen := r.Keys[name]; seen || r.malformed[name] {
+		return
+	}
+	value := strings.TrimSpace(string(secret.Data[name]))
+	if !validKey(name, value) {
+		r.malformed[name] = true
+		r.KeysErr = errors.Join(r.KeysErr, problem.Newf("SecretMalformed", "Secret %s/%s: key %q does not hold a valid %s; put the right one back",
+			secret.Namespace, secret.Name, name, name))
+		return
+	}
+	r.Keys[name], r.Adopted[name] = value, adopted
+}
+
+func validKey(name, value string) bool {
+	if name == KeyBootstrapToken {
+		return tokenFormat.MatchString(value)
+	}
+	raw, err := base64.StdEncoding.DecodeString(value)
+	return err == nil && len(raw) == 32
+}
+
+// Missing lists the requests that no Secret answers, leaving out those whose Secret is malformed.
+func (r *Secrets) Missing(requests []pki.Request) []pki.Request {
+	return slices.DeleteFunc(slices.Clone(requests), func(request pki.Request) bool { return r.malformed[request.Name] })
+}
+
+// NeedsKey says whether a random key has to be made.
+func (r *Secrets) NeedsKey(name string) bool {
+	_, found := r.Keys[name]
+	return !found && !r.malformed[name]
+}

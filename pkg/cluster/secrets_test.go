@@ -1,0 +1,154 @@
+package cluster_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+const (
+	certificateOwner = "default/ab1cd/certificates"
+	keyOwner         = "default/ab1cd/randomkey"
+	encryptionKey    = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+)
+
+// certificateSecret holds a pair for the cluster ab1cd under the name; owner "" means that it is somebody else's.
+func certificateSecret(t *testing.T, namespace, name, owner string, changes ...func(*corev1.Secret)) corev1.Secret {
+	t.Helper()
+	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now.Time)}
+	pair, err := issuer.Issue(pki.Request{Name: name, CommonName: name, Usage: pki.UsageAuthority}, pki.KeyPair{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return labelled(namespace, key.LabelCertificate, name, owner, map[string][]byte{"ca": pair.CA, "crt": pair.Certificate, "key": pair.Key}, changes)
+}
+
+func keySecret(namespace, name, value, owner string, changes ...func(*corev1.Secret)) corev1.Secret {
+	return labelled(namespace, key.LabelRandomKey, name, owner, map[string][]byte{name: []byte(value)}, changes)
+}
+
+func labelled(namespace, label, name, owner string, data map[string][]byte, changes []func(*corev1.Secret)) corev1.Secret {
+	secret := corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ab1cd-" + name, Labels: map[string]string{label: name, key.LabelGSCluster: "ab1cd"}},
+		Data:       data,
+	}
+	if owner != "" {
+		secret.Annotations = map[string]string{key.AnnotationOwner: owner}
+	}
+	for _, change := range changes {
+		change(&secret)
+	}
+	return secret
+}
+
+func label(name, value string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Labels[name] = value }
+}
+
+func data(name, value string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Data[name] = []byte(value) }
+}
+
+// TestSecretsAreFoundByLabels covers F-11: those of another cluster, of another KVMConfig or with another label are not
+// used; those of somebody else for this cluster are adopted, from any namespace.
+func TestSecretsAreFoundByLabels(t *testing.T) {
+	for name, test := range map[string]struct {
+		secrets []corev1.Secret
+		// found are the names of what was found, adopted ones with an asterisk.
+		found string
+		err   string
+	}{
+		"none":                    {nil, "", ""},
+		"the cluster's own":       {[]corev1.Secret{certificateSecret(t, "default", "api", certificateOwner), keySecret("default", "encryption", encryptionKey, keyOwner)}, "api encryption", ""},
+		"of cert-operator":        {[]corev1.Secret{certificateSecret(t, "default", "api", "")}, "api*", ""},
+		"in another namespace":    {[]corev1.Secret{certificateSecret(t, "certs", "api", ""), keySecret("keys", "encryption", encryptionKey, "")}, "api* encryption*", ""},
+		"F-11: another cluster's": {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
+		"F-11: without cluster":   {[]corev1.Secret{certificateSecret(t, "default", "api", "", func(s *corev1.Secret) { delete(s.Labels, key.LabelGSCluster) })}, "", ""},
+		"F-11: another label":     {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, ""), label("giantswarm.io/cert", "api"))}, "", ""},
+		"F-11: another name":      {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "prometheus"))}, "prometheus*", ""},
+		"of another KVMConfig":    {[]corev1.Secret{certificateSecret(t, "default", "api", "default/other/certificates"), keySecret("default", "encryption", encryptionKey, "default/other/randomkey")}, "", ""},
+		"a boot data Secret":      {[]corev1.Secret{labelled("ab1cd", "x", "y", "default/ab1cd/configmap", nil, nil)}, "", ""},
+		"a broken certificate": {
+			[]corev1.Secret{certificateSecret(t, "default", "api", "", data("crt", "x")), certificateSecret(t, "default", "worker", "")},
+			"worker*", `Secret default/ab1cd-api: key "crt": it is not a PEM certificate; mend it, or delete the Secret to get new certificates`,
+		},
+		"a missing authority": {
+			[]corev1.Secret{certificateSecret(t, "default", "api", "", data("ca", ""))},
+			"", `Secret default/ab1cd-api: key "ca": it is not a PEM certificate; mend it, or delete the Secret to get new certificates`,
+		},
+		"a missing private key": {
+			[]corev1.Secret{certificateSecret(t, "default", "api", "", data("key", ""))},
+			"", `Secret default/ab1cd-api: key "key" is empty; mend it, or delete the Secret to get new certificates`,
+		},
+		"a key that is too short": {
+			[]corev1.Secret{keySecret("default", "encryption", "AAAA", "")},
+			"", `Secret default/ab1cd-encryption: key "encryption" does not hold a valid encryption; put the right one back`,
+		},
+		"a key with a line break":  {[]corev1.Secret{keySecret("default", "encryption", encryptionKey+"\n", "")}, "encryption*", ""},
+		"a bootstrap token":        {[]corev1.Secret{keySecret("default", "bootstrap-token", "abcdef.0123456789abcdef", keyOwner)}, "bootstrap-token", ""},
+		"a broken bootstrap token": {[]corev1.Secret{keySecret("default", "bootstrap-token", "abcdef", keyOwner)}, "", `Secret default/ab1cd-bootstrap-token: key "bootstrap-token" does not hold a valid bootstrap-token; put the right one back`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read := cluster.ReadSecrets(test.secrets, "ab1cd", certificateOwner, keyOwner)
+			var found []string
+			for _, name := range append(slices.Collect(maps.Keys(read.Pairs)), slices.Collect(maps.Keys(read.Keys))...) {
+				if read.Adopted[name] {
+					name += "*"
+				}
+				found = append(found, name)
+			}
+			slices.Sort(found)
+			got := []string{strings.Join(found, " "), errorText(read.PairsErr) + errorText(read.KeysErr)}
+			if diff := cmp.Diff([]string{test.found, test.err}, got); diff != "" {
+				t.Errorf("found and wrong (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestOwnSecretsGoFirst: an adopted one that turns up later replaces nothing that is in use.
+func TestOwnSecretsGoFirst(t *testing.T) {
+	own, foreign := certificateSecret(t, "default", "api", certificateOwner), certificateSecret(t, "aaa", "api", "")
+	first, second := certificateSecret(t, "aaa", "worker", ""), certificateSecret(t, "bbb", "worker", "")
+	for _, order := range [][]corev1.Secret{{foreign, second, own, first}, {own, first, foreign, second}} {
+		read := cluster.ReadSecrets(order, "ab1cd", certificateOwner, keyOwner)
+		got := map[string]string{"api": string(read.Pairs["api"].Certificate), "worker": string(read.Pairs["worker"].Certificate)}
+		want := map[string]string{"api": string(own.Data["crt"]), "worker": string(first.Data["crt"])}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("other pairs are used (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestWhatIsMalformedIsNotMadeAnew: who made it may still need what can be saved of it.
+func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
+	read := cluster.ReadSecrets([]corev1.Secret{
+		certificateSecret(t, "default", "ca", certificateOwner, data("crt", "x")), keySecret("default", "encryption", "x", keyOwner),
+	}, "ab1cd", certificateOwner, keyOwner)
+	var missing []string
+	for _, request := range read.Missing([]pki.Request{{Name: "ca"}, {Name: "api"}}) {
+		missing = append(missing, request.Name)
+	}
+	got := []any{missing, read.NeedsKey("encryption"), read.NeedsKey("bootstrap-token")}
+	if diff := cmp.Diff([]any{[]string{"api"}, false, true}, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,29 @@
+package cluster
+
+import (
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+)
+
+// Settings are the operator's, the same for all clusters.
+type Settings struct {
+	// Guest are the settings that reach the guests.
+	Guest cloudconfig.Settings
+
+	// RunnerImage is the image of the node pods' container.
+	RunnerImage string
+	// ClusterDomain is the DNS domain of the management cluster.
+	ClusterDomain string
+	// DNSServers are those of the guests; none means those of the node pod.
+	DNSServers []string
+	// FlatcarChannel is the release channel of the default guest image.
+	FlatcarChannel string
+
+	// ClusterRole is the role that the node pods' service account is bound to, PSPClusterRole a second one; empty for none.
+	ClusterRole, PSPClusterRole string
+	// IngressClass is the class of the Ingresses "api" and "etcd"; empty for no Ingress.
+	IngressClass string
+	// PodCIDRs are the pod networks of the management cluster, from which other clusters' node pods would come.
+	PodCIDRs []string
+	// SharedHosts lets several machines of one cluster run on the same host, where it cannot be avoided.
+	SharedHosts bool
+}

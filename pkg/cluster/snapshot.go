@@ -1,0 +1,213 @@
+// Package cluster holds the snapshot of one workload cluster: everything a reconcile has read, gathered once, before any
+// decision. Handlers decide on it and on nothing else.
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/rolling"
+)
+
+// Snapshot is what a reconcile knows of a cluster.
+type Snapshot struct {
+	// Config is a copy of the KVMConfig with defaults filled in; handlers draft its status.
+	Config *v1alpha1.KVMConfig
+	// Settings are the operator's.
+	Settings Settings
+
+	// Versions are in force when VersionsErr is nil; Components are all of the Release, if any.
+	Versions    v1alpha1.Versions
+	VersionsErr error
+	Components  map[string]string
+
+	// Certificates are the key pairs of the cluster; those in Adopted live in Secrets of somebody else.
+	// CertificatesErr tells which are missing or malformed.
+	Certificates    pki.Set
+	Adopted         map[string]bool
+	CertificatesErr error
+
+	// Keys are the random keys of the cluster by name; those in Adopted live in Secrets of somebody else.
+	Keys    map[string]string
+	KeysErr error
+
+	// Nodes are all nodes, masters first, in the order of the spec.
+	Nodes []Node
+	// Rollout says which outdated nodes may be replaced now.
+	Rollout rolling.Decision
+	// BootDataErr is why boot data could not be rendered.
+	BootDataErr error
+
+	// Volumes are the persistent volumes labelled mount-tag.
+	Volumes []corev1.PersistentVolume
+	// OwnsNamespace says that the cluster's namespace exists and belongs to the KVMConfig and not to somebody else.
+	OwnsNamespace bool
+}
+
+// Node is one node of the cluster with what exists of it.
+type Node struct {
+	ID      string
+	Role    string
+	Machine v1alpha1.Machine
+
+	// Deployment is nil when there is none yet.
+	Deployment *appsv1.Deployment
+	// Pods are the node pods, the newest first.
+	Pods []corev1.Pod
+	// EtcdHost is the host with the data of a master's etcd, as far as it is known; the handler "placement" drafts it.
+	EtcdHost string
+	// BootData is what the machine boots with.
+	BootData cloudconfig.Rendered
+	// Hash is that of everything that makes a running node outdated.
+	Hash string
+	// Ready says that the node serves in the form that its Deployment asks for; otherwise Message says why not.
+	Ready   bool
+	Message string
+}
+
+// Names of the random keys of a cluster.
+const (
+	// KeyEncryption encrypts Secrets in etcd: base64 text of 32 bytes.
+	KeyEncryption = "encryption"
+	// KeyBootstrapToken lets kubelets ask for their certificates: "<6 characters>.<16 characters>".
+	KeyBootstrapToken = "bootstrap-token"
+)
+
+// ID is the cluster's id.
+func (s *Snapshot) ID() string { return s.Config.Spec.Cluster.ID }
+
+// Namespace is the namespace of the cluster's objects.
+func (s *Snapshot) Namespace() string { return key.Namespace(s.ID()) }
+
+// Cluster is the workload cluster as Kubernetes sees it.
+func (s *Snapshot) Cluster() v1alpha1.Cluster { return s.Config.Spec.Cluster }
+
+// Owner is the value of annotation owner for the objects of a handler.
+func (s *Snapshot) Owner(handler string) string {
+	return key.Owner(s.Config.Namespace, s.Config.Name, handler)
+}
+
+// Version is the operator version that the user asked for, or empty.
+func (s *Snapshot) Version() string { return s.Config.Labels[key.LabelVersion] }
+
+// ReleaseVersion is the Release that the user asked for, or empty.
+func (s *Snapshot) ReleaseVersion() string { return s.Config.Labels[key.LabelReleaseVersion] }
+
+// Index is the index of a node; 0 when it has none yet.
+func (s *Snapshot) Index(nodeID string) int32 {
+	if s.Config.Status.KVM == nil {
+		return 0
+	}
+	return s.Config.Status.KVM.NodeIndexes[nodeID]
+}
+
+// Masters are the nodes with role master.
+func (s *Snapshot) Masters() []Node { return s.role(key.RoleMaster) }
+
+// Workers are the nodes with role worker.
+func (s *Snapshot) Workers() []Node { return s.role(key.RoleWorker) }
+
+func (s *Snapshot) role(role string) []Node {
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n Node) bool { return n.Role != role })
+}
+
+// EtcdOnVolume says whether etcd keeps its data in persistent volumes.
+func (s *Snapshot) EtcdOnVolume() bool {
+	return s.Config.Spec.KVM.K8sKVM.StorageType == v1alpha1.StorageTypePersistentVolume
+}
+
+// EtcdOnHost says whether a node is a master whose etcd keeps its data in a directory of its host.
+func (s *Snapshot) EtcdOnHost(n Node) bool { return n.Role == key.RoleMaster && !s.EtcdOnVolume() }
+
+// MustWait says whether a node is outdated and may not be replaced now: nothing of it may change until then, or a chance
+// restart would apply it.
+func (s *Snapshot) MustWait(n Node) bool {
+	return n.Deployment != nil && n.Outdated() && !s.Rollout.Replace[n.ID]
+}
+
+// Outdated says whether what runs is not what is wanted.
+func (n Node) Outdated() bool {
+	return n.Deployment != nil && n.Deployment.Spec.Template.Annotations[key.AnnotationNodeHash] != n.Hash
+}
+
+// Pod is the pod that counts: the newest that is not going, else the newest; nil when there is none.
+func (n Node) Pod() *corev1.Pod {
+	for i := range n.Pods {
+		if n.Pods[i].DeletionTimestamp == nil {
+			return &n.Pods[i]
+		}
+	}
+	if len(n.Pods) > 0 {
+		return &n.Pods[0]
+	}
+	return nil
+}
+
+// Memory is the guest's memory; a malformed one, which the API server does not let pass, is zero.
+func (n Node) Memory() resource.Quantity {
+	q, err := resource.ParseQuantity(n.Machine.Memory)
+	if err != nil {
+		return resource.Quantity{}
+	}
+	return q
+}
+
+// MountTags are the tags of the host volumes, which only workers have.
+func (n Node) MountTags() []string {
+	var tags []string
+	for _, v := range n.HostVolumes() {
+		tags = append(tags, v.MountTag)
+	}
+	return tags
+}
+
+// HostVolumes are the host volumes of a worker; those of masters are ignored, as the original did.
+func (n Node) HostVolumes() []v1alpha1.HostVolume {
+	if n.Role != key.RoleWorker {
+		return nil
+	}
+	return n.Machine.HostVolumes
+}
+
+// NewNodes pairs the nodes of the spec with their machines: by id where machines have one, else by position.
+func NewNodes(spec v1alpha1.KVMConfigSpec) []Node {
+	nodes := pair(key.RoleMaster, spec.Cluster.Masters, spec.KVM.Masters)
+	return append(nodes, pair(key.RoleWorker, spec.Cluster.Workers, spec.KVM.Workers)...)
+}
+
+func pair(role string, ids []v1alpha1.Node, machines []v1alpha1.Machine) []Node {
+	byID := map[string]v1alpha1.Machine{}
+	for i, m := range machines {
+		if m.ID != "" {
+			byID[m.ID] = m
+		} else if i < len(ids) {
+			byID[ids[i].ID] = m
+		}
+	}
+	var nodes []Node
+	for _, n := range ids {
+		if m, ok := byID[n.ID]; ok {
+			nodes = append(nodes, Node{ID: n.ID, Role: role, Machine: m})
+		}
+	}
+	return nodes
+}
+
+// WithDefaults returns a copy of the KVMConfig in which every value that is derived from others is filled in.
+func WithDefaults(config *v1alpha1.KVMConfig) *v1alpha1.KVMConfig {
+	c := config.DeepCopy()
+	cluster := &c.Spec.Cluster
+	cluster.Kubernetes.DNS.IP = key.DNSServiceIP(*cluster)
+	cluster.Etcd.Domain = key.EtcdDomain(*cluster)
+	cluster.Kubernetes.Kubelet.Domain = key.WorkerDomain(*cluster)
+	cluster.Kubernetes.Kubelet.Labels = strings.TrimSpace(cluster.Kubernetes.Kubelet.Labels)
+	return c
+}

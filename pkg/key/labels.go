@@ -1,0 +1,100 @@
+// Package key is the one place for names, labels, annotations, ports and the arithmetic of sizes and indexes.
+// Everything in it is pure.
+package key
+
+// Labels that the original put on its objects; other software selects by them.
+const (
+	LabelApp            = "app"
+	LabelCluster        = "cluster"
+	LabelClusterID      = "cluster-id"
+	LabelCustomer       = "customer"
+	LabelCustomerID     = "customer-id"
+	LabelNode           = "node"
+	LabelMountTag       = "mount-tag"
+	LabelCertificate    = "giantswarm.io/certificate"
+	LabelGSCluster      = "giantswarm.io/cluster"
+	LabelGSClusterID    = "giantswarm.io/cluster-id"
+	LabelGSCustomerID   = "giantswarm.io/customer-id"
+	LabelManagedBy      = "giantswarm.io/managed-by"
+	LabelOrganization   = "giantswarm.io/organization"
+	LabelRandomKey      = "giantswarm.io/randomkey"
+	LabelVersionBundle  = "giantswarm.io/version-bundle"
+	LabelPodWatcher     = "kvm-operator.giantswarm.io/pod-watcher"
+	LabelVersion        = "kvm-operator.giantswarm.io/version"
+	LabelReleaseVersion = "release.giantswarm.io/version"
+
+	// LabelLegacyClusterID and LabelLegacyClusterKey stand on encryption Secrets for the oldest readers.
+	LabelLegacyClusterID  = "clusterID"
+	LabelLegacyClusterKey = "clusterKey"
+)
+
+// Labels that Kubernetes defines.
+const (
+	LabelHostname            = "kubernetes.io/hostname"
+	LabelServiceName         = "kubernetes.io/service-name"
+	LabelSliceManagedBy      = "endpointslice.kubernetes.io/managed-by"
+	LabelSkipMirror          = "endpointslice.kubernetes.io/skip-mirror"
+	LabelPodSecurityEnforce  = "pod-security.kubernetes.io/enforce"
+	PodSecurityPrivileged    = "privileged"
+	LabelManagementNodesRole = "role"
+)
+
+// Annotations.
+const (
+	// AnnotationOwner says which KVMConfig and which handler an object belongs to: "<namespace>/<name>/<handler>".
+	// The engine touches nothing that carries another value.
+	AnnotationOwner = "kvm-operator.giantswarm.io/owner"
+
+	// AnnotationApplied is the hash of the intent that was applied last. It lets a restarted operator see that nothing
+	// is to be done without asking the API server.
+	AnnotationApplied = "kvm-operator.giantswarm.io/applied"
+
+	// AnnotationNodeHash stands on the pod template of a node pod: the hash of everything that makes a running node
+	// outdated, which is pod, boot data and guest image.
+	AnnotationNodeHash = "kvm-operator.giantswarm.io/node-hash"
+
+	AnnotationAPIEndpoint      = "kvm-operator.giantswarm.io/api-endpoint"
+	AnnotationComponentVersion = "kvm-operator.giantswarm.io/component-version-"
+	AnnotationPodVersionBundle = "kvm-operator.giantswarm.io/version-bundle"
+	AnnotationService          = "endpoint.kvm.giantswarm.io/service"
+	AnnotationDrained          = "endpoint.kvm.giantswarm.io/drained"
+	AnnotationReleaseVersion   = "giantswarm.io/release-version"
+	AnnotationVersionBundle    = "giantswarm.io/version-bundle-version"
+	AnnotationEtcdDomain       = "giantswarm.io/etcd-domain"
+	AnnotationPromCluster      = "giantswarm.io/prometheus-cluster"
+	AnnotationPromPath         = "prometheus.io/path"
+	AnnotationPromPort         = "prometheus.io/port"
+	AnnotationPromScheme       = "prometheus.io/scheme"
+	AnnotationPromScrape       = "prometheus.io/scrape"
+	AnnotationSSLPassthrough   = "nginx.ingress.kubernetes.io/ssl-passthrough"
+
+	// AnnotationPaused and AnnotationClusterAPIPaused stop every write while their value is "true".
+	AnnotationPaused           = "operatorkit.giantswarm.io/paused"
+	AnnotationClusterAPIPaused = "cluster.x-k8s.io/paused"
+)
+
+// Operator is the name of this program: field owner, value of LabelManagedBy and LabelPodWatcher.
+const Operator = "kvm-operator"
+
+// Finalizers. The original's names are kept, so that objects move between the two without being stuck.
+const (
+	// FinalizerCluster is the cluster controller's.
+	FinalizerCluster = "operatorkit.giantswarm.io/kvm-operator"
+	// FinalizerLegacyDeleter and FinalizerLegacyTerminator were set by the original's other controllers and are removed
+	// once a cluster is gone, for nobody else will.
+	FinalizerLegacyDeleter    = "operatorkit.giantswarm.io/kvm-operator-deleter"
+	FinalizerLegacyTerminator = "operatorkit.giantswarm.io/kvm-operator-unhealthy-nodes-terminator"
+)
+
+// ConditionNodeReady is the readiness gate of node pods: the workload cluster's Node is Ready.
+const ConditionNodeReady = "kvm-operator.giantswarm.io/workload-cluster-node-ready"
+
+// GateEtcdHost is the scheduling gate of masters whose etcd keeps its data on a host: a pod is placed only once it is
+// known whether, and where, that data exists.
+const GateEtcdHost = "kvm-operator.giantswarm.io/etcd-host"
+
+// Roles of nodes.
+const (
+	RoleMaster = "master"
+	RoleWorker = "worker"
+)

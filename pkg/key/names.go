@@ -1,0 +1,101 @@
+package key
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+)
+
+// Namespace is the namespace on the management cluster that holds everything of cluster id. Service account and
+// cluster role binding have the same name.
+func Namespace(id string) string { return id }
+
+// PSPBindingName is the second cluster role binding of the original.
+func PSPBindingName(id string) string { return id + "-psp" }
+
+// BootDataName is the name of the ConfigMap and of the Secret with a node's boot data.
+func BootDataName(role, id, nodeID string) string { return role + "-" + id + "-" + nodeID }
+
+// DeploymentName is the name of a node's Deployment, and of the Service with the address of a master's etcd member.
+func DeploymentName(role, nodeID string) string { return role + "-" + nodeID }
+
+// SecretName is the name of the Secret with one certificate or key of cluster id.
+func SecretName(id, name string) string { return id + "-" + name }
+
+// KubeconfigName is the name of the Secret with the kubeconfig of cluster id.
+func KubeconfigName(id string) string { return id + "-kubeconfig" }
+
+// EtcdClaimName is the name of the volume claim of a master's etcd. The original used the position in the list, which
+// hands a master the data of another one when the list changes.
+func EtcdClaimName(id, nodeID string) string { return "pvc-master-etcd-" + id + "-" + nodeID }
+
+// EtcdHostPath is the directory of the host with the data of a master's etcd.
+func EtcdHostPath(id, nodeID string) string {
+	return "/home/core/volumes/" + id + "/k8s-master-" + nodeID
+}
+
+// HostVolumeClaimName is the name of the claim of a worker's host volume.
+func HostVolumeClaimName(id, nodeID, mountTag string) string {
+	return HostVolumeClaimPrefix(id) + nodeID + "-" + mountTag
+}
+
+// HostVolumeClaimPrefix is what the names of all claims of host volumes of cluster id begin with.
+func HostVolumeClaimPrefix(id string) string { return "local-pvc-worker-" + id + "-" }
+
+// ServiceHost is the name of a Service of cluster id inside a management cluster with the given DNS domain.
+func ServiceHost(service, id, clusterDomain string) string {
+	return service + "." + Namespace(id) + ".svc." + clusterDomain
+}
+
+// BaseDomain is what the domains of a cluster have in common: the API domain without "api.".
+func BaseDomain(apiDomain string) string { return strings.TrimPrefix(apiDomain, "api.") }
+
+// EtcdDomain is the host name of etcd outside the cluster.
+func EtcdDomain(c v1alpha1.Cluster) string {
+	if c.Etcd.Domain != "" {
+		return c.Etcd.Domain
+	}
+	return "etcd." + BaseDomain(c.Kubernetes.API.Domain)
+}
+
+// WorkerDomain is the common name of the certificate "worker".
+func WorkerDomain(c v1alpha1.Cluster) string {
+	if c.Kubernetes.Kubelet.Domain != "" {
+		return c.Kubernetes.Kubelet.Domain
+	}
+	return "worker." + BaseDomain(c.Kubernetes.API.Domain)
+}
+
+// NthServiceIP is the n-th address of the network of Services: 1 is the API server's, 10 by convention the DNS
+// service's. It returns the zero Addr when the network is malformed or has no such address.
+func NthServiceIP(clusterIPRange string, n int) netip.Addr {
+	prefix, err := netip.ParsePrefix(clusterIPRange)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr := prefix.Masked().Addr()
+	for range n {
+		addr = addr.Next()
+	}
+	if !prefix.Contains(addr) {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+// DNSServiceIP is the address of the cluster's DNS service.
+func DNSServiceIP(c v1alpha1.Cluster) string {
+	if c.Kubernetes.DNS.IP != "" {
+		return c.Kubernetes.DNS.IP
+	}
+	return NthServiceIP(c.Kubernetes.API.ClusterIPRange, 10).String()
+}
+
+// Owner is the value of AnnotationOwner for the objects of one handler.
+func Owner(namespace, name, handler string) string { return namespace + "/" + name + "/" + handler }
+
+// Paused says whether the annotations ask for no writes at all.
+func Paused(annotations map[string]string) bool {
+	return annotations[AnnotationPaused] == "true" || annotations[AnnotationClusterAPIPaused] == "true"
+}

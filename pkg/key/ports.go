@@ -1,0 +1,42 @@
+package key
+
+import (
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+)
+
+// Ports of a guest.
+const (
+	PortEtcdClient int32 = 2379
+	PortEtcdPeer   int32 = 2380
+	PortHTTP       int32 = 30010
+	PortHTTPS      int32 = 30011
+)
+
+// Port is a port of a Service; it is the same on the Service and in the guest. NodePort 0 lets the API server choose.
+type Port struct {
+	Name     string
+	Port     int32
+	NodePort int32
+}
+
+// MasterPorts are the ports of the Service "master".
+func MasterPorts(c v1alpha1.Cluster) []Port {
+	return []Port{{Name: "etcd", Port: PortEtcdClient}, {Name: "api", Port: c.Kubernetes.API.SecurePort}}
+}
+
+// MemberPorts are the ports of the Service of one etcd member.
+func MemberPorts() []Port {
+	return []Port{{Name: "etcd", Port: PortEtcdClient}, {Name: "etcd-peer", Port: PortEtcdPeer}}
+}
+
+// WorkerPorts are the ports of the Service "worker": those of the spec, else http and https.
+func WorkerPorts(k v1alpha1.KVM) []Port {
+	if len(k.PortMappings) == 0 {
+		return []Port{{Name: "http", Port: PortHTTP}, {Name: "https", Port: PortHTTPS}}
+	}
+	var ports []Port
+	for _, m := range k.PortMappings {
+		ports = append(ports, Port{Name: m.Name, Port: m.TargetPort, NodePort: m.NodePort})
+	}
+	return ports
+}

@@ -1,0 +1,114 @@
+package nodepod
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Paths inside the runner's container.
+const (
+	// PublicBootData and PrivateBootData are the directories with the two halves of the boot data.
+	PublicBootData  = "/cloudconfig"
+	PrivateBootData = "/cloudconfig-private"
+	// UserData is the name of the file, and of the key of ConfigMap and Secret, with boot data.
+	UserData = "user_data"
+	// EtcdData is the directory that the guest mounts by the tag "etcdshare".
+	EtcdData = "/etc/kubernetes/data/etcd"
+	// Images is the cache of guest images, shared by all node pods of a host.
+	Images = "/usr/code/images"
+	// Disks is the directory with the guest's disks.
+	Disks = "/usr/code/rootfs"
+	// Binary is the operator's own binary, which is the runner too.
+	Binary = "/opt/kvm-operator/kvm-operator"
+)
+
+// hostImages is the directory of the host that holds the cache of guest images.
+const hostImages = "/var/lib/flatcar-kvm-images"
+
+func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
+	privileged := true
+	return corev1.Container{
+		Name:            Container,
+		Image:           s.Settings.RunnerImage,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Args:            []string{"runner"},
+		Env:             environment(s, n),
+		LivenessProbe:   probe(500, 35, 4, "--live"),
+		ReadinessProbe:  probe(10, 10, 4),
+		Resources:       resources(n),
+		SecurityContext: &corev1.SecurityContext{
+			Privileged:   &privileged,
+			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}},
+		},
+		VolumeMounts: mounts(n),
+	}
+}
+
+// probe asks the runner by exec: the guest has taken over the pod's address, so nothing answers there for the pod.
+func probe(delay, period, failures int32, arguments ...string) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
+			Command: append([]string{Binary, "runner", "status"}, arguments...),
+		}},
+		InitialDelaySeconds: delay,
+		PeriodSeconds:       period,
+		TimeoutSeconds:      5,
+		FailureThreshold:    failures,
+		SuccessThreshold:    1,
+	}
+}
+
+// environment is how the runner learns of its machine: the variables of the original's runner and a few new ones.
+func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
+	disks := key.NodeDisks(n.Role, n.Machine)
+	env := []corev1.EnvVar{
+		{Name: "HOSTNAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
+		{Name: "ROLE", Value: n.Role},
+		{Name: "CORES", Value: fmt.Sprint(n.Machine.CPUs)},
+		{Name: "MEMORY", Value: fmt.Sprintf("%dM", key.GuestMemory(n.Memory()))},
+		{Name: "DISK_OS", Value: disks.OS},
+		{Name: "DISK_DOCKER", Value: disks.Container},
+		{Name: "DISK_KUBELET", Value: disks.Kubelet},
+		{Name: "DNS_SERVERS", Value: strings.Join(s.Settings.DNSServers, ",")},
+		{Name: "NTP_SERVERS", Value: strings.Join(s.Settings.Guest.NTPServers, ",")},
+		{Name: "CLOUD_CONFIG_PATH", Value: PublicBootData + "/" + UserData},
+		{Name: "CLOUD_CONFIG_PRIVATE_PATH", Value: PrivateBootData + "/" + UserData},
+		{Name: "ACCELERATION", Value: string(s.Config.Spec.KVM.K8sKVM.Acceleration)},
+	}
+	env = append(env, image(s)...)
+	if n.Role == key.RoleMaster {
+		env = append(env, corev1.EnvVar{Name: "ETCD_DATA_PATH", Value: EtcdData})
+	} else {
+		env = append(env, corev1.EnvVar{Name: "HOST_DATA_VOLUME_PATHS", Value: volumePaths(n)})
+	}
+	return env
+}
+
+// image tells the runner which guest image to boot: the user's, else Flatcar.
+func image(s *cluster.Snapshot) []corev1.EnvVar {
+	if s.Config.Spec.GuestImage != nil {
+		description, err := json.Marshal(s.Config.Spec.GuestImage)
+		if err == nil {
+			return []corev1.EnvVar{{Name: "GUEST_IMAGE", Value: string(description)}}
+		}
+	}
+	return []corev1.EnvVar{
+		{Name: "FLATCAR_CHANNEL", Value: s.Settings.FlatcarChannel},
+		{Name: "FLATCAR_VERSION", Value: s.Versions.ContainerLinux},
+	}
+}
+
+// volumePaths lists the host volumes as tag:path, separated by commas.
+func volumePaths(n cluster.Node) string {
+	var pairs []string
+	for _, v := range n.HostVolumes() {
+		pairs = append(pairs, v.MountTag+":"+v.HostPath)
+	}
+	return strings.Join(pairs, ",")
+}

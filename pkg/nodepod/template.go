@@ -1,0 +1,122 @@
+// Package nodepod builds the pod that holds one node's virtual machine.
+package nodepod
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/versions"
+)
+
+const (
+	// Container is the name of the runner's container.
+	Container = "k8s-kvm"
+	// gracePeriod is how long a machine may take to shut down.
+	gracePeriod = 600
+)
+
+// Selector are the labels by which a node's Deployment knows its pods.
+func Selector(s *cluster.Snapshot, n cluster.Node) map[string]string {
+	return map[string]string{key.LabelApp: n.Role, key.LabelCluster: s.ID(), key.LabelNode: n.ID}
+}
+
+// Template is the pod of a node, with the hash of everything that makes a running node outdated when it changes.
+func Template(s *cluster.Snapshot, n cluster.Node) corev1.PodTemplateSpec {
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels(s, n), Annotations: annotations(s, n)},
+		Spec: corev1.PodSpec{
+			Affinity:                      affinity(s),
+			AutomountServiceAccountToken:  ptr.To(false),
+			Containers:                    []corev1.Container{container(s, n)},
+			EnableServiceLinks:            ptr.To(false),
+			NodeSelector:                  map[string]string{key.LabelManagementNodesRole: n.Role},
+			ServiceAccountName:            s.Namespace(),
+			TerminationGracePeriodSeconds: ptr.To[int64](gracePeriod),
+			Volumes:                       volumes(s, n),
+		},
+	}
+	if s.EtcdOnHost(n) {
+		template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: key.GateEtcdHost}}
+	}
+	if n.Role == key.RoleWorker {
+		template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: key.ConditionNodeReady}}
+	}
+	template.Annotations[key.AnnotationNodeHash] = n.Hash
+	return template
+}
+
+// Hash is that of everything that makes a running node outdated: pod, guest image and boot data, of which bootDataHash
+// is the hash.
+func Hash(s *cluster.Snapshot, n cluster.Node, bootDataHash string) (string, error) {
+	n.Hash = bootDataHash
+	data, err := json.Marshal(Template(s, n))
+	if err != nil {
+		return "", microerror.Mask(err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:12]), nil
+}
+
+func labels(s *cluster.Snapshot, n cluster.Node) map[string]string {
+	l := s.Labels(Selector(s, n), map[string]string{key.LabelPodWatcher: key.Operator})
+	delete(l, key.LabelManagedBy)
+	if s.Version() != "" {
+		l[key.LabelVersion] = s.Version()
+	}
+	return l
+}
+
+func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
+	a := map[string]string{
+		key.AnnotationAPIEndpoint: s.Cluster().Kubernetes.API.Domain,
+		key.AnnotationService:     n.Role,
+		key.AnnotationDrained:     "False",
+	}
+	if s.Version() != "" {
+		a[key.AnnotationPodVersionBundle] = s.Version()
+	}
+	inForce := map[string]string{
+		versions.ComponentKubernetes: s.Versions.Kubernetes, versions.ComponentEtcd: s.Versions.Etcd,
+		versions.ComponentContainerLinux: s.Versions.ContainerLinux, versions.ComponentCalico: s.Components[versions.ComponentCalico],
+	}
+	for component, version := range inForce {
+		if version != "" {
+			a[key.AnnotationComponentVersion+component] = version
+		}
+	}
+	return a
+}
+
+// affinity keeps the machines of one cluster on different hosts, so that a host takes one of them along at most.
+func affinity(s *cluster.Snapshot) *corev1.Affinity {
+	term := corev1.PodAffinityTerm{
+		LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: key.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: []string{key.RoleMaster, key.RoleWorker},
+		}}},
+		Namespaces:  []string{s.Namespace()},
+		TopologyKey: key.LabelHostname,
+	}
+	anti := &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}
+	if s.Settings.SharedHosts {
+		anti = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: term}}}
+	}
+	return &corev1.Affinity{PodAntiAffinity: anti}
+}
+
+// resources: what is requested is what may be used. A machine cannot give memory back and does not share its CPUs well.
+func resources(n cluster.Node) corev1.ResourceRequirements {
+	list := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(n.Machine.CPUs), resource.DecimalSI),
+		corev1.ResourceMemory: key.PodMemory(n.Role, n.Memory()),
+	}
+	return corev1.ResourceRequirements{Requests: list, Limits: list}
+}

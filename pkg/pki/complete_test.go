@@ -1,0 +1,224 @@
+package pki_test
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/base64"
+	"maps"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// problemOf is the problem that err is, or the zero one when there is none.
+func problemOf(t *testing.T, err error) problem.Problem {
+	t.Helper()
+	if err == nil {
+		return problem.Problem{}
+	}
+	problem, ok := problem.As(err)
+	if !ok {
+		t.Fatalf("err = %v, want a problem", err)
+	}
+	return *problem
+}
+
+// names lists what a and b hold in common, byte for byte.
+func common(a, b pki.Set) []string {
+	var same []string
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if cmp.Equal(a[name], b[name]) {
+			same = append(same, name)
+		}
+	}
+	return same
+}
+
+// TestCompleteMakesWhatIsMissingAndKeepsWhatExists, authorities above all.
+func TestCompleteMakesWhatIsMissingAndKeepsWhatExists(t *testing.T) {
+	whole := issued(t)
+	all := slices.Sorted(maps.Keys(whole))
+	for name, test := range map[string]struct {
+		existing pki.Set
+		kept     []string
+	}{
+		"nothing exists":            {nil, nil},
+		"everything exists":         {whole, all},
+		"the authorities exist":     {pki.Set{pki.CA: whole[pki.CA], pki.EtcdCA: whole[pki.EtcdCA]}, []string{pki.CA, pki.EtcdCA}},
+		"a leaf is missing":         {without(whole, pki.API), slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == pki.API })},
+		"what nobody asked for":     {pki.Set{"prometheus": whole[pki.API]}, nil},
+		"an authority is missing":   {without(whole, pki.CA), slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == pki.CA })},
+		"a leaf without authority":  {pki.Set{pki.API: whole[pki.API]}, []string{pki.API}},
+		"an authority that is over": {pki.Set{pki.CA: over(t)}, []string{pki.CA}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := pki.Complete(test.existing, requests(), issuer())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([][]string{all, test.kept}, [][]string{slices.Sorted(maps.Keys(got)), common(got, test.existing)}, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("what there is and what of it was kept (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func without(set pki.Set, name string) pki.Set {
+	rest := maps.Clone(set)
+	delete(rest, name)
+	return rest
+}
+
+// over is an authority whose term ended.
+func over(t *testing.T) pki.KeyPair {
+	t.Helper()
+	past := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now.AddDate(-20, 0, 0))}
+	pair, err := past.Issue(requests()[0], pki.KeyPair{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// TestLeavesEndWithTheirAuthority: a certificate that outlives its authority is no use and hides when renewal is due.
+func TestLeavesEndWithTheirAuthority(t *testing.T) {
+	old := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now.Add(-87600*time.Hour + 48*time.Hour))}
+	authority, err := old.Issue(requests()[0], pki.KeyPair{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := pki.Complete(pki.Set{pki.CA: authority}, requests(), issuer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(now.Add(48*time.Hour), parse(t, set[pki.API].Certificate).NotAfter); diff != "" {
+		t.Errorf("another end (-want +got):\n%s", diff)
+	}
+}
+
+// TestAuthoritiesThatCannotSign: adopted authorities come without their key. What they would have to sign is told of,
+// everything else is made.
+func TestAuthoritiesThatCannotSign(t *testing.T) {
+	whole := issued(t)
+	for name, test := range map[string]struct {
+		spoil func(*pki.KeyPair)
+		want  problem.Problem
+	}{
+		"without key": {
+			func(p *pki.KeyPair) { p.Key = nil },
+			problem.Problem{Reason: "AuthorityMalformed", Message: `authority "front-proxy-ca" has no private key, so nothing can be signed with it`},
+		},
+		"with a key of another kind": {
+			func(p *pki.KeyPair) {
+				p.Key = []byte("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n")
+			},
+			problem.Problem{Reason: "AuthorityMalformed", Message: `the private key of authority "front-proxy-ca" is not an EC key`},
+		},
+		"with another thing than a certificate": {
+			func(p *pki.KeyPair) { p.Certificate = p.Key },
+			problem.Problem{Reason: "AuthorityMalformed", Message: `the certificate of authority "front-proxy-ca": it is not a PEM certificate`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pair := whole[pki.FrontProxyCA]
+			test.spoil(&pair)
+			got, err := pki.Complete(pki.Set{pki.FrontProxyCA: pair}, requests(), issuer())
+			if diff := cmp.Diff(test.want, problemOf(t, err)); diff != "" {
+				t.Errorf("another problem (-want +got):\n%s", diff)
+			}
+			want := slices.Sorted(maps.Keys(without(whole, pki.FrontProxyClient)))
+			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" {
+				t.Errorf("other pairs were made (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTrustBelievesAdoptedCertificates: who trusts the cluster's authority afterwards accepts the pairs that came from
+// somewhere else with an authority of their own, and no more than before otherwise.
+func TestTrustBelievesAdoptedCertificates(t *testing.T) {
+	foreign := issued(t)
+	set, err := pki.Complete(pki.Set{pki.API: foreign[pki.API], pki.Worker: foreign[pki.Worker]}, requests(), issuer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := maps.Clone(set)
+	trusting := pki.Trust(set, requests())
+	for name, test := range map[string]struct {
+		bundle, certificate []byte
+		want                bool
+	}{
+		"untrusted before":              {set[pki.CA].CA, foreign[pki.API].Certificate, false},
+		"the adopted pair":              {trusting[pki.CA].CA, foreign[pki.API].Certificate, true},
+		"the cluster's own":             {trusting[pki.CA].CA, set[pki.Scheduler].Certificate, true},
+		"etcd still believes its own":   {trusting[pki.EtcdCA].CA, set[pki.EtcdClient].Certificate, true},
+		"etcd does not believe the API": {trusting[pki.EtcdCA].CA, foreign[pki.API].Certificate, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := accepted(t, test.bundle, test.certificate, x509.ExtKeyUsageClientAuth, ""); got != test.want {
+				t.Errorf("accepted: %t, want %t", got, test.want)
+			}
+		})
+	}
+	if n := bytes.Count(trusting[pki.CA].CA, []byte("BEGIN CERTIFICATE")); n != 2 {
+		t.Errorf("the bundle holds %d authorities, want each of 2 once", n)
+	}
+	if diff := cmp.Diff(before, set); diff != "" {
+		t.Errorf("the set passed in was changed (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(issuedTrust(t)); diff != "" {
+		t.Errorf("a set without adopted pairs changes (-set +trusting):\n%s", diff)
+	}
+}
+
+func issuedTrust(t *testing.T) (before, after pki.Set) {
+	t.Helper()
+	set := issued(t)
+	return set, pki.Trust(set, requests())
+}
+
+func TestRandomKeys(t *testing.T) {
+	token := regexp.MustCompile(`^[a-z2-7]{6}\.[a-z2-7]{16}$`)
+	seen := map[string]bool{}
+	for range 50 {
+		encryption, err1 := pki.NewRandomKey("encryption")
+		bootstrap, err2 := pki.NewRandomKey("bootstrap-token")
+		raw, err3 := base64.StdEncoding.DecodeString(encryption)
+		if err1 != nil || err2 != nil || err3 != nil || len(raw) != 32 || !token.MatchString(bootstrap) {
+			t.Fatalf("encryption %q (%d bytes), bootstrap token %q, errors %v %v %v", encryption, len(raw), bootstrap, err1, err2, err3)
+		}
+		if seen[encryption] || seen[bootstrap] {
+			t.Fatal("a key came twice")
+		}
+		seen[encryption], seen[bootstrap] = true, true
+	}
+}
+
+// TestPlaceholdersSayWhatWouldStandThere, the same each time, so that renderings can be compared.
+func TestPlaceholdersSayWhatWouldStandThere(t *testing.T) {
+	set, err := pki.Complete(nil, requests(), pki.Placeholder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(pair pki.KeyPair) [3]string {
+		return [3]string{string(pair.CA), string(pair.Certificate), string(pair.Key)}
+	}
+	encryption, err1 := pki.PlaceholderKey("encryption")
+	token, err2 := pki.PlaceholderKey("bootstrap-token")
+	want := [3][3]string{
+		{"<certificate ca>\n", "<certificate ca>\n", "<private key ca>\n"},
+		{"<certificate ca>\n", "<certificate api>\n", "<private key api>\n"},
+		{"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "000000.0000000000000000", ""},
+	}
+	if diff := cmp.Diff(want, [3][3]string{text(set[pki.CA]), text(set[pki.API]), {encryption, token, ""}}); diff != "" || err1 != nil || err2 != nil {
+		t.Errorf("errors %v %v, other placeholders (-want +got):\n%s", err1, err2, diff)
+	}
+}

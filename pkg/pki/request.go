@@ -1,0 +1,97 @@
+package pki
+
+import (
+	"net/netip"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Usage is what a certificate may be used for.
+type Usage int
+
+const (
+	// UsageAuthority signs other certificates.
+	UsageAuthority Usage = iota
+	// UsageClient introduces a client.
+	UsageClient
+	// UsageServer introduces a server.
+	UsageServer
+	// UsageBoth introduces a server and, towards its peers, a client.
+	UsageBoth
+)
+
+// Request describes a key pair that a cluster needs.
+type Request struct {
+	// Name of the pair in the Set.
+	Name string
+	// Authority is the name of the pair that signs this one; empty for authorities, which sign themselves.
+	Authority string
+	// CommonName is the user name that the pair stands for.
+	CommonName string
+	// Organizations are the groups that the pair stands for.
+	Organizations []string
+	// DNSNames and IPs are what a server may be called.
+	DNSNames []string
+	IPs      []netip.Addr
+	// Usage is what the pair may be used for.
+	Usage Usage
+}
+
+var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
+
+// Requests lists the key pairs of a cluster, authorities first. clusterDomain is the DNS domain of the management
+// cluster.
+func Requests(c v1alpha1.Cluster, clusterDomain string) []Request {
+	base := key.BaseDomain(c.Kubernetes.API.Domain)
+	requests := []Request{
+		{Name: CA, CommonName: "kubernetes-" + c.ID, Usage: UsageAuthority},
+		{Name: EtcdCA, CommonName: "etcd-" + c.ID, Usage: UsageAuthority},
+		{Name: FrontProxyCA, CommonName: "front-proxy-" + c.ID, Usage: UsageAuthority},
+		{
+			Name: API, Authority: CA, CommonName: "api." + base, Organizations: []string{"api", "system:masters"}, Usage: UsageBoth,
+			DNSNames: apiNames(c, base, clusterDomain), IPs: append([]netip.Addr{key.NthServiceIP(c.Kubernetes.API.ClusterIPRange, 1)}, loopback...),
+		},
+		{
+			Name: Etcd, Authority: EtcdCA, CommonName: key.EtcdDomain(c), Organizations: []string{"etcd"}, Usage: UsageBoth,
+			DNSNames: []string{key.EtcdDomain(c), "localhost"}, IPs: loopback,
+		},
+		{Name: Worker, Authority: CA, CommonName: key.WorkerDomain(c), Organizations: []string{"worker"}, Usage: UsageClient},
+		{Name: ServiceAccount, Authority: CA, CommonName: "service-account." + base, Organizations: []string{"service-account"}, Usage: UsageClient},
+		{Name: KubeletClient, Authority: CA, CommonName: "kube-apiserver-kubelet-client", Usage: UsageClient},
+		{Name: EtcdClient, Authority: EtcdCA, CommonName: "kube-apiserver-etcd-client", Usage: UsageClient},
+		{Name: ControllerManager, Authority: CA, CommonName: "system:kube-controller-manager", Usage: UsageClient},
+		{Name: Scheduler, Authority: CA, CommonName: "system:kube-scheduler", Usage: UsageClient},
+		{Name: FrontProxyClient, Authority: FrontProxyCA, CommonName: "front-proxy-client", Usage: UsageClient},
+	}
+	for _, master := range c.Masters {
+		requests = append(requests, memberRequest(c, master.ID, clusterDomain))
+	}
+	return requests
+}
+
+// apiNames are the names by which the API is reached: by pods of the workload cluster, by the management cluster through
+// the Service "master", and from outside.
+func apiNames(c v1alpha1.Cluster, base, clusterDomain string) []string {
+	inside := "kubernetes.default.svc"
+	names := []string{
+		"api." + base, "internal-api." + base,
+		"kubernetes", "kubernetes.default", inside, inside + "." + c.Kubernetes.Domain,
+		key.RoleMaster + "." + key.Namespace(c.ID), key.RoleMaster + "." + key.Namespace(c.ID) + ".svc",
+		key.ServiceHost(key.RoleMaster, c.ID, clusterDomain), "localhost",
+	}
+	return names
+}
+
+// memberRequest is the certificate of one etcd member, for its clients and its peers.
+func memberRequest(c v1alpha1.Cluster, nodeID, clusterDomain string) Request {
+	service := key.DeploymentName(key.RoleMaster, nodeID)
+	return Request{
+		Name: EtcdMember(nodeID), Authority: EtcdCA, CommonName: EtcdMember(nodeID), Usage: UsageBoth, IPs: loopback,
+		DNSNames: []string{
+			key.ServiceHost(service, c.ID, clusterDomain), service + "." + key.Namespace(c.ID) + ".svc",
+			key.ServiceHost(key.RoleMaster, c.ID, clusterDomain), key.RoleMaster + "." + key.Namespace(c.ID) + ".svc",
+			key.EtcdDomain(c), "localhost",
+		},
+	}
+}

@@ -1,0 +1,48 @@
+// Package pki issues and keeps the certificates of one workload cluster.
+package pki
+
+// Names of the key pairs of a cluster. The first group is the contract of the original's cert-operator, which other
+// software finds by the label giantswarm.io/certificate; the others are what today's control plane needs besides.
+const (
+	// API is the API server's serving certificate and, for its organisation system:masters, the administrator's.
+	API = "api"
+	// Etcd is a client certificate for etcd under the common name etcd.<base>.
+	Etcd = "etcd"
+	// ServiceAccount is the pair that signs service account tokens.
+	ServiceAccount = "service-account"
+	// Worker is a client certificate under the common name worker.<base>.
+	Worker = "worker"
+
+	// CA signs everything but etcd's and the front proxy's certificates.
+	CA = "ca"
+	// EtcdCA signs etcd's certificates: whoever holds another certificate of the cluster cannot talk to etcd.
+	EtcdCA = "etcd-ca"
+	// FrontProxyCA signs FrontProxyClient.
+	FrontProxyCA = "front-proxy-ca"
+	// KubeletClient is how the API server introduces itself to kubelets.
+	KubeletClient = "apiserver-kubelet-client"
+	// EtcdClient is how the API server introduces itself to etcd.
+	EtcdClient = "apiserver-etcd-client"
+	// ControllerManager is the identity of kube-controller-manager.
+	ControllerManager = "controller-manager"
+	// Scheduler is the identity of kube-scheduler.
+	Scheduler = "scheduler"
+	// FrontProxyClient is how the API server introduces itself to aggregated API servers.
+	FrontProxyClient = "front-proxy-client"
+)
+
+// EtcdMember is the name of the serving and peer certificate of the etcd member on the given master.
+func EtcdMember(nodeID string) string {
+	return "etcd-" + nodeID
+}
+
+// KeyPair is a certificate with its private key and the certificate of the authority that signed it, all PEM.
+// An authority's own pair has its certificate in both CA and Certificate.
+type KeyPair struct {
+	CA          []byte
+	Certificate []byte
+	Key         []byte
+}
+
+// Set holds the key pairs of one cluster by name.
+type Set map[string]KeyPair

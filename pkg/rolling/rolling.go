@@ -1,0 +1,143 @@
+// Package rolling decides which node of a cluster may be replaced next. It is pure.
+package rolling
+
+import "slices"
+
+// Node is what the decision depends on.
+type Node struct {
+	// ID is the node's id.
+	ID string
+	// Master says that the node is a master.
+	Master bool
+	// Exists says that the node has been made; one that has not is made at once and is away until then.
+	Exists bool
+	// Outdated says that what runs is not what is wanted.
+	Outdated bool
+	// Ready says that the node serves in the form that was last asked for.
+	Ready bool
+}
+
+// Limits are the user's bounds.
+type Limits struct {
+	// MaxUnavailable is how many workers may be away at once; less than 1 counts as 1.
+	MaxUnavailable int
+	// Paused holds every replacement.
+	Paused bool
+}
+
+// Decision says what may be done now.
+type Decision struct {
+	// Replace holds the ids of the outdated nodes that may be replaced now.
+	Replace map[string]bool
+	// Waiting holds the ids of the outdated nodes that may not, in the order of their turn.
+	Waiting []string
+	// Reason says why they wait: Paused, MasterNotReady, MastersFirst or WorkersNotReady; WaitingFor is the id of the node
+	// that is under way and waited for, empty when paused.
+	Reason, WaitingFor string
+}
+
+// Decide picks the outdated nodes to replace now.
+//
+//   - Masters go first, one at a time, the next one when all others are Ready. A worker waits for every master.
+//   - Workers go while fewer than MaxUnavailable of them are away.
+//   - A node that is not Ready serves nobody, so replacing it takes nothing away: it goes before its healthy peers, and
+//     does not wait for itself. That is how a broken master is mended by an upgrade.
+//   - Masters that have lost their majority are replaced all at once, as far as they are not Ready.
+//   - A node that was replaced and is not Ready yet is waited for; a node never counts as replaced by being Ready in its
+//     old form.
+func Decide(nodes []Node, limits Limits) Decision {
+	d := Decision{Replace: map[string]bool{}}
+	if limits.Paused {
+		d.wait(outdated(nodes), "Paused", nil)
+		return d
+	}
+	masters, workers := split(nodes)
+	d.role(masters, 1, "MasterNotReady")
+	if len(outdated(masters)) > 0 || slices.ContainsFunc(masters, away) {
+		d.wait(outdated(workers), "MastersFirst", masters)
+		return d
+	}
+	d.role(workers, max(1, limits.MaxUnavailable), "WorkersNotReady")
+	return d
+}
+
+// role picks among the nodes of one role, of which at most limit may be away.
+func (d *Decision) role(nodes []Node, limit int, reason string) {
+	gone, inFlight := count(nodes, away), count(nodes, underWay)
+	// Masters without a majority serve nobody and may need each other to come back, so waiting for one would be for ever.
+	dead := len(nodes) > 0 && nodes[0].Master && gone > (len(nodes)-1)/2
+	var waiting []string
+	for _, wantReady := range []bool{false, true} {
+		for _, n := range nodes {
+			switch {
+			case !n.replaceable() || n.Ready != wantReady:
+			case n.Ready && gone < limit:
+				d.Replace[n.ID] = true
+				gone++
+			case !n.Ready && (inFlight < limit || dead):
+				d.Replace[n.ID] = true
+				inFlight++
+			default:
+				waiting = append(waiting, n.ID)
+			}
+		}
+	}
+	d.wait(waiting, reason, nodes)
+}
+
+// wait lets the nodes with the ids wait for the first of the others that is under way. The first reason stays.
+func (d *Decision) wait(ids []string, reason string, others []Node) {
+	if len(ids) == 0 {
+		return
+	}
+	d.Waiting = append(d.Waiting, ids...)
+	if d.Reason != "" {
+		return
+	}
+	d.Reason = reason
+	for _, n := range others {
+		if d.Replace[n.ID] || underWay(n) {
+			d.WaitingFor = n.ID
+			return
+		}
+	}
+}
+
+func split(nodes []Node) (masters, workers []Node) {
+	for _, n := range nodes {
+		if n.Master {
+			masters = append(masters, n)
+		} else {
+			workers = append(workers, n)
+		}
+	}
+	return masters, workers
+}
+
+func outdated(nodes []Node) []string {
+	var ids []string
+	for _, n := range nodes {
+		if n.replaceable() {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+// replaceable: what does not exist is made anyway.
+func (n Node) replaceable() bool { return n.Exists && n.Outdated }
+
+func away(n Node) bool { return !n.Exists || !n.Ready }
+
+// underWay: it is away and nothing more can be done for it.
+func underWay(n Node) bool { return away(n) && !n.replaceable() }
+
+func count(nodes []Node, which func(Node) bool) int {
+	counted := 0
+	for _, n := range nodes {
+		if which(n) {
+			counted++
+		}
+	}
+	return counted
+}

@@ -1,0 +1,39 @@
+// Package configmap is the handler of boot data: for each node a ConfigMap with the public half and a Secret of the same
+// name with the private half.
+package configmap
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+)
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{
+		Handler: "configmap", Kinds: []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}}, Build: build,
+	}
+}
+
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	if s.BootDataErr != nil {
+		return apply.Desired{}, s.BootDataErr
+	}
+	var desired apply.Desired
+	for _, n := range s.Nodes {
+		meta := s.Meta(key.BootDataName(n.Role, s.ID(), n.ID))
+		config, secret := &corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: *meta.DeepCopy()}
+		if s.MustWait(n) {
+			desired.Keep = append(desired.Keep, config, secret)
+			continue
+		}
+		config.Data = map[string]string{nodepod.UserData: n.BootData.Public}
+		secret.Data = map[string][]byte{nodepod.UserData: []byte(n.BootData.Private)}
+		desired.Objects = append(desired.Objects, config, secret)
+	}
+	return desired, nil
+}

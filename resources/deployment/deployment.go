@@ -1,0 +1,94 @@
+// Package deployment is the handler of the Deployments, one for each node.
+package deployment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/rolling"
+)
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{Handler: "deployment", Kinds: []client.Object{&appsv1.Deployment{}}, Build: build}
+}
+
+// build leaves alone the nodes whose turn to be replaced has not come, and asks to wait while a node is not Ready.
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	var desired apply.Desired
+	for _, n := range s.Nodes {
+		d := deployment(s, n)
+		if s.MustWait(n) {
+			desired.Keep = append(desired.Keep, d)
+			continue
+		}
+		desired.Objects = append(desired.Objects, d)
+	}
+	desired.Wait = wait(s)
+	return desired, nil
+}
+
+func wait(s *cluster.Snapshot) *chain.Outcome {
+	if len(s.Rollout.Waiting) > 0 {
+		return ptr.To(chain.Wait("RollingOut", rolloutMessage(s.Rollout), 0))
+	}
+	var messages []string
+	for _, n := range s.Nodes {
+		switch {
+		case !n.Ready:
+			messages = append(messages, n.Role+" "+n.ID+": "+n.Message)
+		case n.Outdated():
+			messages = append(messages, n.Role+" "+n.ID+": is being replaced") // Ready was its old form
+		}
+	}
+	if len(messages) > 0 {
+		return ptr.To(chain.Wait("NodesNotReady", strings.Join(messages, "; "), 0))
+	}
+	return nil
+}
+
+func rolloutMessage(d rolling.Decision) string {
+	nodes := slices.Sorted(slices.Values(d.Waiting))
+	message := fmt.Sprintf("outdated nodes %s wait to be replaced", strings.Join(nodes, ", "))
+	if d.WaitingFor == "" {
+		return message + " until spec.rollout.paused is taken back"
+	}
+	return message + " until " + d.WaitingFor + " is Ready in its new form"
+}
+
+func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
+	selector := nodepod.Selector(s, n)
+	meta := s.Meta(key.DeploymentName(n.Role, n.ID), selector)
+	meta.Annotations = annotations(s)
+	return &appsv1.Deployment{
+		ObjectMeta: meta,
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			Selector: &metav1.LabelSelector{MatchLabels: selector},
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+			Template: nodepod.Template(s, n),
+		},
+	}
+}
+
+func annotations(s *cluster.Snapshot) map[string]string {
+	a := map[string]string{}
+	if v := s.ReleaseVersion(); v != "" {
+		a[key.AnnotationReleaseVersion] = v
+	}
+	if v := s.Version(); v != "" {
+		a[key.AnnotationVersionBundle] = v
+	}
+	return a
+}

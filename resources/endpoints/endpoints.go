@@ -1,0 +1,154 @@
+// Package endpoints is the handler of what is behind the Services of a cluster: EndpointSlices with the addresses of node
+// pods and, for readers of the old API, Endpoints.
+package endpoints
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// sliceManager tells Kubernetes' own controllers whose slices these are.
+const sliceManager = "kvm-operator.giantswarm.io"
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{
+		Handler: "endpoints", Kinds: []client.Object{&discoveryv1.EndpointSlice{}, &corev1.Endpoints{}}, Build: build,
+	}
+}
+
+// build: "master" and "worker" lead to node pods that are Ready and not terminating. A member's Service leads to its
+// node pod as soon as that has an address, for etcd members have to meet before they can be ready.
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	masters, workers := ready(s.Masters()), ready(s.Workers())
+	masterPorts, workerPorts := key.MasterPorts(s.Cluster()), key.WorkerPorts(s.Config.Spec.KVM)
+	var desired apply.Desired
+	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleMaster, key.RoleMaster, masters, masterPorts)...)
+	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleWorker, key.RoleWorker, workers, workerPorts)...)
+	desired.Objects = append(desired.Objects, mirror(s, key.RoleMaster, masters, masterPorts), mirror(s, key.RoleWorker, workers, workerPorts))
+	for _, n := range s.Masters() {
+		name := key.DeploymentName(n.Role, n.ID)
+		desired.Objects = append(desired.Objects, slicesOf(s, name, n.Role, holder(n), key.MemberPorts())...)
+	}
+	return desired, nil
+}
+
+// ready are the pods that may get traffic.
+func ready(nodes []cluster.Node) []corev1.Pod {
+	var pods []corev1.Pod
+	for _, n := range nodes {
+		for _, pod := range n.Pods {
+			if pod.DeletionTimestamp == nil && pod.Status.PodIP != "" && cluster.PodReady(&pod) {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return compare(a.Name, b.Name) })
+	return pods
+}
+
+// holder is the pod that runs a master's machine: while the old pod ends, its successor waits for the disks, so the old
+// one it is as long as it exists.
+func holder(n cluster.Node) []corev1.Pod {
+	for _, pod := range slices.Backward(n.Pods) {
+		if pod.Status.PodIP != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			return []corev1.Pod{pod}
+		}
+	}
+	return nil
+}
+
+// slicesOf makes a slice for each address family that occurs, and at least one for IPv4, which says that there is nobody.
+func slicesOf(s *cluster.Snapshot, service, role string, pods []corev1.Pod, ports []key.Port) []client.Object {
+	families := map[discoveryv1.AddressType][]discoveryv1.Endpoint{discoveryv1.AddressTypeIPv4: {}}
+	for _, pod := range pods {
+		family := addressType(pod.Status.PodIP)
+		families[family] = append(families[family], endpoint(pod))
+	}
+	var objects []client.Object
+	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
+		endpoints, ok := families[family]
+		if !ok {
+			continue
+		}
+		name := service
+		if family == discoveryv1.AddressTypeIPv6 {
+			name += "-ipv6"
+		}
+		objects = append(objects, &discoveryv1.EndpointSlice{
+			ObjectMeta: s.Meta(name, cluster.App(role), map[string]string{
+				key.LabelServiceName: service, key.LabelSliceManagedBy: sliceManager,
+			}),
+			AddressType: family, Endpoints: endpoints, Ports: slicePorts(ports),
+		})
+	}
+	return objects
+}
+
+func endpoint(pod corev1.Pod) discoveryv1.Endpoint {
+	e := discoveryv1.Endpoint{
+		Addresses:  []string{pod.Status.PodIP},
+		Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)},
+		TargetRef:  reference(pod),
+	}
+	if pod.Spec.NodeName != "" {
+		e.NodeName = ptr.To(pod.Spec.NodeName)
+	}
+	return e
+}
+
+func slicePorts(ports []key.Port) []discoveryv1.EndpointPort {
+	var list []discoveryv1.EndpointPort
+	for _, p := range ports {
+		list = append(list, discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(p.Port), Protocol: ptr.To(corev1.ProtocolTCP)})
+	}
+	return list
+}
+
+// mirror is what Kubernetes itself would derive from the slice, were it asked to; it is asked not to.
+func mirror(s *cluster.Snapshot, role string, pods []corev1.Pod, ports []key.Port) *corev1.Endpoints {
+	endpoints := &corev1.Endpoints{ObjectMeta: s.Meta(role, cluster.App(role), map[string]string{key.LabelSkipMirror: "true"})}
+	if len(pods) == 0 {
+		return endpoints
+	}
+	var subset corev1.EndpointSubset
+	for _, pod := range pods {
+		address := corev1.EndpointAddress{IP: pod.Status.PodIP, TargetRef: reference(pod)}
+		if pod.Spec.NodeName != "" {
+			address.NodeName = ptr.To(pod.Spec.NodeName)
+		}
+		subset.Addresses = append(subset.Addresses, address)
+	}
+	for _, p := range ports {
+		subset.Ports = append(subset.Ports, corev1.EndpointPort{Name: p.Name, Port: p.Port, Protocol: corev1.ProtocolTCP})
+	}
+	endpoints.Subsets = []corev1.EndpointSubset{subset}
+	return endpoints
+}
+
+func reference(pod corev1.Pod) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Pod", Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID}
+}
+
+func addressType(ip string) discoveryv1.AddressType {
+	if addr, err := netip.ParseAddr(ip); err == nil && addr.Is6() {
+		return discoveryv1.AddressTypeIPv6
+	}
+	return discoveryv1.AddressTypeIPv4
+}
+
+func compare(a, b string) int {
+	if a < b {
+		return -1
+	}
+	return 1
+}

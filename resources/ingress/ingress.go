@@ -1,0 +1,50 @@
+// Package ingress is the handler of the Ingresses "api" and "etcd", which exist when an ingress class is configured.
+package ingress
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{Handler: "ingress", Kinds: []client.Object{&networkingv1.Ingress{}}, Build: build}
+}
+
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	if s.Settings.IngressClass == "" {
+		return apply.Desired{}, nil
+	}
+	api := s.Cluster().Kubernetes.API
+	return apply.Desired{Objects: []client.Object{
+		ingress(s, "api", api.Domain, api.SecurePort),
+		ingress(s, "etcd", s.Cluster().Etcd.Domain, key.PortEtcdClient),
+	}}, nil
+}
+
+// ingress passes TLS through to the masters: client certificates are checked there.
+func ingress(s *cluster.Snapshot, name, host string, port int32) *networkingv1.Ingress {
+	meta := s.Meta(name, cluster.App(key.RoleMaster))
+	meta.Annotations = map[string]string{key.AnnotationSSLPassthrough: "true"}
+	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+		Name: key.RoleMaster, Port: networkingv1.ServiceBackendPort{Number: port},
+	}}
+	return &networkingv1.Ingress{
+		ObjectMeta: meta,
+		Spec: networkingv1.IngressSpec{
+			IngressClassName: ptr.To(s.Settings.IngressClass),
+			TLS:              []networkingv1.IngressTLS{{Hosts: []string{host}}},
+			Rules: []networkingv1.IngressRule{{
+				Host: host,
+				IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+					Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix), Backend: backend}},
+				}},
+			}},
+		},
+	}
+}

@@ -1,0 +1,50 @@
+// Package kubeconfig is the handler of the Secret with the administrator's kubeconfig.
+package kubeconfig
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// secretKey is the key of the Secret under which the original's neighbours look.
+const secretKey = "kubeConfig"
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{Handler: "kubeconfig", Kinds: []client.Object{&corev1.Secret{}}, Build: build}
+}
+
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	text, err := render(s)
+	if err != nil {
+		return apply.Desired{}, err
+	}
+	return apply.Desired{Objects: []client.Object{
+		&corev1.Secret{ObjectMeta: s.Meta(key.KubeconfigName(s.ID())), Data: map[string][]byte{secretKey: text}},
+	}}, nil
+}
+
+// render speaks to the API through the Service "master", the name that needs no DNS beyond the management cluster's.
+func render(s *cluster.Snapshot) ([]byte, error) {
+	admin := s.Certificates[pki.API]
+	id := s.ID()
+	return yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": id,
+		"clusters": []any{map[string]any{"name": id, "cluster": map[string]any{
+			"server":                     fmt.Sprintf("https://%s:%d", key.ServiceHost(key.RoleMaster, id, s.Settings.ClusterDomain), s.Cluster().Kubernetes.API.SecurePort),
+			"certificate-authority-data": admin.CA,
+		}}},
+		"users": []any{map[string]any{"name": id + "-admin", "user": map[string]any{
+			"client-certificate-data": admin.Certificate, "client-key-data": admin.Key,
+		}}},
+		"contexts": []any{map[string]any{"name": id, "context": map[string]any{"cluster": id, "user": id + "-admin"}}},
+	})
+}

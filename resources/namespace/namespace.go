@@ -1,0 +1,49 @@
+// Package namespace is the handler of the namespace that holds a cluster.
+package namespace
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{Handler: "namespace", Kinds: []client.Object{&corev1.Namespace{}}, Build: build}
+}
+
+// build: node pods are privileged, which the admission of pods has to allow.
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	if s.Config.Namespace == s.Namespace() {
+		return apply.Desired{}, problem.Newf("NamespaceIsOwn", "KVMConfig %s/%s lives in the namespace that its cluster would get and that goes with the cluster; "+
+			"put it into another namespace", s.Config.Namespace, s.Config.Name)
+	}
+	for _, n := range s.Nodes {
+		if err := machineOfOriginal(n); err != nil {
+			return apply.Desired{}, err
+		}
+	}
+	labels := s.Labels(map[string]string{key.LabelPodSecurityEnforce: key.PodSecurityPrivileged})
+	return apply.Desired{Objects: []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace(), Labels: labels}},
+	}}, nil
+}
+
+// machineOfOriginal refuses clusters that giantswarm/kvm-operator made. Its machines keep etcd's data in a place that
+// goes by their position in a list and boot with data that the runner here does not know: taken over, a master would
+// start with an empty etcd.
+func machineOfOriginal(n cluster.Node) error {
+	if n.Deployment == nil {
+		return nil
+	}
+	if _, owned := n.Deployment.Annotations[key.AnnotationOwner]; owned {
+		return nil
+	}
+	return problem.Newf("MachinesOfOriginal", "Deployment %s/%s was made by giantswarm/kvm-operator, whose running machines are not taken over; "+
+		"let that operator keep or delete this cluster, and make a new one here", n.Deployment.Namespace, n.Deployment.Name)
+}

@@ -1,0 +1,41 @@
+// Package nodeindexstatus is the handler of the nodes' indexes, which live in the status of the KVMConfig.
+package nodeindexstatus
+
+import (
+	"context"
+	"maps"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Handler assigns indexes. It is a handler of its own kind because an index has to be stored before anything uses it.
+type Handler struct{}
+
+// Name is the handler's name.
+func (Handler) Name() string { return "nodeindexstatus" }
+
+// EnsureCreated drafts the indexes into the status; when they changed, nothing after it runs until they are stored.
+func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	if s.Config.Status.KVM == nil {
+		s.Config.Status.KVM = &v1alpha1.LegacyKVMStatus{}
+	}
+	current := s.Config.Status.KVM.NodeIndexes
+	var ids []string
+	for _, n := range s.Nodes {
+		ids = append(ids, n.ID)
+	}
+	assigned := key.AssignIndexes(current, ids)
+	if maps.Equal(current, assigned) {
+		return chain.Done(), nil
+	}
+	s.Config.Status.KVM.NodeIndexes = assigned
+	return chain.Store("node indexes were assigned"), nil
+}
+
+// EnsureDeleted has nothing to do: the indexes go with the KVMConfig.
+func (Handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+	return chain.Done(), nil
+}

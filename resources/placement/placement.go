@@ -1,0 +1,96 @@
+// Package placement is the handler that keeps a master where the data of its etcd is.
+//
+// When etcd keeps its data in a directory of the host, a master that started on another host would find none there and
+// begin a new, empty cluster. So the pods of such masters carry a scheduling gate. It is taken away once the pod is bound
+// to the host with the data, or at once while there is no data yet.
+package placement
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Placer lets a gated pod be scheduled, on the named host or, if that is empty, on any.
+type Placer interface {
+	PlacePod(ctx context.Context, pod *corev1.Pod, gate, host string) error
+}
+
+// New makes the handler.
+func New(placer Placer) chain.Handler[*cluster.Snapshot] { return &handler{placer: placer} }
+
+type handler struct{ placer Placer }
+
+// Name is the handler's name.
+func (h *handler) Name() string { return "placement" }
+
+// EnsureCreated notes where masters run and lets the gated ones go. A host that was found out is stored before anything
+// else happens to the node.
+func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	var errs []error
+	found := false
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if !s.EtcdOnHost(*n) {
+			n.EtcdHost = ""
+			continue
+		}
+		d := decide(*n)
+		if d.host != n.EtcdHost {
+			n.EtcdHost, found = d.host, true
+			continue
+		}
+		if d.release != nil {
+			errs = append(errs, h.placer.PlacePod(ctx, d.release, key.GateEtcdHost, n.EtcdHost))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return chain.Outcome{}, err
+	}
+	if found {
+		return chain.Store("the hosts of masters were found out"), nil
+	}
+	return chain.Done(), nil
+}
+
+// EnsureDeleted has nothing to do: pods go with their Deployment, gated or not.
+func (h *handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+	return chain.Done(), nil
+}
+
+// decision is what to do for one master.
+type decision struct {
+	// host is where the data is; empty while there is none.
+	host string
+	// release is the gated pod that may go, to host if that is known.
+	release *corev1.Pod
+}
+
+// decide: what is stored counts. Before anything is stored, the pod that was bound first made the data.
+func decide(n cluster.Node) decision {
+	d := decision{host: n.EtcdHost}
+	for i := range n.Pods {
+		pod := &n.Pods[i]
+		if n.EtcdHost == "" && pod.Spec.NodeName != "" {
+			d.host = pod.Spec.NodeName // the pods are the newest first, so the oldest has the last word
+		}
+		if d.release == nil && pod.DeletionTimestamp == nil && gated(pod) {
+			d.release = pod
+		}
+	}
+	return d
+}
+
+func gated(pod *corev1.Pod) bool {
+	for _, gate := range pod.Spec.SchedulingGates {
+		if gate.Name == key.GateEtcdHost {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+package placement
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// placed records what a Placer is asked for: pod@host.
+type placed []string
+
+func (p *placed) PlacePod(_ context.Context, pod *corev1.Pod, _, host string) error {
+	*p = append(*p, pod.Name+"@"+host)
+	return nil
+}
+
+func pod(name, host string, isGated, terminating bool) corev1.Pod {
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: host}}
+	if isGated {
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: key.GateEtcdHost}}
+	}
+	if terminating {
+		p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	}
+	return p
+}
+
+func TestD2MasterStaysWhereItsDataIs(t *testing.T) {
+	tests := map[string]struct {
+		known      string
+		pods       []corev1.Pod // the newest first
+		wantHost   string
+		wantPlaced placed
+		wantState  chain.State
+	}{
+		"no pod yet": {wantState: chain.StateDone},
+		"the first pod goes anywhere": {
+			pods: []corev1.Pod{pod("a", "", true, false)}, wantPlaced: placed{"a@"},
+		},
+		"where the first pod went is stored before anything else": {
+			pods: []corev1.Pod{pod("a", "host-1", false, false)}, wantHost: "host-1", wantState: chain.StateStore,
+		},
+		"a successor waits until that is stored": {
+			pods: []corev1.Pod{pod("b", "", true, false), pod("a", "host-1", false, true)}, wantHost: "host-1", wantState: chain.StateStore,
+		},
+		"a successor goes where the data is": {
+			known: "host-1", pods: []corev1.Pod{pod("b", "", true, false), pod("a", "host-1", false, true)},
+			wantHost: "host-1", wantPlaced: placed{"b@host-1"},
+		},
+		"also when its predecessor has vanished": {
+			known: "host-1", pods: []corev1.Pod{pod("b", "", true, false)}, wantHost: "host-1", wantPlaced: placed{"b@host-1"},
+		},
+		"a pod elsewhere changes nothing about where the data is": {
+			known: "host-1", pods: []corev1.Pod{pod("b", "host-2", false, false)}, wantHost: "host-1",
+		},
+		"of two unknown hosts the older pod's has the data": {
+			pods: []corev1.Pod{pod("b", "host-2", false, false), pod("a", "host-1", false, true)}, wantHost: "host-1", wantState: chain.StateStore,
+		},
+		"a pod that is on its way out is not placed": {
+			known: "host-1", pods: []corev1.Pod{pod("a", "", true, true)}, wantHost: "host-1",
+		},
+		"a placed pod is left alone": {
+			known: "host-1", pods: []corev1.Pod{pod("a", "host-1", false, false)}, wantHost: "host-1",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			config := fixture.MakeCluster("abc12").Obj()
+			s := &cluster.Snapshot{Config: config, Nodes: cluster.NewNodes(config.Spec)}
+			s.Nodes[0].EtcdHost, s.Nodes[0].Pods = test.known, test.pods
+			var got placed
+			outcome, err := New(&got).EnsureCreated(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.wantPlaced, got); diff != "" {
+				t.Errorf("placed (-want +got):\n%s", diff)
+			}
+			if s.Nodes[0].EtcdHost != test.wantHost || outcome.State != test.wantState {
+				t.Errorf("host %q and state %d, want %q and %d", s.Nodes[0].EtcdHost, outcome.State, test.wantHost, test.wantState)
+			}
+		})
+	}
+}
+
+func TestOnlyMastersWithDataOnHostsAreGated(t *testing.T) {
+	config := fixture.MakeCluster("abc12").EtcdOnVolume("15Gi").Obj()
+	s := &cluster.Snapshot{Config: config, Nodes: cluster.NewNodes(config.Spec)}
+	s.Nodes[0].Pods = []corev1.Pod{pod("a", "", true, false)}
+	var got placed
+	if _, err := New(&got).EnsureCreated(t.Context(), s); err != nil || len(got) > 0 {
+		t.Errorf("placed %v, err %v, want nothing", got, err)
+	}
+}

@@ -1,0 +1,188 @@
+// Package pvc is the handler of persistent volume claims: the data of etcd and the host volumes of workers.
+package pvc
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+const (
+	etcdStorageClass = "g8s-storage"
+	hostStorageClass = "local-storage"
+)
+
+var etcdSize = resource.MustParse("15Gi")
+
+// New makes the handler.
+func New(engine *apply.Engine) chain.Handler[*cluster.Snapshot] {
+	return &handler{Handler: Resource().Handle(engine), volumes: engine}
+}
+
+// Resource is the pure part of the handler. Claims hold data: only the deletion of the whole cluster deletes them.
+func Resource() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{
+		Handler: "pvc", Kinds: []client.Object{&corev1.PersistentVolumeClaim{}}, Build: build, KeepUnwanted: true,
+	}
+}
+
+// VolumeReleaser makes a volume whose claim is gone claimable again.
+type VolumeReleaser interface {
+	ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume) error
+}
+
+type handler struct {
+	chain.Handler[*cluster.Snapshot]
+	volumes VolumeReleaser
+}
+
+// EnsureDeleted deletes the claims and, once they are gone, frees the hosts' volumes for the next cluster.
+func (h *handler) EnsureDeleted(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	outcome, err := h.Handler.EnsureDeleted(ctx, s)
+	if err != nil || outcome.State != chain.StateDone {
+		return outcome, err
+	}
+	var errs []error
+	for i := range s.Volumes {
+		if claimedByCluster(&s.Volumes[i], s) {
+			errs = append(errs, h.volumes.ReleaseVolume(ctx, &s.Volumes[i]))
+		}
+	}
+	return chain.Done(), errors.Join(errs...)
+}
+
+// claimedByCluster: in a namespace of somebody else, who may even have chosen the same id, a volume whose claim still
+// exists is theirs.
+func claimedByCluster(volume *corev1.PersistentVolume, s *cluster.Snapshot) bool {
+	ref := volume.Spec.ClaimRef
+	return ref != nil && ref.Namespace == s.Namespace() && strings.HasPrefix(ref.Name, key.HostVolumeClaimPrefix(s.ID())) &&
+		(s.OwnsNamespace || volume.Status.Phase == corev1.VolumeReleased)
+}
+
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	var desired apply.Desired
+	if s.EtcdOnVolume() {
+		for _, n := range s.Masters() {
+			desired.Objects = append(desired.Objects, etcdClaim(s, n))
+		}
+	}
+	claims, err := hostClaims(s)
+	desired.Objects = append(desired.Objects, claims...)
+	return desired, err
+}
+
+// hostClaims are the claims of workers' host volumes. A tag leads to one volume and a name to one claim, so that of two
+// workers who want the same the first gets it.
+func hostClaims(s *cluster.Snapshot) ([]client.Object, error) {
+	var claims []client.Object
+	var errs []error
+	byTag, byName := map[string]string{}, map[string]string{}
+	for _, n := range s.Workers() {
+		for _, v := range n.HostVolumes() {
+			claim, err := hostClaim(s, n, v.MountTag)
+			switch {
+			case err != nil:
+			case byTag[v.MountTag] != "":
+				err = problem.Newf("HostVolumeShared", "workers %s and %s both want the host volume with the mount tag %q; one may have it",
+					byTag[v.MountTag], n.ID, v.MountTag)
+			case byName[claim.Name] != "":
+				err = problem.Newf("HostVolumeNameTaken", "workers %s and %s both lead to the PersistentVolumeClaim %s; choose another mount tag",
+					byName[claim.Name], n.ID, claim.Name)
+			}
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			byTag[v.MountTag], byName[claim.Name] = n.ID, n.ID
+			claims = append(claims, claim)
+		}
+	}
+	return claims, errors.Join(errs...)
+}
+
+// etcdClaim is the volume of one master's etcd. ReadWriteOncePod: a replacement pod starts while the old one still ends,
+// and two machines on one etcd volume destroy it.
+func etcdClaim(s *cluster.Snapshot, n cluster.Node) *corev1.PersistentVolumeClaim {
+	class, size := ptr.To(etcdStorageClass), etcdSize
+	if etcd := s.Config.Spec.KVM.Etcd; etcd != nil {
+		class, size = storageClass(etcd), ptr.Deref(etcd.Size, etcdSize)
+	}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: meta(s, n, key.EtcdClaimName(s.ID(), n.ID)),
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
+			StorageClassName: class,
+		},
+	}
+}
+
+// storageClass: left out it is the original's, empty it is the management cluster's default.
+func storageClass(etcd *v1alpha1.EtcdVolume) *string {
+	class := ptr.Deref(etcd.StorageClassName, etcdStorageClass)
+	if class == "" {
+		return nil
+	}
+	return &class
+}
+
+// hostClaim takes the one volume that is labelled with the mount tag, as large as it is.
+func hostClaim(s *cluster.Snapshot, n cluster.Node, tag string) (*corev1.PersistentVolumeClaim, error) {
+	name := key.HostVolumeClaimName(s.ID(), n.ID, tag)
+	volume, err := hostVolume(s, n, tag, name)
+	if err != nil {
+		return nil, err
+	}
+	size := volume.Spec.Capacity[corev1.ResourceStorage]
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: meta(s, n, name),
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
+			Selector:         &metav1.LabelSelector{MatchLabels: map[string]string{key.LabelMountTag: tag}},
+			StorageClassName: ptr.To(hostStorageClass),
+		},
+	}, nil
+}
+
+func hostVolume(s *cluster.Snapshot, n cluster.Node, tag, claimName string) (*corev1.PersistentVolume, error) {
+	var found []*corev1.PersistentVolume
+	for i := range s.Volumes {
+		if s.Volumes[i].Labels[key.LabelMountTag] == tag {
+			found = append(found, &s.Volumes[i])
+		}
+	}
+	// They come in any order; what the user is told must not change with it.
+	slices.SortFunc(found, func(a, b *corev1.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
+	switch {
+	case len(found) == 0:
+		return nil, problem.Newf("HostVolumeMissing", "worker %s: no PersistentVolume carries the label %s=%s; create one or remove the host volume",
+			n.ID, key.LabelMountTag, tag)
+	case len(found) > 1:
+		return nil, problem.Newf("HostVolumeAmbiguous", "worker %s: the PersistentVolumes %s and %s both carry the label %s=%s; exactly one may",
+			n.ID, found[0].Name, found[1].Name, key.LabelMountTag, tag)
+	}
+	if ref := found[0].Spec.ClaimRef; ref != nil && (ref.Namespace != s.Namespace() || ref.Name != claimName) {
+		return nil, problem.Newf("HostVolumeClaimed", "worker %s: PersistentVolume %s with the label %s=%s is claimed by %s/%s",
+			n.ID, found[0].Name, key.LabelMountTag, tag, ref.Namespace, ref.Name)
+	}
+	return found[0], nil
+}
+
+func meta(s *cluster.Snapshot, n cluster.Node, name string) metav1.ObjectMeta {
+	return s.Meta(name, cluster.App(n.Role), s.VersionBundle(), map[string]string{key.LabelNode: n.ID})
+}

@@ -1,0 +1,39 @@
+// Package randomkey is the handler of the Secrets with the random keys of a cluster.
+package randomkey
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// New makes the handler. A lost encryption key is lost data, so Secrets are created and never changed.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{
+		Handler: "randomkey", Kinds: []client.Object{&corev1.Secret{}}, Build: build, CreateOnly: true,
+	}
+}
+
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	var desired apply.Desired
+	for _, name := range slices.Sorted(maps.Keys(s.Keys)) {
+		if !s.Adopted[name] {
+			desired.Objects = append(desired.Objects, secret(s, name))
+		}
+	}
+	return desired, s.KeysErr
+}
+
+func secret(s *cluster.Snapshot, name string) *corev1.Secret {
+	meta := s.Meta(key.SecretName(s.ID(), name), map[string]string{
+		key.LabelRandomKey: name, key.LabelLegacyClusterID: s.ID(), key.LabelLegacyClusterKey: name,
+	})
+	meta.Namespace = s.Config.Namespace
+	return &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{name: []byte(s.Keys[name])}}
+}

@@ -1,0 +1,69 @@
+// Package service is the handler of the Services: "master", "worker" and one for each master's etcd member.
+package service
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{Handler: "service", Kinds: []client.Object{&corev1.Service{}}, Build: build}
+}
+
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	desired := apply.Desired{Objects: []client.Object{master(s), worker(s)}}
+	for _, n := range s.Masters() {
+		desired.Objects = append(desired.Objects, member(s, n))
+	}
+	return desired, nil
+}
+
+// master and worker have no selector: who is behind them is decided by the handler of endpoints.
+func master(s *cluster.Snapshot) *corev1.Service {
+	service := service(s, key.RoleMaster, key.MasterPorts(s.Cluster()))
+	service.Annotations = prometheus()
+	service.Annotations[key.AnnotationEtcdDomain] = s.Cluster().Etcd.Domain + ":443"
+	service.Annotations[key.AnnotationPromCluster] = s.ID()
+	return service
+}
+
+func worker(s *cluster.Snapshot) *corev1.Service {
+	service := service(s, key.RoleWorker, key.WorkerPorts(s.Config.Spec.KVM))
+	service.Annotations = prometheus()
+	service.Spec.Type = corev1.ServiceTypeNodePort
+	return service
+}
+
+// member is the stable address of one etcd member.
+func member(s *cluster.Snapshot, n cluster.Node) *corev1.Service {
+	service := service(s, key.RoleMaster, key.MemberPorts())
+	service.Name = key.DeploymentName(n.Role, n.ID)
+	service.Labels[key.LabelNode] = n.ID
+	return service
+}
+
+func service(s *cluster.Snapshot, role string, ports []key.Port) *corev1.Service {
+	service := &corev1.Service{
+		ObjectMeta: s.Meta(role, cluster.App(role), s.VersionBundle()),
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP},
+	}
+	for _, p := range ports {
+		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{
+			Name: p.Name, Port: p.Port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(p.Port), NodePort: p.NodePort,
+		})
+	}
+	return service
+}
+
+func prometheus() map[string]string {
+	return map[string]string{
+		key.AnnotationPromPath: "/healthz", key.AnnotationPromPort: "30010",
+		key.AnnotationPromScheme: "http", key.AnnotationPromScrape: "true",
+	}
+}

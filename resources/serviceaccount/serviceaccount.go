@@ -1,0 +1,27 @@
+// Package serviceaccount is the handler of the service account of node pods. No token of it is mounted.
+package serviceaccount
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{Handler: "serviceaccount", Kinds: []client.Object{&corev1.ServiceAccount{}}, Build: build}
+}
+
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	labels := map[string]string{key.LabelClusterID: s.ID()}
+	if customer := s.Cluster().Customer.ID; customer != "" {
+		labels[key.LabelCustomerID] = customer
+	}
+	return apply.Desired{Objects: []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: s.Meta(s.Namespace(), labels), AutomountServiceAccountToken: ptr.To(false)},
+	}}, nil
+}

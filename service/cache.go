@@ -1,0 +1,134 @@
+package service
+
+import (
+	"net/http"
+
+	"github.com/giantswarm/microerror"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	providerv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+)
+
+// NewScheme knows every kind that the operator reads or writes.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		appsv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme,
+		providerv1alpha1.AddToScheme, releasev1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, microerror.Mask(err)
+		}
+	}
+	return scheme, nil
+}
+
+// clusterScoped are the kinds without namespace among those of the scheme that the operator uses.
+var clusterScoped = []schema.GroupVersionKind{
+	corev1.SchemeGroupVersion.WithKind("Namespace"),
+	corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
+	releasev1alpha1.GroupVersion.WithKind("Release"),
+}
+
+// NewMapper knows the resources of the kinds in use by heart, so that the operator never asks for discovery: it does not
+// depend on API groups of others being healthy, and starts without a request.
+func NewMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range usedKinds() {
+		gvks, _, err := scheme.ObjectKinds(kind)
+		if err != nil {
+			return nil, microerror.Mask(err)
+		}
+		scope := meta.RESTScopeNamespace
+		for _, gvk := range clusterScoped {
+			if gvk == gvks[0] {
+				scope = meta.RESTScopeRoot
+			}
+		}
+		mapper.Add(gvks[0], scope)
+	}
+	return mapper, nil
+}
+
+// usedKinds are the kinds that the operator reads or writes.
+func usedKinds() []client.Object {
+	return append(cluster.Kinds(),
+		&corev1.Pod{}, &corev1.PersistentVolume{}, &providerv1alpha1.KVMConfig{}, &releasev1alpha1.Release{})
+}
+
+// CacheOptions keep in memory what concerns the operator and leave the rest of the management cluster alone.
+func CacheOptions(selector labels.Selector) cache.Options {
+	managed := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{key.LabelManagedBy: key.Operator})}
+	options := cache.Options{DefaultTransform: trim, ByObject: map[client.Object]cache.ByObject{}}
+	for _, kind := range cluster.Kinds() {
+		options.ByObject[kind] = managed
+	}
+	// Secrets of somebody else may be adopted; they carry the label of the cluster.
+	for kind := range options.ByObject {
+		if _, ok := kind.(*corev1.Secret); ok {
+			options.ByObject[kind] = cache.ByObject{Label: exists(key.LabelGSCluster)}
+		}
+	}
+	options.ByObject[&corev1.Pod{}] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{key.LabelPodWatcher: key.Operator})}
+	options.ByObject[&corev1.PersistentVolume{}] = cache.ByObject{Label: exists(key.LabelMountTag)}
+	options.ByObject[&providerv1alpha1.KVMConfig{}] = cache.ByObject{Label: selector}
+	return options
+}
+
+func exists(label string) labels.Selector {
+	requirement, err := labels.NewRequirement(label, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	return labels.NewSelector().Add(*requirement)
+}
+
+// trim drops what nobody reads. Of the field managers only the names stay: the engine wants to know whether a field was
+// ever posted, not which.
+func trim(object any) (any, error) {
+	accessor, ok := object.(metav1.Object)
+	if !ok {
+		return object, nil // a tombstone: it is on its way out
+	}
+	var managers []metav1.ManagedFieldsEntry
+	for _, entry := range accessor.GetManagedFields() {
+		if entry.Manager == key.Operator && entry.Subresource == "" {
+			managers = append(managers, metav1.ManagedFieldsEntry{Manager: entry.Manager, Operation: entry.Operation})
+		}
+	}
+	accessor.SetManagedFields(managers)
+	if pod, ok := object.(*corev1.Pod); ok {
+		trimPod(pod)
+	}
+	return object, nil
+}
+
+// trimPod keeps of a node pod what placement, readiness and endpoints are made of.
+func trimPod(pod *corev1.Pod) {
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates}
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		*status = corev1.ContainerStatus{Name: status.Name, Ready: status.Ready, State: status.State}
+	}
+}

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/resources/certificates"
+	"github.com/kvm-operator/kvm-operator/resources/clusterrolebinding"
+	"github.com/kvm-operator/kvm-operator/resources/configmap"
+	"github.com/kvm-operator/kvm-operator/resources/deployment"
+	"github.com/kvm-operator/kvm-operator/resources/endpoints"
+	"github.com/kvm-operator/kvm-operator/resources/ingress"
+	"github.com/kvm-operator/kvm-operator/resources/kubeconfig"
+	"github.com/kvm-operator/kvm-operator/resources/namespace"
+	"github.com/kvm-operator/kvm-operator/resources/networkpolicy"
+	"github.com/kvm-operator/kvm-operator/resources/nodeindexstatus"
+	"github.com/kvm-operator/kvm-operator/resources/placement"
+	"github.com/kvm-operator/kvm-operator/resources/pvc"
+	"github.com/kvm-operator/kvm-operator/resources/randomkey"
+	"github.com/kvm-operator/kvm-operator/resources/release"
+	"github.com/kvm-operator/kvm-operator/resources/service"
+	"github.com/kvm-operator/kvm-operator/resources/serviceaccount"
+)
+
+// Resources are the handlers that are pure functions from the snapshot to objects, in the order of the chain.
+func Resources() []apply.Resource[*snapshot.Snapshot] {
+	return []apply.Resource[*snapshot.Snapshot]{
+		certificates.New(), randomkey.New(), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
+		networkpolicy.New(), service.New(), ingress.New(), endpoints.New(), configmap.New(), deployment.New(), kubeconfig.New(),
+	}
+}
+
+// NewChain is the order of work of the cluster controller. Deletion goes through it backward.
+func NewChain(e *apply.Engine) chain.Chain[*snapshot.Snapshot] {
+	return chain.Chain[*snapshot.Snapshot]{
+		// An index is stored before anything is made that carries it.
+		{Handler: nodeindexstatus.Handler{}},
+		// Says which versions are in force; what does not depend on them goes on without.
+		{Handler: release.Handler{}},
+		// Foreign namespaces are found here, before anything is put into one. On deletion it goes after all that is in it.
+		{Handler: namespace.New().Handle(e), Needs: []string{"nodeindexstatus"}},
+		// Keys live beside the KVMConfig and outlast the namespace. They need it nonetheless: a cluster whose id belongs to
+		// somebody else gets no keys, and on deletion they stay until every machine is gone.
+		{Handler: certificates.New().Handle(e), Needs: []string{"namespace"}},
+		{Handler: randomkey.New().Handle(e), Needs: []string{"namespace"}},
+		// The identity of node pods; a pod is refused without it.
+		{Handler: serviceaccount.New().Handle(e), Needs: []string{"namespace"}},
+		{Handler: clusterrolebinding.New().Handle(e), Needs: []string{"namespace"}},
+		// Closed before the first machine opens a port.
+		{Handler: networkpolicy.New().Handle(e), Needs: []string{"namespace"}},
+		// Names and addresses that boot data and certificates speak of. On deletion they stay until the machines are gone.
+		{Handler: service.New().Handle(e), Needs: []string{"namespace"}},
+		{Handler: ingress.New().Handle(e), Needs: []string{"service"}},
+		{Handler: endpoints.New().Handle(e), Needs: []string{"service"}},
+		// Everything a node pod mounts exists before the pod does.
+		{Handler: configmap.New().Handle(e), Needs: []string{"release", "certificates", "randomkey"}},
+		{Handler: pvc.New(e), Needs: []string{"namespace"}},
+		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
+		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "service"}},
+		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}},
+		// Last, for it may ask to store what it found out: where the data of masters is.
+		{Handler: placement.New(e), Needs: []string{"namespace"}},
+	}
+}

@@ -1,0 +1,129 @@
+// Package cluster is the controller that keeps the objects of a workload cluster on the management cluster.
+package cluster
+
+import (
+	"context"
+
+	"github.com/giantswarm/microerror"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// Name of the controller.
+const Name = "cluster"
+
+// Reconciler brings the management cluster to what a KVMConfig declares.
+type Reconciler struct {
+	// Client reads from informers and writes to the API server; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Settings are the operator's.
+	Settings snapshot.Settings
+	// Issuer and NewKey make what is random.
+	Issuer pki.Issuer
+	NewKey func(name string) (string, error)
+	// Readiness is the seam between rolling and the world.
+	Readiness snapshot.Readiness
+	Clock     clock.PassiveClock
+	Events    events.EventRecorder
+
+	chain    chain.Chain[*snapshot.Snapshot]
+	renderer *cloudconfig.Renderer
+}
+
+// Init builds the chain over an engine of its own. It fails when the chain contradicts itself.
+func (r *Reconciler) Init() error {
+	r.chain = NewChain(apply.New(r.Client, r.Live))
+	r.renderer = cloudconfig.NewRenderer()
+	return microerror.Mask(r.chain.Validate())
+}
+
+// Reconcile gathers a snapshot, runs the chain on it and stores the status.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	config := &v1alpha1.KVMConfig{}
+	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
+		if apierrors.IsNotFound(err) {
+			chain.ForgetObject(request.String())
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	deleting := config.DeletionTimestamp != nil
+	if key.Paused(config.Annotations) || deleting && !controllerutil.ContainsFinalizer(config, key.FinalizerCluster) {
+		return reconcile.Result{}, nil
+	}
+	if !deleting {
+		if err := r.addFinalizer(ctx, config); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	s, err := r.gather(ctx, config)
+	if err != nil {
+		return reconcile.Result{}, microerror.Mask(err)
+	}
+	results := r.chain.Run(ctx, s, deleting)
+	chain.Observe(Name, request.String(), deleting, results)
+	if deleting && allDone(results) {
+		return reconcile.Result{}, r.removeFinalizers(ctx, config)
+	}
+	if err := r.storeStatus(ctx, config, s, results); err != nil {
+		return reconcile.Result{}, err
+	}
+	after, err := chain.Next(results)
+	return reconcile.Result{RequeueAfter: after}, microerror.Mask(err)
+}
+
+func allDone(results []chain.Result) bool {
+	for _, r := range results {
+		if !r.Done() {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Reconciler) addFinalizer(ctx context.Context, config *v1alpha1.KVMConfig) error {
+	before := config.DeepCopy()
+	if !controllerutil.AddFinalizer(config, key.FinalizerCluster) {
+		return nil
+	}
+	return microerror.Mask(r.Client.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// removeFinalizers lets the object go. The finalizers of the original's other controllers go too: their work is done by
+// the chain, and nobody else would ever remove them.
+func (r *Reconciler) removeFinalizers(ctx context.Context, config *v1alpha1.KVMConfig) error {
+	before := config.DeepCopy()
+	for _, name := range []string{key.FinalizerCluster, key.FinalizerLegacyDeleter, key.FinalizerLegacyTerminator} {
+		controllerutil.RemoveFinalizer(config, name)
+	}
+	err := r.Client.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return microerror.Mask(client.IgnoreNotFound(err))
+}
+
+// storeStatus writes the status when it differs. The version of the object that was read is a precondition, so that what
+// was decided on outdated knowledge, an index above all, is never stored.
+func (r *Reconciler) storeStatus(ctx context.Context, config *v1alpha1.KVMConfig, s *snapshot.Snapshot, results []chain.Result) error {
+	updated := config.DeepCopy()
+	updated.Status = status(s, results, r.Clock.Now())
+	if equality.Semantic.DeepEqual(config.Status, updated.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Update(ctx, updated); err != nil {
+		return microerror.Mask(client.IgnoreNotFound(err))
+	}
+	r.tell(config, updated)
+	return nil
+}

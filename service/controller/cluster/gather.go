@@ -1,0 +1,227 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/giantswarm/microerror"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/rolling"
+	"github.com/kvm-operator/kvm-operator/pkg/versions"
+)
+
+// IndexCluster is the name of the cache index over the label with the cluster's id.
+const IndexCluster = "cluster"
+
+// world is what gathering reads, before anything is made of it.
+type world struct {
+	release     *releasev1alpha1.Release
+	secrets     []corev1.Secret
+	pods        []corev1.Pod
+	deployments map[string]*appsv1.Deployment
+	volumes     []corev1.PersistentVolume
+	namespace   corev1.Namespace
+}
+
+// gather reads everything that the handlers decide on, from caches only.
+func (r *Reconciler) gather(ctx context.Context, config *v1alpha1.KVMConfig) (*snapshot.Snapshot, error) {
+	w, err := r.read(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return r.complete(config, w)
+}
+
+func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (world, error) {
+	var w world
+	id := config.Spec.Cluster.ID
+	var pods corev1.PodList
+	var volumes corev1.PersistentVolumeList
+	err := errors.Join(
+		readRelease(ctx, r.Client, config, &w),
+		r.readSecrets(ctx, config, &w),
+		r.readDeployments(ctx, config, &w),
+		r.Client.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.MatchingFields{IndexCluster: id}),
+		r.Client.List(ctx, &volumes),
+		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Name: key.Namespace(id)}, &w.namespace)),
+	)
+	w.pods, w.volumes = pods.Items, volumes.Items
+	return w, microerror.Mask(err)
+}
+
+// readSecrets lists the Secrets labelled with the cluster. A list that waited until the cache has seen the operator's own
+// writes would wait for those of all clusters, so what the list lacks is asked for by name.
+func (r *Reconciler) readSecrets(ctx context.Context, config *v1alpha1.KVMConfig, w *world) error {
+	cluster := config.Spec.Cluster
+	var list corev1.SecretList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{IndexCluster: cluster.ID}, client.DisableReadYourWritesConsistency); err != nil {
+		return err
+	}
+	w.secrets = list.Items
+	names := []string{snapshot.KeyEncryption, snapshot.KeyBootstrapToken}
+	for _, request := range pki.Requests(snapshot.WithDefaults(config).Spec.Cluster, r.Settings.ClusterDomain) {
+		names = append(names, request.Name)
+	}
+	for _, name := range names {
+		object := client.ObjectKey{Namespace: config.Namespace, Name: key.SecretName(cluster.ID, name)}
+		if slices.ContainsFunc(w.secrets, func(s corev1.Secret) bool { return client.ObjectKeyFromObject(&s) == object }) {
+			continue
+		}
+		var secret corev1.Secret
+		err := r.Client.Get(ctx, object, &secret)
+		if err == nil {
+			w.secrets = append(w.secrets, secret)
+		} else if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// readDeployments asks for them by name, for the same reason.
+func (r *Reconciler) readDeployments(ctx context.Context, config *v1alpha1.KVMConfig, w *world) error {
+	w.deployments = map[string]*appsv1.Deployment{}
+	for _, n := range snapshot.NewNodes(config.Spec) {
+		name := key.DeploymentName(n.Role, n.ID)
+		d := &appsv1.Deployment{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(config.Spec.Cluster.ID), Name: name}, d)
+		if err == nil {
+			w.deployments[name] = d
+		} else if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func readRelease(ctx context.Context, reader client.Reader, config *v1alpha1.KVMConfig, w *world) error {
+	label := config.Labels[key.LabelReleaseVersion]
+	if label == "" {
+		return nil
+	}
+	release := &releasev1alpha1.Release{}
+	err := reader.Get(ctx, client.ObjectKey{Name: versions.ReleaseName(label)}, release)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.release = release
+	return err
+}
+
+// complete makes a snapshot of what was read. Keys and certificates that are missing are made here, so that handlers stay
+// pure; they count once their Secret exists.
+func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Snapshot, error) {
+	s := &snapshot.Snapshot{
+		Config: snapshot.WithDefaults(config), Settings: r.Settings, Volumes: w.volumes,
+		Components: versions.Components(w.release), Nodes: snapshot.NewNodes(config.Spec),
+	}
+	s.Versions, s.VersionsErr = versions.Resolve(s.ReleaseVersion(), w.release, config.Spec.Versions)
+	if config.DeletionTimestamp == nil {
+		if err := r.completeSecrets(s, w.secrets); err != nil {
+			return nil, err
+		}
+	}
+	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
+	attach(s, w.pods, w.deployments)
+	s.BootDataErr = r.decideRollout(s)
+	return s, nil
+}
+
+func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, secrets []corev1.Secret) error {
+	found := snapshot.ReadSecrets(secrets, s.ID(), s.Owner("certificates"), s.Owner("randomkey"))
+	s.Adopted, s.Keys, s.KeysErr = found.Adopted, found.Keys, found.KeysErr
+	for _, name := range []string{snapshot.KeyEncryption, snapshot.KeyBootstrapToken} {
+		if !found.NeedsKey(name) {
+			continue
+		}
+		value, err := r.NewKey(name)
+		if err != nil {
+			return microerror.Mask(err)
+		}
+		s.Keys[name] = value
+	}
+	requests := pki.Requests(s.Cluster(), s.Settings.ClusterDomain)
+	set, err := pki.Complete(found.Pairs, found.Missing(requests), r.Issuer)
+	s.Certificates, s.CertificatesErr = set, errors.Join(found.PairsErr, err)
+	return nil
+}
+
+// attach gives every node its Deployment, its pods and where its data is.
+func attach(s *snapshot.Snapshot, pods []corev1.Pod, deployments map[string]*appsv1.Deployment) {
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if d := deployments[key.DeploymentName(n.Role, n.ID)]; d != nil && ours(s, d) {
+			n.Deployment = d
+		}
+		n.Pods = snapshot.PodsOf(pods, *n)
+		for _, known := range s.Config.Status.Nodes {
+			if known.ID == n.ID {
+				n.EtcdHost = known.EtcdHost
+			}
+		}
+	}
+}
+
+// ours says whether a Deployment is the cluster's, or one of the original's that is about to be adopted: were that not
+// known here, all machines would be taken for missing and replaced at once.
+func ours(s *snapshot.Snapshot, d *appsv1.Deployment) bool {
+	owner, owned := d.Annotations[key.AnnotationOwner]
+	return owner == s.Owner("deployment") || !owned && d.Labels[key.LabelGSCluster] == s.ID()
+}
+
+// decideRollout gives every node its hash and its readiness and decides which may be replaced. Without boot data nothing
+// is outdated, for nothing is known to be better.
+func (r *Reconciler) decideRollout(s *snapshot.Snapshot) error {
+	var nodes []rolling.Node
+	var failed error
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Ready, n.Message = r.Readiness(*n)
+		if failed == nil {
+			failed = r.renderNode(s, n)
+		}
+		nodes = append(nodes, rolling.Node{
+			ID: n.ID, Master: n.Role == key.RoleMaster, Exists: n.Deployment != nil, Outdated: n.Outdated(), Ready: n.Ready,
+		})
+	}
+	if failed != nil {
+		return failed
+	}
+	limits := rolling.Limits{}
+	if rollout := s.Config.Spec.Rollout; rollout != nil {
+		limits = rolling.Limits{MaxUnavailable: int(rollout.MaxUnavailable), Paused: rollout.Paused}
+	}
+	s.Rollout = rolling.Decide(nodes, limits)
+	return nil
+}
+
+// renderNode makes a node's boot data and, of it and the pod, the hash.
+func (r *Reconciler) renderNode(s *snapshot.Snapshot, n *snapshot.Node) error {
+	err := errors.Join(s.VersionsErr, s.CertificatesErr, s.KeysErr)
+	if err != nil {
+		return err
+	}
+	if s.Index(n.ID) == 0 {
+		return errNoIndex
+	}
+	if n.BootData, err = r.renderer.Render(s.BootParams(*n)); err != nil {
+		return problem.Newf("BootDataInvalid", "boot data of node %s: %s", n.ID, err)
+	}
+	n.Hash, err = nodepod.Hash(s, *n, n.BootData.Hash)
+	return microerror.Mask(err)
+}
+
+// errNoIndex: boot data carries the node's index, and nothing is made of it before the index is stored.
+var errNoIndex = errors.New("the node has no index yet")

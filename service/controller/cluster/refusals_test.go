@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/resources/namespace"
+	"github.com/kvm-operator/kvm-operator/resources/pvc"
+)
+
+// TestMachinesOfTheOriginalAreNotTakenOver: nothing is made in their namespace, for every handler needs it.
+func TestMachinesOfTheOriginalAreNotTakenOver(t *testing.T) {
+	s := simple()
+	w := s.running(t)
+	delete(w.deployments["master-m0aaa"].Annotations, key.AnnotationOwner)
+	desired, err := namespace.New().Build(s.snapshot(t, w))
+	want := "Deployment ab1cd/master-m0aaa was made by giantswarm/kvm-operator, whose running machines are not taken over; " +
+		"let that operator keep or delete this cluster, and make a new one here"
+	if err == nil || err.Error() != want || len(desired.Objects) > 0 {
+		t.Errorf("objects %v, error %v, want %q", desired.Objects, err, want)
+	}
+}
+
+// TestOneHostVolumeForTwoWorkers goes to the first.
+func TestOneHostVolumeForTwoWorkers(t *testing.T) {
+	s := simple()
+	s.config = fixture.MakeCluster("ab1cd").Workers(2).HostVolume(0, "data", "/data").HostVolume(1, "data", "/data").Obj()
+	s.inputs.Volumes = []corev1.PersistentVolume{*fixture.MakeVolume("pv1", "data")}
+	desired, err := pvc.Resource().Build(s.snapshot(t, world{}))
+	want := `workers w0aaa and w1aaa both want the host volume with the mount tag "data"; one may have it`
+	if err == nil || err.Error() != want || len(desired.Objects) != 1 {
+		t.Errorf("%d claims, error %v, want one and %q", len(desired.Objects), err, want)
+	}
+}

@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/resources/nodeindexstatus"
+	"github.com/kvm-operator/kvm-operator/resources/pvc"
+)
+
+// Inputs are the objects beside the KVMConfig that a rendering depends on; those that do not exist are left out.
+type Inputs struct {
+	Release *releasev1alpha1.Release
+	Secrets []corev1.Secret
+	Volumes []corev1.PersistentVolume
+	// Pods are the node pods.
+	Pods []corev1.Pod
+	// Status is that of the KVMConfig, with the indexes of its nodes.
+	Status *v1alpha1.KVMConfigStatus
+}
+
+// Rendered is what one handler wants.
+type Rendered struct {
+	Handler string
+	Owner   string
+	Objects []client.Object
+}
+
+// Render returns every object that a KVMConfig leads to, in the order of the chain, without a cluster. Keys and
+// certificates without a Secret among the inputs are placeholders. The error tells what could not be rendered; the rest
+// is returned all the same.
+func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KVMConfig, in Inputs) ([]Rendered, error) {
+	r := &Reconciler{
+		Settings: settings, Readiness: snapshot.PodReadiness, Issuer: pki.Placeholder{},
+		NewKey: pki.PlaceholderKey, renderer: cloudconfig.NewRenderer(),
+	}
+	if in.Status != nil {
+		config = config.DeepCopy()
+		config.Status = *in.Status
+	}
+	s, err := r.complete(config, world{release: in.Release, secrets: in.Secrets, volumes: in.Volumes, pods: in.Pods})
+	if err != nil {
+		return nil, err
+	}
+	// Assigning indexes drafts them into the snapshot's status, where the other handlers look.
+	if _, err := (nodeindexstatus.Handler{}).EnsureCreated(ctx, s); err != nil {
+		return nil, err
+	}
+	s.BootDataErr = r.decideRollout(s)
+	errs := []error{s.VersionsErr, s.BootDataErr}
+	var rendered []Rendered
+	for _, resource := range append(Resources(), pvc.Resource()) {
+		desired, err := resource.Build(s)
+		owner := s.Owner(resource.Handler)
+		for _, object := range desired.Objects {
+			apply.SetOwner(object, owner)
+		}
+		rendered = append(rendered, Rendered{Handler: resource.Handler, Owner: owner, Objects: desired.Objects})
+		errs = append(errs, err)
+	}
+	return rendered, joinDistinct(errs)
+}
+
+// joinDistinct joins errors, each text once: what is missing is often missed by several handlers.
+func joinDistinct(errs []error) error {
+	seen := map[string]bool{}
+	var distinct []error
+	for _, err := range errs {
+		if err != nil && !seen[err.Error()] {
+			seen[err.Error()] = true
+			distinct = append(distinct, err)
+		}
+	}
+	return errors.Join(distinct...)
+}
+
+// ReadInputs reads what a rendering depends on from a living management cluster.
+func ReadInputs(ctx context.Context, reader client.Reader, config *v1alpha1.KVMConfig) (Inputs, error) {
+	var w world
+	var secrets corev1.SecretList
+	var volumes corev1.PersistentVolumeList
+	var pods corev1.PodList
+	var living v1alpha1.KVMConfig
+	err := errors.Join(
+		readRelease(ctx, reader, config, &w),
+		reader.List(ctx, &secrets, client.MatchingLabels{key.LabelGSCluster: config.Spec.Cluster.ID}),
+		reader.List(ctx, &volumes, client.HasLabels{key.LabelMountTag}),
+		reader.List(ctx, &pods, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)), client.MatchingLabels{key.LabelPodWatcher: key.Operator}),
+		client.IgnoreNotFound(reader.Get(ctx, client.ObjectKeyFromObject(config), &living)),
+	)
+	return Inputs{Release: w.release, Secrets: secrets.Items, Volumes: volumes.Items, Pods: pods.Items, Status: &living.Status}, err
+}

@@ -1,0 +1,258 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// plan is what a reconcile does about nodes: Deployments applied and kept, and the outcome.
+type plan struct{ Applied, Kept, Outcome string }
+
+func planOf(t *testing.T, s *snapshot.Snapshot) plan {
+	t.Helper()
+	desired, err := build(t, s, "deployment")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan{Applied: strings.Join(names(desired.Objects), " "), Kept: strings.Join(names(desired.Keep), " "), Outcome: "Done"}
+	if desired.Wait != nil {
+		p.Outcome = desired.Wait.Reason + ": " + desired.Wait.Message
+	}
+	bootData, err := build(t, s, "configmap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(bootData.Objects) != 2*len(desired.Objects) || len(bootData.Keep) != 2*len(desired.Keep) {
+		t.Errorf("boot data and machines do not go together: %v kept with %v", names(bootData.Keep), names(desired.Keep))
+	}
+	return p
+}
+
+// threeNodes has one master and two workers, which is enough for an order.
+func threeNodes() scenario {
+	s := simple()
+	s.config = fixture.MakeCluster("ab1cd").Workers(2).Obj()
+	return s
+}
+
+// TestChangesRollThroughTheNodes covers F-15 and F-16: what changes a machine replaces it, masters first, one at a time; boot data
+// of a node that waits stays as it is, so that no chance restart applies it. F-15: a new SSH key is such a change.
+func TestChangesRollThroughTheNodes(t *testing.T) {
+	key := func(s *scenario) {
+		s.config.Spec.Cluster.Kubernetes.SSH.UserList = []v1alpha1.SSHUser{{Name: "ada", PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA ada"}}
+	}
+	all := "master-m0aaa worker-w0aaa worker-w1aaa"
+	mastersFirst := plan{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait to be replaced until m0aaa is Ready in its new form"}
+	for name, test := range map[string]struct {
+		change func(*scenario, *world)
+		want   plan
+	}{
+		"nothing changed":           {func(*scenario, *world) {}, plan{all, "", "Done"}},
+		"F-15: an SSH key is added": {func(s *scenario, _ *world) { key(s) }, mastersFirst},
+		"F-16: another Kubernetes":  {func(s *scenario, _ *world) { s.config.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.35.5"} }, mastersFirst},
+		"F-16: another version label": {func(s *scenario, _ *world) {
+			s.config.Labels = map[string]string{"kvm-operator.giantswarm.io/version": "4.0.1"}
+		}, mastersFirst},
+		"another runner image": {func(s *scenario, _ *world) { s.settings.RunnerImage += "2" }, mastersFirst},
+		"memory of one worker": {func(s *scenario, _ *world) { s.config.Spec.KVM.Workers[1].Memory = "8G" }, plan{all, "", "NodesNotReady: worker w1aaa: is being replaced"}},
+		"memory of both workers": {
+			func(s *scenario, _ *world) {
+				s.config.Spec.KVM.Workers[0].Memory, s.config.Spec.KVM.Workers[1].Memory = "8G", "8G"
+			},
+			plan{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait to be replaced until w0aaa is Ready in its new form"},
+		},
+		"paused by the user": {
+			func(s *scenario, _ *world) { key(s); s.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true} },
+			plan{"", all, "RollingOut: outdated nodes m0aaa, w0aaa, w1aaa wait to be replaced until spec.rollout.paused is taken back"},
+		},
+		"nothing changed, a worker is away": {
+			func(_ *scenario, w *world) { notReady(&w.pods[2]) },
+			plan{all, "", "NodesNotReady: worker w1aaa: node pod worker-w1aaa-574dd54b85-x2x2x is not Ready"},
+		},
+		"a port mapping is no reason to restart a machine": {
+			func(s *scenario, _ *world) {
+				s.config.Spec.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", NodePort: 30100, TargetPort: 80}}
+			},
+			plan{all, "", "Done"},
+		},
+		"nor is a worker that is added": {
+			func(s *scenario, _ *world) { s.config = fixture.MakeCluster("ab1cd").Workers(3).Obj() },
+			plan{all + " worker-w2aaa", "", "NodesNotReady: worker w2aaa: no node pod yet"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := threeNodes()
+			w := s.running(t)
+			test.change(&s, &w)
+			if diff := cmp.Diff(test.want, planOf(t, s.snapshot(t, w))); diff != "" {
+				t.Errorf("another plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRolloutStepByStep covers F-16 to its end: every step replaces what the last one made Ready room for.
+func TestRolloutStepByStep(t *testing.T) {
+	s := simple()
+	s.config = fixture.MakeCluster("ab1cd").Masters(3).Workers(1).Obj()
+	w := s.running(t)
+	s.config.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.35.5"}
+	target := s.running(t)
+	var order []string
+	for range len(target.pods) {
+		now := s.snapshot(t, w)
+		if got := len(now.Rollout.Replace); got != 1 {
+			t.Fatalf("after %v there are %d nodes to replace: %+v", order, got, now.Rollout)
+		}
+		i := slices.IndexFunc(now.Nodes, func(n snapshot.Node) bool { return now.Rollout.Replace[n.ID] })
+		order = append(order, now.Nodes[i].ID)
+		name := key.DeploymentName(now.Nodes[i].Role, now.Nodes[i].ID)
+		w.deployments[name] = target.deployments[name]
+		if during := s.snapshot(t, w); len(during.Rollout.Replace) > 0 {
+			t.Errorf("while the pod of %s is the old one, %v goes", now.Nodes[i].ID, during.Rollout.Replace)
+		}
+		old := w.pods[i]
+		terminating(&old)
+		w.pods = append(w.pods, old)
+		w.pods[i] = target.pods[i]
+		if during := s.snapshot(t, w); len(during.Rollout.Replace) > 0 {
+			t.Errorf("while the old pod of %s still ends, %v goes", now.Nodes[i].ID, during.Rollout.Replace)
+		}
+		w.pods = w.pods[:len(w.pods)-1]
+	}
+	if diff := cmp.Diff([]string{"m0aaa", "m1aaa", "m2aaa", "w0aaa"}, order); diff != "" {
+		t.Errorf("another order (-want +got):\n%s", diff)
+	}
+	if end := planOf(t, s.snapshot(t, w)); end.Outcome != "Done" {
+		t.Errorf("the end is not the end: %+v", end)
+	}
+}
+
+// TestMiddleWorkerRemoved covers F-18: only its Deployment goes; what the others get is the same to the byte.
+func TestMiddleWorkerRemoved(t *testing.T) {
+	whole, shrunk := simple(), simple()
+	whole.config = fixture.MakeCluster("ab1cd").Workers(3).Obj()
+	shrunk.config = whole.config.DeepCopy()
+	shrunk.config.Spec.Cluster.Workers = slices.Delete(shrunk.config.Spec.Cluster.Workers, 1, 2)
+	shrunk.config.Spec.KVM.Workers = slices.Delete(shrunk.config.Spec.KVM.Workers, 1, 2)
+	shrunk.config.Status.KVM = &v1alpha1.LegacyKVMStatus{NodeIndexes: map[string]int32{"m0aaa": 1, "w0aaa": 2, "w1aaa": 3, "w2aaa": 4}}
+	before, after := files(t, whole.render(t)), files(t, shrunk.render(t))
+	var gone []string
+	for path, text := range before {
+		if now, ok := after[path]; !ok {
+			gone = append(gone, path)
+		} else if diff := cmp.Diff(text, now); diff != "" {
+			t.Errorf("%s changed (-before +after):\n%s", path, diff)
+		}
+	}
+	want := []string{
+		"configmap/ConfigMap-worker-ab1cd-w1aaa.user_data.json", "configmap/ConfigMap-worker-ab1cd-w1aaa.yaml",
+		"configmap/Secret-worker-ab1cd-w1aaa.user_data.json", "configmap/Secret-worker-ab1cd-w1aaa.yaml",
+		"deployment/Deployment-worker-w1aaa.yaml",
+	}
+	slices.Sort(gone)
+	if diff := cmp.Diff(want, gone); diff != "" || len(after) != len(before)-len(want) {
+		t.Errorf("%d objects of %d are left, others are gone (-want +got):\n%s", len(after), len(before), diff)
+	}
+	s := shrunk.snapshot(t, whole.running(t))
+	if diff := cmp.Diff(map[string]bool{}, s.Rollout.Replace, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("nodes that stay are replaced (+got):\n%s", diff)
+	}
+}
+
+// TestOrderOfTheListDoesNotMatter (T-20): a reordered list changes no machine.
+func TestOrderOfTheListDoesNotMatter(t *testing.T) {
+	whole := full()
+	turned := full()
+	ids, machines := turned.config.Spec.Cluster.Workers, turned.config.Spec.KVM.Workers
+	slices.Reverse(ids)
+	slices.Reverse(machines)
+	turned.config.Status.KVM = &v1alpha1.LegacyKVMStatus{NodeIndexes: whole.snapshot(t, world{}).Config.Status.KVM.NodeIndexes}
+	if diff := cmp.Diff(files(t, must(t, renderedFull)), files(t, turned.render(t))); diff != "" {
+		t.Errorf("objects changed (-before +after):\n%s", diff)
+	}
+}
+
+// TestRenderingTwiceIsByteIdentical covers F-13 with everything that has an order in Go's maps.
+func TestRenderingTwiceIsByteIdentical(t *testing.T) {
+	first := files(t, must(t, renderedFull))
+	for range 3 {
+		if diff := cmp.Diff(first, files(t, full().render(t))); diff != "" {
+			t.Fatalf("another rendering (-first +later):\n%s", diff)
+		}
+	}
+}
+
+// TestWithoutBootDataNothingIsReplaced: while versions are unknown nobody knows what would be better.
+func TestWithoutBootDataNothingIsReplaced(t *testing.T) {
+	s := full()
+	w := s.running(t)
+	s.inputs.Release = nil
+	now := s.snapshot(t, w)
+	desired, err := build(t, now, "deployment")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string(nil), names(desired.Objects)); diff != "" {
+		t.Errorf("Deployments are changed (+changed):\n%s", diff)
+	}
+	result := chain.Result{Handler: "release", Err: now.VersionsErr}
+	want := "Release v20.0.0 does not exist; create it, or remove the label release.giantswarm.io/version and set spec.versions"
+	if diff := cmp.Diff(want, result.Condition("x").Message); diff != "" {
+		t.Errorf("another message (-want +got):\n%s", diff)
+	}
+}
+
+// TestMachinesOfTheOriginalRollToo: its Deployments carry neither owner nor hash; adopting them all at once would stop the
+// whole cluster.
+func TestMachinesOfTheOriginalRollToo(t *testing.T) {
+	s := threeNodes()
+	w := s.running(t)
+	for _, d := range w.deployments {
+		delete(d.Annotations, key.AnnotationOwner)
+		delete(d.Spec.Template.Annotations, key.AnnotationNodeHash)
+	}
+	for i := range w.pods {
+		delete(w.pods[i].Annotations, key.AnnotationNodeHash)
+	}
+	want := plan{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait to be replaced until m0aaa is Ready in its new form"}
+	if diff := cmp.Diff(want, planOf(t, s.snapshot(t, w))); diff != "" {
+		t.Errorf("another plan (-want +got):\n%s", diff)
+	}
+}
+
+// TestForeignDeploymentsAreNobodysNodes: attach takes what carries this cluster's owner, and pods by role and node id.
+func TestForeignDeploymentsAreNobodysNodes(t *testing.T) {
+	s := simple()
+	w := s.running(t)
+	w.deployments["worker-w0aaa"].Annotations[key.AnnotationOwner] = "default/other/deployment"
+	stranger := w.pods[0]
+	stranger.Name, stranger.Labels = "stranger", map[string]string{key.LabelApp: key.RoleWorker, key.LabelNode: "m0aaa"}
+	w.pods = append([]corev1.Pod{stranger}, w.pods...)
+	got := s.snapshot(t, w)
+	has := map[string][]string{}
+	for _, n := range got.Nodes {
+		has[n.ID] = []string{}
+		if n.Deployment != nil {
+			has[n.ID] = append(has[n.ID], n.Deployment.Name)
+		}
+		for _, pod := range n.Pods {
+			has[n.ID] = append(has[n.ID], pod.Name)
+		}
+	}
+	want := map[string][]string{"m0aaa": {"master-m0aaa", "master-m0aaa-574dd54b85-x2x2x"}, "w0aaa": {"worker-w0aaa-574dd54b85-x2x2x"}}
+	if diff := cmp.Diff(want, has); diff != "" {
+		t.Errorf("nodes have other objects (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/versions"
+)
+
+const (
+	// concurrency is how many clusters are worked on at the same time.
+	concurrency = 8
+	// reconcileTimeout bounds one pass over one cluster, so that a request that hangs holds up that cluster only.
+	reconcileTimeout = 2 * time.Minute
+	// retryFirst and retryLast bound the back-off of a failing cluster.
+	retryFirst = 100 * time.Millisecond
+	retryLast  = 30 * time.Second
+)
+
+// Indexes of the cache over KVMConfigs.
+const (
+	indexRelease     = "metadata.labels.release"
+	indexHostVolumes = "spec.kvm.hostVolumes"
+)
+
+// Kinds are the kinds of object that the controller makes; the cache needs the index apply.IndexOwner over each.
+func Kinds() []client.Object {
+	return []client.Object{
+		&appsv1.Deployment{}, &corev1.ConfigMap{}, &corev1.Endpoints{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
+		&corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &discoveryv1.EndpointSlice{}, &networkingv1.Ingress{},
+		&networkingv1.NetworkPolicy{}, &rbacv1.ClusterRoleBinding{},
+	}
+}
+
+// SetupIndexes adds the indexes that the controller reads by.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, kind := range Kinds() {
+		if err := indexer.IndexField(ctx, kind, apply.IndexOwner, apply.OwnerOf); err != nil {
+			return microerror.Mask(err)
+		}
+	}
+	for _, kind := range []client.Object{&corev1.Secret{}, &corev1.Pod{}} {
+		if err := indexer.IndexField(ctx, kind, IndexCluster, label(key.LabelGSCluster)); err != nil {
+			return microerror.Mask(err)
+		}
+	}
+	if err := indexer.IndexField(ctx, &v1alpha1.KVMConfig{}, IndexCluster, clusterID); err != nil {
+		return microerror.Mask(err)
+	}
+	if err := indexer.IndexField(ctx, &v1alpha1.KVMConfig{}, indexHostVolumes, hostVolumes); err != nil {
+		return microerror.Mask(err)
+	}
+	return microerror.Mask(indexer.IndexField(ctx, &v1alpha1.KVMConfig{}, indexRelease, label(key.LabelReleaseVersion)))
+}
+
+// hostVolumes indexes the KVMConfigs that care for persistent volumes.
+func hostVolumes(object client.Object) []string {
+	for _, m := range object.(*v1alpha1.KVMConfig).Spec.KVM.Workers {
+		if len(m.HostVolumes) > 0 {
+			return []string{"true"}
+		}
+	}
+	return nil
+}
+
+func label(name string) client.IndexerFunc {
+	return func(object client.Object) []string {
+		if value := object.GetLabels()[name]; value != "" {
+			return []string{value}
+		}
+		return nil
+	}
+}
+
+func clusterID(object client.Object) []string {
+	return []string{object.(*v1alpha1.KVMConfig).Spec.Cluster.ID}
+}
+
+// SetupWithManager makes the controller run when one of the objects that it reads changes.
+func (r *Reconciler) SetupWithManager(m manager.Manager) error {
+	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}).WithOptions(controller.Options{
+		MaxConcurrentReconciles: concurrency,
+		ReconciliationTimeout:   reconcileTimeout,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
+	})
+	for _, kind := range Kinds() {
+		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.ofOwner))
+	}
+	return microerror.Mask(b.
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
+		Watches(&releasev1alpha1.Release{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease)).
+		Complete(r))
+}
+
+// ofOwner finds the KVMConfig of an object that the engine made; objects of nobody are looked up by their cluster, for
+// they may be adopted.
+func (r *Reconciler) ofOwner(ctx context.Context, object client.Object) []reconcile.Request {
+	parts := strings.Split(object.GetAnnotations()[key.AnnotationOwner], "/")
+	if len(parts) != 3 {
+		return r.ofCluster(ctx, object)
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: parts[0], Name: parts[1]}}}
+}
+
+// ofCluster finds the KVMConfigs with the cluster id that the object is labelled with.
+func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.find(ctx, client.MatchingFields{IndexCluster: object.GetLabels()[key.LabelGSCluster]})
+}
+
+// ofRelease finds the KVMConfigs that chose the Release.
+func (r *Reconciler) ofRelease(ctx context.Context, object client.Object) []reconcile.Request {
+	version := strings.TrimPrefix(object.GetName(), versions.ReleaseName(""))
+	return append(r.find(ctx, client.MatchingFields{indexRelease: version}), r.find(ctx, client.MatchingFields{indexRelease: object.GetName()})...)
+}
+
+// ofVolume finds the KVMConfigs with host volumes.
+func (r *Reconciler) ofVolume(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.find(ctx, client.MatchingFields{indexHostVolumes: "true"})
+}
+
+func (r *Reconciler) find(ctx context.Context, by client.MatchingFields) []reconcile.Request {
+	var list v1alpha1.KVMConfigList
+	// The list comes from the cache and fails only when the index is missing, which SetupIndexes rules out.
+	if err := r.Client.List(ctx, &list, by, client.DisableReadYourWritesConsistency, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}

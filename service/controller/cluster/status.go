@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// Conditions that sum others up, in the sense of kstatus.
+const (
+	// ConditionReady is True when every step is done.
+	ConditionReady = "Ready"
+	// ConditionReconciling is True while the operator is at work or waits for something that comes by itself.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True while only a person can help.
+	ConditionStalled = "Stalled"
+	// ConditionLegacyFields is True when the spec sets fields that have lost their meaning.
+	ConditionLegacyFields = "LegacyFieldsIgnored"
+)
+
+// conditionTypes names the condition of each handler.
+var conditionTypes = map[string]string{
+	"nodeindexstatus":    "IndexesAssigned",
+	"release":            "VersionsResolved",
+	"namespace":          "NamespaceReady",
+	"certificates":       "CertificatesReady",
+	"randomkey":          "KeysReady",
+	"serviceaccount":     "ServiceAccountReady",
+	"clusterrolebinding": "RoleBindingsReady",
+	"networkpolicy":      "NetworkPolicyReady",
+	"service":            "ServicesReady",
+	"ingress":            "IngressesReady",
+	"endpoints":          "EndpointsReady",
+	"configmap":          "BootDataReady",
+	"pvc":                "VolumesReady",
+	"deployment":         "NodesReady",
+	"kubeconfig":         "KubeconfigReady",
+	"placement":          "MastersPlaced",
+}
+
+// status is the whole status that follows from a run of the chain.
+func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha1.KVMConfigStatus {
+	next := *s.Config.Status.DeepCopy()
+	next.ObservedGeneration = s.Config.Generation
+	next.Nodes = nodeStatuses(s)
+	next.Conditions = conditions(s, results, now)
+	next.Cluster = legacyStatus(s, now)
+	return next
+}
+
+// conditions keeps the times of those that did not change and drops those that nobody sets any more.
+func conditions(s *snapshot.Snapshot, results []chain.Result, now time.Time) []metav1.Condition {
+	wanted := fold(results, s.Config.DeletionTimestamp != nil)
+	for _, r := range results {
+		wanted = append(wanted, r.Condition(conditionTypes[r.Handler]))
+	}
+	if legacy := legacyFields(s.Config.Spec); legacy != nil {
+		wanted = append(wanted, *legacy)
+	}
+	var kept []metav1.Condition
+	for _, c := range wanted {
+		if before := meta.FindStatusCondition(s.Config.Status.Conditions, c.Type); before != nil {
+			kept = append(kept, *before)
+		}
+		c.ObservedGeneration = s.Config.Generation
+		c.LastTransitionTime = metav1.NewTime(now)
+		meta.SetStatusCondition(&kept, c)
+	}
+	return kept
+}
+
+// fold sums the results up. A step that only a person can mend goes before one that waits, and that before one that is
+// blocked: the first reason is the one to look at.
+func fold(results []chain.Result, deleting bool) []metav1.Condition {
+	ready := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: "every step is done"}
+	reconciling := metav1.Condition{Type: ConditionReconciling, Status: metav1.ConditionFalse, Reason: "Done"}
+	stalled := metav1.Condition{Type: ConditionStalled, Status: metav1.ConditionFalse, Reason: "NoProblem"}
+	if problem := first(results, isProblem); problem != nil {
+		stalled = problem.Condition(ConditionStalled)
+		stalled.Status = metav1.ConditionTrue
+	}
+	if waiting := first(results, isWaiting); waiting != nil {
+		reconciling = waiting.Condition(ConditionReconciling)
+		reconciling.Status = metav1.ConditionTrue
+	}
+	for _, pick := range []func(chain.Result) bool{isProblem, isWaiting, notDone} {
+		if r := first(results, pick); r != nil {
+			ready = r.Condition(ConditionReady)
+			ready.Status = metav1.ConditionFalse
+			ready.Message = fmt.Sprintf("%s: %s", r.Handler, ready.Message)
+			break
+		}
+	}
+	if deleting {
+		ready.Status = metav1.ConditionFalse
+		if ready.Reason == "Ready" {
+			ready.Reason, ready.Message = "Deleting", "the cluster is being deleted"
+		}
+	}
+	return []metav1.Condition{ready, reconciling, stalled}
+}
+
+func first(results []chain.Result, pick func(chain.Result) bool) *chain.Result {
+	for i := range results {
+		if pick(results[i]) {
+			return &results[i]
+		}
+	}
+	return nil
+}
+
+func isProblem(r chain.Result) bool {
+	_, ok := problem.As(r.Err)
+	return ok
+}
+
+func isWaiting(r chain.Result) bool { return !r.Done() && len(r.BlockedBy) == 0 && !isProblem(r) }
+
+func notDone(r chain.Result) bool { return !r.Done() }
+
+// legacyFields tells the user which of the fields set do nothing, so that nobody debugs a network that is not there.
+func legacyFields(spec v1alpha1.KVMConfigSpec) *metav1.Condition {
+	if spec.KVM.Network.Flannel.VNI == 0 {
+		return nil
+	}
+	return &metav1.Condition{
+		Type: ConditionLegacyFields, Status: metav1.ConditionTrue, Reason: "FlannelNotUsed",
+		Message: "spec.kvm.network.flannel is ignored: machines take over the addresses of their pods, no bridge is made on hosts",
+	}
+}
+
+// Phases of a node.
+const (
+	phasePending     = "Pending"
+	phaseStarting    = "Starting"
+	phaseReady       = "Ready"
+	phaseOutdated    = "Outdated"
+	phaseTerminating = "Terminating"
+)
+
+func nodeStatuses(s *snapshot.Snapshot) []v1alpha1.NodeStatus {
+	var list []v1alpha1.NodeStatus
+	for _, n := range s.Nodes {
+		st := v1alpha1.NodeStatus{ID: n.ID, Role: n.Role, Phase: phase(n), Message: n.Message, EtcdHost: n.EtcdHost}
+		if pod := n.Pod(); pod != nil {
+			st.Pod, st.IP, st.Host = pod.Name, pod.Status.PodIP, pod.Spec.NodeName
+		}
+		list = append(list, st)
+	}
+	return list
+}
+
+func phase(n snapshot.Node) string {
+	pod := n.Pod()
+	switch {
+	case n.Hash != "" && n.Outdated():
+		return phaseOutdated
+	case n.Ready:
+		return phaseReady
+	case pod == nil:
+		return phasePending
+	case pod.DeletionTimestamp != nil:
+		return phaseTerminating
+	case pod.Status.Phase == corev1.PodPending:
+		return phasePending
+	default:
+		return phaseStarting
+	}
+}

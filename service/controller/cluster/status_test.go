@@ -1,0 +1,224 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// readyPod is a node pod that serves.
+func readyPod(name string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ab1cd"},
+		Spec:       corev1.PodSpec{NodeName: "host-1"},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: "10.244.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+// results are those of a chain of three handlers.
+func results(release, configmap, deployment chain.Result) []chain.Result {
+	release.Handler, configmap.Handler, deployment.Handler = "release", "configmap", "deployment"
+	return []chain.Result{release, configmap, deployment}
+}
+
+var (
+	isDone      = chain.Result{Outcome: chain.Done()}
+	isWaitingOn = chain.Result{Outcome: chain.Wait("NodesNotReady", "worker a: no node pod yet", 0)}
+	isStuck     = chain.Result{Err: problem.Newf("ReleaseNotFound", "Release v1 does not exist")}
+	isFailing   = chain.Result{Err: errors.New("create Service ab1cd/master: the API server did not answer")}
+	isBlocked   = chain.Result{BlockedBy: []string{"release"}}
+	isStoring   = chain.Result{Outcome: chain.Store("node indexes were assigned")}
+)
+
+// TestConditionsThatSumUp: Ready, Reconciling and Stalled tell the one reason to look at.
+func TestConditionsThatSumUp(t *testing.T) {
+	for name, test := range map[string]struct {
+		results                     []chain.Result
+		deleting                    bool
+		ready, reconciling, stalled string
+	}{
+		"everything is done": {
+			results(isDone, isDone, isDone), false,
+			"True Ready: every step is done", "False Done: ", "False NoProblem: ",
+		},
+		"one waits": {
+			results(isDone, isDone, isWaitingOn), false,
+			"False NodesNotReady: deployment: worker a: no node pod yet", "True NodesNotReady: worker a: no node pod yet", "False NoProblem: ",
+		},
+		"one fails for the moment": {
+			results(isDone, isFailing, isDone), false,
+			"False Retrying: configmap: create Service ab1cd/master: the API server did not answer",
+			"True Retrying: create Service ab1cd/master: the API server did not answer", "False NoProblem: ",
+		},
+		"one is stuck and blocks others": {
+			results(isStuck, isBlocked, isBlocked), false,
+			"False ReleaseNotFound: release: Release v1 does not exist", "False Done: ", "True ReleaseNotFound: Release v1 does not exist",
+		},
+		"a problem goes before what waits, wherever it stands": {
+			results(isWaitingOn, isFailing, isStuck), false,
+			"False ReleaseNotFound: deployment: Release v1 does not exist", "True NodesNotReady: worker a: no node pod yet", "True ReleaseNotFound: Release v1 does not exist",
+		},
+		"storing": {
+			results(isStoring, isBlocked, isBlocked), false,
+			"False Storing: release: node indexes were assigned", "True Storing: node indexes were assigned", "False NoProblem: ",
+		},
+		"deleting is not Ready even when everything is done": {
+			results(isDone, isDone, isDone), true,
+			"False Deleting: the cluster is being deleted", "False Done: ", "False NoProblem: ",
+		},
+		"deleting tells what it waits for": {
+			results(isBlocked, isDone, isWaitingOn), true,
+			"False NodesNotReady: deployment: worker a: no node pod yet", "True NodesNotReady: worker a: no node pod yet", "False NoProblem: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, c := range fold(test.results, test.deleting) {
+				got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+			}
+			want := []string{"Ready=" + test.ready, "Reconciling=" + test.reconciling, "Stalled=" + test.stalled}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("other conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestConditionsKeepTheirTimes unless their status changes; those that nobody sets any more go.
+func TestConditionsKeepTheirTimes(t *testing.T) {
+	s := simple().snapshot(t, world{})
+	s.Config.Generation = 7
+	old := func(name string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: name, Status: status, Reason: "Old", LastTransitionTime: earlier}
+	}
+	s.Config.Status.Conditions = []metav1.Condition{old("VersionsResolved", "True"), old("BootDataReady", "True"), old("Gone", "True"), old("Ready", "False")}
+	got := map[string]string{}
+	for _, c := range conditions(s, results(isDone, isStuck, isDone), now) {
+		got[c.Type] = fmt.Sprintf("%s, changed now: %t, generation %d", c.Status, c.LastTransitionTime.Time.Equal(now), c.ObservedGeneration)
+	}
+	want := map[string]string{
+		"Ready": "False, changed now: false, generation 7", "Reconciling": "False, changed now: true, generation 7",
+		"Stalled": "True, changed now: true, generation 7", "VersionsResolved": "True, changed now: false, generation 7",
+		"BootDataReady": "False, changed now: true, generation 7", "NodesReady": "True, changed now: true, generation 7",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("other conditions (-want +got):\n%s", diff)
+	}
+}
+
+// TestNothingNewIsNothingToWrite covers F-14 for the status: a later pass over the same world leads to an equal status.
+func TestNothingNewIsNothingToWrite(t *testing.T) {
+	for name, outcome := range map[string][]chain.Result{
+		"everything is done": results(isDone, isDone, isDone),
+		"one waits":          results(isDone, isDone, isWaitingOn),
+		"one is stuck":       results(isStuck, isBlocked, isBlocked),
+		"one fails":          results(isDone, isFailing, isDone),
+	} {
+		t.Run(name, func(t *testing.T) {
+			sc := full()
+			w := sc.running(t)
+			sc.config.Status = status(sc.snapshot(t, w), outcome, now)
+			sc.config.Status = status(sc.snapshot(t, w), outcome, now.Add(time.Minute))
+			again := status(sc.snapshot(t, w), outcome, now.Add(time.Hour))
+			if !equality.Semantic.DeepEqual(sc.config.Status, again) {
+				t.Errorf("the status changed (-before +after):\n%s", cmp.Diff(sc.config.Status, again))
+			}
+		})
+	}
+}
+
+// TestFieldsWithoutMeaningAreNamed, so that nobody debugs a network that is not there (D1).
+func TestFieldsWithoutMeaningAreNamed(t *testing.T) {
+	told := func(vni int32) string {
+		s := simple().snapshot(t, world{})
+		s.Config.Spec.KVM.Network.Flannel.VNI = vni
+		c := meta.FindStatusCondition(conditions(s, nil, now), ConditionLegacyFields)
+		if c == nil {
+			return ""
+		}
+		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+	}
+	want := []string{"", "True FlannelNotUsed: spec.kvm.network.flannel is ignored: machines take over the addresses of their pods, no bridge is made on hosts"}
+	if diff := cmp.Diff(want, []string{told(0), told(26)}); diff != "" {
+		t.Errorf("another condition (-want +got):\n%s", diff)
+	}
+}
+
+func TestPhasesOfNodes(t *testing.T) {
+	running := simple().running(t)
+	for name, test := range map[string]struct {
+		change func(*scenario, *world)
+		want   v1alpha1.NodeStatus
+	}{
+		"nothing exists": {
+			func(_ *scenario, w *world) { *w = world{} },
+			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Phase: "Pending", Message: "no node pod yet"},
+		},
+		"no pod": {
+			func(_ *scenario, w *world) { w.pods = nil },
+			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Phase: "Pending", Message: "no node pod yet"},
+		},
+		"the pod is pending": {
+			func(_ *scenario, w *world) {
+				notReady(&w.pods[1])
+				w.pods[1].Status.Phase, w.pods[1].Status.PodIP, w.pods[1].Spec.NodeName = corev1.PodPending, "", ""
+			},
+			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Pod: "P", Phase: "Pending", Message: "node pod P is not Ready"},
+		},
+		"the machine starts": {
+			func(_ *scenario, w *world) { notReady(&w.pods[1]) },
+			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Pod: "P", IP: "10.244.0.2", Host: "H", Phase: "Starting", Message: "node pod P is not Ready"},
+		},
+		"it serves": {
+			func(*scenario, *world) {},
+			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Pod: "P", IP: "10.244.0.2", Host: "H", Phase: "Ready"},
+		},
+		"it goes": {
+			func(_ *scenario, w *world) { terminating(&w.pods[1]) },
+			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Pod: "P", IP: "10.244.0.2", Host: "H", Phase: "Terminating", Message: "node pod P is terminating"},
+		},
+		"it is outdated": {
+			func(s *scenario, _ *world) { s.config.Spec.KVM.Workers[0].CPUs = 4 },
+			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Pod: "P", IP: "10.244.0.2", Host: "H", Phase: "Outdated"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, w := simple(), world{pods: append([]corev1.Pod(nil), running.pods...), deployments: running.deployments}
+			test.change(&s, &w)
+			got := nodeStatuses(s.snapshot(t, w))[1]
+			want := fillIn(test.want, "worker-w0aaa-574dd54b85-x2x2x", "host-worker-w0aaa")
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("another status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// fillIn replaces the short names P and H.
+func fillIn(st v1alpha1.NodeStatus, pod, host string) v1alpha1.NodeStatus {
+	if st.Pod == "P" {
+		st.Pod = pod
+	}
+	if st.Host == "H" {
+		st.Host = host
+	}
+	for _, form := range []string{"node pod %s is not Ready", "node pod %s is terminating"} {
+		if st.Message == fmt.Sprintf(form, "P") {
+			st.Message = fmt.Sprintf(form, pod)
+		}
+	}
+	return st
+}

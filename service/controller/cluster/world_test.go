@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/resources/deployment"
+	"github.com/kvm-operator/kvm-operator/resources/pvc"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// renderer is shared, for rendering takes most of these tests' time.
+var renderer = cloudconfig.NewRenderer()
+
+// snapshot is what a reconcile knows when the world is w; indexes are assigned.
+func (s scenario) snapshot(t *testing.T, w world) *snapshot.Snapshot {
+	t.Helper()
+	config := s.config.DeepCopy()
+	var ids []string
+	for _, n := range snapshot.NewNodes(config.Spec) {
+		ids = append(ids, n.ID)
+	}
+	if config.Status.KVM == nil {
+		config.Status.KVM = &v1alpha1.LegacyKVMStatus{}
+	}
+	config.Status.KVM.NodeIndexes = key.AssignIndexes(config.Status.KVM.NodeIndexes, ids)
+	r := &Reconciler{Settings: s.settings, Readiness: snapshot.PodReadiness, Issuer: pki.Placeholder{}, NewKey: pki.PlaceholderKey, renderer: renderer}
+	w.release, w.secrets, w.volumes = s.inputs.Release, s.inputs.Secrets, s.inputs.Volumes
+	completed, err := r.complete(config, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return completed
+}
+
+// running is the world in which every node of the scenario serves in the form that is wanted.
+func (s scenario) running(t *testing.T) world {
+	t.Helper()
+	first := s.snapshot(t, world{})
+	w := world{deployments: map[string]*appsv1.Deployment{}}
+	desired, err := deployment.New().Build(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, object := range desired.Objects {
+		d := object.(*appsv1.Deployment)
+		apply.SetOwner(d, first.Owner("deployment"))
+		w.deployments[d.Name] = d
+		w.pods = append(w.pods, podOf(d, fmt.Sprintf("10.244.0.%d", i+1)))
+	}
+	return w
+}
+
+// podOf is a Ready node pod of the Deployment.
+func podOf(d *appsv1.Deployment, ip string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: d.Name + "-574dd54b85-x2x2x", Namespace: d.Namespace, UID: types.UID(d.Name + "-uid"), CreationTimestamp: metav1.NewTime(now),
+			Labels: d.Spec.Template.Labels, Annotations: d.Spec.Template.Annotations,
+		},
+		Spec: corev1.PodSpec{NodeName: "host-" + d.Name},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+// notReady takes a pod's readiness away.
+func notReady(pod *corev1.Pod) {
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+}
+
+// terminating marks a pod as going.
+func terminating(pod *corev1.Pod) {
+	at := metav1.NewTime(now)
+	pod.DeletionTimestamp = &at
+}
+
+// build is what a handler makes of a snapshot.
+func build(t *testing.T, s *snapshot.Snapshot, handler string) (apply.Desired, error) {
+	t.Helper()
+	for _, resource := range append(Resources(), pvc.Resource()) {
+		if resource.Handler == handler {
+			return resource.Build(s)
+		}
+	}
+	t.Fatalf("there is no handler %s", handler)
+	return apply.Desired{}, nil
+}
+
+// condition is the one that the error of a handler leads to, as "<status> <reason>: <message>".
+func condition(handler string, err error) string {
+	result := chain.Result{Handler: handler, Err: err, Outcome: chain.Done()}
+	c := result.Condition(conditionTypes[handler])
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// names are the names of objects.
+func names[T metav1.Object](objects []T) []string {
+	var list []string
+	for _, object := range objects {
+		list = append(list, object.GetName())
+	}
+	return list
+}

@@ -1,0 +1,115 @@
+// Package service is the composition root: it puts scheme, manager, caches, clients, metrics, health and controllers
+// together.
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+)
+
+// Config is what the service needs to know.
+type Config struct {
+	// REST is how the management cluster is reached.
+	REST *rest.Config
+	// Settings shape clusters.
+	Settings snapshot.Settings
+	// Selector picks the KVMConfigs that this operator is responsible for; the empty one picks all.
+	Selector labels.Selector
+
+	// ListenAddress and MetricsAddress are URLs; an empty one is not served. CertFile and KeyFile make the server speak TLS.
+	ListenAddress, MetricsAddress string
+	CertFile, KeyFile             string
+	LogAccess, Debug              bool
+
+	// LeaderElection lets one of several replicas be at work, by a Lease in LeaderElectionNamespace.
+	LeaderElection          bool
+	LeaderElectionNamespace string
+
+	// WrapClient, if set, stands between the controllers and the client; tests put faults there.
+	WrapClient func(client.Client) client.Client
+}
+
+// unlimited: each controller has a handful of requests in flight at most, and the API server's own fairness queues know
+// better than a fixed rate what it can bear.
+const unlimited = -1
+
+// shutdownTimeout is how long reconciles in flight may take to end.
+const shutdownTimeout = 20 * time.Second
+
+// Service is the operator ready to run.
+type Service struct {
+	manager manager.Manager
+	rest    *rest.Config
+	// filled is closed once the caches are filled.
+	filled chan struct{}
+}
+
+// New builds the service. It asks the API server nothing.
+func New(ctx context.Context, c Config) (*Service, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	restConfig := rest.CopyConfig(c.REST)
+	restConfig.QPS = unlimited
+	restConfig.UserAgent = rest.DefaultKubernetesUserAgent()
+	m, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:                        scheme,
+		MapperProvider:                NewMapper,
+		Cache:                         CacheOptions(c.Selector),
+		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress:        "0",
+		LeaderElection:                c.LeaderElection,
+		LeaderElectionID:              "kvm-operator",
+		LeaderElectionNamespace:       c.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, microerror.Mask(err)
+	}
+	if err := cluster.SetupIndexes(ctx, m.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
+	if err := addControllers(m, c); err != nil {
+		return nil, err
+	}
+	s := &Service{manager: m, rest: restConfig, filled: make(chan struct{})}
+	if err := m.Add(closer(s.filled)); err != nil {
+		return nil, microerror.Mask(err)
+	}
+	return s, addServers(m, c)
+}
+
+func addControllers(m manager.Manager, c Config) error {
+	writer := m.GetClient()
+	if c.WrapClient != nil {
+		writer = c.WrapClient(writer)
+	}
+	r := &cluster.Reconciler{
+		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings,
+		Issuer: pki.Embedded{Clock: clock.RealClock{}}, NewKey: pki.NewRandomKey,
+		Readiness: snapshot.PodReadiness, Clock: clock.RealClock{}, Events: m.GetEventRecorder("kvm-operator"),
+	}
+	if err := r.Init(); err != nil {
+		return err
+	}
+	return r.SetupWithManager(m)
+}
