@@ -1,0 +1,323 @@
+#!/bin/bash
+# build.sh DEST [tiny|image]... — builds guest images from Debian packages and links them into DEST (README.md).
+#
+#   tiny   vmlinuz, bzImage, tiny.cpio.gz: a guest that reports what its machine gives it, for tests of the machine
+#   image  vmlinuz, bzImage, initrd.img, root.squashfs: Debian with systemd, containerd and Kubernetes, set up by Ignition;
+#          needs kubeall and ignition, which integration/build.sh makes, in DEST/.. or in $TOOLS
+#
+# Without a name both are built. Each is cached by the content of what it is made of in
+# ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/guest; to follow newer Debian packages, remove that directory. A lock lets
+# two checkouts build side by side. Interrupting is safe at any moment: nothing half-built is ever linked.
+#
+# The same packages make the same bytes. DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors, GUEST_ARCHIVES a
+# directory of further container images (docker archives, *.tar) for the full image.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${KVM_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kvm-operator}/guest
+mirrors=(
+  "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} bookworm main"
+  "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} bookworm-updates main"
+  "deb ${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security} bookworm-security main"
+)
+# One moment for all times in the images.
+export SOURCE_DATE_EPOCH=1700000000 LC_ALL=C.UTF-8
+
+die() { echo "error: $*" >&2; exit 1; }
+
+# install_packages PACKAGE...: Debian packages, by root or through sudo.
+install_packages() {
+  local log apt=(apt-get)
+  [ "$(id -u)" = 0 ] || apt=(sudo apt-get)
+  command -v apt-get >/dev/null || die "$* (or what they are called on this system) must be installed first"
+  echo "==> installing $*"
+  log=$(mktemp)
+  if ! { "${apt[@]}" update -qq && DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y -qq "$@"; } >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    die "$* cannot be installed, see the lines above"
+  fi
+  rm -f "$log"
+}
+
+# need PROGRAM=PACKAGE...: installs the packages of missing programs.
+need() {
+  local pair missing=()
+  for pair in "$@"; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%=*}" >/dev/null || missing+=("${pair#*=}")
+  done
+  [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+}
+
+# progress NAME COMMAND...: runs the command in the background with a line of progress every five seconds. Job control
+# gives it a process group, so that an interrupt ends all of it, and the lock is closed for it, so that none of it can hold
+# the lock after this script.
+progress() {
+  local name=$1
+  shift
+  set -m
+  "$@" >"$work/log" 2>&1 9>&- </dev/null &
+  job=$!
+  set +m
+  while kill -0 "$job" 2>/dev/null; do
+    sleep 5 9>&- & wait $! || true
+    if kill -0 "$job" 2>/dev/null; then echo "    $name: ${SECONDS}s, $(tail -n 1 "$work/log" | cut -c1-100)"; fi
+  done
+  if ! wait "$job"; then
+    tail -n 30 "$work/log" >&2
+    die "making $name failed, see the lines above"
+  fi
+  job=
+}
+
+# bootstrap NAME ARGUMENT...: mmdebstrap with the images' mirrors. What it mounts below its directory is mounted in a
+# namespace of its own, and so can neither be left behind nor be removed from; without root it sees to that itself.
+bootstrap() {
+  local name=$1 apart=()
+  shift
+  need mmdebstrap=mmdebstrap
+  [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || install_packages debian-archive-keyring
+  [ "$(id -u)" != 0 ] || apart=(unshare --mount --propagation private)
+  progress "$name" "${apart[@]}" env TMPDIR="$work" \
+    mmdebstrap --keyring=/usr/share/keyrings/debian-archive-keyring.gpg "$@" "${mirrors[@]}"
+}
+
+# kernel_version KERNEL: the name that its modules go by.
+kernel_version() { ls "$1/lib/modules"; }
+
+# add_modules KERNEL ROOT GROUP MODULE...: modules of an initrd with what they depend on; GROUP.order is the order in
+# which they are to be loaded.
+add_modules() {
+  local kernel=$1 directory=$2/modules group=$3 module file
+  shift 3
+  mkdir -p "$directory"
+  for module in "$@"; do
+    modprobe -C /dev/null -d "$kernel" -S "$(kernel_version "$kernel")" --show-depends "$module" |
+      while read -r verb file _; do
+        [ "$verb" = insmod ] || continue
+        cp "$file" "$directory/"
+        echo "${file##*/}"
+      done
+  done | awk '!seen[$0]++' >"$directory/$group.order"
+}
+
+# add_busybox KERNEL ROOT: with a link for each of its programs.
+add_busybox() {
+  local name
+  mkdir -p "$2/bin"
+  cp "$1/busybox" "$2/bin/"
+  "$1/busybox" --list | while read -r name; do
+    [ "$name" = busybox ] || ln -s busybox "$2/bin/$name"
+  done
+}
+
+# pack ROOT FILE: an initrd. Under software emulation a kernel unpacks gzip faster than it does what compresses better.
+pack() {
+  find "$1" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
+  (cd "$1" && find . -print0 | sort -z | cpio --null --create --format=newc --reproducible --owner=0:0 --quiet) | gzip -9n >"$2"
+}
+
+# unpack_kernel BZIMAGE: the kernel proper, an ELF image that QEMU starts by its PVH entry. Unpacking it is more than half
+# of the time that a machine under software emulation takes to boot. Offsets: Documentation/arch/x86/boot.rst.
+unpack_kernel() {
+  local setup_sectors offset length
+  setup_sectors=$(od -An -tu1 -j $((0x1f1)) -N 1 "$1")
+  offset=$(od -An -tu4 -j $((0x248)) -N 4 "$1")
+  length=$(od -An -tu4 -j $((0x24c)) -N 4 "$1")
+  dd if="$1" bs=1M iflag=skip_bytes,count_bytes skip=$((offset + (setup_sectors + 1) * 512)) count=$((length)) status=none |
+    xz --decompress --single-stream
+}
+
+# build_kernel OUT: Debian's kernel with its modules, and busybox.
+build_kernel() {
+  need depmod=kmod xz=xz-utils
+  bootstrap kernel --variant=extract --include=linux-image-amd64,busybox-static bookworm "$work/root"
+  mkdir -p "$1/lib"
+  mv "$work"/root/lib/modules "$1/lib/"
+  mv "$work"/root/boot/vmlinuz-* "$1/bzImage"
+  unpack_kernel "$1/bzImage" >"$1/vmlinuz"
+  mv "$work"/root/bin/busybox "$1/busybox"
+  depmod -b "$1" "$(kernel_version "$1")"
+}
+
+# build_tiny OUT KERNEL
+build_tiny() {
+  need cpio=cpio modprobe=kmod
+  add_busybox "$2" "$work/root"
+  add_modules "$2" "$work/root" base virtio_pci virtio_net virtio_balloon virtio_console virtio-rng button evdev \
+    qemu_fw_cfg pvpanic-mmio pvpanic-pci
+  add_modules "$2" "$work/root" disk virtio_blk crc32c_generic ext4
+  add_modules "$2" "$work/root" share 9pnet_virtio 9p
+  mkdir -p "$work/root/etc"
+  cp "$here/tiny/init" "$here/tiny/dhcp" "$work/root/"
+  pack "$work/root" "$1/tiny.cpio.gz"
+}
+
+# build_initrd OUT KERNEL
+build_initrd() {
+  need cpio=cpio modprobe=kmod
+  add_busybox "$2" "$work/root"
+  add_modules "$2" "$work/root" boot virtio_pci virtio_console virtio_blk crc32c_generic ext4 squashfs overlay qemu_fw_cfg
+  add_modules "$2" "$work/root" network virtio_net
+  cp "$here/initrd/init" "$here/tiny/dhcp" "$work/root/"
+  pack "$work/root" "$1/initrd.img"
+}
+
+# build_root OUT KERNEL KUBEALL IGNITION: the root file system. It is not compressed: a machine under software emulation
+# waits for its processor, not for its disk.
+build_root() {
+  local overlay=$work/overlay
+  need sqfstar=squashfs-tools depmod=kmod
+  cp -a "$here/rootfs" "$overlay"
+  add_kernel_modules "$2" "$overlay/usr/lib/modules/$(kernel_version "$2")"
+  add_kubernetes "$3" "$overlay/usr/bin"
+  install -D -m 755 "$4" "$overlay/usr/libexec/ignition"
+  mkdir "$overlay/sysroot"
+  basename "$1" .new >"$overlay/usr/lib/guest-image"
+  add_archives "$overlay/usr/share/guest-images/archives"
+  CGO_ENABLED=0 go build -C "$here/pause" -trimpath -buildvcs=false -ldflags '-s -w' -o "$work/pause" .
+  bootstrap root --variant=minbase --format=tar \
+    --include="$(grep -v '^#' "$here/packages" | paste -sd,)" \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/info/*' \
+    --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
+    --customize-hook="sync-in '$overlay' /" \
+    --customize-hook="'$here/customize.sh' \"\$1\" '$work/pause'" \
+    bookworm "$work/root.tar"
+  # shellcheck disable=SC2016 # for the inner shell, which is there because a job in the background has no standard input
+  progress "root file system" bash -c 'sqfstar -no-progress -noI -noD -noF -noX -exit-on-error "$1" <"$2"' - \
+    "$1/root.squashfs" "$work/root.tar"
+}
+
+# add_kernel_modules KERNEL DIRECTORY
+add_kernel_modules() {
+  local from
+  from=$1/lib/modules/$(kernel_version "$1")
+  mkdir -p "$2/kernel"
+  grep -v '^#' "$here/modules" | (cd "$from/kernel" && xargs cp --archive --parents -t "$2/kernel")
+  cp "$from"/modules.{builtin,builtin.modinfo,order} "$2/"
+}
+
+# add_kubernetes KUBEALL DIRECTORY: the binary, and links by the names of what a node's own system runs.
+add_kubernetes() {
+  install -D -m 755 "$1" "$2/kubeall"
+  ln -s kubeall "$2/kubelet"
+  ln -s kubeall "$2/kubectl"
+}
+
+# archives: further container images, as `docker save` writes them, that a later part of the project puts into $GUEST_ARCHIVES.
+archives() { [ -z "${GUEST_ARCHIVES:-}" ] || find "$GUEST_ARCHIVES" -maxdepth 1 -name '*.tar' | sort; }
+
+# add_archives DIRECTORY: the archives, each with the list of its images.
+add_archives() {
+  local file name
+  mkdir -p "$1"
+  archives | while read -r file; do
+    name=$1/$(basename "$file" .tar)
+    cp "$file" "$name.tar"
+    tar -xOf "$file" manifest.json | grep -oE '"RepoTags":\[[^]]*' | cut -d[ -f2 | tr -d '" ' | tr , '\n' >"$name.names"
+  done
+}
+
+# tool NAME: the path of a binary that integration/build.sh linked beside or above DEST.
+tool() {
+  local directory
+  for directory in "${TOOLS:-$dest/..}" "$dest"; do
+    [ ! -x "$directory/$1" ] || { readlink -f "$directory/$1"; return; }
+  done
+  die "there is no $1 in ${TOOLS:-$dest/..}: run integration/build.sh ${TOOLS:-$dest/..} $1, or say where it is by TOOLS"
+}
+
+# key STAGE INPUT...: a digest of everything that the stage is made of: programs and lists here, its builder, the mirrors,
+# and its inputs.
+key() {
+  local stage=$1 inputs=()
+  case $stage in
+    tiny) inputs=(tiny) ;;
+    initrd) inputs=(initrd tiny/dhcp) ;;
+    root) inputs=(rootfs packages modules pause customize.sh containers.sh) ;;
+  esac
+  shift
+  {
+    [ ${#inputs[@]} = 0 ] || (cd "$here" && tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -c "${inputs[@]}")
+    [ $# = 0 ] || sha256sum "$@" | cut -c1-64
+    declare -f
+    printf '%s\n' "$SOURCE_DATE_EPOCH" "${mirrors[@]}"
+  } | sha256sum | cut -c1-16
+}
+
+# stage NAME INPUT...: the directory of a stage's files is left in $made; builds it unless it is there already. Whoever
+# comes second waits for the first. An input is a file, or a directory of another stage.
+stage() {
+  local name=$1 input files=()
+  shift
+  for input in "$@"; do
+    if [ -d "$input" ]; then input=$input/.key; fi
+    files+=("$input")
+  done
+  made=$cache/$name-$(key "$name" "${files[@]}")
+  build_once "$name" "$made" "$@"
+  touch "$made"
+}
+
+# clean_up: nothing is removed before what works on it has ended.
+clean_up() {
+  local status=$?
+  if [ -n "$job" ]; then
+    kill -- -"$job" 2>/dev/null || true
+    wait "$job" || true
+  fi
+  rm -rf --one-file-system "$work" "$out"
+  [ "$status" = 0 ] || echo "error: the guest $stage was not built" >&2
+  exit "$status"
+}
+
+# build_once NAME DIRECTORY INPUT...: what no checkout has asked for in a month makes room for the new.
+build_once() (
+  stage=$1 final=$2 out=$2.new work='' job=''
+  shift 2
+  flock -n 9 || { echo "==> guest $stage: waiting for another build of it"; flock 9; }
+  [ ! -e "$final" ] || exit 0
+  trap clean_up EXIT
+  trap 'exit 130' INT TERM
+  SECONDS=0
+  echo "==> guest $stage: building"
+  find "$cache" -mindepth 1 -maxdepth 1 -name "$stage-*" -mtime +30 -exec rm -rf {} +
+  rm -rf "$out"
+  work=$(mktemp -d "$cache/work.XXXXXX")
+  mkdir "$out"
+  basename "$final" >"$out/.key"
+  "build_$stage" "$out" "$@"
+  mv "$out" "$final"
+  echo "==> guest $stage: built in ${SECONDS}s"
+) 9>"$cache/$1.lock"
+
+link() { ln -sfn "$1" "$dest/${1##*/}"; }
+
+tiny() {
+  stage tiny "$kernel"
+  link "$made/tiny.cpio.gz"
+}
+
+image() {
+  local kubeall ignition archives
+  kubeall=$(tool kubeall) && ignition=$(tool ignition)
+  stage initrd "$kernel"
+  link "$made/initrd.img"
+  mapfile -t archives < <(archives)
+  stage root "$kernel" "$kubeall" "$ignition" "${archives[@]}"
+  link "$made/root.squashfs"
+}
+
+[ $# -ge 1 ] || die "usage: $0 DEST [tiny|image]..."
+mkdir -p "$cache" "$1"
+dest=$(cd "$1" && pwd)
+shift
+[ $# -ge 1 ] || set -- tiny image
+for target in "$@"; do
+  case $target in tiny | image) ;; *) die "there is no guest image $target (there are: tiny, image)" ;; esac
+done
+stage kernel
+kernel=$made
+link "$kernel/vmlinuz"
+link "$kernel/bzImage"
+for target in "$@"; do "$target"; done

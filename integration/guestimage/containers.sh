@@ -1,0 +1,94 @@
+#!/bin/bash
+# containers.sh ROOT PAUSE — puts the container images of a node's own pods into the root file system ROOT:
+#
+#   /usr/share/guest-images/layer       the one layer that all of them share, unpacked; its large files are ROOT's own
+#   /usr/share/guest-images/images.tar  their manifests and configurations as `ctr images import` reads them (OCI layout)
+#   /usr/share/guest-images/chain       the name under which containerd looks for the unpacked layer
+#   /usr/share/guest-images/names       their names, one a line: those that boot data uses by default
+#
+# Importing a layer of this size takes a machine under software emulation a minute. So the layer is not imported:
+# /usr/libexec/guest-images shows containerd the unpacked one.
+set -euo pipefail
+root=$1 pause=$2
+out=$root/usr/share/guest-images
+registry=registry.k8s.io
+# What kubeadm 1.34 to 1.36 and the boot data call the sandbox image.
+pause_tag=3.10.1
+kubernetes=$(chroot "$root" /usr/bin/kubeall kube-apiserver --version)
+kubernetes=${kubernetes#Kubernetes }
+etcd=$(chroot "$root" /usr/bin/kubeall etcd --version | sed -n 's/^etcd Version: //p')
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# archive DIRECTORY: a tar that depends on nothing but the directory's content.
+archive() { tar --sort=name --mtime="@${SOURCE_DATE_EPOCH:-0}" --owner=0 --group=0 --numeric-owner -C "$1" -c .; }
+
+digest() { sha256sum | cut -c1-64; }
+
+# copy_linked PROGRAM...: programs of ROOT and the libraries that they are linked against.
+copy_linked() {
+  local file
+  for file in "$@" $(chroot "$root" ldd "$@" | grep -oE '/[^ :]+ ' | sort -u); do
+    mkdir -p "$out/layer$(dirname "$file")"
+    cp -L "$root$file" "$out/layer$file"
+  done
+}
+
+# make_layer: a directory with what the programs need. The binary is a hard link: one copy of it in the guest's memory
+# serves kubelet and pods.
+make_layer() {
+  local name layer=$out/layer
+  mkdir -p "$layer"/{etc/ssl/certs,tmp,usr/bin,usr/sbin,usr/lib/x86_64-linux-gnu}
+  ln -s usr/bin usr/lib usr/sbin "$layer/"
+  chmod 1777 "$layer/tmp"
+  install -m 755 "$pause" "$layer/pause"
+  ln "$root/usr/bin/kubeall" "$layer/usr/bin/kubeall"
+  for name in etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler; do ln -s kubeall "$layer/usr/bin/$name"; done
+  # An API server asks issuers of tokens over TLS.
+  cp "$root/etc/ssl/certs/ca-certificates.crt" "$layer/etc/ssl/certs/"
+  # kube-proxy calls these.
+  copy_linked /usr/sbin/nft /usr/sbin/xtables-nft-multi /usr/sbin/conntrack
+  cp -a "$root/usr/lib/x86_64-linux-gnu/xtables" "$layer/usr/lib/x86_64-linux-gnu/"
+  for name in iptables ip6tables; do
+    ln -s xtables-nft-multi "$layer/usr/sbin/$name"
+    ln -s xtables-nft-multi "$layer/usr/sbin/$name-save"
+    ln -s xtables-nft-multi "$layer/usr/sbin/$name-restore"
+  done
+}
+
+# blob: keeps standard input under its digest in the archive of the images and prints a descriptor's digest and size.
+blob() {
+  local sum
+  cat >"$work/blob"
+  sum=$(digest <"$work/blob")
+  printf '"digest":"sha256:%s","size":%d' "$sum" "$(stat -c %s "$work/blob")"
+  mv "$work/blob" "$work/oci/blobs/sha256/$sum"
+}
+
+# image NAME PROGRAM: adds an image of the layer.
+image() {
+  local type=application/vnd.oci.image config manifest
+  config=$(printf '{"architecture":"amd64","os":"linux","config":{"Entrypoint":["%s"],"Env":["PATH=/usr/sbin:/usr/bin"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
+    "$2" "$chain" | blob)
+  manifest=$(printf '{"schemaVersion":2,"mediaType":"%s.manifest.v1+json","config":{"mediaType":"%s.config.v1+json",%s},"layers":[{"mediaType":"%s.layer.v1.tar","digest":"sha256:%s","size":%d}]}' \
+    $type $type "$config" $type "$chain" "$size" | blob)
+  printf '{"mediaType":"%s.manifest.v1+json",%s,"annotations":{"io.containerd.image.name":"%s"}}\n' $type "$manifest" "$registry/$1" >>"$work/index"
+  echo "$registry/$1" >>"$out/names"
+}
+
+make_layer
+archive "$out/layer" >"$work/layer"
+# The name of a chain of one layer is the layer's digest.
+chain=$(digest <"$work/layer")
+size=$(stat -c %s "$work/layer")
+echo "sha256:$chain" >"$out/chain"
+
+mkdir -p "$work/oci/blobs/sha256"
+image "pause:$pause_tag" /pause
+image "etcd:$etcd-0" /usr/bin/etcd
+for component in kube-apiserver kube-controller-manager kube-proxy kube-scheduler; do
+  image "$component:$kubernetes" "/usr/bin/$component"
+done
+printf '{"schemaVersion":2,"manifests":[%s]}' "$(paste -sd, "$work/index")" >"$work/oci/index.json"
+echo '{"imageLayoutVersion":"1.0.0"}' >"$work/oci/oci-layout"
+archive "$work/oci" >"$out/images.tar"

@@ -1,0 +1,27 @@
+#!/bin/bash
+# customize.sh ROOT PAUSE — what is left to do in the root file system of the full image once its packages and files are in
+# place; called by mmdebstrap. PAUSE is the program of the pause image.
+set -euo pipefail
+root=$1 pause=$2
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+depmod -b "$root" "$(ls "$root/usr/lib/modules")"
+# A binary built on a newer system than the image's may ask for a newer C library.
+chroot "$root" /usr/libexec/ignition -version >/dev/null || { echo "ignition does not run in the image" >&2; exit 1; }
+"$here/containers.sh" "$root" "$pause"
+
+# Only what the image's preset names is on, whatever the packages have enabled.
+find "$root/etc/systemd/system" -mindepth 1 -delete
+chroot "$root" systemctl preset-all
+# Every unit costs a machine under software emulation a second. These serve what no guest has or what nobody here looks at.
+chroot "$root" systemctl mask \
+  dev-hugepages.mount dev-mqueue.mount proc-sys-fs-binfmt_misc.automount sys-fs-fuse-connections.mount \
+  sys-kernel-config.mount sys-kernel-debug.mount sys-kernel-tracing.mount systemd-binfmt.service systemd-firstboot.service \
+  systemd-network-generator.service systemd-pcrphase-sysinit.service systemd-pcrphase.service systemd-random-seed.service \
+  systemd-repart.service systemd-sysusers.service systemd-update-utmp-runlevel.service systemd-update-utmp.service
+
+# An unset machine id makes a first boot, on which Ignition's preset is applied.
+rm -f "$root/etc/machine-id" "$root/var/lib/dbus/machine-id"
+ln -sfn ../run/systemd/resolve/stub-resolv.conf "$root/etc/resolv.conf"
+echo guest >"$root/etc/hostname"
+rm -rf "$root"/var/cache/{apt,debconf,ldconfig}/* "$root"/var/log/* "$root"/var/lib/apt/lists/*

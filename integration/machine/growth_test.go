@@ -1,0 +1,148 @@
+package machine_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/integration/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/runner"
+)
+
+// TestNothingGrowsOver100Reboots runs a runner in this process, where goroutines can be counted. It is not parallel, so
+// that nobody else's are.
+func TestNothingGrowsOver100Reboots(t *testing.T) {
+	settings, bootData := inProcess(t), vm.Pack(t, `{"ignition":{"version":"3.3.0"}}`)
+	if err := os.WriteFile(settings.BootData[0], []byte(bootData), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r := runner.New(settings, slog.New(slog.DiscardHandler), io.Discard, io.Discard)
+	ended := make(chan runner.End, 1)
+	go func() { ended <- r.Run(ctx) }()
+	awaitResets(t, r, 0)
+	client := runner.Client{Socket: filepath.Join(settings.Run, runner.SocketName)}
+
+	var goroutines, descriptors int
+	for i := range 100 {
+		if _, err := client.QMP(ctx, []byte(`{"execute":"system_reset"}`)); err != nil {
+			t.Fatal(err)
+		}
+		awaitResets(t, r, i+1)
+		if i == 9 {
+			goroutines, descriptors = settled(runtime.NumGoroutine), settled(openFiles)
+		}
+	}
+	if now := settled(runtime.NumGoroutine); now > goroutines {
+		t.Errorf("there were %d goroutines after 10 reboots, and %d after 100", goroutines, now)
+	}
+	if now := settled(openFiles); now > descriptors {
+		t.Errorf("there were %d open files after 10 reboots, and %d after 100", descriptors, now)
+	}
+	stop()
+	end := <-ended
+	if end.Reason != runner.ReasonGuestKilled && end.Reason != runner.ReasonPoweredDown {
+		t.Errorf("it ended with %+v", end)
+	}
+}
+
+func inProcess(t *testing.T) runner.Settings {
+	t.Helper()
+	tiny, base := vm.Tiny(t), vm.Directory(t)
+	timeouts := runner.DefaultTimeouts
+	timeouts.Powerdown = time.Second
+	return runner.Settings{
+		Name: "vm", CPUs: 1, Memory: 128, BootData: []string{filepath.Join(base, "user_data")},
+		Image: osimage.Image{
+			Name: "tiny", Kernel: osimage.File{URL: "file://" + tiny.Kernel}, Initrd: osimage.File{URL: "file://" + tiny.Initrd},
+			IgnitionKey: "opt/com.coreos/config",
+		},
+		Images: filepath.Join(base, "images"), State: filepath.Join(base, "state"), Run: filepath.Join(base, "run"),
+		Network: runner.NetworkUser, Acceleration: "tcg", QEMU: "qemu-system-x86_64", Timeouts: timeouts,
+	}
+}
+
+func awaitResets(t *testing.T, r *runner.Runner, n int) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		status := r.Status(t.Context())
+		if status.State == runner.StateRunning && status.Resets >= n {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("after %d resets the status is %+v", n, status)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// settled is the least of a count over a while: connections that were closed take a moment to be gone.
+func settled(count func() int) int {
+	least := count()
+	for range 50 {
+		time.Sleep(10 * time.Millisecond)
+		least = min(least, count())
+	}
+	return least
+}
+
+func openFiles() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		panic(err)
+	}
+	return len(entries)
+}
+
+func TestRunnerNeedsLessThan20MiB(t *testing.T) {
+	t.Parallel()
+	v := vm.Start(t, vm.Options{BootData: []string{largeBootData(t, 1), largeBootData(t, 2)}})
+	v.Await(t, 0, "tiny: ready", tinyBoots)
+	for range 20 {
+		v.Status(t)
+	}
+	resident := residentMemory(t, v.PID())
+	t.Logf("the resident memory of the runner is %.1f MiB", float64(resident)/(1<<20))
+	if resident > 20<<20 {
+		t.Errorf("the runner's resident memory is %.1f MiB", float64(resident)/(1<<20))
+	}
+}
+
+// largeBootData is as large as a ConfigMap can hold.
+func largeBootData(t *testing.T, seed int64) string {
+	t.Helper()
+	noise := make([]byte, 500<<10)
+	rand.New(rand.NewSource(seed)).Read(noise)
+	return vm.Pack(t, fmt.Sprintf(`{"ignition":{"version":"3.3.0"},"storage":{"files":[{"path":"/noise%d","contents":{"source":"data:;base64,%s"}}]}}`,
+		seed, base64.StdEncoding.EncodeToString(noise)))
+}
+
+// residentMemory is that of a process, in bytes (proc_pid_status(5)).
+func residentMemory(t testing.TB, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	line, _, _ := strings.Cut(rest, "kB")
+	kilobytes, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}

@@ -1,0 +1,164 @@
+package machine_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/integration/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
+	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+)
+
+// pairs is how often each is measured; the two take turns, so that both meet the same moods of the machine.
+const pairs = 11
+
+// BenchmarkOverhead compares the runner with bare QEMU under the very arguments that the runner gives it.
+//
+// The start ends with the first byte that the guest's kernel prints, the end with that of the process: for the runner
+// from SIGTERM, for bare QEMU from the power button.
+func BenchmarkOverhead(b *testing.B) {
+	base, pod := vm.Directory(b), podnet.NewHost(b).NewPod(b, podnet.PodOptions{})
+	options := vm.Options{
+		Directory: base, Pod: pod, Image: vm.Tiny(b).With("earlyprintk=serial,ttyS0,115200", "loglevel=8"), Args: []string{"--disk=rootfs:1G"},
+	}
+	arguments := bareArguments(b, options)
+	for b.Loop() {
+		var bareStart, bareEnd, runnerStart, runnerEnd []time.Duration
+		for range pairs {
+			start, end := runBare(b, pod, base, arguments)
+			bareStart, bareEnd = append(bareStart, start), append(bareEnd, end)
+			start, end = runRunner(b, options)
+			runnerStart, runnerEnd = append(runnerStart, start), append(runnerEnd, end)
+		}
+		report(b, "start", bareStart, runnerStart)
+		report(b, "end", bareEnd, runnerEnd)
+	}
+}
+
+func report(b *testing.B, what string, bare, runner []time.Duration) {
+	b.Helper()
+	b.ReportMetric(milliseconds(median(bare)), "bare-"+what+"-ms")
+	b.ReportMetric(milliseconds(median(differences(bare, runner))), what+"-overhead-ms")
+	b.Logf("%s: bare %v, runner %v", what, bare, runner)
+}
+
+func differences(bare, runner []time.Duration) []time.Duration {
+	var d []time.Duration
+	for i := range bare {
+		d = append(d, runner[i]-bare[i])
+	}
+	return d
+}
+
+func median[T cmp.Ordered](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// bareArguments are those of the runner's QEMU, without the wait for a monitor.
+func bareArguments(b *testing.B, options vm.Options) []string {
+	b.Helper()
+	v := vm.Start(b, options)
+	v.Await(b, 0, "tiny: ready", tinyBoots)
+	pid := v.Status(b).PID
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	v.Terminate(b)
+	v.Wait(b, goesDown)
+	// The runner removes the boot data once QEMU has read it.
+	if err := os.WriteFile(filepath.Join(options.Directory, "run", "ignition.json"), []byte("{}"), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	arguments := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:]
+	return slices.DeleteFunc(arguments, func(a string) bool { return a == "-S" })
+}
+
+func runBare(b *testing.B, pod *podnet.Pod, base string, arguments []string) (start, end time.Duration) {
+	b.Helper()
+	ignition := filepath.Join(base, "run", "ignition.json")
+	if err := os.WriteFile(ignition, []byte("{}"), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	pod.Run(b, "ip", "tuntap", "add", "dev", guestnet.TapName, "mode", "tap")
+	defer pod.Run(b, "ip", "tuntap", "del", "dev", guestnet.TapName, "mode", "tap")
+	command := pod.Command("qemu-system-x86_64", arguments...)
+	input, err := command.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer input.Close()
+	output, err := command.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	// The command is killed when the thread that started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin := time.Now()
+	if err := command.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = command.Process.Kill() }()
+	start = readUntilReady(b, output, begin)
+	go func() { _, _ = io.Copy(io.Discard, output) }()
+
+	monitor, err := qmp.Dial(b.Context(), filepath.Join(base, "run", "qmp.sock"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer monitor.Close()
+	begin = time.Now()
+	if err := monitor.Powerdown(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := command.Process.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	return start, time.Since(begin)
+}
+
+// readUntilReady returns when the first byte came.
+func readUntilReady(b *testing.B, output io.Reader, begin time.Time) (first time.Duration) {
+	b.Helper()
+	var text bytes.Buffer
+	buffer := make([]byte, 4096)
+	for !bytes.Contains(text.Bytes(), []byte("tiny: ready")) {
+		n, err := output.Read(buffer)
+		if err != nil {
+			b.Fatalf("%v after %s", err, text.String())
+		}
+		if text.Len() == 0 {
+			first = time.Since(begin)
+		}
+		text.Write(buffer[:n])
+	}
+	return first
+}
+
+func runRunner(b *testing.B, options vm.Options) (start, end time.Duration) {
+	b.Helper()
+	v := vm.Start(b, options)
+	ctx, cancel := context.WithTimeout(b.Context(), tinyBoots)
+	defer cancel()
+	start = v.AwaitFirst(ctx, b).Sub(v.Started)
+	v.Await(b, 0, "tiny: ready", tinyBoots)
+	begin := time.Now()
+	v.Terminate(b)
+	v.Wait(b, goesDown)
+	return start, time.Since(begin)
+}

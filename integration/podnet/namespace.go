@@ -1,0 +1,143 @@
+// Package podnet makes pods out of network namespaces: a Host has a bridge like the one a CNI plugin makes, a Pod is
+// joined to it by a veth pair and has an address, a gateway and nothing else, and a Guest is a network card at the end
+// of a tap device in a Pod, in place of a virtual machine.
+//
+// The namespaces have no names. Each is held by a child process that ends with this process, whatever ends it, so that
+// nothing is left behind even after SIGKILL. Everything needs root and fails the test without.
+package podnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Namespace is a network namespace of its own. Host, Pod and Guest are namespaces.
+type Namespace struct {
+	path string
+	file *os.File
+}
+
+// newNamespace makes a namespace that lives until the test has ended. Its loopback interface is down.
+func newNamespace(t testing.TB) *Namespace {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("network namespaces are made by root only: run the tests as root")
+	}
+	n, err := startHolder(t)
+	if err != nil {
+		t.Fatalf("making a network namespace: %s", err)
+	}
+	return n
+}
+
+// startHolder starts the process that the namespace belongs to. It waits for the end of its standard input, which comes
+// when this process ends or the test does. That does not depend on the thread that has started it, as
+// PR_SET_PDEATHSIG does.
+func startHolder(t testing.TB) (*Namespace, error) {
+	holder := exec.Command("cat")
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setpgid: true}
+	lifeline, err := holder.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := holder.Start(); err != nil {
+		return nil, err
+	}
+	n := &Namespace{path: fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid)}
+	t.Cleanup(func() { n.end(t, lifeline, holder) })
+	n.file, err = os.Open(n.path)
+	return n, err
+}
+
+func (n *Namespace) end(t testing.TB, lifeline io.Closer, holder *exec.Cmd) {
+	if err := errors.Join(n.file.Close(), lifeline.Close(), holder.Wait()); err != nil {
+		t.Errorf("ending the network namespace %s: %s", n.path, err)
+	}
+}
+
+// Path is the file of the namespace, as nsenter --net= takes it. It is valid until the test has ended.
+func (n *Namespace) Path() string { return n.path }
+
+// Do calls f in the namespace: sockets that f makes and names of interfaces that it uses are those of the namespace.
+// Goroutines that f starts are not in it. The sockets stay what they are when Do has returned. Do may be nested.
+func (n *Namespace) Do(f func() error) (err error) {
+	runtime.LockOSThread()
+	origin, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("opening the namespace of the thread: %w", err)
+	}
+	defer func() {
+		back := unix.Setns(int(origin.Fd()), unix.CLONE_NEWNET)
+		err = errors.Join(err, back, origin.Close())
+		// A thread that is stuck in the namespace stays locked, so that the runtime ends it with the goroutine.
+		if back == nil {
+			runtime.UnlockOSThread()
+		}
+	}()
+	if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("entering the namespace %s: %w", n.path, err)
+	}
+	return f()
+}
+
+// Command is a program that will run in the namespace; mounts and processes are those of the test. It is killed when
+// the thread that starts it ends, at the latest with this process.
+func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
+	return n.CommandContext(context.Background(), name, args...)
+}
+
+// CommandContext is Command with a context that kills the program when it is done.
+func (n *Namespace) CommandContext(ctx context.Context, name string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + n.path, "--", name}, args...)...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return command
+}
+
+// Run runs a program in the namespace to its end and returns what it has printed. The test fails when the program does.
+func (n *Namespace) Run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	command := n.CommandContext(t.Context(), name, args...)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %s\n%s", command, err, output)
+	}
+	return string(output)
+}
+
+// Dial connects from within the namespace. The address has an IP address, not a name.
+func (n *Namespace) Dial(ctx context.Context, network, address string) (connection net.Conn, err error) {
+	err = n.Do(func() (err error) {
+		connection, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return connection, err
+}
+
+// Listen listens within the namespace for connections of a stream network ("tcp", "tcp4", "tcp6").
+func (n *Namespace) Listen(ctx context.Context, network, address string) (listener net.Listener, err error) {
+	err = n.Do(func() (err error) {
+		listener, err = new(net.ListenConfig).Listen(ctx, network, address)
+		return err
+	})
+	return listener, err
+}
+
+// ListenPacket listens within the namespace on a packet network ("udp", "udp4", "udp6").
+func (n *Namespace) ListenPacket(ctx context.Context, network, address string) (connection net.PacketConn, err error) {
+	err = n.Do(func() (err error) {
+		connection, err = new(net.ListenConfig).ListenPacket(ctx, network, address)
+		return err
+	})
+	return connection, err
+}

@@ -1,0 +1,53 @@
+package runnerimage_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Time-outs are for a machine whose cores are shared with others: they end what hangs, not what is slow.
+const (
+	buildTimeout = 10 * time.Minute
+	bootTimeout  = 2 * time.Minute
+	helpTimeout  = time.Minute
+)
+
+func TestTheSameSourcesMakeTheSameImage(t *testing.T) {
+	first, second := build(t, "022"), build(t, "077")
+	if !bytes.Equal(first, second) {
+		t.Fatal("build.sh made two images that differ; did the sources change in between?")
+	}
+	present, err := os.ReadFile(archivePath)
+	if err != nil {
+		t.Fatalf("%s; run `make tools`", err)
+	}
+	if !bytes.Equal(first, present) {
+		t.Errorf("%s is not of these sources, other tests here have tested an old one: run `make tools`", archivePath)
+	}
+}
+
+// build runs build.sh and returns the archive. umask is that of somebody who works here.
+func build(t *testing.T, umask string) []byte {
+	t.Helper()
+	directory := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, "sh", "-c", `umask "$1" && exec ./build.sh "$2"`, "sh", umask, directory)
+	// As Ctrl-C does: it cleans up then.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("build.sh: %s\n%s", err, output)
+	}
+	content, err := os.ReadFile(filepath.Join(directory, "runner-image.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}

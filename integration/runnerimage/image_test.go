@@ -1,0 +1,222 @@
+package runnerimage_test
+
+import (
+	"bytes"
+	"crypto/x509"
+	"debug/elf"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kvm-operator/kvm-operator/integration/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+)
+
+// maxSize bounds the unpacked image, in bytes. It has 62 MB; a host has it once, but has to get it before its first node.
+const maxSize = 80e6
+
+// regularFiles calls visit for each of the image.
+func regularFiles(t *testing.T, visit func(path string, info fs.FileInfo)) {
+	t.Helper()
+	err := filepath.WalkDir(rootfs(t), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			visit(path, info)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheImageIsSmall(t *testing.T) {
+	var size int64
+	regularFiles(t, func(_ string, info fs.FileInfo) { size += info.Size() })
+	t.Logf("%.1f MB", float64(size)/1e6)
+	if size > maxSize {
+		t.Errorf("the unpacked image has %.1f MB, want %.1f at most", float64(size)/1e6, maxSize/1e6)
+	}
+}
+
+func TestEveryProgramFindsItsLibraries(t *testing.T) {
+	root, linked := rootfs(t), 0
+	regularFiles(t, func(path string, _ fs.FileInfo) {
+		for _, library := range librariesOf(t, path) {
+			linked++
+			// These the loader searches without being told to, and without its cache, which the image has none of.
+			_, first := os.Stat(filepath.Join(root, "usr/lib/x86_64-linux-gnu", library))
+			_, second := os.Stat(filepath.Join(root, "usr/lib64", library))
+			if first != nil && second != nil {
+				t.Errorf("%s is linked against %s, which is not there", strings.TrimPrefix(path, root), library)
+			}
+		}
+	})
+	if linked == 0 {
+		t.Error("nothing is linked against anything")
+	}
+}
+
+// librariesOf are the names of the libraries that a program is linked against; none if the file is something else.
+func librariesOf(t *testing.T, path string) []string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(content, []byte(elf.ELFMAG)) {
+		return nil
+	}
+	file, err := elf.NewFile(bytes.NewReader(content))
+	if err != nil {
+		t.Fatalf("%s: %s", path, err)
+	}
+	libraries, err := file.ImportedLibraries()
+	if err != nil {
+		t.Fatalf("%s: %s", path, err)
+	}
+	return libraries
+}
+
+func TestTheRunnerCanCheckServersOfGuestImages(t *testing.T) {
+	certificates, err := os.ReadFile(filepath.Join(rootfs(t), "etc/ssl/certs/ca-certificates.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count int
+	for block, rest := pem.Decode(certificates); block != nil; block, rest = pem.Decode(rest) {
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			t.Errorf("certificate %d: %s", count, err)
+		}
+		count++
+	}
+	if count < 100 {
+		t.Errorf("there are %d certificate authorities, want more than 100", count)
+	}
+}
+
+// TestEveryPackageIsKnown: scanners look for descriptions of packages and the distribution, licences ask for their text.
+func TestEveryPackageIsKnown(t *testing.T) {
+	root := rootfs(t)
+	descriptions, err := filepath.Glob(filepath.Join(root, "var/lib/dpkg/status.d/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packages []string
+	for _, path := range descriptions {
+		name := filepath.Base(path)
+		packages = append(packages, name)
+		description, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(description, []byte("Package: "+name+"\n")) || !bytes.Contains(description, []byte("\nVersion: ")) {
+			t.Errorf("the description of %s is:\n%s", name, description)
+		}
+		if _, err := os.Stat(filepath.Join(root, "usr/share/doc", name, "copyright")); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"base-files", "ca-certificates", "e2fsprogs", "libc6", "qemu-system-x86", "seabios"} {
+		if !slices.Contains(packages, name) {
+			t.Errorf("%s is not among the packages %v", name, packages)
+		}
+	}
+	if release, err := os.ReadFile(filepath.Join(root, "etc/os-release")); err != nil || !bytes.Contains(release, []byte("ID=debian")) {
+		t.Errorf("os-release: %v\n%s", err, release)
+	}
+}
+
+// inGuest is the path of a file in the container.
+func inGuest(path string) string { return "/guest/" + filepath.Base(path) }
+
+func TestQEMUOfTheImageStarts(t *testing.T) {
+	said := start(t, nil, "qemu-system-x86_64", "--version").wait(t, helpTimeout)
+	if !regexp.MustCompile(`^QEMU emulator version \d`).MatchString(said) {
+		t.Errorf("qemu-system-x86_64 --version says:\n%s", said)
+	}
+}
+
+func TestTheRunnerOfTheImageStarts(t *testing.T) {
+	said := start(t, nil, nodepod.Binary, "runner", "--help").wait(t, helpTimeout)
+	if !strings.Contains(said, "kvm-operator runner [flags]") {
+		t.Errorf("runner --help says:\n%s", said)
+	}
+}
+
+// remarkPattern is what QEMU itself says, as about a file that it misses and can do without.
+var remarkPattern = regexp.MustCompile(`(?m)^(qemu-system-x86_64: |Could not open ).*`)
+
+func TestQEMUOfTheImageBootsAGuest(t *testing.T) {
+	tiny := vm.Tiny(t)
+	// QEMU's firmware starts the two kinds of kernels by different ROMs.
+	elfKernel, bzImage := tiny.Kernel, filepath.Join(filepath.Dir(tiny.Kernel), "bzImage")
+	tests := map[string]struct {
+		machine qemu.Machine
+		kernel  string
+		want    []string
+	}{
+		"q35 with a share": {
+			machine: qemu.Machine{Type: "q35", Shares: []qemu.Share{{Tag: "tmp", Path: "/tmp"}}}, kernel: elfKernel,
+			want: []string{"tiny: share=tmp mounted", "tiny: ready"},
+		},
+		"q35 with a compressed kernel": {machine: qemu.Machine{Type: "q35"}, kernel: bzImage, want: []string{"tiny: ready"}},
+		// It has a firmware of its own. What comes after is luck: on a busy host a kernel often finds no clock that goes right
+		// in a microvm without KVM, and stands still.
+		"microvm": {machine: qemu.Machine{Type: "microvm"}, kernel: elfKernel, want: []string{"Linux version"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := test.machine
+			m.Name, m.Accelerator, m.CPU, m.Memory = "image", qemu.TCG, qemu.CPU{Count: 1}, 256
+			m.Networks = []qemu.Network{{MAC: "52:54:00:12:34:56", User: &qemu.UserNetwork{}}}
+			m.Kernel = &qemu.Kernel{
+				Image: inGuest(test.kernel), Initrd: inGuest(tiny.Initrd),
+				CommandLine: "console=ttyS0 nokaslr panic=-1 tiny.share=tmp",
+			}
+			arguments, err := m.Args()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := start(t, []string{test.kernel, tiny.Initrd}, append([]string{"qemu-system-x86_64"}, arguments...)...)
+			for _, text := range test.want {
+				c.await(t, text, bootTimeout)
+			}
+			if remarks := remarkPattern.FindAllString(c.output.String(), -1); remarks != nil {
+				t.Errorf("QEMU remarks %q", remarks)
+			}
+		})
+	}
+}
+
+// TestTheRunnerOfTheImageRunsAGuest gives the runner the paths that a node pod gives it, which are the defaults.
+func TestTheRunnerOfTheImageRunsAGuest(t *testing.T) {
+	tiny := vm.Tiny(t).With("tiny.disk=rootfs")
+	bootData := filepath.Join(t.TempDir(), nodepod.UserData)
+	if err := os.WriteFile(bootData, []byte(vm.Pack(t, `{"ignition":{"version":"3.3.0"}}`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	description, err := json.Marshal(osimage.Image{
+		Name: tiny.Name, KernelArguments: tiny.Arguments,
+		Kernel: osimage.File{URL: "file://" + inGuest(tiny.Kernel)}, Initrd: osimage.File{URL: "file://" + inGuest(tiny.Initrd)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, []string{tiny.Kernel, tiny.Initrd, bootData}, nodepod.Binary, "runner", "--name=image", "--memory=256M",
+		"--network=user", "--acceleration=tcg", "--image="+string(description), "--disk=rootfs:64M", "--boot-data="+inGuest(bootData))
+	c.await(t, fmt.Sprintf("tiny: disk=rootfs size=%d mounted", 64<<20), bootTimeout)
+	c.await(t, "tiny: ready", bootTimeout)
+}

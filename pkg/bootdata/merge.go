@@ -1,0 +1,96 @@
+package bootdata
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_3/types"
+	latest "github.com/coreos/ignition/v2/config/v3_6"
+	latesttypes "github.com/coreos/ignition/v2/config/v3_6/types"
+	"github.com/coreos/ignition/v2/config/validate"
+	"github.com/vincent-petithory/dataurl"
+)
+
+// Host is what only the runner knows of a machine.
+type Host struct {
+	// Files are written into the guest; they win over files of the same path of the halves.
+	Files []File
+	// Units are units of systemd, enabled; they win over units of the same name of the halves.
+	Units []Unit
+}
+
+// File is one file of the guest, owned by root, mode 0644.
+type File struct {
+	// Path is absolute.
+	Path string
+	// Content is the whole of it.
+	Content string
+}
+
+// Unit is one unit of systemd.
+type Unit struct {
+	// Name has the unit's suffix, for example "var-lib-etcd.mount".
+	Name string
+	// Content is the unit file.
+	Content string
+}
+
+// Merge returns the Ignition config (JSON, spec version 3.3.0) that merges the halves, each a config of a version up to
+// 3.6, in their order, and adds what host says. It refuses what Ignition would refuse in the guest, where nobody reads
+// the reason: a half that is invalid, and halves that contradict each other.
+func Merge(host Host, halves ...[]byte) ([]byte, error) {
+	config := host.config()
+	merged := latesttypes.Config{}
+	for _, half := range halves {
+		parsed, err := parse(half)
+		if err != nil {
+			return nil, err
+		}
+		merged = latest.Merge(merged, parsed)
+		source := dataurl.New(half, "application/json").String()
+		config.Ignition.Config.Merge = append(config.Ignition.Config.Merge, types.Resource{Source: &source})
+	}
+	raw, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the merged boot data: %w", err)
+	}
+	own, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	if report := validate.ValidateWithContext(latest.Merge(merged, own), nil); report.IsFatal() {
+		return nil, fmt.Errorf("the halves of the boot data contradict each other: %s", oneLine(report.String()))
+	}
+	return raw, nil
+}
+
+// parse reads and validates one config.
+func parse(raw []byte) (latesttypes.Config, error) {
+	config, report, err := latest.ParseCompatibleVersion(raw)
+	if err != nil {
+		return latesttypes.Config{}, fmt.Errorf("boot data is no valid Ignition config: %s", oneLine(err.Error()+"\n"+report.String()))
+	}
+	return config, nil
+}
+
+func (h Host) config() types.Config {
+	config := types.Config{Ignition: types.Ignition{Version: types.MaxVersion.String()}}
+	overwrite, mode, enabled := true, 0o644, true
+	for _, f := range h.Files {
+		source := dataurl.EncodeBytes([]byte(f.Content))
+		config.Storage.Files = append(config.Storage.Files, types.File{
+			Node:          types.Node{Path: f.Path, Overwrite: &overwrite},
+			FileEmbedded1: types.FileEmbedded1{Contents: types.Resource{Source: &source}, Mode: &mode},
+		})
+	}
+	for _, u := range h.Units {
+		config.Systemd.Units = append(config.Systemd.Units, types.Unit{Name: u.Name, Enabled: &enabled, Contents: &u.Content})
+	}
+	return config
+}
+
+// oneLine joins the lines of a report, for it ends in a log line and in a termination message.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' }), "; ")
+}

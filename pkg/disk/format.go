@@ -1,0 +1,239 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// The primary superblock of ext2, ext3 and ext4 (kernel: Documentation/filesystems/ext4/super.rst).
+	superblock      = 1024
+	superblockMagic = 0xEF53
+	magicOffset     = superblock + 0x38
+
+	// maxLabel is the room for a label in that superblock, in bytes.
+	maxLabel = 16
+
+	// head and tail are where partition tables, volume managers and file systems have their signatures: what they are
+	// known by on a device that is too large to be read. Both in bytes.
+	head = 4 << 20
+	tail = 1 << 20
+
+	// markOffset is the distance of mark from the end of a device. mke2fs clears the last 64 KiB first.
+	markOffset = 96 << 10
+
+	chunk = 1 << 20
+)
+
+// mark stands on a block device while a file system is being made on it.
+var mark = []byte("A file system is being made here by kvm-operator. Everything on this device may be discarded.\n")
+
+// ErrHoldsData is returned by Format for what is neither empty nor an ext4 file system.
+var ErrHoldsData = errors.New("it holds data and is not formatted")
+
+// Format makes an ext4 file system with a label of at most 16 bytes on a raw image or block device that holds nothing yet.
+// One that holds ext4, 3 or 2 is left alone; one that holds anything else is left alone and refused with ErrHoldsData. Of
+// an image every byte counts, of a device the first 4 MiB and the last 1 MiB.
+//
+// An image appears formatted at once or not at all. On a device, what was interrupted is recognized and made anew. Needs
+// mkfs.ext4 in the path.
+func Format(ctx context.Context, path, label string) error {
+	if len(label) > maxLabel {
+		return fmt.Errorf("formatting %s: label %q has more than %d bytes", path, label, maxLabel)
+	}
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("formatting disk: %w", err)
+	}
+	device, err := IsBlockDevice(path)
+	if err != nil {
+		return fmt.Errorf("formatting disk: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("formatting disk: %w", err)
+	}
+	if device {
+		err = formatDevice(ctx, file, label)
+	} else {
+		err = formatImage(ctx, file, label)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("formatting %s: %w", path, err)
+	}
+	return nil
+}
+
+// formatImage makes the file system in a new file, which then takes the place of the empty one.
+func formatImage(ctx context.Context, file *os.File, label string) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("it is neither a file nor a block device")
+	}
+	if done, err := isExt(file); done || err != nil {
+		return err
+	}
+	for extent, err := range extents(file, info.Size()) {
+		if err != nil {
+			return err
+		}
+		if err := requireZeros(ctx, file, extent); err != nil {
+			return err
+		}
+	}
+	path := file.Name() + ".formatting"
+	if err := makeImage(ctx, path, info, label); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	if err := os.Rename(path, file.Name()); err != nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(path))
+}
+
+func makeImage(ctx context.Context, path string, like os.FileInfo, label string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, like.Mode().Perm())
+	if err != nil {
+		return ExplainFull(filepath.Dir(path), metadata(like.Size()), err)
+	}
+	err = file.Truncate(like.Size())
+	if err == nil {
+		// A new file is all zeros, so nothing has to be cleared, now or by the guest's kernel in the background.
+		err = mkfs(ctx, path, label, "lazy_itable_init=1,lazy_journal_init=1")
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return ExplainFull(path, metadata(like.Size()), errors.Join(err, file.Close()))
+}
+
+// formatDevice leaves a mark before it begins. mke2fs writes the superblock last; when it is interrupted before, the mark
+// tells that what it wrote is nobody's data. Discarding the device would discard the mark, too.
+func formatDevice(ctx context.Context, file *os.File, label string) error {
+	if done, err := isExt(file); done || err != nil {
+		return err
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if size < head+tail {
+		return fmt.Errorf("%d bytes are too few", size)
+	}
+	if !isMarked(file, size) {
+		for _, e := range []extent{{0, head}, {size - tail, size}} {
+			if err := requireZeros(ctx, file, e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := writeThrough(file, mark, size-markOffset); err != nil {
+		return err
+	}
+	if err := mkfs(ctx, file.Name(), label, "nodiscard,lazy_itable_init=1"); err != nil {
+		return err
+	}
+	if !isMarked(file, size) {
+		return nil
+	}
+	return writeThrough(file, make([]byte, len(mark)), size-markOffset)
+}
+
+func isMarked(file *os.File, size int64) bool {
+	there := make([]byte, len(mark))
+	_, err := file.ReadAt(there, size-markOffset)
+	return err == nil && bytes.Equal(there, mark)
+}
+
+func writeThrough(file *os.File, data []byte, offset int64) error {
+	if _, err := file.WriteAt(data, offset); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+func isExt(file *os.File) (bool, error) {
+	var magic [2]byte
+	if _, err := file.ReadAt(magic[:], magicOffset); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return binary.LittleEndian.Uint16(magic[:]) == superblockMagic, nil
+}
+
+// extent is a part of a file, from begin to before end, in bytes.
+type extent struct{ begin, end int64 }
+
+// extents yields the parts of a file that are no holes (lseek(2), SEEK_DATA). All others read as zeros.
+func extents(file *os.File, size int64) iter.Seq2[extent, error] {
+	return func(yield func(extent, error) bool) {
+		for offset := int64(0); offset < size; {
+			next, err := nextExtent(file, offset, size)
+			if errors.Is(err, syscall.ENXIO) || !yield(next, err) || err != nil {
+				return
+			}
+			offset = next.end
+		}
+	}
+}
+
+// nextExtent fails with ENXIO behind the last extent.
+func nextExtent(file *os.File, offset, size int64) (extent, error) {
+	begin, err := file.Seek(offset, unix.SEEK_DATA)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) {
+		return extent{offset, size}, nil // the file system knows no holes
+	}
+	if err != nil {
+		return extent{}, err
+	}
+	end, err := file.Seek(begin, unix.SEEK_HOLE)
+	return extent{begin, min(end, size)}, err
+}
+
+func requireZeros(ctx context.Context, file *os.File, e extent) error {
+	buffer, zeros := make([]byte, chunk), make([]byte, chunk)
+	for offset := e.begin; offset < e.end; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := file.ReadAt(buffer[:min(chunk, e.end-offset)], offset)
+		if !bytes.Equal(buffer[:n], zeros[:n]) {
+			return ErrHoldsData
+		}
+		if err != nil {
+			return err
+		}
+		offset += int64(n)
+	}
+	return nil
+}
+
+func mkfs(ctx context.Context, path, label, options string) error {
+	command := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-L", label, "-E", options, path)
+	command.Env = append(os.Environ(), "LC_ALL=C")
+	output, err := command.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("mkfs.ext4: %w", context.Cause(ctx))
+	}
+	if strings.Contains(string(output), syscall.ENOSPC.Error()) || strings.Contains(string(output), "No space left") {
+		err = errors.Join(err, syscall.ENOSPC)
+	}
+	return fmt.Errorf("mkfs.ext4: %w: %s", err, bytes.TrimSpace(output))
+}

@@ -1,0 +1,230 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const imageSize = 64 << 20
+
+func newImage(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk.img")
+	if err := Create(path, imageSize); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// newDevice is a loop device on an image.
+func newDevice(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root may make block devices")
+	}
+	output, err := exec.Command("losetup", "--find", "--show", newImage(t)).Output()
+	if err != nil {
+		t.Skipf("there are no loop devices: %v", err)
+	}
+	device := strings.TrimSpace(string(output))
+	t.Cleanup(func() {
+		if err := exec.Command("losetup", "--detach", device).Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	return device
+}
+
+var kinds = map[string]func(*testing.T) string{"an image": newImage, "a block device": newDevice}
+
+func identity(t *testing.T, path string) string {
+	t.Helper()
+	if output, err := exec.Command("e2fsck", "-fn", path).CombinedOutput(); err != nil {
+		t.Fatalf("e2fsck: %v\n%s", err, output)
+	}
+	output, err := exec.Command("blkid", "-p", "-o", "export", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(output)
+}
+
+func TestFormatMakesAFileSystemOnce(t *testing.T) {
+	for name, prepare := range kinds {
+		t.Run(name, func(t *testing.T) {
+			path := prepare(t)
+			if err := Format(t.Context(), path, "ROOT"); err != nil {
+				t.Fatal(err)
+			}
+			first := identity(t, path)
+			if !strings.Contains(first, "TYPE=ext4") || !strings.Contains(first, "LABEL=ROOT") {
+				t.Errorf("made %s", first)
+			}
+			if content, err := os.ReadFile(path); err != nil || bytes.Contains(content, mark) {
+				t.Errorf("the mark is left behind (%v)", err)
+			}
+			if err := Format(t.Context(), path, "ROOT"); err != nil {
+				t.Fatal(err)
+			}
+			if second := identity(t, path); second != first {
+				t.Errorf("formatted again:\n%s\n%s", first, second)
+			}
+			if size, err := Size(path); err != nil || size != imageSize {
+				t.Errorf("size %d, %v", size, err)
+			}
+		})
+	}
+}
+
+func TestFormatLeavesDataAlone(t *testing.T) {
+	for kind, prepare := range kinds {
+		for name, offset := range map[string]int64{
+			"in the first byte":                        0,
+			"where LVM has its label":                  512,
+			"where btrfs has its superblock":           64 << 10,
+			"in the last byte":                         imageSize - 1,
+			"in the middle, which an image is read to": imageSize/2 + 12345,
+		} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				path := prepare(t)
+				if kind != "an image" && strings.Contains(name, "an image") {
+					return
+				}
+				write(t, path, offset, "x")
+				before, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := Format(t.Context(), path, "ROOT"); !errors.Is(err, ErrHoldsData) {
+					t.Errorf("error %v, want %v", err, ErrHoldsData)
+				}
+				if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+					t.Errorf("the data is not the same any more (%v)", err)
+				}
+			})
+		}
+	}
+}
+
+func write(t *testing.T, path string, offset int64, text string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteAt([]byte(text), offset)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFormatOverwritesZerosThatWereWritten(t *testing.T) {
+	path := newImage(t)
+	write(t, path, 4096, strings.Repeat("\x00", 3<<20))
+	if err := Format(t.Context(), path, ""); err != nil {
+		t.Fatal(err)
+	}
+	identity(t, path)
+}
+
+func TestFormatFollowsALinkAndKeepsIt(t *testing.T) {
+	path := newImage(t)
+	link := filepath.Join(filepath.Dir(path), "link")
+	if err := os.Symlink("disk.img", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Format(t.Context(), link, ""); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode().IsRegular() {
+		t.Errorf("the link was replaced: %v, %v", info, err)
+	}
+	identity(t, path)
+}
+
+// TestInterruptedFormatIsDoneAgain stands a program in the place of mkfs.ext4 that leaves what mke2fs leaves when it is
+// killed: it writes the superblock last.
+func TestInterruptedFormatIsDoneAgain(t *testing.T) {
+	mkfs, err := exec.LookPath("mkfs.ext4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, prepare := range kinds {
+		for when, script := range map[string]string{
+			"at the beginning":            `printf junk | dd of="$last" seek=8192 bs=1 conv=notrunc,fsync 2>/dev/null`,
+			"right before the superblock": mkfs + ` "$@" && dd if=/dev/zero of="$last" seek=1 bs=1024 count=1 conv=notrunc,fsync 2>/dev/null`,
+		} {
+			t.Run(kind+", "+when, func(t *testing.T) {
+				path := prepare(t)
+				t.Run("interrupted", func(t *testing.T) {
+					useMkfs(t, `for last; do :; done; `+script+`; kill -9 $$`)
+					if err := Format(t.Context(), path, "ROOT"); err == nil || !strings.Contains(err.Error(), "killed") {
+						t.Errorf("error %v", err)
+					}
+				})
+				if err := Format(t.Context(), path, "ROOT"); err != nil {
+					t.Fatal(err)
+				}
+				identity(t, path)
+			})
+		}
+	}
+}
+
+func TestFormatEndsWithItsContext(t *testing.T) {
+	path := newImage(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	started := filepath.Join(t.TempDir(), "started")
+	useMkfs(t, "touch "+started+"; exec sleep 600")
+	result := make(chan error, 1)
+	go func() { result <- Format(ctx, path, "ROOT") }()
+	eventually(t, "mkfs.ext4 runs", func() bool {
+		_, err := os.Stat(started)
+		return err == nil
+	})
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func useMkfs(t *testing.T, script string) {
+	t.Helper()
+	directory := t.TempDir()
+	if err := os.WriteFile(filepath.Join(directory, "mkfs.ext4"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", directory+":"+os.Getenv("PATH"))
+}
+
+func TestFormatRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ path, label, err string }{
+		"a label that the superblock has no room for": {path: "disk", label: "seventeen letters", err: "more than 16 bytes"},
+		"a missing disk":                   {path: filepath.Join(t.TempDir(), "missing"), err: "no such file"},
+		"a directory":                      {path: t.TempDir(), err: "is a directory"},
+		"a device that is no block device": {path: "/dev/null", err: "neither a file nor a block device"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := Format(t.Context(), c.path, c.label); err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("error %v, want %q", err, c.err)
+			}
+		})
+	}
+}
+
+func TestFormatNamesAMissingProgram(t *testing.T) {
+	path := newImage(t)
+	t.Setenv("PATH", t.TempDir())
+	if err := Format(t.Context(), path, ""); !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "mkfs.ext4") {
+		t.Errorf("error %v", err)
+	}
+}

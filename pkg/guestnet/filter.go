@@ -1,0 +1,172 @@
+package guestnet
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/net/bpf"
+)
+
+// match is a field of an Ethernet frame with the value it must have. Fields are big-endian; a frame that is too short
+// for one of the fields matches nothing.
+type match struct {
+	offset uint32
+	size   int    // 1, 2 or 4 bytes
+	value  uint32 // of the field's bits in mask
+	mask   uint32 // 0 stands for all bits
+}
+
+// rule is matched by frames that all its fields match.
+type rule []match
+
+// Offsets of fields in frames without VLAN tag and, behind the Ethernet header, without options.
+const (
+	offsetSourceMAC   = 6
+	offsetEtherType   = 12
+	offsetIPv4Length  = 14
+	offsetIPv4Protect = 20 // flags and fragment offset
+	offsetIPv4Proto   = 23
+	offsetIPv4Source  = 26
+	offsetIPv4Target  = 30
+	offsetIPv4Ports   = 34
+	offsetARPSender   = 28
+	offsetARPTarget   = 38
+	offsetIPv6Next    = 20
+	offsetIPv6Source  = 22
+	offsetIPv6Target  = 38
+	offsetIPv6Payload = 54
+	offsetNDPTarget   = 62
+)
+
+const (
+	etherTypeIPv4 = 0x0800
+	etherTypeARP  = 0x0806
+	etherTypeIPv6 = 0x86dd
+
+	protocolUDP    = 17
+	protocolICMPv6 = 58
+)
+
+func isARP() rule  { return rule{{offset: offsetEtherType, size: 2, value: etherTypeARP}} }
+func isIPv4() rule { return rule{{offset: offsetEtherType, size: 2, value: etherTypeIPv4}} }
+func isIPv6() rule { return rule{{offset: offsetEtherType, size: 2, value: etherTypeIPv6}} }
+
+// and is a rule for frames that match both rules.
+func (r rule) and(more ...match) rule { return append(r[:len(r):len(r)], more...) }
+
+// address4 matches an IPv4 address.
+func address4(offset uint32, address netip.Addr) match {
+	bytes := address.As4()
+	return match{offset: offset, size: 4, value: binary.BigEndian.Uint32(bytes[:])}
+}
+
+// linkOfRunner matches the IPv6 addresses of linkPrefix.
+func linkOfRunner(offset uint32) []match {
+	bytes := linkPrefix.Addr().As16()
+	return []match{
+		// The last bytes of the prefix differ most from those of other addresses.
+		{offset: offset + 12, size: 2, value: uint32(binary.BigEndian.Uint16(bytes[12:]))},
+		{offset: offset, size: 4, value: binary.BigEndian.Uint32(bytes[:])},
+		{offset: offset + 4, size: 4, value: binary.BigEndian.Uint32(bytes[4:])},
+		{offset: offset + 8, size: 4, value: binary.BigEndian.Uint32(bytes[8:])},
+	}
+}
+
+// sentBy matches the frames with a source MAC.
+func sentBy(mac MAC) rule {
+	return rule{
+		{offset: offsetSourceMAC + 2, size: 4, value: binary.BigEndian.Uint32(mac[2:])},
+		{offset: offsetSourceMAC, size: 2, value: uint32(binary.BigEndian.Uint16(mac))},
+	}
+}
+
+// udp4 matches DHCP: datagrams to a port without IP options that are no later fragments.
+func udp4(port uint32) rule {
+	return isIPv4().and(
+		match{offset: offsetIPv4Proto, size: 1, value: protocolUDP},
+		match{offset: offsetIPv4Ports + 2, size: 2, value: port},
+		match{offset: offsetIPv4Length, size: 1, value: 0x45},
+		match{offset: offsetIPv4Protect, size: 2, mask: 0x1fff},
+	)
+}
+
+func udp6(port uint32) rule {
+	return isIPv6().and(
+		match{offset: offsetIPv6Next, size: 1, value: protocolUDP},
+		match{offset: offsetIPv6Payload + 2, size: 2, value: port},
+	)
+}
+
+func icmp6(kind uint32) rule {
+	return isIPv6().and(
+		match{offset: offsetIPv6Next, size: 1, value: protocolICMPv6},
+		match{offset: offsetIPv6Payload, size: 1, value: kind},
+	)
+}
+
+// keptInside are the frames that pass between the pod and the network in neither direction: those of the path between
+// runner and guest, whose addresses every pod has, and the configuration of hosts, which is the runner's job here.
+func keptInside() []rule {
+	return []rule{
+		isARP().and(address4(offsetARPSender, RunnerAddress)),
+		isARP().and(address4(offsetARPTarget, RunnerAddress)),
+		isIPv4().and(address4(offsetIPv4Source, RunnerAddress)),
+		isIPv4().and(address4(offsetIPv4Target, RunnerAddress)),
+		udp4(portDHCPServer),
+		udp4(portDHCPClient),
+		isIPv6().and(linkOfRunner(offsetIPv6Source)...),
+		isIPv6().and(linkOfRunner(offsetIPv6Target)...),
+		udp6(portDHCPv6Server),
+		udp6(portDHCPv6Client),
+		icmp6(typeRouterSolicitation),
+		icmp6(typeRouterAdvertisement),
+		icmp6(typeNeighborSolicitation).and(linkOfRunner(offsetNDPTarget)...),
+		icmp6(typeNeighborAdvertisement).and(linkOfRunner(offsetNDPTarget)...),
+	}
+}
+
+// keptOutside are the frames that do not come in: besides those of keptInside the guest's own ones, which a bridge in
+// hairpin mode sends back. The guest would take them for those of another with its addresses.
+func keptOutside(guest MAC) []rule { return append([]rule{sentBy(guest)}, keptInside()...) }
+
+// forServer are the frames from the guest that the server looks at.
+func forServer() []rule {
+	return []rule{
+		udp4(portDHCPServer),
+		udp6(portDHCPv6Server),
+		icmp6(typeRouterSolicitation),
+		icmp6(typeNeighborSolicitation).and(linkOfRunner(offsetNDPTarget)...),
+	}
+}
+
+// forTranslator are the frames from the network that the server looks at.
+func forTranslator() []rule { return []rule{icmp6(typeNeighborAdvertisement)} }
+
+// assemble makes a program of classic BPF that returns hit for frames that one of the rules matches, else miss.
+func assemble(rules []rule, hit, miss uint32) ([]bpf.RawInstruction, error) {
+	return bpf.Assemble(program(rules, hit, miss))
+}
+
+func program(rules []rule, hit, miss uint32) []bpf.Instruction {
+	var instructions []bpf.Instruction
+	for _, r := range rules {
+		instructions = append(instructions, r.program(hit)...)
+	}
+	return append(instructions, bpf.RetConstant{Val: miss})
+}
+
+func (r rule) program(hit uint32) []bpf.Instruction {
+	instructions := []bpf.Instruction{bpf.RetConstant{Val: hit}}
+	// From the last field to the first, because a jump behind the rule must know how much of it follows.
+	for _, m := range slices.Backward(r) {
+		jump := bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.value}
+		jump.SkipFalse = uint8(len(instructions)) //nolint:gosec // G115: no rule has more than a dozen fields
+		field := []bpf.Instruction{bpf.LoadAbsolute{Off: m.offset, Size: m.size}}
+		if m.mask != 0 {
+			field = append(field, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: m.mask})
+		}
+		instructions = append(append(field, jump), instructions...)
+	}
+	return instructions
+}

@@ -1,0 +1,205 @@
+package osimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Cache is a directory with images. Any number of processes, pods and goroutines may use it at the same time; each file is
+// downloaded once.
+type Cache struct {
+	// Directory holds a directory for every image, named by the image and a hash of where it comes from and how it is
+	// verified: images of different clusters never get into each other's way. It is made when it is missing.
+	Directory string
+	// Keys are trusted to sign images; nil means those of Flatcar.
+	Keys *Keyring
+	// Client downloads; nil means one that takes its proxy from the environment. It needs no timeout: a connection that is
+	// silent for 30 s is given up.
+	Client *http.Client
+	// Progress is told, in sentences for people and every few seconds at most, what Get is busy with or waits for. It is
+	// called by the goroutine that called Get. May be nil.
+	Progress func(string)
+
+	timing timing
+}
+
+// timing is how patient a cache is.
+type timing struct {
+	// stall is how long a server may be silent.
+	stall time.Duration
+	// attempts is how often in a row a download may fail without getting any further. Between them lies backoff, doubled
+	// each time up to maxBackoff.
+	attempts            int
+	backoff, maxBackoff time.Duration
+	// every is the time between two lines of progress, poll between two looks at a lock.
+	every, poll time.Duration
+}
+
+// defaultTiming gives a server about a minute to come back.
+var defaultTiming = timing{
+	stall: 30 * time.Second, attempts: 8, backoff: 500 * time.Millisecond, maxBackoff: 15 * time.Second,
+	every: 5 * time.Second, poll: 200 * time.Millisecond,
+}
+
+// Local is an image in the cache, ready to boot. It is kept from being pruned until Release, or the end of the process.
+type Local struct {
+	// Kernel, Initrd and RootFS are absolute paths; RootFS is empty when the image has none. The files must not be changed.
+	Kernel, Initrd, RootFS string
+
+	use *os.File
+}
+
+// Release gives the image up. It may be called more than once.
+func (l Local) Release() error {
+	if l.use == nil {
+		return nil
+	}
+	touch(l.use.Name())
+	if err := l.use.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Get makes sure that the image is in the cache, whole and verified, and returns where. A file that was verified before is
+// read again only when the file system says that it changed since; a damaged one is downloaded again.
+//
+// A download that breaks off is resumed where it ended, in this or another process, as long as the server says that the
+// file is still the same. A file that does not match its checksum or signature is removed; when it came in pieces, it is
+// downloaded once more as a whole. Errors: *MismatchError when it still does not match, *disk.FullError when there is no
+// room for it, the cause of ctx when that ended.
+func (c *Cache) Get(ctx context.Context, image Image) (Local, error) {
+	if err := image.validate(); err != nil {
+		return Local{}, err
+	}
+	local, err := c.get(ctx, image)
+	if err != nil {
+		return Local{}, fmt.Errorf("getting image %s: %w", image.Name, err)
+	}
+	return local, nil
+}
+
+func (c *Cache) get(ctx context.Context, image Image) (_ Local, err error) {
+	client, done := c.client()
+	defer done()
+	s, err := c.enter(ctx, image)
+	if err != nil {
+		return Local{}, err
+	}
+	defer func() { err = errors.Join(err, s.lock.Close()) }()
+	s.client = client
+	paths := map[string]string{}
+	for _, p := range image.parts() {
+		if paths[p.name], err = s.provide(ctx, p); err != nil {
+			return Local{}, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	use, err := s.share()
+	if err != nil {
+		return Local{}, err
+	}
+	return Local{Kernel: paths["kernel"], Initrd: paths["initrd"], RootFS: paths["rootFS"], use: use}, nil
+}
+
+// client returns the client for one Get. Its own one leaves no connection behind: the guest is about to take over the
+// network.
+func (c *Cache) client() (client *http.Client, done func()) {
+	if c.Client != nil {
+		return c.Client, func() {}
+	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}
+	return &http.Client{Transport: transport}, transport.CloseIdleConnections
+}
+
+func (c *Cache) patience() timing {
+	if c.timing == (timing{}) {
+		return defaultTiming
+	}
+	return c.timing
+}
+
+func (c *Cache) keys() *Keyring {
+	if c.Keys == nil {
+		return FlatcarKeys()
+	}
+	return c.Keys
+}
+
+func (c *Cache) tell(format string, arguments ...any) {
+	if c.Progress != nil {
+		c.Progress(fmt.Sprintf(format, arguments...))
+	}
+}
+
+// provide returns the path of a file that is verified.
+func (s *slot) provide(ctx context.Context, p part) (string, error) {
+	path := localPath(p.file.URL)
+	if path == "" {
+		path = filepath.Join(s.directory, p.name)
+	}
+	if s.isGood(ctx, p, path) {
+		return path, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return "", context.Cause(ctx)
+	}
+	sum, err := s.bring(ctx, p, path)
+	if err != nil {
+		return "", err
+	}
+	return path, s.record(p.name, path, sum)
+}
+
+// bring verifies a local file or downloads one, and returns its checksum.
+func (s *slot) bring(ctx context.Context, p part, path string) (string, error) {
+	if localPath(p.file.URL) == "" {
+		return s.download(ctx, p, path)
+	}
+	if _, err := stampOf(path); err != nil {
+		return "", err
+	}
+	signature, err := s.fetchSignature(ctx, p.file)
+	if err != nil {
+		return "", err
+	}
+	s.cache.tell("%s: verifying %s", s.image, path)
+	return verify(ctx, path, p.file, s.cache.keys(), signature)
+}
+
+// isGood says whether the manifest vouches for the file.
+func (s *slot) isGood(ctx context.Context, p part, path string) bool {
+	known, ok := s.manifest.Files[p.name]
+	if !ok {
+		return false
+	}
+	now, err := stampOf(path)
+	switch {
+	case err != nil:
+	case now == known.stamp:
+		return true
+	case now.Size == known.Size:
+		s.cache.tell("%s: %s was touched, verifying it", s.image, p.name)
+		if sum, err := verify(ctx, path, File{}, nil, nil); err == nil && sum == known.SHA256 {
+			return s.record(p.name, path, sum) == nil
+		}
+	}
+	if ctx.Err() == nil {
+		s.cache.tell("%s: %s is damaged or gone", s.image, p.name)
+	}
+	return false
+}
+
+// record notes that the file at path is verified.
+func (s *slot) record(name, path, sum string) error {
+	now, err := stampOf(path)
+	if err != nil {
+		return err
+	}
+	s.manifest.Files[name] = entry{SHA256: sum, stamp: now}
+	return s.manifest.save(s.directory)
+}

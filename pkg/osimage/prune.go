@@ -1,0 +1,116 @@
+package osimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
+)
+
+// pruned is the suffix of a directory that is being removed.
+const pruned = ".pruned"
+
+var slotPattern = regexp.MustCompile(`^.+-[0-9a-f]{16}$`)
+
+// Prune removes the images that nobody has used for as long as keep and that nobody uses or gets now, together with what
+// is left of broken downloads. It waits for nobody, and touches nothing in the directory that is not an image's.
+func (c *Cache) Prune(ctx context.Context, keep time.Duration) error {
+	entries, err := os.ReadDir(c.Directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("pruning images: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, context.Cause(ctx))...)
+		}
+		path := filepath.Join(c.Directory, e.Name())
+		switch name, removed := strings.CutSuffix(e.Name(), pruned); {
+		case !e.IsDir() || !slotPattern.MatchString(name):
+		case removed: // somebody was interrupted
+			errs = append(errs, os.RemoveAll(path))
+		default:
+			errs = append(errs, c.prune(path, keep))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("pruning images: %w", err)
+	}
+	return nil
+}
+
+// prune renames the directory first: whoever waits for its lock finds a new one then, and nothing is removed under
+// anybody's feet.
+func (c *Cache) prune(path string, keep time.Duration) error {
+	// Others may keep directories with such names. One without a lock was never a slot.
+	if _, err := os.Lstat(filepath.Join(path, lockName)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if recent, err := usedWithin(path, keep); recent || err != nil {
+		return err
+	}
+	lock, err := lockSlot(path)
+	if errors.Is(err, disk.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	used, err := c.remove(path, keep)
+	if err == nil && !used {
+		c.tell("pruned %s, which nobody has used for %s", filepath.Base(path), keep)
+	}
+	return errors.Join(err, lock.Close())
+}
+
+// remove needs the lock of the directory.
+func (c *Cache) remove(path string, keep time.Duration) (used bool, err error) {
+	if recent, err := usedWithin(path, keep); recent || err != nil {
+		return true, err
+	}
+	use, err := os.OpenFile(filepath.Join(path, useName), os.O_RDWR, 0)
+	if err == nil {
+		err = unix.Flock(int(use.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		defer use.Close() //nolint:errcheck // nothing was written
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return true, err
+	}
+	if err := os.RemoveAll(path + pruned); err != nil {
+		return true, err
+	}
+	if err := os.Rename(path, path+pruned); err != nil {
+		return true, err
+	}
+	return false, os.RemoveAll(path + pruned)
+}
+
+// usedWithin says whether the image was used, or, if it never was, begun, within the last time.
+func usedWithin(path string, last time.Duration) (bool, error) {
+	info, err := os.Stat(filepath.Join(path, useName))
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil // somebody else has pruned it
+	}
+	if err != nil {
+		return true, err
+	}
+	return time.Since(info.ModTime()) < last, nil
+}

@@ -1,0 +1,102 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// canary is a machine that has a kernel and nothing else: it shows whether an accelerator runs that kernel.
+type canary struct {
+	binary, kernel, machineType, cpuModel string
+	accelerator                           Accelerator
+	timeout                               time.Duration
+}
+
+// upPattern is what Linux says when its own start is done and it turns to its root file system, of which a canary has
+// none, or to the init of an initial RAM file system that is part of the kernel's image. Panics for any other reason are
+// not among them.
+var upPattern = regexp.MustCompile(`VFS: (Cannot open root device|Unable to mount root fs)|Run \S+ as init process|No working init found`)
+
+// machine is the canary's. Its console is quick to read: the kernel says everything, and ends QEMU when it panics.
+func (c canary) machine() Machine {
+	return Machine{
+		Name: "canary", Type: c.machineType, Accelerator: c.accelerator, CPU: CPU{Model: c.cpuModel, Count: 1}, Memory: 512,
+		Kernel:   &Kernel{Image: c.kernel, CommandLine: "console=ttyS0 ignore_loglevel panic=-1"},
+		NoReboot: true,
+	}
+}
+
+// send boots the canary. It returns what went wrong with it, "" for nothing; the error says that it could not be sent.
+func (c canary) send(ctx context.Context) (problem string, err error) {
+	args, err := c.machine().Args()
+	if err != nil {
+		return "", fmt.Errorf("describe canary: %w", err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	up := false
+	console := &lines{keep: 1, each: func(line string) {
+		if upPattern.MatchString(line) {
+			up = true
+			cancel()
+		}
+	}}
+	complaints := &lines{keep: 3}
+	command := exec.CommandContext(bounded, c.binary, args...)
+	command.Stdout, command.Stderr = console, complaints
+	end, err := run(command)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("send canary: %w", err)
+	case up:
+		return "", nil
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("send canary: %w", ctx.Err())
+	case errors.Is(bounded.Err(), context.DeadlineExceeded):
+		return fmt.Sprintf("a canary's kernel was not up after %s; %s", c.timeout, lastWords(console, complaints)), nil
+	case killed(end):
+		return "", errors.New("send canary: somebody killed its QEMU, maybe for want of memory")
+	}
+	return fmt.Sprintf("a canary's QEMU ended before its kernel was up (%s); %s", end, lastWords(complaints, console)), nil
+}
+
+// killed says that a process did not end because of itself.
+func killed(end *os.ProcessState) bool {
+	status, ok := end.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// run runs a command to its end, or that of its context; then it is killed with all that it started.
+func run(command *exec.Cmd) (*os.ProcessState, error) {
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+	// Somebody who left the process group may hold the pipes open.
+	command.WaitDelay = time.Second
+	// Pdeathsig is sent when the thread dies that started the process, not the process (https://go.dev/issue/27505).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	if err := command.Wait(); command.ProcessState == nil {
+		return nil, err
+	}
+	return command.ProcessState, nil
+}
+
+// lastWords quotes the first of the two that has anything to tell.
+func lastWords(first, second *lines) string {
+	for _, said := range []*lines{first, second} {
+		if text := said.String(); text != "" {
+			return fmt.Sprintf("the last it said: %q", text)
+		}
+	}
+	return "it said nothing"
+}

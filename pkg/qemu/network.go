@@ -1,0 +1,143 @@
+package qemu
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Network is a virtio network interface. It is connected either to a tap interface or to QEMU's user network.
+type Network struct {
+	// MAC is the interface's address as the guest sees it: a unicast one, such as 52:54:00:12:34:56, and unique.
+	MAC string
+	// Tap is the name of an existing tap interface of the host; one with Queues of them when there are several.
+	Tap string
+	// User is QEMU's own network, which needs no interface of the host and no privilege.
+	User *UserNetwork
+	// MTU is handed to the guest, 68 to 65535. 0: it takes its own, 1500. The tap interface needs the same.
+	MTU int
+	// Queues is how many pairs of queues a tap interface has, for as many CPUs. 0 means 1.
+	Queues int
+	// VHost moves a tap interface's packets in the host's kernel. It needs /dev/vhost-net, without which QEMU 7.2 aborts.
+	VHost bool
+}
+
+// UserNetwork is a network of the guest's own, translated by QEMU (-netdev user).
+type UserNetwork struct {
+	// Subnet is the guest's IPv4 network. The zero value is QEMU's default, 10.0.2.0/24.
+	Subnet netip.Prefix
+	// Forwards are ports of the host that lead to the guest.
+	Forwards []Forward
+}
+
+// Forward leads connections to a port of the host on to the guest.
+type Forward struct {
+	// Protocol is tcp, also when empty, or udp.
+	Protocol string
+	// Address is the host's IPv4 address. The zero value is 127.0.0.1: nothing is open to others unless somebody says so.
+	Address netip.Addr
+	// HostPort and GuestPort are 1 to 65535.
+	HostPort, GuestPort int
+}
+
+const (
+	minMTU, maxPort = 68, 65535
+	maxQueues       = 256 // MAX_TAP_QUEUES of the Linux kernel
+)
+
+// interfacePattern is what the kernel takes (dev_valid_name), less what would need escapes.
+var interfacePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$`)
+
+func (m Machine) checkNetworks(found *FieldErrors) {
+	var addresses []string
+	for i, n := range m.Networks {
+		field := fmt.Sprintf("Networks[%d]", i)
+		mac, err := net.ParseMAC(n.MAC)
+		found.unless(err == nil && len(mac) == 6 && mac[0]&1 == 0, field+".MAC", "%q is not a unicast address such as 52:54:00:12:34:56", n.MAC)
+		found.unless(!slices.Contains(addresses, mac.String()), field+".MAC", "%q is there twice", n.MAC)
+		addresses = append(addresses, mac.String())
+		n.checkLink(found, field)
+	}
+}
+
+func (n Network) checkLink(found *FieldErrors, field string) {
+	found.unless((n.Tap != "") != (n.User != nil), field, "it has either Tap or User")
+	found.unless(n.Tap == "" || interfacePattern.MatchString(n.Tap), field+".Tap", "%q is not the name of an interface", n.Tap)
+	found.unless(n.MTU == 0 || n.MTU >= minMTU && n.MTU <= maxPort, field+".MTU", "%d is not between %d and %d", n.MTU, minMTU, maxPort)
+	found.unless(n.Queues >= 0 && n.Queues <= maxQueues, field+".Queues", "%d is not between 0 and %d", n.Queues, maxQueues)
+	if n.User == nil {
+		return
+	}
+	found.unless(n.Queues <= 1, field+".Queues", "the user network has one")
+	found.unless(!n.VHost, field+".VHost", "the user network has none")
+	subnet := n.User.Subnet
+	found.unless(!subnet.IsValid() || subnet.Addr().Is4(), field+".User.Subnet", "%s is not an IPv4 network", subnet)
+	for i, f := range n.User.Forwards {
+		f.check(found, fmt.Sprintf("%s.User.Forwards[%d]", field, i))
+	}
+}
+
+func (f Forward) check(found *FieldErrors, field string) {
+	found.unless(slices.Contains([]string{"", "tcp", "udp"}, f.Protocol), field+".Protocol", "%q is neither tcp nor udp", f.Protocol)
+	found.unless(!f.Address.IsValid() || f.Address.Is4(), field+".Address", "%s is not an IPv4 address", f.Address)
+	found.unless(min(f.HostPort, f.GuestPort) >= 1 && max(f.HostPort, f.GuestPort) <= maxPort, field,
+		"ports %d and %d are not both between 1 and %d", f.HostPort, f.GuestPort, maxPort)
+}
+
+func (f Forward) option() string {
+	protocol, address := f.Protocol, f.Address
+	if protocol == "" {
+		protocol = "tcp"
+	}
+	if !address.IsValid() {
+		address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return fmt.Sprintf("hostfwd=%s:%s:%d-:%d", protocol, address, f.HostPort, f.GuestPort)
+}
+
+func (m Machine) addNetworks(a *arguments) {
+	for i, n := range m.Networks {
+		link := fmt.Sprintf("net%d", i)
+		a.add("-netdev", n.link("id="+link)...)
+		device := []string{m.device("virtio-net"), fmt.Sprintf("id=nic%d", i), "netdev=" + link, "mac=" + strings.ToLower(n.MAC)}
+		if n.MTU > 0 {
+			device = append(device, fmt.Sprintf("host_mtu=%d", n.MTU))
+		}
+		if n.Queues > 1 {
+			device = append(device, "mq=on")
+		}
+		if !m.microVM() {
+			if n.Queues > 1 {
+				// An interrupt for each queue, one for changes of the configuration and one for the control queue.
+				device = append(device, fmt.Sprintf("vectors=%d", 2*n.Queues+2))
+			}
+			// Nothing boots from the network, and looking for it takes seconds.
+			device = append(device, "romfile=")
+		}
+		a.add("-device", device...)
+	}
+}
+
+func (n Network) link(id string) []string {
+	if n.User == nil {
+		link := []string{"tap", id, "ifname=" + n.Tap, "script=no", "downscript=no"}
+		if n.Queues > 1 {
+			link = append(link, fmt.Sprintf("queues=%d", n.Queues))
+		}
+		if n.VHost {
+			link = append(link, "vhost=on")
+		}
+		return link
+	}
+	link := []string{"user", id}
+	if n.User.Subnet.IsValid() {
+		link = append(link, "net="+n.User.Subnet.Masked().String())
+	}
+	for _, f := range n.User.Forwards {
+		link = append(link, f.option())
+	}
+	return link
+}

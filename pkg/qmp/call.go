@@ -1,0 +1,177 @@
+package qmp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// call is a command on its way to QEMU and back.
+type call struct {
+	command string
+	message map[string]json.RawMessage // without id
+	reply   chan reply                 // takes one without blocking, so that a call can be given up
+}
+
+// reply is what came of a call.
+type reply struct {
+	message message
+	line    []byte
+	err     error // the connection ended before the reply
+}
+
+// Execute runs a command and decodes what it returns into result; either may be nil where there is nothing to hand
+// over. QEMU's refusal is a *CommandError, the end of the connection is ErrClosed. When ctx ends first, the command may
+// still be carried out; the client stays usable.
+func (c *Client) Execute(ctx context.Context, command string, arguments, result any) error {
+	message := map[string]json.RawMessage{"execute": quote(command)}
+	if arguments != nil {
+		encoded, err := json.Marshal(arguments)
+		if err != nil {
+			return fmt.Errorf("encoding the arguments of %s: %w", command, err)
+		}
+		message["arguments"] = encoded
+	}
+	r, err := c.send(ctx, &call{command: command, message: message})
+	if err != nil {
+		return fmt.Errorf("executing %s: %w", command, err)
+	}
+	if err := r.refusal(command); err != nil {
+		return err
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(r.message.Return, result); err != nil {
+		return fmt.Errorf("decoding the reply to %s: %w", command, err)
+	}
+	return nil
+}
+
+// Raw sends a whole command object, such as {"execute":"query-status"}, and returns QEMU's whole reply: an object with
+// "return" or "error", and with "id" if the command had one. A refusal is returned as such a reply and as a
+// *CommandError, too; with every other error there is no reply.
+func (c *Client) Raw(ctx context.Context, command json.RawMessage) (json.RawMessage, error) {
+	var message map[string]json.RawMessage
+	if err := json.Unmarshal(command, &message); err != nil {
+		return nil, fmt.Errorf("reading the QMP command: %w", err)
+	}
+	var name string
+	if err := json.Unmarshal(message["execute"], &name); err != nil || name == "" {
+		return nil, errors.New(`a QMP command is an object whose "execute" names it`)
+	}
+	id, hasID := message["id"]
+	r, err := c.send(ctx, &call{command: name, message: message})
+	if err != nil {
+		return nil, fmt.Errorf("executing %s: %w", name, err)
+	}
+	answer, err := withID(r.line, id, hasID)
+	if err != nil {
+		return nil, fmt.Errorf("decoding the reply to %s: %w", name, err)
+	}
+	return answer, r.refusal(name)
+}
+
+// withID replaces the client's id in a reply by that of the caller.
+func withID(line []byte, id json.RawMessage, hasID bool) (json.RawMessage, error) {
+	var message map[string]json.RawMessage
+	if err := json.Unmarshal(line, &message); err != nil {
+		return nil, err
+	}
+	delete(message, "id")
+	if hasID {
+		message["id"] = id
+	}
+	return json.Marshal(message)
+}
+
+// refusal is QEMU's error as one of Go.
+func (r reply) refusal(command string) error {
+	if r.message.Error == nil {
+		return nil
+	}
+	return &CommandError{Command: command, Class: r.message.Error.Class, Description: r.message.Error.Description}
+}
+
+// send hands a call to the writer and waits for its reply.
+func (c *Client) send(ctx context.Context, sent *call) (reply, error) {
+	for _, value := range sent.message {
+		// QEMU answers bytes that it cannot parse with errors that belong to no command.
+		if !utf8.Valid(value) {
+			return reply{}, errors.New("the command is no UTF-8")
+		}
+	}
+	sent.reply = make(chan reply, 1)
+	select {
+	case c.calls <- sent:
+	case <-c.done:
+		return reply{}, c.Err()
+	case <-ctx.Done():
+		return reply{}, ctx.Err()
+	}
+	select {
+	case r := <-sent.reply:
+		return r, r.err
+	case <-ctx.Done():
+		return reply{}, ctx.Err()
+	}
+}
+
+// write sends calls to QEMU. It is a goroutine of its own so that no caller waits for a QEMU that does not read.
+func (c *Client) write() {
+	for {
+		select {
+		case sent := <-c.calls:
+			if line := c.register(sent); line != nil {
+				// An error here means that QEMU has closed the socket; the reader finds that out after it has read
+				// what QEMU said last.
+				_, _ = c.conn.Write(line)
+			}
+		case <-c.done:
+			return
+		}
+	}
+}
+
+// register gives a call its id and encodes it; it is nil when the call has failed already.
+func (c *Client) register(sent *call) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		sent.reply <- reply{err: c.err}
+		return nil
+	}
+	c.lastID++
+	sent.message["id"] = fmt.Append(nil, c.lastID)
+	line, err := json.Marshal(sent.message)
+	if err != nil {
+		sent.reply <- reply{err: err}
+		return nil
+	}
+	c.pending[c.lastID] = sent
+	c.log.Debug("QMP command", "id", c.lastID, "command", masked(line))
+	return append(line, '\n')
+}
+
+// answer hands a reply to the call that waits for it, if there is one. A call that was given up still takes it.
+func (c *Client) answer(m message, line []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waiting, ok := c.pending[*m.ID]
+	if !ok {
+		return false
+	}
+	delete(c.pending, *m.ID)
+	waiting.reply <- reply{message: m, line: bytes.Clone(line)}
+	c.log.Debug("QMP reply", "id", *m.ID, "command", waiting.command, "refusal", m.Error)
+	return true
+}
+
+// quote is a string as JSON.
+func quote(text string) json.RawMessage {
+	quoted, _ := json.Marshal(text) // strings can always be encoded
+	return quoted
+}

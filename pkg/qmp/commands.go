@@ -1,0 +1,129 @@
+package qmp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+)
+
+// The names of the commands and the fields of arguments and results are QEMU's (QEMU: qapi/*.json).
+
+// arguments of a command by their names.
+type arguments map[string]any
+
+// Status is what a machine does.
+type Status struct {
+	// Running says whether the CPUs run.
+	Running bool `json:"running"`
+	// Status is a RunState: prelaunch, running, paused, shutdown, guest-panicked, io-error …
+	Status string `json:"status"`
+}
+
+// Status asks whether the CPUs run.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	var status Status
+	err := c.Execute(ctx, "query-status", nil, &status)
+	return status, err
+}
+
+// Version is a release of QEMU.
+type Version struct {
+	QEMU struct {
+		Major int `json:"major"`
+		Minor int `json:"minor"`
+		Micro int `json:"micro"`
+	} `json:"qemu"`
+	// Package is the distribution's name for its build.
+	Package string `json:"package"`
+}
+
+// String is the number, as in 7.2.22.
+func (v Version) String() string {
+	return fmt.Sprintf("%d.%d.%d", v.QEMU.Major, v.QEMU.Minor, v.QEMU.Micro)
+}
+
+// Version asks for QEMU's release.
+func (c *Client) Version(ctx context.Context) (Version, error) {
+	var version Version
+	err := c.Execute(ctx, "query-version", nil, &version)
+	return version, err
+}
+
+// KVM says whether the hardware runs the guest; else it is emulated.
+func (c *Client) KVM(ctx context.Context) (bool, error) {
+	var kvm struct {
+		Enabled bool `json:"enabled"`
+	}
+	err := c.Execute(ctx, "query-kvm", nil, &kvm)
+	return kvm.Enabled, err
+}
+
+// Cont starts or resumes the CPUs.
+func (c *Client) Cont(ctx context.Context) error { return c.Execute(ctx, "cont", nil, nil) }
+
+// Stop pauses the CPUs.
+func (c *Client) Stop(ctx context.Context) error { return c.Execute(ctx, "stop", nil, nil) }
+
+// Powerdown presses the ACPI power button, which EventPowerdown confirms. Whether the guest obeys is up to it; if it does,
+// EventShutdown follows.
+func (c *Client) Powerdown(ctx context.Context) error {
+	return c.Execute(ctx, "system_powerdown", nil, nil)
+}
+
+// Reset resets the machine like a reset button; EventReset confirms it.
+func (c *Client) Reset(ctx context.Context) error { return c.Execute(ctx, "system_reset", nil, nil) }
+
+// Quit ends QEMU at once. QEMU may be gone before its reply is out, so the end of the connection is success here.
+func (c *Client) Quit(ctx context.Context) error {
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("executing quit: %w", err)
+	}
+	if err := c.Execute(ctx, "quit", nil, nil); !errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// SetBalloon tells the guest to shrink or grow to that many bytes and does not wait for it; more than the machine has
+// counts as all it has. It works before the guest is started, too.
+func (c *Client) SetBalloon(ctx context.Context, bytes int64) error {
+	return c.Execute(ctx, "balloon", arguments{"value": bytes}, nil)
+}
+
+// Balloon asks how many bytes the guest has at the moment.
+func (c *Client) Balloon(ctx context.Context) (int64, error) {
+	var balloon struct {
+		Actual int64 `json:"actual"`
+	}
+	err := c.Execute(ctx, "query-balloon", nil, &balloon)
+	return balloon.Actual, err
+}
+
+// BlockResize tells the guest that a block node has a new size in bytes. A file grows to it, a device has to have it.
+func (c *Client) BlockResize(ctx context.Context, node string, bytes int64) error {
+	return c.Execute(ctx, "block_resize", arguments{"node-name": node, "size": bytes}, nil)
+}
+
+// SetPassword sets the password of a display and when it expires: "now", "never", "+<seconds>" or a unix time.
+// protocol is spice or vnc. Both are always set, for a new password does not lift an earlier expiry.
+func (c *Client) SetPassword(ctx context.Context, protocol, password, expiry string) error {
+	err := c.Execute(ctx, "set_password", arguments{"protocol": protocol, "password": password}, nil)
+	if err != nil {
+		return err
+	}
+	return c.Execute(ctx, "expire_password", arguments{"protocol": protocol, "time": expiry}, nil)
+}
+
+// children lists the names below an object of QEMU's object model.
+func (c *Client) children(ctx context.Context, parent string) ([]string, error) {
+	var properties []struct{ Name, Type string }
+	err := c.Execute(ctx, "qom-list", arguments{"path": parent}, &properties)
+	var names []string
+	for _, p := range properties {
+		if isChild, _ := path.Match("child<*>", p.Type); isChild {
+			names = append(names, p.Name)
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,247 @@
+package qmp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// peripherals is the place of devices with an id in QEMU's object model.
+const peripherals = "/machine/peripheral/"
+
+// removalMark is an object without function in QEMU that says that a CPU of this emulated machine was removed. In QEMU,
+// because nobody else lives exactly as long as the damage does.
+const removalMark = "kvm-operator-cpu-removed"
+
+// CPUSlot is a place for CPUs in the machine.
+type CPUSlot struct {
+	// Driver is the device that fits.
+	Driver string `json:"type"`
+	// Count is how many CPUs the device brings: 1 on x86.
+	Count int `json:"vcpus-count"`
+	// Place holds socket-id, core-id, thread-id and what else tells one slot from another.
+	Place map[string]int `json:"props"`
+	// Path is where the device stands in QEMU's object model; empty when the slot is.
+	Path string `json:"qom-path"`
+}
+
+// ID is that of the device in the slot, if it was plugged; only such a device can be unplugged.
+func (s CPUSlot) ID() string {
+	id, ok := strings.CutPrefix(s.Path, peripherals)
+	if !ok {
+		return ""
+	}
+	return id
+}
+
+// compare orders slots from the first to the last. A Linux guest under TCG does not survive its boot when the slots in
+// use are not the first ones.
+func (s CPUSlot) compare(other CPUSlot) int {
+	for _, level := range []string{"socket-id", "die-id", "cluster-id", "module-id", "core-id", "thread-id"} {
+		if order := cmp.Compare(s.Place[level], other.Place[level]); order != 0 {
+			return order
+		}
+	}
+	return 0
+}
+
+// HotpluggableCPUs lists all places for CPUs, used and empty ones, from the first to the last.
+func (c *Client) HotpluggableCPUs(ctx context.Context) ([]CPUSlot, error) {
+	var slots []CPUSlot
+	err := c.Execute(ctx, "query-hotpluggable-cpus", nil, &slots)
+	slices.SortFunc(slots, CPUSlot.compare)
+	return slots, err
+}
+
+// PluggedCPUs counts the CPUs in the slots.
+func PluggedCPUs(slots []CPUSlot) int {
+	count := 0
+	for _, s := range slots {
+		if s.Path != "" {
+			count += s.Count
+		}
+	}
+	return count
+}
+
+// AddCPU plugs a CPU under an id into an empty slot. It is in the machine when AddCPU returns; when the guest uses it is
+// up to the guest. ErrUnsafe: see RemoveCPU.
+func (c *Client) AddCPU(ctx context.Context, slot CPUSlot, id string) error {
+	marks, err := c.children(ctx, "/objects")
+	if err != nil {
+		return err
+	}
+	if slices.Contains(marks, removalMark) {
+		return fmt.Errorf("adding %s: %w: QEMU aborts after an earlier removal", id, ErrUnsafe)
+	}
+	device := arguments{"driver": slot.Driver, "id": id}
+	for property, value := range slot.Place {
+		device[property] = value
+	}
+	return c.Execute(ctx, "device_add", device, nil)
+}
+
+// RemoveCPU asks the guest to let go of a plugged CPU and returns when it is out of the machine. ErrGuestRefused and
+// ErrGuestSilent say that it is not; after the latter it may still go.
+//
+// Without KVM it is refused as ErrUnsafe unless the client was made WithUnsafeUnplug: QEMU 7.2 damages its memory when an
+// emulated CPU goes, and nearly always aborts at the next reset or added CPU; with accel=tcg,thread=single it aborts at
+// once. AddCPU is refused from then on, by every client.
+func (c *Client) RemoveCPU(ctx context.Context, id string) error {
+	unmark, err := c.dareRemoval(ctx)
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", id, err)
+	}
+	err = c.unplug(ctx, id)
+	var refusal *CommandError
+	if errors.As(err, &refusal) || errors.Is(err, ErrGuestRefused) {
+		err = errors.Join(err, unmark())
+	}
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", id, err)
+	}
+	return nil
+}
+
+// WithUnsafeUnplug lets CPUs be removed from a machine without KVM; see RemoveCPU.
+func WithUnsafeUnplug() Option { return func(c *Client) { c.unsafeUnplug = true } }
+
+// dareRemoval leaves a mark before a removal that damages QEMU; unmark takes it back, when it is new.
+func (c *Client) dareRemoval(ctx context.Context) (unmark func() error, err error) {
+	unmark = func() error { return nil }
+	kvm, err := c.KVM(ctx)
+	switch {
+	case err != nil || kvm:
+		return unmark, err
+	case !c.unsafeUnplug:
+		return unmark, fmt.Errorf("%w: QEMU aborts at the next reset or added CPU", ErrUnsafe)
+	}
+	marks, err := c.children(ctx, "/objects")
+	if err != nil || slices.Contains(marks, removalMark) {
+		return unmark, err
+	}
+	unmark = func() error { return c.Execute(ctx, "object-del", arguments{"id": removalMark}, nil) }
+	return unmark, c.Execute(ctx, "object-add", arguments{"qom-type": "rng-builtin", "id": removalMark}, nil)
+}
+
+// unplug removes a CPU and waits until it is gone.
+func (c *Client) unplug(ctx context.Context, id string) error {
+	events := c.Subscribe(eventDeviceDeleted, eventUnplugRefused, eventOST)
+	defer events.Close()
+	if err := c.Execute(ctx, "device_del", arguments{"id": id}, nil); err != nil {
+		return err
+	}
+	gone := func() (bool, error) {
+		slots, err := c.HotpluggableCPUs(ctx)
+		return !slices.ContainsFunc(slots, func(s CPUSlot) bool { return s.ID() == id }), err
+	}
+	return c.await(ctx, events, c.patience.Unplug, gone, func(e Event) error { return unplugRefusal(e, id) })
+}
+
+// unplugRefusal is ErrGuestRefused when the event says that the guest keeps the device.
+func unplugRefusal(e Event, id string) error {
+	const success, inProgress = 0, 132
+	switch e.Name {
+	case eventOST:
+		var report ost
+		if err := e.Decode(&report); err != nil {
+			return err
+		}
+		if report.Info.Device == id && report.isEject() && report.Info.Status != success && report.Info.Status != inProgress {
+			return fmt.Errorf("%w: _OST status %d", ErrGuestRefused, report.Info.Status)
+		}
+	case eventUnplugRefused:
+		var refused deletion
+		if err := e.Decode(&refused); err != nil {
+			return err
+		}
+		if refused.Device == id || refused.Path == peripherals+id {
+			return ErrGuestRefused
+		}
+	}
+	return nil
+}
+
+// SetCPUs brings the machine to n CPUs: it plugs the first empty slots or unplugs the last ones that are in use, one by
+// one, and looks after each what QEMU has now. It stops at the first that does not work: ErrOutOfRange and ErrFixed before
+// anything is done for it, else what AddCPU and RemoveCPU return. What was done until then stays; a further call goes on
+// from there.
+func (c *Client) SetCPUs(ctx context.Context, n int) error {
+	return c.exclusive(ctx, func() error {
+		slots, err := c.HotpluggableCPUs(ctx)
+		for err == nil && PluggedCPUs(slots) != n {
+			before := slots
+			if err = c.stepCPUs(ctx, slots, n); err != nil {
+				break
+			}
+			slots, err = c.HotpluggableCPUs(ctx)
+			if err == nil && missing(slots, n) >= missing(before, n) {
+				err = ErrUnobserved
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("changing the number of CPUs to %d: %w", n, err)
+		}
+		return nil
+	})
+}
+
+// missing is how many CPUs there are too few or too many.
+func missing(slots []CPUSlot, n int) int {
+	plugged := PluggedCPUs(slots)
+	return max(n-plugged, plugged-n)
+}
+
+// stepCPUs brings the machine one CPU nearer to n.
+func (c *Client) stepCPUs(ctx context.Context, slots []CPUSlot, n int) error {
+	if n < PluggedCPUs(slots) {
+		id, err := lastPlugged(slots, n)
+		if err != nil {
+			return err
+		}
+		return c.RemoveCPU(ctx, id)
+	}
+	slot, id, err := firstEmpty(slots, n)
+	if err != nil {
+		return err
+	}
+	return c.AddCPU(ctx, slot, id)
+}
+
+// firstEmpty chooses the slot for the next CPU of n and an id that no other one has: cpu-<place in the order>, if free.
+func firstEmpty(slots []CPUSlot, n int) (CPUSlot, string, error) {
+	taken := map[string]bool{}
+	for _, s := range slots {
+		taken[s.ID()] = true
+	}
+	i := slices.IndexFunc(slots, func(s CPUSlot) bool { return s.Path == "" })
+	if i < 0 || n > len(slots)*slots[i].Count {
+		return CPUSlot{}, "", fmt.Errorf("%w: it has %d slots", ErrOutOfRange, len(slots))
+	}
+	number := i
+	for taken["cpu-"+strconv.Itoa(number)] {
+		number++
+	}
+	return slots[i], "cpu-" + strconv.Itoa(number), nil
+}
+
+// lastPlugged chooses the CPU to remove on the way down to n.
+func lastPlugged(slots []CPUSlot, n int) (string, error) {
+	if n < 1 {
+		return "", fmt.Errorf("%w: %d", ErrOutOfRange, n)
+	}
+	for _, s := range slices.Backward(slots) {
+		switch {
+		case s.Path == "":
+		case s.ID() == "":
+			return "", fmt.Errorf("%w: %s came with the machine", ErrFixed, s.Path)
+		default:
+			return s.ID(), nil
+		}
+	}
+	return "", fmt.Errorf("%w: there is none", ErrFixed)
+}

@@ -1,0 +1,72 @@
+package qmp
+
+// Names of events and what their data holds (QEMU: qapi/run-state.json, qdev.json, acpi.json, block.json, char.json).
+const (
+	// EventShutdown: the machine went down; see Shutdown.
+	EventShutdown = "SHUTDOWN"
+	// EventPowerdown: the power button is pressed. No data.
+	EventPowerdown = "POWERDOWN"
+	// EventReset: the machine was reset; see Shutdown.
+	EventReset = "RESET"
+	// EventStop and EventResume: the CPUs stand or run again. No data.
+	EventStop   = "STOP"
+	EventResume = "RESUME"
+	// EventGuestPanicked: the guest told of its panic.
+	EventGuestPanicked = "GUEST_PANICKED"
+	// EventBalloonChange: the guest has another size; see BalloonChange. At most one a second, the last one is always told.
+	EventBalloonChange = "BALLOON_CHANGE"
+	// EventTrayMoved: the tray of a drive opened or closed; see TrayMoved.
+	EventTrayMoved = "DEVICE_TRAY_MOVED"
+	// EventPortChange: the guest opened or closed a virtio-serial port; see PortChange.
+	EventPortChange = "VSERPORT_CHANGE"
+
+	eventDeviceDeleted = "DEVICE_DELETED"
+	eventUnplugRefused = "DEVICE_UNPLUG_GUEST_ERROR"
+	eventOST           = "ACPI_DEVICE_OST"
+)
+
+// Shutdown is the data of EventShutdown and EventReset.
+type Shutdown struct {
+	// Guest says whether the guest wanted it.
+	Guest bool `json:"guest"`
+	// Reason is a ShutdownCause: guest-shutdown, guest-reset, host-qmp-quit, host-signal …
+	Reason string `json:"reason"`
+}
+
+// BalloonChange is the data of EventBalloonChange.
+type BalloonChange struct {
+	// Actual is the size of the guest in bytes.
+	Actual int64 `json:"actual"`
+}
+
+// TrayMoved is the data of EventTrayMoved.
+type TrayMoved struct {
+	// ID is the device's.
+	ID   string `json:"id"`
+	Open bool   `json:"tray-open"`
+}
+
+// PortChange is the data of EventPortChange.
+type PortChange struct {
+	// ID is the port's.
+	ID   string `json:"id"`
+	Open bool   `json:"open"`
+}
+
+// deletion is the data of eventDeviceDeleted and eventUnplugRefused.
+type deletion struct {
+	Device string `json:"device"`
+	Path   string `json:"path"`
+}
+
+// ost is the data of eventOST: the guest's _OST report on a plug or unplug (ACPI 6.4 §6.3.5).
+type ost struct {
+	Info struct {
+		Device string `json:"device"`
+		Source int    `json:"source"`
+		Status int    `json:"status"`
+	} `json:"info"`
+}
+
+// isEject says whether the report is on an unplug, be it wanted by the host (3) or the guest (0x103).
+func (o ost) isEject() bool { return o.Info.Source&0xff == 3 }

@@ -1,0 +1,94 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime/debug"
+
+	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
+)
+
+// boot starts QEMU with the guest stopped, makes sure that it answers, and lets the guest go. So no event of the guest
+// comes before there is somebody to see it.
+func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
+	r.enter(StateStarting, "starting QEMU")
+	arguments, err := machine(r.settings, p).Args()
+	if err != nil {
+		return nil, failf(ReasonSettingsInvalid, "building QEMU's command line: %w", err)
+	}
+	// It holds keys. QEMU has read it before it answers, and nobody else is to.
+	defer func() { _ = os.Remove(r.settings.ignition()) }()
+	if err := r.writeIgnition(p.bootData); err != nil {
+		return nil, err
+	}
+	p.bootData = nil
+	g, err := spawn(r.settings.QEMU, arguments, lockFiles(p), r.console, r.messages)
+	if err != nil {
+		return nil, err
+	}
+	if p.network != nil {
+		g.address = guestAddress(p.network)
+	}
+	if err := r.letGo(ctx, g); err != nil {
+		g.kill()
+		return nil, err
+	}
+	return g, nil
+}
+
+func lockFiles(p *prepared) []*os.File {
+	var files []*os.File
+	for _, lock := range p.locks {
+		files = append(files, lock.File())
+	}
+	return files
+}
+
+// writeIgnition stores the merged boot data for QEMU, which reads it once, at its start.
+func (r *Runner) writeIgnition(raw []byte) error {
+	if err := os.WriteFile(r.settings.ignition(), raw, 0o600); err != nil {
+		return because(diskReason(err), fmt.Errorf("storing the merged boot data: %w", err))
+	}
+	return nil
+}
+
+func (r *Runner) letGo(ctx context.Context, g *guest) error {
+	ctx, cancel := context.WithTimeout(ctx, r.settings.Timeouts.Start)
+	defer cancel()
+	if err := g.connect(ctx, r.settings.monitor()); err != nil {
+		return err
+	}
+	go g.attend(r.settings.monitor(), r.settings.Timeouts.Monitor, func() {
+		r.board.set(func(s *Status) { s.Resets = g.countResets() })
+	})
+	if err := g.talk().Cont(ctx); err != nil {
+		return failf(ReasonMonitorSilent, "telling QEMU to run the guest: %w", err)
+	}
+	r.board.set(func(s *Status) {
+		s.PID = g.command.Process.Pid
+		if g.address.IsValid() {
+			s.Address = g.address.String()
+		}
+	})
+	r.setLive(g)
+	// What the start needed is not needed any more, and each machine of a host has a runner.
+	go debug.FreeOSMemory()
+	r.enter(StateRunning, "")
+	return nil
+}
+
+func (r *Runner) setLive(g *guest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live = g
+}
+
+// guestAddress is where the runner reaches the guest.
+func guestAddress(network *guestnet.Network) netip.Addr {
+	if network.Address4.IsValid() {
+		return network.Address4
+	}
+	return network.Address6
+}

@@ -1,0 +1,152 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+// SocketName is the name of the control socket in the directory of sockets.
+const SocketName = "runner.sock"
+
+// maxCommand bounds a QMP command from outside, in bytes.
+const maxCommand = 1 << 20
+
+// consoleUpgrade is the protocol of an attached console: bytes both ways.
+const consoleUpgrade = "console"
+
+// serveControl answers `runner status`, `release`, `qmp` and `console` by HTTP on a unix socket, which only root can open.
+func (r *Runner) serveControl() (io.Closer, error) {
+	if err := os.MkdirAll(r.settings.Run, 0o700); err != nil {
+		return nil, because(diskReason(err), err)
+	}
+	// What a runner that was killed could not remove, and a directory that others made for everybody.
+	_ = os.Remove(r.settings.ignition())
+	if err := os.Chmod(r.settings.Run, 0o700); err != nil { //nolint:gosec // G302: a directory
+		return nil, fmt.Errorf("closing the directory of sockets to others: %w", err)
+	}
+	path := r.settings.socket()
+	if err := freeSocket(path); err != nil {
+		return nil, failf(ReasonDiskLocked, "opening the control socket: %w", err)
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the control socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("protecting the control socket: %w", err), listener.Close())
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", r.answerStatus)
+	mux.HandleFunc("POST /release", r.answerRelease)
+	mux.HandleFunc("POST /qmp", r.answerQMP)
+	mux.HandleFunc("GET /console", r.answerConsole)
+	mux.HandleFunc("POST /console", r.answerTyping)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			r.log.Error("The control socket does not answer any more", "error", err)
+		}
+	}()
+	return server, nil
+}
+
+// freeSocket removes a socket that a runner left behind, and refuses to take one from a runner that lives.
+func freeSocket(path string) error {
+	if connection, err := net.Dial("unix", path); err == nil {
+		_ = connection.Close()
+		return fmt.Errorf("another runner answers on %s", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (r *Runner) answerStatus(w http.ResponseWriter, request *http.Request) {
+	answer(w, r.Status(request.Context()))
+}
+
+func (r *Runner) answerRelease(w http.ResponseWriter, _ *http.Request) {
+	r.Release()
+	answer(w, r.board.get())
+}
+
+func answer(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	// Whoever hung up needs no answer.
+	_ = json.NewEncoder(w).Encode(value)
+}
+
+// answerQMP passes a command on to QEMU and its answer back.
+func (r *Runner) answerQMP(w http.ResponseWriter, request *http.Request) {
+	g := r.running()
+	if g == nil {
+		http.Error(w, "the machine does not run: "+string(r.board.get().State), http.StatusConflict)
+		return
+	}
+	command, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxCommand))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), 30*time.Second)
+	defer cancel()
+	result, err := g.talk().Raw(ctx, command)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	answer(w, result)
+}
+
+func (r *Runner) running() *guest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.live
+}
+
+// answerConsole sends what the console kept and, when the client asks for the protocol "console", everything that follows
+// and everything that the client types.
+func (r *Runner) answerConsole(w http.ResponseWriter, request *http.Request) {
+	if request.Header.Get("Upgrade") != consoleUpgrade {
+		_, _ = w.Write(r.console.tail(consoleKept))
+		return
+	}
+	connection, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	client := NewOutlet(connection)
+	_, _ = fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: %s\r\nConnection: Upgrade\r\n\r\n", consoleUpgrade)
+	detach := r.console.attach(client)
+	// Until the client hangs up; closing the connection ends a write to one that does not read.
+	_, _ = io.Copy(typist{r.console}, buffered)
+	detach()
+	_ = connection.Close()
+	_ = client.Close()
+}
+
+// answerTyping types the body.
+func (r *Runner) answerTyping(w http.ResponseWriter, request *http.Request) {
+	if _, err := io.Copy(typist{r.console}, http.MaxBytesReader(w, request.Body, maxCommand)); err != nil {
+		http.Error(w, "the machine takes no keystrokes: "+err.Error(), http.StatusConflict)
+	}
+}
+
+// typist is the keyboard of an attached client.
+type typist struct{ console *console }
+
+func (t typist) Write(p []byte) (int, error) {
+	if err := t.console.typeIn(p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

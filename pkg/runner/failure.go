@@ -1,0 +1,87 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reason is why a runner ended, as it stands in the termination message.
+type Reason string
+
+// Reasons.
+const (
+	ReasonPoweredDown             Reason = "PoweredDown"
+	ReasonGuestShutDown           Reason = "GuestShutDown"
+	ReasonInternal                Reason = "Internal"
+	ReasonSettingsInvalid         Reason = "SettingsInvalid"
+	ReasonBootDataMissing         Reason = "BootDataMissing"
+	ReasonBootDataInvalid         Reason = "BootDataInvalid"
+	ReasonImageUnavailable        Reason = "ImageUnavailable"
+	ReasonImageMismatch           Reason = "ImageMismatch"
+	ReasonDiskFull                Reason = "DiskFull"
+	ReasonDiskLocked              Reason = "DiskLocked"
+	ReasonDiskFailed              Reason = "DiskFailed"
+	ReasonNetworkFailed           Reason = "NetworkFailed"
+	ReasonAccelerationUnavailable Reason = "AccelerationUnavailable"
+	ReasonQEMUMissing             Reason = "QEMUMissing"
+	ReasonQEMURefused             Reason = "QEMURefused"
+	ReasonQEMUCrashed             Reason = "QEMUCrashed"
+	ReasonMonitorSilent           Reason = "MonitorSilent"
+	ReasonGuestKilled             Reason = "GuestKilled"
+)
+
+// codes are the exit codes. They are an interface: alerts and scripts decide by them.
+var codes = map[Reason]int{
+	ReasonPoweredDown: 0, ReasonGuestShutDown: 0,
+	ReasonInternal: 1, ReasonSettingsInvalid: 2,
+	ReasonBootDataMissing: 10, ReasonBootDataInvalid: 11,
+	ReasonImageUnavailable: 12, ReasonImageMismatch: 13,
+	ReasonDiskFull: 14, ReasonDiskLocked: 15, ReasonDiskFailed: 16,
+	ReasonNetworkFailed:           17,
+	ReasonAccelerationUnavailable: 18,
+	ReasonQEMUMissing:             19, ReasonQEMURefused: 20, ReasonQEMUCrashed: 21, ReasonMonitorSilent: 22,
+	ReasonGuestKilled: 23,
+}
+
+// ExitCode is the code that the runner ends with, 0 when nothing went wrong.
+func (r Reason) ExitCode() int { return codes[r] }
+
+// End is how a runner ended.
+type End struct {
+	// Reason is one of a fixed set.
+	Reason Reason
+	// Message is a sentence for a person.
+	Message string
+}
+
+// failure is an error with the reason that it gives for the end.
+type failure struct {
+	reason Reason
+	err    error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// because gives an error its reason, unless it has one.
+func because(reason Reason, err error) error {
+	var known *failure
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return &failure{reason: reason, err: err}
+}
+
+// failf makes an error with a reason.
+func failf(reason Reason, format string, arguments ...any) error {
+	return &failure{reason: reason, err: fmt.Errorf(format, arguments...)}
+}
+
+// endOf says how an error ends the runner.
+func endOf(err error) End {
+	var known *failure
+	if errors.As(err, &known) {
+		return End{Reason: known.reason, Message: err.Error()}
+	}
+	return End{Reason: ReasonInternal, Message: err.Error()}
+}

@@ -1,0 +1,129 @@
+package runner
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// guest is a running QEMU.
+type guest struct {
+	command *exec.Cmd
+	errors  *lastLines
+	// address is the guest's, the zero value behind QEMU's address translation.
+	address netip.Addr
+	exited  chan struct{}
+	err     error // how the process ended; valid once exited is closed
+
+	attention
+}
+
+// spawn starts QEMU. The files of locks are inherited by it, so that a disk stays locked while QEMU lives, even when the
+// runner does not any more.
+func spawn(binary string, arguments []string, locks []*os.File, console *console, log io.Writer) (*guest, error) {
+	path, err := exec.LookPath(binary)
+	if err != nil {
+		return nil, failf(ReasonQEMUMissing, "finding QEMU: %w; the runner's image has to hold it", err)
+	}
+	g := &guest{exited: make(chan struct{}), errors: &lastLines{log: log}}
+	g.attended, g.stopping = make(chan struct{}), make(chan struct{})
+	g.command = exec.Command(path, arguments...)
+	g.command.ExtraFiles = locks
+	// Whoever inherited its output must not keep its end from being seen.
+	g.command.WaitDelay = time.Second
+	g.command.Stdout, g.command.Stderr = console, g.errors
+	// A process group of its own keeps the Ctrl-C of a terminal away; a runner that is killed takes QEMU along.
+	g.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	keys, input, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("connecting the console: %w", err)
+	}
+	g.command.Stdin = keys
+	err = g.start()
+	_ = keys.Close()
+	if err != nil {
+		return nil, errors.Join(failf(ReasonQEMURefused, "starting %s: %w", path, err), input.Close())
+	}
+	console.connect(input)
+	return g, nil
+}
+
+// start forks from a thread that waits for QEMU's end: the kernel sends the parent-death signal when the forking thread
+// ends, and Go ends threads at will (golang/go#27505).
+func (g *guest) start() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := g.command.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		g.err = g.command.Wait()
+		close(g.exited)
+	}()
+	return <-started
+}
+
+// lastWords are what QEMU said before it ended, and how it ended.
+func (g *guest) lastWords() string {
+	how := "exit status 0"
+	if g.err != nil {
+		how = g.err.Error()
+	}
+	if said := g.errors.String(); said != "" {
+		return said + " (" + how + ")"
+	}
+	return how
+}
+
+// kill ends QEMU and waits for its end.
+func (g *guest) kill() {
+	if !g.ended() {
+		// The process group is QEMU's own; it has no other members that matter.
+		_ = syscall.Kill(-g.command.Process.Pid, syscall.SIGKILL)
+	}
+	<-g.exited
+}
+
+func (g *guest) ended() bool {
+	select {
+	case <-g.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// lastLines passes QEMU's messages on to the log and keeps the last ones for the reason of its end.
+type lastLines struct {
+	log  io.Writer
+	kept []byte
+}
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.kept = append(l.kept, p...)
+	l.kept = l.kept[max(0, len(l.kept)-2048):]
+	return l.log.Write(p)
+}
+
+// String is the last lines as one. It may be called only after QEMU's end.
+func (l *lastLines) String() string {
+	var lines []string
+	scanner := bufio.NewScanner(strings.NewReader(string(l.kept)))
+	for scanner.Scan() {
+		if line := strings.TrimSpace(scanner.Text()); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-3):], "; ")
+}

@@ -1,0 +1,117 @@
+package runner
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"net"
+	"strings"
+
+	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+)
+
+// etcdTag is the mount tag, or the serial number, of etcd's data.
+const etcdTag = "etcdshare"
+
+// machine is the machine that the settings ask for, on what has been prepared.
+func machine(s Settings, p *prepared) qemu.Machine {
+	m := qemu.Machine{
+		Name: s.Name, Type: s.MachineType, Accelerator: p.choice.Accelerator,
+		CPU: qemu.CPU{Count: s.CPUs}, Memory: s.Memory,
+		Kernel:         &qemu.Kernel{Image: p.image.Kernel, Initrd: p.image.Initrd, CommandLine: commandLine(s.Image, p.choice.Accelerator)},
+		FirmwareConfig: []qemu.FirmwareConfig{{Name: cmp.Or(s.Image.IgnitionKey, osimage.FlatcarIgnitionKey), File: s.ignition()}},
+		Networks:       []qemu.Network{network(s, p)},
+		Monitor:        s.monitor(), Agent: s.agent(),
+		Paused: true, ExtraArgs: s.ExtraArgs,
+	}
+	for _, d := range s.Disks {
+		m.Disks = append(m.Disks, qemu.Disk{Serial: d.Serial, Path: s.diskPath(d), Format: "raw"})
+	}
+	if p.image.RootFS != "" {
+		m.Disks = append(m.Disks, qemu.Disk{Serial: serialImage, Path: p.image.RootFS, Format: "raw", ReadOnly: true})
+	}
+	switch {
+	case s.Etcd == "":
+	case p.etcdBlock:
+		m.Disks = append(m.Disks, qemu.Disk{Serial: etcdTag, Path: s.Etcd, Format: "raw", BlockDevice: true})
+	default:
+		m.Shares = append(m.Shares, qemu.Share{Tag: etcdTag, Path: s.Etcd})
+	}
+	for _, share := range s.Shares {
+		m.Shares = append(m.Shares, qemu.Share{Tag: share.Tag, Path: share.Path})
+	}
+	return m
+}
+
+func network(s Settings, p *prepared) qemu.Network {
+	if s.Network == NetworkUser {
+		return qemu.Network{User: &qemu.UserNetwork{}, MAC: macOf(s.Name)}
+	}
+	return qemu.Network{Tap: p.network.Tap, MAC: p.network.MAC.String(), MTU: p.network.MTU, VHost: p.vhost}
+}
+
+// macOf is the same for the same name: a guest may know its interface by it. The first byte says that it is locally
+// administered and of one machine (IEEE 802, 8.2).
+func macOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return net.HardwareAddr{0x02, sum[0], sum[1], sum[2], sum[3], sum[4]}.String()
+}
+
+// commandLine is the kernel's. A kernel that panics starts anew, after a while in which its last words are read.
+func commandLine(image osimage.Image, accelerator qemu.Accelerator) string {
+	arguments := []string{"console=ttyS0", "net.ifnames=0", "panic=10"}
+	if accelerator == qemu.TCG {
+		// On a busy host an emulated timer is so late that the kernel takes it for broken, and panics before its console works.
+		arguments = append(arguments, "no_timer_check")
+	}
+	return strings.Join(append(arguments, image.KernelArguments...), " ")
+}
+
+// networkUnit configures the guest's own interface and none that a CNI plugin makes. The MTU is the device's own already;
+// systemd-networkd would go on with that of the lease only when told so.
+const networkUnit = `[Match]
+Driver=virtio_net
+
+[Network]
+DHCP=yes
+IPv6AcceptRA=yes
+KeepConfiguration=dhcp
+
+[DHCPv4]
+ClientIdentifier=mac
+UseMTU=yes
+UseNTP=yes
+
+[DHCPv6]
+UseNTP=yes
+`
+
+// etcdUnit mounts etcd's disk in place of the share that boot data expects. The unit that makes its file system is part of
+// the boot data.
+const etcdUnit = `[Unit]
+Description=etcd's data
+Requires=k8s-format@dev-disk-by\x2did-virtio\x2detcdshare.service
+After=k8s-format@dev-disk-by\x2did-virtio\x2detcdshare.service
+
+[Mount]
+What=/dev/disk/by-id/virtio-etcdshare
+Where=/var/lib/etcd
+Type=ext4
+Options=defaults,noatime
+
+[Install]
+WantedBy=multi-user.target
+`
+
+// guestOwn is what only the runner knows of the guest.
+func guestOwn(s Settings, etcdBlock bool) bootdata.Host {
+	host := bootdata.Host{Files: []bootdata.File{
+		{Path: "/etc/hostname", Content: s.Name + "\n"},
+		{Path: "/etc/systemd/network/05-kvm-operator.network", Content: networkUnit},
+	}}
+	if etcdBlock {
+		host.Units = []bootdata.Unit{{Name: "var-lib-etcd.mount", Content: etcdUnit}}
+	}
+	return host
+}

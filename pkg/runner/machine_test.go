@@ -1,0 +1,88 @@
+package runner
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
+	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+)
+
+func worker() (Settings, *prepared) {
+	s := Settings{
+		Name: "worker-w1", CPUs: 4, Memory: 3072, Image: osimage.Flatcar("stable", "4459.2.1"), State: "/usr/code/rootfs", Run: "/run/kvm-operator",
+		Disks:   []Disk{{Serial: "rootfs", Size: 5 << 30}, {Serial: "dockerfs", Size: 50 << 30}, {Serial: "kubeletfs", Size: 5 << 30}},
+		Shares:  []Share{{Tag: "logs", Path: "/data/logs"}},
+		Network: NetworkPod,
+	}
+	mac := net.HardwareAddr{0x0a, 0x58, 0x0a, 0, 0, 7}
+	return s, &prepared{
+		image:   osimage.Local{Kernel: "/images/vmlinuz", Initrd: "/images/initrd"},
+		choice:  qemu.Choice{Accelerator: qemu.KVM},
+		network: &guestnet.Network{Tap: "tap-guest", MAC: mac, MTU: 1450},
+	}
+}
+
+func TestMachine(t *testing.T) {
+	for name, change := range map[string]func(*Settings, *prepared){
+		"worker": func(*Settings, *prepared) {},
+		"master": func(s *Settings, _ *prepared) {
+			s.Name, s.Shares, s.Etcd = "master-m1", nil, "/etc/kubernetes/data/etcd"
+		},
+		"master with etcd on a block device": func(s *Settings, p *prepared) {
+			s.Name, s.Shares, s.Etcd, p.etcdBlock = "master-m1", nil, "/dev/etcd", true
+		},
+		"own image without KVM behind user network": func(s *Settings, p *prepared) {
+			s.Network, s.Image.IgnitionKey, s.Image.KernelArguments = NetworkUser, "", []string{"quiet"}
+			p.choice.Accelerator, p.network, p.image.RootFS = qemu.TCG, nil, "/images/root.squashfs"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p := worker()
+			change(&s, p)
+			arguments, err := machine(s, p).Args()
+			if err != nil {
+				t.Fatal(err)
+			}
+			own, err := json.MarshalIndent(guestOwn(s, p.etcdBlock), "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, strings.ReplaceAll(name, " ", "-"), strings.Join(arguments, "\n")+"\n\n"+string(own)+"\n")
+		})
+	}
+}
+
+func compare(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if os.Getenv("UPDATE") != "" {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; UPDATE=1 writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("(-%s +got):\n%s", path, diff)
+	}
+}
+
+func TestGoldenFilesAreAllUsed(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.golden")
+	if err != nil || len(files) != 4 {
+		t.Errorf("there are %v, want one for each machine (%v)", files, err)
+	}
+}

@@ -1,0 +1,300 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
+	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+)
+
+// prepared is everything that a machine needs before QEMU is started. It is filled step by step; Close gives back what
+// there is.
+type prepared struct {
+	bootData  []byte
+	image     osimage.Local
+	choice    qemu.Choice
+	etcdBlock bool
+	locks     []*disk.Lock
+	network   *guestnet.Network
+	// vhost says whether the host's kernel can move the guest's packets.
+	vhost   bool
+	closers []func() error
+}
+
+// Close gives everything back, in reverse order.
+func (p *prepared) Close() error {
+	var errs []error
+	for _, closer := range slices.Backward(p.closers) {
+		errs = append(errs, closer())
+	}
+	p.closers = nil
+	return errors.Join(errs...)
+}
+
+func (p *prepared) onClose(closer func() error) { p.closers = append(p.closers, closer) }
+
+// prepare does what can fail before anything is started, the cheap first: a mistake in boot data is told before an image
+// is downloaded, and the network is taken last, because downloads need it.
+func (r *Runner) prepare(ctx context.Context) (*prepared, error) {
+	p := &prepared{}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context, *prepared) error
+	}{
+		{"reading boot data", r.readBootData},
+		{"locking disks", r.lockDisks},
+		{"getting back the pod's network", r.repairNetwork},
+		{"getting the image " + r.settings.Image.Name, r.getImage},
+		{"choosing the accelerator", r.chooseAccelerator},
+		{"making disks", r.makeDisks},
+		{"taking the pod's network", r.takeNetwork},
+	} {
+		r.enter(StatePreparing, step.what)
+		if err := step.do(ctx, p); err != nil {
+			return p, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return p, nil
+}
+
+func (r *Runner) readBootData(_ context.Context, p *prepared) error {
+	var err error
+	p.etcdBlock, err = r.settings.etcdIsBlock()
+	if err != nil {
+		return failf(ReasonDiskFailed, "looking at etcd's data: %w", err)
+	}
+	var halves [][]byte
+	for _, path := range r.settings.BootData {
+		half, err := readHalf(path)
+		if err != nil {
+			return err
+		}
+		halves = append(halves, half)
+	}
+	p.bootData, err = bootdata.Merge(guestOwn(r.settings, p.etcdBlock), halves...)
+	return because(ReasonBootDataInvalid, err)
+}
+
+// maxBootData is more than an object of Kubernetes can hold, in bytes.
+const maxBootData = 2 << 20
+
+func readHalf(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, because(ReasonBootDataMissing, err)
+	}
+	if size := info.Size(); !info.Mode().IsRegular() || size == 0 || size > maxBootData {
+		return nil, failf(ReasonBootDataMissing, "%s is empty, or no file of at most %d MiB", path, maxBootData>>20)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, because(ReasonBootDataMissing, err)
+	}
+	half, err := bootdata.Decode(string(text))
+	if err != nil {
+		return nil, failf(ReasonBootDataInvalid, "%s: %w", path, err)
+	}
+	return half, nil
+}
+
+// repairNetwork gives the pod its address back that an earlier runner of this pod took and could not give back.
+func (r *Runner) repairNetwork(ctx context.Context, _ *prepared) error {
+	if _, err := os.Stat(r.settings.networkState()); err != nil || r.settings.Network != NetworkPod {
+		return nil //nolint:nilerr // without the file there is nothing to repair
+	}
+	network, err := guestnet.Take(ctx, r.networkOptions())
+	if err != nil {
+		return because(ReasonNetworkFailed, err)
+	}
+	return because(ReasonNetworkFailed, network.Close())
+}
+
+func (r *Runner) getImage(ctx context.Context, p *prepared) error {
+	cache := &osimage.Cache{Directory: r.settings.Images, Progress: func(text string) { r.enter(StatePreparing, text) }}
+	if r.settings.SigningKeys != "" {
+		keys, err := osimage.KeysFromFile(r.settings.SigningKeys)
+		if err != nil {
+			return because(ReasonImageUnavailable, err)
+		}
+		cache.Keys = keys
+	}
+	var err error
+	p.image, err = cache.Get(ctx, r.settings.Image)
+	if errors.Is(err, syscall.ENOSPC) {
+		r.enter(StatePreparing, "making room for the image "+r.settings.Image.Name)
+		if err := cache.Prune(ctx, 0); err != nil {
+			r.log.Error("Old images stay where they are", "error", err)
+		}
+		p.image, err = cache.Get(ctx, r.settings.Image)
+	}
+	if err != nil {
+		return because(imageReason(err), err)
+	}
+	p.onClose(p.image.Release)
+	if err := cache.Prune(ctx, imageAge); err != nil && ctx.Err() == nil {
+		r.log.Error("Old images stay where they are", "error", err)
+	}
+	return nil
+}
+
+// imageAge is for how long an image that no machine uses is kept, in case that a new one does.
+const imageAge = 30 * 24 * time.Hour
+
+func imageReason(err error) Reason {
+	var mismatch *osimage.MismatchError
+	switch {
+	case errors.As(err, &mismatch):
+		return ReasonImageMismatch
+	case errors.Is(err, syscall.ENOSPC):
+		return ReasonDiskFull
+	}
+	return ReasonImageUnavailable
+}
+
+func (r *Runner) chooseAccelerator(ctx context.Context, p *prepared) error {
+	prover := qemu.Prover{Binary: r.settings.QEMU, Kernel: p.image.Kernel, Cache: r.settings.Images, MachineType: r.settings.MachineType}
+	choice, err := prover.Choose(ctx, r.settings.Acceleration)
+	if errors.Is(err, exec.ErrNotFound) {
+		return because(ReasonQEMUMissing, err)
+	}
+	if err != nil {
+		return because(ReasonAccelerationUnavailable, err)
+	}
+	p.choice = choice
+	r.board.set(func(s *Status) { s.Accelerator, s.AcceleratorReason = string(choice.Accelerator), choice.Reason })
+	r.log.Info("Accelerator", "accelerator", choice.Accelerator, "reason", choice.Reason)
+	return nil
+}
+
+// lockDisks locks everything that at most one machine may use. The pod's network goes with the directory of disks.
+func (r *Runner) lockDisks(ctx context.Context, p *prepared) error {
+	if err := os.MkdirAll(r.settings.State, 0o700); err != nil {
+		return because(diskReason(err), err)
+	}
+	for _, path := range r.exclusive() {
+		if _, err := os.Stat(path); err != nil {
+			return because(ReasonDiskFailed, err)
+		}
+		lock, err := r.acquire(ctx, path)
+		if err != nil {
+			return because(diskReason(err), err)
+		}
+		p.locks = append(p.locks, lock)
+		p.onClose(lock.Close)
+	}
+	return nil
+}
+
+func (r *Runner) makeDisks(ctx context.Context, _ *prepared) error {
+	for _, d := range r.settings.Disks {
+		if err := r.makeDisk(ctx, d); err != nil {
+			return because(diskReason(err), err)
+		}
+	}
+	return nil
+}
+
+// acquire waits for a lock: the pod that this one replaces may still be shutting its machine down.
+func (r *Runner) acquire(ctx context.Context, path string) (*disk.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.settings.Timeouts.Lock)
+	defer cancel()
+	for told := false; ; told = true {
+		lock, err := disk.Acquire(path)
+		if !errors.Is(err, disk.ErrLocked) {
+			return lock, err
+		}
+		if !told {
+			r.enter(StatePreparing, fmt.Sprintf("waiting for %s at most: %v", r.settings.Timeouts.Lock, err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// exclusive are the directories and devices that one machine at most may use.
+func (r *Runner) exclusive() []string {
+	paths := []string{r.settings.State}
+	if r.settings.Etcd != "" {
+		paths = append(paths, r.settings.Etcd)
+	}
+	for _, share := range r.settings.Shares {
+		paths = append(paths, share.Path)
+	}
+	return paths
+}
+
+func (r *Runner) makeDisk(ctx context.Context, d Disk) error {
+	path := r.settings.diskPath(d)
+	if err := disk.Create(path, d.Size); err != nil {
+		return err
+	}
+	if d.Serial != SerialOS {
+		return nil
+	}
+	// The initrd mounts the root file system before anything could make one; all other disks the guest formats itself.
+	return disk.Format(ctx, path, "ROOT")
+}
+
+func diskReason(err error) Reason {
+	switch {
+	case errors.Is(err, disk.ErrLocked):
+		return ReasonDiskLocked
+	case errors.Is(err, syscall.ENOSPC):
+		return ReasonDiskFull
+	}
+	return ReasonDiskFailed
+}
+
+func (r *Runner) takeNetwork(ctx context.Context, p *prepared) error {
+	if r.settings.Network != NetworkPod {
+		return nil
+	}
+	network, err := guestnet.Take(ctx, r.networkOptions())
+	if err != nil {
+		return because(ReasonNetworkFailed, err)
+	}
+	p.network, p.vhost = network, opens("/dev/vhost-net")
+	p.onClose(network.Close)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := network.Serve(serving); err != nil {
+			r.log.Error("The guest gets no address any more", "error", err)
+			r.board.set(func(s *Status) { s.Network = err.Error() })
+		}
+	}()
+	p.onClose(func() error { stop(); <-ended; return nil })
+	return nil
+}
+
+// opens says whether a device is there and may be used.
+func opens(device string) bool {
+	file, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	return file.Close() == nil
+}
+
+func (r *Runner) networkOptions() guestnet.Options {
+	return guestnet.Options{
+		Hostname: r.settings.Name, DNSServers: r.settings.DNSServers, NTPServers: r.settings.NTPServers,
+		StateFile: r.settings.networkState(), Log: logr.FromSlogHandler(r.log.Handler()),
+	}
+}

@@ -1,0 +1,168 @@
+// Package runner keeps one virtual machine: it prepares boot data, image, disks and network, runs QEMU, watches over it and
+// ends it without losing data. It knows nothing of Kubernetes; cmd/runner fills its settings from a node pod's environment.
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
+	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+)
+
+// Names of networks.
+const (
+	// NetworkPod gives the machine the address of the pod.
+	NetworkPod = "pod"
+	// NetworkUser puts the machine behind QEMU's own address translation. It needs no rights, and nobody reaches the guest.
+	NetworkUser = "user"
+)
+
+// SerialOS is the serial number of the disk that holds the guest's root file system.
+const SerialOS = "rootfs"
+
+// serialImage is that of the read-only disk with the image's root file system.
+const serialImage = "guestos"
+
+// Settings are everything that the runner has to be told.
+type Settings struct {
+	// Name is the guest's host name: the name of the pod.
+	Name string
+	// MachineType is QEMU's; empty is q35.
+	MachineType string
+	// CPUs is how many processors the guest has, 1 at least.
+	CPUs int
+	// Memory is that of the guest in MiB.
+	Memory int64
+	// Disks are made on the first start, in this order.
+	Disks []Disk
+	// DNSServers and NTPServers are told to the guest by DHCP.
+	DNSServers, NTPServers []netip.Addr
+	// BootData are the files with the halves of the boot data, public first. There is at least one.
+	BootData []string
+	// Image is the operating system.
+	Image osimage.Image
+	// Images is the directory with the cache of images, shared by all runners of a host.
+	Images string
+	// SigningKeys is a file with the OpenPGP keys that sign images; empty means those of Flatcar.
+	SigningKeys string
+	// State is the directory for what outlives a restart of the runner: disks and the pod's network.
+	State string
+	// Run is the directory for what does not: sockets.
+	Run string
+	// Etcd is the directory, or block device, with etcd's data, shown to the guest as "etcdshare". Empty on workers.
+	Etcd string
+	// Shares are directories of the host that the guest mounts by their tags.
+	Shares []Share
+	// Network is NetworkPod or NetworkUser.
+	Network string
+	// Acceleration says whether the guest runs on KVM.
+	Acceleration qemu.Mode
+	// QEMU is the program, by name or path.
+	QEMU string
+	// ExtraArgs are appended to its command line.
+	ExtraArgs []string
+	// Health is the port of the guest whose /healthz tells of its kubelet; 0 asks nobody.
+	Health int
+	// TerminationLog is the file that gets the reason of the end; empty for none.
+	TerminationLog string
+	// Timeouts bound each step.
+	Timeouts Timeouts
+}
+
+// Disk is a disk of the guest.
+type Disk struct {
+	// Serial is the serial number by which the guest finds it, at most 20 bytes.
+	Serial string
+	// Size is in bytes.
+	Size int64
+}
+
+// Share is a directory that the guest mounts over 9p.
+type Share struct {
+	// Tag is the name by which the guest mounts it.
+	Tag string
+	// Path is the directory.
+	Path string
+}
+
+// Timeouts bound each step of a machine's life.
+type Timeouts struct {
+	// Lock is how long another machine may go on using a disk of this one. A pod is replaced while it still shuts down.
+	Lock time.Duration
+	// Start is how long QEMU may take until it answers.
+	Start time.Duration
+	// Hold is how long the machine is kept running after SIGTERM until it is released; 0 does not wait.
+	Hold time.Duration
+	// Powerdown is how long the guest may take to shut down.
+	Powerdown time.Duration
+	// Quit is how long QEMU may take to quit after the guest did not.
+	Quit time.Duration
+	// Monitor is how long QEMU may leave a question unanswered while it runs. Then it is taken for dead and killed.
+	Monitor time.Duration
+}
+
+// DefaultTimeouts suit a node pod with ten minutes of grace.
+var DefaultTimeouts = Timeouts{
+	Lock: 10 * time.Minute, Start: time.Minute, Hold: 0, Powerdown: 4 * time.Minute, Quit: 15 * time.Second, Monitor: 2 * time.Minute,
+}
+
+// Validate says what is missing or cannot be; the error names all of it.
+func (s Settings) Validate() error {
+	var errs []error
+	require := func(ok bool, text string, arguments ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(text, arguments...))
+		}
+	}
+	require(s.Name != "", "the name of the machine is missing")
+	require(s.CPUs > 0, "the number of CPUs is %d and has to be 1 at least", s.CPUs)
+	require(s.Memory > 0, "the memory is %d MiB and has to be more", s.Memory)
+	require(len(s.BootData) > 0, "the path of the boot data is missing")
+	require(s.Network == NetworkPod || s.Network == NetworkUser, "the network is %q and has to be %s or %s", s.Network, NetworkPod, NetworkUser)
+	require(s.State != "" && s.Run != "" && s.Images != "", "the directories for state, sockets and images are all needed")
+	require(s.Timeouts.Hold >= 0 && s.Timeouts.Lock >= 0, "the timeouts have to be positive")
+	require(len(s.socket()) <= maxSocketPath, "the directory of sockets %s is longer than the path of a socket can be (%d bytes)", s.Run, maxSocketPath)
+	require(s.Health >= 0 && s.Health < 1<<16, "the health port is %d and has to be less than 65536", s.Health)
+	require(slices.Contains([]qemu.Mode{"", qemu.ModeAuto, qemu.ModeKVM, qemu.ModeTCG}, qemu.Mode(strings.ToLower(string(s.Acceleration)))),
+		"the acceleration is %q and has to be auto, kvm or tcg", s.Acceleration)
+	require(s.Timeouts.Start > 0 && s.Timeouts.Powerdown > 0 && s.Timeouts.Quit > 0 && s.Timeouts.Monitor > 0,
+		"the timeouts have to be more than nothing")
+	if len(errs) == 0 {
+		// What QEMU could not be told is found before anything is made for it.
+		_, err := machine(s, example).Args()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// maxSocketPath is how long the path of a socket may be, in bytes (unix(7)).
+const maxSocketPath = 107
+
+// example stands for what will have been prepared.
+var example = &prepared{
+	image: osimage.Local{Kernel: "kernel", Initrd: "initrd"}, choice: qemu.Choice{Accelerator: qemu.TCG},
+	network: &guestnet.Network{Tap: guestnet.TapName, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1500},
+}
+
+func (s Settings) diskPath(d Disk) string { return filepath.Join(s.State, d.Serial+".img") }
+func (s Settings) networkState() string   { return filepath.Join(s.State, "network.json") }
+func (s Settings) socket() string         { return filepath.Join(s.Run, SocketName) }
+func (s Settings) monitor() string        { return filepath.Join(s.Run, "qmp.sock") }
+func (s Settings) agent() string          { return filepath.Join(s.Run, "agent.sock") }
+func (s Settings) ignition() string       { return filepath.Join(s.Run, "ignition.json") }
+
+func (s Settings) etcdIsBlock() (bool, error) {
+	if s.Etcd == "" {
+		return false, nil
+	}
+	return disk.IsBlockDevice(s.Etcd)
+}

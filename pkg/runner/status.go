@@ -1,0 +1,103 @@
+package runner
+
+import (
+	"sync"
+	"time"
+)
+
+// State is what the runner is at.
+type State string
+
+// States, in the order of a life.
+const (
+	// StatePreparing: boot data, image, disks and network.
+	StatePreparing State = "Preparing"
+	// StateStarting: QEMU has been started and does not run the guest yet.
+	StateStarting State = "Starting"
+	// StateRunning: the guest runs.
+	StateRunning State = "Running"
+	// StateHeld: the runner was told to stop and keeps the guest running until it is released.
+	StateHeld State = "Held"
+	// StatePoweringDown: the guest was asked to shut down.
+	StatePoweringDown State = "PoweringDown"
+	// StateQuitting: the guest did not, and QEMU was told to quit.
+	StateQuitting State = "Quitting"
+	// StateKilling: QEMU did not either, and is killed.
+	StateKilling State = "Killing"
+	// StateStopped: the machine has ended.
+	StateStopped State = "Stopped"
+)
+
+// Status is what `runner status` shows.
+type Status struct {
+	Name  string    `json:"name"`
+	State State     `json:"state"`
+	Since time.Time `json:"since"`
+	// Step is what the runner is busy with, or waits for.
+	Step string `json:"step,omitempty"`
+	// Accelerator is kvm or tcg, and AcceleratorReason why.
+	Accelerator       string `json:"accelerator,omitempty"`
+	AcceleratorReason string `json:"acceleratorReason,omitempty"`
+	// PID is QEMU's.
+	PID int `json:"pid,omitempty"`
+	// Address is the guest's.
+	Address string `json:"address,omitempty"`
+	// Machine is QEMU's own word, such as "running", or why it gave none.
+	Machine string `json:"machine,omitempty"`
+	// Answers says whether QEMU gave one.
+	Answers bool `json:"answers,omitempty"`
+	// Kubelet is "ok" or why the guest's kubelet is not.
+	Kubelet string `json:"kubelet,omitempty"`
+	// Network is why the guest gets no address any more; empty when it does.
+	Network string `json:"network,omitempty"`
+	// Resets counts those of the machine. A reboot of the guest is one or two: firmware may reset once more.
+	Resets int `json:"resets"`
+	// HeldUntil is when a held machine is powered down at the latest.
+	HeldUntil *time.Time `json:"heldUntil,omitempty"`
+	// Ready and Live are the answers to the probes; Unready says why it is not ready.
+	Ready   bool   `json:"ready"`
+	Live    bool   `json:"live"`
+	Unready string `json:"unready,omitempty"`
+}
+
+// board holds the status for whoever asks.
+type board struct {
+	mu     sync.Mutex
+	status Status
+}
+
+func (b *board) get() Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.status
+}
+
+func (b *board) set(change func(*Status)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.status)
+}
+
+// judge says whether the machine is ready for work and whether it is worth keeping. Machine and Kubelet have been asked.
+//
+// It is, while QEMU answers: a guest whose kubelet is ill may hold a member of etcd that is well, and a full disk does not
+// become empty by a restart. What is not up yet is, too: a download may take longer than any probe waits. And what is going
+// down, for the runner itself bounds that.
+func judge(s Status) Status {
+	s.Live = s.State != StateStopped && (s.State != StateRunning || s.Answers)
+	switch {
+	case s.State == StatePreparing || s.State == StateStarting:
+		s.Unready = "the machine has not been started yet: " + s.Step
+	case s.State == StateStopped:
+		s.Unready = "the machine has ended"
+	case s.Machine != machineRunning:
+		s.Unready = "QEMU: " + s.Machine
+	case s.Kubelet != "" && s.Kubelet != kubeletOK:
+		s.Unready = "kubelet: " + s.Kubelet
+	case s.Network != "":
+		s.Unready = "network: " + s.Network
+	default:
+		s.Ready = true
+	}
+	return s
+}

@@ -1,0 +1,152 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+)
+
+// watch keeps watch over a running machine until it has ended, by itself or because ctx did.
+func (r *Runner) watch(ctx context.Context, g *guest) End {
+	defer func() {
+		g.kill()
+		<-g.attended
+		r.setLive(nil)
+	}()
+	select {
+	case <-ctx.Done():
+		return r.terminate(g)
+	case <-g.exited:
+		return endOfItself(g)
+	case <-g.attended:
+		if g.silence == nil {
+			return endOfItself(g)
+		}
+		g.kill()
+		return End{Reason: ReasonMonitorSilent, Message: fmt.Sprintf("%v; it was killed", g.silence)}
+	}
+}
+
+// endOfItself is the end of a machine that nobody told to stop.
+func endOfItself(g *guest) End {
+	<-g.exited
+	<-g.attended
+	switch by, guest := g.wentDown(); {
+	case g.err == nil && guest:
+		return End{Reason: ReasonGuestShutDown, Message: "the guest shut itself down"}
+	case g.err == nil && by != "":
+		return End{Reason: ReasonQEMUCrashed, Message: "QEMU was told to end by somebody else (" + by + ")"}
+	}
+	return End{Reason: ReasonQEMUCrashed, Message: "QEMU ended: " + g.lastWords()}
+}
+
+// stage is one step of a machine's termination.
+type stage struct {
+	state State
+	step  string
+	// timeout bounds the stage; enough ends it before.
+	timeout time.Duration
+	enough  <-chan struct{}
+	// act is done at the beginning and then every so often.
+	act   func(context.Context, *qmp.Client) error
+	every time.Duration
+}
+
+// again is after how long the power button is pressed once more: a guest that is still booting misses it.
+const again = 5 * time.Second
+
+// stages are the steps of a termination in their order; each is left when the machine has ended.
+func (r *Runner) stages() []stage {
+	t := r.settings.Timeouts
+	return []stage{
+		{state: StateHeld, step: fmt.Sprintf("waiting for release, for %s at most", t.Hold), timeout: t.Hold, enough: r.released},
+		{state: StatePoweringDown, step: fmt.Sprintf("waiting for the guest to shut down, for %s at most", t.Powerdown), timeout: t.Powerdown,
+			act: pressPowerButton, every: again},
+		{state: StateQuitting, step: fmt.Sprintf("waiting for QEMU to quit, for %s at most", t.Quit), timeout: t.Quit,
+			act: func(ctx context.Context, monitor *qmp.Client) error { return monitor.Quit(ctx) }, every: t.Quit},
+	}
+}
+
+// pressPowerButton asks the guest to shut down. One that stands still, for a disk was full or somebody stopped it, would
+// not hear of it.
+func pressPowerButton(ctx context.Context, monitor *qmp.Client) error {
+	status, err := monitor.Status(ctx)
+	if err == nil && !status.Running {
+		err = monitor.Cont(ctx)
+	}
+	return errors.Join(err, monitor.Powerdown(ctx))
+}
+
+// terminate ends the machine as gently as it lets itself be ended.
+func (r *Runner) terminate(g *guest) End {
+	begin := time.Now()
+	g.stop()
+	for _, s := range r.stages() {
+		if s.timeout == 0 || !r.pass(s, g) {
+			continue
+		}
+		switch s.state {
+		case StateHeld:
+			return endOfItself(g)
+		case StatePoweringDown:
+			<-g.attended
+			if _, guest := g.wentDown(); !guest || g.err != nil {
+				return endOfItself(g)
+			}
+			return End{Reason: ReasonPoweredDown, Message: fmt.Sprintf("the guest shut down %s after it was told to", time.Since(begin).Round(time.Millisecond))}
+		}
+		return r.ignored("QEMU quit")
+	}
+	r.enter(StateKilling, "")
+	g.kill()
+	return r.ignored("QEMU, which did not quit within " + r.settings.Timeouts.Quit.String() + ", was killed")
+}
+
+func (r *Runner) ignored(how string) End {
+	return End{Reason: ReasonGuestKilled, Message: fmt.Sprintf("the guest did not shut down within %s; %s", r.settings.Timeouts.Powerdown, how)}
+}
+
+// pass goes through a stage and says whether the machine has ended in it.
+func (r *Runner) pass(s stage, g *guest) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	r.enter(s.state, s.step)
+	if s.state == StateHeld {
+		until := time.Now().Add(s.timeout)
+		r.board.set(func(b *Status) { b.HeldUntil = &until })
+		defer r.board.set(func(b *Status) { b.HeldUntil = nil })
+	}
+	if s.act != nil {
+		go r.repeat(ctx, s, g)
+	}
+	select {
+	case <-g.exited:
+		return true
+	case <-s.enough:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// repeat runs beside the stage, for a QEMU that is silent keeps the question waiting.
+func (r *Runner) repeat(ctx context.Context, s stage, g *guest) {
+	ticker := time.NewTicker(s.every)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		asking, cancel := context.WithTimeout(ctx, s.every)
+		err := s.act(asking, g.talk())
+		cancel()
+		if err != nil && ctx.Err() == nil && !g.ended() {
+			r.log.Info("QEMU was not to be told", "state", s.state, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-g.exited:
+			return
+		case <-ticker.C:
+		}
+	}
+}
