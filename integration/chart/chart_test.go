@@ -1,0 +1,138 @@
+// Package chart_test judges the chart: what it renders, what it refuses, and whether an operator that has no more than
+// the chart gives it can do its work.
+package chart_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	chart   = "../../helm/kvm-operator"
+	release = "kvm-operator"
+	// kubernetes is the version that charts are rendered for; which one makes no difference.
+	kubernetes = "1.36.0"
+	// full gives every value another value than its default.
+	full = "testdata/full.yaml"
+)
+
+// run runs helm, away from the settings of whoever runs the test, and returns what it prints and whether it succeeds.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	tool, err := filepath.Abs("../../.tools/helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(tool); err != nil {
+		t.Fatalf("the tool helm is missing: %s (run `make tools` in the repository root)", err)
+	}
+	command := exec.Command(tool, args...)
+	home := t.TempDir()
+	command.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+// helm is run for commands that have to succeed.
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := run(t, args...)
+	if err != nil {
+		t.Fatalf("helm %s: %s\n%s", strings.Join(args, " "), err, output)
+	}
+	return output
+}
+
+// render is what helm would install.
+func render(t *testing.T, args ...string) string {
+	t.Helper()
+	return helm(t, append([]string{"template", release, chart, "--namespace=giantswarm", "--kube-version=" + kubernetes}, args...)...)
+}
+
+// rendered are the objects that tests look into.
+type rendered struct {
+	deployment appsv1.Deployment
+	// files are the contents of ConfigMaps and Secrets, by kind and name.
+	files map[string]map[string]string
+	// all are the identities of all objects.
+	all []metav1.PartialObjectMetadata
+}
+
+func parse(t *testing.T, text string) rendered {
+	t.Helper()
+	r := rendered{files: map[string]map[string]string{}}
+	for document := range bytes.SplitSeq([]byte(text), []byte("\n---\n")) {
+		object := metav1.PartialObjectMetadata{}
+		decode(t, document, &object)
+		switch object.Kind {
+		case "":
+			continue
+		case "Deployment":
+			decode(t, document, &r.deployment)
+		case "ConfigMap":
+			content := corev1.ConfigMap{}
+			decode(t, document, &content)
+			r.files["ConfigMap "+object.Name] = content.Data
+		case "Secret":
+			content := corev1.Secret{}
+			decode(t, document, &content)
+			r.files["Secret "+object.Name] = content.StringData
+		}
+		r.all = append(r.all, object)
+	}
+	return r
+}
+
+func decode(t *testing.T, document []byte, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal(document, into); err != nil {
+		t.Fatalf("%s\n%s", err, document)
+	}
+}
+
+// container is the operator's.
+func (r rendered) container() corev1.Container { return r.deployment.Spec.Template.Spec.Containers[0] }
+
+// commandLine brings the operator's container to this machine: the files that it mounts are written to a temporary
+// directory, and the arguments that name them lead there.
+func (r rendered) commandLine(t *testing.T) []string {
+	t.Helper()
+	root := t.TempDir()
+	arguments := strings.Join(r.container().Args, "\n")
+	for _, mount := range r.container().VolumeMounts {
+		dir := filepath.Join(root, mount.MountPath)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range r.files[r.source(mount.Name)] {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		arguments = strings.ReplaceAll(arguments, mount.MountPath, dir)
+	}
+	return strings.Split(arguments, "\n")
+}
+
+// source is what a volume shows, as it is called in files.
+func (r rendered) source(volume string) string {
+	for _, v := range r.deployment.Spec.Template.Spec.Volumes {
+		switch {
+		case v.Name != volume:
+		case v.ConfigMap != nil:
+			return "ConfigMap " + v.ConfigMap.Name
+		case v.Secret != nil:
+			return "Secret " + v.Secret.SecretName
+		}
+	}
+	return ""
+}

@@ -1,0 +1,98 @@
+package chart_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+)
+
+// grant is the smallest part of a role: one verb on one resource, on objects of the name if there is one.
+type grant struct{ verb, group, resource, name string }
+
+func (g grant) String() string {
+	return fmt.Sprintf("%s %s.%s %s", g.verb, g.resource, g.group, g.name)
+}
+
+// grants are what the installed roles allow the operator.
+func (i installation) grants(t *testing.T) []grant {
+	t.Helper()
+	everywhere := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: release}}
+	here := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: release + "-leader-election"}}
+	i.Get(t, everywhere)
+	i.Get(t, here)
+	var grants []grant
+	for _, rule := range append(everywhere.Rules, here.Rules...) {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					grants = append(grants, grant{verb, group, resource, strings.Join(rule.ResourceNames, ",")})
+				}
+			}
+		}
+	}
+	if len(grants) < 50 {
+		t.Fatalf("the test sees the grants %v only", grants)
+	}
+	return grants
+}
+
+// everyGrantIsUsed and no request was refused. A right to bind is asked for with the request that binds, and in no
+// request of its own.
+func (i installation) everyGrantIsUsed(t *testing.T, grants []grant) {
+	t.Helper()
+	requests, err := i.Requests(func(r managementcluster.Request) bool { return r.User == user })
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[grant]bool{}
+	for _, r := range requests {
+		if r.Code == http.StatusForbidden || r.Code == http.StatusUnauthorized {
+			t.Errorf("refused: %s", r)
+			continue
+		}
+		resource := strings.TrimSuffix(r.Resource+"/"+r.Subresource, "/")
+		used[grant{r.Verb, r.Group, resource, ""}] = true
+		used[grant{r.Verb, r.Group, resource, r.Name}] = true
+	}
+	for _, g := range grants {
+		if g.verb != "bind" && !used[g] {
+			t.Errorf("not used: %s", g)
+		}
+	}
+	t.Logf("%d requests use %d grants", len(requests), len(grants))
+}
+
+// hold says whether the operator has all of the rights or none of them.
+func (i installation) hold(t *testing.T, grants []grant, all bool) {
+	t.Helper()
+	for _, g := range grants {
+		lab.Eventually(t, lab.Timeout, func() error {
+			allowed, err := i.allowed(g)
+			if err == nil && allowed != all {
+				err = fmt.Errorf("%s is allowed: %t, want %t", g, allowed, all)
+			}
+			return err
+		})
+	}
+}
+
+func (i installation) allowed(g grant) (bool, error) {
+	resource, subresource, _ := strings.Cut(g.resource, "/")
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + operators, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: operators, Verb: g.verb, Group: g.group, Resource: resource, Subresource: subresource, Name: g.name,
+		},
+	}}
+	err := i.Client.Create(context.Background(), review)
+	return review.Status.Allowed, err
+}

@@ -1,0 +1,205 @@
+package chart_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/cmd"
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/service"
+)
+
+// operators is the namespace that the chart is installed into: not the original's, and one that takes restricted pods
+// only.
+const operators = "operators"
+
+// user is what the API server calls the operator.
+const user = "system:serviceaccount:" + operators + ":" + release
+
+// installation is a management cluster that helm installs the chart into.
+type installation struct{ *lab.Lab }
+
+// start starts a management cluster with hosts and without anything of the operator.
+func start(t *testing.T) installation {
+	t.Helper()
+	ctx := context.Background()
+	mc, err := managementcluster.Start(ctx, managementcluster.Options{
+		ControllerManager: true, Scheduler: true, Kwok: true, Audit: true,
+		// Like the oldest API servers that the chart is for: newer ones send lists as the beginning of watches, and would
+		// not show that a right to list is missing.
+		Flags: map[managementcluster.Component][]string{managementcluster.APIServer: {"--feature-gates=WatchList=false"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := mc.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, role := range []string{key.RoleMaster, key.RoleWorker} {
+		if _, err := mc.AddNodes(ctx, 3, map[string]string{key.LabelManagementNodesRole: role}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i := installation{&lab.Lab{Cluster: mc, Client: administrator(t, mc)}}
+	i.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: operators, Labels: map[string]string{key.LabelPodSecurityEnforce: "restricted"},
+	}})
+	return i
+}
+
+// administrator is a client that may do everything.
+func administrator(t *testing.T, mc *managementcluster.Cluster) client.Client {
+	t.Helper()
+	scheme, err := service.NewScheme()
+	if err == nil {
+		err = errors.Join(authenticationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(mc.RESTConfig(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// helm installs, upgrades or uninstalls and returns what helm tells the user.
+func (i installation) helm(t *testing.T, args ...string) string {
+	t.Helper()
+	return helm(t, append(args, "--namespace="+operators, "--kubeconfig="+i.Kubeconfig(), "--wait", "--timeout=90s")...)
+}
+
+// installed is what there is of the operator, as the API server has it.
+func (i installation) installed(t *testing.T) rendered {
+	t.Helper()
+	config := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: release}}
+	secret := corev1.Secret{ObjectMeta: config.ObjectMeta}
+	r := rendered{}
+	r.deployment.ObjectMeta = config.ObjectMeta
+	i.Get(t, &config)
+	i.Get(t, &secret)
+	i.Get(t, &r.deployment)
+	text := map[string]string{}
+	for name, content := range secret.Data {
+		text[name] = string(content)
+	}
+	r.files = map[string]map[string]string{"ConfigMap " + config.Name: config.Data, "Secret " + secret.Name: text}
+	return r
+}
+
+// pods are the operator's.
+func (i installation) pods(t *testing.T) []string {
+	t.Helper()
+	var pods corev1.PodList
+	err := i.Client.List(context.Background(), &pods, client.InNamespace(operators), client.MatchingLabels{"app.kubernetes.io/name": release})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp == nil {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// operate runs the operator as its container would: with the container's arguments and files and with a token of its
+// service account. It returns the address of the operator's server and what ends the operator.
+func (i installation) operate(t *testing.T) (address string, stop func()) {
+	t.Helper()
+	address = freeAddress(t)
+	log, err := os.Create(filepath.Join(t.TempDir(), "operator.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := cmd.New()
+	command.SetOut(log)
+	command.SetArgs(append(i.installed(t).commandLine(t),
+		"--service.kubernetes.incluster=false", "--service.kubernetes.kubeconfigpath="+i.identity(t),
+		"--server.listen.address=http://"+address))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- command.ExecuteContext(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the operator ended with an error: %s", err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		if text, err := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("log of the operator (%v):\n%s", err, text)
+		}
+	})
+	return address, stop
+}
+
+// identity writes a kubeconfig with a token of the operator's service account.
+func (i installation) identity(t *testing.T) string {
+	t.Helper()
+	r := i.installed(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: r.deployment.Spec.Template.Spec.ServiceAccountName}}
+	token := &authenticationv1.TokenRequest{}
+	if err := i.Client.SubResource("token").Create(context.Background(), account, token); err != nil {
+		t.Fatal(err)
+	}
+	admin := i.RESTConfig()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"mc": {Server: admin.Host, CertificateAuthorityData: admin.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{release: {Token: token.Status.Token}},
+		Contexts:       map[string]*clientcmdapi.Context{"mc": {Cluster: "mc", AuthInfo: release}},
+		CurrentContext: "mc",
+	}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// ask asks the operator's server.
+func ask(url string) (string, error) {
+	response, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s: %s", url, response.Status, body)
+	}
+	return string(body), err
+}
