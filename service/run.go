@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// patience is how long the caches may take to be filled before the log says why they are not, and how often it says so.
-const patience = 5 * time.Second
+// startPatience is how long the caches may take to be filled before the log says why they are not, and how often it says so.
+const startPatience = 5 * time.Second
 
 // Run runs the operator until the context ends. It fails when the servers cannot listen or the caches cannot be filled.
 func (s *Service) Run(ctx context.Context) error {
@@ -54,7 +54,7 @@ func (s *Service) explain(ctx context.Context) {
 		case <-s.filled:
 			logger.Info("caches are filled")
 			return
-		case <-time.After(patience):
+		case <-time.After(startPatience):
 		}
 		if err := ask(ctx, s.rest); err != nil {
 			logger.Error(err, "waiting for the API server; check address and credentials", "address", s.rest.Host)
@@ -75,7 +75,7 @@ func ask(ctx context.Context, config *rest.Config) error {
 
 func forVersion(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
-	c.Timeout = patience
+	c.Timeout = startPatience
 	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	return c
 }

@@ -18,6 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
@@ -99,7 +100,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 }
 
 func addControllers(m manager.Manager, c Config) error {
-	writer := m.GetClient()
+	var writer client.Client = patience.New(m.GetClient(), patience.Limit)
 	if c.WrapClient != nil {
 		writer = c.WrapClient(writer)
 	}

@@ -81,6 +81,7 @@ type Condition struct {
 // AwaitCondition waits until the KVMConfig, in its present generation, has the conditions.
 func (l *Lab) AwaitCondition(t *testing.T, config *v1alpha1.KVMConfig, want ...Condition) {
 	t.Helper()
+	defer l.explain(t, config)
 	Eventually(t, Timeout, func() error {
 		current := &v1alpha1.KVMConfig{}
 		if err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(config), current); err != nil {
@@ -110,6 +111,7 @@ func (l *Lab) AwaitReady(t *testing.T, configs ...*v1alpha1.KVMConfig) {
 // AwaitGone waits until an object has vanished.
 func (l *Lab) AwaitGone(t *testing.T, object client.Object) {
 	t.Helper()
+	defer l.explain(t, object)
 	Eventually(t, Timeout, func() error {
 		current := object.DeepCopyObject().(client.Object)
 		err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), current)
