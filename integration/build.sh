@@ -5,6 +5,8 @@
 #   kwok      simulated nodes
 #   ignition  the judge of rendered boot data (needs a C compiler and libblkid-dev, installed by apt when missing)
 #   helm      the judge of the chart
+#   coredns, flannel, flannel-cni, web
+#             what the container images of a workload cluster's add-ons are made of (addons/images)
 #   codegen   controller-gen, which derives deep copies and CRDs from the API types
 #   lint      golangci-lint
 #   programs  no binary: the Debian packages of the programs that tests of machines run (QEMU, ip, ping, …), when missing
@@ -52,7 +54,7 @@ compile() {
   # Job control gives go a process group, so that an interrupt ends it together with its compilers; the lock is
   # closed for them, so that none of them can hold it after this script.
   set -m
-  GOTMPDIR=$work go build -v -trimpath -ldflags "$4" -o "$2" "$3" 2>"$work/log" 9>&- &
+  GOTMPDIR=$work go build -v -trimpath -buildvcs=false -ldflags "$4" -o "$2" "$3" 2>"$work/log" 9>&- &
   build=$!
   set +m
   trap 'kill -- -"$build" 2>/dev/null && wait "$build" || true; rm -rf "$work" "$2"' EXIT
@@ -88,8 +90,9 @@ install_packages() {
 install_programs() {
   local pair missing=()
   for pair in qemu-system-x86_64=qemu-system-x86 ip=iproute2 ping=iputils-ping mkfs.ext4=e2fsprogs busybox=busybox-static \
-    nsenter=util-linux nft=nftables; do
-    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%=*}" >/dev/null || missing+=("${pair#*=}")
+    nsenter=util-linux nft=nftables containerd=containerd ctr=containerd runc=runc conntrack=conntrack \
+    mount=mount iptables=iptables host-local=containernetworking-plugins; do
+    PATH=$PATH:/usr/sbin:/sbin:/usr/lib/cni command -v "${pair%=*}" >/dev/null || missing+=("${pair#*=}")
   done
   [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 }
@@ -116,13 +119,30 @@ helm_ldflags() {
 }
 build_helm() { CGO_ENABLED=0 compile helm "$1" helm.sh/helm/v3/cmd/helm "$(helm_ldflags)"; }
 
+build_coredns() { CGO_ENABLED=0 compile coredns "$1" ./coredns "-s -w"; }
+flannel_ldflags() {
+  echo "-s -w -X github.com/flannel-io/flannel/pkg/version.Version=$(module_version github.com/flannel-io/flannel)"
+}
+build_flannel() { CGO_ENABLED=0 compile flannel "$1" ./flannel "$(flannel_ldflags)"; }
+build_flannel-cni() { CGO_ENABLED=0 compile flannel-cni "$1" ./flannel-cni "-s -w"; }
+build_web() { CGO_ENABLED=0 compile web "$1" . "-s -w"; }
+
 build_codegen() { CGO_ENABLED=0 compile codegen "$1" sigs.k8s.io/controller-tools/cmd/controller-gen "-s -w"; }
 build_lint() { CGO_ENABLED=0 compile lint "$1" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "-s -w"; }
 
-# key TOOL: a digest of everything that the tool's binary depends on; the working directory is the tool's module.
+# directory TOOL: where the tool is built; add-ons share one module, so that what they are made of is compiled once.
+directory() {
+  case $1 in
+    coredns | flannel | flannel-cni) echo "$here/addons/programs" ;;
+    web) echo "$here/addons/web" ;;
+    *) echo "$here/$1" ;;
+  esac
+}
+
+# key TOOL: a digest of everything that the tool's binary depends on; the working directory is the tool's.
 key() {
   {
-    find . -maxdepth 1 \( -name '*.go' -o -name go.mod -o -name go.sum \) -print0 | sort -z | xargs -0 cat
+    find . \( -name '*.go' ! -name '*_test.go' -o -name go.mod -o -name go.sum \) -print0 | sort -z | xargs -0 cat
     go env GOVERSION GOARCH
     declare -f "build_$1" "$1_ldflags" || true
   } | sha256sum | cut -c1-16
@@ -149,7 +169,8 @@ link() {
   done
 }
 
-[ $# -ge 2 ] || die "usage: $0 DEST TOOL...   (tools: kubeall, kwok, ignition, helm, codegen, lint, programs)"
+tools="kubeall, kwok, ignition, helm, coredns, flannel, flannel-cni, web, codegen, lint, programs"
+[ $# -ge 2 ] || die "usage: $0 DEST TOOL...   (tools: $tools)"
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 dest=$1
 shift
@@ -160,8 +181,8 @@ for tool in "$@"; do
     install_programs
     continue
   fi
-  declare -F "build_$tool" >/dev/null || die "there is no tool $tool (there are: kubeall, kwok, ignition, helm, codegen, lint, programs)"
-  cd "$here/$tool"
+  declare -F "build_$tool" >/dev/null || die "there is no tool $tool (there are: $tools)"
+  cd "$(directory "$tool")"
   binary=$cache/$tool-$(key "$tool")
   build_once "$tool" "$binary"
   link "$tool" "$binary"

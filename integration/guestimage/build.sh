@@ -3,7 +3,8 @@
 #
 #   tiny   vmlinuz, bzImage, tiny.cpio.gz: a guest that reports what its machine gives it, for tests of the machine
 #   image  vmlinuz, bzImage, initrd.img, root.squashfs: Debian with systemd, containerd and Kubernetes, set up by Ignition;
-#          needs kubeall and ignition, which integration/build.sh makes, in DEST/.. or in $TOOLS
+#          needs kubeall, ignition and the tools of ../addons/images, which integration/build.sh makes, in DEST/.. or in
+#          $TOOLS
 #
 # Without a name both are built. Each is cached by the content of what it is made of in
 # ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/guest; to follow newer Debian packages, remove that directory. A lock lets
@@ -13,6 +14,7 @@
 # directory of further container images (docker archives, *.tar) for the full image.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+images=$(cd "$here/../addons" && pwd)/images
 cache=${KVM_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kvm-operator}/guest
 mirrors=(
   "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} bookworm main"
@@ -162,10 +164,10 @@ build_initrd() {
   pack "$work/root" "$1/initrd.img"
 }
 
-# build_root OUT KERNEL KUBEALL IGNITION: the root file system. It is not compressed: a machine under software emulation
+# build_root OUT KERNEL KUBEALL IGNITION ...: the root file system. It is not compressed: a machine under software emulation
 # waits for its processor, not for its disk.
 build_root() {
-  local overlay=$work/overlay
+  local overlay=$work/overlay programs=$work/programs
   need sqfstar=squashfs-tools depmod=kmod
   cp -a "$here/rootfs" "$overlay"
   add_kernel_modules "$2" "$overlay/usr/lib/modules/$(kernel_version "$2")"
@@ -174,14 +176,14 @@ build_root() {
   mkdir "$overlay/sysroot"
   basename "$1" .new >"$overlay/usr/lib/guest-image"
   add_archives "$overlay/usr/share/guest-images/archives"
-  CGO_ENABLED=0 go build -C "$here/pause" -trimpath -buildvcs=false -ldflags '-s -w' -o "$work/pause" .
+  add_programs "$2" "$programs"
   bootstrap root --variant=minbase --format=tar \
     --include="$(grep -v '^#' "$here/packages" | paste -sd,)" \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/info/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
     --customize-hook="sync-in '$overlay' /" \
-    --customize-hook="'$here/customize.sh' \"\$1\" '$work/pause'" \
+    --customize-hook="'$here/customize.sh' \"\$1\" '$programs'" \
     bookworm "$work/root.tar"
   # shellcheck disable=SC2016 # for the inner shell, which is there because a job in the background has no standard input
   progress "root file system" bash -c 'sqfstar -no-progress -noI -noD -noF -noX -exit-on-error "$1" <"$2"' - \
@@ -203,6 +205,19 @@ add_kubernetes() {
   ln -s kubeall "$2/kubelet"
   ln -s kubeall "$2/kubectl"
 }
+
+# add_programs KERNEL DIRECTORY: what containers.sh makes images of, and their list.
+add_programs() {
+  local name
+  mkdir -p "$2"
+  CGO_ENABLED=0 go build -C "$here/pause" -trimpath -buildvcs=false -ldflags '-s -w' -o "$2/pause" .
+  cp "$1/busybox" "$2/busybox"
+  cp "$images" "$2/images"
+  addons | while read -r name; do install -m 755 "$(tool "$name")" "$2/$name"; done
+}
+
+# addons: the tools that container images of add-ons are made of.
+addons() { awk '!/^#/ { print $3 }' "$images"; }
 
 # archives: further container images, as `docker save` writes them, that a later part of the project puts into $GUEST_ARCHIVES.
 archives() { [ -z "${GUEST_ARCHIVES:-}" ] || find "$GUEST_ARCHIVES" -maxdepth 1 -name '*.tar' | sort; }
@@ -299,12 +314,12 @@ tiny() {
 }
 
 image() {
-  local kubeall ignition archives
-  kubeall=$(tool kubeall) && ignition=$(tool ignition)
+  local name binaries=() archives
+  for name in kubeall ignition $(addons); do binaries+=("$(tool "$name")") || exit 1; done
   stage initrd "$kernel"
   link "$made/initrd.img"
   mapfile -t archives < <(archives)
-  stage root "$kernel" "$kubeall" "$ignition" "${archives[@]}"
+  stage root "$kernel" "${binaries[@]}" "$images" "${archives[@]}"
   link "$made/root.squashfs"
 }
 

@@ -1,15 +1,18 @@
 #!/bin/bash
-# containers.sh ROOT PAUSE — puts the container images of a node's own pods into the root file system ROOT:
+# containers.sh ROOT PROGRAMS — puts the container images of a node's own pods and of add-ons into the root file system ROOT:
 #
 #   /usr/share/guest-images/layer       the one layer that all of them share, unpacked; its large files are ROOT's own
 #   /usr/share/guest-images/images.tar  their manifests and configurations as `ctr images import` reads them (OCI layout)
 #   /usr/share/guest-images/chain       the name under which containerd looks for the unpacked layer
-#   /usr/share/guest-images/names       their names, one a line: those that boot data uses by default
+#   /usr/share/guest-images/names       their names, one a line: those that boot data and manifests use by default
+#
+# PROGRAMS is a directory with pause, busybox, and the programs of the add-ons with the list of their images
+# (../addons/images).
 #
 # Importing a layer of this size takes a machine under software emulation a minute. So the layer is not imported:
 # /usr/libexec/guest-images shows containerd the unpacked one.
 set -euo pipefail
-root=$1 pause=$2
+root=$1 programs=$2
 out=$root/usr/share/guest-images
 registry=registry.k8s.io
 # What kubeadm 1.34 to 1.36 and the boot data call the sandbox image.
@@ -34,19 +37,26 @@ copy_linked() {
   done
 }
 
-# make_layer: a directory with what the programs need. The binary is a hard link: one copy of it in the guest's memory
-# serves kubelet and pods.
+# addons: the lines of the list of images: name, program in the image, tool.
+addons() { grep -v '^#' "$programs/images"; }
+
+# make_layer: a directory with what the programs need. Kubernetes' binary is a hard link: one copy of it in the guest's
+# memory serves kubelet and pods.
 make_layer() {
-  local name layer=$out/layer
+  local name path layer=$out/layer
   mkdir -p "$layer"/{etc/ssl/certs,tmp,usr/bin,usr/sbin,usr/lib/x86_64-linux-gnu}
   ln -s usr/bin usr/lib usr/sbin "$layer/"
   chmod 1777 "$layer/tmp"
-  install -m 755 "$pause" "$layer/pause"
+  install -m 755 "$programs/pause" "$layer/pause"
   ln "$root/usr/bin/kubeall" "$layer/usr/bin/kubeall"
   for name in etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler; do ln -s kubeall "$layer/usr/bin/$name"; done
+  addons | while read -r _ path name; do install -D -m 755 "$programs/$name" "$layer$path"; done
+  # Init containers copy files, and people look around: with `kubectl exec` there is a shell.
+  install -m 755 "$programs/busybox" "$layer/usr/bin/busybox"
+  "$programs/busybox" --list | while read -r name; do [ -e "$layer/usr/bin/$name" ] || ln -s busybox "$layer/usr/bin/$name"; done
   # An API server asks issuers of tokens over TLS.
   cp "$root/etc/ssl/certs/ca-certificates.crt" "$layer/etc/ssl/certs/"
-  # kube-proxy calls these.
+  # kube-proxy and flannel call these.
   copy_linked /usr/sbin/nft /usr/sbin/xtables-nft-multi /usr/sbin/conntrack
   cp -a "$root/usr/lib/x86_64-linux-gnu/xtables" "$layer/usr/lib/x86_64-linux-gnu/"
   for name in iptables ip6tables; do
@@ -72,8 +82,8 @@ image() {
     "$2" "$chain" | blob)
   manifest=$(printf '{"schemaVersion":2,"mediaType":"%s.manifest.v1+json","config":{"mediaType":"%s.config.v1+json",%s},"layers":[{"mediaType":"%s.layer.v1.tar","digest":"sha256:%s","size":%d}]}' \
     $type $type "$config" $type "$chain" "$size" | blob)
-  printf '{"mediaType":"%s.manifest.v1+json",%s,"annotations":{"io.containerd.image.name":"%s"}}\n' $type "$manifest" "$registry/$1" >>"$work/index"
-  echo "$registry/$1" >>"$out/names"
+  printf '{"mediaType":"%s.manifest.v1+json",%s,"annotations":{"io.containerd.image.name":"%s"}}\n' $type "$manifest" "$1" >>"$work/index"
+  echo "$1" >>"$out/names"
 }
 
 make_layer
@@ -84,11 +94,12 @@ size=$(stat -c %s "$work/layer")
 echo "sha256:$chain" >"$out/chain"
 
 mkdir -p "$work/oci/blobs/sha256"
-image "pause:$pause_tag" /pause
-image "etcd:$etcd-0" /usr/bin/etcd
+image "$registry/pause:$pause_tag" /pause
+image "$registry/etcd:$etcd-0" /usr/bin/etcd
 for component in kube-apiserver kube-controller-manager kube-proxy kube-scheduler; do
-  image "$component:$kubernetes" "/usr/bin/$component"
+  image "$registry/$component:$kubernetes" "/usr/bin/$component"
 done
+while read -r name path _; do image "$name" "$path"; done < <(addons)
 printf '{"schemaVersion":2,"manifests":[%s]}' "$(paste -sd, "$work/index")" >"$work/oci/index.json"
 echo '{"imageLayoutVersion":"1.0.0"}' >"$work/oci/oci-layout"
 archive "$work/oci" >"$out/images.tar"
