@@ -2,6 +2,7 @@ package managementcluster
 
 import (
 	"fmt"
+	"net"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -25,13 +26,35 @@ func (c *Cluster) RESTConfigFor(user string, groups ...string) (*rest.Config, er
 	return &rest.Config{
 		Host:            c.serverURL(),
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.certificate, CertData: pair.certificate, KeyData: pair.key},
+		Dial:            c.options.dial(),
 		QPS:             1000,
 		Burst:           2000,
 	}, nil
 }
 
+// ServingCertificate issues a certificate, with its key, both PEM, to a server that the API server is a client of, as
+// a kubelet is.
+func (c *Cluster) ServingCertificate(name string, address net.IP) (certificate, key []byte, err error) {
+	template := servingCertificate(name, name)
+	template.IPAddresses = []net.IP{address}
+	pair, err := c.authority.issue(template)
+	if err != nil {
+		return nil, nil, fmt.Errorf("issuing a certificate to server %s: %w", name, err)
+	}
+	return pair.certificate, pair.key, nil
+}
+
+// Authority is the certificate, PEM, that all certificates of the cluster are signed with.
+func (c *Cluster) Authority() []byte { return c.authority.certificate }
+
 // WriteKubeconfig writes a kubeconfig for the given user, member of the given groups.
 func (c *Cluster) WriteKubeconfig(path, user string, groups ...string) error {
+	return c.WriteKubeconfigFor(path, c.serverURL(), user, groups...)
+}
+
+// WriteKubeconfigFor is WriteKubeconfig for a client that reaches the API server at another URL, by a forwarded port.
+// The server's certificate is good for 127.0.0.1.
+func (c *Cluster) WriteKubeconfigFor(path, server, user string, groups ...string) error {
 	config, err := c.RESTConfigFor(user, groups...)
 	if err != nil {
 		return err
@@ -39,7 +62,7 @@ func (c *Cluster) WriteKubeconfig(path, user string, groups ...string) error {
 	const name = "management"
 	err = clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{
-			name: {Server: config.Host, CertificateAuthorityData: config.CAData},
+			name: {Server: server, CertificateAuthorityData: config.CAData},
 		},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{
 			user: {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData},
@@ -54,5 +77,8 @@ func (c *Cluster) WriteKubeconfig(path, user string, groups ...string) error {
 }
 
 func kubeconfigName(user string) string { return strings.TrimPrefix(user, "system:") + ".kubeconfig" }
+
+// Address is host and port of the API server; the host is that of Options.Network.
+func (c *Cluster) Address() string { return c.ports.address(APIServer) }
 
 func (c *Cluster) serverURL() string { return c.ports.url(APIServer) }

@@ -83,11 +83,12 @@ func (a *authority) issue(template *x509.Certificate) (pair, error) {
 }
 
 // issueFiles writes the certificates that components read from files.
-func (a *authority) issueFiles(dir string) error {
+func (a *authority) issueFiles(dir string, address net.IP) error {
 	for name, template := range map[string]*x509.Certificate{
-		"serving":     servingCertificate(),
-		"etcd-client": clientCertificate("kube-apiserver"),
-		"front-proxy": clientCertificate("front-proxy-client"),
+		"serving":        controlPlaneCertificate(address),
+		"etcd-client":    clientCertificate("kube-apiserver"),
+		"kubelet-client": clientCertificate("kube-apiserver-kubelet-client", administrators),
+		"front-proxy":    clientCertificate("front-proxy-client"),
 	} {
 		issued, err := a.issue(template)
 		if err != nil {
@@ -118,12 +119,20 @@ func clientCertificate(user string, groups ...string) *x509.Certificate {
 	return template
 }
 
-// servingCertificate is a template for all servers of the cluster. It allows clients, too: etcd checks its own gateway.
-func servingCertificate() *x509.Certificate {
-	template := certificateTemplate("management-cluster-server")
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1)}
+// controlPlaneCertificate is a template for all servers of the control plane. It allows clients, too: etcd checks its
+// own gateway.
+func controlPlaneCertificate(address net.IP) *x509.Certificate {
+	template := servingCertificate("management-cluster-server",
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1), address}
+	return template
+}
+
+func servingCertificate(commonName string, names ...string) *x509.Certificate {
+	template := certificateTemplate(commonName)
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.DNSNames = names
 	return template
 }
 

@@ -1,4 +1,4 @@
-// Package managementcluster runs a real Kubernetes control plane on loopback, for tests and for the demo: etcd and
+// Package managementcluster runs a real Kubernetes control plane on loopback or in a network of its own, for tests and for the demo: etcd and
 // kube-apiserver always, the controller manager, the scheduler and kwok (simulated nodes) when asked for.
 //
 // Nothing is left behind: the processes die with the one that started them, even by SIGKILL; Stop removes the state.
@@ -90,11 +90,13 @@ func open(options Options) (*Cluster, error) {
 // startAll chooses ports and starts the components: etcd and the API server side by side, the rest when these two are
 // ready, because a controller manager that meets an API server without its initial roles gives up.
 func (c *Cluster) startAll(ctx context.Context) error {
-	ports, err := choosePorts()
+	err := c.options.within(func() (err error) {
+		c.ports, err = choosePorts(c.options.address())
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	c.ports = ports
 	if err := c.writeFiles(); err != nil {
 		return err
 	}

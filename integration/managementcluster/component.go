@@ -105,8 +105,9 @@ func (c *Cluster) spawn(name Component) error {
 		Path: filepath.Join(c.options.Tools, string(name)),
 		Args: append(c.flags(name), c.options.Flags[name]...),
 		// Without this kwok would add the stages in the home directory of whoever runs it.
-		Env: []string{"KWOK_WORKDIR=" + c.path("no-kwok-home")},
-		Dir: c.Dir(),
+		Env:   []string{"KWOK_WORKDIR=" + c.path("no-kwok-home")},
+		Dir:   c.Dir(),
+		Enter: c.options.enter(),
 	})
 	if err != nil {
 		return err
@@ -152,7 +153,7 @@ func (c *Cluster) await(ctx context.Context, name Component, url string) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := c.authority.poll(ctx, url)
+	err := c.authority.poll(ctx, url, c.options.dial())
 	switch {
 	case err == nil:
 		return nil

@@ -3,6 +3,7 @@ package managementcluster
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"syscall"
 	"time"
@@ -47,7 +48,7 @@ func (c *Cluster) release(remove bool) error {
 
 // writeFiles writes the configuration of the components, most of which depends on the chosen ports.
 func (c *Cluster) writeFiles() error {
-	if err := c.authority.issueFiles(c.path("pki")); err != nil {
+	if err := c.authority.issueFiles(c.path("pki"), net.ParseIP(c.options.address())); err != nil {
 		return fmt.Errorf("issuing certificates: %w", err)
 	}
 	admin, err := c.RESTConfigFor("admin", administrators)

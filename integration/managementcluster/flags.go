@@ -40,9 +40,8 @@ func (c *Cluster) apiServerFlags() []string {
 	flags := []string{
 		"--etcd-servers=" + c.ports.url(Etcd), "--etcd-cafile=pki/ca.crt",
 		"--etcd-certfile=pki/etcd-client.crt", "--etcd-keyfile=pki/etcd-client.key",
-		// A loopback address cannot be an endpoint of the Service kubernetes.
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
-		fmt.Sprintf("--secure-port=%d", c.ports[APIServer]),
+		"--bind-address=" + c.ports.host, "--advertise-address=" + c.ports.host,
+		fmt.Sprintf("--secure-port=%d", c.ports.number[APIServer]),
 		"--tls-cert-file=pki/serving.crt", "--tls-private-key-file=pki/serving.key", "--client-ca-file=pki/ca.crt",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=pki/service-account.pub", "--service-account-signing-key-file=pki/service-account.key",
@@ -54,6 +53,14 @@ func (c *Cluster) apiServerFlags() []string {
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=pki/front-proxy.crt", "--proxy-client-key-file=pki/front-proxy.key",
+	}
+	if c.options.Network == nil {
+		// A loopback address cannot be an endpoint of the Service kubernetes.
+		flags = append(flags, "--endpoint-reconciler-type=none")
+	} else {
+		flags = append(flags,
+			"--kubelet-certificate-authority=pki/ca.crt", "--kubelet-preferred-address-types=InternalIP",
+			"--kubelet-client-certificate=pki/kubelet-client.crt", "--kubelet-client-key=pki/kubelet-client.key")
 	}
 	if c.options.Audit {
 		flags = append(flags,
@@ -78,7 +85,7 @@ func (c *Cluster) clientFlags(name Component) []string {
 	kubeconfig := kubeconfigName(string(name))
 	return []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.ports[name]),
+		"--bind-address=" + c.ports.host, fmt.Sprintf("--secure-port=%d", c.ports.number[name]),
 		"--tls-cert-file=pki/serving.crt", "--tls-private-key-file=pki/serving.key",
 		"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 	}

@@ -1,12 +1,17 @@
 package managementcluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster/namespace"
 )
 
 // Options say what a management cluster consists of. The zero value is an API server with its etcd.
@@ -25,12 +30,55 @@ type Options struct {
 	// Kwok runs kwok, which plays the kubelet of the nodes made by Cluster.AddNodes.
 	Kwok bool
 
+	// Network is where the components run. Default: on this machine's loopback.
+	Network *Network
+
 	// Audit records every request for Cluster.Requests.
 	Audit bool
 	// Flags are added to the command lines of components and override the flags of this package.
 	Flags map[Component][]string
 	// Output receives lines of progress, one a Write, also when a component ends by itself. Default: they are dropped.
 	Output io.Writer
+}
+
+// Network is a network of their own for the components: they listen on its address and nowhere else, and whoever runs
+// in the namespaces reaches them there.
+type Network struct {
+	Namespaces *namespace.Namespaces
+	// Address is that of an interface in the namespaces.
+	Address netip.Addr
+}
+
+// address is where the components listen.
+func (o Options) address() string {
+	if o.Network == nil {
+		return "127.0.0.1"
+	}
+	return o.Network.Address.String()
+}
+
+// within calls f in the network of the components.
+func (o Options) within(f func() error) error {
+	if o.Network == nil {
+		return f()
+	}
+	return o.Network.Namespaces.Do(f)
+}
+
+// enter is the Enter of the components' processes.
+func (o Options) enter() func() error {
+	if o.Network == nil {
+		return nil
+	}
+	return o.Network.Namespaces.Enter
+}
+
+// dial is the dialer of clients; nil is the standard one.
+func (o Options) dial() func(context.Context, string, string) (net.Conn, error) {
+	if o.Network == nil {
+		return nil
+	}
+	return o.Network.Namespaces.Dial
 }
 
 // complete fills in the defaults and checks that everything needed is there.

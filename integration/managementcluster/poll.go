@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ const pollInterval = 25 * time.Millisecond
 
 // poll asks a URL as administrator until the answer is 200. The cluster's own authority must have signed the server's
 // certificate: whoever else listens on that port is not taken for the component.
-func (a *authority) poll(ctx context.Context, url string) error {
+func (a *authority) poll(ctx context.Context, url string, dial func(context.Context, string, string) (net.Conn, error)) error {
 	pair, err := a.issue(clientCertificate("admin", administrators))
 	if err != nil {
 		return err
@@ -24,6 +25,7 @@ func (a *authority) poll(ctx context.Context, url string) error {
 		return err
 	}
 	transport := &http.Transport{
+		DialContext:     dial,
 		TLSClientConfig: &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{certificate}},
 	}
 	defer transport.CloseIdleConnections()

@@ -18,31 +18,34 @@ const (
 // etcdPeer names etcd's second port, for peers that never come.
 const etcdPeer Component = "etcd peer"
 
-// ports are the loopback ports of the components.
-type ports map[Component]int
+// ports are those of the components on their common address.
+type ports struct {
+	host   string
+	number map[Component]int
+}
 
-func choosePorts() (ports, error) {
-	chosen := ports{}
+func choosePorts(host string) (ports, error) {
+	chosen := ports{host: host, number: map[Component]int{}}
 	taken := map[int]bool{}
 	for _, name := range append([]Component{etcdPeer}, startOrder...) {
-		port, err := freePort(taken)
+		port, err := freePort(host, taken)
 		if err != nil {
-			return nil, fmt.Errorf("choosing a port for %s: %w", name, err)
+			return chosen, fmt.Errorf("choosing a port for %s: %w", name, err)
 		}
 		taken[port] = true
-		chosen[name] = port
+		chosen.number[name] = port
 	}
 	return chosen, nil
 }
 
 // freePort returns a port that nobody listens on at the moment; that may change before its component starts.
-func freePort(taken map[int]bool) (int, error) {
+func freePort(host string, taken map[int]bool) (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
 		if taken[port] {
 			continue
 		}
-		listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		listener, err := net.Listen("tcp4", fmt.Sprintf("%s:%d", host, port))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
@@ -51,8 +54,8 @@ func freePort(taken map[int]bool) (int, error) {
 		}
 		return port, listener.Close()
 	}
-	return 0, fmt.Errorf("no loopback port between %d and %d is free", firstPort, lastPort)
+	return 0, fmt.Errorf("no port of %s between %d and %d is free", host, firstPort, lastPort)
 }
 
-func (p ports) address(name Component) string { return fmt.Sprintf("127.0.0.1:%d", p[name]) }
+func (p ports) address(name Component) string { return fmt.Sprintf("%s:%d", p.host, p.number[name]) }
 func (p ports) url(name Component) string     { return "https://" + p.address(name) }

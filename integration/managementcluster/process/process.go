@@ -25,6 +25,14 @@ type Command struct {
 	Env []string
 	// Dir holds log and record of the process; it exists. The process itself works in it, too.
 	Dir string
+	// Isolate are flags of clone(2), CLONE_NEW…: namespaces that the process gets of its own.
+	Isolate uintptr
+	// Enter joins namespaces of others, if set. It is called on the thread that starts the process, which serves nothing
+	// else and ends with the process.
+	Enter func() error
+	// Guarded says that Enter joins a namespace of process ids that ends with this process. That ends the child, too, and
+	// the parent-death signal cannot: Go takes the parent, which has no id in there, for dead already.
+	Guarded bool
 }
 
 // Process is a running child or one that has ended.
@@ -53,7 +61,10 @@ func Start(command Command) (*Process, error) {
 	cmd.Dir = command.Dir
 	cmd.Env = append(os.Environ(), command.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: command.Isolate}
+	if !command.Guarded {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
 	p := &Process{command: command, cmd: cmd, log: info.Size(), done: make(chan struct{})}
 	if err := p.start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", command.Name, err)
@@ -70,16 +81,27 @@ func (p *Process) start() error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
+		err := p.fork()
 		started <- err
 		if err != nil {
 			return
 		}
 		p.err = p.cmd.Wait()
 		close(p.done)
+		if p.command.Enter == nil {
+			runtime.UnlockOSThread() // else the thread ends with its goroutine: it is not where the others are
+		}
 	}()
 	return <-started
+}
+
+func (p *Process) fork() error {
+	if p.command.Enter != nil {
+		if err := p.command.Enter(); err != nil {
+			return err
+		}
+	}
+	return p.cmd.Start()
 }
 
 // PID is the id of the process, also after its end.

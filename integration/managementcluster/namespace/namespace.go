@@ -1,0 +1,164 @@
+// Package namespace runs processes in Linux namespaces of their own. The namespaces have no names: they belong to their
+// first process, which ends with this process, whatever ends it. With a namespace of process ids everything that runs
+// in it ends then, too, and mounts and interfaces go with the last process.
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+)
+
+// Kinds of namespaces, to be combined.
+const (
+	Network   = unix.CLONE_NEWNET
+	Mounts    = unix.CLONE_NEWNS
+	Processes = unix.CLONE_NEWPID
+	IPC       = unix.CLONE_NEWIPC
+	Hostname  = unix.CLONE_NEWUTS
+)
+
+// Namespaces are some namespaces that belong together.
+type Namespaces struct {
+	kinds int
+	first *process.Process
+	file  *os.File // pidfd of first
+}
+
+// Start makes namespaces of the given kinds. The command is their first process and should do nothing; in a namespace of
+// process ids it is number 1, which has to collect children that lost their parents.
+func Start(command process.Command, kinds int) (*Namespaces, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("making namespaces: only root may do that: run this as root")
+	}
+	command.Isolate = uintptr(kinds)
+	first, err := process.Start(command)
+	if err != nil {
+		return nil, fmt.Errorf("making namespaces: %w", err)
+	}
+	descriptor, err := unix.PidfdOpen(first.PID(), 0)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the namespaces of process %d: %w", first.PID(), err), first.Stop(0))
+	}
+	return &Namespaces{kinds: kinds, first: first, file: os.NewFile(uintptr(descriptor), command.Name)}, nil
+}
+
+// Stop kills the first process, and with it everything in a namespace of process ids. When it returns, that is gone. It
+// may be called again.
+func (n *Namespaces) Stop() error {
+	err := n.first.Stop(0)
+	if closing := n.file.Close(); closing != nil && !errors.Is(closing, os.ErrClosed) {
+		err = errors.Join(err, closing)
+	}
+	return err
+}
+
+// Guarding tells whether everything in the namespaces ends with their first process, so that a process.Command is
+// Guarded that enters them.
+func (n *Namespaces) Guarding() bool { return n.kinds&Processes != 0 }
+
+// PID is the first process, in the eyes of this one.
+func (n *Namespaces) PID() int { return n.first.PID() }
+
+// Done is closed when the first process has ended.
+func (n *Namespaces) Done() <-chan struct{} { return n.first.Done() }
+
+// Enter brings the calling thread into the namespaces, processes that it starts included; it does not come back. The
+// caller has locked it to his goroutine and never unlocks it.
+func (n *Namespaces) Enter() error {
+	// A thread that shares its working directory with others cannot have mounts of its own.
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("entering namespaces: %w", err)
+	}
+	return n.join(n.kinds)
+}
+
+func (n *Namespaces) join(kinds int) error {
+	connection, err := n.file.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("entering the namespaces of process %d: %w", n.PID(), err)
+	}
+	var joining error
+	if err := connection.Control(func(fd uintptr) { joining = unix.Setns(int(fd), kinds) }); err != nil {
+		return fmt.Errorf("entering the namespaces of process %d: %w", n.PID(), err)
+	}
+	if joining != nil {
+		return fmt.Errorf("entering the namespaces of process %d: %w", n.PID(), joining)
+	}
+	return nil
+}
+
+// Do calls f in the network namespace: sockets that f makes and names of interfaces that it uses are those of the
+// namespace. Goroutines that f starts are not in it. The sockets stay what they are.
+func (n *Namespaces) Do(f func() error) (err error) {
+	runtime.LockOSThread()
+	origin, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("opening the namespace of the thread: %w", err)
+	}
+	defer func() {
+		back := unix.Setns(int(origin.Fd()), unix.CLONE_NEWNET)
+		err = errors.Join(err, back, origin.Close())
+		// A thread that is stuck in the namespace stays locked, so that the runtime ends it with the goroutine.
+		if back == nil {
+			runtime.UnlockOSThread()
+		}
+	}()
+	if err := n.join(Network); err != nil {
+		return err
+	}
+	return f()
+}
+
+// Dial connects from within the network namespace. The address has an IP address, not a name.
+func (n *Namespaces) Dial(ctx context.Context, network, address string) (connection net.Conn, err error) {
+	err = n.Do(func() (err error) {
+		connection, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return connection, err
+}
+
+// Listen listens within the network namespace for connections of a stream network ("tcp", "tcp4", "tcp6").
+func (n *Namespaces) Listen(ctx context.Context, network, address string) (listener net.Listener, err error) {
+	err = n.Do(func() (err error) {
+		listener, err = new(net.ListenConfig).Listen(ctx, network, address)
+		return err
+	})
+	return listener, err
+}
+
+// Inside calls f on a thread in all of the namespaces but that of process ids, which only new processes can be in.
+func (n *Namespaces) Inside(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
+		err := n.Enter()
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// Run runs a command in all of the namespaces to its end. It is killed when this process ends.
+func (n *Namespaces) Run(command *exec.Cmd) error {
+	if command.SysProcAttr == nil {
+		command.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	if !n.Guarding() {
+		command.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	return n.Inside(command.Run)
+}

@@ -1,0 +1,57 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// A mark in a name says which process owns what carries the name: "<pid namespace>-<pid>-<start time>". So what a
+// process left behind that was killed is told from what others still use.
+
+// Mark is the mark of this process.
+func Mark() (string, error) {
+	namespace, err := pidNamespace()
+	if err != nil {
+		return "", err
+	}
+	started, err := startTime(os.Getpid())
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d-%d-%s", namespace, os.Getpid(), started), nil
+}
+
+// Ended tells whether the process is known to have ended whose mark a name begins with. Nothing is known of processes
+// in other process namespaces, nor by names without a mark.
+func Ended(name string) (bool, error) {
+	fields := strings.SplitN(name, "-", 4)
+	if len(fields) < 3 {
+		return false, nil
+	}
+	own, err := pidNamespace()
+	if err != nil {
+		return false, err
+	}
+	pid, err := strconv.Atoi(fields[1])
+	if err != nil || fields[0] != strconv.FormatUint(own, 10) {
+		return false, nil //nolint:nilerr // a name that is no mark belongs to somebody else
+	}
+	started, err := startTime(pid)
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil
+	}
+	return started != fields[2], err
+}
+
+// pidNamespace is the number of this process's namespace of process ids.
+func pidNamespace() (uint64, error) {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return 0, err
+	}
+	number := strings.TrimSuffix(strings.TrimPrefix(link, "pid:["), "]")
+	return strconv.ParseUint(number, 10, 64)
+}

@@ -1,0 +1,159 @@
+package realcluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupMount is where cgroups are on every distribution.
+const cgroupMount = "/sys/fs/cgroup"
+
+// needed are the controllers without which kubelet does not start, on cgroup v2.
+var needed = []string{"cpu", "cpuset", "memory", "pids"}
+
+// makeCgroup makes the cgroup of a node, name, in every hierarchy: kubelet wants it to be there, with all controllers.
+func makeCgroup(name string) error {
+	if unified() {
+		return errors.Join(makeUnified(name), weigh(name, "cpu.weight", "1000"))
+	}
+	for _, hierarchy := range hierarchies() {
+		if err := os.MkdirAll(filepath.Join(hierarchy, name), 0o755); err != nil {
+			return fmt.Errorf("making the cgroup of a node: %w", err)
+		}
+	}
+	// Nothing can run in a new cpuset before it is told where.
+	path := filepath.Join(cgroupMount, "cpuset")
+	for element := range strings.SplitSeq(name, "/") {
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			value, err := os.ReadFile(filepath.Join(path, file))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(path, element, file), value, 0o644)
+			}
+			if err != nil {
+				return fmt.Errorf("making the cgroup of a node: %w", err)
+			}
+		}
+		path = filepath.Join(path, element)
+	}
+	return weigh(filepath.Join("cpu", name), "cpu.shares", "10240")
+}
+
+// weigh lets all nodes of a cluster together count for as much as ten of the processes beside them, which would otherwise
+// each take as much time as the whole cluster. The name begins with the cluster's cgroup.
+func weigh(name, file, weight string) error {
+	top := filepath.Join(cgroupMount, filepath.Dir(name))
+	if err := os.WriteFile(filepath.Join(top, file), []byte(weight), 0o644); err != nil {
+		return fmt.Errorf("weighing the cgroup of a cluster: %w", err)
+	}
+	return nil
+}
+
+// makeUnified makes a cgroup of version 2. Controllers are handed down from each level to the next one.
+func makeUnified(name string) error {
+	path := cgroupMount
+	for element := range strings.SplitSeq(name, "/") {
+		if err := handDown(path); err != nil {
+			return err
+		}
+		path = filepath.Join(path, element)
+		if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("making the cgroup of a node: %w", err)
+		}
+	}
+	return nil
+}
+
+func handDown(path string) error {
+	available, err := os.ReadFile(filepath.Join(path, "cgroup.controllers"))
+	if err != nil {
+		return fmt.Errorf("making the cgroup of a node: %w", err)
+	}
+	for _, controller := range needed {
+		if !slices.Contains(strings.Fields(string(available)), controller) {
+			return fmt.Errorf("cgroup %s has no controller %s: kubelet cannot run here", path, controller)
+		}
+	}
+	for controller := range strings.FieldsSeq(string(available)) {
+		err := os.WriteFile(filepath.Join(path, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
+		if err != nil && slices.Contains(needed, controller) {
+			return fmt.Errorf("handing controller %s down from cgroup %s, in which there may be no process unless it is the root: %w", controller, path, err)
+		}
+	}
+	return nil
+}
+
+// unified tells whether all controllers are those of cgroup v2.
+func unified() bool {
+	_, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers"))
+	return err == nil
+}
+
+// hierarchies are the mounted hierarchies: one for cgroup v2, else one or more a controller. Links to others are left out.
+func hierarchies() []string {
+	if unified() {
+		return []string{cgroupMount}
+	}
+	entries, err := os.ReadDir(cgroupMount)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			found = append(found, filepath.Join(cgroupMount, entry.Name()))
+		}
+	}
+	return found
+}
+
+// cgroupsNamed are the cgroups below the roots of all hierarchies whose names match.
+func cgroupsNamed(pattern string) []string {
+	var all []string
+	for _, hierarchy := range hierarchies() {
+		found, err := filepath.Glob(filepath.Join(hierarchy, pattern))
+		if err == nil {
+			all = append(all, found...)
+		}
+	}
+	return all
+}
+
+// removeCgroup removes a cgroup with all below it. What has run in there is dead but may not have gone yet.
+func removeCgroup(path string) error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := removeCgroupTree(path)
+		if err == nil || time.Now().After(deadline) || !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+	}
+}
+
+func removeCgroupTree(path string) error {
+	var all []string
+	err := filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && entry.IsDir() {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, path := range slices.Backward(all) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
