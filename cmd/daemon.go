@@ -68,6 +68,7 @@ func runDaemon(c *cobra.Command) error {
 		ListenAddress: r.text(flag.ServerListenAddress), MetricsAddress: r.text(flag.ServerListenMetricsAddress),
 		CertFile: r.text(flag.ServerTLSCrtFile), KeyFile: r.text(flag.ServerTLSKeyFile),
 		LogAccess: r.yes(flag.ServerLogAccess), Debug: r.yes(flag.ServerEnableDebugServer),
+		MachinesOnly:   !r.yes(flag.WorkloadConnect),
 		LeaderElection: r.yes(flag.LeaderElectionEnabled), LeaderElectionNamespace: r.text(flag.LeaderElectionNamespace),
 	})
 	if err != nil {

@@ -53,6 +53,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		PSPClusterRole: r.text(flag.RBACPSP),
 		IngressClass:   r.text(flag.IngressClassName),
 		PodCIDRs:       r.list(flag.InstallationPodCIDRs),
+		ServiceCIDRs:   r.list(flag.InstallationServiceCIDRs),
 		SharedHosts:    r.yes(flag.InstallationSharedHosts),
 	}
 }

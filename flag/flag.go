@@ -38,6 +38,7 @@ const (
 	InstallationDNSServers   = "service.installation.dns.servers"
 	InstallationNTPServers   = "service.installation.ntp.servers"
 	InstallationPodCIDRs     = "service.installation.podcidrs"
+	InstallationServiceCIDRs = "service.installation.servicecidrs"
 	InstallationSharedHosts  = "service.installation.sharedhosts"
 	OIDCClientID             = oidc + "clientid"
 	OIDCIssuerURL            = oidc + "issuerurl"
@@ -52,6 +53,7 @@ const (
 	RegistryDockerhubToken   = "service.registry.dockerhubtoken"
 	TerminateUnhealthyNodes  = "service.terminateunhealthynodes"
 	WorkloadBinariesURL      = "service.workload.binaries.url"
+	WorkloadConnect          = "service.workload.connect"
 	WorkloadFlatcarChannel   = "service.workload.flatcar.channel"
 	WorkloadIgnitionPath     = "service.workload.ignition.path"
 	WorkloadProxyHTTP        = "service.workload.proxy.http"
@@ -109,7 +111,8 @@ func registerInstallation(fs *pflag.FlagSet) {
 	fs.String(InstallationDomain, "cluster.local", "DNS domain of the management cluster")
 	fs.StringSlice(InstallationDNSServers, nil, "DNS servers of the guests; none means those of the node pod")
 	fs.StringSlice(InstallationNTPServers, nil, "NTP servers of the guests")
-	fs.StringSlice(InstallationPodCIDRs, nil, "pod networks of the management cluster; with them, network policies are tighter")
+	fs.StringSlice(InstallationPodCIDRs, nil, "pod networks of the management cluster; with them, network policies are tighter and overlaps are refused")
+	fs.StringSlice(InstallationServiceCIDRs, nil, "service networks of the management cluster; with them, overlaps are refused")
 	fs.Bool(InstallationSharedHosts, false, "let several machines of one cluster run on the same host")
 	fs.String(IngressClassName, "", "class of the Ingresses api and etcd; empty for no Ingress")
 	fs.String(OIDCClientID, "", "OIDC client id of API servers")
@@ -126,6 +129,7 @@ func registerWorkload(fs *pflag.FlagSet) {
 	fs.String(RegistryDockerhubToken, "", "base64 of user:password for the registry")
 	fs.Bool(TerminateUnhealthyNodes, false, "replace unhealthy nodes of all clusters")
 	fs.String(WorkloadBinariesURL, defaultBinaries, "where kubelets come from when the guest image has none")
+	fs.Bool(WorkloadConnect, true, "work in workload clusters too: let nodes join, install add-ons, judge nodes by what the cluster says; without it only machines are made")
 	fs.String(WorkloadFlatcarChannel, "stable", "release channel of the default guest image")
 	fs.String(WorkloadIgnitionPath, "", "path of ignition templates"+ignored)
 	fs.String(WorkloadProxyHTTP, "", "HTTP proxy of the guests")

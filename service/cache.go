@@ -5,9 +5,11 @@ import (
 
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +31,8 @@ import (
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		appsv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme,
+		appsv1.AddToScheme, certificatesv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme,
+		policyv1.AddToScheme, rbacv1.AddToScheme,
 		providerv1alpha1.AddToScheme, releasev1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -39,23 +42,28 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// clusterScoped are the kinds without namespace among those of the scheme that the operator uses.
+// clusterScoped are the kinds without namespace among those that the operator uses.
 var clusterScoped = []schema.GroupVersionKind{
+	certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
 	corev1.SchemeGroupVersion.WithKind("Namespace"),
+	corev1.SchemeGroupVersion.WithKind("Node"),
 	corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
 	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
 	releasev1alpha1.GroupVersion.WithKind("Release"),
 }
 
 // NewMapper knows the resources of the kinds in use by heart, so that the operator never asks for discovery: it does not
 // depend on API groups of others being healthy, and starts without a request.
-func NewMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+func NewMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapperOf(usedKinds()) }
+
+func mapperOf(kinds []client.Object) (meta.RESTMapper, error) {
 	scheme, err := NewScheme()
 	if err != nil {
 		return nil, err
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range usedKinds() {
+	for _, kind := range kinds {
 		gvks, _, err := scheme.ObjectKinds(kind)
 		if err != nil {
 			return nil, microerror.Mask(err)
@@ -129,6 +137,13 @@ func trimPod(pod *corev1.Pod) {
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
+		last := status.LastTerminationState
 		*status = corev1.ContainerStatus{Name: status.Name, Ready: status.Ready, State: status.State}
+		// Of an earlier run only why it ended, for that is what a node that does not come up is told by.
+		if ended := last.Terminated; ended != nil {
+			status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+				ExitCode: ended.ExitCode, Reason: ended.Reason, Message: ended.Message,
+			}
+		}
 	}
 }

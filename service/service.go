@@ -41,6 +41,12 @@ type Config struct {
 	LeaderElection          bool
 	LeaderElectionNamespace string
 
+	// MachinesOnly leaves the workload clusters alone: no connection, no add-ons, and a node is Ready when its pod is.
+	MachinesOnly bool
+
+	// Addresses is where the API of a workload cluster answers; nil means its Service and its masters. Tests put theirs there.
+	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
+
 	// WrapClient, if set, stands between the controllers and the client; tests put faults there.
 	WrapClient func(client.Client) client.Client
 }
@@ -108,6 +114,19 @@ func addControllers(m manager.Manager, c Config) error {
 		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings,
 		Issuer: pki.Embedded{Clock: clock.RealClock{}}, NewKey: pki.NewRandomKey,
 		Readiness: snapshot.PodReadiness, Clock: clock.RealClock{}, Events: m.GetEventRecorder("kvm-operator"),
+	}
+	if !c.MachinesOnly {
+		mapper, err := mapperOf(cluster.WorkloadKinds())
+		if err != nil {
+			return err
+		}
+		r.Workloads = cluster.NewWorkloads(m.GetScheme(), mapper)
+		if c.Addresses != nil {
+			r.Workloads.Addresses = c.Addresses
+		}
+		if r.Console, err = consoles(m.GetConfig()); err != nil {
+			return err
+		}
 	}
 	if err := r.Init(); err != nil {
 		return err

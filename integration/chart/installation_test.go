@@ -138,7 +138,8 @@ func (i installation) operate(t *testing.T) (address string, stop func()) {
 	command.SetOut(log)
 	command.SetArgs(append(i.installed(t).commandLine(t),
 		"--service.kubernetes.incluster=false", "--service.kubernetes.kubeconfigpath="+i.identity(t),
-		"--server.listen.address=http://"+address))
+		// Nothing runs in these machines; integration/e2e has an operator with machines.
+		"--service.workload.connect=false", "--server.listen.address=http://"+address))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- command.ExecuteContext(ctx) }()

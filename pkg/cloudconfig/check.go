@@ -89,8 +89,8 @@ func checkNetwork(found *problems, p Params) {
 	if _, err := netip.ParsePrefix(k.API.ClusterIPRange); err != nil {
 		found.addf("kubernetes.api.clusterIPRange %q is not a network", k.API.ClusterIPRange)
 	}
-	if _, err := netip.ParsePrefix(podNetwork(p.Cluster.Calico)); err != nil || p.Cluster.Calico.CIDR < 8 || p.Cluster.Calico.CIDR > 30 {
-		found.addf("calico.subnet and calico.cidr %q are not an IPv4 network of 8 to 30 bits", podNetwork(p.Cluster.Calico))
+	if _, err := netip.ParsePrefix(key.PodNetwork(p.Cluster)); err != nil || p.Cluster.Calico.CIDR < 8 || p.Cluster.Calico.CIDR > 30 {
+		found.addf("calico.subnet and calico.cidr %q are not an IPv4 network of 8 to 30 bits", key.PodNetwork(p.Cluster))
 	}
 	if _, err := netip.ParseAddr(k.DNS.IP); err != nil {
 		found.addf("kubernetes.dns.ip %q is not an address", k.DNS.IP)

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 const (
@@ -43,13 +45,16 @@ func controllerManagerCommand(p Params) []string {
 		"--requestheader-client-ca-file=" + frontProxyCAFile,
 		"--requestheader-allowed-names=front-proxy-client",
 		"--leader-elect=true",
+		"--leader-elect-lease-duration=" + leaseDuration,
+		"--leader-elect-renew-deadline=" + renewDeadline,
+		"--leader-elect-retry-period=" + retryPeriod,
 		"--use-service-account-credentials=true",
 		// Expired bootstrap tokens are removed; this controller is off by default.
 		"--controllers=*,token-cleaner-controller",
 
 		"--cluster-name=" + p.Cluster.ID,
 		"--allocate-node-cidrs=true",
-		"--cluster-cidr=" + podNetwork(p.Cluster.Calico),
+		"--cluster-cidr=" + key.PodNetwork(p.Cluster),
 		fmt.Sprintf("--node-cidr-mask-size=%d", nodeMask(p.Cluster.Calico)),
 		"--service-cluster-ip-range=" + p.Cluster.Kubernetes.API.ClusterIPRange,
 

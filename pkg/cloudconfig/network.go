@@ -1,7 +1,6 @@
 package cloudconfig
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -13,9 +12,6 @@ const (
 	// hostPods is how many pods of a node are expected to use the host's network and need no address.
 	hostPods = 10
 )
-
-// podNetwork is the network of the cluster's pods in CIDR notation.
-func podNetwork(c v1alpha1.Calico) string { return fmt.Sprintf("%s/%d", c.Subnet, c.CIDR) }
 
 // nodeMask is the prefix length of each node's part of the pod network: 24 where that leaves room for 16 nodes, else what
 // does. kube-controller-manager exits when the part is larger than the whole.

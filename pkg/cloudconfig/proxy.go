@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // proxyFile holds the variables for containerd, the kubelet and downloads. Units read it when it exists.
@@ -41,7 +43,7 @@ func noProxy(p Params) string {
 	k := p.Cluster.Kubernetes
 	list := append(slices.Clone(p.Settings.Proxy.NoProxy),
 		"localhost", "127.0.0.1", "::1", ".svc", "."+k.Domain,
-		k.API.ClusterIPRange, podNetwork(p.Cluster.Calico), k.API.Domain)
+		k.API.ClusterIPRange, key.PodNetwork(p.Cluster), k.API.Domain)
 	if u, err := url.Parse(p.APIServerURL); err == nil && u.Hostname() != "" {
 		list = append(list, u.Hostname())
 	}

@@ -12,13 +12,28 @@ const (
 	portScheduler       = 10259
 )
 
+// Leader election of controller manager and scheduler: two and a half times the defaults. A leader that cannot renew its
+// lease in time ends and begins anew, which is the last thing that an API server needs that is slow because it starts.
+const (
+	leaseDuration = "40s"
+	renewDeadline = "30s"
+	retryPeriod   = "5s"
+)
+
 // schedulerConfiguration is the part of kubescheduler.config.k8s.io/v1 KubeSchedulerConfiguration that is set here.
 type schedulerConfiguration struct {
 	APIVersion       string            `json:"apiVersion"`
 	Kind             string            `json:"kind"`
 	ClientConnection map[string]string `json:"clientConnection"`
 	EnableProfiling  bool              `json:"enableProfiling"`
-	LeaderElection   map[string]bool   `json:"leaderElection"`
+	LeaderElection   leaderElection    `json:"leaderElection"`
+}
+
+type leaderElection struct {
+	LeaderElect   bool   `json:"leaderElect"`
+	LeaseDuration string `json:"leaseDuration"`
+	RenewDeadline string `json:"renewDeadline"`
+	RetryPeriod   string `json:"retryPeriod"`
 }
 
 // scheduler finds nodes for pods.
@@ -52,7 +67,7 @@ func scheduler(p Params) parts {
 		{path: schedulerConfig, mode: modePublic, object: schedulerConfiguration{
 			APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "KubeSchedulerConfiguration",
 			ClientConnection: map[string]string{"kubeconfig": schedulerKubeconfig},
-			LeaderElection:   map[string]bool{"leaderElect": true},
+			LeaderElection:   leaderElection{LeaderElect: true, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod},
 		}},
 		pod.file(),
 	}}

@@ -31,8 +31,8 @@ const (
 func storage(p Params) parts {
 	units := []types.Unit{
 		template("k8s-format@.service", asset("k8s-format@.service")),
-		disk(ContainerDiskSerial, containerdDirectory),
-		disk(KubeletDiskSerial, kubeletDirectory),
+		disk(ContainerDiskSerial, containerdDirectory), patientDevice(ContainerDiskSerial),
+		disk(KubeletDiskSerial, kubeletDirectory), patientDevice(KubeletDiskSerial),
 		// Logs belong to the disk whose space the kubelet watches. The root may be memory.
 		bind(kubeletDirectory+"/pod-logs", podLogDirectory),
 	}
@@ -47,9 +47,21 @@ func storage(p Params) parts {
 
 // disk mounts the disk with the given serial number, formatted before.
 func disk(serial, where string) types.Unit {
-	device := "/dev/disk/by-id/virtio-" + serial
+	device := devicePath(serial)
 	format := fmt.Sprintf("k8s-format@%s.service", unit.UnitNamePathEscape(device))
 	return mountUnit(where, fmt.Sprintf("Requires=%s\nAfter=%s\n", format, format), device, "ext4", "defaults,noatime")
+}
+
+func devicePath(serial string) string { return "/dev/disk/by-id/virtio-" + serial }
+
+// patientDevice lets a disk take its time to appear. After the default of 90 seconds everything that needs the disk would
+// have failed for good, and a machine on a busy host, or under software emulation, may boot more slowly than that.
+func patientDevice(serial string) types.Unit {
+	contents := "[Unit]\nJobRunningTimeoutSec=15min\n"
+	return types.Unit{
+		Name:    unit.UnitNamePathEscape(devicePath(serial)) + ".device",
+		Dropins: []types.Dropin{{Name: "10-patience.conf", Contents: &contents}},
+	}
 }
 
 // share mounts a directory of the host.

@@ -19,14 +19,13 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 		},
 		Versions: s.Versions,
 		// Guests believe the authorities of adopted certificates too; the Secrets stay as they are.
-		Certificates:   pki.Trust(s.Certificates, pki.Requests(c, s.Settings.ClusterDomain)),
+		Certificates:   pki.Trust(s.Certificates, CertificateRequests(s.Config, s.Settings)),
 		EncryptionKey:  s.Keys[KeyEncryption],
-		BootstrapToken: s.Keys[KeyBootstrapToken],
-		APIServerURL: fmt.Sprintf("https://%s:%d",
-			key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain), c.Kubernetes.API.SecurePort),
-		EtcdMembers: s.etcdMembers(),
-		EtcdState:   "new",
-		Settings:    guest,
+		BootstrapToken: s.Tokens.Current,
+		APIServerURL:   s.InternalURL(),
+		EtcdMembers:    s.etcdMembers(),
+		EtcdState:      "new",
+		Settings:       guest,
 	}
 }
 

@@ -24,6 +24,8 @@ type Settings struct {
 	IngressClass string
 	// PodCIDRs are the pod networks of the management cluster, from which other clusters' node pods would come.
 	PodCIDRs []string
+	// ServiceCIDRs are the service networks of the management cluster.
+	ServiceCIDRs []string
 	// SharedHosts lets several machines of one cluster run on the same host, where it cannot be avoided.
 	SharedHosts bool
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/rolling"
 )
@@ -39,6 +41,12 @@ type Snapshot struct {
 	Keys    map[string]string
 	KeysErr error
 
+	// Tokens are the bootstrap tokens of this time, made of the key of that name.
+	Tokens joining.Tokens
+
+	// Workload is what the workload cluster tells of itself.
+	Workload Workload
+
 	// Nodes are all nodes, masters first, in the order of the spec.
 	Nodes []Node
 	// Rollout says which outdated nodes may be replaced now.
@@ -48,6 +56,8 @@ type Snapshot struct {
 
 	// Volumes are the persistent volumes labelled mount-tag.
 	Volumes []corev1.PersistentVolume
+	// PublishedService is the Service "api"; nil when there is none, or none yet.
+	PublishedService *corev1.Service
 	// OwnsNamespace says that the cluster's namespace exists and belongs to the KVMConfig and not to somebody else.
 	OwnsNamespace bool
 }
@@ -71,13 +81,16 @@ type Node struct {
 	// Ready says that the node serves in the form that its Deployment asks for; otherwise Message says why not.
 	Ready   bool
 	Message string
+	// Step is how far the node has come; empty where nobody looks into the workload cluster.
+	Step nodestep.Name
 }
 
 // Names of the random keys of a cluster.
 const (
 	// KeyEncryption encrypts Secrets in etcd: base64 text of 32 bytes.
 	KeyEncryption = "encryption"
-	// KeyBootstrapToken lets kubelets ask for their certificates: "<6 characters>.<16 characters>".
+	// KeyBootstrapToken is what the tokens are made of by which kubelets ask for their certificates. It has the form of
+	// such a token, "<6 characters>.<16 characters>", and is none.
 	KeyBootstrapToken = "bootstrap-token"
 )
 

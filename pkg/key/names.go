@@ -1,6 +1,7 @@
 package key
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -98,4 +99,9 @@ func Owner(namespace, name, handler string) string { return namespace + "/" + na
 // Paused says whether the annotations ask for no writes at all.
 func Paused(annotations map[string]string) bool {
 	return annotations[AnnotationPaused] == "true" || annotations[AnnotationClusterAPIPaused] == "true"
+}
+
+// PodNetwork is the network of the cluster's pods in CIDR notation.
+func PodNetwork(c v1alpha1.Cluster) string {
+	return fmt.Sprintf("%s/%d", c.Calico.Subnet, c.Calico.CIDR)
 }

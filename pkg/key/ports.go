@@ -24,6 +24,14 @@ func MasterPorts(c v1alpha1.Cluster) []Port {
 	return []Port{{Name: "etcd", Port: PortEtcdClient}, {Name: "api", Port: c.Kubernetes.API.SecurePort}}
 }
 
+// PublishedService is the Service by which the API is reached from outside.
+const PublishedService = "api"
+
+// PublishedPorts are the ports of the Service "api".
+func PublishedPorts(c v1alpha1.Cluster, a v1alpha1.Access) []Port {
+	return []Port{{Name: "api", Port: c.Kubernetes.API.SecurePort, NodePort: a.NodePort}}
+}
+
 // MemberPorts are the ports of the Service of one etcd member.
 func MemberPorts() []Port {
 	return []Port{{Name: "etcd", Port: PortEtcdClient}, {Name: "etcd-peer", Port: PortEtcdPeer}}

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -41,8 +42,8 @@ type Request struct {
 var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
 
 // Requests lists the key pairs of a cluster, authorities first. clusterDomain is the DNS domain of the management
-// cluster.
-func Requests(c v1alpha1.Cluster, clusterDomain string) []Request {
+// cluster; alternatives are further names and addresses of the API server.
+func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) []Request {
 	base := key.BaseDomain(c.Kubernetes.API.Domain)
 	requests := []Request{
 		{Name: CA, CommonName: "kubernetes-" + c.ID, Usage: UsageAuthority},
@@ -50,7 +51,8 @@ func Requests(c v1alpha1.Cluster, clusterDomain string) []Request {
 		{Name: FrontProxyCA, CommonName: "front-proxy-" + c.ID, Usage: UsageAuthority},
 		{
 			Name: API, Authority: CA, CommonName: "api." + base, Organizations: []string{"api", "system:masters"}, Usage: UsageBoth,
-			DNSNames: apiNames(c, base, clusterDomain), IPs: append([]netip.Addr{key.NthServiceIP(c.Kubernetes.API.ClusterIPRange, 1)}, loopback...),
+			DNSNames: append(apiNames(c, base, clusterDomain), names(alternatives)...),
+			IPs:      slices.Concat([]netip.Addr{key.NthServiceIP(c.Kubernetes.API.ClusterIPRange, 1)}, loopback, addresses(alternatives)),
 		},
 		{
 			Name: Etcd, Authority: EtcdCA, CommonName: key.EtcdDomain(c), Organizations: []string{"etcd"}, Usage: UsageBoth,
@@ -68,6 +70,25 @@ func Requests(c v1alpha1.Cluster, clusterDomain string) []Request {
 		requests = append(requests, memberRequest(c, master.ID, clusterDomain))
 	}
 	return requests
+}
+
+// names are those among the alternatives that are no IP addresses.
+func names(alternatives []string) []string {
+	return slices.DeleteFunc(slices.Clone(alternatives), func(s string) bool {
+		_, err := netip.ParseAddr(s)
+		return err == nil
+	})
+}
+
+// addresses are those among the alternatives that are IP addresses.
+func addresses(alternatives []string) []netip.Addr {
+	var list []netip.Addr
+	for _, s := range alternatives {
+		if addr, err := netip.ParseAddr(s); err == nil {
+			list = append(list, addr)
+		}
+	}
+	return list
 }
 
 // apiNames are the names by which the API is reached: by pods of the workload cluster, by the management cluster through

@@ -47,7 +47,7 @@ func TestEverySmallState(t *testing.T) {
 	eachRole(true, func(masters []rolling.Node) {
 		eachRole(false, func(workers []rolling.Node) {
 			nodes := append(slices.Clone(masters), workers...)
-			for _, limits := range []rolling.Limits{{MaxUnavailable: 1}, {MaxUnavailable: 2}, {MaxUnavailable: 1, Paused: true}, {MaxUnavailable: 2, Paused: true}} {
+			for _, limits := range []rolling.Limits{{MaxUnavailable: 1}, {MaxUnavailable: 2}, {MaxUnavailable: 1, Paused: true}, {MaxUnavailable: 2, Paused: true}, {MaxUnavailable: 1, Blind: true}, {MaxUnavailable: 2, Blind: true}} {
 				states++
 				broken := brokenRules(nodes, limits)
 				if len(broken) > 0 && failures < 10 {
@@ -58,7 +58,7 @@ func TestEverySmallState(t *testing.T) {
 		})
 	})
 	t.Logf("%d states decided", states)
-	if want := 156 * 156 * 4; states != want {
+	if want := 156 * 156 * 6; states != want {
 		t.Errorf("%d states were visited, there are %d", states, want)
 	}
 }
@@ -136,10 +136,22 @@ var rules = map[string]func(view) bool{
 		return (len(v.decision.Waiting) > 0) == (v.decision.Reason != "")
 	},
 	"the reason is one of the documented": func(v view) bool {
-		return slices.Contains([]string{"", "Paused", "MasterNotReady", "MastersFirst", "WorkersNotReady"}, v.decision.Reason)
+		return slices.Contains([]string{"", "Paused", "MasterNotReady", "MastersFirst", "WorkersNotReady", "ClusterUnreachable"}, v.decision.Reason)
 	},
-	"whoever waits is told for whom, unless paused": func(v view) bool {
-		return (v.decision.WaitingFor != "") == (len(v.decision.Waiting) > 0 && !v.limits.Paused)
+	"whoever waits is told for whom, unless paused or nobody knows": func(v view) bool {
+		told := v.decision.WaitingFor != ""
+		return (told && len(v.decision.Waiting) > 0 && !v.limits.Paused) || !told && (len(v.decision.Waiting) == 0 || v.limits.Paused || v.limits.Blind)
+	},
+	"while the cluster does not answer no worker is replaced": func(v view) bool {
+		return !v.limits.Blind || v.count(false, v.replaced) == 0
+	},
+	"while the cluster does not answer a Ready master is replaced only when it is alone": func(v view) bool {
+		return !v.limits.Blind || v.count(true, v.replacedReady) == 0 || v.count(true, func(rolling.Node) bool { return true }) == 1
+	},
+	"a broken master can be replaced while the cluster does not answer": func(v view) bool {
+		broken := func(n rolling.Node) bool { return outdated(n) && !n.Ready }
+		underWay := func(n rolling.Node) bool { return !n.Ready && !outdated(n) }
+		return !v.limits.Blind || v.count(true, broken) == 0 || v.count(true, v.replaced) > 0 || v.count(true, underWay) > 0
 	},
 	"the node waited for is under way, so waiting ends": func(v view) bool {
 		for _, n := range v.nodes {
@@ -152,11 +164,11 @@ var rules = map[string]func(view) bool{
 	"with everything Ready an outdated node leads to a replacement": func(v view) bool {
 		work := v.count(true, outdated)+v.count(false, outdated) > 0
 		allReady := v.count(true, away)+v.count(false, away) == 0
-		return v.limits.Paused || !work || !allReady || len(v.decision.Replace) > 0
+		return v.limits.Paused || v.limits.Blind || !work || !allReady || len(v.decision.Replace) > 0
 	},
 	"an outdated node is replaced or something else is under way": func(v view) bool {
 		underWay := func(n rolling.Node) bool { return !n.Ready && !outdated(n) }
-		return v.limits.Paused || len(v.decision.Waiting) == 0 || len(v.decision.Replace) > 0 ||
+		return v.limits.Paused || v.limits.Blind || len(v.decision.Waiting) == 0 || len(v.decision.Replace) > 0 ||
 			v.count(true, underWay)+v.count(false, underWay) > 0
 	},
 	"the same state leads to the same decision": func(v view) bool {

@@ -23,6 +23,8 @@ type Limits struct {
 	MaxUnavailable int
 	// Paused holds every replacement.
 	Paused bool
+	// Blind says that the workload cluster does not answer, so that nobody knows how its nodes are.
+	Blind bool
 }
 
 // Decision says what may be done now.
@@ -31,8 +33,8 @@ type Decision struct {
 	Replace map[string]bool
 	// Waiting holds the ids of the outdated nodes that may not, in the order of their turn.
 	Waiting []string
-	// Reason says why they wait: Paused, MasterNotReady, MastersFirst or WorkersNotReady; WaitingFor is the id of the node
-	// that is under way and waited for, empty when paused.
+	// Reason says why they wait: Paused, MasterNotReady, MastersFirst, WorkersNotReady or ClusterUnreachable; WaitingFor is
+	// the id of the node that is under way and waited for, empty when paused or when the cluster does not answer.
 	Reason, WaitingFor string
 }
 
@@ -43,6 +45,9 @@ type Decision struct {
 //   - A node that is not Ready serves nobody, so replacing it takes nothing away: it goes before its healthy peers, and
 //     does not wait for itself. That is how a broken master is mended by an upgrade.
 //   - Masters that have lost their majority are replaced all at once, as far as they are not Ready.
+//   - While the cluster does not answer, workers wait, and so do masters that seem to be Ready: one of three that is taken
+//     away may be the one that the others need. A master that is alone has nobody to ask, and one that is not Ready is
+//     replaced, for that may be what the cluster needs to answer again.
 //   - A node that was replaced and is not Ready yet is waited for; a node never counts as replaced by being Ready in its
 //     old form.
 func Decide(nodes []Node, limits Limits) Decision {
@@ -52,17 +57,30 @@ func Decide(nodes []Node, limits Limits) Decision {
 		return d
 	}
 	masters, workers := split(nodes)
-	d.role(masters, 1, "MasterNotReady")
+	if limits.Blind {
+		d.role(masters, bounds{limit: 1, hold: len(masters) > 1, reason: "ClusterUnreachable"})
+		d.wait(outdated(workers), "ClusterUnreachable", nil)
+		return d
+	}
+	d.role(masters, bounds{limit: 1, reason: "MasterNotReady"})
 	if len(outdated(masters)) > 0 || slices.ContainsFunc(masters, away) {
 		d.wait(outdated(workers), "MastersFirst", masters)
 		return d
 	}
-	d.role(workers, max(1, limits.MaxUnavailable), "WorkersNotReady")
+	d.role(workers, bounds{limit: max(1, limits.MaxUnavailable), reason: "WorkersNotReady"})
 	return d
 }
 
-// role picks among the nodes of one role, of which at most limit may be away.
-func (d *Decision) role(nodes []Node, limit int, reason string) {
+// bounds hold for the nodes of one role: at most limit of them may be away, those that are Ready stay while hold is set,
+// and reason is why the others wait.
+type bounds struct {
+	limit  int
+	hold   bool
+	reason string
+}
+
+// role picks among the nodes of one role.
+func (d *Decision) role(nodes []Node, b bounds) {
 	gone, inFlight := count(nodes, away), count(nodes, underWay)
 	// Masters without a majority serve nobody and may need each other to come back, so waiting for one would be for ever.
 	dead := len(nodes) > 0 && nodes[0].Master && gone > (len(nodes)-1)/2
@@ -71,10 +89,10 @@ func (d *Decision) role(nodes []Node, limit int, reason string) {
 		for _, n := range nodes {
 			switch {
 			case !n.replaceable() || n.Ready != wantReady:
-			case n.Ready && gone < limit:
+			case n.Ready && gone < b.limit && !b.hold:
 				d.Replace[n.ID] = true
 				gone++
-			case !n.Ready && (inFlight < limit || dead):
+			case !n.Ready && (inFlight < b.limit || dead):
 				d.Replace[n.ID] = true
 				inFlight++
 			default:
@@ -82,7 +100,7 @@ func (d *Decision) role(nodes []Node, limit int, reason string) {
 			}
 		}
 	}
-	d.wait(waiting, reason, nodes)
+	d.wait(waiting, b.reason, nodes)
 }
 
 // wait lets the nodes with the ids wait for the first of the others that is under way. The first reason stays.

@@ -26,13 +26,17 @@ func New() apply.Resource[*cluster.Snapshot] {
 	}
 }
 
-// build: "master" and "worker" lead to node pods that are Ready and not terminating. A member's Service leads to its
+// build: "master", "api" and "worker" lead to node pods that are Ready and not terminating. A member's Service leads to its
 // node pod as soon as that has an address, for etcd members have to meet before they can be ready.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	masters, workers := ready(s.Masters()), ready(s.Workers())
 	masterPorts, workerPorts := key.MasterPorts(s.Cluster()), key.WorkerPorts(s.Config.Spec.KVM)
 	var desired apply.Desired
 	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleMaster, key.RoleMaster, masters, masterPorts)...)
+	if s.Published() {
+		ports := key.PublishedPorts(s.Cluster(), s.Access())
+		desired.Objects = append(desired.Objects, slicesOf(s, key.PublishedService, key.RoleMaster, masters, ports)...)
+	}
 	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleWorker, key.RoleWorker, workers, workerPorts)...)
 	desired.Objects = append(desired.Objects, mirror(s, key.RoleMaster, masters, masterPorts), mirror(s, key.RoleWorker, workers, workerPorts))
 	for _, n := range s.Masters() {

@@ -2,13 +2,12 @@
 package kubeconfig
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
@@ -23,23 +22,30 @@ func New() apply.Resource[*cluster.Snapshot] {
 }
 
 func build(s *cluster.Snapshot) (apply.Desired, error) {
-	text, err := render(s)
+	address, missing := s.PublishedURL()
+	secret := &corev1.Secret{ObjectMeta: s.Meta(key.KubeconfigName(s.ID()))}
+	if missing != "" {
+		wait := chain.Wait("NoAddress", missing, 0)
+		return apply.Desired{Keep: []client.Object{secret}, Wait: &wait}, nil
+	}
+	text, err := render(s, address)
 	if err != nil {
 		return apply.Desired{}, err
 	}
-	return apply.Desired{Objects: []client.Object{
-		&corev1.Secret{ObjectMeta: s.Meta(key.KubeconfigName(s.ID())), Data: map[string][]byte{secretKey: text}},
-	}}, nil
+	secret.Data = map[string][]byte{secretKey: text}
+	return apply.Desired{Objects: []client.Object{secret}}, nil
 }
 
-// render speaks to the API through the Service "master", the name that needs no DNS beyond the management cluster's.
-func render(s *cluster.Snapshot) ([]byte, error) {
+// render speaks to the API where it is published. The name that its certificate is checked for is that of the Service
+// "master", whatever the address: so an address that nobody knew when the certificate was issued is as good as any.
+func render(s *cluster.Snapshot, address string) ([]byte, error) {
 	admin := s.Certificates[pki.API]
 	id := s.ID()
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": id,
 		"clusters": []any{map[string]any{"name": id, "cluster": map[string]any{
-			"server":                     fmt.Sprintf("https://%s:%d", key.ServiceHost(key.RoleMaster, id, s.Settings.ClusterDomain), s.Cluster().Kubernetes.API.SecurePort),
+			"server":                     address,
+			"tls-server-name":            s.APIServerName(),
 			"certificate-authority-data": admin.CA,
 		}}},
 		"users": []any{map[string]any{"name": id + "-admin", "user": map[string]any{

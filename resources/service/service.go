@@ -18,6 +18,9 @@ func New() apply.Resource[*cluster.Snapshot] {
 
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	desired := apply.Desired{Objects: []client.Object{master(s), worker(s)}}
+	if s.Published() {
+		desired.Objects = append(desired.Objects, published(s))
+	}
 	for _, n := range s.Masters() {
 		desired.Objects = append(desired.Objects, member(s, n))
 	}
@@ -37,6 +40,15 @@ func worker(s *cluster.Snapshot) *corev1.Service {
 	service := service(s, key.RoleWorker, key.WorkerPorts(s.Config.Spec.KVM))
 	service.Annotations = prometheus()
 	service.Spec.Type = corev1.ServiceTypeNodePort
+	return service
+}
+
+// published is the API for the world outside the management cluster. It is a Service of its own, for etcd, which "master"
+// serves too, is nobody's business there.
+func published(s *cluster.Snapshot) *corev1.Service {
+	service := service(s, key.RoleMaster, key.PublishedPorts(s.Cluster(), s.Access()))
+	service.Name = key.PublishedService
+	service.Spec.Type = corev1.ServiceType(s.Access().Type)
 	return service
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -106,11 +108,12 @@ func TestAdoptedCertificates(t *testing.T) {
 // TestKeysStandInSecretsOnly (D5, T-32): no private key, no token and no encryption key is in any other kind of object,
 // boot data decoded.
 func TestKeysStandInSecretsOnly(t *testing.T) {
-	token, _ := pki.PlaceholderKey("bootstrap-token")
+	seed, _ := pki.PlaceholderKey("bootstrap-token")
+	token := joining.TokensAt(seed, time.Time{}).Current
 	encryption, _ := pki.PlaceholderKey("encryption")
 	inBootData := map[string]bool{}
 	for path, text := range files(t, must(t, renderedFull)) {
-		for _, private := range []string{"private key", token, encryption, "PRIVATE KEY"} {
+		for _, private := range []string{"private key", token, seed, encryption, "PRIVATE KEY"} {
 			if !strings.Contains(decodedURLs(text), private) {
 				continue
 			}

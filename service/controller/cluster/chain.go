@@ -4,6 +4,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/resources/addon"
+	"github.com/kvm-operator/kvm-operator/resources/certificaterequest"
 	"github.com/kvm-operator/kvm-operator/resources/certificates"
 	"github.com/kvm-operator/kvm-operator/resources/clusterrolebinding"
 	"github.com/kvm-operator/kvm-operator/resources/configmap"
@@ -12,14 +14,18 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/ingress"
 	"github.com/kvm-operator/kvm-operator/resources/kubeconfig"
 	"github.com/kvm-operator/kvm-operator/resources/namespace"
+	"github.com/kvm-operator/kvm-operator/resources/network"
 	"github.com/kvm-operator/kvm-operator/resources/networkpolicy"
 	"github.com/kvm-operator/kvm-operator/resources/nodeindexstatus"
+	"github.com/kvm-operator/kvm-operator/resources/nodelabel"
+	"github.com/kvm-operator/kvm-operator/resources/nodereadiness"
 	"github.com/kvm-operator/kvm-operator/resources/placement"
 	"github.com/kvm-operator/kvm-operator/resources/pvc"
 	"github.com/kvm-operator/kvm-operator/resources/randomkey"
 	"github.com/kvm-operator/kvm-operator/resources/release"
 	"github.com/kvm-operator/kvm-operator/resources/service"
 	"github.com/kvm-operator/kvm-operator/resources/serviceaccount"
+	"github.com/kvm-operator/kvm-operator/resources/workload"
 )
 
 // Resources are the handlers that are pure functions from the snapshot to objects, in the order of the chain.
@@ -30,11 +36,42 @@ func Resources() []apply.Resource[*snapshot.Snapshot] {
 	}
 }
 
-// NewChain is the order of work of the cluster controller. Deletion goes through it backward.
-func NewChain(e *apply.Engine) chain.Chain[*snapshot.Snapshot] {
+// NewChain is the order of work of the cluster controller. Deletion goes through it backward. Without connections to
+// workload clusters it makes machines only.
+func NewChain(e *apply.Engine, w *Workloads) chain.Chain[*snapshot.Snapshot] {
+	if w == nil {
+		return machines(e)
+	}
+	return append(machines(e), inside(e, w)...)
+}
+
+// inside is the work in the workload cluster. It goes on while machines are replaced: nodes have to join for that to end.
+func inside(e *apply.Engine, w *Workloads) chain.Chain[*snapshot.Snapshot] {
+	links := chain.Chain[*snapshot.Snapshot]{
+		// Waits until the API answers, and says when it is the certificate for it that is missing; nothing below is possible
+		// before.
+		{Handler: workload.New(w), Needs: []string{"service"}},
+	}
+	// What lets nodes join, then what makes them Ready.
+	for _, resource := range addon.All() {
+		links = append(links, chain.Link[*snapshot.Snapshot]{Handler: resource.HandleIn(w.engine), Needs: []string{"workload"}})
+	}
+	return append(links,
+		// Kubelets get their certificates by the rights that "bootstrap" gives.
+		chain.Link[*snapshot.Snapshot]{Handler: certificaterequest.New(w.approver), Needs: []string{"bootstrap"}},
+		chain.Link[*snapshot.Snapshot]{Handler: nodelabel.New(w.labeller), Needs: []string{"workload"}},
+		// The pods' gates follow the Nodes, and with the gates the endpoints do.
+		chain.Link[*snapshot.Snapshot]{Handler: nodereadiness.New(e), Needs: []string{"workload"}},
+	)
+}
+
+// machines is the work on the management cluster.
+func machines(e *apply.Engine) chain.Chain[*snapshot.Snapshot] {
 	return chain.Chain[*snapshot.Snapshot]{
 		// An index is stored before anything is made that carries it.
 		{Handler: nodeindexstatus.Handler{}},
+		// No machine is made of networks that would lead its packets astray.
+		{Handler: network.Handler{}},
 		// Says which versions are in force; what does not depend on them goes on without.
 		{Handler: release.Handler{}},
 		// Foreign namespaces are found here, before anything is put into one. On deletion it goes after all that is in it.
@@ -53,7 +90,7 @@ func NewChain(e *apply.Engine) chain.Chain[*snapshot.Snapshot] {
 		{Handler: ingress.New().Handle(e), Needs: []string{"service"}},
 		{Handler: endpoints.New().Handle(e), Needs: []string{"service"}},
 		// Everything a node pod mounts exists before the pod does.
-		{Handler: configmap.New().Handle(e), Needs: []string{"release", "certificates", "randomkey"}},
+		{Handler: configmap.New().Handle(e), Needs: []string{"network", "release", "certificates", "randomkey"}},
 		{Handler: pvc.New(e), Needs: []string{"namespace"}},
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
 		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "service"}},

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/resources/addon"
 	"github.com/kvm-operator/kvm-operator/resources/pvc"
 )
 
@@ -22,9 +23,10 @@ func kindsOf(objects []client.Object) []string {
 }
 
 // TestChainIsWhole: it does not contradict itself, each handler has a condition of its own, the cache indexes every kind
-// that a handler makes, and rendering leaves no handler out.
+// that a handler makes, and rendering leaves no handler of the
+// management cluster out.
 func TestChainIsWhole(t *testing.T) {
-	links := NewChain(apply.New(nil, nil))
+	links := NewChain(apply.New(nil, nil), NewWorkloads(nil, nil))
 	if err := links.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -39,7 +41,12 @@ func TestChainIsWhole(t *testing.T) {
 	if len(slices.Compact(types)) != len(links) {
 		t.Errorf("two handlers share a condition: %v", types)
 	}
-	kinds, rendered := []client.Object(nil), []string{"nodeindexstatus", "release", "placement"}
+	kinds, rendered := []client.Object(nil), []string{
+		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "nodereadiness",
+	}
+	for _, resource := range addon.All() {
+		rendered = append(rendered, resource.Handler)
+	}
 	for _, resource := range append(Resources(), pvc.Resource()) {
 		kinds, rendered = append(kinds, resource.Kinds...), append(rendered, resource.Handler)
 	}

@@ -3,6 +3,8 @@ package cluster
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/giantswarm/microerror"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,8 +39,12 @@ type Reconciler struct {
 	NewKey func(name string) (string, error)
 	// Readiness is the seam between rolling and the world.
 	Readiness snapshot.Readiness
+	// Workloads are the connections to the workload clusters; nil leaves those alone and makes machines only.
+	Workloads *Workloads
 	Clock     clock.PassiveClock
 	Events    events.EventRecorder
+	// Console reads the end of what the machine of a node pod has printed; nil where nobody can.
+	Console func(ctx context.Context, namespace, pod string) (string, error)
 
 	chain    chain.Chain[*snapshot.Snapshot]
 	renderer *cloudconfig.Renderer
@@ -46,7 +52,7 @@ type Reconciler struct {
 
 // Init builds the chain over an engine of its own. It fails when the chain contradicts itself.
 func (r *Reconciler) Init() error {
-	r.chain = NewChain(apply.New(r.Client, r.Live))
+	r.chain = NewChain(apply.New(r.Client, r.Live), r.Workloads)
 	r.renderer = cloudconfig.NewRenderer()
 	return microerror.Mask(r.chain.Validate())
 }
@@ -57,6 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
 		if apierrors.IsNotFound(err) {
 			chain.ForgetObject(request.String())
+			r.Workloads.forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -82,7 +89,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	after, err := chain.Next(results)
-	return reconcile.Result{RequeueAfter: after}, microerror.Mask(err)
+	return reconcile.Result{RequeueAfter: r.sooner(after, s)}, microerror.Mask(err)
+}
+
+// sooner is the shorter of a wish to come back, of the time until bootstrap tokens change, and of when nodes that are not
+// Ready are looked at again.
+func (r *Reconciler) sooner(after time.Duration, s *snapshot.Snapshot) time.Duration {
+	wishes := []time.Duration{after, hurry(nodeStatuses(s, r.Clock.Now()))}
+	if !s.Tokens.Next.IsZero() && r.Workloads != nil {
+		wishes = append(wishes, max(s.Tokens.Next.Sub(r.Clock.Now()), time.Second))
+	}
+	wishes = slices.DeleteFunc(wishes, func(d time.Duration) bool { return d <= 0 })
+	if len(wishes) == 0 {
+		return 0
+	}
+	return slices.Min(wishes)
 }
 
 func allDone(results []chain.Result) bool {
@@ -118,6 +139,7 @@ func (r *Reconciler) removeFinalizers(ctx context.Context, config *v1alpha1.KVMC
 func (r *Reconciler) storeStatus(ctx context.Context, config *v1alpha1.KVMConfig, s *snapshot.Snapshot, results []chain.Result) error {
 	updated := config.DeepCopy()
 	updated.Status = status(s, results, r.Clock.Now())
+	r.showConsoles(ctx, s.ID(), updated.Status.Nodes)
 	if equality.Semantic.DeepEqual(config.Status, updated.Status) {
 		return nil
 	}

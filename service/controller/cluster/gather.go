@@ -14,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
@@ -33,6 +34,8 @@ type world struct {
 	deployments map[string]*appsv1.Deployment
 	volumes     []corev1.PersistentVolume
 	namespace   corev1.Namespace
+	// master and api are the Services of these names.
+	master, api corev1.Service
 }
 
 // gather reads everything that the handlers decide on, from caches only.
@@ -56,6 +59,8 @@ func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (worl
 		r.Client.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.MatchingFields{IndexCluster: id}),
 		r.Client.List(ctx, &volumes),
 		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Name: key.Namespace(id)}, &w.namespace)),
+		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.RoleMaster}, &w.master)),
+		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.PublishedService}, &w.api)),
 	)
 	w.pods, w.volumes = pods.Items, volumes.Items
 	return w, microerror.Mask(err)
@@ -71,7 +76,7 @@ func (r *Reconciler) readSecrets(ctx context.Context, config *v1alpha1.KVMConfig
 	}
 	w.secrets = list.Items
 	names := []string{snapshot.KeyEncryption, snapshot.KeyBootstrapToken}
-	for _, request := range pki.Requests(snapshot.WithDefaults(config).Spec.Cluster, r.Settings.ClusterDomain) {
+	for _, request := range snapshot.CertificateRequests(snapshot.WithDefaults(config), r.Settings) {
 		names = append(names, request.Name)
 	}
 	for _, name := range names {
@@ -135,6 +140,12 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	}
 	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
 	attach(s, w.pods, w.deployments)
+	if w.api.UID != "" {
+		s.PublishedService = &w.api
+	}
+	if r.Workloads != nil && config.DeletionTimestamp == nil {
+		s.Workload = r.Workloads.look(s, w.master.Spec.ClusterIP)
+	}
 	s.BootDataErr = r.decideRollout(s)
 	return s, nil
 }
@@ -152,7 +163,10 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, secrets []corev1.Secr
 		}
 		s.Keys[name] = value
 	}
-	requests := pki.Requests(s.Cluster(), s.Settings.ClusterDomain)
+	if seed, ok := s.Keys[snapshot.KeyBootstrapToken]; ok {
+		s.Tokens = joining.TokensAt(seed, r.Clock.Now())
+	}
+	requests := snapshot.CertificateRequests(s.Config, s.Settings)
 	set, err := pki.Complete(found.Pairs, found.Missing(requests), r.Issuer)
 	s.Certificates, s.CertificatesErr = set, errors.Join(found.PairsErr, err)
 	return nil
@@ -188,7 +202,7 @@ func (r *Reconciler) decideRollout(s *snapshot.Snapshot) error {
 	var failed error
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		n.Ready, n.Message = r.Readiness(*n)
+		r.readiness(s, n)
 		if failed == nil {
 			failed = r.renderNode(s, n)
 		}
@@ -203,6 +217,7 @@ func (r *Reconciler) decideRollout(s *snapshot.Snapshot) error {
 	if rollout := s.Config.Spec.Rollout; rollout != nil {
 		limits = rolling.Limits{MaxUnavailable: int(rollout.MaxUnavailable), Paused: rollout.Paused}
 	}
+	limits.Blind = r.Workloads != nil && !s.Workload.Connected
 	s.Rollout = rolling.Decide(nodes, limits)
 	return nil
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,8 @@ type Inputs struct {
 	Pods []corev1.Pod
 	// Status is that of the KVMConfig, with the indexes of its nodes.
 	Status *v1alpha1.KVMConfigStatus
+	// Now is the time whose bootstrap token boot data carries; without one the same inputs give the same bytes at any time.
+	Now time.Time
 }
 
 // Rendered is what one handler wants.
@@ -42,7 +45,7 @@ type Rendered struct {
 func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KVMConfig, in Inputs) ([]Rendered, error) {
 	r := &Reconciler{
 		Settings: settings, Readiness: snapshot.PodReadiness, Issuer: pki.Placeholder{},
-		NewKey: pki.PlaceholderKey, renderer: cloudconfig.NewRenderer(),
+		NewKey: pki.PlaceholderKey, Clock: moment(in.Now), renderer: cloudconfig.NewRenderer(),
 	}
 	if in.Status != nil {
 		config = config.DeepCopy()
@@ -71,6 +74,15 @@ func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KV
 	return rendered, joinDistinct(errs)
 }
 
+// moment is a clock that stands still.
+type moment time.Time
+
+// Now is the moment.
+func (m moment) Now() time.Time { return time.Time(m) }
+
+// Since is the time from then to the moment.
+func (m moment) Since(then time.Time) time.Duration { return time.Time(m).Sub(then) }
+
 // joinDistinct joins errors, each text once: what is missing is often missed by several handlers.
 func joinDistinct(errs []error) error {
 	seen := map[string]bool{}
@@ -98,5 +110,7 @@ func ReadInputs(ctx context.Context, reader client.Reader, config *v1alpha1.KVMC
 		reader.List(ctx, &pods, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)), client.MatchingLabels{key.LabelPodWatcher: key.Operator}),
 		client.IgnoreNotFound(reader.Get(ctx, client.ObjectKeyFromObject(config), &living)),
 	)
-	return Inputs{Release: w.release, Secrets: secrets.Items, Volumes: volumes.Items, Pods: pods.Items, Status: &living.Status}, err
+	return Inputs{
+		Release: w.release, Secrets: secrets.Items, Volumes: volumes.Items, Pods: pods.Items, Status: &living.Status, Now: time.Now(),
+	}, err
 }

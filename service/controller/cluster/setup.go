@@ -106,6 +106,12 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 	for _, kind := range Kinds() {
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.ofOwner))
 	}
+	if r.Workloads != nil {
+		if err := m.Add(r.Workloads.Pool); err != nil {
+			return microerror.Mask(err)
+		}
+		b = b.WatchesRawSource(r.Workloads.source())
+	}
 	return microerror.Mask(b.
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).

@@ -28,6 +28,7 @@ const (
 
 // conditionTypes names the condition of each handler.
 var conditionTypes = map[string]string{
+	"network":            "NetworksDistinct",
 	"nodeindexstatus":    "IndexesAssigned",
 	"release":            "VersionsResolved",
 	"namespace":          "NamespaceReady",
@@ -44,13 +45,21 @@ var conditionTypes = map[string]string{
 	"deployment":         "NodesReady",
 	"kubeconfig":         "KubeconfigReady",
 	"placement":          "MastersPlaced",
+	"workload":           "WorkloadReachable",
+	"bootstrap":          "BootstrapReady",
+	"cni":                "PodNetworkInstalled",
+	"kubeproxy":          "KubeProxyInstalled",
+	"coredns":            "CoreDNSInstalled",
+	"certificaterequest": "RequestsDecided",
+	"nodelabel":          "NodesLabelled",
+	"nodereadiness":      "ReadinessReported",
 }
 
 // status is the whole status that follows from a run of the chain.
 func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha1.KVMConfigStatus {
 	next := *s.Config.Status.DeepCopy()
 	next.ObservedGeneration = s.Config.Generation
-	next.Nodes = nodeStatuses(s)
+	next.Nodes = nodeStatuses(s, now)
 	next.Conditions = conditions(s, results, now)
 	next.Cluster = legacyStatus(s, now)
 	return next
@@ -146,10 +155,11 @@ const (
 	phaseTerminating = "Terminating"
 )
 
-func nodeStatuses(s *snapshot.Snapshot) []v1alpha1.NodeStatus {
+func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
 	var list []v1alpha1.NodeStatus
 	for _, n := range s.Nodes {
 		st := v1alpha1.NodeStatus{ID: n.ID, Role: n.Role, Phase: phase(n), Message: n.Message, EtcdHost: n.EtcdHost}
+		st.Step, st.Since, st.Console = step(s.Config.Status.Nodes, n, now)
 		if pod := n.Pod(); pod != nil {
 			st.Pod, st.IP, st.Host = pod.Name, pod.Status.PodIP, pod.Spec.NodeName
 		}

@@ -198,7 +198,7 @@ func TestPhasesOfNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, w := simple(), world{pods: append([]corev1.Pod(nil), running.pods...), deployments: running.deployments}
 			test.change(&s, &w)
-			got := nodeStatuses(s.snapshot(t, w))[1]
+			got := nodeStatuses(s.snapshot(t, w), now)[1]
 			want := fillIn(test.want, "worker-w0aaa-574dd54b85-x2x2x", "host-worker-w0aaa")
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("another status (-want +got):\n%s", diff)

@@ -13,6 +13,7 @@ func (r *Reconciler) tell(before, after *v1alpha1.KVMConfig) {
 	if r.Events == nil {
 		return
 	}
+	r.tellSteps(before, after)
 	ready := meta.FindStatusCondition(after.Status.Conditions, ConditionReady)
 	if ready.Status == metav1.ConditionTrue && !meta.IsStatusConditionTrue(before.Status.Conditions, ConditionReady) {
 		r.Events.Eventf(after, nil, corev1.EventTypeNormal, "Ready", "Reconcile", "every node is Ready")

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
@@ -38,7 +39,7 @@ func (s scenario) snapshot(t *testing.T, w world) *snapshot.Snapshot {
 		config.Status.KVM = &v1alpha1.LegacyKVMStatus{}
 	}
 	config.Status.KVM.NodeIndexes = key.AssignIndexes(config.Status.KVM.NodeIndexes, ids)
-	r := &Reconciler{Settings: s.settings, Readiness: snapshot.PodReadiness, Issuer: pki.Placeholder{}, NewKey: pki.PlaceholderKey, renderer: renderer}
+	r := &Reconciler{Settings: s.settings, Readiness: snapshot.PodReadiness, Issuer: pki.Placeholder{}, NewKey: pki.PlaceholderKey, Clock: testingclock.NewFakePassiveClock(now), renderer: renderer}
 	w.release, w.secrets, w.volumes = s.inputs.Release, s.inputs.Secrets, s.inputs.Volumes
 	completed, err := r.complete(config, w)
 	if err != nil {

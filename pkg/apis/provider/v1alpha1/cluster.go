@@ -110,9 +110,8 @@ type Calico struct {
 	CIDR int32 `json:"cidr,omitempty"`
 
 	// MTU is the MTU of pod interfaces in bytes, 576 to 9216. It must leave room for the encapsulation of the CNI below
-	// the MTU of the management cluster's pods.
+	// the MTU of the management cluster's pods. Left out: what the nodes have, less that encapsulation.
 	//
-	// +kubebuilder:default=1430
 	// +kubebuilder:validation:Minimum=576
 	// +kubebuilder:validation:Maximum=9216
 	MTU int32 `json:"mtu,omitempty"`

@@ -11,7 +11,7 @@ func TestDefaults(t *testing.T) {
 	for name, change := range map[string]string{
 		"everything left out":              "spec: {}",
 		"empty objects":                    "spec: {cluster: {calico: {}, docker: {daemon: {}}, etcd: {}, kubernetes: {kubelet: {}}}, kvm: {k8sKVM: {}}, rollout: {}}",
-		"one field of every object":        "spec: {cluster: {calico: {mtu: 1430}, etcd: {port: 443}, kubernetes: {api: {securePort: 443}}}, kvm: {k8sKVM: {acceleration: auto}}}",
+		"one field of every object":        "spec: {cluster: {calico: {cidr: 16}, etcd: {port: 443}, kubernetes: {api: {securePort: 443}}}, kvm: {k8sKVM: {acceleration: auto}}}",
 		"null instead of objects":          "spec: {cluster: {calico: null, docker: null, etcd: null, kubernetes: {kubelet: null}}, kvm: {k8sKVM: null}, rollout: null}",
 		"null instead of texts and number": "spec: {cluster: {calico: {cidr: null, subnet: null}, kubernetes: {domain: null, api: {clusterIPRange: null}}}}",
 	} {

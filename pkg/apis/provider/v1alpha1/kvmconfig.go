@@ -59,6 +59,12 @@ type KVMConfigSpec struct {
 	// GuestImage chooses the operating system image of the nodes. Left out: Flatcar in the version of the release.
 	GuestImage *GuestImage `json:"guestImage,omitempty"`
 
+	// AddOns are what the operator installs in the workload cluster. Left out: all of them.
+	AddOns *AddOns `json:"addons,omitempty"`
+
+	// Access is how people reach the API of the workload cluster. Left out: by the Service "master" only.
+	Access *Access `json:"access,omitempty"`
+
 	// Rollout bounds how changed nodes are replaced.
 	//
 	// +kubebuilder:default={}

@@ -18,6 +18,26 @@ var rejectedLifecycle = map[string]rejection{
 		change: "spec: {rollout: {maxUnavailable: 0}}",
 		want:   "spec.rollout.maxUnavailable: Invalid value: 0: spec.rollout.maxUnavailable in body should be greater than or equal to 1",
 	},
+	"a node port without a Service that has one": {
+		change: "spec: {access: {type: Ingress, nodePort: 30443}}",
+		want:   `spec.access.nodePort: Invalid value: needs type NodePort or LoadBalancer; remove it, or change the type`,
+	},
+	"node ports that nobody can find": {
+		change: "spec: {access: {type: NodePort}}",
+		want:   `spec.access.host: Invalid value: must name a host of the management cluster, or what leads to them, when the type is NodePort`,
+	},
+	"a host with scheme and port": {
+		change: `spec: {access: {host: "https://api.example.org:6443"}}`,
+		want:   `spec.access.host: Invalid value: "https://api.example.org:6443": must be an IP address or a lower case host name, without scheme and port`,
+	},
+	"a way in that does not exist": {
+		change: "spec: {access: {type: Gateway}}",
+		want:   `spec.access.type: Unsupported value: "Gateway": supported values: "ClusterIP", "NodePort", "LoadBalancer", "Ingress"`,
+	},
+	"a pod network that does not exist": {
+		change: "spec: {addons: {cni: {type: calico}}}",
+		want:   `spec.addons.cni.type: Unsupported value: "calico": supported values: "flannel", "none"`,
+	},
 	"a drain timeout that is negative": {
 		change: "spec: {drain: {timeout: -5m}}",
 		want:   `spec.drain.timeout: Invalid value: "-5m": must be a duration of zero or more, for example 90s, 30m or 1h30m`,

@@ -55,8 +55,15 @@ type NodeStatus struct {
 	// Phase is Pending, Starting, Ready, Outdated or Terminating.
 	Phase string `json:"phase"`
 
+	// Step is how far the node has come on its way from a pod to a Ready Node, and Since when it got there.
+	Step  string       `json:"step,omitempty"`
+	Since *metav1.Time `json:"since,omitempty"`
+
 	// Message says what the node waits for.
 	Message string `json:"message,omitempty"`
+
+	// Console is the end of the machine's console, once the node has been at its step for too long.
+	Console string `json:"console,omitempty"`
 }
 
 // LegacyClusterStatus is the status block of the original API.

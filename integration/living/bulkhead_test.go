@@ -1,0 +1,211 @@
+package living_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/workload"
+)
+
+const (
+	// inTest and inBenchmark are how many clusters there are.
+	inTest, inBenchmark = 20, 50
+	// rounds is how often the clusters converge with and without trouble: the best of some rounds says more of a machine
+	// that has other work than a single one.
+	rounds = 2
+	// noise is what the bound forgives such a machine.
+	noise = time.Second
+	// troubled is the label of a cluster whose API server is in trouble.
+	troubled = "troubled"
+)
+
+// trouble is what may be wrong with an API server.
+type trouble struct {
+	// begin makes the trouble and returns where the API is from now on.
+	begin func(t testing.TB) string
+	// reason is what the condition says; none when the cluster is reached all the same.
+	reason workload.Reason
+}
+
+func troubles() map[string]trouble {
+	return map[string]trouble{
+		"refused":    {newClosed, workload.Refused},
+		"black hole": {newHole, workload.Timeout},
+		"slow":       {begin: func(t testing.TB) string { return newLine(t, crowd.Address(), 2*time.Second).address }},
+		"wrong authority": {func(t testing.TB) string {
+			other, err := newAuthority(crowd.ids)
+			must(t, err)
+			return newStranger(t, crowd, other, clock.RealClock{})
+		}, workload.UnknownAuthority},
+		"expired": {func(t testing.TB) string { return newStranger(t, crowd, crowd.authority, longAgo()) }, workload.CertificateExpired},
+	}
+}
+
+// aCrowd is some clusters that are well, and one in each kind of trouble.
+type aCrowd struct {
+	healthy []*living
+	broken  map[string]*living
+}
+
+// gather makes the clusters, all of them well, and lets their masters join.
+func gather(t testing.TB, n int) *aCrowd {
+	t.Helper()
+	operator := theLab.Run(t, ofShard("shard=crowd"))
+	kinds := troubles()
+	c := &aCrowd{broken: map[string]*living{}}
+	ids := crowdIDs(n)
+	for name := range kinds {
+		c.broken[name] = create(t, crowd, "crowd", fixture.MakeCluster(ids[len(c.broken)]).Label(troubled, "yes"))
+	}
+	for _, id := range ids[len(kinds):] {
+		c.healthy = append(c.healthy, create(t, crowd, "crowd", fixture.MakeCluster(id)))
+	}
+	for _, l := range c.all() {
+		l.await(t, isTrue("WorkloadReachable"))
+		l.joinAll(t)
+	}
+	for _, l := range c.all() {
+		l.await(t, isTrue("WorkloadReachable"), isTrue("NodesReady"))
+	}
+	operator.Stop()
+	return c
+}
+
+func (c *aCrowd) all() []*living {
+	all := slices.Clone(c.healthy)
+	for _, l := range c.broken {
+		all = append(all, l)
+	}
+	return all
+}
+
+// converge lets an operator begin that has something to do on both sides of each healthy cluster, and returns how long it
+// took until all of it was done.
+func (c *aCrowd) converge(t testing.TB, selector string) (*lab.Operator, time.Duration) {
+	t.Helper()
+	for _, l := range c.healthy {
+		l.strip(t, l.pod(t, "m0aaa"))
+		l.change(t, func(k *v1alpha1.KVMConfig) {
+			if k.Spec.Rollout == nil {
+				k.Spec.Rollout = &v1alpha1.Rollout{}
+			}
+			k.Spec.Rollout.MaxUnavailable++
+		})
+	}
+	began := time.Now()
+	operator := theLab.Run(t, ofShard(selector))
+	lab.Eventually(t, patience, func() error {
+		for _, l := range c.healthy {
+			if err := errors.Join(l.has(isTrue("WorkloadReachable"), isTrue("NodesReady"), isTrue("NodesLabelled")), l.labelled()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return operator, time.Since(began)
+}
+
+// strip takes the labels of a Node away that the operator gave it.
+func (l *living) strip(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	node := &corev1.Node{}
+	must(t, l.Client.Get(context.Background(), client.ObjectKey{Name: pod.Name}, node))
+	before := node.DeepCopy()
+	node.Labels = nil
+	must(t, l.Client.Patch(context.Background(), node, client.MergeFrom(before)))
+}
+
+// labelled says whether the master's Node has its labels.
+func (l *living) labelled() error {
+	config := l.named()
+	if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(config), config); err != nil {
+		return err
+	}
+	node := &corev1.Node{}
+	if err := l.Client.Get(context.Background(), client.ObjectKey{Name: config.Status.Nodes[0].Pod}, node); err != nil {
+		return err
+	}
+	if missing := joining.Missing(node, joining.Labels(key.RoleMaster, "")); missing != nil {
+		return fmt.Errorf("Node %s lacks the labels %v", node.Name, missing)
+	}
+	return nil
+}
+
+// compare lets the clusters converge alone and beside those in trouble, and returns the best time of each.
+func (c *aCrowd) compare(t testing.TB) (alone, beside time.Duration) {
+	t.Helper()
+	kinds, before := troubles(), map[string]map[string]string{}
+	for name, l := range c.broken {
+		before[name] = l.inventory(t)
+		where.put(l.id, kinds[name].begin(t))
+	}
+	alone, beside = time.Hour, time.Hour
+	for range rounds {
+		operator, took := c.converge(t, "shard=crowd,!troubled")
+		operator.Stop()
+		alone = min(alone, took)
+		operator, took = c.converge(t, "shard=crowd")
+		beside = min(beside, took)
+		c.verify(t, kinds, before)
+		operator.Stop()
+	}
+	return alone, beside
+}
+
+// verify checks what became of the clusters in trouble: each says what it has, and nothing else has happened to it.
+func (c *aCrowd) verify(t testing.TB, kinds map[string]trouble, before map[string]map[string]string) {
+	t.Helper()
+	for name, l := range c.broken {
+		want := isTrue("WorkloadReachable")
+		if reason := kinds[name].reason; reason != "" {
+			want = wanted{kind: "WorkloadReachable", status: metav1.ConditionFalse, reason: string(reason)}
+		}
+		l.await(t, want)
+		if diff := cmp.Diff(before[name], l.inventory(t)); diff != "" {
+			t.Errorf("%s: the cluster has changed (-before +now):\n%s", name, diff)
+		}
+	}
+}
+
+func (c *aCrowd) judge(t testing.TB) (alone, beside time.Duration) {
+	t.Helper()
+	alone, beside = c.compare(t)
+	t.Logf("%d clusters converge within %s alone, within %s beside %d in trouble", len(c.healthy), alone, beside, len(c.broken))
+	if beside > alone*3/2+noise {
+		t.Errorf("beside clusters in trouble it takes %s, alone %s", beside, alone)
+	}
+	return alone, beside
+}
+
+// TestTroubleOfOneClusterIsItsOwn: the others converge as if there were none.
+func TestTroubleOfOneClusterIsItsOwn(t *testing.T) {
+	t.Parallel()
+	gather(t, inTest).judge(t)
+}
+
+// BenchmarkBulkheads is the time in which clusters converge beside those whose API servers are in trouble.
+func BenchmarkBulkheads(b *testing.B) {
+	c := gather(b, inBenchmark)
+	b.ResetTimer()
+	for b.Loop() {
+		alone, beside := c.judge(b)
+		b.ReportMetric(alone.Seconds(), "s-alone")
+		b.ReportMetric(beside.Seconds(), "s-beside-trouble")
+		b.ReportMetric(beside.Seconds()/alone.Seconds(), "ratio")
+	}
+}

@@ -1,0 +1,135 @@
+// Package living_test says what the operator does with workload clusters that live: their API servers are real, and so is
+// the management cluster. Hosts are simulated, and the tests play the machines and their kubelets.
+package living_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"github.com/go-logr/logr"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/service"
+)
+
+// theLab is the management cluster. The others are API servers of workload clusters: home signs certificates, quiet records
+// its requests, and crowd stands for those of many clusters, which share it: the first one owns the add-ons in it, so the
+// others are never Ready.
+var (
+	theLab             *lab.Lab
+	home, quiet, crowd *server
+)
+
+const (
+	// shard is the label by which each test has an operator of its own.
+	shard = "shard"
+	// hosts is how many there are of each role.
+	hosts = 4
+	// many is the size of the largest crowd.
+	many = 100
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	klog.SetLogger(logr.Discard())
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err) // the flag is the testing package's
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	code := 1
+	ctx, cancel := context.WithCancel(context.Background())
+	err := start(ctx)
+	if err == nil {
+		code = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, "starting the API servers:", err)
+	}
+	cancel()
+	if err := stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the API servers:", err)
+		return 1
+	}
+	return code
+}
+
+func start(ctx context.Context) error {
+	var group errgroup.Group
+	group.Go(func() error { return startLab(ctx) })
+	group.Go(func() (err error) {
+		home, err = startServer(managementcluster.Options{
+			ControllerManager: true,
+			Flags: map[managementcluster.Component][]string{
+				managementcluster.ControllerManager: {"--controllers=certificatesigningrequest-signing-controller,serviceaccount-controller"},
+			},
+		}, "boot")
+		return err
+	})
+	group.Go(func() (err error) {
+		quiet, err = startServer(managementcluster.Options{Audit: true}, "live")
+		return err
+	})
+	group.Go(func() (err error) {
+		crowd, err = startServer(managementcluster.Options{}, append(crowdIDs(many), "image", "failed", "blind1", "blind3")...)
+		return err
+	})
+	return group.Wait()
+}
+
+func startLab(ctx context.Context) (err error) {
+	theLab, err = lab.Start(ctx, managementcluster.Options{ControllerManager: true, Scheduler: true, Kwok: true})
+	if err != nil {
+		return err
+	}
+	for _, role := range []string{key.RoleMaster, key.RoleWorker} {
+		if _, err := theLab.AddNodes(ctx, hosts, map[string]string{key.LabelManagementNodesRole: role}); err != nil {
+			return err
+		}
+	}
+	return playKubelets(ctx)
+}
+
+func stop() error {
+	var errs []error
+	if theLab != nil {
+		errs = append(errs, theLab.Stop())
+	}
+	for _, s := range []*server{home, quiet, crowd} {
+		if s != nil {
+			errs = append(errs, s.stop())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// crowdIDs are the ids of clusters that share an API server.
+func crowdIDs(n int) []string {
+	var ids []string
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("c%02d", i))
+	}
+	return ids
+}
+
+// ofShard makes an operator look after the living clusters of one shard.
+func ofShard(selector string) lab.Option {
+	return func(c *service.Config) {
+		parsed, err := labels.Parse(selector)
+		if err != nil {
+			panic(err) // the tests write them
+		}
+		c.Selector, c.MachinesOnly, c.Addresses = parsed, false, where.answers
+	}
+}

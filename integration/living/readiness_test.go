@@ -1,0 +1,183 @@
+package living_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// prompt is the bound of F-24: "within seconds".
+const prompt = 5 * time.Second
+
+// TestNodesAndTheirPods is the life of one cluster, whose API server has no other.
+func TestNodesAndTheirPods(t *testing.T) {
+	t.Parallel()
+	first := theLab.Run(t, ofShard("shard=live"))
+	line := newLine(t, quiet.Address(), 0)
+	l := create(t, quiet, "live", fixture.MakeCluster("live").Workers(2))
+	where.put(l.id, line.address)
+	l.await(t, isTrue("WorkloadReachable"), isTrue("BootstrapReady"), isTrue("CoreDNSInstalled"), isTrue("ReadinessReported"))
+
+	t.Run("a worker serves once its Node is Ready, a master before", func(t *testing.T) { servesWhenReady(t, l) })
+	t.Run("F-24: the address of a worker leaves with its Node, a master's stays", func(t *testing.T) { leavesWhenNotReady(t, l) })
+	t.Run("F-24: the readiness gate closes when the Node is deleted", func(t *testing.T) { closesWithoutNode(t, l) })
+	t.Run("nothing happens while the API server is away", func(t *testing.T) { staysWhileBlind(t, l, line) })
+	t.Run("addresses follow pods at once", func(t *testing.T) { followsAtOnce(t, l, first) })
+	// The second operator has no events to tell of what happened above.
+	first.Stop()
+	t.Run("F-14: a cluster at rest costs nothing", func(t *testing.T) { costsNothing(t, l, theLab.Run(t, ofShard("shard=live"))) })
+}
+
+// awaitBehind waits until exactly the pods are behind a Service and returns how long that took.
+func (l *living) awaitBehind(t testing.TB, service string, pods ...*corev1.Pod) time.Duration {
+	t.Helper()
+	began := time.Now()
+	want := []string{}
+	for _, p := range pods {
+		want = append(want, p.Status.PodIP)
+	}
+	slices.Sort(want)
+	lab.Eventually(t, patience, func() error {
+		have, err := l.behind(service)
+		slices.Sort(have)
+		if err == nil && !slices.Equal(want, have) {
+			err = fmt.Errorf("behind %s are %v, want %v", service, have, want)
+		}
+		return err
+	})
+	return time.Since(began)
+}
+
+// awaitGate waits until the readiness gate of a pod has a status, and returns it.
+func (l *living) awaitGate(t testing.TB, pod *corev1.Pod, want corev1.ConditionStatus) corev1.PodCondition {
+	t.Helper()
+	current := &corev1.Pod{}
+	lab.Eventually(t, patience, func() error {
+		if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(pod), current); err != nil {
+			return err
+		}
+		if have := status(current, key.ConditionNodeReady); have != want {
+			return fmt.Errorf("the readiness gate of pod %s is %s, want %s", pod.Name, have, want)
+		}
+		return nil
+	})
+	return gate(current, key.ConditionNodeReady)
+}
+
+func servesWhenReady(t *testing.T, l *living) {
+	master, first, second := l.pod(t, "m0aaa"), l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
+	if got := l.awaitGate(t, first, corev1.ConditionFalse); got.Reason != joining.ReasonNodeMissing {
+		t.Errorf("the readiness gate of a pod without Node is %+v, want reason %s", got, joining.ReasonNodeMissing)
+	}
+	l.awaitBehind(t, key.RoleWorker)
+	l.awaitBehind(t, key.RoleMaster, master)
+	l.awaitMessage(t, "w0aaa", "KubeletUp: ", "has not asked for a certificate")
+
+	l.join(t, first)
+	want := corev1.PodCondition{
+		Type: key.ConditionNodeReady, Status: corev1.ConditionTrue, Reason: ready().Reason, Message: ready().Message,
+	}
+	got := l.awaitGate(t, first, corev1.ConditionTrue)
+	if got.LastTransitionTime.IsZero() {
+		t.Error("the readiness gate has no time")
+	}
+	got.LastTransitionTime = metav1.Time{}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the readiness gate is another one (-want +got):\n%s", diff)
+	}
+	l.awaitBehind(t, key.RoleWorker, first)
+	l.join(t, second)
+	l.join(t, master)
+	l.awaitBehind(t, key.RoleWorker, first, second)
+	l.await(t, isTrue("Ready"))
+	l.hasLabels(t, master, key.RoleMaster)
+	l.hasLabels(t, first, key.RoleWorker)
+}
+
+// hasLabels checks the labels that only the operator can set.
+func (l *living) hasLabels(t *testing.T, pod *corev1.Pod, role string) {
+	t.Helper()
+	node := &corev1.Node{}
+	must(t, l.Client.Get(context.Background(), client.ObjectKey{Name: pod.Name}, node))
+	if missing := joining.Missing(node, joining.Labels(role, "")); missing != nil {
+		t.Errorf("Node %s lacks the labels %v", node.Name, missing)
+	}
+}
+
+func leavesWhenNotReady(t *testing.T, l *living) {
+	master, first, second := l.pod(t, "m0aaa"), l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
+	l.report(t, first, unwell())
+	if took := l.awaitBehind(t, key.RoleWorker, second); took > prompt {
+		t.Errorf("the address of a worker that is not Ready has left after %s, want seconds", took)
+	}
+	l.report(t, master, unwell())
+	l.awaitMessage(t, "m0aaa", "NotReady: its Node is not Ready: KubeletNotReady: container runtime is down")
+	l.await(t, wanted{kind: "NodesReady", status: metav1.ConditionFalse, reason: "NodesNotReady", parts: []string{"m0aaa", "w0aaa"}})
+	l.awaitBehind(t, key.RoleMaster, master)
+	l.report(t, master, ready())
+	l.report(t, first, ready())
+	l.awaitBehind(t, key.RoleWorker, first, second)
+	l.await(t, isTrue("Ready"))
+}
+
+func closesWithoutNode(t *testing.T, l *living) {
+	first, second := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
+	l.leave(t, first)
+	if got := l.awaitGate(t, first, corev1.ConditionFalse); got.Reason != joining.ReasonNodeMissing {
+		t.Errorf("the readiness gate of a pod whose Node was deleted is %+v", got)
+	}
+	l.awaitBehind(t, key.RoleWorker, second)
+	l.join(t, first)
+	l.awaitBehind(t, key.RoleWorker, first, second)
+	l.await(t, isTrue("Ready"))
+}
+
+func staysWhileBlind(t *testing.T, l *living, line *line) {
+	first, second := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
+	before := l.inventory(t)
+	line.cut()
+	l.await(t, wanted{kind: "WorkloadReachable", status: metav1.ConditionFalse, reason: "Refused"},
+		wanted{kind: "Ready", status: metav1.ConditionFalse})
+	for range 3 {
+		l.touch(t)
+	}
+	l.report(t, first, unwell()) // nobody can know
+	l.awaitGate(t, first, corev1.ConditionTrue)
+	l.awaitBehind(t, key.RoleWorker, first, second)
+	if diff := cmp.Diff(before, l.inventory(t)); diff != "" {
+		t.Errorf("while the API server was away the cluster has changed (-before +now):\n%s", diff)
+	}
+	line.mend()
+	l.await(t, isTrue("WorkloadReachable"))
+	l.awaitGate(t, first, corev1.ConditionFalse)
+	l.report(t, first, ready())
+	l.awaitBehind(t, key.RoleWorker, first, second)
+	l.await(t, isTrue("Ready"))
+}
+
+// inventory are the UIDs of everything that the operator made for the cluster, and of its pods.
+func (l *living) inventory(t testing.TB) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, object := range theLab.Objects(t, l.config(t)) {
+		found[fmt.Sprintf("%T %s/%s", object, object.GetNamespace(), object.GetName())] = string(object.GetUID())
+	}
+	var pods corev1.PodList
+	must(t, theLab.Client.List(context.Background(), &pods, client.InNamespace(key.Namespace(l.id))))
+	for i := range pods.Items {
+		found["pod "+pods.Items[i].Name] = string(pods.Items[i].UID)
+	}
+	return found
+}

@@ -1,0 +1,78 @@
+package living_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+)
+
+const (
+	// restful is how long a cluster at rest is looked at, heart how often its kubelets report meanwhile.
+	restful = 30 * time.Second
+	heart   = 500 * time.Millisecond
+	// forced is how many passes there are in between that nothing asked for.
+	forced = 20
+)
+
+// costsNothing: neither the management cluster nor the workload cluster is asked for anything, watches apart, although
+// kubelets report and the operator goes over the cluster again and again.
+func costsNothing(t *testing.T, l *living, operator *lab.Operator) {
+	pods := []*corev1.Pod{l.pod(t, "m0aaa"), l.pod(t, "w0aaa"), l.pod(t, "w1aaa")}
+	l.touch(t) // it is seen by an operator that has begun
+	l.settle(t, operator, time.Second)
+	l.await(t, isTrue("Ready"))
+	asked := l.audited(t)
+	operator.Requests.Reset()
+	passes := where.passes(l.id)
+	ticker := time.NewTicker(heart)
+	defer ticker.Stop()
+	for began, beats := time.Now(), 0; time.Since(began) < restful; beats++ {
+		<-ticker.C
+		for _, pod := range pods {
+			l.report(t, pod, ready())
+		}
+		if beats < forced {
+			l.touch(t)
+		}
+	}
+	l.touch(t)
+	if requests := operator.Requests.All(); len(requests) > 0 {
+		t.Errorf("the management cluster was asked %d times in %s: %v", len(requests), restful, requests[:min(len(requests), 20)])
+	}
+	if more := l.audited(t)[len(asked):]; len(more) > 0 {
+		t.Errorf("the workload cluster was asked %d times in %s: %v", len(more), restful, more[:min(len(more), 20)])
+	}
+	// Each touch wakes the operator once; a heartbeat must not.
+	if woken := where.passes(l.id) - passes; woken > 2*(forced+1) {
+		t.Errorf("the operator went over the cluster %d times, %d times of which it was made to", woken, forced+1)
+	}
+}
+
+// settle waits until the operator has done nothing for a while.
+func (l *living) settle(t testing.TB, operator *lab.Operator, calm time.Duration) {
+	t.Helper()
+	last, since := -1, time.Now()
+	lab.Eventually(t, patience, func() error {
+		if now := len(operator.Requests.All()) + where.passes(l.id); now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) < calm {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+func (l *living) audited(t testing.TB) []managementcluster.Request {
+	t.Helper()
+	requests, err := l.requests()
+	must(t, err)
+	if len(requests) == 0 {
+		t.Fatal("the audit log knows no request of the operator, which has made a whole cluster")
+	}
+	return requests
+}

@@ -1,0 +1,217 @@
+package workload_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	stdlog "log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/workload"
+)
+
+// proxy hands bytes on between its clients and a server, as long as it is told to.
+type proxy struct {
+	address, target string
+	// silent keeps connections and hands nothing on.
+	silent atomic.Bool
+	// delay is how long everything takes that the server says.
+	delay atomic.Int64
+	// accepted counts connections.
+	accepted atomic.Int64
+
+	mu   sync.Mutex
+	open map[net.Conn]bool
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &proxy{address: listener.Addr().String(), target: target, open: map[net.Conn]bool{}}
+	go p.serve(listener)
+	t.Cleanup(func() {
+		_ = listener.Close() // it may have been closed before
+		p.cut()
+	})
+	return p
+}
+
+func (p *proxy) serve(listener net.Listener) {
+	for {
+		c, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		p.accepted.Add(1)
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = c.Close() // as the server would
+			continue
+		}
+		p.mu.Lock()
+		p.open[c], p.open[server] = true, true
+		p.mu.Unlock()
+		go p.copy(server, c, func() time.Duration { return 0 })
+		go p.copy(c, server, func() time.Duration { return time.Duration(p.delay.Load()) })
+	}
+}
+
+// chunk is on its way until due.
+type chunk struct {
+	bytes []byte
+	due   time.Time
+}
+
+// copy hands on what is read, each piece after the delay, as a long line does: the next piece does not wait for the last.
+func (p *proxy) copy(to, from net.Conn, delay func() time.Duration) {
+	line := make(chan chunk, 1000)
+	go func() {
+		defer to.Close()
+		defer from.Close()
+		for c := range line {
+			time.Sleep(time.Until(c.due))
+			if _, err := to.Write(c.bytes); err != nil {
+				break
+			}
+		}
+		for range line { // whoever reads is not held up
+		}
+	}()
+	defer close(line)
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if !p.silent.Load() {
+			line <- chunk{bytes: bytes.Clone(buffer[:n]), due: time.Now().Add(delay())}
+		}
+	}
+}
+
+// cut closes all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		_ = c.Close() // it may have been closed before
+	}
+}
+
+// stranger is a server that is no API server.
+type stranger struct {
+	address   string
+	authority pki.KeyPair
+	client    pki.KeyPair
+
+	mu    sync.Mutex
+	paths []string
+}
+
+// asked are the paths of the requests so far.
+func (s *stranger) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.paths...)
+}
+
+// access is what an operator knows that trusts the server's authority.
+func (s *stranger) access() workload.Access {
+	return workload.Access{
+		Addresses: []string{s.address}, ServerName: serverName,
+		CA: s.authority.Certificate, Certificate: s.client.Certificate, Key: s.client.Key,
+	}
+}
+
+// newStranger serves with a certificate for the name that was issued at the time, and answers with the status.
+func newStranger(t *testing.T, name string, issued time.Time, status int, configure ...func(*tls.Config)) *stranger {
+	t.Helper()
+	issuer := pki.Embedded{Clock: testingclock.NewFakePassiveClock(issued)}
+	s := &stranger{}
+	var err error
+	s.authority, err = issuer.Issue(pki.Request{Name: pki.CA, CommonName: "stranger", Usage: pki.UsageAuthority}, pki.KeyPair{})
+	must(t, err)
+	s.client, err = issuer.Issue(pki.Request{Name: pki.API, Authority: pki.CA, CommonName: "operator", Usage: pki.UsageClient}, s.authority)
+	must(t, err)
+	serving, err := issuer.Issue(pki.Request{
+		Name: "server", Authority: pki.CA, CommonName: name, DNSNames: []string{name}, Usage: pki.UsageServer,
+	}, s.authority)
+	must(t, err)
+	pair, err := tls.X509KeyPair(serving.Certificate, serving.Key)
+	must(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.paths = append(s.paths, r.URL.Path)
+		s.mu.Unlock()
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac failed: not finished\nreadyz check failed\n")
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	for _, c := range configure {
+		c(server.TLS)
+	}
+	server.Config.ErrorLog = quiet()
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	s.address = strings.TrimPrefix(server.URL, "https://")
+	return s
+}
+
+// refuseClients lets the handshake fail because of the client's certificate.
+func refuseClients(c *tls.Config) {
+	c.ClientAuth = tls.RequireAnyClientCert
+	c.MaxVersion = tls.VersionTLS12
+	c.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error { return errors.New("not welcome") }
+}
+
+// newMute accepts connections and says nothing.
+func newMute(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var open []net.Conn
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			open = append(open, c)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close() // it ends the loop above
+		<-ended
+		for _, c := range open {
+			_ = c.Close() // the client has left
+		}
+	})
+	return listener.Addr().String()
+}
+
+// newClosed is an address where nobody listens.
+func newClosed(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, listener.Close())
+	return listener.Addr().String()
+}
+
+func quiet() *stdlog.Logger { return stdlog.New(io.Discard, "", 0) }

@@ -1,0 +1,54 @@
+package v1alpha1
+
+// AddOns are what the operator installs in the workload cluster and keeps there.
+type AddOns struct {
+	// KubeProxy is the service proxy.
+	KubeProxy AddOn `json:"kubeProxy,omitempty"`
+
+	// CoreDNS is the cluster's DNS.
+	CoreDNS AddOn `json:"coreDNS,omitempty"`
+
+	// CNI is the pods' network.
+	CNI CNI `json:"cni,omitempty"`
+}
+
+// AddOn is one thing that the operator installs in the workload cluster.
+type AddOn struct {
+	// Disabled leaves it to somebody else. What the operator installed before is removed.
+	Disabled bool `json:"disabled,omitempty"`
+
+	// Image replaces the image that goes with the operator, with its tag or digest.
+	//
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
+}
+
+// CNIType is a network for pods.
+//
+// +kubebuilder:validation:Enum=flannel;none
+type CNIType string
+
+const (
+	// CNIFlannel is flannel with its VXLAN backend.
+	CNIFlannel CNIType = "flannel"
+	// CNINone leaves the network to the user; nodes are not Ready before there is one.
+	CNINone CNIType = "none"
+)
+
+// CNI is the pods' network. Its range and MTU are those of spec.cluster.calico, whatever the type.
+type CNI struct {
+	// Type is flannel, or none for a network that somebody else installs.
+	//
+	// +kubebuilder:default=flannel
+	Type CNIType `json:"type,omitempty"`
+
+	// Image replaces flannel's image, with its tag or digest.
+	//
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
+
+	// PluginImage replaces the image of flannel's CNI plugin, with its tag or digest.
+	//
+	// +kubebuilder:validation:MaxLength=512
+	PluginImage string `json:"pluginImage,omitempty"`
+}

@@ -1,0 +1,35 @@
+package apply
+
+import (
+	"context"
+
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+)
+
+// HandleIn makes the resource a handler that writes to another cluster: engine finds who does, nil while nobody can. On
+// deletion nothing is undone there, for the other cluster goes as a whole.
+func (r Resource[T]) HandleIn(engine func(T) *Engine) chain.Handler[T] {
+	return &remote[T]{resource: r, engine: engine}
+}
+
+type remote[T Owned] struct {
+	resource Resource[T]
+	engine   func(T) *Engine
+}
+
+// Name is the handler's name.
+func (r *remote[T]) Name() string { return r.resource.Handler }
+
+// EnsureCreated applies what Build returns and prunes the rest, as soon as the other cluster can be reached.
+func (r *remote[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outcome, error) {
+	engine := r.engine(snapshot)
+	if engine == nil {
+		return chain.Wait("NotConnected", "the workload cluster was lost in this moment", 0), nil
+	}
+	return r.resource.Handle(engine).EnsureCreated(ctx, snapshot)
+}
+
+// EnsureDeleted has nothing to do.
+func (r *remote[T]) EnsureDeleted(context.Context, T) (chain.Outcome, error) {
+	return chain.Done(), nil
+}

@@ -1,0 +1,228 @@
+package joining
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Verdict is what to do about a request for a certificate.
+type Verdict string
+
+// Verdicts. There is none that denies: what is wrong now may be right in a moment, as the address of a pod that has just
+// been seen, and a request that nobody approves expires by itself.
+const (
+	// Approve lets kube-controller-manager sign the certificate.
+	Approve Verdict = "Approve"
+	// Wait leaves the request alone and tells why.
+	Wait Verdict = "Wait"
+	// Ignore is for requests that are none of the operator's business.
+	Ignore Verdict = "Ignore"
+)
+
+// Reasons of decisions.
+const (
+	ReasonNodePod        = "NodePod"
+	ReasonMalformed      = "Malformed"
+	ReasonWrongRequestor = "WrongRequestor"
+	ReasonWrongSubject   = "WrongSubject"
+	ReasonWrongUsage     = "WrongUsage"
+	ReasonWrongAddress   = "WrongAddress"
+	ReasonNotANodePod    = "NotANodePod"
+	ReasonNodeIsReady    = "NodeIsReady"
+)
+
+// Names by which nodes and their kubelets are known to Kubernetes.
+const (
+	nodePrefix      = "system:node:"
+	nodesGroup      = "system:nodes"
+	bootstrapPrefix = "system:bootstrap:"
+)
+
+// Decision is the answer to a request.
+type Decision struct {
+	Verdict Verdict
+	// Reason is one of a fixed set; empty when the request is ignored.
+	Reason string
+	// Message is a sentence for a person.
+	Message string
+}
+
+// World is what a decision depends on besides the request.
+type World struct {
+	// Pods are the addresses of the cluster's node pods by the pods' names. A pod without an address has an entry, too.
+	Pods map[string][]netip.Addr
+	// Nodes are the cluster's Nodes by name, and whether they are Ready.
+	Nodes map[string]bool
+}
+
+// NewWorld makes a World of node pods, those left out that have ended, and of the Nodes by name with their readiness.
+func NewWorld(pods []corev1.Pod, nodes map[string]bool) World {
+	world := World{Pods: map[string][]netip.Addr{}, Nodes: nodes}
+	for i := range pods {
+		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			world.Pods[pods[i].Name] = addresses(&pods[i])
+		}
+	}
+	return world
+}
+
+func addresses(pod *corev1.Pod) []netip.Addr {
+	var all []netip.Addr
+	for _, ip := range pod.Status.PodIPs {
+		if addr, err := netip.ParseAddr(ip.IP); err == nil {
+			all = append(all, addr.Unmap())
+		}
+	}
+	return all
+}
+
+// Decide says what to do about a request. It approves a kubelet's certificate for the name and the addresses of a node pod
+// and nothing else: https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers.
+func Decide(request certificatesv1.CertificateSigningRequest, world World) Decision {
+	var judge func(asked, World) Decision
+	switch request.Spec.SignerName {
+	case certificatesv1.KubeAPIServerClientKubeletSignerName:
+		judge = judgeClient
+	case certificatesv1.KubeletServingSignerName:
+		judge = judgeServing
+	default:
+		return Decision{Verdict: Ignore}
+	}
+	if decided(&request) {
+		return Decision{Verdict: Ignore}
+	}
+	parsed, err := parse(request.Spec.Request)
+	if err != nil {
+		return waitf(ReasonMalformed, "the request cannot be read: %s", err)
+	}
+	return judge(asked{spec: request.Spec, certificate: parsed}, world)
+}
+
+// NodeOf is the name of the node that a request is for, whoever asks; empty when that cannot be read.
+func NodeOf(request certificatesv1.CertificateSigningRequest) string {
+	parsed, err := parse(request.Spec.Request)
+	if err != nil || !strings.HasPrefix(parsed.Subject.CommonName, nodePrefix) {
+		return ""
+	}
+	return asked{certificate: parsed}.node()
+}
+
+func decisionf(verdict Verdict, reason, format string, arguments ...any) Decision {
+	return Decision{Verdict: verdict, Reason: reason, Message: fmt.Sprintf(format, arguments...)}
+}
+
+func waitf(reason, format string, arguments ...any) Decision {
+	return decisionf(Wait, reason, format, arguments...)
+}
+
+func approve(what, node string) Decision {
+	return decisionf(Approve, ReasonNodePod, "the %s certificate of node pod %s", what, node)
+}
+
+// asked is a request that can be read.
+type asked struct {
+	spec        certificatesv1.CertificateSigningRequestSpec
+	certificate *x509.CertificateRequest
+}
+
+// node is the name that the certificate is to stand for.
+func (a asked) node() string {
+	return strings.TrimPrefix(a.certificate.Subject.CommonName, nodePrefix)
+}
+
+// byNode says whether the requestor is the node that the certificate is to stand for.
+func (a asked) byNode() bool {
+	return a.spec.Username == a.certificate.Subject.CommonName &&
+		strings.HasPrefix(a.spec.Username, nodePrefix) && slices.Contains(a.spec.Groups, nodesGroup)
+}
+
+// byToken says whether the requestor holds one of the operator's bootstrap tokens.
+func (a asked) byToken() bool {
+	return strings.HasPrefix(a.spec.Username, bootstrapPrefix) && slices.Contains(a.spec.Groups, BootstrapGroup)
+}
+
+// subjectIsNode says whether the subject is that of a node and has no further attribute: the signer copies more than name
+// and group.
+func (a asked) subjectIsNode() bool {
+	subject := a.certificate.Subject
+	return len(subject.Names) == 2 && strings.HasPrefix(subject.CommonName, nodePrefix) && a.node() != "" &&
+		slices.Equal(subject.Organization, []string{nodesGroup})
+}
+
+// judgeClient is about the certificate by which a kubelet introduces itself to the API server.
+func judgeClient(a asked, world World) Decision {
+	c := a.certificate
+	_, isPod := world.Pods[a.node()]
+	switch problem := usageProblem(a.spec.Usages, certificatesv1.UsageClientAuth); {
+	case !a.byNode() && !a.byToken():
+		return waitf(ReasonWrongRequestor, "%s is neither a bootstrap token of this operator nor the node itself", shown(a.spec.Username))
+	case !a.subjectIsNode():
+		return wrongSubject(a)
+	case len(c.DNSNames)+len(c.IPAddresses)+len(c.EmailAddresses)+len(c.URIs) > 0:
+		return waitf(ReasonWrongSubject, "a kubelet's client certificate has no alternative names, this one asks for some")
+	case problem != "":
+		return waitf(ReasonWrongUsage, "%s", problem)
+	case !isPod:
+		return notANodePod(a)
+	case !a.byNode() && world.Nodes[a.node()]:
+		return waitf(ReasonNodeIsReady, "Node %s is Ready and has a certificate; a bootstrap token does not get its identity", a.node())
+	}
+	return approve("client", a.node())
+}
+
+// judgeServing is about the certificate by which a kubelet introduces itself to those who ask it for logs and the like.
+func judgeServing(a asked, world World) Decision {
+	pod, isPod := world.Pods[a.node()]
+	switch problem := usageProblem(a.spec.Usages, certificatesv1.UsageServerAuth); {
+	case !a.byNode():
+		return waitf(ReasonWrongRequestor, "%s is not the node that the certificate is for", shown(a.spec.Username))
+	case !a.subjectIsNode():
+		return wrongSubject(a)
+	case problem != "":
+		return waitf(ReasonWrongUsage, "%s", problem)
+	case !isPod:
+		return notANodePod(a)
+	}
+	if problem := addressProblem(a.certificate, a.node(), pod); problem != "" {
+		return waitf(ReasonWrongAddress, "%s", problem)
+	}
+	return approve("serving", a.node())
+}
+
+func wrongSubject(a asked) Decision {
+	return waitf(ReasonWrongSubject, "the subject %s is not that of a node: CN=%s<name>, O=%s and nothing else",
+		shown(a.certificate.Subject.String()), nodePrefix, nodesGroup)
+}
+
+func notANodePod(a asked) Decision {
+	return waitf(ReasonNotANodePod, "%s is no node pod of this cluster", shown(a.node()))
+}
+
+// addressProblem says which alternative name is not the pod's; empty when all are.
+func addressProblem(c *x509.CertificateRequest, name string, pod []netip.Addr) string {
+	foreignName := func(dns string) bool { return dns != name }
+	foreignIP := func(ip net.IP) bool {
+		addr, _ := netip.AddrFromSlice(ip)
+		return !slices.Contains(pod, addr.Unmap())
+	}
+	if len(c.EmailAddresses)+len(c.URIs) > 0 {
+		return "a kubelet's serving certificate has no mail addresses and no URIs, this one asks for some"
+	}
+	if i := slices.IndexFunc(c.DNSNames, foreignName); i >= 0 {
+		return fmt.Sprintf("the name %s is not that of node pod %s", shown(c.DNSNames[i]), name)
+	}
+	if i := slices.IndexFunc(c.IPAddresses, foreignIP); i >= 0 {
+		return fmt.Sprintf("the address %s is not one of node pod %s, which has %v", c.IPAddresses[i], name, pod)
+	}
+	if len(c.IPAddresses) == 0 {
+		return "the request has no address"
+	}
+	return ""
+}

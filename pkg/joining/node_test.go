@@ -1,0 +1,138 @@
+package joining_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// TestLabelsOfNodes covers what kubelets may not set themselves (T-40) and what readers of the original look for.
+func TestLabelsOfNodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		role, version string
+		want          map[string]string
+	}{
+		"a master": {"master", "4.0.0", map[string]string{
+			"node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/master": "", "kubernetes.io/role": "master",
+			"giantswarm.io/provider": "kvm", "kvm-operator.giantswarm.io/version": "4.0.0",
+		}},
+		"a worker": {"worker", "4.0.0", map[string]string{
+			"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "worker",
+			"giantswarm.io/provider": "kvm", "kvm-operator.giantswarm.io/version": "4.0.0",
+		}},
+		"a worker of no version": {"worker", "", map[string]string{
+			"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "worker", "giantswarm.io/provider": "kvm",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, joining.Labels(test.role, test.version)); diff != "" {
+				t.Errorf("other labels (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMissingLabels are those to write; none means no request.
+func TestMissingLabels(t *testing.T) {
+	type labels = map[string]string
+	for name, test := range map[string]struct{ have, want, missing labels }{
+		"all are there":         {labels{"a": "", "b": "1", "c": "x"}, labels{"a": "", "b": "1"}, nil},
+		"one has another value": {labels{"a": "", "b": "2"}, labels{"a": "", "b": "1"}, labels{"b": "1"}},
+		"an empty one is not there": {
+			labels{"b": "1"}, labels{"a": "", "b": "1"}, labels{"a": ""},
+		},
+		"the Node has none": {nil, labels{"a": "1"}, labels{"a": "1"}},
+		"none is wanted":    {labels{"a": "1"}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: test.have}}
+			if diff := cmp.Diff(test.missing, joining.Missing(node, test.want)); diff != "" {
+				t.Errorf("others are missing (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func nodeWith(conditions ...corev1.NodeCondition) *corev1.Node {
+	return &corev1.Node{Status: corev1.NodeStatus{Conditions: conditions}}
+}
+
+func gate(status corev1.ConditionStatus, reason, message string) corev1.PodCondition {
+	return corev1.PodCondition{Type: key.ConditionNodeReady, Status: status, Reason: reason, Message: message}
+}
+
+// TestReadinessGate is spec §2.6 (F-24), and says so when there is no Node.
+func TestReadinessGate(t *testing.T) {
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
+	with := func(status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: corev1.NodeReady, Status: status, Reason: reason, Message: message}
+	}
+	deleted := nodeWith(ready)
+	deleted.DeletionTimestamp = &metav1.Time{Time: noon}
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		want corev1.PodCondition
+	}{
+		"Ready":                      {nodeWith(ready), gate("True", "KubeletReady", "kubelet is posting ready status")},
+		"not Ready":                  {nodeWith(with("False", "KubeletNotReady", "PLEG is not healthy: pleg was last seen active 3m2.5s ago; threshold is 3m0s")), gate("False", "KubeletNotReady", "PLEG is not healthy: pleg was last seen active … ago; threshold is …")},
+		"silent":                     {nodeWith(with("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")), gate("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")},
+		"a status that nobody knows": {nodeWith(with("Perhaps", "R", "m")), gate("Unknown", "R", "m")},
+		"other conditions are true":  {nodeWith(corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue}), gate("Unknown", "NodeSilent", "the kubelet has not reported yet")},
+		"the Node is being deleted":  {deleted, gate("False", "NodeDeleted", "node deleted in workload cluster")},
+		"there is no Node":           {nil, gate("False", "NodeMissing", "no node in workload cluster")},
+		"Ready comes behind another": {nodeWith(corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, ready), gate("True", "KubeletReady", "kubelet is posting ready status")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, joining.NodeReady(test.node)); diff != "" {
+				t.Errorf("another condition (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestChangedConditions are written, others are not.
+func TestChangedConditions(t *testing.T) {
+	condition := gate("False", "R", "m")
+	for name, test := range map[string]struct {
+		have []corev1.PodCondition
+		want bool
+	}{
+		"the pod has none":       {nil, true},
+		"the same":               {[]corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}, {Type: condition.Type, Status: "False", Reason: "R", Message: "m", LastTransitionTime: metav1.NewTime(noon)}}, false},
+		"another status":         {[]corev1.PodCondition{gate("True", "R", "m")}, true},
+		"another reason":         {[]corev1.PodCondition{gate("False", "S", "m")}, true},
+		"another message":        {[]corev1.PodCondition{gate("False", "R", "n")}, true},
+		"the same of other type": {[]corev1.PodCondition{{Type: corev1.PodReady, Status: "False", Reason: "R", Message: "m"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: test.have}}
+			if got := joining.Changed(pod, condition); got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// TestSteadyMessages leave out what changes without telling anything new, and nothing else.
+func TestSteadyMessages(t *testing.T) {
+	for message, want := range map[string]string{
+		"pleg was last seen active 3m2.123s ago; threshold is 3m0s":                                "pleg was last seen active … ago; threshold is …",
+		"back-off 5m0s restarting failed container":                                                "back-off … restarting failed container",
+		"took 12ms, 1.5µs and 3h":                                                                  "took …, … and …",
+		"certificate has expired: current time 2026-11-21T12:00:00Z is after 2026-11-20T11:00:00Z": "certificate has expired: current time … is after …",
+		"at 2026-11-21 12:00:00.123456 +0000 UTC":                                                  "at … UTC",
+		"read udp 10.0.0.1:43211->10.96.0.10:53: i/o timeout":                                      "read udp 10.0.0.1->10.96.0.10:53: i/o timeout",
+		"dial tcp 10.0.0.1:443: connect: connection refused":                                       "dial tcp 10.0.0.1:443: connect: connection refused",
+		"cni plugin not initialized on worker-5s-abc, 3 nodes, v1.35.4, 4Gi":                       "cni plugin not initialized on worker-5s-abc, 3 nodes, v1.35.4, 4Gi",
+		"": "",
+	} {
+		if got := joining.Steady(message); got != want {
+			t.Errorf("%q becomes %q, want %q", message, got, want)
+		}
+	}
+}

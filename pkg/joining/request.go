@@ -1,0 +1,69 @@
+package joining
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+)
+
+// pemStart is how a request begins: the signer takes the first block that it finds, so nothing may stand before it, not even a
+// block that is broken.
+const pemStart = "-----BEGIN CERTIFICATE REQUEST-----"
+
+// parse reads the one PEM block with a request whose signature proves that the requestor holds the key.
+func parse(text []byte) (*x509.CertificateRequest, error) {
+	text = bytes.TrimSpace(text)
+	block, rest := pem.Decode(text)
+	if block == nil || !bytes.HasPrefix(text, []byte(pemStart)) || bytes.Count(text, []byte("-----BEGIN")) > 1 || len(rest) > 0 {
+		return nil, errors.New("it is not exactly one PEM block CERTIFICATE REQUEST")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		// The parser's words may repeat what the requestor wrote.
+		return nil, errors.New("it is no PKCS #10 request")
+	}
+	if request.CheckSignature() != nil {
+		return nil, errors.New("its signature does not fit its key")
+	}
+	return request, nil
+}
+
+// decided says whether somebody has answered the request already.
+func decided(request *certificatesv1.CertificateSigningRequest) bool {
+	if len(request.Status.Certificate) > 0 || request.DeletionTimestamp != nil {
+		return true
+	}
+	return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return slices.Contains([]certificatesv1.RequestConditionType{
+			certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed,
+		}, c.Type)
+	})
+}
+
+// usageProblem says what is wrong with the usages; empty when they are those of a kubelet with the given purpose.
+func usageProblem(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUsage) string {
+	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, purpose}
+	for _, usage := range usages {
+		if !slices.Contains(allowed, usage) {
+			return fmt.Sprintf("the usage %s is not one of %q", shown(string(usage)), allowed)
+		}
+	}
+	if !slices.Contains(usages, purpose) {
+		return fmt.Sprintf("the usage %q is missing", purpose)
+	}
+	return ""
+}
+
+// shown quotes what a requestor wrote, as much of it as fits into a sentence.
+func shown(text string) string {
+	const longest = 80
+	if len(text) > longest {
+		return fmt.Sprintf("%q…", text[:longest])
+	}
+	return fmt.Sprintf("%q", text)
+}

@@ -1,0 +1,23 @@
+package joining
+
+import "regexp"
+
+// volatile are the parts of a message that change although nothing has changed: durations, times and the ports that the
+// kernel gives to clients.
+var volatile = []struct {
+	pattern *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| ?[+-]\d\d:?\d\d)?( m=[+-][\d.]+)?`), "…"},
+	{regexp.MustCompile(`:\d+->`), "->"},
+	{regexp.MustCompile(`(^|[\s("=])(\d+(\.\d+)?(h|m|s|ms|µs|ns))+\b`), "$1…"},
+}
+
+// Steady leaves out of a message what changes without telling anything new. A status that repeated it would be written
+// again and again.
+func Steady(message string) string {
+	for _, v := range volatile {
+		message = v.pattern.ReplaceAllString(message, v.instead)
+	}
+	return message
+}

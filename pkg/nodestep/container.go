@@ -1,0 +1,83 @@
+package nodestep
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// runner is the status of the runner's container; the zero value while the kubelet has not reported.
+func runner(pod *corev1.Pod) corev1.ContainerStatus {
+	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == Container })
+	if i < 0 {
+		return corev1.ContainerStatus{}
+	}
+	return pod.Status.ContainerStatuses[i]
+}
+
+// pullProblems are the reasons by which a kubelet says that there is no image (k8s.io/kubernetes/pkg/kubelet/images).
+var pullProblems = []string{
+	"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+}
+
+// atContainer is about a runner that does not run.
+func atContainer(s Seen) *Step {
+	status := runner(s.Pod)
+	switch state := status.State; {
+	case state.Running != nil:
+		return nil
+	case state.Terminated != nil:
+		return &Step{Name: Failed, Message: "the machine is started again; the time before " + howItEnded(state.Terminated), Problem: state.Terminated.ExitCode != 0}
+	case state.Waiting == nil, slices.Contains([]string{"", "ContainerCreating", "PodInitializing"}, state.Waiting.Reason):
+		return creating(s.Pod)
+	case slices.Contains(pullProblems, state.Waiting.Reason):
+		return &Step{Name: PullingRunner, Message: "the host cannot get the runner's image" + because("", pullError(state.Waiting.Message)), Problem: true}
+	case state.Waiting.Reason == "CrashLoopBackOff" && status.LastTerminationState.Terminated != nil:
+		return &Step{Name: Failed, Message: "the machine does not stay up; the time before " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
+	default:
+		return &Step{Name: Starting, Message: "the host cannot start the runner" + because(state.Waiting.Reason, state.Waiting.Message), Problem: true}
+	}
+}
+
+// creating: once the pod's network is there, the image is what is waited for.
+func creating(pod *corev1.Pod) *Step {
+	sandbox := podCondition(pod, corev1.PodReadyToStartContainers)
+	if sandbox != nil && sandbox.Status == corev1.ConditionTrue {
+		return &Step{Name: PullingRunner, Message: "the host gets the runner's image"}
+	}
+	return &Step{Name: Starting, Message: "the host prepares volumes and network of the node pod"}
+}
+
+// backOff is how a kubelet introduces the error that it repeats while it waits; taking it off, attempt and pause read the
+// same.
+var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: ErrImagePull: )?`)
+
+func pullError(message string) string { return backOff.ReplaceAllString(message, "") }
+
+// consoleMark is between the runner's sentence and the end of the console in a termination message; see docs/runner.md.
+const consoleMark = "\nconsole:\n"
+
+// howItEnded is the end of a runner as the end of a sentence. The runner begins its message with "<Reason>: <sentence>"; one
+// that was killed has none.
+func howItEnded(t *corev1.ContainerStateTerminated) string {
+	message, _, _ := strings.Cut(t.Message, consoleMark)
+	if message = strings.Join(strings.Fields(message), " "); message != "" {
+		return "it ended by " + message
+	}
+	return fmt.Sprintf("it ended with code %d%s", t.ExitCode, because(t.Reason, ""))
+}
+
+// Console is the last of the guest's console that a runner wrote down when it ended; empty when none did.
+func Console(pod *corev1.Pod) string {
+	status := runner(pod)
+	for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
+		if state.Terminated != nil {
+			_, console, _ := strings.Cut(state.Terminated.Message, consoleMark)
+			return console
+		}
+	}
+	return ""
+}

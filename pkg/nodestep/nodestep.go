@@ -1,0 +1,244 @@
+// Package nodestep tells in words which step a node is at on its way from a pod to a Ready Node, for conditions, events and
+// status.nodes.
+//
+// Everything here is pure: no client, no clock, no randomness.
+package nodestep
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
+)
+
+// Name is the name of a step.
+type Name string
+
+// Steps, in the order in which a node takes them.
+const (
+	// NoPod: the Deployment has not made a pod.
+	NoPod Name = "NoPod"
+	// Scheduling: no host has been chosen.
+	Scheduling Name = "Scheduling"
+	// Starting: the host prepares the pod's volumes, network and container.
+	Starting Name = "Starting"
+	// PullingRunner: the host gets the runner's image.
+	PullingRunner Name = "PullingRunner"
+	// Booting: the runner prepares the machine, or the guest boots.
+	Booting Name = "Booting"
+	// WaitsForAPI: the kubelet runs; the operator does not see the workload cluster.
+	WaitsForAPI Name = "WaitsForAPI"
+	// KubeletUp: the kubelet runs and has not asked for anything.
+	KubeletUp Name = "KubeletUp"
+	// RequestsCertificate: the kubelet has asked for a certificate.
+	RequestsCertificate Name = "RequestsCertificate"
+	// NetworkMissing: the Node is there and has no pod network.
+	NetworkMissing Name = "NetworkMissing"
+	// NotReady: the Node is there and not Ready for another reason.
+	NotReady Name = "NotReady"
+	// Ready: the Node is Ready.
+	Ready Name = "Ready"
+	// Failed: the runner or the pod has ended.
+	Failed Name = "Failed"
+	// Terminating: the pod is being deleted.
+	Terminating Name = "Terminating"
+)
+
+// API is what the operator knows of the workload cluster's API server.
+type API string
+
+// Values of API.
+const (
+	APIConnecting  API = "connecting"
+	APIUnreachable API = "unreachable"
+	APIConnected   API = "connected"
+)
+
+// Container is the name of the runner's container in a node pod.
+const Container = "k8s-kvm"
+
+// Seen is what is known of a node.
+type Seen struct {
+	// Pod is the node pod, nil when there is none.
+	Pod *corev1.Pod
+	// API is whether what is known of the workload cluster is true now. Empty is APIConnecting.
+	API API
+	// Request is the decision on the newest request for a certificate of this node that nobody has answered; nil when there
+	// is none.
+	Request *joining.Decision
+	// Node is the workload cluster's Node, nil when there is none.
+	Node *corev1.Node
+}
+
+// Step is where a node is.
+type Step struct {
+	Name Name
+	// Message is a sentence for a person, without parts that change by themselves.
+	Message string
+	// Problem says that the node does not get on by itself.
+	Problem bool
+}
+
+// At tells which step a node is at.
+func At(s Seen) Step {
+	for _, look := range []func(Seen) *Step{atPod, atScheduling, atContainer, atKubelet, atAPI, atNode} {
+		if step := look(s); step != nil {
+			step.Message = joining.Steady(step.Message)
+			return *step
+		}
+	}
+	return *atRequest(s)
+}
+
+// bounds are how long a step takes at most when nothing is wrong, under software emulation, which is ten times slower than
+// KVM. Steps without one have no machine whose console could be shown.
+var bounds = map[Name]time.Duration{
+	Booting:             6 * time.Minute,
+	WaitsForAPI:         6 * time.Minute,
+	KubeletUp:           3 * time.Minute,
+	RequestsCertificate: 2 * time.Minute,
+	NetworkMissing:      4 * time.Minute,
+	NotReady:            2 * time.Minute,
+}
+
+// Hangs says whether a node has been at a step for so long that the end of its console is worth showing. The console of one
+// that has failed stands in the pod, see Console.
+func Hangs(step Name, since time.Duration) bool {
+	bound, ok := bounds[step]
+	return ok && since >= bound
+}
+
+func atPod(s Seen) *Step {
+	switch {
+	case s.Pod == nil:
+		return &Step{Name: NoPod, Message: "there is no node pod yet"}
+	case s.Pod.DeletionTimestamp != nil:
+		return &Step{Name: Terminating, Message: "the node pod is terminating"}
+	case s.Pod.Status.Phase == corev1.PodFailed, s.Pod.Status.Phase == corev1.PodSucceeded:
+		return &Step{Name: Failed, Message: "the node pod has ended" + because(s.Pod.Status.Reason, s.Pod.Status.Message), Problem: true}
+	}
+	return nil
+}
+
+func atScheduling(s Seen) *Step {
+	scheduled := podCondition(s.Pod, corev1.PodScheduled)
+	switch {
+	case s.Pod.Spec.NodeName != "" || scheduled != nil && scheduled.Status == corev1.ConditionTrue:
+		return nil
+	case len(s.Pod.Spec.SchedulingGates) > 0:
+		return &Step{Name: Scheduling, Message: "the node pod is held by the scheduling gate " + s.Pod.Spec.SchedulingGates[0].Name +
+			" until it is known on which host it may run"}
+	case scheduled != nil && scheduled.Reason == corev1.PodReasonUnschedulable:
+		return &Step{Name: Scheduling, Message: "no host takes the node pod" + because("", scheduled.Message), Problem: true}
+	}
+	return &Step{Name: Scheduling, Message: "the scheduler looks for a host"}
+}
+
+// atKubelet is about a runner that runs: its container is ready once the guest's kubelet is well.
+func atKubelet(s Seen) *Step {
+	status := runner(s.Pod)
+	if status.Ready {
+		return nil
+	}
+	if s.API == APIConnected && isReady(s.Node) {
+		return &Step{Name: NotReady, Message: "the guest's kubelet does not answer the runner, although its Node is Ready", Problem: true}
+	}
+	message := "the machine boots: its kubelet does not answer yet"
+	if ended := status.LastTerminationState.Terminated; ended != nil {
+		message += "; the time before " + howItEnded(ended)
+	}
+	return &Step{Name: Booting, Message: message}
+}
+
+func atAPI(s Seen) *Step {
+	switch s.API {
+	case APIConnected:
+		return nil
+	case APIUnreachable:
+		return &Step{Name: WaitsForAPI, Message: "the kubelet runs; the API server of the workload cluster cannot be reached"}
+	}
+	return &Step{Name: WaitsForAPI, Message: "the kubelet runs; the operator connects to the API server of the workload cluster"}
+}
+
+func atNode(s Seen) *Step {
+	if s.Node == nil {
+		return nil
+	}
+	if s.Node.DeletionTimestamp != nil {
+		return &Step{Name: NotReady, Message: "its Node is being deleted in the workload cluster", Problem: true}
+	}
+	c := nodeCondition(s.Node)
+	switch {
+	case c == nil:
+		return &Step{Name: NotReady, Message: "its Node has not reported yet"}
+	case c.Status == corev1.ConditionTrue:
+		return readyStep(s)
+	case c.Status == corev1.ConditionUnknown:
+		return &Step{Name: NotReady, Message: "its Node is silent" + because("", c.Message), Problem: true}
+	case says(c.Message, "NetworkPluginNotReady", "cni plugin not initialized", "cni config uninitialized"):
+		return &Step{Name: NetworkMissing, Message: "its Node has no pod network yet" + because("", c.Message)}
+	}
+	// A kubelet that has just been started says so itself.
+	starts := says(c.Message, "not yet", "may not have completed")
+	return &Step{Name: NotReady, Message: "its Node is not Ready" + because(c.Reason, c.Message), Problem: !starts}
+}
+
+// readyStep: a Node without a serving certificate is Ready, but gives no logs.
+func readyStep(s Seen) *Step {
+	if s.Request != nil && s.Request.Verdict == joining.Wait {
+		return &Step{Name: Ready, Message: "its Node is Ready; its request for a certificate is not approved" + because(s.Request.Reason, s.Request.Message), Problem: true}
+	}
+	return &Step{Name: Ready, Message: "its Node is Ready"}
+}
+
+func atRequest(s Seen) *Step {
+	switch {
+	case s.Request == nil:
+		return &Step{Name: KubeletUp, Message: "the kubelet runs and has not asked for a certificate yet"}
+	case s.Request.Verdict == joining.Wait:
+		return &Step{Name: RequestsCertificate, Message: "its request for a certificate is not approved" + because(s.Request.Reason, s.Request.Message), Problem: true}
+	}
+	return &Step{Name: RequestsCertificate, Message: "its certificate is being made"}
+}
+
+// because puts a reason and a message, either of which may be missing, behind a sentence.
+func because(reason, message string) string {
+	text := ""
+	for _, part := range []string{reason, strings.TrimSpace(message)} {
+		if part != "" {
+			text += ": " + part
+		}
+	}
+	return text
+}
+
+func says(message string, phrases ...string) bool {
+	return slices.ContainsFunc(phrases, func(phrase string) bool { return strings.Contains(message, phrase) })
+}
+
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &pod.Status.Conditions[i]
+}
+
+func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	if i < 0 {
+		return nil
+	}
+	return &node.Status.Conditions[i]
+}
+
+func isReady(node *corev1.Node) bool {
+	if node == nil || node.DeletionTimestamp != nil {
+		return false
+	}
+	c := nodeCondition(node)
+	return c != nil && c.Status == corev1.ConditionTrue
+}

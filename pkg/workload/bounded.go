@@ -1,0 +1,45 @@
+package workload
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// boundedClient does not let reads outlive the session: they wait until the cache has seen the operator's own writes, and
+// the cache of a cluster that is lost never will.
+type boundedClient struct {
+	client.Client
+	session *session
+}
+
+// Get reads an object from the cache.
+func (b *boundedClient) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	ctx, cancel, err := b.session.bound(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return b.Client.Get(ctx, name, into, options...)
+}
+
+// List reads objects from the cache.
+func (b *boundedClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	ctx, cancel, err := b.session.bound(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return b.Client.List(ctx, into, options...)
+}
+
+// bound returns a context that ends with the session, or after the time that a request may take. It fails when the session
+// has ended.
+func (s *session) bound(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if s.lost.Err() != nil {
+		return nil, nil, errLost
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	stop := context.AfterFunc(s.lost, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}

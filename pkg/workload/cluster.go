@@ -1,0 +1,222 @@
+package workload
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+)
+
+// Cluster is one workload cluster. Its methods may be called from several goroutines and never wait.
+type Cluster struct {
+	name      types.NamespacedName
+	access    Access
+	addresses *addresses
+	options   Options
+	// hurry gets a value when there is a reason to try at once.
+	hurry chan struct{}
+	// life ends when the cluster is forgotten or replaced.
+	life   context.Context // the cluster outlives the call that makes it
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	state   State
+	session *session // nil unless connected
+}
+
+func newCluster(name types.NamespacedName, a Access, o Options) *Cluster {
+	c := &Cluster{
+		name: name, access: a, addresses: &addresses{list: a.Addresses}, options: o,
+		hurry: make(chan struct{}, 1), state: State{Phase: Connecting},
+	}
+	c.life, c.cancel = context.WithCancel(context.Background())
+	observe(name.String(), c.state)
+	return c
+}
+
+// State is what is known of the way to the cluster.
+func (c *Cluster) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// Client reads from the cache and writes to the workload cluster; reads see the client's own writes. It is false unless the
+// cluster is connected. It belongs to one connection: once that is lost, requests and reads fail at once.
+func (c *Cluster) Client() (client.Client, bool) {
+	s := c.current()
+	if s == nil {
+		return nil, false
+	}
+	return s.client, true
+}
+
+// Live reads from the workload cluster itself; otherwise it is like Client.
+func (c *Cluster) Live() (client.Reader, bool) {
+	s := c.current()
+	if s == nil {
+		return nil, false
+	}
+	return s.live, true
+}
+
+// Engine applies sets of objects of Options.Kinds over Client and Live. There is one for each connection, so what it
+// remembers of objects is about those of the cache.
+func (c *Cluster) Engine() (*apply.Engine, bool) {
+	s := c.current()
+	if s == nil {
+		return nil, false
+	}
+	return s.engine, true
+}
+
+// Nodes are the workload cluster's Nodes by name, trimmed to what decisions need. They share memory with the cache and must
+// not be changed. It is false unless the cluster is connected.
+func (c *Cluster) Nodes() ([]corev1.Node, bool) {
+	s := c.current()
+	if s == nil {
+		return nil, false
+	}
+	return s.nodes(), true
+}
+
+// Requests are the CertificateSigningRequests of kubelets by name; otherwise it is like Nodes.
+func (c *Cluster) Requests() ([]certificatesv1.CertificateSigningRequest, bool) {
+	s := c.current()
+	if s == nil {
+		return nil, false
+	}
+	return s.requests(), true
+}
+
+func (c *Cluster) current() *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+// reachAt takes over addresses. A connection that stands is kept; while there is none, they are tried at once.
+func (c *Cluster) reachAt(list []string) {
+	if !c.addresses.set(list) {
+		return
+	}
+	select {
+	case c.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// end lets the goroutine of the cluster end; the cluster says nothing any more.
+func (c *Cluster) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() == nil {
+		c.cancel()
+		c.session = nil
+		forgetMetrics(c.name.String())
+	}
+}
+
+// become publishes a state. Whoever is told finds the state, and the session that belongs to it, in place.
+func (c *Cluster) become(next State, s *session) {
+	c.mu.Lock()
+	if c.life.Err() != nil {
+		c.mu.Unlock()
+		return
+	}
+	changed := c.state != next
+	c.state, c.session = next, s
+	if changed {
+		observe(c.name.String(), next)
+	}
+	c.mu.Unlock()
+	if changed {
+		log.Log.WithName("workload").Info("the state of a workload cluster has changed",
+			"cluster", c.name.String(), "phase", next.Phase, "reason", next.Reason)
+		c.options.Changed(c.name)
+	}
+}
+
+// run keeps the cluster connected until the context ends or the cluster is forgotten.
+func (c *Cluster) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	config, err := c.access.tlsConfig()
+	if err != nil {
+		_ = c.fail(ctx, err) // there is nothing to try until the cluster is replaced
+		return
+	}
+	var pauses backoff
+	for ctx.Err() == nil {
+		connected, err := c.attempt(ctx, config)
+		if connected {
+			pauses.reset()
+		}
+		c.rest(ctx, &pauses, errors.Is(err, errNoAddress))
+	}
+}
+
+// attempt connects, and stays connected until that is lost. While the API server does not say that it is ready, this is all
+// that it is asked. The error is why it did not succeed or what ended it.
+func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bool, err error) {
+	if len(c.addresses.order()) == 0 {
+		return false, c.fail(ctx, errNoAddress)
+	}
+	l := newLink(c.addresses, config)
+	defer l.close()
+	if err := l.probe(ctx); err != nil {
+		return false, c.fail(ctx, err)
+	}
+	s, err := newSession(ctx, l, c.options, c.changed)
+	if err != nil {
+		return false, c.fail(ctx, err)
+	}
+	defer s.close()
+	if err := s.fill(ctx); err != nil {
+		return false, c.fail(ctx, err)
+	}
+	c.become(State{Phase: Connected}, s)
+	return true, c.fail(ctx, s.keep(ctx))
+}
+
+// fail publishes why there is no connection, unless none is wanted any more.
+func (c *Cluster) fail(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		log.Log.WithName("workload").V(1).Info("a workload cluster is not reached", "cluster", c.name.String(), "cause", err.Error())
+		c.become(unreachable(err, c.access.ServerName), nil)
+	}
+	return err
+}
+
+// rest waits before the next attempt. Without an address there is nothing to try until one comes.
+func (c *Cluster) rest(ctx context.Context, pauses *backoff, untilHurry bool) {
+	var over <-chan time.Time
+	if !untilHurry {
+		timer := c.options.Clock.NewTimer(pauses.next())
+		defer timer.Stop()
+		over = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+	case <-over:
+	case <-c.hurry:
+		pauses.reset()
+	}
+}
+
+// changed tells of an object once the cluster is connected; before, there is nothing yet that could be read.
+func (c *Cluster) changed() {
+	if c.current() != nil {
+		c.options.Changed(c.name)
+	}
+}

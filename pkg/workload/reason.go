@@ -1,0 +1,183 @@
+package workload
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Reason says why a workload cluster is Unreachable.
+type Reason string
+
+// Reasons. Of several addresses the one that got farthest gives the reason; these are in that order.
+const (
+	// AccessInvalid: certificate, key or authority cannot be read, so nothing was tried.
+	AccessInvalid Reason = "AccessInvalid"
+	// NotReady: the API server answers that it is not ready, or that it is overloaded (429, 5xx).
+	NotReady Reason = "NotReady"
+	// Unauthorized: the API server does not accept the operator's certificate (401, 403, or by an alert of TLS).
+	Unauthorized Reason = "Unauthorized"
+	// CertificateExpired: the API server's certificate, or its authority's, has expired or does not hold yet.
+	CertificateExpired Reason = "CertificateExpired"
+	// CertificateInvalid: the API server's certificate is for another name or for another purpose.
+	CertificateInvalid Reason = "CertificateInvalid"
+	// UnknownAuthority: the API server's certificate was signed by somebody else.
+	UnknownAuthority Reason = "UnknownAuthority"
+	// Refused: the connection is refused, or closed before anything was said.
+	Refused Reason = "Refused"
+	// Timeout: there is no answer in time.
+	Timeout Reason = "Timeout"
+	// NoRoute: the name of the address is not known, or the network has no way to it.
+	NoRoute Reason = "NoRoute"
+	// NoAddress: no address is known yet.
+	NoAddress Reason = "NoAddress"
+	// Other: anything else; what answers is hardly an API server.
+	Other Reason = "Other"
+)
+
+// farthest lists the reasons by how far an attempt got before it failed.
+var farthest = []Reason{
+	AccessInvalid, NotReady, Unauthorized, CertificateExpired, CertificateInvalid, UnknownAuthority, Refused, Timeout, NoRoute, NoAddress, Other,
+}
+
+// statusError is an answer that is no success.
+type statusError struct {
+	code int
+	// failing are the checks that /readyz names as failing.
+	failing []string
+}
+
+// Error names the status.
+func (e *statusError) Error() string {
+	return fmt.Sprintf("the API server answers %d %s", e.code, http.StatusText(e.code))
+}
+
+// addressesError holds what became of each address.
+type addressesError []error
+
+// Error joins the texts.
+func (e addressesError) Error() string { return errors.Join(e...).Error() }
+
+// Unwrap returns the most telling error only: the others would be found by errors.As before it.
+func (e addressesError) Unwrap() error {
+	return slices.MinFunc(e, func(a, b error) int { return distance(a) - distance(b) })
+}
+
+func distance(err error) int { return slices.Index(farthest, classify(err)) }
+
+// classify finds the reason for an error of a request.
+func classify(err error) Reason {
+	var access *accessError
+	var status *statusError
+	switch {
+	case errors.As(err, &access):
+		return AccessInvalid
+	case errors.Is(err, errNoAddress):
+		return NoAddress
+	case errors.As(err, &status):
+		return ofStatus(status.code)
+	}
+	if reason := ofTLS(err); reason != "" {
+		return reason
+	}
+	return ofNetwork(err)
+}
+
+func ofStatus(code int) Reason {
+	switch {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return Unauthorized
+	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
+		return NotReady
+	default:
+		return Other
+	}
+}
+
+// ofTLS is the reason for an error of the handshake, and empty for any other.
+func ofTLS(err error) Reason {
+	var invalid x509.CertificateInvalidError
+	var name x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	var verification *tls.CertificateVerificationError
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return CertificateExpired
+	case errors.As(err, &invalid), errors.As(err, &name):
+		return CertificateInvalid
+	case errors.As(err, &authority):
+		return UnknownAuthority
+	case errors.As(err, &verification):
+		return CertificateInvalid
+	case errors.As(err, &operation) && operation.Op == "remote error" && aboutCertificate(operation.Err.Error()):
+		return Unauthorized
+	default:
+		return ""
+	}
+}
+
+// aboutCertificate says whether a TLS alert blames the certificate that was shown. Alerts have no exported type.
+func aboutCertificate(alert string) bool {
+	return strings.Contains(alert, "certificate") || strings.Contains(alert, "access denied")
+}
+
+// lostConnection is how net/http says that a ping was not answered; the error has no exported type.
+const lostConnection = "client connection lost"
+
+func ofNetwork(err error) Reason {
+	var name *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &name) && !name.IsTimeout, isAny(err, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EADDRNOTAVAIL):
+		return NoRoute
+	case isAny(err, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF):
+		return Refused
+	case isAny(err, context.DeadlineExceeded, os.ErrDeadlineExceeded, syscall.ETIMEDOUT),
+		errors.As(err, &timeout) && timeout.Timeout(), err != nil && strings.Contains(err.Error(), lostConnection):
+		return Timeout
+	default:
+		return Other
+	}
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
+
+// message is a sentence for a person. It is made of what stays the same from attempt to attempt.
+func message(reason Reason, err error, serverName string) string {
+	var status *statusError
+	if reason == NotReady && errors.As(err, &status) && len(status.failing) > 0 {
+		return "the API server is not ready: " + strings.Join(status.failing, ", ")
+	}
+	switch reason {
+	case AccessInvalid:
+		return err.Error()
+	case CertificateInvalid:
+		return fmt.Sprintf("the API server's certificate is not one for %s", serverName)
+	default:
+		return messages[reason]
+	}
+}
+
+var messages = map[Reason]string{
+	NotReady:           "the API server is not ready",
+	Unauthorized:       "the API server does not accept the operator's certificate",
+	CertificateExpired: "the API server's certificate has expired or is not valid yet, or a clock is wrong",
+	UnknownAuthority:   "the API server's certificate was not signed by the cluster's authority",
+	Refused:            "the connection to the API server is refused",
+	Timeout:            "the API server does not answer in time",
+	NoRoute:            "there is no way to the API server's address",
+	NoAddress:          "no address of the API server is known yet",
+	Other:              "what answers at the API server's address does not behave like an API server",
+}

@@ -1,0 +1,235 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/patience"
+)
+
+const (
+	// fillTimeout is how long the caches may take to be filled.
+	fillTimeout = 30 * time.Second
+	// watchGrace is how long a watch may be missing while the API server says that it is ready. The reflector tries again
+	// after about one second and then after ever longer pauses, so it is not waited for any longer.
+	watchGrace = 5 * time.Second
+)
+
+var (
+	errNotFilled = errors.New("the caches were not filled in time")
+	errNoWatch   = errors.New("a watch has ended and does not begin again")
+	errLost      = errors.New("the connection to the workload cluster is lost")
+)
+
+// session is a filled cache and the clients that belong to it, over one link. It ends with the first loss, and the next one
+// begins from nothing: the pauses of client-go's own watches grow up to a minute.
+type session struct {
+	link    *link
+	options Options
+	cache   cache.Cache
+	client  client.Client
+	live    client.Reader
+	engine  *apply.Engine
+
+	// lost is done when the session has ended.
+	lost context.Context // it stands for the life of the session
+	end  context.CancelFunc
+	// stopped is closed when no goroutine of the cache is left.
+	stopped chan struct{}
+}
+
+// newSession begins to fill the caches. changed is called for whatever matters; it must not block.
+func newSession(ctx context.Context, l *link, o Options, changed func()) (*session, error) {
+	s := &session{link: l, options: o, stopped: make(chan struct{})}
+	if err := s.makeClients(); err != nil {
+		return nil, err
+	}
+	s.lost, s.end = context.WithCancel(ctx)
+	for _, kind := range s.kinds() {
+		if err := s.follow(kind, changed); err != nil {
+			s.end()
+			return nil, err
+		}
+	}
+	go func() {
+		defer close(s.stopped)
+		_ = s.cache.Start(s.lost) // it ends when it is told to, and never otherwise
+	}()
+	return s, nil
+}
+
+func (s *session) makeClients() error {
+	config, httpClient := s.link.config()
+	var err error
+	if s.cache, err = cache.New(config, s.cacheOptions()); err != nil {
+		return err
+	}
+	options := client.Options{HTTPClient: httpClient, Scheme: s.options.Scheme, Mapper: s.options.Mapper}
+	live, err := client.New(config, options)
+	if err != nil {
+		return err
+	}
+	options.Cache = &client.CacheOptions{Reader: s.cache, EnableReadYourWritesConsistency: ptr.To(true)}
+	cached, err := client.New(config, options)
+	if err != nil {
+		return err
+	}
+	s.client, s.live = &boundedClient{Client: patience.New(cached, patience.Limit), session: s}, live
+	s.engine = apply.New(s.client, s.live)
+	return nil
+}
+
+func (s *session) cacheOptions() cache.Options {
+	_, httpClient := s.link.config()
+	managed := labels.SelectorFromSet(labels.Set{key.LabelManagedBy: key.Operator})
+	options := cache.Options{
+		HTTPClient: httpClient, Scheme: s.options.Scheme, Mapper: s.options.Mapper,
+		DefaultLabelSelector: managed, DefaultTransform: trim, ReaderFailOnMissingInformer: true,
+		// The link has seen the error before.
+		DefaultWatchErrorHandler: func(context.Context, *toolscache.Reflector, error) {},
+		ByObject:                 map[client.Object]cache.ByObject{},
+	}
+	for _, kind := range s.options.Kinds {
+		options.ByObject[kind] = cache.ByObject{Label: managed}
+	}
+	for _, kind := range followed() {
+		options.ByObject[kind] = cache.ByObject{Label: labels.Everything()}
+	}
+	return options
+}
+
+// followed are the kinds that are cached whoever made the objects.
+func followed() []client.Object {
+	return []client.Object{&corev1.Node{}, &certificatesv1.CertificateSigningRequest{}}
+}
+
+func (s *session) kinds() []client.Object { return append(followed(), s.options.Kinds...) }
+
+// follow calls changed when an object of the kind changes so that it matters.
+func (s *session) follow(kind client.Object, changed func()) error {
+	if err := s.cache.IndexField(s.lost, kind, apply.IndexOwner, apply.OwnerOf); err != nil {
+		return err
+	}
+	informer, err := s.cache.GetInformer(s.lost, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	tell := func(before, after client.Object) {
+		if matters(before, after) {
+			changed()
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { tell(nil, object.(client.Object)) },
+		UpdateFunc: func(before, after any) { tell(before.(client.Object), after.(client.Object)) },
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			tell(nil, object.(client.Object))
+		},
+	})
+	return err
+}
+
+// close ends the session and waits until nothing of it runs any more, which cut connections make quick.
+func (s *session) close() {
+	s.end()
+	s.link.close()
+	<-s.stopped
+}
+
+// fill waits until the caches are filled and all watches are open.
+func (s *session) fill(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	filled := make(chan struct{})
+	go func() {
+		if s.cache.WaitForCacheSync(ctx) {
+			close(filled)
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return errNotFilled
+		case <-filled:
+			return nil
+		case <-s.link.happened:
+			if _, failure := s.link.tally(); failure != nil {
+				return failure
+			}
+		}
+	}
+}
+
+// keep returns what ended the session, or nil when the context did.
+func (s *session) keep(ctx context.Context) error {
+	for {
+		if err := s.verify(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.link.happened:
+		}
+	}
+}
+
+// verify finds out what the end of a watch or the failure of a request means. It sends nothing when watches end in good
+// order and begin again, as they do every few minutes; else the API server is asked, and its answer counts.
+func (s *session) verify(ctx context.Context) error {
+	limit := time.NewTimer(watchGrace)
+	defer limit.Stop()
+	last := errNoWatch
+	for {
+		open, failure := s.link.tally()
+		if failure != nil {
+			last = failure
+			if err := s.link.probe(ctx); err != nil {
+				return err
+			}
+		}
+		if open >= len(s.kinds()) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-limit.C:
+			return last
+		case <-s.link.happened:
+		}
+	}
+}
+
+// nodes lists the Nodes by name, without copying what is in them.
+func (s *session) nodes() []corev1.Node {
+	var list corev1.NodeList
+	_ = s.cache.List(s.lost, &list, client.UnsafeDisableDeepCopy) // a list of what is cached does not fail
+	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items
+}
+
+// requests lists the requests of kubelets by name, without copying what is in them.
+func (s *session) requests() []certificatesv1.CertificateSigningRequest {
+	var list certificatesv1.CertificateSigningRequestList
+	_ = s.cache.List(s.lost, &list, client.UnsafeDisableDeepCopy) // a list of what is cached does not fail
+	list.Items = slices.DeleteFunc(list.Items, func(r certificatesv1.CertificateSigningRequest) bool { return !ofKubelet(&r) })
+	slices.SortFunc(list.Items, func(a, b certificatesv1.CertificateSigningRequest) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items
+}

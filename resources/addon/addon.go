@@ -1,0 +1,90 @@
+// Package addon holds the handlers of what the operator keeps in a workload cluster: the rights and tokens of those who
+// join, the pod network, kube-proxy and CoreDNS.
+package addon
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
+)
+
+// Resource is a handler of objects in the workload cluster.
+type Resource = apply.Resource[*cluster.Snapshot]
+
+// Bootstrap is the handler of what kubelets need to join: rights and bootstrap tokens. A token that has expired is not
+// wanted any more and is removed.
+func Bootstrap() Resource {
+	return Resource{
+		Handler: "bootstrap", Kinds: []client.Object{&corev1.Secret{}, &rbacv1.ClusterRoleBinding{}},
+		Build: func(s *cluster.Snapshot) (apply.Desired, error) {
+			desired := apply.Desired{Objects: addons.RBAC(params(s))}
+			for _, token := range s.Tokens.Valid {
+				desired.Objects = append(desired.Objects, joining.Secret(token))
+			}
+			return desired, nil
+		},
+	}
+}
+
+// CNI is the handler of the pod network.
+func CNI() Resource {
+	return resource("cni", func(p addons.Params) ([]client.Object, error) {
+		if p.CNI.Type == addons.CNINone {
+			return nil, nil
+		}
+		return addons.Flannel(p)
+	})
+}
+
+// KubeProxy is the handler of kube-proxy.
+func KubeProxy() Resource {
+	return resource("kubeproxy", func(p addons.Params) ([]client.Object, error) {
+		if p.KubeProxy.Disabled {
+			return nil, nil
+		}
+		return addons.KubeProxy(p)
+	})
+}
+
+// CoreDNS is the handler of the cluster's DNS.
+func CoreDNS() Resource {
+	return resource("coredns", func(p addons.Params) ([]client.Object, error) {
+		if p.CoreDNS.Disabled {
+			return nil, nil
+		}
+		return addons.CoreDNS(p), nil
+	})
+}
+
+// All are the handlers, in the order of the chain.
+func All() []Resource { return []Resource{Bootstrap(), CNI(), KubeProxy(), CoreDNS()} }
+
+func resource(handler string, build func(addons.Params) ([]client.Object, error)) Resource {
+	return Resource{Handler: handler, Kinds: addons.Kinds(), Build: func(s *cluster.Snapshot) (apply.Desired, error) {
+		objects, err := build(params(s))
+		return apply.Desired{Objects: objects}, err
+	}}
+}
+
+// params are what the add-ons of the cluster depend on.
+func params(s *cluster.Snapshot) addons.Params {
+	chosen := v1alpha1.AddOns{}
+	if s.Config.Spec.AddOns != nil {
+		chosen = *s.Config.Spec.AddOns
+	}
+	return addons.Params{
+		Cluster: s.Cluster(), Versions: s.Versions, Registry: s.Settings.Guest.RegistryDomain,
+		APIServerURL: s.InternalURL(),
+		KubeProxy:    addons.Addon{Disabled: chosen.KubeProxy.Disabled, Image: chosen.KubeProxy.Image},
+		CoreDNS:      addons.Addon{Disabled: chosen.CoreDNS.Disabled, Image: chosen.CoreDNS.Image},
+		CNI: addons.CNI{
+			Type: string(chosen.CNI.Type), Image: chosen.CNI.Image, PluginImage: chosen.CNI.PluginImage, MTU: s.Cluster().Calico.MTU,
+		},
+	}
+}

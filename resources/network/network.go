@@ -1,0 +1,44 @@
+// Package network is the handler that refuses networks which would lead packets astray.
+package network
+
+import (
+	"context"
+
+	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// Handler compares the cluster's networks with those of the management cluster, as far as the operator was told of them.
+// Nothing that runs is touched on account of a conflict; no machine is made or changed.
+type Handler struct{}
+
+// Name is the handler's name.
+func (Handler) Name() string { return "network" }
+
+// EnsureCreated is a problem while networks overlap.
+func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	c := s.Cluster()
+	own := []addons.Network{
+		{Name: "the pod network of spec.cluster.calico", CIDR: key.PodNetwork(c)},
+		{Name: "the service network of spec.cluster.kubernetes.api.clusterIPRange", CIDR: c.Kubernetes.API.ClusterIPRange},
+	}
+	var others []addons.Network
+	for _, cidr := range s.Settings.PodCIDRs {
+		others = append(others, addons.Network{Name: "a pod network of the management cluster", CIDR: cidr})
+	}
+	for _, cidr := range s.Settings.ServiceCIDRs {
+		others = append(others, addons.Network{Name: "a service network of the management cluster", CIDR: cidr})
+	}
+	if conflict := addons.Overlap(own, others); conflict != "" {
+		return chain.Outcome{}, problem.Newf("NetworkConflict", "%s", conflict)
+	}
+	return chain.Done(), nil
+}
+
+// EnsureDeleted has nothing to do.
+func (Handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+	return chain.Done(), nil
+}

@@ -1,0 +1,33 @@
+package service
+
+import (
+	"context"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+)
+
+// Of a console so much is read.
+const (
+	consoleLines = 20
+	consoleBytes = 2 << 10
+)
+
+// consoles reads the end of the log of node pods, into which runners print the consoles of their machines.
+func consoles(config *rest.Config) (func(ctx context.Context, namespace, pod string) (string, error), error) {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, microerror.Mask(err)
+	}
+	return func(ctx context.Context, namespace, pod string) (string, error) {
+		text, err := clients.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
+			Container: nodestep.Container, TailLines: ptr.To[int64](consoleLines), LimitBytes: ptr.To[int64](consoleBytes),
+		}).DoRaw(ctx)
+		return string(text), microerror.Mask(err)
+	}, nil
+}

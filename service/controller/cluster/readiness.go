@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+)
+
+// readiness is that of the node pod and, as far as it is known, of its Node: a master's pod has no readiness gate, so its
+// Node is asked here. The message of a node that is not Ready is the step that it is at.
+func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node) {
+	n.Ready, n.Message = r.Readiness(*n)
+	if r.Workloads == nil {
+		return
+	}
+	seen := nodestep.Seen{Pod: n.Pod(), API: api(s.Workload)}
+	if seen.Pod != nil {
+		seen.Node, seen.Request = s.Workload.Node(seen.Pod.Name), request(s, seen.Pod.Name)
+	}
+	step := nodestep.At(seen)
+	switch n.Step = step.Name; {
+	case n.Ready && !s.Workload.Connected:
+		// What was Ready is taken for Ready until something else is known.
+		n.Step = nodestep.Ready
+	case step.Name != nodestep.Ready:
+		n.Ready, n.Message = false, fmt.Sprintf("%s: %s", step.Name, step.Message)
+	}
+}
+
+func api(w snapshot.Workload) nodestep.API {
+	switch {
+	case w.Connected:
+		return nodestep.APIConnected
+	case w.Reason == "NoMaster" || w.Reason == "Connecting":
+		return nodestep.APIConnecting
+	}
+	return nodestep.APIUnreachable
+}
+
+// request is the decision on the newest open request of the kubelet of the given node; nil when there is none.
+func request(s *snapshot.Snapshot, name string) *joining.Decision {
+	var newest *certificatesv1.CertificateSigningRequest
+	world := joining.NewWorld(s.NodePods(), s.Workload.ReadyNodes())
+	var decision *joining.Decision
+	for i := range s.Workload.Requests {
+		r := &s.Workload.Requests[i]
+		if joining.NodeOf(*r) != name || newest != nil && r.CreationTimestamp.Before(&newest.CreationTimestamp) {
+			continue
+		}
+		if d := joining.Decide(*r, world); d.Verdict != joining.Ignore {
+			newest, decision = r, &d
+		}
+	}
+	return decision
+}

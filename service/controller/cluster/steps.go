@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+)
+
+// hangCheck is how often a node that is not Ready is looked at without an event. It costs no request unless the node has
+// come to hang.
+const hangCheck = 30 * time.Second
+
+// step tells how far the node has come, since when, and what its console said when it came to hang there; before is the
+// status that is stored.
+func step(before []v1alpha1.NodeStatus, n snapshot.Node, now time.Time) (name string, since *metav1.Time, console string) {
+	if n.Step == "" {
+		return "", nil, ""
+	}
+	if known := statusOf(before, n.ID); known != nil && known.Step == string(n.Step) && known.Since != nil && samePod(*known, n) {
+		return known.Step, known.Since, known.Console
+	}
+	at := metav1.NewTime(now)
+	return string(n.Step), &at, ""
+}
+
+func samePod(known v1alpha1.NodeStatus, n snapshot.Node) bool {
+	pod := n.Pod()
+	return pod == nil && known.Pod == "" || pod != nil && pod.Name == known.Pod
+}
+
+func statusOf(nodes []v1alpha1.NodeStatus, id string) *v1alpha1.NodeStatus {
+	i := slices.IndexFunc(nodes, func(n v1alpha1.NodeStatus) bool { return n.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &nodes[i]
+}
+
+// showConsoles adds the end of its console to each node that hangs, once. A console that cannot be had is asked for again
+// at the next look.
+func (r *Reconciler) showConsoles(ctx context.Context, id string, nodes []v1alpha1.NodeStatus) {
+	for i := range nodes {
+		n := &nodes[i]
+		if r.Console == nil || n.Console != "" || n.Pod == "" || n.Since == nil || !nodestep.Hangs(nodestep.Name(n.Step), r.Clock.Since(n.Since.Time)) {
+			continue
+		}
+		if text, err := r.Console(ctx, key.Namespace(id), n.Pod); err == nil {
+			n.Console = strings.ToValidUTF8(text, "?")
+		}
+	}
+}
+
+// hurry is when to look at nodes again that are not Ready; zero when all are.
+func hurry(nodes []v1alpha1.NodeStatus) time.Duration {
+	for _, n := range nodes {
+		if n.Since != nil && n.Console == "" && n.Step != string(nodestep.Ready) {
+			return hangCheck
+		}
+	}
+	return 0
+}
+
+// tellSteps emits an event for each node that has come to another step, and a warning with the console for each that has
+// come to hang.
+func (r *Reconciler) tellSteps(before, after *v1alpha1.KVMConfig) {
+	for _, n := range after.Status.Nodes {
+		known := statusOf(before.Status.Nodes, n.ID)
+		if n.Step != "" && (known == nil || known.Step != n.Step) {
+			note := n.Message
+			if note == "" {
+				note = n.Step
+			}
+			r.Events.Eventf(after, nodePod(after, n), corev1.EventTypeNormal, "NodeStep", n.Step, "%s %s: %s", n.Role, n.ID, shortened(note))
+		}
+		if n.Console != "" && (known == nil || known.Console == "") {
+			r.Events.Eventf(after, nodePod(after, n), corev1.EventTypeWarning, "NodeHangs", n.Step, "%s %s hangs at %s; the end of its console:\n%s",
+				n.Role, n.ID, n.Step, shortened(n.Console))
+		}
+	}
+}
+
+// nodePod refers to the pod of a node. Events with the same objects, reason and action are counted as one, which pod and step
+// keep apart.
+func nodePod(config *v1alpha1.KVMConfig, n v1alpha1.NodeStatus) runtime.Object {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace(config.Spec.Cluster.ID), Name: n.Pod}}
+}
+
+// shortened is the end of a text, as much as goes into an event, whose note has 1024 bytes at most.
+func shortened(text string) string {
+	const most = 800
+	if len(text) > most {
+		text = strings.ToValidUTF8("…"+text[len(text)-most:], "")
+	}
+	return text
+}

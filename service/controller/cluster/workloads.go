@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"sync/atomic"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/workload"
+	"github.com/kvm-operator/kvm-operator/resources/certificaterequest"
+	"github.com/kvm-operator/kvm-operator/resources/nodelabel"
+)
+
+// Workloads are the connections to workload clusters.
+type Workloads struct {
+	// Pool keeps the connections.
+	Pool *workload.Pool
+	// Addresses is where the API of a cluster answers, given the address of the Service "master".
+	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
+
+	// queue is the controller's, once that runs.
+	queue atomic.Pointer[queue]
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// NewWorkloads makes the connections. scheme and mapper know the WorkloadKinds.
+func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper) *Workloads {
+	w := &Workloads{Addresses: (*snapshot.Snapshot).APIAddresses}
+	w.Pool = workload.NewPool(workload.Options{Kinds: managedInside(), Scheme: scheme, Mapper: mapper, Changed: w.changed})
+	return w
+}
+
+// WorkloadKinds are the kinds that the controller reads or writes in workload clusters.
+func WorkloadKinds() []client.Object {
+	return append(managedInside(), &corev1.Node{}, &certificatesv1.CertificateSigningRequest{})
+}
+
+func managedInside() []client.Object { return append(addons.Kinds(), &corev1.Secret{}) }
+
+// changed makes the controller look at a cluster. A change before the controller runs is seen when that begins.
+func (w *Workloads) changed(name types.NamespacedName) {
+	if q := w.queue.Load(); q != nil {
+		(*q).Add(reconcile.Request{NamespacedName: name})
+	}
+}
+
+// source tells the controller's queue of changes in workload clusters.
+func (w *Workloads) source() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		w.queue.Store(&q)
+		return nil
+	})
+}
+
+func nameOf(s *snapshot.Snapshot) types.NamespacedName { return client.ObjectKeyFromObject(s.Config) }
+
+// look connects to the cluster, if it is not yet, and returns what is known of it. It does not wait.
+func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Workload {
+	pair, issued := s.Certificates[pki.API]
+	addresses := w.Addresses(s, serviceIP)
+	switch {
+	case !issued:
+		return snapshot.Workload{Reason: "NoCertificate", Message: "the certificate \"api\" is missing"}
+	case len(addresses) == 0:
+		return snapshot.Workload{Reason: "NoMaster", Message: "no master has an address yet"}
+	}
+	cluster := w.Pool.Ensure(nameOf(s), workload.Access{
+		Addresses: addresses, ServerName: s.APIServerName(), CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key,
+	})
+	nodes, connected := cluster.Nodes()
+	requests, seen := cluster.Requests()
+	if !connected || !seen {
+		state := cluster.State()
+		return snapshot.Workload{Reason: cmp.Or(string(state.Reason), string(state.Phase)), Message: state.Message}
+	}
+	return snapshot.Workload{Connected: true, Nodes: nodes, Requests: requests}
+}
+
+// engine is what writes to the cluster; nil while it cannot be reached.
+func (w *Workloads) engine(s *snapshot.Snapshot) *apply.Engine {
+	if cluster := w.Pool.Get(nameOf(s)); cluster != nil {
+		if engine, connected := cluster.Engine(); connected {
+			return engine
+		}
+	}
+	return nil
+}
+
+// approver and labeller are the engine as handlers see it; a nil engine has to be a nil interface.
+func (w *Workloads) approver(s *snapshot.Snapshot) certificaterequest.Approver {
+	if e := w.engine(s); e != nil {
+		return e
+	}
+	return nil
+}
+
+func (w *Workloads) labeller(s *snapshot.Snapshot) nodelabel.Labeller {
+	if e := w.engine(s); e != nil {
+		return e
+	}
+	return nil
+}
+
+// Forget ends the connection to a cluster.
+func (w *Workloads) Forget(s *snapshot.Snapshot) { w.forget(nameOf(s)) }
+
+func (w *Workloads) forget(name types.NamespacedName) {
+	if w != nil {
+		w.Pool.Forget(name)
+	}
+}
