@@ -23,9 +23,10 @@ CHART   := helm/$(NAME)/Chart.yaml
 # Several management clusters at a time are fast; more of them than cores make timeouts a matter of luck.
 TEST_PACKAGES_AT_ONCE ?= 2
 TEST_TIMEOUT          ?= 15m
+E2E_TIMEOUT           ?= 45m
 BENCH_TIMEOUT         ?= 2h
 # Packages whose tests run virtual machines.
-WITH_MACHINES := /(integration/(live|machine|runnerimage)|pkg/(guestnet|qemu))$$
+WITH_MACHINES := /(integration/(live|machine|realcluster|runnerimage)|pkg/(guestnet|qemu))$$
 export KUBEBUILDER_ASSETS := $(TOOLS)
 
 go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
@@ -33,24 +34,25 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 ##@ Try it
 
 .PHONY: demo demo-down
-demo: demo-tools ## A management cluster with simulated hosts, the operator and a cluster, on this machine; Ctrl-C ends it
+demo: ## A real management cluster and a workload cluster of virtual machines on this machine, as root; Ctrl-C ends it
+	@go run ./integration/demo check
+	@$(MAKE) tools
 	@go run ./integration/demo up
-
-.PHONY: demo-tools
-demo-tools:
-	@integration/build.sh .tools kubeall kwok ignition
 
 demo-down: ## Stop a demo that was left behind
 	@go run ./integration/demo down
 
 ##@ Test
 
-.PHONY: test unit race bench bench-machine lint imports verify verify-generated verify-format verify-modules nancy
+.PHONY: test e2e unit race bench bench-machine lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
-	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)')
+	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/e2e$$')
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
+
+e2e: tools ## A workload cluster of virtual machines from its KVMConfig to its end, on a real management cluster; its own target, for it takes longer than the rest together
+	@go test -v -timeout $(E2E_TIMEOUT) ./integration/e2e
 
 unit: ## The tests that need neither tools nor a management cluster
 	@go test -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
@@ -133,8 +135,8 @@ build-docker: ## Build the container image; IMAGE names it
 ##@ Develop
 
 .PHONY: tools generate update-deps check-env okteto-up okteto-down
-tools: ## Build what tests need: Kubernetes, kwok, ignition, helm, guest images, the runner's image; cached for all checkouts
-	@integration/build.sh .tools programs kubeall kwok ignition helm
+tools: ## Build what tests need: Kubernetes, kwok, ignition, helm, add-ons, guest images, the runner's image; cached for all checkouts
+	@integration/build.sh .tools programs kubeall kwok ignition helm coredns flannel flannel-cni web
 	@integration/guestimage/build.sh .tools/guest
 	@integration/runnerimage/build.sh .tools
 

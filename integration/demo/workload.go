@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// serviceURL is where web.yaml answers by its name.
+	serviceURL = "http://web.default.svc.cluster.local/"
+	// rollout is how long programs may take to start on slow machines.
+	rollout = "--timeout=10m"
+)
+
+// kubectl runs kubectl with an input and returns what it prints.
+type kubectl func(ctx context.Context, input string, arguments ...string) (string, error)
+
+// workload is the running workload cluster, from a user's point of view.
+type workload struct {
+	kubectl  kubectl
+	say      func(format string, arguments ...any)
+	manifest string // the path of web.yaml
+	forward  func(ctx context.Context, pod string) (answer string, err error)
+	pause    time.Duration // between two requests to a name that does not answer yet
+}
+
+func newWorkload(d *demo) workload {
+	return workload{
+		kubectl: func(ctx context.Context, input string, arguments ...string) (string, error) {
+			return d.stage.Kubectl(ctx, d.state.workload(), input, arguments...)
+		},
+		say: d.say, manifest: d.example("web.yaml"), pause: time.Second,
+		forward: func(ctx context.Context, pod string) (string, error) {
+			return askThroughForward(ctx, d.stage.Tool("kubectl"), d.state.workload(), pod)
+		},
+	}
+}
+
+// prove has the workload cluster do what it is for, one thing after the other.
+func (w workload) prove(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{w.showNodes, w.awaitAddons, w.deploy, w.reachByName, w.stream} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showNodes says that every Node is Ready, or which is not.
+func (w workload) showNodes(ctx context.Context) error {
+	output, err := w.kubectl(ctx, "", "get", "nodes", "--no-headers",
+		`--output=custom-columns=NAME:.metadata.name,READY:.status.conditions[?(@.type=="Ready")].status,VERSION:.status.nodeInfo.kubeletVersion,IMAGE:.status.nodeInfo.osImage`)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(output) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[1] != "True" {
+			return fmt.Errorf("a Node of the workload cluster is not Ready: %s", strings.TrimSpace(line))
+		}
+		w.say("Node %s is Ready: kubelet %s on %s", fields[0], fields[2], strings.Join(fields[3:], " "))
+	}
+	return nil
+}
+
+// addons are what has to run before a pod has an address and a name, with their namespaces.
+var addons = [][2]string{{"kube-flannel", "daemonset/kube-flannel-ds"}, {"kube-system", "daemonset/kube-proxy"}, {"kube-system", "deployment/coredns"}}
+
+func (w workload) awaitAddons(ctx context.Context) error {
+	for _, addon := range addons {
+		w.say("waiting for %s in the workload cluster", addon[1])
+		if _, err := w.kubectl(ctx, "", "--namespace="+addon[0], "rollout", "status", addon[1], rollout); err != nil {
+			return fmt.Errorf("waiting for %s in namespace %s: %w", addon[1], addon[0], err)
+		}
+	}
+	return nil
+}
+
+func (w workload) deploy(ctx context.Context) error {
+	w.say("applying %s/web.yaml to the workload cluster: a Deployment with a pod on each worker, and a Service", examples)
+	manifest, err := os.ReadFile(w.manifest)
+	if err != nil {
+		return err
+	}
+	if _, err := w.kubectl(ctx, string(manifest), "apply", "--filename=-"); err != nil {
+		return err
+	}
+	_, err = w.kubectl(ctx, "", "rollout", "status", "deployment/web", rollout)
+	return err
+}
+
+// reachByName has each pod ask the Service, by its name, until every pod has answered it.
+func (w workload) reachByName(ctx context.Context) error {
+	hosts, err := w.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, from := range slices.Sorted(maps.Keys(hosts)) {
+		if err := w.reachAll(ctx, from, hosts); err != nil {
+			return err
+		}
+		w.say("pod %s on %s asks %s and is answered by all %d pods", from, hosts[from], serviceURL, len(hosts))
+	}
+	return nil
+}
+
+// pods are the pods of the Deployment, with their Nodes.
+func (w workload) pods(ctx context.Context) (hosts map[string]string, err error) {
+	output, err := w.kubectl(ctx, "", "get", "pods", "--selector=app=web",
+		`--output=jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{"\n"}{end}`)
+	if err != nil {
+		return nil, err
+	}
+	hosts = map[string]string{}
+	for line := range strings.Lines(output) {
+		name, host, _ := strings.Cut(strings.TrimSpace(line), " ")
+		hosts[name] = host
+	}
+	if len(hosts) == 0 {
+		return nil, errors.New("the Deployment web has no pods")
+	}
+	return hosts, nil
+}
+
+func (w workload) reachAll(ctx context.Context, from string, hosts map[string]string) error {
+	missing := maps.Clone(hosts)
+	for {
+		answer, err := w.kubectl(ctx, "", "exec", from, "--", "/usr/bin/web", "get", serviceURL)
+		delete(missing, strings.TrimSpace(answer))
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("pod %s asks %s and is not answered by %s: %w",
+				from, serviceURL, strings.Join(slices.Sorted(maps.Keys(missing)), ", "), context.Cause(ctx)), err)
+		case <-time.After(w.pause):
+		}
+	}
+}
+
+// stream reads logs of a pod and asks it through a forwarded port: the API server has to reach kubelets for that.
+func (w workload) stream(ctx context.Context) error {
+	hosts, err := w.pods(ctx)
+	if err != nil {
+		return err
+	}
+	pod := slices.Sorted(maps.Keys(hosts))[0]
+	text, err := w.kubectl(ctx, "", "logs", pod)
+	if err != nil {
+		return err
+	}
+	if text == "" {
+		return fmt.Errorf("the logs of pod %s are empty", pod)
+	}
+	w.say("kubectl logs: %s", strings.SplitN(text, "\n", 2)[0])
+	answer, err := w.forward(ctx, pod)
+	if err != nil {
+		return fmt.Errorf("forwarding a port to pod %s: %w", pod, err)
+	}
+	if answer != pod {
+		return fmt.Errorf("through a port forwarded to pod %s answers %q", pod, answer)
+	}
+	w.say("kubectl port-forward: %s answers", pod)
+	return nil
+}

@@ -1,0 +1,153 @@
+// Package e2e_test runs the whole product: a real management cluster, the operator installed from its chart, and a workload
+// cluster of virtual machines under software emulation, from its KVMConfig to its end.
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/integration/stage"
+)
+
+// patience is how long a machine may take from its pod to a Ready Node, others beside it, on two busy cores.
+const patience = 25 * time.Minute
+
+// life is one workload cluster on a stage.
+type life struct {
+	*stage.Stage
+	t          *testing.T
+	kubeconfig string
+}
+
+func setUp(t *testing.T, masters, workers int) *life {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s, err := stage.Start(t.Context(), stage.Options{
+		Root: root, Masters: masters, Workers: workers,
+		Say: func(format string, arguments ...any) {
+			t.Logf("%6.1fs  "+format, append([]any{time.Since(began).Seconds()}, arguments...)...)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	l := &life{Stage: s, t: t}
+	t.Cleanup(l.explain)
+	return l
+}
+
+// explain tells, when the test has failed, what there is to know.
+func (l *life) explain() {
+	if !l.t.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	l.t.Log(l.OperatorLog(ctx))
+	for _, arguments := range []string{
+		"get kvmconfigs -A -o yaml", "get pods -A -o wide", "-n e2e01 describe pods", "-n e2e01 logs -l app=master --tail=40",
+		"-n e2e01 logs -l app=worker --tail=40",
+	} {
+		text, err := l.Cluster.Kubectl(ctx, strings.Fields(arguments)...)
+		l.t.Logf("kubectl %s: %v\n%s", arguments, err, text)
+	}
+	if l.kubeconfig == "" {
+		return
+	}
+	for _, arguments := range []string{"get nodes -o wide", "get pods -A -o wide", "get events -A", "get csr"} {
+		text, err := l.Kubectl(ctx, l.kubeconfig, "", strings.Fields(arguments)...)
+		l.t.Logf("in the workload cluster, kubectl %s: %v\n%s", arguments, err, text)
+	}
+}
+
+// management is kubectl on the management cluster.
+func (l *life) management(arguments ...string) string {
+	l.t.Helper()
+	text, err := l.Cluster.Kubectl(l.t.Context(), arguments...)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return text
+}
+
+// workload is kubectl on the workload cluster.
+func (l *life) workload(input string, arguments ...string) string {
+	l.t.Helper()
+	text, err := l.Kubectl(l.t.Context(), l.kubeconfig, input, arguments...)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return text
+}
+
+// eventually waits until the condition holds and logs each of its complaints once.
+func (l *life) eventually(limit time.Duration, condition func() error) {
+	l.t.Helper()
+	began, last := time.Now(), ""
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Since(began) > limit {
+			l.t.Fatalf("not within %s: %s", limit, err)
+		}
+		if text := err.Error(); text != last {
+			l.t.Logf("  after %s: %s", time.Since(began).Round(time.Second), text)
+			last = text
+		}
+		select {
+		case <-l.t.Context().Done():
+			l.t.Fatal("the test is over")
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// manifest is a cluster with the given nodes.
+func manifest(id string, masters, workers []string) string {
+	list := func(ids []string, machine string) (nodes, machines string) {
+		var n, m []string
+		for _, node := range ids {
+			n, m = append(n, "{id: "+node+"}"), append(m, machine)
+		}
+		return strings.Join(n, ", "), strings.Join(m, ", ")
+	}
+	masterNodes, masterMachines := list(masters, "{cpus: 2, memory: 3G}")
+	workerNodes, workerMachines := list(workers, "{cpus: 1, memory: 1500M}")
+	file := func(name string) string { return fmt.Sprintf("{url: \"file://%s/%s\"}", stage.GuestDirectory, name) }
+	return fmt.Sprintf(`apiVersion: provider.giantswarm.io/v1alpha1
+kind: KVMConfig
+metadata: {name: %[1]s, namespace: default}
+spec:
+  cluster:
+    id: %[1]s
+    masters: [%[2]s]
+    workers: [%[3]s]
+    calico: {subnet: 192.168.0.0, cidr: 16}
+    kubernetes: {api: {domain: api.%[1]s.k8s.example.org, clusterIPRange: 172.31.0.0/16}}
+  kvm:
+    masters: [%[4]s]
+    workers: [%[5]s]
+    k8sKVM: {acceleration: tcg}
+  guestImage:
+    name: stage
+    kernel: %[6]s
+    initrd: %[7]s
+    rootFS: %[8]s
+    kernelArguments: [console=ttyS0, quiet, nokaslr, tsc=reliable, no_timer_check]
+`, id, masterNodes, workerNodes, masterMachines, workerMachines, file("vmlinuz"), file("initrd.img"), file("root.squashfs"))
+}

@@ -1,0 +1,230 @@
+// Package stage is the whole product on this machine, for end-to-end tests and the demo: a real management cluster with
+// real nodes, the operator in it, installed from the chart, and workload clusters whose nodes are real virtual machines
+// under software emulation.
+package stage
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/integration/realcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/project"
+)
+
+const (
+	// operatorNamespace is where the chart is installed, and release what it is called.
+	operatorNamespace = "giantswarm"
+	release           = "kvm-operator"
+	// images is the directory of a node that node pods see as GuestDirectory's parent.
+	images = "/var/lib/flatcar-kvm-images"
+	// GuestDirectory is where node pods find the project's own guest image.
+	GuestDirectory = "/usr/code/images/stage"
+)
+
+// guestFiles are the files of the guest image.
+var guestFiles = []string{"vmlinuz", "initrd.img", "root.squashfs"}
+
+// Options say how a Stage is set up.
+type Options struct {
+	// Root is the checkout; Dir, if not empty, the directory of all state, which is not removed.
+	Root, Dir string
+	// Masters and Workers are how many hosts there are of each role.
+	Masters, Workers int
+	// Values are further settings of the chart, as helm's --set takes them.
+	Values []string
+	// Audit records the requests to the management cluster.
+	Audit bool
+	// Say receives lines of progress.
+	Say func(format string, arguments ...any)
+}
+
+// Stage is a management cluster with the operator in it.
+type Stage struct {
+	// Cluster is the management cluster.
+	Cluster *realcluster.Cluster
+	options Options
+	work    string
+}
+
+// Start sets a Stage up. What it made so far is removed when it fails.
+func Start(ctx context.Context, options Options) (*Stage, error) {
+	if options.Dir != "" {
+		if err := os.MkdirAll(options.Dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	work, err := os.MkdirTemp(options.Dir, "stage-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{options: options, work: work}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Stage) start(ctx context.Context) error {
+	s.options.Say("building the operator and its image")
+	image, err := s.buildOperator(ctx)
+	if err != nil {
+		return err
+	}
+	var nodes []realcluster.NodeOptions
+	for role, count := range map[string]int{key.RoleMaster: s.options.Masters, key.RoleWorker: s.options.Workers} {
+		for range count {
+			nodes = append(nodes, realcluster.NodeOptions{Labels: map[string]string{key.LabelManagementNodesRole: role}})
+		}
+	}
+	s.Cluster, err = realcluster.Start(ctx, realcluster.Options{
+		Dir: s.options.Dir, Nodes: nodes, Images: []string{image, s.tool("runner-image.tar")}, Audit: s.options.Audit, Output: lines(s.options.Say),
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.copyGuest(ctx, len(nodes)); err != nil {
+		return err
+	}
+	s.options.Say("installing the operator from helm/kvm-operator")
+	return s.install(ctx)
+}
+
+// Stop ends everything and removes every trace.
+func (s *Stage) Stop() error {
+	var errs []error
+	if s.Cluster != nil {
+		errs = append(errs, s.Cluster.Stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.work))...)
+}
+
+// Tool is the path of a tool of `make tools`.
+func (s *Stage) Tool(name string) string { return s.tool(name) }
+
+func (s *Stage) tool(name string) string { return filepath.Join(s.options.Root, ".tools", name) }
+
+// buildOperator makes an archive with the operator's image.
+func (s *Stage) buildOperator(ctx context.Context) (archive string, err error) {
+	binary := filepath.Join(s.work, "kvm-operator")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, ".")
+	build.Dir, build.Env = s.options.Root, append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the operator: %w\n%s", err, output)
+	}
+	archive = filepath.Join(s.work, "operator.tar")
+	return archive, realcluster.WriteImage(archive, realcluster.Image{
+		Name:       "docker.io/kvm-operator/kvm-operator:" + project.Version(),
+		Entrypoint: []string{"/opt/kvm-operator/kvm-operator"},
+		Files:      map[string]string{"/opt/kvm-operator/kvm-operator": binary},
+	})
+}
+
+// copyGuest puts the guest image where node pods of a host look for images. Links in .tools lead to where nodes do not see.
+func (s *Stage) copyGuest(ctx context.Context, nodes int) error {
+	directory := filepath.Join(images, filepath.Base(GuestDirectory))
+	for i := range nodes {
+		node := s.Cluster.Node(i)
+		s.options.Say("copying the guest image to %s", node.Name())
+		if _, err := node.Exec(ctx, "mkdir", "-p", directory); err != nil {
+			return err
+		}
+		for _, name := range guestFiles {
+			source, err := filepath.EvalSymlinks(s.tool(filepath.Join("guest", name)))
+			if err != nil {
+				return fmt.Errorf("the guest image is missing: %w (run `make tools`)", err)
+			}
+			if _, err := node.Exec(ctx, "cp", source, filepath.Join(directory, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Stage) install(ctx context.Context) error {
+	arguments := []string{
+		"upgrade", "--install", release, filepath.Join(s.options.Root, "helm", "kvm-operator"),
+		"--namespace=" + operatorNamespace, "--create-namespace", "--kubeconfig=" + s.Cluster.Kubeconfig(), "--wait", "--timeout=3m",
+		"--set=image.tag=" + project.Version(), "--set=image.runner=docker.io/kvm-operator/runner:" + project.Version(),
+		"--set=sharedHosts=true",
+	}
+	for _, value := range s.options.Values {
+		arguments = append(arguments, "--set="+value)
+	}
+	var complaint strings.Builder
+	command := exec.CommandContext(ctx, s.tool("helm"), arguments...)
+	command.Stdout, command.Stderr = &complaint, &complaint
+	if err := s.Cluster.Run(command); err != nil {
+		pods, _ := s.Cluster.Kubectl(ctx, "--namespace="+operatorNamespace, "describe", "pods")
+		return fmt.Errorf("installing the operator: %w\n%s\n%s", err, complaint.String(), pods)
+	}
+	return nil
+}
+
+// OperatorLog is what the operator has logged.
+func (s *Stage) OperatorLog(ctx context.Context) string {
+	text, err := s.Cluster.Kubectl(ctx, "--namespace="+operatorNamespace, "logs", "deployment/"+release, "--tail=200")
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// Apply applies manifests to the management cluster.
+func (s *Stage) Apply(ctx context.Context, manifests string) error {
+	_, err := s.Cluster.KubectlInput(ctx, manifests, "apply", "--server-side", "--filename=-")
+	return err
+}
+
+// Kubeconfig writes the administrator's kubeconfig of a workload cluster to a file of this machine and returns its path.
+// It leads through a port of 127.0.0.1 to the Service of the workload cluster's API.
+func (s *Stage) Kubeconfig(ctx context.Context, id string) (string, error) {
+	encoded, err := s.Cluster.Kubectl(ctx, "--namespace="+key.Namespace(id), "get", "secret", key.KubeconfigName(id), "--output=jsonpath={.data.kubeConfig}")
+	if err != nil {
+		return "", err
+	}
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return "", err
+	}
+	service := "https://" + key.ServiceHost(key.RoleMaster, id, realcluster.Domain) + ":443"
+	if !strings.Contains(string(text), service) {
+		return "", fmt.Errorf("the kubeconfig of cluster %s does not lead to %s", id, service)
+	}
+	local, err := s.Cluster.Node(0).Forward(ctx, strings.TrimPrefix(service, "https://"))
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(s.work, id+".kubeconfig")
+	return path, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), service, "https://"+local)), 0o600)
+}
+
+// Kubectl runs kubectl against a workload cluster by its kubeconfig.
+func (s *Stage) Kubectl(ctx context.Context, kubeconfig, input string, arguments ...string) (string, error) {
+	command := exec.CommandContext(ctx, s.tool("kubectl"), arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	var output, complaint strings.Builder
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &output, &complaint
+	command.WaitDelay = 5 * time.Second
+	if err := command.Run(); err != nil {
+		return output.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(arguments, " "), err, complaint.String())
+	}
+	return output.String(), nil
+}
+
+// lines hands each line of progress on.
+type lines func(format string, arguments ...any)
+
+// Write takes one line.
+func (l lines) Write(line []byte) (int, error) {
+	l("%s", strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
+}
