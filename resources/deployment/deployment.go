@@ -61,6 +61,9 @@ func wait(s *cluster.Snapshot) *chain.Outcome {
 func rolloutMessage(d rolling.Decision) string {
 	nodes := slices.Sorted(slices.Values(d.Waiting))
 	message := fmt.Sprintf("outdated nodes %s wait to be replaced", strings.Join(nodes, ", "))
+	if d.Reason == "ClusterUnreachable" {
+		return message + " until the API of the workload cluster answers (ClusterUnreachable)"
+	}
 	if d.WaitingFor == "" {
 		return message + " until spec.rollout.paused is taken back"
 	}

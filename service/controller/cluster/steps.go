@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -26,11 +27,15 @@ func step(before []v1alpha1.NodeStatus, n snapshot.Node, now time.Time) (name st
 	if n.Step == "" {
 		return "", nil, ""
 	}
+	if n.Step == nodestep.Failed && n.Pod() != nil {
+		// The runner wrote it down when it ended.
+		console = strings.ToValidUTF8(nodestep.Console(n.Pod()), "?")
+	}
 	if known := statusOf(before, n.ID); known != nil && known.Step == string(n.Step) && known.Since != nil && samePod(*known, n) {
-		return known.Step, known.Since, known.Console
+		return known.Step, known.Since, cmp.Or(console, known.Console)
 	}
 	at := metav1.NewTime(now)
-	return string(n.Step), &at, ""
+	return string(n.Step), &at, console
 }
 
 func samePod(known v1alpha1.NodeStatus, n snapshot.Node) bool {
