@@ -33,14 +33,23 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 
 ##@ Try it
 
-.PHONY: demo demo-down
-demo: ## A real management cluster and a workload cluster of virtual machines on this machine, as root; Ctrl-C ends it
-	@go run ./integration/demo check
-	@$(MAKE) tools
+.PHONY: demo demo-tools demo-down demo-machines demo-machines-down
+demo: demo-tools ## A management cluster with simulated hosts, the operator and a cluster, on this machine; Ctrl-C ends it
 	@go run ./integration/demo up
+
+demo-tools:
+	@integration/build.sh .tools kubeall kwok ignition
 
 demo-down: ## Stop a demo that was left behind
 	@go run ./integration/demo down
+
+demo-machines: ## The same with real hosts and virtual machines that form a workload cluster, as root; takes ten minutes or more
+	@go run ./integration/demomachines check
+	@$(MAKE) tools
+	@go run ./integration/demomachines up
+
+demo-machines-down: ## Stop such a demo that was left behind
+	@go run ./integration/demomachines down
 
 ##@ Test
 
@@ -122,6 +131,7 @@ run: ## Run the operator from the checkout against the cluster of ~/.kube/config
 
 clean: ## Stop the demo and remove what was built here; the cache of built tools stays
 	@[ ! -d .demo ] || $(MAKE) demo-down
+	@[ ! -d .demo-machines ] || $(MAKE) demo-machines-down
 	@rm -rf bin .tools cover.out
 
 build-docker-runner: ## Build the container image of node pods; RUNNER_IMAGE names it
