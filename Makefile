@@ -22,7 +22,7 @@ CHART   := helm/$(NAME)/Chart.yaml
 
 # Several management clusters at a time are fast; more of them than cores make timeouts a matter of luck.
 TEST_PACKAGES_AT_ONCE ?= 2
-TEST_TIMEOUT          ?= 15m
+TEST_TIMEOUT          ?= 30m
 E2E_TIMEOUT           ?= 45m
 BENCH_TIMEOUT         ?= 2h
 # Packages whose tests run virtual machines.
