@@ -27,7 +27,7 @@ func TestGuestThatRebootsKeepsTheRunner(t *testing.T) {
 	for i := range 2 {
 		v.Await(t, lastReady(v.Console(), i), "tiny: ready", tinyBoots)
 		before := v.Status(t)
-		if before.Resets < i || before.Resets > 2*i || before.State != runner.StateRunning {
+		if before.Resets < i || before.Resets > 0 && i == 0 || before.State != runner.StateRunning {
 			t.Fatalf("after %d reboots the status is %+v", i, before)
 		}
 		v.Type(t, "reboot")

@@ -50,7 +50,8 @@ type Status struct {
 	Kubelet string `json:"kubelet,omitempty"`
 	// Network is why the guest gets no address any more; empty when it does.
 	Network string `json:"network,omitempty"`
-	// Resets counts those of the machine. A reboot of the guest is one or two: firmware may reset once more.
+	// Resets counts those of the machine. A reboot of the guest is one or more: Linux pulls the line up to ten times until
+	// the machine reacts (arch/x86/kernel/reboot.c, native_machine_emergency_restart), and firmware may reset once more.
 	Resets int `json:"resets"`
 	// HeldUntil is when a held machine is powered down at the latest.
 	HeldUntil *time.Time `json:"heldUntil,omitempty"`
