@@ -23,7 +23,7 @@ var variables = map[string]string{
 	"cpus": "CORES", "dns-servers": "DNS_SERVERS", "etcd": "ETCD_DATA_PATH", "flatcar-channel": "FLATCAR_CHANNEL",
 	"flatcar-mirror": "FLATCAR_MIRROR", "flatcar-version": "FLATCAR_VERSION", "hold-timeout": "HOLD_TIMEOUT",
 	"image": "GUEST_IMAGE", "memory": "MEMORY", "name": "HOSTNAME", "ntp-servers": "NTP_SERVERS",
-	"powerdown-timeout": "POWERDOWN_TIMEOUT", "shares": "HOST_DATA_VOLUME_PATHS", "signing-keys": "SIGNING_KEYS",
+	"powerdown-timeout": "POWERDOWN_TIMEOUT", "search-domains": "SEARCH_DOMAINS", "shares": "HOST_DATA_VOLUME_PATHS", "signing-keys": "SIGNING_KEYS",
 }
 
 // diskVariables are the sizes of a node's disks and the serial numbers they get, in the order in which the guest sees them.
@@ -59,6 +59,7 @@ func register(fs *pflag.FlagSet) {
 	fs.StringArray("qemu-arg", nil, "further argument of QEMU; may repeat")
 	fs.Duration("quit-timeout", t.Quit, "how long QEMU may take to quit when the guest did not shut down")
 	fs.String("shares", "", "directories for the guest as <tag>:<path>, separated by commas; it mounts them over 9p")
+	fs.String("search-domains", "", "domains for the guest, separated by commas; empty means those of /etc/resolv.conf")
 	fs.String("signing-keys", "", "file with the OpenPGP keys that sign images; empty means Flatcar's")
 	fs.Duration("start-timeout", t.Start, "how long QEMU may take until it answers")
 	fs.String("state", "/usr/code/rootfs", "directory with disks and what else outlives a restart of the runner")
@@ -94,7 +95,7 @@ type reader struct {
 func (r *reader) settings(environment func(string) (string, bool)) runner.Settings {
 	return runner.Settings{
 		Name: r.text("name"), MachineType: r.text("machine"), CPUs: r.number("cpus"), Memory: r.memory(), Disks: r.disks(environment),
-		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))),
+		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))), SearchDomains: r.searchDomains(),
 		BootData: compact(r.text("boot-data"), r.text("private-boot-data")),
 		Image:    r.image(), Images: r.text("images"), SigningKeys: r.text("signing-keys"),
 		State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), Shares: r.shares(), Network: r.text("network"),
@@ -198,7 +199,7 @@ func (r *reader) dnsServers() []netip.Addr {
 	texts := list(r.text("dns-servers"))
 	if len(texts) == 0 {
 		var err error
-		if texts, err = nameServers("/etc/resolv.conf"); err != nil {
+		if texts, err = resolverEntries(resolverFile, "nameserver"); err != nil {
 			r.wrong("dns-servers", err)
 		}
 	}
@@ -207,6 +208,20 @@ func (r *reader) dnsServers() []netip.Addr {
 		r.wrong("dns-servers", fmt.Errorf("%q are not all addresses", texts))
 	}
 	return servers
+}
+
+func (r *reader) searchDomains() []string {
+	domains := list(r.text("search-domains"))
+	if len(domains) == 0 {
+		var err error
+		if domains, err = resolverEntries(resolverFile, "search"); err != nil {
+			r.wrong("search-domains", err)
+		}
+	}
+	for i, domain := range domains {
+		domains[i] = strings.TrimSuffix(domain, ".")
+	}
+	return compact(domains...)
 }
 
 // addresses are those of the texts that are addresses. Time servers may be names, too: boot data knows these, DHCP cannot
@@ -221,19 +236,22 @@ func addresses(texts []string) []netip.Addr {
 	return kept
 }
 
-// nameServers reads the addresses of a resolv.conf (resolv.conf(5)).
-func nameServers(path string) ([]string, error) {
+// resolverFile is the pod's, in the format of resolv.conf(5).
+const resolverFile = "/etc/resolv.conf"
+
+// resolverEntries reads the values of a keyword in a resolv.conf. A missing file has none.
+func resolverEntries(path, keyword string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	var servers []string
+	var values []string
 	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "nameserver" {
-			servers = append(servers, fields[1])
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == keyword {
+			values = append(values, fields[1:]...)
 		}
 	}
-	return servers, nil
+	return values, nil
 }
 
 func list(text string) []string { return compact(strings.Split(text, ",")...) }

@@ -129,16 +129,31 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-func TestNameServers(t *testing.T) {
+func TestSearchDomains(t *testing.T) {
+	fs := flags()
+	if err := fs.Parse([]string{"--search-domains=a.cluster.local,cluster.local."}); err != nil {
+		t.Fatal(err)
+	}
+	r := reader{fs: fs}
+	if diff := cmp.Diff([]string{"a.cluster.local", "cluster.local"}, r.searchDomains()); diff != "" || len(r.errs) != 0 {
+		t.Errorf("%v (-want +got):\n%s", r.errs, diff)
+	}
+}
+
+func TestResolverEntries(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(path, []byte("# comment\nsearch a b\nnameserver 10.0.0.1\nnameserver\t10.0.0.2\nnameserver\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := nameServers(path)
+	got, err := resolverEntries(path, "nameserver")
 	if diff := cmp.Diff([]string{"10.0.0.1", "10.0.0.2"}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if got, err := nameServers(path + "x"); err != nil || got != nil {
+	got, err = resolverEntries(path, "search")
+	if diff := cmp.Diff([]string{"a", "b"}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if got, err := resolverEntries(path+"x", "nameserver"); err != nil || got != nil {
 		t.Errorf("without the file: %v, %v", got, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/iana"
+	"github.com/insomniacslk/dhcp/rfc1035label"
 )
 
 // forever is an infinite lifetime of DHCP, DHCPv6 and neighbour discovery, in seconds.
@@ -132,6 +133,9 @@ func (s *server) addOptions(reply *dhcpv4.DHCPv4) {
 	}
 	if servers := addressesIn(s.dns, netip.Addr.Is4); len(servers) != 0 {
 		reply.UpdateOption(dhcpv4.OptDNS(servers...))
+	}
+	if len(s.search) != 0 {
+		reply.UpdateOption(dhcpv4.OptDomainSearch(&rfc1035label.Labels{Labels: s.search}))
 	}
 	if servers := addressesIn(s.ntp, netip.Addr.Is4); len(servers) != 0 {
 		reply.UpdateOption(dhcpv4.OptNTPServers(servers...))

@@ -157,7 +157,7 @@ func TestOfferHasEverything(t *testing.T) {
 	want := dhcpv4.Options{
 		1: {255, 255, 255, 255}, 3: {169, 254, 1, 1}, 6: {10, 96, 0, 10}, 12: []byte("worker-ab1c2"),
 		26: {1450 >> 8, 1450 & 0xff}, 42: {192, 0, 2, 123}, 51: {0xff, 0xff, 0xff, 0xff}, 53: {2}, 54: {169, 254, 75, 1},
-		61: {1, 2, 3}, 121: routes, 249: routes,
+		61: {1, 2, 3}, 119: []byte("\x05ab1c2\x03svc\x07cluster\x05local\x00\x07cluster\x05local\x00"), 121: routes, 249: routes,
 	}
 	if diff := cmp.Diff(want, got.Options); diff != "" {
 		t.Error(diff)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
 	"github.com/insomniacslk/dhcp/iana"
+	"github.com/insomniacslk/dhcp/rfc1035label"
 )
 
 // answerDHCPv6 answers a datagram to the port of DHCPv6 servers (RFC 8415).
@@ -76,6 +77,9 @@ func (s *server) newReply6(request *dhcpv6.Message, kind dhcpv6.MessageType, opt
 	}
 	if servers := addressesIn(s.dns, netip.Addr.Is6); len(servers) != 0 {
 		reply.AddOption(dhcpv6.OptDNS(servers...))
+	}
+	if len(s.search) != 0 {
+		reply.AddOption(dhcpv6.OptDomainSearchList(&rfc1035label.Labels{Labels: s.search}))
 	}
 	if servers := addressesIn(s.ntp, netip.Addr.Is6); len(servers) != 0 {
 		reply.AddOption(ntpServers(servers))

@@ -142,6 +142,9 @@ func TestReplyHasServers(t *testing.T) {
 	if diff := cmp.Diff(want, [][]net.IP{got.Options.DNS(), got.Options.NTPServers()}); diff != "" {
 		t.Error(diff)
 	}
+	if diff := cmp.Diff(testOptions().SearchDomains, got.Options.DomainSearchList().Labels); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestPodWithoutIPv6AnswersNoDHCPv6(t *testing.T) {

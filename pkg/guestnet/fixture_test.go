@@ -51,6 +51,7 @@ func makeConfig(t testing.TB, addresses []string, routes ...string) Config {
 func testOptions() Options {
 	return Options{
 		Hostname: "worker-ab1c2", DNSServers: []netip.Addr{resolver, resolver6}, NTPServers: []netip.Addr{clock, clock6},
+		SearchDomains: []string{"ab1c2.svc.cluster.local", "cluster.local"},
 	}
 }
 

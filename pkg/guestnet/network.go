@@ -54,6 +54,9 @@ type Options struct {
 	// DNSServers and NTPServers are told by DHCP (IPv4) and DHCPv6 (IPv6).
 	DNSServers []netip.Addr
 	NTPServers []netip.Addr
+	// SearchDomains are told along with the servers. A resolver such as systemd's asks servers for names under .local, where
+	// clusters have theirs, only when they are under one of these.
+	SearchDomains []string
 	// Log gets what the guest asks for; by default nothing is logged.
 	Log logr.Logger
 

@@ -98,7 +98,8 @@ func TestNetworkdConfiguresGuests(t *testing.T) {
 				t.Error(diff)
 			}
 			lease := readLease(t, run)
-			want := map[string]string{"DNS": "10.96.0.10", "NTP": "192.0.2.123", "HOSTNAME": "worker-ab1c2", "SERVER_ADDRESS": "169.254.75.1"}
+			want := map[string]string{"DNS": "10.96.0.10", "NTP": "192.0.2.123", "HOSTNAME": "worker-ab1c2", "SERVER_ADDRESS": "169.254.75.1",
+				"DOMAIN_SEARCH_LIST": "ab1c2.svc.cluster.local cluster.local"}
 			for key, value := range want {
 				if diff := cmp.Diff(value, lease[key]); diff != "" {
 					t.Errorf("%s: %s", key, diff)

@@ -124,6 +124,9 @@ func (s *server) advertisement(r router) *ndp.RouterAdvertisement {
 	if servers := only6(s.dns); len(servers) != 0 {
 		ra.Options = append(ra.Options, &ndp.RecursiveDNSServer{Lifetime: routerLifetime, Servers: servers})
 	}
+	if len(s.search) != 0 {
+		ra.Options = append(ra.Options, &ndp.DNSSearchList{Lifetime: routerLifetime, DomainNames: s.search})
+	}
 	return ra
 }
 

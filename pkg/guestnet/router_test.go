@@ -26,6 +26,8 @@ func TestRoutersAreAdvertisedUnderLinkLocalAddresses(t *testing.T) {
 	options := func(more ...ndp.Option) []ndp.Option {
 		return append([]ndp.Option{ndp.NewMTU(1450)}, append(more, &ndp.RecursiveDNSServer{
 			Lifetime: 9000 * time.Second, Servers: []netip.Addr{resolver6},
+		}, &ndp.DNSSearchList{
+			Lifetime: 9000 * time.Second, DomainNames: []string{"ab1c2.svc.cluster.local", "cluster.local"},
 		})...)
 	}
 	subnet := &ndp.PrefixInformation{

@@ -15,6 +15,7 @@ type server struct {
 	mtu        uint16
 	hostname   string
 	dns, ntp   []netip.Addr
+	search     []string
 
 	lease      *lease // nil without IPv4 address
 	addresses6 []netip.Addr
@@ -25,7 +26,7 @@ type server struct {
 func newServer(c Config, o Options) *server {
 	s := &server{
 		guest: net.HardwareAddr(c.MAC), own: net.HardwareAddr(c.MAC.derive(BridgeName)), mtu: length16(c.MTU), hostname: o.Hostname,
-		dns: o.DNSServers, ntp: o.NTPServers, onLink: onLinkPrefixes(c), routers: routersOf(c),
+		dns: o.DNSServers, ntp: o.NTPServers, search: o.SearchDomains, onLink: onLinkPrefixes(c), routers: routersOf(c),
 	}
 	if l, ok := leaseOf(c); ok {
 		s.lease = &l

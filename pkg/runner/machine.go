@@ -68,8 +68,9 @@ func commandLine(image osimage.Image, accelerator qemu.Accelerator) string {
 	return strings.Join(append(arguments, image.KernelArguments...), " ")
 }
 
-// networkUnit configures the guest's own interface and none that a CNI plugin makes. The MTU is the device's own already;
-// systemd-networkd would go on with that of the lease only when told so.
+// networkUnit configures the guest's own interface and none that a CNI plugin makes. The pod's search domains are known to
+// the resolver, which asks for names under .local only below these, and are no search domains for the guest and its pods.
+// The MTU is the device's own already; systemd-networkd would go on with that of the lease only when told so.
 const networkUnit = `[Match]
 Driver=virtio_net
 
@@ -82,9 +83,11 @@ KeepConfiguration=dhcp
 ClientIdentifier=mac
 UseMTU=yes
 UseNTP=yes
+UseDomains=route
 
 [DHCPv6]
 UseNTP=yes
+UseDomains=route
 `
 
 // etcdUnit mounts etcd's disk in place of the share that boot data expects. The unit that makes its file system is part of

@@ -295,6 +295,7 @@ func opens(device string) bool {
 func (r *Runner) networkOptions() guestnet.Options {
 	return guestnet.Options{
 		Hostname: r.settings.Name, DNSServers: r.settings.DNSServers, NTPServers: r.settings.NTPServers,
-		StateFile: r.settings.networkState(), Log: logr.FromSlogHandler(r.log.Handler()),
+		SearchDomains: r.settings.SearchDomains,
+		StateFile:     r.settings.networkState(), Log: logr.FromSlogHandler(r.log.Handler()),
 	}
 }

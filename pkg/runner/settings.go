@@ -46,6 +46,8 @@ type Settings struct {
 	Disks []Disk
 	// DNSServers and NTPServers are told to the guest by DHCP.
 	DNSServers, NTPServers []netip.Addr
+	// SearchDomains are told to the guest by DHCP; see guestnet.Options.
+	SearchDomains []string
 	// BootData are the files with the halves of the boot data, public first. There is at least one.
 	BootData []string
 	// Image is the operating system.
