@@ -107,8 +107,10 @@ func (m Machine) addDisks(a *arguments) {
 	for _, d := range m.Disks {
 		d.addNodes(a)
 		device := []string{m.device("virtio-blk"), "id=" + d.DeviceID(), "drive=" + d.NodeName(), "serial=" + d.Serial}
-		if !m.microVM() {
-			// Devices on the memory-mapped bus cannot notify a thread of their own unless KVM does it for them.
+		if m.Accelerator == KVM && !m.microVM() {
+			// In software a disk that has a thread of its own can end QEMU: when the thread finds a ring that is none, because
+			// the guest has taken its memory back, it raises an interrupt that only the main thread may raise. On a
+			// memory-mapped bus nobody but KVM could wake it.
 			thread := "iothread-" + d.Serial
 			a.add("-object", "iothread", "id="+thread)
 			device = append(device, "iothread="+thread)
