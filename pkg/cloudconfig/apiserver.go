@@ -17,12 +17,21 @@ const (
 	auditLogDirectory  = "/var/log/apiserver"
 )
 
+// hosts lets pods on a master's own network, kubelet's copy of this file is theirs, reach its own API server by the name
+// that is the same on all nodes: not every network of a management cluster brings a connection back to where it came from.
+// The host's own name is known to the resolver.
+const hosts = `127.0.0.1 localhost
+::1 localhost ip6-localhost ip6-loopback
+%s %s
+`
+
 // apiServer is the API server of this master with what it reads.
 func apiServer(p Params) parts {
 	if !p.master() {
 		return parts{}
 	}
 	return parts{files: []file{
+		{path: "/etc/hosts", mode: modePublic, text: fmt.Sprintf(hosts, localhost, p.apiServerHost())},
 		{path: authenticationFile, mode: modePublic, object: authentication(p.oidc())},
 		{path: auditPolicyFile, mode: modePublic, text: asset("audit-policy.yaml")},
 		{path: encryptionFile, mode: modeSecret, private: true, object: encryption(p.EncryptionKey)},

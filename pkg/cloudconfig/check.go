@@ -103,7 +103,7 @@ func checkNetwork(found *problems, p Params) {
 	if k.API.SecurePort < 1 || k.API.SecurePort > 65535 {
 		found.addf("kubernetes.api.securePort %d is not a port", k.API.SecurePort)
 	}
-	if !p.master() && !isHTTPS(p.APIServerURL) {
+	if !isHTTPS(p.APIServerURL) {
 		found.addf("URL of the API server %q is not an https URL", p.APIServerURL)
 	}
 }

@@ -8,6 +8,8 @@
 package cloudconfig
 
 import (
+	"net/url"
+
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
@@ -57,7 +59,7 @@ type Params struct {
 	EncryptionKey string
 	// BootstrapToken lets the kubelet ask for its certificate: "abcdef.0123456789abcdef".
 	BootstrapToken string
-	// APIServerURL is how workers reach the API server.
+	// APIServerURL is how workers, and pods of any node, reach the API server.
 	APIServerURL string
 	// EtcdMembers are the members that found the cluster, or all members including this one when it joins. Masters only.
 	EtcdMembers []Member
@@ -109,6 +111,15 @@ func (p Params) apiServerURL() string {
 		return p.localAPIServerURL()
 	}
 	return p.APIServerURL
+}
+
+// apiServerHost is the name of the API server on all nodes.
+func (p Params) apiServerHost() string {
+	u, err := url.Parse(p.APIServerURL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 // oidc is the sign-on of this cluster: its own or, as a whole, the operator's.

@@ -1,7 +1,6 @@
 package cloudconfig
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 
@@ -44,9 +43,7 @@ func noProxy(p Params) string {
 	list := append(slices.Clone(p.Settings.Proxy.NoProxy),
 		"localhost", "127.0.0.1", "::1", ".svc", "."+k.Domain,
 		k.API.ClusterIPRange, key.PodNetwork(p.Cluster), k.API.Domain)
-	if u, err := url.Parse(p.APIServerURL); err == nil && u.Hostname() != "" {
-		list = append(list, u.Hostname())
-	}
+	list = append(list, p.apiServerHost())
 	var unique []string
 	for _, entry := range list {
 		if entry = strings.TrimSpace(entry); entry != "" && !slices.Contains(unique, entry) {
