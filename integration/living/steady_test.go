@@ -25,6 +25,9 @@ func costsNothing(t *testing.T, l *living, operator *lab.Operator) {
 	l.touch(t) // it is seen by an operator that has begun
 	l.settle(t, operator, time.Second)
 	l.await(t, isTrue("Ready"))
+	if writes := operator.Requests.Writes(); len(writes) > 0 {
+		t.Errorf("an operator that has just begun writes for a cluster that is Ready: %v", writes)
+	}
 	asked := l.audited(t)
 	operator.Requests.Reset()
 	passes := where.passes(l.id)

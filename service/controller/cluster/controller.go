@@ -137,6 +137,9 @@ func (r *Reconciler) removeFinalizers(ctx context.Context, config *v1alpha1.KVMC
 // storeStatus writes the status when it differs. The version of the object that was read is a precondition, so that what
 // was decided on outdated knowledge, an index above all, is never stored.
 func (r *Reconciler) storeStatus(ctx context.Context, config *v1alpha1.KVMConfig, s *snapshot.Snapshot, results []chain.Result) error {
+	if reconnects(s, results) {
+		return nil
+	}
 	updated := config.DeepCopy()
 	updated.Status = status(s, results, r.Clock.Now())
 	r.showConsoles(ctx, s.ID(), updated.Status.Nodes)

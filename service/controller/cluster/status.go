@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
 
 // Conditions that sum others up, in the sense of kstatus.
@@ -63,6 +65,15 @@ func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha
 	next.Conditions = conditions(s, results, now)
 	next.Cluster = legacyStatus(s, now)
 	return next
+}
+
+// reconnects tells whether an operator that has just begun does not know yet what its predecessor knew. What that has
+// stored stays until the first attempt to reach the workload cluster has ended, which is soon and wakes the controller.
+func reconnects(s *snapshot.Snapshot, results []chain.Result) bool {
+	storing := func(r chain.Result) bool { return r.Err == nil && r.Outcome.State == chain.StateStore }
+	before := s.Config.Status
+	return s.Workload.Reason == string(workload.Connecting) && before.ObservedGeneration == s.Config.Generation &&
+		meta.IsStatusConditionTrue(before.Conditions, conditionTypes["workload"]) && !slices.ContainsFunc(results, storing)
 }
 
 // conditions keeps the times of those that did not change and drops those that nobody sets any more.

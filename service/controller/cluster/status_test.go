@@ -140,6 +140,32 @@ func TestNothingNewIsNothingToWrite(t *testing.T) {
 	}
 }
 
+// TestStatusOutlivesTheOperator: until an operator knows what its predecessor knew, nothing else is said.
+func TestStatusOutlivesTheOperator(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason, reachable string
+		generation        int64
+		results           []chain.Result
+		want              bool
+	}{
+		"the first attempt is under way":       {"Connecting", "True", 7, results(isDone, isDone, isWaitingOn), true},
+		"it has failed":                        {"Refused", "True", 7, results(isDone, isDone, isWaitingOn), false},
+		"it was not reachable before":          {"Connecting", "False", 7, results(isDone, isDone, isWaitingOn), false},
+		"the spec is another":                  {"Connecting", "True", 6, results(isDone, isDone, isWaitingOn), false},
+		"something has to be stored":           {"Connecting", "True", 7, results(isStoring, isBlocked, isBlocked), false},
+		"something fails and is not forgotten": {"Connecting", "True", 7, results(isDone, isFailing, isDone), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := simple().snapshot(t, world{})
+			s.Config.Generation, s.Config.Status.ObservedGeneration, s.Workload.Reason = 7, test.generation, test.reason
+			s.Config.Status.Conditions = []metav1.Condition{{Type: "WorkloadReachable", Status: metav1.ConditionStatus(test.reachable)}}
+			if got := reconnects(s, test.results); got != test.want {
+				t.Errorf("reconnects is %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
 // TestFieldsWithoutMeaningAreNamed, so that nobody debugs a network that is not there (D1).
 func TestFieldsWithoutMeaningAreNamed(t *testing.T) {
 	told := func(vni int32) string {
