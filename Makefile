@@ -24,6 +24,7 @@ CHART   := helm/$(NAME)/Chart.yaml
 TEST_PACKAGES_AT_ONCE ?= 2
 TEST_TIMEOUT          ?= 30m
 E2E_TIMEOUT           ?= 45m
+HA_TIMEOUT            ?= 2h
 BENCH_TIMEOUT         ?= 2h
 # Packages whose tests run virtual machines.
 WITH_MACHINES := /(integration/(live|machine|realcluster|runnerimage)|pkg/(guestnet|qemu))$$
@@ -43,17 +44,17 @@ demo-tools:
 demo-down: ## Stop a demo that was left behind
 	@go run ./integration/demo down
 
-demo-machines: ## The same with real hosts and virtual machines that form a workload cluster, as root; takes ten minutes or more
+demo-machines: ## The same with real hosts and virtual machines that form a workload cluster, as root; takes ten minutes or more. Without a terminal it ends when its work is done, unless KEEP=1
 	@go run ./integration/demomachines check
 	@$(MAKE) tools
-	@go run ./integration/demomachines up
+	@go run ./integration/demomachines up $(if $(KEEP),-exit=false)
 
 demo-machines-down: ## Stop such a demo that was left behind
 	@go run ./integration/demomachines down
 
 ##@ Test
 
-.PHONY: test e2e unit race bench bench-machine lint imports verify verify-generated verify-format verify-modules nancy
+.PHONY: test e2e e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/e2e$$')
@@ -61,7 +62,10 @@ test: verify lint tools ## Everything: generated files, format, modules, linters
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
 
 e2e: tools ## A workload cluster of virtual machines from its KVMConfig to its end, on a real management cluster; its own target, for it takes longer than the rest together
-	@go test -v -timeout $(E2E_TIMEOUT) ./integration/e2e
+	@go test -v -timeout $(E2E_TIMEOUT) -run TestLifeOfACluster ./integration/e2e
+
+e2e-ha: tools ## Three masters as virtual machines, each of which is killed once
+	@go test -v -timeout $(HA_TIMEOUT) -run TestThreeMastersSurviveTheDeathOfAnyOne ./integration/e2e
 
 unit: ## The tests that need neither tools nor a management cluster
 	@go test -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
@@ -75,6 +79,9 @@ bench: tools ## Benchmarks on many clusters; takes long
 
 bench-machine: tools ## The runner against bare QEMU under the same arguments; wants a machine without other work
 	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/machine/...
+
+bench-founding: tools ## A workload cluster of virtual machines made by the operator against one made by hand; wants a machine without other work
+	@go test -run '^$$' -bench Founding -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/e2e
 
 lint: $(TOOLS)/golangci-lint ## Run the linters of .golangci.yaml
 	@echo "==> linting"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kvm-operator/kvm-operator/integration/stage"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -20,7 +21,7 @@ func (d *demo) hints() string {
 		{"kubectl get nodes -o wide", ""},
 		{"kubectl get pods -A -o wide", ""},
 		{"kubectl logs deployment/web", ""},
-		{"kubectl exec deployment/web -- /usr/bin/web get " + serviceURL, "several times: the pods take turns"},
+		{"kubectl exec deployment/web -- /usr/bin/web get " + stage.ServiceURL, "several times: the pods take turns"},
 	})
 	section(&text, "The management cluster, of hosts:", d.state.management(), []hint{
 		{"kubectl get nodes -o wide", ""},

@@ -47,6 +47,7 @@ func up(ctx context.Context, s state, timeout time.Duration, exit bool) (err err
 	}
 	d.say("done: the workload cluster runs and does its work")
 	if exit {
+		d.say("to keep it and try more: make demo-machines KEEP=1")
 		return nil
 	}
 	fmt.Print(d.hints())
@@ -118,7 +119,7 @@ func (d *demo) work(ctx context.Context, timeout time.Duration) error {
 	if err := copyPrivate(d.state.workload(), kubeconfig); err != nil {
 		return err
 	}
-	return newWorkload(d).prove(ctx)
+	return d.stage.Prove(ctx, d.state.workload())
 }
 
 // end stops everything and, after a success, removes every trace; after a failure the logs stay.

@@ -5,8 +5,11 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,18 +22,21 @@ const patience = 25 * time.Minute
 // life is one workload cluster on a stage.
 type life struct {
 	*stage.Stage
-	t          *testing.T
+	t          testing.TB
+	ctx        context.Context // ends with the test, or when somebody interrupts it: then it cleans up
 	kubeconfig string
 }
 
-func setUp(t *testing.T, masters, workers int) *life {
+func setUp(t testing.TB, masters, workers int) *life {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	t.Cleanup(stop)
 	began := time.Now()
-	s, err := stage.Start(t.Context(), stage.Options{
+	s, err := stage.Start(ctx, stage.Options{
 		Root: root, Masters: masters, Workers: workers,
 		Say: func(format string, arguments ...any) {
 			t.Logf("%6.1fs  "+format, append([]any{time.Since(began).Seconds()}, arguments...)...)
@@ -44,7 +50,7 @@ func setUp(t *testing.T, masters, workers int) *life {
 			t.Error(err)
 		}
 	})
-	l := &life{Stage: s, t: t}
+	l := &life{Stage: s, t: t, ctx: ctx}
 	t.Cleanup(l.explain)
 	return l
 }
@@ -76,7 +82,7 @@ func (l *life) explain() {
 // management is kubectl on the management cluster.
 func (l *life) management(arguments ...string) string {
 	l.t.Helper()
-	text, err := l.Cluster.Kubectl(l.t.Context(), arguments...)
+	text, err := l.Cluster.Kubectl(l.ctx, arguments...)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -86,7 +92,7 @@ func (l *life) management(arguments ...string) string {
 // workload is kubectl on the workload cluster.
 func (l *life) workload(input string, arguments ...string) string {
 	l.t.Helper()
-	text, err := l.Kubectl(l.t.Context(), l.kubeconfig, input, arguments...)
+	text, err := l.Kubectl(l.ctx, l.kubeconfig, input, arguments...)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -110,9 +116,9 @@ func (l *life) eventually(limit time.Duration, condition func() error) {
 			last = text
 		}
 		select {
-		case <-l.t.Context().Done():
-			l.t.Fatal("the test is over")
-		case <-time.After(time.Second):
+		case <-l.ctx.Done():
+			l.t.Fatal("the test was interrupted")
+		case <-time.After(3 * time.Second):
 		}
 	}
 }
@@ -148,6 +154,6 @@ spec:
     kernel: %[6]s
     initrd: %[7]s
     rootFS: %[8]s
-    kernelArguments: [console=ttyS0, quiet, nokaslr, tsc=reliable, no_timer_check]
+    kernelArguments: [console=ttyS0, quiet, nokaslr, tsc=reliable, no_timer_check, guest.autologin]
 `, id, masterNodes, workerNodes, masterMachines, workerMachines, file("vmlinuz"), file("initrd.img"), file("root.squashfs"))
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,10 +20,15 @@ const cgroupMount = "/sys/fs/cgroup"
 // needed are the controllers without which kubelet does not start, on cgroup v2.
 var needed = []string{"cpu", "cpuset", "memory", "pids"}
 
-// makeCgroup makes the cgroup of a node, name, in every hierarchy: kubelet wants it to be there, with all controllers.
-func makeCgroup(name string) error {
+// together is how many other processes of this machine all nodes of a cluster together count for, when there is not enough
+// time for all: each process beside them would take as much as the whole cluster else.
+const together = 10
+
+// makeCgroup makes the cgroup of a node, name, in every hierarchy: kubelet wants it to be there, with all controllers. The
+// name begins with the cluster's cgroup, which it makes as well. weight is that of the node among the cluster's.
+func makeCgroup(name string, weight int) error {
 	if unified() {
-		return errors.Join(makeUnified(name), weigh(name, "cpu.weight", "1000"))
+		return errors.Join(makeUnified(name), weigh(filepath.Dir(name), "cpu.weight", 100*together), weigh(name, "cpu.weight", 100*weight))
 	}
 	for _, hierarchy := range hierarchies() {
 		if err := os.MkdirAll(filepath.Join(hierarchy, name), 0o755); err != nil {
@@ -43,15 +49,13 @@ func makeCgroup(name string) error {
 		}
 		path = filepath.Join(path, element)
 	}
-	return weigh(filepath.Join("cpu", name), "cpu.shares", "10240")
+	cpu := func(name string) string { return filepath.Join("cpu", name) }
+	return errors.Join(weigh(cpu(filepath.Dir(name)), "cpu.shares", 1024*together), weigh(cpu(name), "cpu.shares", 1024*weight))
 }
 
-// weigh lets all nodes of a cluster together count for as much as ten of the processes beside them, which would otherwise
-// each take as much time as the whole cluster. The name begins with the cluster's cgroup.
-func weigh(name, file, weight string) error {
-	top := filepath.Join(cgroupMount, filepath.Dir(name))
-	if err := os.WriteFile(filepath.Join(top, file), []byte(weight), 0o644); err != nil {
-		return fmt.Errorf("weighing the cgroup of a cluster: %w", err)
+func weigh(path, file string, weight int) error {
+	if err := os.WriteFile(filepath.Join(cgroupMount, path, file), []byte(strconv.Itoa(weight)), 0o644); err != nil {
+		return fmt.Errorf("weighing a cgroup: %w", err)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func open(options Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.release(c.temporary))
 	}
 	for i, node := range options.Nodes {
-		c.nodes = append(c.nodes, &Node{cluster: c, number: i + 1, labels: node.Labels, running: map[NodeComponent]*process.Process{}})
+		c.nodes = append(c.nodes, &Node{cluster: c, number: i + 1, labels: node.Labels, weight: max(node.Weight, 1), running: map[NodeComponent]*process.Process{}})
 	}
 	return c, nil
 }

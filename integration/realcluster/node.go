@@ -21,6 +21,7 @@ type Node struct {
 	cluster *Cluster
 	number  int // from 1
 	labels  map[string]string
+	weight  int
 
 	mu         sync.Mutex // guards what follows
 	namespaces *namespace.Namespaces
@@ -147,7 +148,7 @@ func (n *Node) powerOn() error {
 	if n.namespaces != nil {
 		return errors.New("it is not down")
 	}
-	if err := errors.Join(os.MkdirAll(n.dir(), 0o755), makeCgroup(n.cgroup())); err != nil {
+	if err := errors.Join(os.MkdirAll(n.dir(), 0o755), makeCgroup(n.cgroup(), n.weight)); err != nil {
 		return err
 	}
 	namespaces, err := namespace.Start(process.Command{Name: "node", Path: c.pause(), Dir: n.dir()},

@@ -49,6 +49,9 @@ type Options struct {
 // NodeOptions say what is special about a node.
 type NodeOptions struct {
 	Labels map[string]string
+	// Weight is how many times the processor time of a node of weight 1 the node gets when all want more than there is.
+	// Default: 1. At most 100.
+	Weight int
 }
 
 //go:embed packages

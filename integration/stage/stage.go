@@ -25,6 +25,9 @@ const (
 	release           = "kvm-operator"
 	// images is the directory of a node that node pods see as GuestDirectory's parent.
 	images = "/var/lib/flatcar-kvm-images"
+	// masterWeight makes up for hosts that share the processors of one machine: an API server that emulated workers leave too
+	// little time for runs into its own timeouts while it starts, and begins again.
+	masterWeight = 8
 	// GuestDirectory is where node pods find the project's own guest image.
 	GuestDirectory = "/usr/code/images/stage"
 )
@@ -79,9 +82,14 @@ func (s *Stage) start(ctx context.Context) error {
 		return err
 	}
 	var nodes []realcluster.NodeOptions
-	for role, count := range map[string]int{key.RoleMaster: s.options.Masters, key.RoleWorker: s.options.Workers} {
-		for range count {
-			nodes = append(nodes, realcluster.NodeOptions{Labels: map[string]string{key.LabelManagementNodesRole: role}})
+	for _, hosts := range []struct {
+		role          string
+		count, weight int
+	}{{key.RoleMaster, s.options.Masters, masterWeight}, {key.RoleWorker, s.options.Workers, 1}} {
+		for range hosts.count {
+			nodes = append(nodes, realcluster.NodeOptions{
+				Labels: map[string]string{key.LabelManagementNodesRole: hosts.role}, Weight: hosts.weight,
+			})
 		}
 	}
 	s.Cluster, err = realcluster.Start(ctx, realcluster.Options{
@@ -154,7 +162,8 @@ func (s *Stage) install(ctx context.Context) error {
 		"upgrade", "--install", release, filepath.Join(s.options.Root, "helm", "kvm-operator"),
 		"--namespace=" + operatorNamespace, "--create-namespace", "--kubeconfig=" + s.Cluster.Kubeconfig(), "--wait", "--timeout=3m",
 		"--set=image.tag=" + project.Version(), "--set=image.runner=docker.io/kvm-operator/runner:" + project.Version(),
-		"--set=sharedHosts=true",
+		// A master fills its host.
+		"--set=sharedHosts=true", "--set=nodeSelector." + key.LabelManagementNodesRole + "=" + key.RoleWorker,
 	}
 	for _, value := range s.options.Values {
 		arguments = append(arguments, "--set="+value)

@@ -1,4 +1,4 @@
-package main
+package stage
 
 import (
 	"context"
@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 )
 
 const (
-	// serviceURL is where web.yaml answers by its name.
-	serviceURL = "http://web.default.svc.cluster.local/"
+	// Web is the manifest, in a checkout, of a web server with a pod on each of two workers and of its Service.
+	Web = "docs/examples/machines/web.yaml"
+	// ServiceURL is where web.yaml answers by its name.
+	ServiceURL = "http://web.default.svc.cluster.local/"
 	// rollout is how long programs may take to start on slow machines.
 	rollout = "--timeout=10m"
 )
@@ -21,8 +24,8 @@ const (
 // kubectl runs kubectl with an input and returns what it prints.
 type kubectl func(ctx context.Context, input string, arguments ...string) (string, error)
 
-// workload is the running workload cluster, from a user's point of view.
-type workload struct {
+// proof has a running workload cluster do what it is for, from a user's point of view.
+type proof struct {
 	kubectl  kubectl
 	say      func(format string, arguments ...any)
 	manifest string // the path of web.yaml
@@ -30,20 +33,22 @@ type workload struct {
 	pause    time.Duration // between two requests to a name that does not answer yet
 }
 
-func newWorkload(d *demo) workload {
-	return workload{
+// Prove has the workload cluster of a kubeconfig do what it is for, one thing after the other: its Nodes are Ready and its
+// add-ons run, Web answers by the name of its Service from each of its pods, and logs, exec and port-forward work.
+func (s *Stage) Prove(ctx context.Context, kubeconfig string) error {
+	w := proof{
 		kubectl: func(ctx context.Context, input string, arguments ...string) (string, error) {
-			return d.stage.Kubectl(ctx, d.state.workload(), input, arguments...)
+			return s.Kubectl(ctx, kubeconfig, input, arguments...)
 		},
-		say: d.say, manifest: d.example("web.yaml"), pause: time.Second,
+		say: s.options.Say, manifest: filepath.Join(s.options.Root, Web), pause: time.Second,
 		forward: func(ctx context.Context, pod string) (string, error) {
-			return askThroughForward(ctx, d.stage.Tool("kubectl"), d.state.workload(), pod)
+			return askThroughForward(ctx, s.tool("kubectl"), kubeconfig, pod)
 		},
 	}
+	return w.all(ctx)
 }
 
-// prove has the workload cluster do what it is for, one thing after the other.
-func (w workload) prove(ctx context.Context) error {
+func (w proof) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{w.showNodes, w.awaitAddons, w.deploy, w.reachByName, w.stream} {
 		if err := step(ctx); err != nil {
 			return err
@@ -53,7 +58,7 @@ func (w workload) prove(ctx context.Context) error {
 }
 
 // showNodes says that every Node is Ready, or which is not.
-func (w workload) showNodes(ctx context.Context) error {
+func (w proof) showNodes(ctx context.Context) error {
 	output, err := w.kubectl(ctx, "", "get", "nodes", "--no-headers",
 		`--output=custom-columns=NAME:.metadata.name,READY:.status.conditions[?(@.type=="Ready")].status,VERSION:.status.nodeInfo.kubeletVersion,IMAGE:.status.nodeInfo.osImage`)
 	if err != nil {
@@ -72,7 +77,7 @@ func (w workload) showNodes(ctx context.Context) error {
 // addons are what has to run before a pod has an address and a name, with their namespaces.
 var addons = [][2]string{{"kube-flannel", "daemonset/kube-flannel-ds"}, {"kube-system", "daemonset/kube-proxy"}, {"kube-system", "deployment/coredns"}}
 
-func (w workload) awaitAddons(ctx context.Context) error {
+func (w proof) awaitAddons(ctx context.Context) error {
 	for _, addon := range addons {
 		w.say("waiting for %s in the workload cluster", addon[1])
 		if _, err := w.kubectl(ctx, "", "--namespace="+addon[0], "rollout", "status", addon[1], rollout); err != nil {
@@ -82,8 +87,8 @@ func (w workload) awaitAddons(ctx context.Context) error {
 	return nil
 }
 
-func (w workload) deploy(ctx context.Context) error {
-	w.say("applying %s/web.yaml to the workload cluster: a Deployment with a pod on each worker, and a Service", examples)
+func (w proof) deploy(ctx context.Context) error {
+	w.say("applying %s to the workload cluster: a Deployment with a pod on each worker, and a Service", Web)
 	manifest, err := os.ReadFile(w.manifest)
 	if err != nil {
 		return err
@@ -96,7 +101,7 @@ func (w workload) deploy(ctx context.Context) error {
 }
 
 // reachByName has each pod ask the Service, by its name, until every pod has answered it.
-func (w workload) reachByName(ctx context.Context) error {
+func (w proof) reachByName(ctx context.Context) error {
 	hosts, err := w.pods(ctx)
 	if err != nil {
 		return err
@@ -105,13 +110,13 @@ func (w workload) reachByName(ctx context.Context) error {
 		if err := w.reachAll(ctx, from, hosts); err != nil {
 			return err
 		}
-		w.say("pod %s on %s asks %s and is answered by all %d pods", from, hosts[from], serviceURL, len(hosts))
+		w.say("pod %s on %s asks %s and is answered by all %d pods", from, hosts[from], ServiceURL, len(hosts))
 	}
 	return nil
 }
 
 // pods are the pods of the Deployment, with their Nodes.
-func (w workload) pods(ctx context.Context) (hosts map[string]string, err error) {
+func (w proof) pods(ctx context.Context) (hosts map[string]string, err error) {
 	output, err := w.kubectl(ctx, "", "get", "pods", "--selector=app=web",
 		`--output=jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{"\n"}{end}`)
 	if err != nil {
@@ -128,10 +133,10 @@ func (w workload) pods(ctx context.Context) (hosts map[string]string, err error)
 	return hosts, nil
 }
 
-func (w workload) reachAll(ctx context.Context, from string, hosts map[string]string) error {
+func (w proof) reachAll(ctx context.Context, from string, hosts map[string]string) error {
 	missing := maps.Clone(hosts)
 	for {
-		answer, err := w.kubectl(ctx, "", "exec", from, "--", "/usr/bin/web", "get", serviceURL)
+		answer, err := w.kubectl(ctx, "", "exec", from, "--", "/usr/bin/web", "get", ServiceURL)
 		delete(missing, strings.TrimSpace(answer))
 		if len(missing) == 0 {
 			return nil
@@ -139,14 +144,14 @@ func (w workload) reachAll(ctx context.Context, from string, hosts map[string]st
 		select {
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("pod %s asks %s and is not answered by %s: %w",
-				from, serviceURL, strings.Join(slices.Sorted(maps.Keys(missing)), ", "), context.Cause(ctx)), err)
+				from, ServiceURL, strings.Join(slices.Sorted(maps.Keys(missing)), ", "), context.Cause(ctx)), err)
 		case <-time.After(w.pause):
 		}
 	}
 }
 
 // stream reads logs of a pod and asks it through a forwarded port: the API server has to reach kubelets for that.
-func (w workload) stream(ctx context.Context) error {
+func (w proof) stream(ctx context.Context) error {
 	hosts, err := w.pods(ctx)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package stage
 
 import (
 	"context"
@@ -6,15 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // simulated is kubectl on a workload cluster of two workers with a pod of the Deployment on each.
@@ -46,7 +41,7 @@ func (s *simulated) kubectl(_ context.Context, _ string, arguments ...string) (s
 
 const readyNodes = "master-m1 True v1.35.4 Linux\nworker-w1 True v1.35.4 Linux\n"
 
-func TestWorkloadProvesWhatItCanDo(t *testing.T) {
+func TestProofTellsWhatDoesNotWork(t *testing.T) {
 	taking := []string{"web-1", "web-2", "web-1", "web-1", "web-2"}
 	for name, test := range map[string]struct {
 		simulated simulated
@@ -64,8 +59,8 @@ func TestWorkloadProvesWhatItCanDo(t *testing.T) {
 		"nobody answers the port's forwarder": {simulated{nodes: readyNodes, logs: "answers\n", answers: taking}, "", "forwarding a port to pod web-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := workload{
-				kubectl: test.simulated.kubectl, say: t.Logf, manifest: filepath.Join("..", "..", examples, "web.yaml"), pause: time.Millisecond,
+			w := proof{
+				kubectl: test.simulated.kubectl, say: t.Logf, manifest: filepath.Join("..", "..", Web), pause: time.Millisecond,
 				forward: func(context.Context, string) (string, error) {
 					if test.answer == "" {
 						return "", errors.New("connection refused")
@@ -75,7 +70,7 @@ func TestWorkloadProvesWhatItCanDo(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			err := w.prove(ctx)
+			err := w.all(ctx)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("prove says %v, want %q", err, test.want)
 			}
@@ -92,39 +87,5 @@ func TestTheFirstLineOfPortForwardIsAsked(t *testing.T) {
 	}
 	if _, err := askFirst(t.Context(), strings.NewReader("error: pod web-1 not found")); err == nil || !strings.Contains(err.Error(), "not found") {
 		t.Errorf("without a port the error is %v", err)
-	}
-}
-
-// The demo checks what these manifests promise, and its hints change them.
-func TestExamplesAreWhatTheDemoTalksAbout(t *testing.T) {
-	config, err := readKVMConfig(filepath.Join("..", "..", examples, "kvmconfig.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if masters, workers := len(config.Spec.Cluster.Masters), len(config.Spec.Cluster.Workers); masters != 1 || workers != 2 {
-		t.Errorf("the cluster has %d masters and %d workers, want 1 and 2", masters, workers)
-	}
-	content, err := os.ReadFile(filepath.Join("..", "..", examples, "web.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var deployment appsv1.Deployment
-	document, _, _ := strings.Cut(string(content), "\n---\n")
-	if err := yaml.UnmarshalStrict([]byte(document), &deployment); err != nil {
-		t.Fatal(err)
-	}
-	if replicas := *deployment.Spec.Replicas; int(replicas) != len(config.Spec.Cluster.Workers) {
-		t.Errorf("web has %d pods, want one on each worker", replicas)
-	}
-	hints := (&demo{state: state{root: "/checkout", dir: "/checkout/.demo-machines"}, config: config}).hints()
-	want, err := os.ReadFile("testdata/hints.txt")
-	if os.Getenv("UPDATE") != "" {
-		want, err = []byte(hints), os.WriteFile("testdata/hints.txt", []byte(hints), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), hints); diff != "" {
-		t.Errorf("the hints (-want +got), UPDATE=1 rewrites them:\n%s", diff)
 	}
 }

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kvm-operator/kvm-operator/integration/stage"
+)
+
+// The demo checks what these manifests promise, and its hints change them.
+func TestExamplesAreWhatTheDemoTalksAbout(t *testing.T) {
+	config, err := readKVMConfig(filepath.Join("..", "..", examples, "kvmconfig.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if masters, workers := len(config.Spec.Cluster.Masters), len(config.Spec.Cluster.Workers); masters != 1 || workers != 2 {
+		t.Errorf("the cluster has %d masters and %d workers, want 1 and 2", masters, workers)
+	}
+	content, err := os.ReadFile(filepath.Join("..", "..", stage.Web))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deployment appsv1.Deployment
+	document, _, _ := strings.Cut(string(content), "\n---\n")
+	if err := yaml.UnmarshalStrict([]byte(document), &deployment); err != nil {
+		t.Fatal(err)
+	}
+	if replicas := *deployment.Spec.Replicas; int(replicas) != len(config.Spec.Cluster.Workers) {
+		t.Errorf("web has %d pods, want one on each worker", replicas)
+	}
+	hints := (&demo{state: state{root: "/checkout", dir: "/checkout/.demo-machines"}, config: config}).hints()
+	want, err := os.ReadFile("testdata/hints.txt")
+	if os.Getenv("UPDATE") != "" {
+		want, err = []byte(hints), os.WriteFile("testdata/hints.txt", []byte(hints), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), hints); diff != "" {
+		t.Errorf("the hints (-want +got), UPDATE=1 rewrites them:\n%s", diff)
+	}
+}
