@@ -65,7 +65,9 @@ func (l *life) reboots(master string) {
 	}
 	before := pod()
 	name, _, _ := strings.Cut(before, " ")
-	boot := func() string { return l.workload("", "get", "node", name, "--output=jsonpath={.status.nodeInfo.bootID}") }
+	boot := func() string {
+		return l.workload("", "get", "node", name, "--output=jsonpath={.status.nodeInfo.bootID}")
+	}
 	first := boot()
 	l.management("--namespace="+id, "exec", name, "--", "/opt/kvm-operator/kvm-operator", "runner", "console", "--type=systemctl reboot")
 	l.eventually(patience, func() error {

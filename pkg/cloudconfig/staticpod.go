@@ -63,9 +63,9 @@ func (c component) file() file {
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse(c.cpu), corev1.ResourceMemory: resource.MustParse(c.memory),
 		}},
-		LivenessProbe: c.live.every(10, 15, 8),
-		// 15 minutes: under software emulation a component needs minutes for what it does in seconds otherwise, and
-		// killing it makes it start over.
+		// Three and fifteen minutes: under software emulation a component needs minutes for what it does in seconds
+		// otherwise, and killing it makes it start over.
+		LivenessProbe:  c.live.every(10, 15, 18),
 		StartupProbe:   c.live.every(10, 15, 90),
 		ReadinessProbe: c.ready.every(5, 15, 3),
 	}
