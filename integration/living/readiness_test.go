@@ -35,7 +35,9 @@ func TestNodesAndTheirPods(t *testing.T) {
 	t.Run("F-24: the readiness gate closes when the Node is deleted", func(t *testing.T) { closesWithoutNode(t, l) })
 	t.Run("nothing happens while the API server is away", func(t *testing.T) { staysWhileBlind(t, l, line) })
 	t.Run("addresses follow pods at once", func(t *testing.T) { followsAtOnce(t, l, first) })
-	// The second operator has no events to tell of what happened above.
+	// The second operator has no events to tell of what happened above, and nothing to write.
+	l.settle(t, first, time.Second)
+	l.await(t, isTrue("Ready"))
 	first.Stop()
 	t.Run("F-14: a cluster at rest costs nothing", func(t *testing.T) { costsNothing(t, l, theLab.Run(t, ofShard("shard=live"))) })
 }
