@@ -39,7 +39,7 @@ func (d *demo) hints() string {
 
 // addWorker is a JSON patch: a worker is a node and a machine.
 const addWorker = `[{"op":"add","path":"/spec/cluster/workers/-","value":{"id":"w3"}},` +
-	`{"op":"add","path":"/spec/kvm/workers/-","value":{"cpus":1,"memory":"1500M"}}]`
+	`{"op":"add","path":"/spec/kvm/workers/-","value":{"cpus":1,"memory":"2500M"}}]`
 
 // section prints commands for one cluster.
 func section(text *strings.Builder, title, kubeconfig string, hints []hint) {

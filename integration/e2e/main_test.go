@@ -133,7 +133,7 @@ func manifest(id string, masters, workers []string) string {
 		return strings.Join(n, ", "), strings.Join(m, ", ")
 	}
 	masterNodes, masterMachines := list(masters, "{cpus: 2, memory: 3G}")
-	workerNodes, workerMachines := list(workers, "{cpus: 1, memory: 1500M}")
+	workerNodes, workerMachines := list(workers, "{cpus: 1, memory: 2500M}")
 	file := func(name string) string { return fmt.Sprintf("{url: \"file://%s/%s\"}", stage.GuestDirectory, name) }
 	return fmt.Sprintf(`apiVersion: provider.giantswarm.io/v1alpha1
 kind: KVMConfig
