@@ -44,7 +44,7 @@ demo-tools:
 demo-down: ## Stop a demo that was left behind
 	@go run ./integration/demo down
 
-demo-machines: ## The same with real hosts and virtual machines that form a workload cluster, as root; takes ten minutes or more. Without a terminal it ends when its work is done, unless KEEP=1
+demo-machines: ## The same with real hosts and virtual machines that form a workload cluster, as root; does not reach its end yet without KVM. Without a terminal it ends when its work is done, unless KEEP=1
 	@go run ./integration/demomachines check
 	@$(MAKE) tools
 	@go run ./integration/demomachines up $(if $(KEEP),-exit=false)

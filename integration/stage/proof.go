@@ -36,7 +36,7 @@ type proof struct {
 // Prove has the workload cluster of a kubeconfig do what it is for, one thing after the other: its Nodes are Ready and its
 // add-ons run, Web answers by the name of its Service from each of its pods, and logs, exec and port-forward work.
 func (s *Stage) Prove(ctx context.Context, kubeconfig string) error {
-	w := proof{
+	p := proof{
 		kubectl: func(ctx context.Context, input string, arguments ...string) (string, error) {
 			return s.Kubectl(ctx, kubeconfig, input, arguments...)
 		},
@@ -45,11 +45,11 @@ func (s *Stage) Prove(ctx context.Context, kubeconfig string) error {
 			return askThroughForward(ctx, s.tool("kubectl"), kubeconfig, pod)
 		},
 	}
-	return w.all(ctx)
+	return p.all(ctx)
 }
 
-func (w proof) all(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{w.showNodes, w.awaitAddons, w.deploy, w.reachByName, w.stream} {
+func (p proof) all(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{p.showNodes, p.awaitAddons, p.deploy, p.reachByName, p.stream} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -58,8 +58,8 @@ func (w proof) all(ctx context.Context) error {
 }
 
 // showNodes says that every Node is Ready, or which is not.
-func (w proof) showNodes(ctx context.Context) error {
-	output, err := w.kubectl(ctx, "", "get", "nodes", "--no-headers",
+func (p proof) showNodes(ctx context.Context) error {
+	output, err := p.kubectl(ctx, "", "get", "nodes", "--no-headers",
 		`--output=custom-columns=NAME:.metadata.name,READY:.status.conditions[?(@.type=="Ready")].status,VERSION:.status.nodeInfo.kubeletVersion,IMAGE:.status.nodeInfo.osImage`)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (w proof) showNodes(ctx context.Context) error {
 		if len(fields) < 3 || fields[1] != "True" {
 			return fmt.Errorf("a Node of the workload cluster is not Ready: %s", strings.TrimSpace(line))
 		}
-		w.say("Node %s is Ready: kubelet %s on %s", fields[0], fields[2], strings.Join(fields[3:], " "))
+		p.say("Node %s is Ready: kubelet %s on %s", fields[0], fields[2], strings.Join(fields[3:], " "))
 	}
 	return nil
 }
@@ -77,47 +77,47 @@ func (w proof) showNodes(ctx context.Context) error {
 // addons are what has to run before a pod has an address and a name, with their namespaces.
 var addons = [][2]string{{"kube-flannel", "daemonset/kube-flannel-ds"}, {"kube-system", "daemonset/kube-proxy"}, {"kube-system", "deployment/coredns"}}
 
-func (w proof) awaitAddons(ctx context.Context) error {
+func (p proof) awaitAddons(ctx context.Context) error {
 	for _, addon := range addons {
-		w.say("waiting for %s in the workload cluster", addon[1])
-		if _, err := w.kubectl(ctx, "", "--namespace="+addon[0], "rollout", "status", addon[1], rollout); err != nil {
+		p.say("waiting for %s in the workload cluster", addon[1])
+		if _, err := p.kubectl(ctx, "", "--namespace="+addon[0], "rollout", "status", addon[1], rollout); err != nil {
 			return fmt.Errorf("waiting for %s in namespace %s: %w", addon[1], addon[0], err)
 		}
 	}
 	return nil
 }
 
-func (w proof) deploy(ctx context.Context) error {
-	w.say("applying %s to the workload cluster: a Deployment with a pod on each worker, and a Service", Web)
-	manifest, err := os.ReadFile(w.manifest)
+func (p proof) deploy(ctx context.Context) error {
+	p.say("applying %s to the workload cluster: a Deployment with a pod on each worker, and a Service", Web)
+	manifest, err := os.ReadFile(p.manifest)
 	if err != nil {
 		return err
 	}
-	if _, err := w.kubectl(ctx, string(manifest), "apply", "--filename=-"); err != nil {
+	if _, err := p.kubectl(ctx, string(manifest), "apply", "--filename=-"); err != nil {
 		return err
 	}
-	_, err = w.kubectl(ctx, "", "rollout", "status", "deployment/web", rollout)
+	_, err = p.kubectl(ctx, "", "rollout", "status", "deployment/web", rollout)
 	return err
 }
 
 // reachByName has each pod ask the Service, by its name, until every pod has answered it.
-func (w proof) reachByName(ctx context.Context) error {
-	hosts, err := w.pods(ctx)
+func (p proof) reachByName(ctx context.Context) error {
+	hosts, err := p.pods(ctx)
 	if err != nil {
 		return err
 	}
 	for _, from := range slices.Sorted(maps.Keys(hosts)) {
-		if err := w.reachAll(ctx, from, hosts); err != nil {
+		if err := p.reachAll(ctx, from, hosts); err != nil {
 			return err
 		}
-		w.say("pod %s on %s asks %s and is answered by all %d pods", from, hosts[from], ServiceURL, len(hosts))
+		p.say("pod %s on %s asks %s and is answered by all %d pods", from, hosts[from], ServiceURL, len(hosts))
 	}
 	return nil
 }
 
 // pods are the pods of the Deployment, with their Nodes.
-func (w proof) pods(ctx context.Context) (hosts map[string]string, err error) {
-	output, err := w.kubectl(ctx, "", "get", "pods", "--selector=app=web",
+func (p proof) pods(ctx context.Context) (hosts map[string]string, err error) {
+	output, err := p.kubectl(ctx, "", "get", "pods", "--selector=app=web",
 		`--output=jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{"\n"}{end}`)
 	if err != nil {
 		return nil, err
@@ -133,10 +133,10 @@ func (w proof) pods(ctx context.Context) (hosts map[string]string, err error) {
 	return hosts, nil
 }
 
-func (w proof) reachAll(ctx context.Context, from string, hosts map[string]string) error {
+func (p proof) reachAll(ctx context.Context, from string, hosts map[string]string) error {
 	missing := maps.Clone(hosts)
 	for {
-		answer, err := w.kubectl(ctx, "", "exec", from, "--", "/usr/bin/web", "get", ServiceURL)
+		answer, err := p.kubectl(ctx, "", "exec", from, "--", "/usr/bin/web", "get", ServiceURL)
 		delete(missing, strings.TrimSpace(answer))
 		if len(missing) == 0 {
 			return nil
@@ -145,33 +145,33 @@ func (w proof) reachAll(ctx context.Context, from string, hosts map[string]strin
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("pod %s asks %s and is not answered by %s: %w",
 				from, ServiceURL, strings.Join(slices.Sorted(maps.Keys(missing)), ", "), context.Cause(ctx)), err)
-		case <-time.After(w.pause):
+		case <-time.After(p.pause):
 		}
 	}
 }
 
 // stream reads logs of a pod and asks it through a forwarded port: the API server has to reach kubelets for that.
-func (w proof) stream(ctx context.Context) error {
-	hosts, err := w.pods(ctx)
+func (p proof) stream(ctx context.Context) error {
+	hosts, err := p.pods(ctx)
 	if err != nil {
 		return err
 	}
 	pod := slices.Sorted(maps.Keys(hosts))[0]
-	text, err := w.kubectl(ctx, "", "logs", pod)
+	text, err := p.kubectl(ctx, "", "logs", pod)
 	if err != nil {
 		return err
 	}
 	if text == "" {
 		return fmt.Errorf("the logs of pod %s are empty", pod)
 	}
-	w.say("kubectl logs: %s", strings.SplitN(text, "\n", 2)[0])
-	answer, err := w.forward(ctx, pod)
+	p.say("kubectl logs: %s", strings.SplitN(text, "\n", 2)[0])
+	answer, err := p.forward(ctx, pod)
 	if err != nil {
 		return fmt.Errorf("forwarding a port to pod %s: %w", pod, err)
 	}
 	if answer != pod {
 		return fmt.Errorf("through a port forwarded to pod %s answers %q", pod, answer)
 	}
-	w.say("kubectl port-forward: %s answers", pod)
+	p.say("kubectl port-forward: %s answers", pod)
 	return nil
 }

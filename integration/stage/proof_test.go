@@ -59,7 +59,7 @@ func TestProofTellsWhatDoesNotWork(t *testing.T) {
 		"nobody answers the port's forwarder": {simulated{nodes: readyNodes, logs: "answers\n", answers: taking}, "", "forwarding a port to pod web-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := proof{
+			p := proof{
 				kubectl: test.simulated.kubectl, say: t.Logf, manifest: filepath.Join("..", "..", Web), pause: time.Millisecond,
 				forward: func(context.Context, string) (string, error) {
 					if test.answer == "" {
@@ -70,7 +70,7 @@ func TestProofTellsWhatDoesNotWork(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			err := w.all(ctx)
+			err := p.all(ctx)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("prove says %v, want %q", err, test.want)
 			}
