@@ -1,7 +1,9 @@
 package cloudconfig
 
 import (
+	"cmp"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_3/types"
@@ -58,7 +60,7 @@ StartLimitIntervalSec=0
 Environment=HOME=/root "PATH=%s"
 EnvironmentFile=-/etc/kvm-operator/proxy.env
 EnvironmentFile=%s/node.env
-ExecStart=/usr/bin/env kubelet \
+%sExecStart=/usr/bin/env kubelet \
   --config=%s \
   --config-dir=%s \
   --bootstrap-kubeconfig=%s \
@@ -70,8 +72,24 @@ RestartSec=5
 
 [Install]
 WantedBy=multi-user.target
-`, strings.Join(wants, " "), after, strings.Join(mounts, " "), searchPath, runDirectory,
+`, strings.Join(wants, " "), after, strings.Join(mounts, " "), searchPath, runDirectory, awaitAPI(p),
 		kubeletConfigFile, kubeletConfigDir, bootstrapKubeconfig, kubeletDirectory, nodeLabels(p.Node))
+}
+
+// awaitAPI lets the kubelet of a worker that has no certificate yet begin when there is an API server to ask for one: it
+// would end and begin again each minute, which costs an emulated machine a quarter of a processor. Whatever goes wrong, it
+// begins after five minutes and says itself what it misses.
+func awaitAPI(p Params) string {
+	if p.master() {
+		return ""
+	}
+	api, err := url.Parse(p.APIServerURL)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(`TimeoutStartSec=6min
+ExecStartPre=-/usr/bin/env timeout 300 bash -c '[ -e %s/kubeconfig ] || until : 2>/dev/null </dev/tcp/%s/%s; do sleep 5; done'
+`, kubeletDirectory, api.Hostname(), cmp.Or(api.Port(), "443"))
 }
 
 // kubeletConfiguration is the part of kubelet.config.k8s.io/v1beta1 KubeletConfiguration that is set here.
@@ -132,6 +150,22 @@ type kubeletAuthorization struct {
 	Mode string `json:"mode"`
 }
 
+// What is set aside at most, as the original did; it set more aside on masters, for an etcd that was no pod.
+const (
+	kubeReservedMiB   = 768
+	systemReservedMiB = 384
+)
+
+// reserved is what is set aside of a node's memory: a share of it, so that a small node has room for pods, and never more
+// than mostMiB. A node whose memory is unknown sets the most aside.
+func reserved(p Params, mostMiB, share int64) string {
+	mib := mostMiB
+	if p.Node.MemoryMiB > 0 {
+		mib = min(mib, p.Node.MemoryMiB/share)
+	}
+	return fmt.Sprintf("%dMi", mib)
+}
+
 func kubeletConfig(p Params) kubeletConfiguration {
 	config := kubeletConfiguration{
 		APIVersion: "kubelet.config.k8s.io/v1beta1", Kind: "KubeletConfiguration",
@@ -154,10 +188,9 @@ func kubeletConfig(p Params) kubeletConfiguration {
 		CgroupDriver:             "systemd",
 		ContainerRuntimeEndpoint: runtimeSocket,
 
-		MaxPods: maxPods(p.Cluster.Calico),
-		// The original set more aside on masters, for an etcd that was no pod.
-		KubeReserved:   map[string]string{"cpu": "250m", "memory": "768Mi", "ephemeral-storage": "1Gi"},
-		SystemReserved: map[string]string{"cpu": "250m", "memory": "384Mi"},
+		MaxPods:        maxPods(p.Cluster.Calico),
+		KubeReserved:   map[string]string{"cpu": "250m", "memory": reserved(p, kubeReservedMiB, 6), "ephemeral-storage": "1Gi"},
+		SystemReserved: map[string]string{"cpu": "250m", "memory": reserved(p, systemReservedMiB, 12)},
 		// A list of one's own replaces the defaults, so all of them stand here.
 		EvictionHard: map[string]string{
 			"memory.available": "200Mi", "imagefs.available": "15%", "nodefs.available": "10%", "nodefs.inodesFree": "5%",

@@ -52,3 +52,21 @@ func refuse(t *testing.T, config string) string {
 	}
 	return string(output)
 }
+
+// A node that is small keeps most of its memory for pods; one that is large sets aside what the original did.
+func TestReservedMemoryFollowsThatOfTheNode(t *testing.T) {
+	for memory, want := range map[int64][2]string{
+		0:     {"768Mi", "384Mi"},
+		1200:  {"200Mi", "100Mi"},
+		2400:  {"400Mi", "200Mi"},
+		4608:  {"768Mi", "384Mi"},
+		65536: {"768Mi", "384Mi"},
+	} {
+		params := workerParams()
+		params.Node.MemoryMiB = memory
+		config := kubeletConfig(params)
+		if got := [2]string{config.KubeReserved["memory"], config.SystemReserved["memory"]}; got != want {
+			t.Errorf("of %d MiB, kubeReserved and systemReserved are %v, want %v", memory, got, want)
+		}
+	}
+}

@@ -31,6 +31,8 @@ type Node struct {
 	Role string
 	// Index is the node's number in its cluster, 1 or greater; it is part of the iSCSI initiator's name.
 	Index int32
+	// MemoryMiB is the memory of the machine in MiB. Zero: unknown.
+	MemoryMiB int64
 	// MountTags are the 9p tags of the host volumes; each is mounted at /data/<tag>. Workers only.
 	MountTags []string
 	// Labels are further labels of the Node, "key=value" separated by commas.

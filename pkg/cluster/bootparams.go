@@ -12,10 +12,12 @@ import (
 func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 	c := s.Cluster()
 	guest := s.Settings.Guest
+	memory := n.Memory()
 	return cloudconfig.Params{
 		Cluster: c,
 		Node: cloudconfig.Node{
-			ID: n.ID, Role: n.Role, Index: s.Index(n.ID), MountTags: n.MountTags(), Labels: c.Kubernetes.Kubelet.Labels,
+			ID: n.ID, Role: n.Role, Index: s.Index(n.ID), MemoryMiB: memory.Value() >> 20,
+			MountTags: n.MountTags(), Labels: c.Kubernetes.Kubelet.Labels,
 		},
 		Versions: s.Versions,
 		// Guests believe the authorities of adopted certificates too; the Secrets stay as they are.
