@@ -69,6 +69,7 @@ func runDaemon(c *cobra.Command) error {
 		CertFile: r.text(flag.ServerTLSCrtFile), KeyFile: r.text(flag.ServerTLSKeyFile),
 		LogAccess: r.yes(flag.ServerLogAccess), Debug: r.yes(flag.ServerEnableDebugServer),
 		MachinesOnly:   !r.yes(flag.WorkloadConnect),
+		DrainTimeout:   r.duration(flag.DrainTimeout),
 		LeaderElection: r.yes(flag.LeaderElectionEnabled), LeaderElectionNamespace: r.text(flag.LeaderElectionNamespace),
 	})
 	if err != nil {

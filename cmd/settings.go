@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"time"
+
 	"github.com/spf13/pflag"
 
 	"github.com/kvm-operator/kvm-operator/flag"
@@ -34,6 +36,12 @@ func (r reader) yes(name string) bool {
 	return value
 }
 
+func (r reader) duration(name string) time.Duration {
+	value, err := r.GetDuration(name)
+	must(err)
+	return value
+}
+
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -55,6 +63,8 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		PodCIDRs:       r.list(flag.InstallationPodCIDRs),
 		ServiceCIDRs:   r.list(flag.InstallationServiceCIDRs),
 		SharedHosts:    r.yes(flag.InstallationSharedHosts),
+
+		TerminateUnhealthyNodes: r.yes(flag.TerminateUnhealthyNodes),
 	}
 }
 

@@ -3,6 +3,7 @@ package flag
 
 import (
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -29,6 +30,7 @@ const (
 	KubernetesTLSCrtFile     = "service.kubernetes.tls.crtfile"
 	KubernetesTLSKeyFile     = "service.kubernetes.tls.keyfile"
 
+	DrainTimeout             = "service.drain.timeout"
 	CRDLabelSelector         = "service.crd.labelselector"
 	LeaderElectionEnabled    = "service.leaderelection.enabled"
 	LeaderElectionNamespace  = "service.leaderelection.namespace"
@@ -127,6 +129,7 @@ func registerWorkload(fs *pflag.FlagSet) {
 	fs.String(RegistryDomain, defaultRegistry, "registry of the control plane's images")
 	fs.StringSlice(RegistryMirrors, nil, "mirrors of the registry, without scheme, in the order in which they are asked")
 	fs.String(RegistryDockerhubToken, "", "base64 of user:password for the registry")
+	fs.Duration(DrainTimeout, time.Hour, "how long the pods of a node are waited for before its machine is powered down all the same; 0 waits for ever")
 	fs.Bool(TerminateUnhealthyNodes, false, "replace unhealthy nodes of all clusters")
 	fs.String(WorkloadBinariesURL, defaultBinaries, "where kubelets come from when the guest image has none")
 	fs.Bool(WorkloadConnect, true, "work in workload clusters too: let nodes join, install add-ons, judge nodes by what the cluster says; without it only machines are made")

@@ -21,6 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
 )
 
 // Config is what the service needs to know.
@@ -46,6 +47,14 @@ type Config struct {
 
 	// Addresses is where the API of a workload cluster answers; nil means its Service and its masters. Tests put theirs there.
 	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
+
+	// DrainTimeout is how long the pods of a node are waited for before its machine is powered down, where the KVMConfig does not
+	// say; zero: for ever.
+	DrainTimeout time.Duration
+
+	// Release tells the runner of a node pod to power its machine down; nil means by exec. Tests without runners put theirs
+	// there.
+	Release func(ctx context.Context, namespace, pod string) error
 
 	// WrapClient, if set, stands between the controllers and the client; tests put faults there.
 	WrapClient func(client.Client) client.Client
@@ -131,5 +140,25 @@ func addControllers(m manager.Manager, c Config) error {
 	if err := r.Init(); err != nil {
 		return err
 	}
-	return r.SetupWithManager(m)
+	if err := r.SetupWithManager(m); err != nil {
+		return err
+	}
+	return addDrainer(m, c, writer, r.Workloads)
+}
+
+func addDrainer(m manager.Manager, c Config, writer client.Client, w *cluster.Workloads) error {
+	d := &drainer.Reconciler{
+		Client: writer, Live: m.GetAPIReader(), Release: c.Release, Timeout: c.DrainTimeout,
+		Clock: clock.RealClock{}, Events: m.GetEventRecorder("kvm-operator"),
+	}
+	if w != nil {
+		d.Pool = w.Pool
+	}
+	if d.Release == nil {
+		var err error
+		if d.Release, err = releases(m.GetConfig()); err != nil {
+			return err
+		}
+	}
+	return d.SetupWithManager(m)
 }

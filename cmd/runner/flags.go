@@ -20,7 +20,7 @@ import (
 // had the setting.
 var variables = map[string]string{
 	"acceleration": "ACCELERATION", "boot-data": "CLOUD_CONFIG_PATH", "private-boot-data": "CLOUD_CONFIG_PRIVATE_PATH",
-	"cpus": "CORES", "dns-servers": "DNS_SERVERS", "etcd": "ETCD_DATA_PATH", "flatcar-channel": "FLATCAR_CHANNEL",
+	"api-port": "API_PORT", "cpus": "CORES", "dns-servers": "DNS_SERVERS", "etcd": "ETCD_DATA_PATH", "etcd-disk": "ETCD_DISK", "flatcar-channel": "FLATCAR_CHANNEL",
 	"flatcar-mirror": "FLATCAR_MIRROR", "flatcar-version": "FLATCAR_VERSION", "hold-timeout": "HOLD_TIMEOUT",
 	"image": "GUEST_IMAGE", "memory": "MEMORY", "name": "HOSTNAME", "ntp-servers": "NTP_SERVERS",
 	"powerdown-timeout": "POWERDOWN_TIMEOUT", "search-domains": "SEARCH_DOMAINS", "shares": "HOST_DATA_VOLUME_PATHS", "signing-keys": "SIGNING_KEYS",
@@ -34,12 +34,14 @@ var diskVariables = []struct{ variable, serial string }{
 func register(fs *pflag.FlagSet) {
 	t := runner.DefaultTimeouts
 	fs.String("acceleration", "auto", "auto, kvm or tcg; auto is kvm where a canary guest proves that it works")
+	fs.Int("api-port", 0, "port of a master's API server for /readyz; 0 asks nobody")
 	fs.String("boot-data", "", "file with boot data: base64 of gzip of an Ignition config")
 	fs.String("private-boot-data", "", "file with its second half, which holds what is secret")
 	fs.Int("cpus", 1, "processors of the guest")
 	fs.StringArray("disk", nil, "disk of the guest as <serial>:<size>, such as dockerfs:50G; may repeat. A disk named rootfs is\nformatted before the first start (DISK_OS, DISK_DOCKER, DISK_KUBELET)")
 	fs.String("dns-servers", "", "addresses for the guest, separated by commas; empty means those of /etc/resolv.conf")
 	fs.String("etcd", "", "directory or block device with etcd's data; the guest sees it as etcdshare")
+	fs.String("etcd-disk", "", "size of a disk that is made for etcd's data while its directory is empty, such as 12G; empty shares the directory")
 	fs.String("flatcar-channel", "stable", "channel of the Flatcar release")
 	fs.String("flatcar-mirror", osimage.FlatcarMirror, "where Flatcar releases are, with {channel} and {version} in it")
 	fs.String("flatcar-version", "", "Flatcar release to boot when there is no --image")
@@ -98,9 +100,9 @@ func (r *reader) settings(environment func(string) (string, bool)) runner.Settin
 		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))), SearchDomains: r.searchDomains(),
 		BootData: compact(r.text("boot-data"), r.text("private-boot-data")),
 		Image:    r.image(), Images: r.text("images"), SigningKeys: r.text("signing-keys"),
-		State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), Shares: r.shares(), Network: r.text("network"),
+		State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"), Shares: r.shares(), Network: r.text("network"),
 		Acceleration: qemu.Mode(r.text("acceleration")), QEMU: r.text("qemu"), ExtraArgs: r.texts("qemu-arg"),
-		Health: r.number("health-port"), TerminationLog: r.terminationLog(),
+		Health: r.number("health-port"), API: r.number("api-port"), TerminationLog: r.terminationLog(),
 		Timeouts: runner.Timeouts{
 			Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Hold: r.duration("hold-timeout"), Powerdown: r.duration("powerdown-timeout"),
 			Quit: r.duration("quit-timeout"), Monitor: r.duration("monitor-timeout"),
@@ -144,6 +146,19 @@ func (r *reader) memory() int64 {
 		r.wrong("memory", err)
 	}
 	return bytes >> 20
+}
+
+// size is a number of bytes; 0 when nothing is said.
+func (r *reader) size(name string) int64 {
+	text := r.text(name)
+	if text == "" {
+		return 0
+	}
+	bytes, err := disk.ParseSize(text)
+	if err != nil {
+		r.wrong(name, err)
+	}
+	return bytes
 }
 
 func (r *reader) disks(environment func(string) (string, bool)) []runner.Disk {

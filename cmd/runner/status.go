@@ -22,8 +22,8 @@ func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Say how the machine is; fails when it is not ready",
-		Long: `Say how the machine is. The command fails when the machine is not ready for work: QEMU does not run it, or the kubelet in
-it is not healthy. With --live it fails when the machine is past help: then it is worth a restart.`,
+		Long: `Say how the machine is. The command fails when the machine is not ready for work: QEMU does not run it, the kubelet in
+it is not healthy, or the API server of a master is not ready. With --live it fails when the machine is past help: then it is worth a restart.`,
 		Example: `  kvm-operator runner status
   kubectl -n <id> exec deploy/worker-<nodeID> -- /opt/kvm-operator/kvm-operator runner status --output=json`,
 		Args: cobra.NoArgs,
@@ -85,6 +85,7 @@ func showText(out io.Writer, s runner.Status) error {
 	row("address", s.Address)
 	row("network", s.Network)
 	row("kubelet", s.Kubelet)
+	row("API server", s.API)
 	row("resets", fmt.Sprint(s.Resets))
 	row("ready", fmt.Sprint(s.Ready))
 	row("because", s.Unready)

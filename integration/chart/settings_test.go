@@ -72,6 +72,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.RegistryMirrors:          "[one.example.org,two.example.org:5000]",
 		flag.RegistryDockerhubToken:   "dXNlcjpwYXNzd29yZA==",
 		flag.TerminateUnhealthyNodes:  "true",
+		flag.DrainTimeout:             "30m0s",
 		flag.WorkloadBinariesURL:      "https://binaries.example.org/kubernetes",
 		flag.WorkloadFlatcarChannel:   "lts",
 		flag.WorkloadProxyHTTP:        "http://user:pass%23word@proxy.example.org:3128",

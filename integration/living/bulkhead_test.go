@@ -140,7 +140,7 @@ func (l *living) labelled() error {
 	if err := l.Client.Get(context.Background(), client.ObjectKey{Name: config.Status.Nodes[0].Pod}, node); err != nil {
 		return err
 	}
-	if missing := joining.Missing(node, joining.Labels(key.RoleMaster, "")); missing != nil {
+	if missing := joining.Missing(node, joining.Labels(l.id, key.RoleMaster, "")); missing != nil {
 		return fmt.Errorf("Node %s lacks the labels %v", node.Name, missing)
 	}
 	return nil

@@ -113,7 +113,7 @@ func (l *living) hasLabels(t *testing.T, pod *corev1.Pod, role string) {
 	t.Helper()
 	node := &corev1.Node{}
 	must(t, l.Client.Get(context.Background(), client.ObjectKey{Name: pod.Name}, node))
-	if missing := joining.Missing(node, joining.Labels(role, "")); missing != nil {
+	if missing := joining.Missing(node, joining.Labels(l.id, role, "")); missing != nil {
 		t.Errorf("Node %s lacks the labels %v", node.Name, missing)
 	}
 }

@@ -7,16 +7,25 @@ import (
 	"github.com/giantswarm/microerror"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// SetPodCondition sets one condition in the status of a pod, as of now.
+// SetPodCondition sets one condition in the status of a pod, as of now when its status is another one.
 func (e *Engine) SetPodCondition(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error {
+	since := metav1.NewTime(e.clock.Now())
+	for _, c := range pod.Status.Conditions {
+		if c.Type == condition.Type && c.Status == condition.Status && !c.LastTransitionTime.IsZero() {
+			since = c.LastTransitionTime
+		}
+	}
 	fields := map[string]any{
 		"type": condition.Type, "status": condition.Status, "reason": condition.Reason, "message": condition.Message,
-		"lastTransitionTime": metav1.NewTime(e.clock.Now()),
+		"lastTransitionTime": since,
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID}, "status": map[string]any{"conditions": []any{fields}},
@@ -57,4 +66,51 @@ func ofExisting(verb, ref string, err error) error {
 		return nil
 	}
 	return requestError(verb, ref, err)
+}
+
+// Cordon keeps new pods away from a Node.
+func (e *Engine) Cordon(ctx context.Context, node *corev1.Node) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID}, "spec": map[string]any{"unschedulable": true}})
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	err = e.client.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+	return ofExisting("cordon", "Node "+node.Name, err)
+}
+
+// Evict asks a pod to go, as its disruption budgets allow. An eviction that is refused for now is an error of the API server,
+// "too many requests", as it came.
+func (e *Engine) Evict(ctx context.Context, pod *corev1.Pod) error {
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	}
+	err := e.client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction)
+	if apierrors.IsTooManyRequests(err) {
+		return err
+	}
+	return ofExisting("evict", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+}
+
+// DeleteNode removes a Node that nothing runs on any more. Its version is a precondition: one that has come back in the
+// meantime stays.
+func (e *Engine) DeleteNode(ctx context.Context, node *corev1.Node) error {
+	err := e.client.Delete(ctx, node.DeepCopy(), client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
+	return ofExisting("delete", "Node "+node.Name, client.IgnoreNotFound(err))
+}
+
+// DeletePod deletes a pod; its finalizers are honoured.
+func (e *Engine) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	err := e.client.Delete(ctx, pod.DeepCopy(), client.Preconditions{UID: &pod.UID})
+	return ofExisting("delete", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+}
+
+// RemovePodFinalizer takes a finalizer from a pod.
+func (e *Engine) RemovePodFinalizer(ctx context.Context, pod *corev1.Pod, finalizer string) error {
+	changed := pod.DeepCopy()
+	if !controllerutil.RemoveFinalizer(changed, finalizer) {
+		return nil
+	}
+	err := e.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+	return ofExisting("remove the finalizer of", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }

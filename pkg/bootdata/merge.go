@@ -14,10 +14,9 @@ import (
 
 // Host is what only the runner knows of a machine.
 type Host struct {
-	// Files are written into the guest; they win over files of the same path of the halves.
+	// Files are written into the guest. A half that has a file of the same path wins, for Ignition merges what a config names over
+	// the config itself.
 	Files []File
-	// Units are units of systemd, enabled; they win over units of the same name of the halves.
-	Units []Unit
 }
 
 // File is one file of the guest, owned by root, mode 0644.
@@ -25,14 +24,6 @@ type File struct {
 	// Path is absolute.
 	Path string
 	// Content is the whole of it.
-	Content string
-}
-
-// Unit is one unit of systemd.
-type Unit struct {
-	// Name has the unit's suffix, for example "var-lib-etcd.mount".
-	Name string
-	// Content is the unit file.
 	Content string
 }
 
@@ -59,7 +50,7 @@ func Merge(host Host, halves ...[]byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if report := validate.ValidateWithContext(latest.Merge(merged, own), nil); report.IsFatal() {
+	if report := validate.ValidateWithContext(latest.Merge(own, merged), nil); report.IsFatal() {
 		return nil, fmt.Errorf("the halves of the boot data contradict each other: %s", oneLine(report.String()))
 	}
 	return raw, nil
@@ -76,16 +67,13 @@ func parse(raw []byte) (latesttypes.Config, error) {
 
 func (h Host) config() types.Config {
 	config := types.Config{Ignition: types.Ignition{Version: types.MaxVersion.String()}}
-	overwrite, mode, enabled := true, 0o644, true
+	overwrite, mode := true, 0o644
 	for _, f := range h.Files {
 		source := dataurl.EncodeBytes([]byte(f.Content))
 		config.Storage.Files = append(config.Storage.Files, types.File{
 			Node:          types.Node{Path: f.Path, Overwrite: &overwrite},
 			FileEmbedded1: types.FileEmbedded1{Contents: types.Resource{Source: &source}, Mode: &mode},
 		})
-	}
-	for _, u := range h.Units {
-		config.Systemd.Units = append(config.Systemd.Units, types.Unit{Name: u.Name, Enabled: &enabled, Contents: &u.Content})
 	}
 	return config
 }

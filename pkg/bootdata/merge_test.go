@@ -18,10 +18,7 @@ const (
 )
 
 func TestMerge(t *testing.T) {
-	host := bootdata.Host{
-		Files: []bootdata.File{{Path: "/etc/hostname", Content: "worker-1\n"}},
-		Units: []bootdata.Unit{{Name: "a.service", Content: "[Service]\nExecStart=/bin/true\n"}},
-	}
+	host := bootdata.Host{Files: []bootdata.File{{Path: "/etc/hostname", Content: "worker-1\n"}}}
 	got, err := bootdata.Merge(host, []byte(public), []byte(private))
 	if err != nil {
 		t.Fatal(err)
@@ -39,11 +36,6 @@ func TestMerge(t *testing.T) {
   "storage": {
     "files": [
       {"contents": {"source": "data:text/plain;charset=utf-8;base64,d29ya2VyLTEK"}, "mode": 420, "overwrite": true, "path": "/etc/hostname"}
-    ]
-  },
-  "systemd": {
-    "units": [
-      {"contents": "[Service]\nExecStart=/bin/true\n", "enabled": true, "name": "a.service"}
     ]
   }
 }`

@@ -60,7 +60,7 @@ func apiServerPod(p Params) component {
 			directory("pki", pkiDirectory), directory("config", apiServerDirectory),
 			{name: "audit-log", path: auditLogDirectory, kind: corev1.HostPathDirectoryOrCreate, writable: true},
 		},
-		cpu: "300m", memory: "300Mi",
+		cpu: "250m", memory: "300Mi",
 		live: health, ready: ready,
 	}
 	// The only thing outside that an API server has to reach by itself is the provider of sign-on.

@@ -25,7 +25,7 @@ func controllerManager(p Params) parts {
 		image:   image(p.Settings, "kube-controller-manager", "v"+p.Versions.Kubernetes),
 		command: controllerManagerCommand(p),
 		mounts:  []mount{directory("pki", pkiDirectory), single("kubeconfig", controllerManagerKubeconfig)},
-		cpu:     "200m", memory: "200Mi",
+		cpu:     "100m", memory: "200Mi",
 		// Of the four this one alone has no /livez.
 		live: probe{path: "/healthz", port: portControllerManager, scheme: corev1.URISchemeHTTPS},
 	}

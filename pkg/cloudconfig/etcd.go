@@ -54,7 +54,8 @@ func etcdPod(p Params) component {
 			{name: "data", path: etcdDirectory, kind: corev1.HostPathDirectory, writable: true},
 			directory("pki", etcdPKIDirectory),
 		},
-		cpu: "100m", memory: "256Mi",
+		// More than anybody else's: whoever needs etcd waits for it, and what is asked for is also the share of a busy machine.
+		cpu: "300m", memory: "256Mi",
 		// Alive even without quorum: a founding member that waits for the others must not be killed for it.
 		live: health, ready: ready,
 	}

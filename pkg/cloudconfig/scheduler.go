@@ -58,7 +58,7 @@ func scheduler(p Params) parts {
 			single("ca", caFile), single("front-proxy-ca", frontProxyCAFile),
 			single("config", schedulerConfig), single("kubeconfig", schedulerKubeconfig),
 		},
-		cpu: "100m", memory: "100Mi",
+		cpu: "50m", memory: "100Mi",
 		live:  probe{path: "/livez", port: portScheduler, scheme: corev1.URISchemeHTTPS},
 		ready: probe{path: "/readyz", port: portScheduler, scheme: corev1.URISchemeHTTPS},
 	}

@@ -28,4 +28,6 @@ type Settings struct {
 	ServiceCIDRs []string
 	// SharedHosts lets several machines of one cluster run on the same host, where it cannot be avoided.
 	SharedHosts bool
+	// TerminateUnhealthyNodes replaces nodes that stay unhealthy, where a KVMConfig does not say.
+	TerminateUnhealthyNodes bool
 }

@@ -5,6 +5,7 @@ package cluster
 import (
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/remediation"
 	"github.com/kvm-operator/kvm-operator/pkg/rolling"
 )
 
@@ -49,6 +51,8 @@ type Snapshot struct {
 
 	// Nodes are all nodes, masters first, in the order of the spec.
 	Nodes []Node
+	// Leaving are the pods of nodes that are not in the spec any more.
+	Leaving []corev1.Pod
 	// Rollout says which outdated nodes may be replaced now.
 	Rollout rolling.Decision
 	// BootDataErr is why boot data could not be rendered.
@@ -223,4 +227,17 @@ func WithDefaults(config *v1alpha1.KVMConfig) *v1alpha1.KVMConfig {
 	cluster.Kubernetes.Kubelet.Domain = key.WorkerDomain(*cluster)
 	cluster.Kubernetes.Kubelet.Labels = strings.TrimSpace(cluster.Kubernetes.Kubelet.Labels)
 	return c
+}
+
+// Remediation says whether unhealthy nodes are replaced and after how long: the spec decides, else the annotation, else the
+// operator's setting.
+func (s *Snapshot) Remediation() (enabled bool, after time.Duration) {
+	after = remediation.After
+	if r := s.Config.Spec.Remediation; r != nil {
+		if r.UnhealthyAfter != nil {
+			after = r.UnhealthyAfter.Duration
+		}
+		return r.Enabled, after
+	}
+	return s.Settings.TerminateUnhealthyNodes || key.TerminatesUnhealthy(s.Config.Annotations), after
 }

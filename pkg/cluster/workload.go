@@ -49,9 +49,9 @@ func nodeReady(n *corev1.Node) bool {
 	})
 }
 
-// NodePods are the pods of all nodes.
+// NodePods are the pods of all nodes, those among them that are not in the spec any more.
 func (s *Snapshot) NodePods() []corev1.Pod {
-	var pods []corev1.Pod
+	pods := slices.Clone(s.Leaving)
 	for _, n := range s.Nodes {
 		pods = append(pods, n.Pods...)
 	}

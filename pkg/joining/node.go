@@ -18,10 +18,10 @@ const (
 )
 
 // Labels are those that a Node gets through the API: its role as kubectl and selectors know it, and what the original's
-// status and its readers look for. version is the operator version that the node's pod carries, empty for none. Further
-// labels are those that the kubelet gives itself when it registers.
-func Labels(role, version string) map[string]string {
-	labels := map[string]string{labelRole: role, labelProvider: provider}
+// status and its readers look for. cluster is the cluster's id, version the operator version that the node's pod carries, empty
+// for none. Further labels are those that the kubelet gives itself when it registers.
+func Labels(cluster, role, version string) map[string]string {
+	labels := map[string]string{labelRole: role, labelProvider: provider, key.LabelGSCluster: cluster}
 	if role == key.RoleMaster {
 		labels[labelRolePrefix+"control-plane"] = ""
 	}
@@ -89,4 +89,10 @@ func Changed(pod *corev1.Pod, condition corev1.PodCondition) bool {
 	return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == condition.Type && c.Status == condition.Status && c.Reason == condition.Reason && c.Message == condition.Message
 	})
+}
+
+// Ours says whether the operator has labelled the Node, as it does with each that belongs to a node pod of the cluster.
+func Ours(node metav1.Object, cluster string) bool {
+	labels := node.GetLabels()
+	return labels[labelProvider] == provider && labels[key.LabelGSCluster] == cluster
 }

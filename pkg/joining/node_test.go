@@ -19,18 +19,18 @@ func TestLabelsOfNodes(t *testing.T) {
 	}{
 		"a master": {"master", "4.0.0", map[string]string{
 			"node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/master": "", "kubernetes.io/role": "master",
-			"giantswarm.io/provider": "kvm", "kvm-operator.giantswarm.io/version": "4.0.0",
+			"giantswarm.io/provider": "kvm", "giantswarm.io/cluster": "ab1cd", "kvm-operator.giantswarm.io/version": "4.0.0",
 		}},
 		"a worker": {"worker", "4.0.0", map[string]string{
 			"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "worker",
-			"giantswarm.io/provider": "kvm", "kvm-operator.giantswarm.io/version": "4.0.0",
+			"giantswarm.io/provider": "kvm", "giantswarm.io/cluster": "ab1cd", "kvm-operator.giantswarm.io/version": "4.0.0",
 		}},
 		"a worker of no version": {"worker", "", map[string]string{
-			"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "worker", "giantswarm.io/provider": "kvm",
+			"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "worker", "giantswarm.io/provider": "kvm", "giantswarm.io/cluster": "ab1cd",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, joining.Labels(test.role, test.version)); diff != "" {
+			if diff := cmp.Diff(test.want, joining.Labels("ab1cd", test.role, test.version)); diff != "" {
 				t.Errorf("other labels (-want +got):\n%s", diff)
 			}
 		})

@@ -68,6 +68,10 @@ const (
 	AnnotationPromScrape       = "prometheus.io/scrape"
 	AnnotationSSLPassthrough   = "nginx.ingress.kubernetes.io/ssl-passthrough"
 
+	// AnnotationTerminateUnhealthy and its older spelling switch the replacement of unhealthy nodes on, whatever their value.
+	AnnotationTerminateUnhealthy      = "node.giantswarm.io/terminate-unhealthy"
+	AnnotationTerminateUnhealthyAlpha = "alpha.node.giantswarm.io/terminate-unhealthy"
+
 	// AnnotationPaused and AnnotationClusterAPIPaused stop every write while their value is "true".
 	AnnotationPaused           = "operatorkit.giantswarm.io/paused"
 	AnnotationClusterAPIPaused = "cluster.x-k8s.io/paused"
@@ -80,6 +84,8 @@ const Operator = "kvm-operator"
 const (
 	// FinalizerCluster is the cluster controller's.
 	FinalizerCluster = "operatorkit.giantswarm.io/kvm-operator"
+	// FinalizerDrainer is on every node pod from its beginning: the drainer holds the pod until its machine is empty and down.
+	FinalizerDrainer = "operatorkit.giantswarm.io/kvm-operator-drainer"
 	// FinalizerLegacyDeleter and FinalizerLegacyTerminator were set by the original's other controllers and are removed
 	// once a cluster is gone, for nobody else will.
 	FinalizerLegacyDeleter    = "operatorkit.giantswarm.io/kvm-operator-deleter"
@@ -88,6 +94,10 @@ const (
 
 // ConditionNodeReady is the readiness gate of node pods: the workload cluster's Node is Ready.
 const ConditionNodeReady = "kvm-operator.giantswarm.io/workload-cluster-node-ready"
+
+// ConditionDrained is a condition of node pods that are deleted: True once the machine has been let go. Its reason and message
+// tell why, or what is waited for.
+const ConditionDrained = "kvm-operator.giantswarm.io/drained"
 
 // GateEtcdHost is the scheduling gate of masters whose etcd keeps its data on a host: a pod is placed only once it is
 // known whether, and where, that data exists.

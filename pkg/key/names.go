@@ -101,6 +101,14 @@ func Paused(annotations map[string]string) bool {
 	return annotations[AnnotationPaused] == "true" || annotations[AnnotationClusterAPIPaused] == "true"
 }
 
+// TerminatesUnhealthy says whether annotations of a KVMConfig ask for unhealthy nodes to be replaced. Being there is enough, as
+// with the original.
+func TerminatesUnhealthy(annotations map[string]string) bool {
+	_, set := annotations[AnnotationTerminateUnhealthy]
+	_, setAlpha := annotations[AnnotationTerminateUnhealthyAlpha]
+	return set || setAlpha
+}
+
 // PodNetwork is the network of the cluster's pods in CIDR notation.
 func PodNetwork(c v1alpha1.Cluster) string {
 	return fmt.Sprintf("%s/%d", c.Calico.Subnet, c.Calico.CIDR)

@@ -28,6 +28,10 @@ const (
 	Binary = "/opt/kvm-operator/kvm-operator"
 )
 
+// etcdDisk is the size of the disk with etcd's data: the quota of its database, 8 GiB, with log and snapshots. It takes no space
+// until it is written.
+const etcdDisk = "12G"
+
 // hostImages is the directory of the host that holds the cache of guest images.
 const hostImages = "/var/lib/flatcar-kvm-images"
 
@@ -39,9 +43,10 @@ func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            []string{"runner"},
 		Env:             environment(s, n),
-		LivenessProbe:   probe(500, 35, 4, "--live"),
-		ReadinessProbe:  probe(10, 10, 4),
-		Resources:       resources(n),
+		// No liveness probe: the runner itself kills a QEMU that is silent, and a machine that runs well on a host that is too busy to
+		// answer a probe would be stopped.
+		ReadinessProbe: probe(10, 10, 4),
+		Resources:      resources(n),
 		SecurityContext: &corev1.SecurityContext{
 			Privileged:   &privileged,
 			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}},
@@ -51,10 +56,10 @@ func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 }
 
 // probe asks the runner by exec: the guest has taken over the pod's address, so nothing answers there for the pod.
-func probe(delay, period, failures int32, arguments ...string) *corev1.Probe {
+func probe(delay, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
-			Command: append([]string{Binary, "runner", "status"}, arguments...),
+			Command: []string{Binary, "runner", "status"},
 		}},
 		InitialDelaySeconds: delay,
 		PeriodSeconds:       period,
@@ -79,11 +84,13 @@ func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 		{Name: "NTP_SERVERS", Value: strings.Join(s.Settings.Guest.NTPServers, ",")},
 		{Name: "CLOUD_CONFIG_PATH", Value: PublicBootData + "/" + UserData},
 		{Name: "CLOUD_CONFIG_PRIVATE_PATH", Value: PrivateBootData + "/" + UserData},
+		{Name: "HOLD_TIMEOUT", Value: HoldPeriod.String()},
 		{Name: "ACCELERATION", Value: string(s.Config.Spec.KVM.K8sKVM.Acceleration)},
 	}
 	env = append(env, image(s)...)
 	if n.Role == key.RoleMaster {
-		env = append(env, corev1.EnvVar{Name: "ETCD_DATA_PATH", Value: EtcdData})
+		env = append(env, corev1.EnvVar{Name: "ETCD_DATA_PATH", Value: EtcdData}, corev1.EnvVar{Name: "ETCD_DISK", Value: etcdDisk},
+			corev1.EnvVar{Name: "API_PORT", Value: fmt.Sprint(s.Cluster().Kubernetes.API.SecurePort)})
 	} else {
 		env = append(env, corev1.EnvVar{Name: "HOST_DATA_VOLUME_PATHS", Value: volumePaths(n)})
 	}

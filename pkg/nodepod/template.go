@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"time"
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +21,13 @@ import (
 const (
 	// Container is the name of the runner's container.
 	Container = "k8s-kvm"
-	// gracePeriod is how long a machine may take to shut down.
-	gracePeriod = 600
+	// HoldPeriod is how long a runner that nobody releases keeps its machine running after it was told to stop. It is the
+	// longest that a drain may take: the pod cannot be told another one later, and a change of it would replace every node.
+	HoldPeriod = 30 * 24 * time.Hour
+	// PowerdownPeriod is how long a machine that was let go may take to shut down.
+	PowerdownPeriod = 10 * time.Minute
+	// GracePeriod is how long the pod may take to end.
+	GracePeriod = HoldPeriod + PowerdownPeriod
 )
 
 // Selector are the labels by which a node's Deployment knows its pods.
@@ -32,7 +38,8 @@ func Selector(s *cluster.Snapshot, n cluster.Node) map[string]string {
 // Template is the pod of a node, with the hash of everything that makes a running node outdated when it changes.
 func Template(s *cluster.Snapshot, n cluster.Node) corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels(s, n), Annotations: annotations(s, n)},
+		// The finalizer is on each pod from its first moment: there is none that could be lost without a drain.
+		ObjectMeta: metav1.ObjectMeta{Labels: labels(s, n), Annotations: annotations(s, n), Finalizers: []string{key.FinalizerDrainer}},
 		Spec: corev1.PodSpec{
 			Affinity:                      affinity(s),
 			AutomountServiceAccountToken:  ptr.To(false),
@@ -40,7 +47,7 @@ func Template(s *cluster.Snapshot, n cluster.Node) corev1.PodTemplateSpec {
 			EnableServiceLinks:            ptr.To(false),
 			NodeSelector:                  map[string]string{key.LabelManagementNodesRole: n.Role},
 			ServiceAccountName:            s.Namespace(),
-			TerminationGracePeriodSeconds: ptr.To[int64](gracePeriod),
+			TerminationGracePeriodSeconds: ptr.To(int64(GracePeriod.Seconds())),
 			Volumes:                       volumes(s, n),
 		},
 	}

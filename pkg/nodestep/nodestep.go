@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // Name is the name of a step.
@@ -137,7 +138,8 @@ func atScheduling(s Seen) *Step {
 	return &Step{Name: Scheduling, Message: "the scheduler looks for a host"}
 }
 
-// atKubelet is about a runner that runs: its container is ready once the guest's kubelet is well.
+// atKubelet is about a runner that runs: its container is ready once the guest's kubelet is well and, on a master, its API
+// server.
 func atKubelet(s Seen) *Step {
 	status := runner(s.Pod)
 	if status.Ready {
@@ -147,6 +149,9 @@ func atKubelet(s Seen) *Step {
 		return &Step{Name: NotReady, Message: "the guest's kubelet does not answer the runner, although its Node is Ready", Problem: true}
 	}
 	message := "the machine boots: its kubelet does not answer yet"
+	if s.Pod.Labels[key.LabelApp] == key.RoleMaster {
+		message = "the machine boots: its kubelet or its API server does not answer yet"
+	}
 	if ended := status.LastTerminationState.Terminated; ended != nil {
 		message += "; the time before " + howItEnded(ended)
 	}

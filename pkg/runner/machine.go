@@ -33,8 +33,8 @@ func machine(s Settings, p *prepared) qemu.Machine {
 	}
 	switch {
 	case s.Etcd == "":
-	case p.etcdBlock:
-		m.Disks = append(m.Disks, qemu.Disk{Serial: etcdTag, Path: s.Etcd, Format: "raw", BlockDevice: true})
+	case p.etcd.disk != "":
+		m.Disks = append(m.Disks, qemu.Disk{Serial: etcdTag, Path: p.etcd.disk, Format: "raw", BlockDevice: p.etcd.device})
 	default:
 		m.Shares = append(m.Shares, qemu.Share{Tag: etcdTag, Path: s.Etcd})
 	}
@@ -90,31 +90,34 @@ UseNTP=yes
 UseDomains=route
 `
 
-// etcdUnit mounts etcd's disk in place of the share that boot data expects. The unit that makes its file system is part of
-// the boot data.
-const etcdUnit = `[Unit]
-Description=etcd's data
+// etcdDropIn mounts etcd's disk in place of the share that boot data expects, and etcdPatience lets it take its time to appear. They
+// add to units of the boot data, which would replace a unit of the same name. The unit that makes the file system is part of
+// it, too.
+const (
+	etcdDropIn = `[Unit]
 Requires=k8s-format@dev-disk-by\x2did-virtio\x2detcdshare.service
 After=k8s-format@dev-disk-by\x2did-virtio\x2detcdshare.service
 
 [Mount]
 What=/dev/disk/by-id/virtio-etcdshare
-Where=/var/lib/etcd
 Type=ext4
 Options=defaults,noatime
-
-[Install]
-WantedBy=multi-user.target
 `
+	etcdPatience = `[Unit]
+JobRunningTimeoutSec=15min
+`
+)
 
 // guestOwn is what only the runner knows of the guest.
-func guestOwn(s Settings, etcdBlock bool) bootdata.Host {
+func guestOwn(s Settings, etcd etcdStore) bootdata.Host {
 	host := bootdata.Host{Files: []bootdata.File{
 		{Path: "/etc/hostname", Content: s.Name + "\n"},
 		{Path: "/etc/systemd/network/05-kvm-operator.network", Content: networkUnit},
 	}}
-	if etcdBlock {
-		host.Units = []bootdata.Unit{{Name: "var-lib-etcd.mount", Content: etcdUnit}}
+	if etcd.disk != "" {
+		host.Files = append(host.Files,
+			bootdata.File{Path: "/etc/systemd/system/var-lib-etcd.mount.d/10-disk.conf", Content: etcdDropIn},
+			bootdata.File{Path: `/etc/systemd/system/dev-disk-by\x2did-virtio\x2detcdshare.device.d/10-patience.conf`, Content: etcdPatience})
 	}
 	return host
 }

@@ -37,7 +37,12 @@ func TestMachine(t *testing.T) {
 			s.Name, s.Shares, s.Etcd = "master-m1", nil, "/etc/kubernetes/data/etcd"
 		},
 		"master with etcd on a block device": func(s *Settings, p *prepared) {
-			s.Name, s.Shares, s.Etcd, p.etcdBlock = "master-m1", nil, "/dev/etcd", true
+			s.Name, s.Shares, s.Etcd = "master-m1", nil, "/dev/etcd"
+			p.etcd = etcdStore{disk: s.Etcd, device: true}
+		},
+		"master with a disk for etcd": func(s *Settings, p *prepared) {
+			s.Name, s.Shares, s.Etcd = "master-m1", nil, "/etc/kubernetes/data/etcd"
+			p.etcd = etcdStore{disk: s.Etcd + "/etcd.img"}
 		},
 		"own image without KVM behind user network": func(s *Settings, p *prepared) {
 			s.Network, s.Image.IgnitionKey, s.Image.KernelArguments = NetworkUser, "", []string{"quiet"}
@@ -51,7 +56,7 @@ func TestMachine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			own, err := json.MarshalIndent(guestOwn(s, p.etcdBlock), "", "  ")
+			own, err := json.MarshalIndent(guestOwn(s, p.etcd), "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +87,7 @@ func compare(t *testing.T, name, got string) {
 
 func TestGoldenFilesAreAllUsed(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden")
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 5 {
 		t.Errorf("there are %v, want one for each machine (%v)", files, err)
 	}
 }

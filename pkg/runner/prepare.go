@@ -22,12 +22,12 @@ import (
 // prepared is everything that a machine needs before QEMU is started. It is filled step by step; Close gives back what
 // there is.
 type prepared struct {
-	bootData  []byte
-	image     osimage.Local
-	choice    qemu.Choice
-	etcdBlock bool
-	locks     []*disk.Lock
-	network   *guestnet.Network
+	bootData []byte
+	image    osimage.Local
+	choice   qemu.Choice
+	etcd     etcdStore
+	locks    []*disk.Lock
+	network  *guestnet.Network
 	// vhost says whether the host's kernel can move the guest's packets.
 	vhost   bool
 	closers []func() error
@@ -71,7 +71,7 @@ func (r *Runner) prepare(ctx context.Context) (*prepared, error) {
 
 func (r *Runner) readBootData(_ context.Context, p *prepared) error {
 	var err error
-	p.etcdBlock, err = r.settings.etcdIsBlock()
+	p.etcd, err = r.settings.etcd()
 	if err != nil {
 		return failf(ReasonDiskFailed, "looking at etcd's data: %w", err)
 	}
@@ -83,7 +83,7 @@ func (r *Runner) readBootData(_ context.Context, p *prepared) error {
 		}
 		halves = append(halves, half)
 	}
-	p.bootData, err = bootdata.Merge(guestOwn(r.settings, p.etcdBlock), halves...)
+	p.bootData, err = bootdata.Merge(guestOwn(r.settings, p.etcd), halves...)
 	return because(ReasonBootDataInvalid, err)
 }
 
@@ -197,7 +197,12 @@ func (r *Runner) lockDisks(ctx context.Context, p *prepared) error {
 	return nil
 }
 
-func (r *Runner) makeDisks(ctx context.Context, _ *prepared) error {
+func (r *Runner) makeDisks(ctx context.Context, p *prepared) error {
+	if p.etcd.disk != "" && !p.etcd.device {
+		if err := disk.Create(p.etcd.disk, r.settings.EtcdDisk); err != nil && !errors.Is(err, disk.ErrShrink) {
+			return because(diskReason(err), err)
+		}
+	}
 	for _, d := range r.settings.Disks {
 		if err := r.makeDisk(ctx, d); err != nil {
 			return because(diskReason(err), err)

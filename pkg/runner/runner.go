@@ -99,7 +99,7 @@ func (r *Runner) enter(state State, step string) {
 // Release lets a machine go that is held, or will be. Releasing twice is releasing once.
 func (r *Runner) Release() { r.release.Do(func() { close(r.released) }) }
 
-// Status says how the machine is, which asks QEMU and the guest's kubelet.
+// Status says how the machine is, which asks QEMU, the guest's kubelet and, on a master, its API server.
 func (r *Runner) Status(ctx context.Context) Status {
 	status := r.board.get()
 	if g := r.running(); g != nil {
@@ -108,20 +108,15 @@ func (r *Runner) Status(ctx context.Context) Status {
 	return judge(status)
 }
 
-// ask asks QEMU and the kubelet side by side: a probe waits for both no longer than for one.
+// ask asks all of them side by side: a probe waits for them no longer than for one.
 func (r *Runner) ask(ctx context.Context, g *guest, status *Status) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	kubelet := make(chan string, 1)
-	go func() {
-		if g.address.IsValid() && r.settings.Health != 0 {
-			kubelet <- askKubelet(ctx, g.address, r.settings.Health)
-			return
-		}
-		kubelet <- ""
-	}()
+	var group sync.WaitGroup
+	group.Go(func() { status.Kubelet = askKubelet(ctx, g.address, r.settings.Health) })
+	group.Go(func() { status.API = askAPI(ctx, g.address, r.settings.API) })
 	status.Machine, status.Answers = askMachine(ctx, g.talk())
-	status.Kubelet = <-kubelet
+	group.Wait()
 }
 
 // terminationSize is what kubelet keeps of a termination message, in bytes.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
 	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
@@ -62,6 +61,9 @@ type Settings struct {
 	Run string
 	// Etcd is the directory, or block device, with etcd's data, shown to the guest as "etcdshare". Empty on workers.
 	Etcd string
+	// EtcdDisk is the size in bytes of the disk that is made for etcd's data in its directory while that is empty; 0 shares the
+	// directory.
+	EtcdDisk int64
 	// Shares are directories of the host that the guest mounts by their tags.
 	Shares []Share
 	// Network is NetworkPod or NetworkUser.
@@ -74,6 +76,8 @@ type Settings struct {
 	ExtraArgs []string
 	// Health is the port of the guest whose /healthz tells of its kubelet; 0 asks nobody.
 	Health int
+	// API is the port of a master's API server whose /readyz tells whether that serves; 0 asks nobody.
+	API int
 	// TerminationLog is the file that gets the reason of the end; empty for none.
 	TerminationLog string
 	// Timeouts bound each step.
@@ -134,6 +138,7 @@ func (s Settings) Validate() error {
 	require(s.Timeouts.Hold >= 0 && s.Timeouts.Lock >= 0, "the timeouts have to be positive")
 	require(len(s.socket()) <= maxSocketPath, "the directory of sockets %s is longer than the path of a socket can be (%d bytes)", s.Run, maxSocketPath)
 	require(s.Health >= 0 && s.Health < 1<<16, "the health port is %d and has to be less than 65536", s.Health)
+	require(s.API >= 0 && s.API < 1<<16, "the API port is %d and has to be less than 65536", s.API)
 	require(slices.Contains([]qemu.Mode{"", qemu.ModeAuto, qemu.ModeKVM, qemu.ModeTCG}, qemu.Mode(strings.ToLower(string(s.Acceleration)))),
 		"the acceleration is %q and has to be auto, kvm or tcg", s.Acceleration)
 	require(s.Timeouts.Start > 0 && s.Timeouts.Powerdown > 0 && s.Timeouts.Quit > 0 && s.Timeouts.Monitor > 0,
@@ -161,10 +166,3 @@ func (s Settings) socket() string         { return filepath.Join(s.Run, SocketNa
 func (s Settings) monitor() string        { return filepath.Join(s.Run, "qmp.sock") }
 func (s Settings) agent() string          { return filepath.Join(s.Run, "agent.sock") }
 func (s Settings) ignition() string       { return filepath.Join(s.Run, "ignition.json") }
-
-func (s Settings) etcdIsBlock() (bool, error) {
-	if s.Etcd == "" {
-		return false, nil
-	}
-	return disk.IsBlockDevice(s.Etcd)
-}

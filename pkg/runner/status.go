@@ -48,6 +48,8 @@ type Status struct {
 	Answers bool `json:"answers,omitempty"`
 	// Kubelet is "ok" or why the guest's kubelet is not.
 	Kubelet string `json:"kubelet,omitempty"`
+	// API is "ok" or why a master's API server is not ready.
+	API string `json:"api,omitempty"`
 	// Network is why the guest gets no address any more; empty when it does.
 	Network string `json:"network,omitempty"`
 	// Resets counts those of the machine. A reboot of the guest is one or more: Linux pulls the line up to ten times until
@@ -93,8 +95,10 @@ func judge(s Status) Status {
 		s.Unready = "the machine has ended"
 	case s.Machine != machineRunning:
 		s.Unready = "QEMU: " + s.Machine
-	case s.Kubelet != "" && s.Kubelet != kubeletOK:
+	case s.Kubelet != "" && s.Kubelet != healthOK:
 		s.Unready = "kubelet: " + s.Kubelet
+	case s.API != "" && s.API != healthOK:
+		s.Unready = "API server: " + s.API
 	case s.Network != "":
 		s.Unready = "network: " + s.Network
 	default:

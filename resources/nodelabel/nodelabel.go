@@ -43,7 +43,7 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 			if node == nil {
 				continue
 			}
-			if missing := joining.Missing(node, joining.Labels(n.Role, pod.Labels[key.LabelVersion])); missing != nil {
+			if missing := joining.Missing(node, joining.Labels(s.ID(), n.Role, pod.Labels[key.LabelVersion])); missing != nil {
 				errs = append(errs, labeller.LabelNode(ctx, node, missing))
 			}
 		}

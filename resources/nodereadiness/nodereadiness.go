@@ -26,15 +26,15 @@ type handler struct{ reporter Reporter }
 // Name is the handler's name.
 func (handler) Name() string { return "nodereadiness" }
 
-// EnsureCreated copies the readiness of workers' Nodes to their pods. While the workload cluster does not answer, pods
-// keep what they have: an API that is away says nothing about its nodes. Masters have no such gate, for the API server that could tell
-// is their own.
+// EnsureCreated copies the readiness of Nodes to their pods. While the workload cluster does not answer, pods keep what they
+// have: an API that is away says nothing about its nodes. For masters it is a condition and no gate, for the API server that could
+// tell is their own; it keeps since when their Nodes are as they are.
 func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	if !s.Workload.Connected {
 		return chain.Done(), nil
 	}
 	var errs []error
-	for _, n := range s.Workers() {
+	for _, n := range s.Nodes {
 		for i := range n.Pods {
 			pod := &n.Pods[i]
 			if condition := joining.NodeReady(s.Workload.Node(pod.Name)); relevant(pod, condition) {

@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
@@ -16,15 +19,18 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/namespace"
 	"github.com/kvm-operator/kvm-operator/resources/network"
 	"github.com/kvm-operator/kvm-operator/resources/networkpolicy"
+	"github.com/kvm-operator/kvm-operator/resources/node"
 	"github.com/kvm-operator/kvm-operator/resources/nodeindexstatus"
 	"github.com/kvm-operator/kvm-operator/resources/nodelabel"
 	"github.com/kvm-operator/kvm-operator/resources/nodereadiness"
 	"github.com/kvm-operator/kvm-operator/resources/placement"
+	"github.com/kvm-operator/kvm-operator/resources/poddisruptionbudget"
 	"github.com/kvm-operator/kvm-operator/resources/pvc"
 	"github.com/kvm-operator/kvm-operator/resources/randomkey"
 	"github.com/kvm-operator/kvm-operator/resources/release"
 	"github.com/kvm-operator/kvm-operator/resources/service"
 	"github.com/kvm-operator/kvm-operator/resources/serviceaccount"
+	"github.com/kvm-operator/kvm-operator/resources/terminateunhealthynodes"
 	"github.com/kvm-operator/kvm-operator/resources/workload"
 )
 
@@ -32,21 +38,21 @@ import (
 func Resources() []apply.Resource[*snapshot.Snapshot] {
 	return []apply.Resource[*snapshot.Snapshot]{
 		certificates.New(), randomkey.New(), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
-		networkpolicy.New(), service.New(), ingress.New(), endpoints.New(), configmap.New(), deployment.New(), kubeconfig.New(),
+		networkpolicy.New(), poddisruptionbudget.New(), service.New(), ingress.New(), endpoints.New(), configmap.New(), deployment.New(), kubeconfig.New(),
 	}
 }
 
 // NewChain is the order of work of the cluster controller. Deletion goes through it backward. Without connections to
 // workload clusters it makes machines only.
-func NewChain(e *apply.Engine, w *Workloads) chain.Chain[*snapshot.Snapshot] {
+func NewChain(e *apply.Engine, live client.Reader, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
 	if w == nil {
 		return machines(e)
 	}
-	return append(machines(e), inside(e, w)...)
+	return append(machines(e), inside(e, live, w, c)...)
 }
 
 // inside is the work in the workload cluster. It goes on while machines are replaced: nodes have to join for that to end.
-func inside(e *apply.Engine, w *Workloads) chain.Chain[*snapshot.Snapshot] {
+func inside(e *apply.Engine, live client.Reader, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
 	links := chain.Chain[*snapshot.Snapshot]{
 		// Waits until the API answers, and says when it is the certificate for it that is missing; nothing below is possible
 		// before.
@@ -62,6 +68,9 @@ func inside(e *apply.Engine, w *Workloads) chain.Chain[*snapshot.Snapshot] {
 		chain.Link[*snapshot.Snapshot]{Handler: nodelabel.New(w.labeller), Needs: []string{"workload"}},
 		// The pods' gates follow the Nodes, and with the gates the endpoints do.
 		chain.Link[*snapshot.Snapshot]{Handler: nodereadiness.New(e), Needs: []string{"workload"}},
+		chain.Link[*snapshot.Snapshot]{Handler: node.New(live, w.remover), Needs: []string{"workload"}},
+		// Not below "workload": that a cluster which does not answer is left alone is a decision, too, and is told.
+		chain.Link[*snapshot.Snapshot]{Handler: terminateunhealthynodes.New(e, c)},
 	)
 }
 
@@ -85,6 +94,8 @@ func machines(e *apply.Engine) chain.Chain[*snapshot.Snapshot] {
 		{Handler: clusterrolebinding.New().Handle(e), Needs: []string{"namespace"}},
 		// Closed before the first machine opens a port.
 		{Handler: networkpolicy.New().Handle(e), Needs: []string{"namespace"}},
+		// What evictions may take at once stands before there is anything to evict.
+		{Handler: poddisruptionbudget.New().Handle(e), Needs: []string{"namespace"}},
 		// Names and addresses that boot data and certificates speak of. On deletion they stay until the machines are gone.
 		{Handler: service.New().Handle(e), Needs: []string{"namespace"}},
 		{Handler: ingress.New().Handle(e), Needs: []string{"service"}},
@@ -93,7 +104,7 @@ func machines(e *apply.Engine) chain.Chain[*snapshot.Snapshot] {
 		{Handler: configmap.New().Handle(e), Needs: []string{"network", "release", "certificates", "randomkey"}},
 		{Handler: pvc.New(e), Needs: []string{"namespace"}},
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
-		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "service"}},
+		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}},
 		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}},
 		// Last, for it may ask to store what it found out: where the data of masters is.
 		{Handler: placement.New(e), Needs: []string{"namespace"}},

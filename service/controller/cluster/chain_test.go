@@ -26,7 +26,7 @@ func kindsOf(objects []client.Object) []string {
 // that a handler makes, and rendering leaves no handler of the
 // management cluster out.
 func TestChainIsWhole(t *testing.T) {
-	links := NewChain(apply.New(nil, nil), NewWorkloads(nil, nil))
+	links := NewChain(apply.New(nil, nil), nil, NewWorkloads(nil, nil), nil)
 	if err := links.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -42,7 +42,8 @@ func TestChainIsWhole(t *testing.T) {
 		t.Errorf("two handlers share a condition: %v", types)
 	}
 	kinds, rendered := []client.Object(nil), []string{
-		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "nodereadiness",
+		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "nodereadiness", "node",
+		"terminateunhealthynodes",
 	}
 	for _, resource := range addon.All() {
 		rendered = append(rendered, resource.Handler)

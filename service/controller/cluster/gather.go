@@ -140,6 +140,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	}
 	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
 	attach(s, w.pods, w.deployments)
+	s.Leaving = leaving(s.Nodes, w.pods)
 	if w.api.UID != "" {
 		s.PublishedService = &w.api
 	}
@@ -186,6 +187,15 @@ func attach(s *snapshot.Snapshot, pods []corev1.Pod, deployments map[string]*app
 			}
 		}
 	}
+}
+
+// leaving are the pods that belong to none of the nodes.
+func leaving(nodes []snapshot.Node, pods []corev1.Pod) []corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool {
+		return slices.ContainsFunc(nodes, func(n snapshot.Node) bool {
+			return p.Labels[key.LabelNode] == n.ID && p.Labels[key.LabelApp] == n.Role
+		})
+	})
 }
 
 // ours says whether a Deployment is the cluster's, or one of the original's that is about to be adopted: were that not

@@ -97,9 +97,9 @@ func TestRow3_8DeploymentPodSpec(t *testing.T) {
 	}
 	gate := []corev1.PodReadinessGate{{ConditionType: "kvm-operator.giantswarm.io/workload-cluster-node-ready"}}
 	want := map[string]pod{
-		"master-m0aaa": {false, true, map[string]string{"role": "master"}, 600, nil, "k8s-kvm", "IfNotPresent", "2", "5536M"},
-		"worker-w0aaa": {false, true, map[string]string{"role": "worker"}, 600, gate, "k8s-kvm", "IfNotPresent", "2", "6144M"},
-		"worker-w2aaa": {false, true, map[string]string{"role": "worker"}, 600, gate, "k8s-kvm", "IfNotPresent", "8", "36352M"},
+		"master-m0aaa": {false, true, map[string]string{"role": "master"}, 2592600, nil, "k8s-kvm", "IfNotPresent", "2", "5536M"},
+		"worker-w0aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "2", "6144M"},
+		"worker-w2aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "8", "36352M"},
 	}
 	got := map[string]pod{}
 	for name := range want {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -48,7 +49,7 @@ func Kinds() []client.Object {
 	return []client.Object{
 		&appsv1.Deployment{}, &corev1.ConfigMap{}, &corev1.Endpoints{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
 		&corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &discoveryv1.EndpointSlice{}, &networkingv1.Ingress{},
-		&networkingv1.NetworkPolicy{}, &rbacv1.ClusterRoleBinding{},
+		&networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}, &rbacv1.ClusterRoleBinding{},
 	}
 }
 

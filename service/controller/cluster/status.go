@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
@@ -39,6 +41,9 @@ var conditionTypes = map[string]string{
 	"serviceaccount":     "ServiceAccountReady",
 	"clusterrolebinding": "RoleBindingsReady",
 	"networkpolicy":      "NetworkPolicyReady",
+
+	"poddisruptionbudget": "DisruptionBudgetsReady",
+
 	"service":            "ServicesReady",
 	"ingress":            "IngressesReady",
 	"endpoints":          "EndpointsReady",
@@ -55,6 +60,9 @@ var conditionTypes = map[string]string{
 	"certificaterequest": "RequestsDecided",
 	"nodelabel":          "NodesLabelled",
 	"nodereadiness":      "ReadinessReported",
+	"node":               "StaleNodesRemoved",
+
+	"terminateunhealthynodes": "UnhealthyNodesReplaced",
 }
 
 // status is the whole status that follows from a run of the chain.
@@ -169,14 +177,50 @@ const (
 func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
 	var list []v1alpha1.NodeStatus
 	for _, n := range s.Nodes {
-		st := v1alpha1.NodeStatus{ID: n.ID, Role: n.Role, Phase: phase(n), Message: n.Message, EtcdHost: n.EtcdHost}
+		st := v1alpha1.NodeStatus{ID: n.ID, Role: n.Role, Phase: phase(n), Message: join(n.Message, drained(n.Pods)), EtcdHost: n.EtcdHost}
 		st.Step, st.Since, st.Console = step(s.Config.Status.Nodes, n, now)
 		if pod := n.Pod(); pod != nil {
 			st.Pod, st.IP, st.Host = pod.Name, pod.Status.PodIP, pod.Spec.NodeName
 		}
 		list = append(list, st)
 	}
+	return departing(list, s.Leaving)
+}
+
+// departing adds to the nodes of the spec those that are not in it any more and whose machines are still there.
+func departing(list []v1alpha1.NodeStatus, pods []corev1.Pod) []v1alpha1.NodeStatus {
+	pods = slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	for i, pod := range pods {
+		id := pod.Labels[key.LabelNode]
+		if id == "" || statusOf(list, id) != nil {
+			continue
+		}
+		list = append(list, v1alpha1.NodeStatus{
+			ID: id, Role: pod.Labels[key.LabelApp], Phase: phaseTerminating, Message: join("it is not in the spec any more", drained(pods[i:i+1])),
+			Pod: pod.Name, IP: pod.Status.PodIP, Host: pod.Spec.NodeName,
+		})
+	}
 	return list
+}
+
+// drained is what holds pods that are being deleted; empty when none is.
+func drained(pods []corev1.Pod) string {
+	text := ""
+	for _, p := range pods {
+		for _, c := range p.Status.Conditions {
+			if p.DeletionTimestamp != nil && c.Type == key.ConditionDrained {
+				text = join(text, fmt.Sprintf("%s goes: %s: %s", p.Name, c.Reason, c.Message))
+			}
+		}
+	}
+	return text
+}
+
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
 }
 
 func phase(n snapshot.Node) string {

@@ -21,6 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 	"github.com/kvm-operator/kvm-operator/resources/certificaterequest"
+	"github.com/kvm-operator/kvm-operator/resources/node"
 	"github.com/kvm-operator/kvm-operator/resources/nodelabel"
 )
 
@@ -46,7 +47,7 @@ func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper) *Workloads {
 
 // WorkloadKinds are the kinds that the controller reads or writes in workload clusters.
 func WorkloadKinds() []client.Object {
-	return append(managedInside(), &corev1.Node{}, &certificatesv1.CertificateSigningRequest{})
+	return append(managedInside(), &corev1.Node{}, &corev1.Pod{}, &certificatesv1.CertificateSigningRequest{})
 }
 
 func managedInside() []client.Object { return append(addons.Kinds(), &corev1.Secret{}) }
@@ -100,8 +101,15 @@ func (w *Workloads) engine(s *snapshot.Snapshot) *apply.Engine {
 	return nil
 }
 
-// approver and labeller are the engine as handlers see it; a nil engine has to be a nil interface.
+// approver, remover and labeller are the engine as handlers see it; a nil engine has to be a nil interface.
 func (w *Workloads) approver(s *snapshot.Snapshot) certificaterequest.Approver {
+	if e := w.engine(s); e != nil {
+		return e
+	}
+	return nil
+}
+
+func (w *Workloads) remover(s *snapshot.Snapshot) node.Remover {
 	if e := w.engine(s); e != nil {
 		return e
 	}

@@ -53,8 +53,7 @@ type Remediation struct {
 	// Enabled switches it on or off, whatever the annotation and the operator's setting say.
 	Enabled bool `json:"enabled"`
 
-	// UnhealthyAfter is how long a node has to be unready before it is replaced, for example 5m. Left out: the operator's
-	// setting.
+	// UnhealthyAfter is how long a node has to be unready before it is replaced, for example 5m. Left out: 10m.
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64

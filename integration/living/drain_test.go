@@ -1,0 +1,184 @@
+package living_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// TestF19DrainOfANode covers F-19, F-20 and F-33: a node pod that is deleted keeps its machine until the Node is empty, whatever
+// becomes of the operator meanwhile, and a cluster that is deleted is not drained.
+func TestF19DrainOfANode(t *testing.T) {
+	t.Parallel()
+	operator := theLab.Run(t, ofShard("shard=drain"))
+	l := create(t, crowd, "drain", fixture.MakeCluster("drain").Workers(2))
+	l.await(t, isTrue("WorkloadReachable"))
+	l.joinAll(t)
+	l.await(t, isTrue("NodesReady"))
+	old, other := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
+	l.awaitBehind(t, key.RoleWorker, old, other)
+	l.runs(t, "web", old.Name)
+	l.runs(t, "elsewhere", other.Name)
+	l.keeps(t, "web")
+
+	must(t, theLab.Client.Delete(t.Context(), old.DeepCopy()))
+	l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "default/web", "disruption budget")
+	if node := l.node(t, old.Name); !node.Spec.Unschedulable {
+		t.Error("the Node is drained and not cordoned")
+	}
+	l.awaitBehind(t, key.RoleWorker, other)
+	replacement := l.pod(t, "w0aaa")
+	if replacement.Name == old.Name {
+		t.Fatal("there is no other pod of the node")
+	}
+
+	t.Run("F-33: an operator that is restarted goes on where it was", func(t *testing.T) {
+		operator.Stop()
+		theLab.Run(t, ofShard("shard=drain"))
+		l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "default/web")
+		must(t, l.Client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: webMeta("web")}))
+		l.awaitEvicted(t, "web")
+		// As its kubelet does, when the containers have ended.
+		must(t, l.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: webMeta("web")}, client.GracePeriodSeconds(0)))
+		lab.Eventually(t, patience, func() error {
+			err := theLab.Client.Get(t.Context(), client.ObjectKeyFromObject(old), &corev1.Pod{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("pod %s is drained and still there: %v", old.Name, err)
+		})
+		l.report(t, old, unwell())
+		l.awaitGone(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: old.Name}})
+		if l.evicted(t, "elsewhere") {
+			t.Error("a pod of another Node was evicted")
+		}
+	})
+	t.Run("F-20: a cluster that is deleted is not drained", func(t *testing.T) {
+		theLab.Run(t, ofShard("shard=drain"))
+		must(t, theLab.Client.Delete(t.Context(), l.named()))
+		lab.Eventually(t, patience, func() error {
+			err := theLab.Client.Get(t.Context(), client.ObjectKeyFromObject(l.named()), l.named())
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("KVMConfig %s is still there: %v", l.id, err)
+		})
+		if l.evicted(t, "elsewhere") {
+			t.Error("a pod was evicted while its cluster was deleted")
+		}
+	})
+}
+
+// TestF25UnhealthyNodesAreReplaced when that is switched on, and only then.
+func TestF25UnhealthyNodesAreReplaced(t *testing.T) {
+	t.Parallel()
+	theLab.Run(t, ofShard("shard=repair"))
+	l := create(t, crowd, "repair", fixture.MakeCluster("repair").Workers(2))
+	l.await(t, isTrue("WorkloadReachable"))
+	l.joinAll(t)
+	l.await(t, isTrue("NodesReady"))
+	ill, other := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
+	l.report(t, ill, unwell())
+	l.await(t, wanted{kind: "UnhealthyNodesReplaced", status: metav1.ConditionTrue, reason: "Disabled"}, wanted{kind: "NodesReady", status: metav1.ConditionFalse})
+	if now := l.pod(t, "w0aaa"); now.Name != ill.Name {
+		t.Fatalf("the node is replaced although nobody has asked for it")
+	}
+	l.change(t, func(c *v1alpha1.KVMConfig) {
+		c.Spec.Remediation = &v1alpha1.Remediation{Enabled: true, UnhealthyAfter: &metav1.Duration{Duration: 2 * time.Second}}
+	})
+	lab.Eventually(t, patience, func() error {
+		if now := l.pod(t, "w0aaa"); now.Name == ill.Name {
+			return fmt.Errorf("pod %s is not replaced: %+v", ill.Name, l.config(t).Status.Conditions)
+		}
+		return nil
+	})
+	l.awaitGone(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ill.Name}})
+	if now := l.pod(t, "w1aaa"); now.Name != other.Name {
+		t.Errorf("the healthy node was replaced: %s by %s", other.Name, now.Name)
+	}
+}
+
+func webMeta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{"app": name}}
+}
+
+// runs makes a pod of the workload cluster run on a Node.
+func (l *living) runs(t testing.TB, name, node string) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: webMeta(name), Spec: corev1.PodSpec{
+		NodeName: node, Containers: []corev1.Container{{Name: "web", Image: "example.com/web"}},
+	}}
+	must(t, client.IgnoreAlreadyExists(l.Client.Create(context.Background(), &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"},
+	})))
+	must(t, l.Client.Create(context.Background(), pod))
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	must(t, l.Client.Status().Update(context.Background(), pod))
+}
+
+// keeps lets nobody evict a pod. No controller tells the budget how many pods there are, so it allows none.
+func (l *living) keeps(t testing.TB, name string) {
+	t.Helper()
+	must(t, l.Client.Create(context.Background(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: webMeta(name),
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+		},
+	}))
+}
+
+func (l *living) node(t testing.TB, name string) *corev1.Node {
+	t.Helper()
+	node := &corev1.Node{}
+	must(t, l.Client.Get(context.Background(), client.ObjectKey{Name: name}, node))
+	return node
+}
+
+func (l *living) evicted(t testing.TB, name string) bool {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: webMeta(name)}
+	must(t, l.Client.Get(context.Background(), client.ObjectKeyFromObject(pod), pod))
+	return pod.DeletionTimestamp != nil
+}
+
+func (l *living) awaitEvicted(t testing.TB, name string) {
+	t.Helper()
+	lab.Eventually(t, patience, func() error {
+		if !l.evicted(t, name) {
+			return fmt.Errorf("pod %s is not evicted", name)
+		}
+		return nil
+	})
+}
+
+// awaitDrained waits until the condition of a node pod says what is waited for.
+func (l *living) awaitDrained(t testing.TB, pod *corev1.Pod, status corev1.ConditionStatus, reason drain.Reason, parts ...string) {
+	t.Helper()
+	lab.Eventually(t, patience, func() error {
+		current := &corev1.Pod{}
+		if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(pod), current); err != nil {
+			return err
+		}
+		got := gate(current, key.ConditionDrained)
+		if got.Status == status && got.Reason == string(reason) && containsAll(got.Message, parts) {
+			return nil
+		}
+		return fmt.Errorf("pod %s has the condition %+v, want %s and %q", pod.Name, got, reason, strings.Join(parts, ", "))
+	})
+}

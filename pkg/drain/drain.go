@@ -1,0 +1,196 @@
+// Package drain decides how a node pod that is being deleted is emptied and let go, so that its machine is powered down only
+// once nothing depends on it any more.
+//
+// Everything here is pure: no client, no clock, no randomness. What is decided on stands in the API; whoever decides again
+// after a restart comes to the same decision.
+package drain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// evictEvery is how often what refused to go is asked again, and how often it is looked whether what was asked has gone.
+	evictEvery = 5 * time.Second
+	// blindMaster is how long a master waits for an API that does not answer. Nothing but its own control plane runs on it
+	// that must not end with it, and its machine may be what keeps the API from answering.
+	blindMaster = 2 * time.Minute
+)
+
+// Reason is why the machine is kept or let go, for the condition of its pod.
+type Reason string
+
+// Reasons to let the machine go.
+const (
+	// Drained: no pod that counts is left on the Node.
+	Drained Reason = "Drained"
+	// NodeMissing: there is no Node, so nothing runs on it.
+	NodeMissing Reason = "NodeMissing"
+	// TimedOut: pods are left, and the time for them is over.
+	TimedOut Reason = "DrainTimedOut"
+	// ClusterDeleted: the whole cluster goes, and there is nowhere to go for its pods.
+	ClusterDeleted Reason = "ClusterDeleted"
+	// HostShutsDown: the host goes down and waits for nobody.
+	HostShutsDown Reason = "HostShutsDown"
+	// NotWatched: the operator does not look into workload clusters.
+	NotWatched Reason = "NotWatched"
+	// MasterUnreachable: the API has not answered for a while, and this is one of its masters.
+	MasterUnreachable Reason = "MasterUnreachable"
+)
+
+// Reasons to keep it.
+const (
+	// Draining: pods are left that are asked to go.
+	Draining Reason = "Draining"
+	// Unreachable: the API does not answer, so nothing can be asked to go.
+	Unreachable Reason = "ClusterUnreachable"
+	// QuorumAtRisk: without this master etcd would lose its majority.
+	QuorumAtRisk Reason = "QuorumAtRisk"
+)
+
+// Machine is what is known of a node pod that is being deleted, or whose host goes down, and of its Node.
+type Machine struct {
+	// Stopped says that no container of the pod runs or will run: it has ended, never began, or was deleted by force, which is
+	// how Kubernetes is told that a pod is gone.
+	Stopped bool
+	// LetGo is the reason why the machine has been let go; empty while it is held.
+	LetGo Reason
+	// ClusterGone says that the KVMConfig is being deleted or does not exist.
+	ClusterGone bool
+	// HostShutsDown says that the kubelet of the host ends the pod.
+	HostShutsDown bool
+	// Watched says that the operator looks into workload clusters, Connected that it sees this one.
+	Watched, Connected bool
+	// Trouble is why it is not seen, for a person; empty when that is not known.
+	Trouble string
+	// Master says that etcd runs in the machine. Masters is how many there are with this one, Healthy how many others are
+	// Ready.
+	Master           bool
+	Masters, Healthy int
+	// Node is the Node; nil when there is none. It and Pods, which are those on it, are known when Connected.
+	Node *corev1.Node
+	Pods []corev1.Pod
+	// Waited is how long the machine has been held, Timeout how long it may be; zero: for ever.
+	Waited, Timeout time.Duration
+	// Now is the time of the decision.
+	Now time.Time
+}
+
+// Decision is what to do next.
+type Decision struct {
+	// Finish: the pod may go.
+	Finish bool
+	// Release: the machine is powered down.
+	Release bool
+	// Cordon: no pod is to come to the Node any more.
+	Cordon bool
+	// Evict are the pods to ask to go, which are part of Left.
+	Evict []corev1.Pod
+	// Left are the pods that are waited for.
+	Left []corev1.Pod
+	// Reason and Message tell why; Message is one sentence.
+	Reason  Reason
+	Message string
+	// After is when to look again; zero: when something changes.
+	After time.Duration
+}
+
+// Decide decides what to do next with a machine.
+func Decide(m Machine) Decision {
+	switch {
+	case m.Stopped:
+		return Decision{Finish: true}
+	case m.LetGo != "":
+		return Decision{Reason: m.LetGo, Message: "the guest is powered down"}
+	}
+	if reason, message := unconditional(m); reason != "" {
+		return Decision{Release: true, Reason: reason, Message: message}
+	}
+	if !m.Connected {
+		return blind(m)
+	}
+	if m.Node == nil {
+		return Decision{Release: true, Reason: NodeMissing, Message: "there is no Node of this name"}
+	}
+	if needed(m) {
+		return Decision{Cordon: uncordoned(m), Reason: QuorumAtRisk, After: evictEvery, Message: fmt.Sprintf(
+			"without this master %d of %d would be Ready, and etcd would lose its majority", m.Healthy, m.Masters)}
+	}
+	left, evict := remaining(m.Pods, m.Now)
+	if len(left) == 0 {
+		return Decision{Release: true, Cordon: uncordoned(m), Reason: Drained, Message: "no pod is left that could go elsewhere"}
+	}
+	return Decision{
+		Cordon: uncordoned(m), Evict: evict, Left: left, Reason: Draining, After: evictEvery, Message: "waits for " + names(left),
+	}
+}
+
+// unconditional are the reasons for which no pod is waited for.
+func unconditional(m Machine) (Reason, string) {
+	switch {
+	case m.ClusterGone:
+		return ClusterDeleted, "the whole cluster is deleted"
+	case m.HostShutsDown:
+		return HostShutsDown, "the host shuts down"
+	case !m.Watched:
+		return NotWatched, "the operator does not look into workload clusters"
+	case m.Timeout > 0 && m.Waited >= m.Timeout:
+		return TimedOut, fmt.Sprintf("%s are over, what is left is powered down with the machine", m.Timeout)
+	}
+	return "", ""
+}
+
+// blind is about a cluster that does not answer.
+func blind(m Machine) Decision {
+	if m.Master && m.Waited >= blindMaster {
+		return Decision{Release: true, Reason: MasterUnreachable, Message: "the API has not answered for " + blindMaster.String()}
+	}
+	next := evictEvery
+	if m.Master {
+		next = min(blindMaster-m.Waited, evictEvery)
+	}
+	message := "no pod can be asked to go, for the API of the workload cluster does not answer"
+	if m.Trouble != "" {
+		message += ": " + m.Trouble
+	}
+	return Decision{Reason: Unreachable, After: max(next, time.Second), Message: message}
+}
+
+// needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it.
+func needed(m Machine) bool {
+	return m.Master && m.Masters > 1 && Ready(m.Node) && m.Healthy <= m.Masters/2
+}
+
+func uncordoned(m Machine) bool { return !m.Node.Spec.Unschedulable }
+
+// Ready says whether a Node is Ready; one that does not exist is not.
+func Ready(node *corev1.Node) bool {
+	if node == nil {
+		return false
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// named is how many pods are named.
+const named = 3
+
+func names(pods []corev1.Pod) string {
+	var list []string
+	for _, p := range pods[:min(len(pods), named)] {
+		list = append(list, p.Namespace+"/"+p.Name)
+	}
+	text := strings.Join(list, ", ")
+	if more := len(pods) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,136 @@
+// Package remediation decides which unhealthy nodes are replaced.
+//
+// Everything here is pure: no client, no clock, no randomness.
+package remediation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// After is how long a node is unready before it is replaced, where nobody says otherwise.
+const After = 10 * time.Minute
+
+// Node is what is known of one node.
+type Node struct {
+	// Name is for messages: role and id.
+	Name string
+	// Master says that a member of etcd runs there.
+	Master bool
+	// Joined says that the node has been part of the cluster: one that never came up is not helped by being made again.
+	Joined bool
+	// Ready says that its Node is Ready; otherwise Since is since when it is not.
+	Ready bool
+	Since time.Time
+	// Leaving says that the node's pod is being deleted, or that it has none.
+	Leaving bool
+	// Created is when its pod was.
+	Created time.Time
+}
+
+// Limits bound the decision.
+type Limits struct {
+	// After is how long a node is unready before it is replaced, and how long nothing is replaced after any node pod was made.
+	After time.Duration
+	// Connected says that the workload cluster answers.
+	Connected bool
+}
+
+// Decision says what to replace now.
+type Decision struct {
+	// Replace are indexes into the nodes.
+	Replace []int
+	// Reason and Message tell what is waited for; both are empty when all nodes are healthy.
+	Reason, Message string
+	// After is when to decide again; zero: when something changes.
+	After time.Duration
+}
+
+// Decide decides which nodes to replace at the given time: at most one master, and only when all others are Ready; of all nodes a
+// tenth, and one at least. Nothing is replaced while the cluster does not answer or most of its nodes look dead, for then it is
+// more likely that the one who looks is ill, nor within the pause after any pod was made.
+func Decide(nodes []Node, l Limits, now time.Time) Decision {
+	var unready, due []int
+	var next time.Duration
+	for i, n := range nodes {
+		if n.Ready || !n.Joined {
+			continue
+		}
+		unready = append(unready, i)
+		if left := l.After - now.Sub(n.Since); left <= 0 {
+			due = append(due, i)
+		} else if next == 0 || left < next {
+			next = left
+		}
+	}
+	switch {
+	case len(unready) == 0:
+		return Decision{}
+	case !l.Connected:
+		return Decision{Reason: "ClusterUnreachable", Message: "nothing is replaced while the API of the workload cluster does not answer"}
+	case len(unready)*2 > len(nodes):
+		return Decision{Reason: "MostNodesUnhealthy", Message: fmt.Sprintf(
+			"%d of %d nodes are not Ready: this has a common cause that replacing them would not mend", len(unready), len(nodes))}
+	case len(due) == 0:
+		return Decision{Reason: "Watching", Message: names(nodes, unready) + " is replaced once it has not been Ready for " + l.After.String(), After: next}
+	}
+	if wait := pause(nodes, l, now); wait > 0 {
+		return Decision{Reason: "Pausing", Message: "another node is being replaced or has been made within " + l.After.String(), After: wait}
+	}
+	chosen := choose(nodes, due)
+	if len(chosen) == 0 {
+		return Decision{Reason: "MastersNotReady", Message: names(nodes, due) + " is not replaced while another master is not Ready"}
+	}
+	return Decision{Replace: chosen, Reason: "Replacing", Message: names(nodes, chosen) + " has not been Ready for " + l.After.String(), After: l.After}
+}
+
+// pause is how long to wait until nothing is in motion.
+func pause(nodes []Node, l Limits, now time.Time) time.Duration {
+	var wait time.Duration
+	for _, n := range nodes {
+		if n.Leaving {
+			return l.After
+		}
+		wait = max(wait, l.After-now.Sub(n.Created))
+	}
+	return wait
+}
+
+// choose takes as many of those that are due as may be replaced at once, the longest unready first.
+func choose(nodes []Node, due []int) []int {
+	slices.SortStableFunc(due, func(a, b int) int { return nodes[a].Since.Compare(nodes[b].Since) })
+	most := max(1, int(math.Round(float64(len(nodes))/10)))
+	var chosen []int
+	master := false
+	for _, i := range due {
+		if nodes[i].Master && (master || !othersReady(nodes, i)) {
+			continue
+		}
+		if len(chosen) == most {
+			break
+		}
+		master = master || nodes[i].Master
+		chosen = append(chosen, i)
+	}
+	return chosen
+}
+
+func othersReady(nodes []Node, master int) bool {
+	for i, n := range nodes {
+		if n.Master && i != master && !n.Ready {
+			return false
+		}
+	}
+	return true
+}
+
+func names(nodes []Node, chosen []int) string {
+	var list []string
+	for _, i := range chosen {
+		list = append(list, nodes[i].Name)
+	}
+	return strings.Join(list, ", ")
+}

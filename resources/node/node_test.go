@@ -1,0 +1,53 @@
+package node_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/resources/node"
+)
+
+func TestOnlyNodesWithoutAMachineAreStale(t *testing.T) {
+	for name, test := range map[string]struct {
+		ready          corev1.ConditionStatus
+		ours, pod, end bool
+		want           bool
+	}{
+		"a Node whose pod is gone":                            {ready: "False", ours: true, want: true},
+		"one that nobody has heard of for a while":            {ready: "Unknown", ours: true, want: true},
+		"one that has never reported":                         {ours: true, want: true},
+		"one that reports without a pod runs somewhere":       {ready: "True", ours: true},
+		"one whose pod exists may come back":                  {ready: "Unknown", ours: true, pod: true},
+		"a healthy one":                                       {ready: "True", ours: true, pod: true},
+		"one that somebody else has added":                    {ready: "Unknown"},
+		"one that is being removed already":                   {ready: "False", ours: true, end: true},
+		"one that somebody else has added, with a pod's name": {ready: "False", pod: true},
+		"one that is being removed and whose pod exists":      {ready: "False", ours: true, pod: true, end: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-a-1"}}
+			if test.ours {
+				n.Labels = joining.Labels("ab1cd", "worker", "")
+			}
+			if test.ready != "" {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: test.ready}}
+			}
+			if test.end {
+				n.DeletionTimestamp = ptr.To(metav1.Now())
+			}
+			var pods []corev1.Pod
+			if test.pod {
+				pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n.Name}})
+			}
+			got := len(node.Stale("ab1cd", []corev1.Node{n}, pods)) == 1
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("stale (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

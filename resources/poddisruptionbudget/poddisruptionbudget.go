@@ -1,0 +1,42 @@
+// Package poddisruptionbudget is the handler of the budgets that keep evictions on the management cluster, such as those of
+// `kubectl drain`, from taking too many machines of a cluster at once.
+package poddisruptionbudget
+
+import (
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{Handler: "poddisruptionbudget", Kinds: []client.Object{&policyv1.PodDisruptionBudget{}}, Build: build}
+}
+
+// build: one master at a time, for etcd must keep its majority, and as many workers as a rollout may take. A worker that is not
+// Ready may always go; a master may not, for its member of etcd may be well.
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	workers := int32(1)
+	if r := s.Config.Spec.Rollout; r != nil {
+		workers = max(workers, r.MaxUnavailable)
+	}
+	return apply.Desired{Objects: []client.Object{
+		budget(s, key.RoleMaster, 1, policyv1.IfHealthyBudget), budget(s, key.RoleWorker, workers, policyv1.AlwaysAllow),
+	}}, nil
+}
+
+func budget(s *cluster.Snapshot, role string, unavailable int32, unhealthy policyv1.UnhealthyPodEvictionPolicyType) client.Object {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: s.Meta(role, cluster.App(role)),
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: ptr.To(intstr.FromInt32(unavailable)), UnhealthyPodEvictionPolicy: ptr.To(unhealthy),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key.LabelApp: role, key.LabelCluster: s.ID()}},
+		},
+	}
+}

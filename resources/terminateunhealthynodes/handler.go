@@ -1,0 +1,84 @@
+// Package terminateunhealthynodes is the handler that replaces nodes which stay unhealthy, where that is switched on.
+package terminateunhealthynodes
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/remediation"
+)
+
+// Terminator deletes a node pod; its Deployment makes a new one, and the old one is drained as far as that is possible.
+type Terminator interface {
+	DeletePod(ctx context.Context, pod *corev1.Pod) error
+}
+
+// New makes the handler.
+func New(t Terminator, c clock.PassiveClock) chain.Handler[*cluster.Snapshot] { return handler{t, c} }
+
+type handler struct {
+	terminator Terminator
+	clock      clock.PassiveClock
+}
+
+// Name is the handler's name.
+func (handler) Name() string { return "terminateunhealthynodes" }
+
+// EnsureCreated deletes the pods of the nodes that are to be replaced.
+func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	enabled, after := s.Remediation()
+	if !enabled {
+		return chain.Outcome{State: chain.StateDone, Reason: "Disabled"}, nil
+	}
+	nodes := look(s)
+	d := remediation.Decide(nodes, remediation.Limits{After: after, Connected: s.Workload.Connected}, h.clock.Now())
+	var errs []error
+	for _, i := range d.Replace {
+		errs = append(errs, h.terminator.DeletePod(ctx, s.Nodes[i].Pod()))
+	}
+	if err := errors.Join(errs...); err != nil || d.Reason == "" {
+		return chain.Done(), err
+	}
+	return chain.Wait(d.Reason, d.Message, d.After), nil
+}
+
+// look is what the decision needs of each node, in the order of the snapshot. Since when a node is not Ready stands in its pod,
+// by the operator's own clock.
+func look(s *cluster.Snapshot) []remediation.Node {
+	var nodes []remediation.Node
+	for _, n := range s.Nodes {
+		seen := remediation.Node{Name: n.Role + " " + n.ID, Master: n.Role == key.RoleMaster, Leaving: true}
+		if pod := n.Pod(); pod != nil {
+			seen.Created = pod.CreationTimestamp.Time
+			seen.Leaving = pod.DeletionTimestamp != nil || len(n.Pods) > 1
+			node := s.Workload.Node(pod.Name)
+			seen.Ready = joining.NodeReady(node).Status == corev1.ConditionTrue
+			seen.Joined, seen.Since = gate(pod)
+		}
+		nodes = append(nodes, seen)
+	}
+	return nodes
+}
+
+// gate tells whether the pod's Node has ever been seen and since when it is as it is.
+func gate(pod *corev1.Pod) (joined bool, since time.Time) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == key.ConditionNodeReady {
+			return true, c.LastTransitionTime.Time
+		}
+	}
+	return false, time.Time{}
+}
+
+// EnsureDeleted has nothing to do.
+func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+	return chain.Done(), nil
+}

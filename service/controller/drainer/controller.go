@@ -1,0 +1,147 @@
+// Package drainer is the controller that empties node pods which are being deleted, whoever deletes them, before their
+// machines are powered down.
+package drainer
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/workload"
+)
+
+// Name of the controller.
+const Name = "drainer"
+
+const (
+	// concurrency is how many pods are worked on at the same time.
+	concurrency = 16
+	// reconcileTimeout bounds one pass over one pod, so that a request that hangs holds up that pod only.
+	reconcileTimeout = time.Minute
+	// retryFirst and retryLast bound the back-off of a pod that cannot be worked on.
+	retryFirst = 200 * time.Millisecond
+	retryLast  = 30 * time.Second
+)
+
+// Reconciler holds node pods until they may go.
+type Reconciler struct {
+	// Client reads from informers and writes to the API server; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Pool has the connections to workload clusters; nil where the operator does not look into them.
+	Pool *workload.Pool
+	// Release tells the runner of a node pod to power its machine down. It may be told twice.
+	Release func(ctx context.Context, namespace, pod string) error
+	// Timeout is how long pods are waited for where the KVMConfig does not say; zero: for ever.
+	Timeout time.Duration
+	Clock   clock.PassiveClock
+	Events  events.EventRecorder
+
+	engine *apply.Engine
+}
+
+// SetupWithManager makes the controller run when a node pod changes, or the end of its cluster begins.
+func (r *Reconciler) SetupWithManager(m manager.Manager) error {
+	r.engine = apply.New(r.Client, r.Live)
+	return microerror.Mask(builder.ControllerManagedBy(m).Named(Name).For(&corev1.Pod{}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: concurrency,
+			ReconciliationTimeout:   reconcileTimeout,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
+		}).
+		Watches(&v1alpha1.KVMConfig{}, handler.EnqueueRequestsFromMapFunc(r.leaving)).
+		Complete(r))
+}
+
+// leaving are the pods of a KVMConfig that concern this controller.
+func (r *Reconciler) leaving(ctx context.Context, object client.Object) []reconcile.Request {
+	var pods corev1.PodList
+	id := object.(*v1alpha1.KVMConfig).Spec.Cluster.ID
+	if err := r.Client.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.DisableReadYourWritesConsistency, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		if concerned(&pods.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+		}
+	}
+	return requests
+}
+
+// concerned says whether a pod is on its way out and held.
+func concerned(pod *corev1.Pod) bool {
+	return controllerutil.ContainsFinalizer(pod, key.FinalizerDrainer) && (pod.DeletionTimestamp != nil || endedByHost(pod))
+}
+
+// Reconcile takes the next step with one pod.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	pod := &corev1.Pod{}
+	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil || !concerned(pod) {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	config, err := r.configOf(ctx, pod)
+	if errors.Is(err, errNotOurs) || config != nil && key.Paused(config.Annotations) {
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	machine, err := r.look(ctx, pod, config)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	decision := drain.Decide(machine)
+	if err := r.act(ctx, pod, config, machine, decision); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: decision.After}, nil
+}
+
+// errNotOurs: the pod belongs to a cluster that this operator is not responsible for.
+var errNotOurs = errors.New("the pod belongs to nobody that this operator cares for")
+
+// configOf is the KVMConfig that owns the pod's namespace; nil when it is known to be gone. One that the cache does not have
+// may be another operator's, so the API server is asked.
+func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.KVMConfig, error) {
+	namespace := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace); err != nil {
+		return nil, microerror.Mask(err)
+	}
+	parts := strings.Split(namespace.Annotations[key.AnnotationOwner], "/")
+	if len(parts) != 3 {
+		return nil, errNotOurs
+	}
+	name := types.NamespacedName{Namespace: parts[0], Name: parts[1]}
+	config := &v1alpha1.KVMConfig{}
+	if err := r.Client.Get(ctx, name, config); client.IgnoreNotFound(err) != nil {
+		return nil, microerror.Mask(err)
+	} else if err == nil {
+		return config, nil
+	}
+	switch err := r.Live.Get(ctx, name, config); {
+	case err == nil:
+		return nil, errNotOurs
+	default:
+		return nil, microerror.Mask(client.IgnoreNotFound(err))
+	}
+}

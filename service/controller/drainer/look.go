@@ -1,0 +1,148 @@
+package drainer
+
+import (
+	"context"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+)
+
+// look finds out what has to be known of a machine. config is nil when the KVMConfig is gone.
+func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, error) {
+	m := drain.Machine{
+		Stopped: stopped(pod), LetGo: letGo(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
+		HostShutsDown: endedByHost(pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster, Now: r.Clock.Now(),
+	}
+	if m.Stopped || m.LetGo != "" || m.ClusterGone || m.HostShutsDown || !m.Watched {
+		return m, nil
+	}
+	m.Waited, m.Timeout = r.times(pod, config)
+	seen := r.Pool.Get(client.ObjectKeyFromObject(config))
+	if seen == nil {
+		return m, nil
+	}
+	nodes, connected := seen.Nodes()
+	live, alive := seen.Live()
+	if !connected || !alive {
+		m.Trouble = seen.State().Message
+		return m, nil
+	}
+	m.Connected = true
+	ready := map[string]bool{}
+	for i := range nodes {
+		ready[nodes[i].Name] = drain.Ready(&nodes[i])
+		if nodes[i].Name == pod.Name {
+			m.Node = &nodes[i]
+		}
+	}
+	if m.Master {
+		if err := r.countMasters(ctx, pod, config, ready, &m); err != nil {
+			return m, err
+		}
+	}
+	if m.Node != nil {
+		podsOn(ctx, live, &m)
+	}
+	return m, nil
+}
+
+// podsOn asks for the pods of the Node. A cluster that does not tell is one that does not answer: the time that the machine is
+// held for goes on.
+func podsOn(ctx context.Context, live client.Reader, m *drain.Machine) {
+	var pods corev1.PodList
+	if err := live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": m.Node.Name}); err != nil {
+		m.Connected, m.Node, m.Trouble = false, nil, err.Error()
+		return
+	}
+	m.Pods = pods.Items
+}
+
+// countMasters counts the masters of the cluster by node, and those besides this pod's that are Ready.
+func (r *Reconciler) countMasters(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, ready map[string]bool, m *drain.Machine) error {
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
+		return microerror.Mask(err)
+	}
+	all, healthy := map[string]bool{pod.Labels[key.LabelNode]: true}, map[string]bool{}
+	for _, n := range config.Spec.Cluster.Masters {
+		all[n.ID] = true
+	}
+	for i := range pods.Items {
+		other := &pods.Items[i]
+		id := other.Labels[key.LabelNode]
+		if other.Labels[key.LabelApp] != key.RoleMaster || id == pod.Labels[key.LabelNode] || other.DeletionTimestamp != nil {
+			continue
+		}
+		if cluster.PodReady(other) && ready[other.Name] {
+			healthy[id] = true
+		}
+	}
+	m.Masters, m.Healthy = len(all), len(healthy)
+	return nil
+}
+
+// times are how long the machine has been held and how long it may be. Whoever deletes a pod may give it less time than it
+// asks for: then some of that is kept for powering down.
+func (r *Reconciler) times(pod *corev1.Pod, config *v1alpha1.KVMConfig) (waited, timeout time.Duration) {
+	timeout = r.Timeout
+	if config.Spec.Drain != nil && config.Spec.Drain.Timeout != nil {
+		timeout = config.Spec.Drain.Timeout.Duration
+	}
+	if pod.DeletionTimestamp == nil {
+		return 0, timeout
+	}
+	grace := nodepod.GracePeriod
+	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
+		grace = time.Duration(*seconds) * time.Second
+	}
+	most := max(grace-nodepod.PowerdownPeriod, time.Nanosecond)
+	if timeout == 0 || timeout > most {
+		timeout = most
+	}
+	return r.Clock.Since(pod.DeletionTimestamp.Add(-grace)), timeout
+}
+
+// stopped says that nothing of the pod runs or will run. A grace period of zero says so too: the kubelet sets it when all
+// containers have ended, and whoever deletes a pod by force.
+func stopped(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	if pod.DeletionTimestamp != nil && (pod.Spec.NodeName == "" || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0) {
+		return true
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Terminated == nil {
+			return false
+		}
+	}
+	return pod.DeletionTimestamp != nil && len(pod.Status.ContainerStatuses) > 0
+}
+
+// endedByHost says that a kubelet ends the pod by itself, for its host goes down or has no memory left.
+func endedByHost(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonTerminationByKubelet {
+			return true
+		}
+	}
+	return false
+}
+
+// letGo is the reason for which the machine has been let go, as its pod says.
+func letGo(pod *corev1.Pod) drain.Reason {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == key.ConditionDrained && c.Status == corev1.ConditionTrue {
+			return drain.Reason(c.Reason)
+		}
+	}
+	return ""
+}

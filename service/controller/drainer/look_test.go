@@ -1,0 +1,94 @@
+package drainer
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// deleted is a scheduled pod whose deletion was asked for a while ago, with a grace period.
+func deleted(ago, grace time.Duration) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			DeletionTimestamp: ptr.To(metav1.NewTime(now.Add(grace - ago))), DeletionGracePeriodSeconds: ptr.To(int64(grace.Seconds())),
+		},
+		Spec: corev1.PodSpec{NodeName: "host"},
+	}
+}
+
+func TestHowLongAMachineIsHeld(t *testing.T) {
+	hour := &v1alpha1.Drain{Timeout: &metav1.Duration{Duration: time.Hour}}
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		drain *v1alpha1.Drain
+		want  time.Duration
+	}{
+		"as the setting says":               {deleted(time.Minute, nodepod.GracePeriod), nil, 30 * time.Minute},
+		"as the KVMConfig says":             {deleted(time.Minute, nodepod.GracePeriod), hour, time.Hour},
+		"for ever is as long as it may be":  {deleted(time.Minute, nodepod.GracePeriod), &v1alpha1.Drain{Timeout: &metav1.Duration{}}, nodepod.HoldPeriod},
+		"less when whoever deletes says so": {deleted(time.Minute, 20*time.Minute), hour, 10 * time.Minute},
+		"not at all when there is no time":  {deleted(time.Minute, 5*time.Minute), hour, time.Nanosecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Timeout: 30 * time.Minute, Clock: testingclock.NewFakePassiveClock(now)}
+			waited, timeout := r.times(test.pod, &v1alpha1.KVMConfig{Spec: v1alpha1.KVMConfigSpec{Drain: test.drain}})
+			if waited != time.Minute || timeout != test.want {
+				t.Errorf("it is held since %s for %s, want since a minute for %s", waited, timeout, test.want)
+			}
+		})
+	}
+}
+
+func TestWhenNothingOfAPodRuns(t *testing.T) {
+	with := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := deleted(time.Minute, nodepod.GracePeriod)
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		change(p)
+		return p
+	}
+	terminated := []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"its container runs":                        {with(func(*corev1.Pod) {}), false},
+		"its container has ended":                   {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = terminated }), true},
+		"it has ended":                              {with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
+		"it was deleted by force":                   {with(func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) }), true},
+		"no host was ever found for it":             {with(func(p *corev1.Pod) { p.Spec.NodeName = "" }), true},
+		"its host has not said anything yet":        {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), false},
+		"its container waits to be started":         {with(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }), false},
+		"its container is about to begin once more": {with(func(p *corev1.Pod) { p.DeletionTimestamp, p.Status.ContainerStatuses = nil, terminated }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := stopped(test.pod); got != test.want {
+				t.Errorf("it has stopped: %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatPodsSayOfTheirEnd(t *testing.T) {
+	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet},
+		{Type: key.ConditionDrained, Status: corev1.ConditionTrue, Reason: string(drain.TimedOut)},
+	}}}
+	if !endedByHost(pod) || letGo(pod) != drain.TimedOut {
+		t.Errorf("ended by its host: %t, let go: %q", endedByHost(pod), letGo(pod))
+	}
+	pod.Status.Conditions[0].Reason, pod.Status.Conditions[1].Status = "EvictionByEvictionAPI", corev1.ConditionFalse
+	if endedByHost(pod) || letGo(pod) != "" {
+		t.Errorf("evicted: ended by its host: %t, let go: %q", endedByHost(pod), letGo(pod))
+	}
+}

@@ -1,0 +1,44 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+)
+
+// releases tells runners to let their machines go. It is an exec, for a runner has no port, and nothing else reaches a pod that
+// is being deleted: its volumes are not refreshed any more.
+func releases(config *rest.Config) (func(ctx context.Context, namespace, pod string) error, error) {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, microerror.Mask(err)
+	}
+	return func(ctx context.Context, namespace, pod string) error {
+		request := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+			VersionedParams(&corev1.PodExecOptions{
+				Container: nodepod.Container, Command: []string{nodepod.Binary, "runner", "release"}, Stdout: true, Stderr: true,
+			}, scheme.ParameterCodec)
+		executor, err := remotecommand.NewWebSocketExecutor(config, "GET", request.URL().String())
+		if err != nil {
+			return microerror.Mask(err)
+		}
+		var output bytes.Buffer
+		if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &output, Stderr: &output}); err != nil {
+			if said := strings.TrimSpace(output.String()); said != "" {
+				return fmt.Errorf("%w: %s", err, said)
+			}
+			return err
+		}
+		return nil
+	}, nil
+}
