@@ -8,6 +8,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -47,6 +48,14 @@ func nodeReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+// Delayed says whether a node is not begun yet, for its machine would only take processors away from masters that nobody can join
+// yet: the software that emulates one keeps them busy for minutes. Where nobody looks into the workload cluster, or nothing is
+// wrong with it, all nodes begin at once.
+func (s *Snapshot) Delayed(n Node) bool {
+	emulated := s.Config.Spec.KVM.K8sKVM.Acceleration == v1alpha1.AccelerationTCG
+	return emulated && n.Role == key.RoleWorker && n.Deployment == nil && !s.Workload.Connected && s.Workload.Reason != ""
 }
 
 // NodePods are the pods of all nodes, those among them that are not in the spec any more.

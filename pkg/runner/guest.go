@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,8 +21,10 @@ type guest struct {
 	errors  *lastLines
 	// address is the guest's, the zero value behind QEMU's address translation.
 	address netip.Addr
-	exited  chan struct{}
-	err     error // how the process ended; valid once exited is closed
+	// served says that its API server has been ready, and has not been away since.
+	served atomic.Bool
+	exited chan struct{}
+	err    error // how the process ended; valid once exited is closed
 
 	attention
 }

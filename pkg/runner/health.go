@@ -3,13 +3,14 @@ package runner
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
@@ -44,36 +45,54 @@ var healthClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// askKubelet and askAPI ask the guest's kubelet and API server for their health through the guest's address. Without a port they
-// ask nobody and say nothing.
-func askKubelet(ctx context.Context, address netip.Addr, port int) string {
-	return askHealth(ctx, "http", address, port, "/healthz")
-}
-
-func askAPI(ctx context.Context, address netip.Addr, port int) string {
-	return askHealth(ctx, "https", address, port, "/readyz")
-}
-
-func askHealth(ctx context.Context, scheme string, address netip.Addr, port int, path string) string {
-	if port == 0 || !address.IsValid() {
+// askKubelet asks the guest's kubelet for its health through the guest's address. Without a port nobody is asked.
+func askKubelet(ctx context.Context, g *guest, port int) string {
+	if port == 0 || !g.address.IsValid() {
 		return ""
 	}
-	url := scheme + "://" + net.JoinHostPort(address.String(), strconv.Itoa(port)) + path
+	if err := askHealth(ctx, "http://"+g.host(port)+"/healthz"); err != nil {
+		return err.Error()
+	}
+	return healthOK
+}
+
+// askAPI asks a master's API server whether it serves. One that has served is taken to do so while it is only slow: without it
+// behind its Service, clients would find nobody at all.
+func askAPI(ctx context.Context, g *guest, port int) string {
+	if port == 0 || !g.address.IsValid() {
+		return ""
+	}
+	err := askHealth(ctx, "https://"+g.host(port)+"/readyz")
+	switch {
+	case err == nil:
+		g.served.Store(true)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		g.served.Store(false)
+		return err.Error()
+	case !g.served.Load():
+		return err.Error()
+	}
+	return healthOK
+}
+
+// host is where a port of the guest is.
+func (g *guest) host(port int) string {
+	return net.JoinHostPort(g.address.String(), strconv.Itoa(port))
+}
+
+func askHealth(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	response, err := healthClient.Do(request)
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 256))
-	switch {
-	case err != nil:
-		return err.Error()
-	case response.StatusCode != http.StatusOK:
-		return fmt.Sprintf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
 	}
-	return healthOK
+	return err
 }

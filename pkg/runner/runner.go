@@ -113,8 +113,8 @@ func (r *Runner) ask(ctx context.Context, g *guest, status *Status) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	var group sync.WaitGroup
-	group.Go(func() { status.Kubelet = askKubelet(ctx, g.address, r.settings.Health) })
-	group.Go(func() { status.API = askAPI(ctx, g.address, r.settings.API) })
+	group.Go(func() { status.Kubelet = askKubelet(ctx, g, r.settings.Health) })
+	group.Go(func() { status.API = askAPI(ctx, g, r.settings.API) })
 	status.Machine, status.Answers = askMachine(ctx, g.talk())
 	group.Wait()
 }

@@ -24,12 +24,12 @@ func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "deployment", Kinds: []client.Object{&appsv1.Deployment{}}, Build: build}
 }
 
-// build leaves alone the nodes whose turn to be replaced has not come, and asks to wait while a node is not Ready.
+// build leaves alone the nodes whose turn to begin, or to be replaced, has not come, and asks to wait while a node is not Ready.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	var desired apply.Desired
 	for _, n := range s.Nodes {
 		d := deployment(s, n)
-		if s.MustWait(n) {
+		if s.Delayed(n) || s.MustWait(n) {
 			desired.Keep = append(desired.Keep, d)
 			continue
 		}

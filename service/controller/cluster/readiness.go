@@ -17,6 +17,10 @@ func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node) {
 	if r.Workloads == nil {
 		return
 	}
+	if s.Delayed(*n) {
+		n.Ready, n.Message = false, "its machine is emulated and begins once there is an API to join"
+		return
+	}
 	seen := nodestep.Seen{Pod: n.Pod(), API: api(s.Workload)}
 	if seen.Pod != nil {
 		seen.Node, seen.Request = s.Workload.Node(seen.Pod.Name), request(s, seen.Pod.Name)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,39 +22,56 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	if d.Finish {
 		return r.engine.RemovePodFinalizer(ctx, pod, key.FinalizerDrainer)
 	}
-	if d.Cordon || len(d.Evict) > 0 {
-		inside := r.engineOf(config)
-		if inside == nil {
-			return nil // the cluster was lost in this moment; it is looked at again
-		}
-		if d.Cordon {
-			if err := inside.Cordon(ctx, m.Node); err != nil {
-				return err
-			}
-		}
-		refusals, err := evict(ctx, inside, d.Evict)
-		if err != nil {
-			return err
-		}
-		if refusals != "" {
-			d.Message += "; " + refusals
-		}
+	refusals, err := r.empty(ctx, config, m.Node, d)
+	if err != nil || m.LetGo != "" {
+		return err
 	}
+	said := condition(corev1.ConditionFalse, string(d.Reason), d.Message+refusals)
 	if d.Release {
-		if err := r.Release(ctx, pod.Namespace, pod.Name); err != nil {
-			return r.say(ctx, pod, config, condition(corev1.ConditionFalse, "ReleaseFailed",
-				fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, err)), err)
+		said.Status = corev1.ConditionTrue
+		if err = r.Release(ctx, pod.Namespace, pod.Name); err != nil {
+			said = condition(corev1.ConditionFalse, reasonReleaseFailed,
+				fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, err))
 		}
 	}
-	if m.LetGo != "" {
-		return nil
-	}
-	status := corev1.ConditionFalse
-	if d.Release {
-		status = corev1.ConditionTrue
-	}
-	return r.say(ctx, pod, config, condition(status, string(d.Reason), d.Message), nil)
+	return errors.Join(err, r.say(ctx, pod, config, said))
 }
+
+// reasonReleaseFailed: the machine may go, and its runner cannot be told.
+const reasonReleaseFailed = "ReleaseFailed"
+
+// empty keeps new pods away from the Node and asks those to go that are to be evicted. It returns who refuses, and why, as the end
+// of a sentence.
+func (r *Reconciler) empty(ctx context.Context, config *v1alpha1.KVMConfig, node *corev1.Node, d drain.Decision) (string, error) {
+	if !d.Cordon && len(d.Evict) == 0 {
+		return "", nil
+	}
+	inside := r.engineOf(config)
+	if inside == nil {
+		return "", errLost
+	}
+	if d.Cordon {
+		if err := inside.Cordon(ctx, node); err != nil {
+			return "", err
+		}
+	}
+	var refusals []string
+	for i := range d.Evict {
+		if err := inside.Evict(ctx, &d.Evict[i]); err != nil {
+			refusals = append(refusals, fmt.Sprintf("; %s/%s: %s", d.Evict[i].Namespace, d.Evict[i].Name, reason(err)))
+		}
+	}
+	if len(refusals) > mostRefusals {
+		refusals = append(refusals[:mostRefusals], fmt.Sprintf("; and %d more", len(refusals)-mostRefusals))
+	}
+	return strings.Join(refusals, ""), nil
+}
+
+// mostRefusals is how many are told.
+const mostRefusals = 3
+
+// errLost makes the controller come back soon: then the cluster is one that does not answer.
+var errLost = errors.New("the workload cluster was lost in this moment")
 
 // engineOf is what writes to the workload cluster; nil while it cannot be reached.
 func (r *Reconciler) engineOf(config *v1alpha1.KVMConfig) *apply.Engine {
@@ -67,26 +83,7 @@ func (r *Reconciler) engineOf(config *v1alpha1.KVMConfig) *apply.Engine {
 	return nil
 }
 
-// evict asks pods to go and tells who refuses, and why.
-func evict(ctx context.Context, inside *apply.Engine, pods []corev1.Pod) (refusals string, err error) {
-	var refused []string
-	for i := range pods {
-		err := inside.Evict(ctx, &pods[i])
-		switch {
-		case apierrors.IsTooManyRequests(err):
-			refused = append(refused, fmt.Sprintf("%s/%s: %s", pods[i].Namespace, pods[i].Name, reason(err)))
-		case err != nil:
-			return "", err
-		}
-	}
-	const most = 3
-	if len(refused) > most {
-		refused = append(refused[:most], fmt.Sprintf("and %d more", len(refused)-most))
-	}
-	return strings.Join(refused, "; "), nil
-}
-
-// reason is what the API server says of an eviction that it refuses, with the budget that is in the way.
+// reason is why a pod cannot be evicted: what the API server says, with the budget that is in the way.
 func reason(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -105,8 +102,8 @@ func condition(status corev1.ConditionStatus, reason, message string) corev1.Pod
 	return corev1.PodCondition{Type: key.ConditionDrained, Status: status, Reason: reason, Message: message}
 }
 
-// say writes a condition to the pod when it differs, and an event when the reason does. It returns cause, if there is one.
-func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, c corev1.PodCondition, cause error) error {
+// say writes a condition to the pod when it differs, and an event when the reason does.
+func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, c corev1.PodCondition) error {
 	before := corev1.PodCondition{}
 	for _, known := range pod.Status.Conditions {
 		if known.Type == c.Type {
@@ -114,17 +111,17 @@ func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 		}
 	}
 	if before.Status == c.Status && before.Reason == c.Reason && before.Message == c.Message {
-		return microerror.Mask(cause)
+		return nil
 	}
 	if err := r.engine.SetPodCondition(ctx, pod, c); err != nil {
 		return err
 	}
 	if before.Reason != c.Reason && config != nil && r.Events != nil {
 		kind := corev1.EventTypeNormal
-		if c.Reason == string(drain.TimedOut) || cause != nil {
+		if c.Reason == string(drain.TimedOut) || c.Reason == reasonReleaseFailed {
 			kind = corev1.EventTypeWarning
 		}
 		r.Events.Eventf(config, pod, kind, c.Reason, "Drain", "%s: %s", pod.Name, c.Message)
 	}
-	return microerror.Mask(cause)
+	return nil
 }

@@ -26,14 +26,14 @@ type Cluster struct {
 	// Customer owns the cluster.
 	Customer Customer `json:"customer,omitempty"`
 
-	// Masters are the nodes that run the control plane and etcd: 1, 3 or 5. An update has to leave at least one of them
-	// in place: etcd's data lives on the masters, so a list of new masters only would be an empty cluster.
+	// Masters are the nodes that run the control plane and etcd: 1, 3 or 5. An update may not name others: a master
+	// that is no member of etcd would found one of its own beside the cluster's.
 	//
 	// +listType=map
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="size(self) in [1, 3, 5]",message="must have 1, 3 or 5 entries, for etcd needs an odd number of members and gains nothing from more than 5"
-	// +kubebuilder:validation:XValidation:rule="oldSelf.exists(o, self.exists(m, m.id == o.id))",message="must keep at least one of the present masters, for they hold etcd's data; replace masters in several steps"
+	// +kubebuilder:validation:XValidation:rule="size(self) == size(oldSelf) && oldSelf.all(o, self.exists(m, m.id == o.id))",message="must name the present masters and no others, for members of etcd cannot be added or taken out yet"
 	Masters []Node `json:"masters"`
 
 	// Workers are the nodes that run workload, 500 at most.

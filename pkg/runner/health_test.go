@@ -1,0 +1,52 @@
+package runner
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// An API server counts once it has been ready. Then only one that refuses connections does not.
+func TestHowAnAPIServerIsJudged(t *testing.T) {
+	var answer atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code := int(answer.Load())
+		if r.URL.Path != "/readyz" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		if code == 0 {
+			<-r.Context().Done()
+			return
+		}
+		w.WriteHeader(code)
+	}))
+	at := netip.MustParseAddrPort(server.Listener.Addr().String())
+	g := &guest{address: at.Addr()}
+	healthClient.Timeout = 200 * time.Millisecond
+	t.Cleanup(func() { healthClient.Timeout = healthTimeout })
+	ask := func(code int, want string) {
+		t.Helper()
+		answer.Store(int32(code))
+		if got := askAPI(t.Context(), g, int(at.Port())); !strings.Contains(got, want) || want == healthOK && got != healthOK {
+			t.Errorf("the API server is judged %q, want %q", got, want)
+		}
+	}
+	ask(http.StatusInternalServerError, "500")
+	ask(0, "deadline exceeded")
+	ask(http.StatusOK, healthOK)
+	ask(http.StatusInternalServerError, healthOK)
+	ask(0, healthOK)
+	server.CloseClientConnections()
+	server.Close()
+	ask(0, "connection refused")
+	if g.served.Load() {
+		t.Error("an API server that has gone counts as one that was ready")
+	}
+	if got := askAPI(t.Context(), g, 0); got != "" {
+		t.Errorf("without a port it is judged %q", got)
+	}
+}
