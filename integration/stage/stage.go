@@ -27,7 +27,7 @@ const (
 	images = "/var/lib/flatcar-kvm-images"
 	// masterWeight makes up for hosts that share the processors of one machine: an API server that emulated workers leave too
 	// little time for runs into its own timeouts while it starts, and begins again.
-	masterWeight = 8
+	masterWeight = 3
 	// GuestDirectory is where node pods find the project's own guest image.
 	GuestDirectory = "/usr/code/images/stage"
 )

@@ -69,7 +69,8 @@ func commandLine(image osimage.Image, accelerator qemu.Accelerator) string {
 }
 
 // networkUnit configures the guest's own interface and none that a CNI plugin makes. The pod's search domains are known to
-// the resolver, which asks for names under .local only below these, and are no search domains for the guest and its pods.
+// the resolver, which asks for names under .local only below these, and are no search domains for the guest and its pods. All
+// other names are asked for there, too: without being told so, the resolver hides a server with such domains from pods.
 // The MTU is the device's own already; systemd-networkd would go on with that of the lease only when told so.
 const networkUnit = `[Match]
 Driver=virtio_net
@@ -78,6 +79,7 @@ Driver=virtio_net
 DHCP=yes
 IPv6AcceptRA=yes
 KeepConfiguration=dhcp
+DNSDefaultRoute=yes
 
 [DHCPv4]
 ClientIdentifier=mac

@@ -39,8 +39,11 @@ label=$(echo "$address" | sed -e 's/::$/::0/' -e 's/^::/0::/' -e 's/:/-/g')
 printf 'NODE_IP=%s\nNODE_IP_LABEL=%s\n' "$address" "$label" >"$run/node.env.new"
 mv "$run/node.env.new" "$run/node.env"
 
-# Pods cannot use the stub on 127.0.0.53 that /etc/resolv.conf names where systemd-resolved runs.
+# Pods cannot use the stub on 127.0.0.53 that /etc/resolv.conf names where systemd-resolved runs, or will run.
 resolv=/etc/resolv.conf
+case $(readlink /etc/resolv.conf || true) in
+*/systemd/resolve/*) resolv=/run/systemd/resolve/resolv.conf ;;
+esac
 if [ -e /run/systemd/resolve/resolv.conf ]; then
 	resolv=/run/systemd/resolve/resolv.conf
 fi
