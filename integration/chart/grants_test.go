@@ -48,6 +48,8 @@ func (i installation) grants(t *testing.T) []grant {
 // ofMachines are the grants that are used only when machines run: integration/living and integration/e2e use them.
 var ofMachines = map[grant]bool{
 	{"patch", "", "pods/status", ""}: true, {"get", "", "pods/log", ""}: true, {"patch", "events.k8s.io", "events", ""}: true,
+	{"get", "", "pods/exec", ""}: true, {"create", "", "pods/exec", ""}: true, {"get", "", "pods", ""}: true, {"delete", "", "pods", ""}: true,
+	{"get", "provider.giantswarm.io", "kvmconfigs", ""}: true,
 }
 
 // everyGrantIsUsed and no request was refused. A right to bind is asked for with the request that binds, and in no

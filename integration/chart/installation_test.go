@@ -42,7 +42,7 @@ func start(t *testing.T) installation {
 	t.Helper()
 	ctx := context.Background()
 	mc, err := managementcluster.Start(ctx, managementcluster.Options{
-		ControllerManager: true, Scheduler: true, Kwok: true, Audit: true,
+		ControllerManager: true, Scheduler: true, Kwok: true, PodsEnd: true, Audit: true,
 		// Like the oldest API servers that the chart is for: newer ones send lists as the beginning of watches, and would
 		// not show that a right to list is missing.
 		Flags: map[managementcluster.Component][]string{managementcluster.APIServer: {"--feature-gates=WatchList=false"}},

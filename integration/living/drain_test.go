@@ -1,6 +1,7 @@
 package living_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -61,7 +62,7 @@ func TestF19DrainOfANode(t *testing.T) {
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("pod %s is drained and still there: %v", old.Name, err)
+			return fmt.Errorf("pod %s is drained and still there: %w", old.Name, cmp.Or(err, errNotYet))
 		})
 		l.report(t, old, unwell())
 		l.awaitGone(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: old.Name}})
@@ -77,7 +78,7 @@ func TestF19DrainOfANode(t *testing.T) {
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("KVMConfig %s is still there: %v", l.id, err)
+			return fmt.Errorf("KVMConfig %s is still there: %w", l.id, cmp.Or(err, errNotYet))
 		})
 		if l.evicted(t, "elsewhere") {
 			t.Error("a pod was evicted while its cluster was deleted")

@@ -69,5 +69,9 @@ func (c *Cluster) writeFiles() error {
 	if err := os.WriteFile(c.path("audit-policy.yaml"), []byte(auditPolicy), 0o644); err != nil {
 		return fmt.Errorf("writing the audit policy: %w", err)
 	}
-	return writeStages(c.path("kwok.yaml"))
+	var optional []string
+	if c.options.PodsEnd {
+		optional = append(optional, "pod-ends")
+	}
+	return writeStages(c.path("kwok.yaml"), optional...)
 }

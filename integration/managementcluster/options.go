@@ -29,6 +29,8 @@ type Options struct {
 	Scheduler bool
 	// Kwok runs kwok, which plays the kubelet of the nodes made by Cluster.AddNodes.
 	Kwok bool
+	// PodsEnd lets the containers of deleted pods end at once although finalizers hold the pods; they run on otherwise. Kwok only.
+	PodsEnd bool
 
 	// Network is where the components run. Default: on this machine's loopback.
 	Network *Network

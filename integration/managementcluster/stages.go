@@ -4,24 +4,28 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 )
 
 // stages are the rules by which kwok plays a kubelet: without any, kwok refuses to start.
 //
-//go:embed stages/*.yaml
+//go:embed stages/*.yaml stages/optional/*.yaml
 var stages embed.FS
 
-// writeStages writes all stages to one file.
-func writeStages(file string) error {
-	entries, err := stages.ReadDir("stages")
+// writeStages writes all stages to one file, those among the optional ones that are named.
+func writeStages(file string, optional ...string) error {
+	files, err := fs.Glob(stages, "stages/*.yaml")
 	if err != nil {
 		return fmt.Errorf("reading kwok's stages: %w", err)
 	}
+	for _, name := range optional {
+		files = append(files, path.Join("stages/optional", name+".yaml"))
+	}
 	var all bytes.Buffer
-	for _, entry := range entries {
-		content, err := stages.ReadFile(path.Join("stages", entry.Name()))
+	for _, name := range files {
+		content, err := stages.ReadFile(name)
 		if err != nil {
 			return fmt.Errorf("reading kwok's stages: %w", err)
 		}

@@ -248,7 +248,7 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 		return !atRisk || unconditional(m) || !d.Release
 	},
 	"the only master can always be emptied and let go": func(m drain.Machine, d drain.Decision) bool {
-		return !(m.Master && m.Masters == 1) || d.Reason != drain.QuorumAtRisk
+		return !m.Master || m.Masters > 1 || d.Reason != drain.QuorumAtRisk
 	},
 	"nothing is evicted unless the Node is or gets cordoned": func(m drain.Machine, d drain.Decision) bool {
 		return len(d.Evict) == 0 || d.Cordon || m.Node != nil && m.Node.Spec.Unschedulable

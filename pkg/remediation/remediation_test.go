@@ -21,14 +21,14 @@ var (
 func states(name string, master bool) []remediation.Node {
 	old := now.Add(-24 * time.Hour)
 	base := remediation.Node{Name: name, Master: master, Joined: true, Created: old}
-	ready, unready, due, new, leaving, stranger := base, base, base, base, base, base
+	ready, unready, due, young, leaving, stranger := base, base, base, base, base, base
 	ready.Ready = true
 	unready.Since = now.Add(-time.Minute)
 	due.Since = now.Add(-time.Hour)
-	new.Ready, new.Created = true, now.Add(-time.Minute)
+	young.Ready, young.Created = true, now.Add(-time.Minute)
 	leaving.Since, leaving.Leaving = now.Add(-time.Hour), true
 	stranger.Joined, stranger.Since = false, now.Add(-time.Hour)
-	return []remediation.Node{ready, unready, due, new, leaving, stranger}
+	return []remediation.Node{ready, unready, due, young, leaving, stranger}
 }
 
 // each visits every cluster of up to three masters and three workers.

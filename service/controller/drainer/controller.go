@@ -138,10 +138,8 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 	} else if err == nil {
 		return config, nil
 	}
-	switch err := r.Live.Get(ctx, name, config); {
-	case err == nil:
-		return nil, errNotOurs
-	default:
+	if err := r.Live.Get(ctx, name, config); err != nil {
 		return nil, microerror.Mask(client.IgnoreNotFound(err))
 	}
+	return nil, errNotOurs
 }

@@ -34,7 +34,7 @@ func TestExamplesAreWhatTheDemoTalksAbout(t *testing.T) {
 	if replicas := *deployment.Spec.Replicas; int(replicas) != len(config.Spec.Cluster.Workers) {
 		t.Errorf("web has %d pods, want one on each worker", replicas)
 	}
-	hints := (&demo{state: state{root: "/checkout", dir: "/checkout/.demo"}, config: config}).hints()
+	hints := (&demo{state: state{root: "/checkout", dir: "/checkout/.demo-machines"}, config: config}).hints()
 	want, err := os.ReadFile("testdata/hints.txt")
 	if os.Getenv("UPDATE") != "" {
 		want, err = []byte(hints), os.WriteFile("testdata/hints.txt", []byte(hints), 0o644)

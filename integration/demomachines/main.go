@@ -1,0 +1,71 @@
+// Command demomachines shows the whole product at work on this machine, with or without KVM: a management cluster with real nodes,
+// the operator installed from its chart, and a workload cluster whose nodes are virtual machines:
+//
+//	go run ./integration/demomachines check  say whether a demo can be started
+//	go run ./integration/demomachines up     start everything, show what happens, stay until Ctrl-C
+//	go run ./integration/demomachines down   stop a demo that was left behind
+//
+// It runs in the root of a checkout, as root, and needs the tools of `make tools`. Everything it makes is in .demo-machines, besides
+// processes, namespaces and cgroups; .demo-machines is removed at the end, unless something failed and its logs matter.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+func main() {
+	// A signal ends the context once; further ones are swallowed, so that nobody can interrupt the cleaning up.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err := run(ctx, os.Args[1:])
+	switch {
+	case err == nil:
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-timeout DURATION] | down")
+		flags.PrintDefaults()
+	}
+	exit := flags.Bool("exit", !term.IsTerminal(int(os.Stdin.Fd())),
+		"stop as soon as the workload cluster has done its work (default: when standard input is no terminal)")
+	timeout := flags.Duration("timeout", 30*time.Minute, "how long the workload cluster may take to do its work")
+	if len(args) == 0 {
+		flags.Usage()
+		return flag.ErrHelp
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	state, err := openState()
+	if err != nil {
+		return err
+	}
+	switch args[0] {
+	case "check":
+		return check(state, os.Geteuid())
+	case "up":
+		return up(ctx, state, *timeout, *exit)
+	case "down":
+		return down(state)
+	default:
+		flags.Usage()
+		return flag.ErrHelp
+	}
+}
