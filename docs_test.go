@@ -51,7 +51,7 @@ func TestEverySettingIsDocumentedWithItsDefault(t *testing.T) {
 }
 
 func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
-	conditions, modes, ends := read(t, "docs/kvmconfig.md"), read(t, "docs/failure-modes.md"), read(t, "docs/runner.md")
+	conditions, modes, ends := read(t, "docs/kvmconfig.md"), read(t, "docs/failure-modes.md")+read(t, "docs/drain-and-repair.md"), read(t, "docs/runner.md")
 	types, reasons := map[string]bool{}, map[string]bool{}
 	for _, p := range checkedPackages(t) {
 		collectReasons(p, reasons)
@@ -69,7 +69,7 @@ func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		if !strings.Contains(conditions+modes+ends, "`"+reason+"`") {
-			t.Errorf("neither docs/failure-modes.md nor docs/kvmconfig.md has the reason %s", reason)
+			t.Errorf("neither docs/failure-modes.md, docs/drain-and-repair.md nor docs/kvmconfig.md has the reason %s", reason)
 		}
 	}
 }

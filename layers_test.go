@@ -193,9 +193,11 @@ func inspect[T ast.Node](p checkedPackage, visit func(T)) {
 func TestHandlersCannotWrite(t *testing.T) {
 	// The one request besides desired objects that a handler may ask of the engine.
 	requestsOfHandlers := []string{
-		"resources/certificaterequest.Approver.Approve", "resources/nodelabel.Labeller.LabelNode",
+		"resources/certificaterequest.Approver.Approve", "resources/node.Remover.DeleteNode", "resources/node.Witness.PodExists",
+		"resources/nodelabel.Labeller.LabelNode",
 		"resources/nodereadiness.Reporter.SetPodCondition", "resources/placement.Placer.PlacePod",
-		"resources/pvc.VolumeReleaser.ReleaseVolume", "resources/workload.Forgetter.Forget",
+		"resources/pvc.VolumeReleaser.ReleaseVolume", "resources/terminateunhealthynodes.Terminator.DeletePod",
+		"resources/workload.Forgetter.Forget",
 	}
 	clock := []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 	outside := []string{"crypto/rand", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "syscall"}

@@ -53,6 +53,10 @@ func (l *Lab) Driver(t *testing.T) *Driver {
 		cancel()
 		t.Fatal(err)
 	}
+	if err := l.playDrainer(ctx, d.cache); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- d.cache.Start(ctx) }()
 	t.Cleanup(func() {

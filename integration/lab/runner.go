@@ -3,10 +3,16 @@ package lab
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // ended is the status of a node pod whose runner has powered its machine down.
@@ -21,4 +27,25 @@ func (l *Lab) release(ctx context.Context, namespace, pod string) error {
 	}
 	_, err = pods.Pods(namespace).Patch(ctx, pod, types.StrategicMergePatchType, []byte(ended), metav1.PatchOptions{}, "status")
 	return client.IgnoreNotFound(err)
+}
+
+// playDrainer lets pods go that are deleted, for the operators of a Driver have no drainer, and no host runs any of their machines.
+func (l *Lab) playDrainer(ctx context.Context, c cache.Cache) error {
+	informer, err := c.GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	letGo := func(object any) {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || pod.DeletionTimestamp == nil {
+			return
+		}
+		changed := pod.DeepCopy()
+		if controllerutil.RemoveFinalizer(changed, key.FinalizerDrainer) {
+			// What fails here shows as a cluster that does not settle.
+			_ = l.Client.Patch(ctx, changed, client.MergeFrom(pod))
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: letGo, UpdateFunc: func(_, object any) { letGo(object) }})
+	return err
 }

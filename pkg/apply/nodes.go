@@ -92,6 +92,15 @@ func (e *Engine) Evict(ctx context.Context, pod *corev1.Pod) error {
 	return ofExisting("evict", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
+// PodExists asks the API server, not the cache, whether there is a pod of that name.
+func (e *Engine) PodExists(ctx context.Context, namespace, name string) (bool, error) {
+	err := e.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Pod{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, microerror.Mask(err)
+}
+
 // DeleteNode removes a Node that nothing runs on any more. Its version is a precondition: one that has come back in the
 // meantime stays.
 func (e *Engine) DeleteNode(ctx context.Context, node *corev1.Node) error {

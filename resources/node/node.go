@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
@@ -21,14 +19,18 @@ type Remover interface {
 	DeleteNode(ctx context.Context, node *corev1.Node) error
 }
 
-// New makes the handler. live reads from the management cluster itself; remover finds who writes to the workload cluster of a
-// snapshot, nil when nobody can.
-func New(live client.Reader, remover func(*cluster.Snapshot) Remover) chain.Handler[*cluster.Snapshot] {
-	return handler{live, remover}
+// Witness knows for sure whether there is a pod on the management cluster.
+type Witness interface {
+	PodExists(ctx context.Context, namespace, name string) (bool, error)
+}
+
+// New makes the handler; remover finds who writes to the workload cluster of a snapshot, nil when nobody can.
+func New(w Witness, remover func(*cluster.Snapshot) Remover) chain.Handler[*cluster.Snapshot] {
+	return handler{w, remover}
 }
 
 type handler struct {
-	live    client.Reader
+	witness Witness
 	remover func(*cluster.Snapshot) Remover
 }
 
@@ -44,14 +46,11 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 	}
 	var errs []error
 	for _, n := range Stale(s.ID(), s.Workload.Nodes, s.NodePods()) {
-		err := h.live.Get(ctx, client.ObjectKey{Namespace: s.Namespace(), Name: n.Name}, &corev1.Pod{})
-		switch {
-		case err == nil:
-		case client.IgnoreNotFound(err) != nil:
-			errs = append(errs, microerror.Mask(err))
-		default:
-			errs = append(errs, remover.DeleteNode(ctx, n))
+		exists, err := h.witness.PodExists(ctx, s.Namespace(), n.Name)
+		if err == nil && !exists {
+			err = remover.DeleteNode(ctx, n)
 		}
+		errs = append(errs, err)
 	}
 	return chain.Done(), errors.Join(errs...)
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
@@ -44,15 +43,15 @@ func Resources() []apply.Resource[*snapshot.Snapshot] {
 
 // NewChain is the order of work of the cluster controller. Deletion goes through it backward. Without connections to
 // workload clusters it makes machines only.
-func NewChain(e *apply.Engine, live client.Reader, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
+func NewChain(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
 	if w == nil {
 		return machines(e)
 	}
-	return append(machines(e), inside(e, live, w, c)...)
+	return append(machines(e), inside(e, w, c)...)
 }
 
 // inside is the work in the workload cluster. It goes on while machines are replaced: nodes have to join for that to end.
-func inside(e *apply.Engine, live client.Reader, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
+func inside(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
 	links := chain.Chain[*snapshot.Snapshot]{
 		// Waits until the API answers, and says when it is the certificate for it that is missing; nothing below is possible
 		// before.
@@ -68,7 +67,7 @@ func inside(e *apply.Engine, live client.Reader, w *Workloads, c clock.PassiveCl
 		chain.Link[*snapshot.Snapshot]{Handler: nodelabel.New(w.labeller), Needs: []string{"workload"}},
 		// The pods' gates follow the Nodes, and with the gates the endpoints do.
 		chain.Link[*snapshot.Snapshot]{Handler: nodereadiness.New(e), Needs: []string{"workload"}},
-		chain.Link[*snapshot.Snapshot]{Handler: node.New(live, w.remover), Needs: []string{"workload"}},
+		chain.Link[*snapshot.Snapshot]{Handler: node.New(e, w.remover), Needs: []string{"workload"}},
 		// Not below "workload": that a cluster which does not answer is left alone is a decision, too, and is told.
 		chain.Link[*snapshot.Snapshot]{Handler: terminateunhealthynodes.New(e, c)},
 	)
