@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
 )
@@ -109,6 +111,7 @@ func (d *demo) startCluster(ctx context.Context) error {
 		}
 		d.say("simulated nodes with label role=%s: %v", role, names)
 	}
+	log.SetLogger(logr.Discard()) // controller-runtime complains when nobody says where its words should go
 	d.client, err = client.New(cluster.RESTConfig(), client.Options{})
 	return err
 }

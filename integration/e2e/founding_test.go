@@ -75,6 +75,9 @@ func (l *life) objects() (outside, inside []unstructured.Unstructured) {
 			for _, field := range []string{"schedulingGates", "readinessGates", "affinity"} {
 				unstructured.RemoveNestedField(o.Object, "spec", "template", "spec", field)
 			}
+			// No operator would ever let these pods and their machines go.
+			unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "finalizers")
+			l.set(o, int64(1), "spec", "template", "spec", "terminationGracePeriodSeconds")
 		}
 	}
 	return outside, inside

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -39,15 +40,9 @@ func (w Workload) Node(name string) *corev1.Node {
 func (w Workload) ReadyNodes() map[string]bool {
 	ready := map[string]bool{}
 	for i := range w.Nodes {
-		ready[w.Nodes[i].Name] = nodeReady(&w.Nodes[i])
+		ready[w.Nodes[i].Name] = joining.Ready(&w.Nodes[i])
 	}
 	return ready
-}
-
-func nodeReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // Delayed says whether a node is not begun yet, for its machine would only take processors away from masters that nobody can join

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 )
 
 const (
@@ -162,23 +164,10 @@ func blind(m Machine) Decision {
 
 // needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it.
 func needed(m Machine) bool {
-	return m.Master && m.Masters > 1 && Ready(m.Node) && m.Healthy <= m.Masters/2
+	return m.Master && m.Masters > 1 && joining.Ready(m.Node) && m.Healthy <= m.Masters/2
 }
 
 func uncordoned(m Machine) bool { return !m.Node.Spec.Unschedulable }
-
-// Ready says whether a Node is Ready; one that does not exist is not.
-func Ready(node *corev1.Node) bool {
-	if node == nil {
-		return false
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
 
 // named is how many pods are named.
 const named = 3

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -244,7 +245,7 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 		return m.Master || m.Connected || unconditional(m) || !d.Release
 	},
 	"the majority of etcd is never given up before the time is over": func(m drain.Machine, d drain.Decision) bool {
-		atRisk := m.Master && m.Masters > 1 && m.Connected && drain.Ready(m.Node) && m.Healthy < m.Masters/2+1
+		atRisk := m.Master && m.Masters > 1 && m.Connected && joining.Ready(m.Node) && m.Healthy < m.Masters/2+1
 		return !atRisk || unconditional(m) || !d.Release
 	},
 	"the only master can always be emptied and let go": func(m drain.Machine, d drain.Decision) bool {

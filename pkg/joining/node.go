@@ -48,6 +48,13 @@ func Missing(node metav1.Object, want map[string]string) map[string]string {
 	return missing
 }
 
+// Ready says whether a Node reports that it is Ready; one that does not exist does not.
+func Ready(node *corev1.Node) bool {
+	return node != nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // Reasons of the readiness gate where the Node gives none.
 const (
 	ReasonNodeDeleted = "NodeDeleted"

@@ -241,9 +241,5 @@ func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
 }
 
 func isReady(node *corev1.Node) bool {
-	if node == nil || node.DeletionTimestamp != nil {
-		return false
-	}
-	c := nodeCondition(node)
-	return c != nil && c.Status == corev1.ConditionTrue
+	return joining.Ready(node) && node.DeletionTimestamp == nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/drain"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 )
 
@@ -65,7 +64,7 @@ func Stale(cluster string, nodes []corev1.Node, pods []corev1.Pod) []*corev1.Nod
 	var stale []*corev1.Node
 	for i := range nodes {
 		n := &nodes[i]
-		if joining.Ours(n, cluster) && n.DeletionTimestamp == nil && !alive[n.Name] && !drain.Ready(n) {
+		if joining.Ours(n, cluster) && n.DeletionTimestamp == nil && !alive[n.Name] && !joining.Ready(n) {
 			stale = append(stale, n)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
@@ -38,7 +39,7 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 	m.Connected = true
 	ready := map[string]bool{}
 	for i := range nodes {
-		ready[nodes[i].Name] = drain.Ready(&nodes[i])
+		ready[nodes[i].Name] = joining.Ready(&nodes[i])
 		if nodes[i].Name == pod.Name {
 			m.Node = &nodes[i]
 		}
