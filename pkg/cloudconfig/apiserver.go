@@ -35,7 +35,7 @@ func apiServer(p Params) parts {
 		{path: authenticationFile, mode: modePublic, object: authentication(p.oidc())},
 		{path: auditPolicyFile, mode: modePublic, text: asset("audit-policy.yaml")},
 		{path: encryptionFile, mode: modeSecret, private: true, object: encryption(p.EncryptionKey)},
-		apiServerPod(p).file(),
+		apiServerPod(p).file(p),
 	}}
 }
 

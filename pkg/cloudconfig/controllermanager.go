@@ -2,6 +2,7 @@ package cloudconfig
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,7 +32,7 @@ func controllerManager(p Params) parts {
 	}
 	return parts{files: []file{
 		componentKubeconfig(p, controllerManagerKubeconfig, "system:kube-controller-manager", pki.ControllerManager),
-		pod.file(),
+		pod.file(p),
 	}}
 }
 
@@ -45,9 +46,11 @@ func controllerManagerCommand(p Params) []string {
 		"--requestheader-client-ca-file=" + frontProxyCAFile,
 		"--requestheader-allowed-names=front-proxy-client",
 		"--leader-elect=true",
-		"--leader-elect-lease-duration=" + leaseDuration,
-		"--leader-elect-renew-deadline=" + renewDeadline,
-		"--leader-elect-retry-period=" + retryPeriod,
+		"--leader-elect-lease-duration=" + p.slowed(leaseDuration),
+		"--leader-elect-renew-deadline=" + p.slowed(renewDeadline),
+		"--leader-elect-retry-period=" + p.slowed(retryPeriod),
+		// The default, which follows from how often kubelets report.
+		"--node-monitor-grace-period=" + p.slowed(50*time.Second),
 		"--use-service-account-credentials=true",
 		// Expired bootstrap tokens are removed; this controller is off by default.
 		"--controllers=*,token-cleaner-controller",

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,7 +31,7 @@ func etcd(p Params) parts {
 		return parts{}
 	}
 	return parts{files: []file{
-		etcdPod(p).file(),
+		etcdPod(p).file(p),
 		{path: "/etc/profile.d/etcdctl.sh", mode: modePublic, text: etcdctl},
 	}}
 }
@@ -98,15 +99,15 @@ func etcdCommand(p Params) []string {
 		"--auto-compaction-retention=1h",
 		// Three times the defaults: members sit on different hosts, behind a shared file system, perhaps emulated. The
 		// election timeout has to be ten times the heartbeat.
-		"--heartbeat-interval=300",
-		"--election-timeout=3000",
+		fmt.Sprintf("--heartbeat-interval=%d", 300*p.slowness()),
+		fmt.Sprintf("--election-timeout=%d", 3000*p.slowness()),
 		// Durable is what the log has. Writing pages back ten times a second, the default, holds up every request where a file
 		// system is slow.
 		"--backend-batch-interval=500ms",
 		// A member whose data went bad refuses to start instead of spreading it.
 		"--feature-gates=InitialCorruptCheck=true",
 		// Lets the API server serve consistent lists from its cache.
-		"--watch-progress-notify-interval=5s",
+		"--watch-progress-notify-interval=" + p.slowed(5*time.Second),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/coreos/ignition/v2/config/v3_3/types"
 	corev1 "k8s.io/api/core/v1"
@@ -66,6 +67,7 @@ EnvironmentFile=%s/node.env
   --bootstrap-kubeconfig=%s \
   --kubeconfig=%s/kubeconfig \
   --node-ip=${NODE_IP} \
+  --housekeeping-interval=%s \
   --node-labels=%s
 Restart=always
 RestartSec=5
@@ -73,7 +75,7 @@ RestartSec=5
 [Install]
 WantedBy=multi-user.target
 `, strings.Join(wants, " "), after, strings.Join(mounts, " "), searchPath, runDirectory, awaitAPI(p),
-		kubeletConfigFile, kubeletConfigDir, bootstrapKubeconfig, kubeletDirectory, nodeLabels(p.Node))
+		kubeletConfigFile, kubeletConfigDir, bootstrapKubeconfig, kubeletDirectory, p.slowed(10*time.Second), nodeLabels(p.Node))
 }
 
 // awaitAPI lets the kubelet of a worker that has no certificate yet begin when there is an API server to ask for one: it
@@ -116,6 +118,10 @@ type kubeletConfiguration struct {
 	CgroupDriver             string `json:"cgroupDriver"`
 	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
 	FailCgroupV1             bool   `json:"failCgroupV1"`
+
+	NodeStatusUpdateFrequency string `json:"nodeStatusUpdateFrequency"`
+	NodeLeaseDurationSeconds  int    `json:"nodeLeaseDurationSeconds"`
+	RuntimeRequestTimeout     string `json:"runtimeRequestTimeout"`
 
 	MaxPods                         int32             `json:"maxPods"`
 	KubeReserved                    map[string]string `json:"kubeReserved"`
@@ -187,6 +193,11 @@ func kubeletConfig(p Params) kubeletConfiguration {
 
 		CgroupDriver:             "systemd",
 		ContainerRuntimeEndpoint: runtimeSocket,
+
+		// The defaults, for machines that are not emulated.
+		NodeStatusUpdateFrequency: p.slowed(10 * time.Second),
+		NodeLeaseDurationSeconds:  40 * p.slowness(),
+		RuntimeRequestTimeout:     p.slowed(2 * time.Minute),
 
 		MaxPods:        maxPods(p.Cluster.Calico),
 		KubeReserved:   map[string]string{"cpu": "250m", "memory": reserved(p, kubeReservedMiB, 6), "ephemeral-storage": "1Gi"},

@@ -67,6 +67,8 @@ type Params struct {
 	EtcdMembers []Member
 	// EtcdState is EtcdNew or EtcdExisting. Masters only.
 	EtcdState string
+	// Emulated says that software emulates the processors of the cluster's machines.
+	Emulated bool
 	// Settings are the operator's.
 	Settings Settings
 }

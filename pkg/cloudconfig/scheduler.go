@@ -1,6 +1,8 @@
 package cloudconfig
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
@@ -15,9 +17,9 @@ const (
 // Leader election of controller manager and scheduler: two and a half times the defaults. A leader that cannot renew its
 // lease in time ends and begins anew, which is the last thing that an API server needs that is slow because it starts.
 const (
-	leaseDuration = "40s"
-	renewDeadline = "30s"
-	retryPeriod   = "5s"
+	leaseDuration = 40 * time.Second
+	renewDeadline = 30 * time.Second
+	retryPeriod   = 5 * time.Second
 )
 
 // schedulerConfiguration is the part of kubescheduler.config.k8s.io/v1 KubeSchedulerConfiguration that is set here.
@@ -67,8 +69,10 @@ func scheduler(p Params) parts {
 		{path: schedulerConfig, mode: modePublic, object: schedulerConfiguration{
 			APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "KubeSchedulerConfiguration",
 			ClientConnection: map[string]string{"kubeconfig": schedulerKubeconfig},
-			LeaderElection:   leaderElection{LeaderElect: true, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod},
+			LeaderElection: leaderElection{
+				LeaderElect: true, LeaseDuration: p.slowed(leaseDuration), RenewDeadline: p.slowed(renewDeadline), RetryPeriod: p.slowed(retryPeriod),
+			},
 		}},
-		pod.file(),
+		pod.file(p),
 	}}
 }

@@ -57,7 +57,8 @@ type manifestMetadata struct {
 }
 
 // file is the manifest of the component.
-func (c component) file() file {
+func (c component) file(p Params) file {
+	rarer := int32(p.slowness())
 	container := corev1.Container{
 		Name: c.name, Image: c.image, ImagePullPolicy: corev1.PullIfNotPresent, Command: c.command, Env: c.env,
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
@@ -65,9 +66,9 @@ func (c component) file() file {
 		}},
 		// Three and fifteen minutes: under software emulation a component needs minutes for what it does in seconds
 		// otherwise, and killing it makes it start over.
-		LivenessProbe:  c.live.every(10, 15, 18),
-		StartupProbe:   c.live.every(10, 15, 90),
-		ReadinessProbe: c.ready.every(5, 15, 3),
+		LivenessProbe:  c.live.every(10*rarer, 15, 18/rarer),
+		StartupProbe:   c.live.every(10*rarer, 15, 90/rarer),
+		ReadinessProbe: c.ready.every(5*rarer, 15, 3),
 	}
 	spec := corev1.PodSpec{
 		HostNetwork: true,

@@ -27,6 +27,7 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 		APIServerURL:   s.InternalURL(),
 		EtcdMembers:    s.etcdMembers(),
 		EtcdState:      "new",
+		Emulated:       s.emulated(),
 		Settings:       guest,
 	}
 }

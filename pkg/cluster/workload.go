@@ -49,8 +49,13 @@ func (w Workload) ReadyNodes() map[string]bool {
 // yet: the software that emulates one keeps them busy for minutes. Where nobody looks into the workload cluster, or nothing is
 // wrong with it, all nodes begin at once.
 func (s *Snapshot) Delayed(n Node) bool {
-	emulated := s.Config.Spec.KVM.K8sKVM.Acceleration == v1alpha1.AccelerationTCG
-	return emulated && n.Role == key.RoleWorker && n.Deployment == nil && !s.Workload.Connected && s.Workload.Reason != ""
+	return s.emulated() && n.Role == key.RoleWorker && n.Deployment == nil && !s.Workload.Connected && s.Workload.Reason != ""
+}
+
+// emulated says that software runs the instructions of the machines because the KVMConfig demands it. Where it is a host that
+// has no KVM, nobody knows before the machine begins.
+func (s *Snapshot) emulated() bool {
+	return s.Config.Spec.KVM.K8sKVM.Acceleration == v1alpha1.AccelerationTCG
 }
 
 // NodePods are the pods of all nodes, those among them that are not in the spec any more.
