@@ -59,7 +59,7 @@ func TestBlackHole(t *testing.T) {
 	if err := reader.Get(t.Context(), named("x"), makeNode("x")); err == nil {
 		t.Error("a request got through")
 	}
-	awaitState(t, c, 30*time.Second, unreachable(workload.Timeout))
+	awaitState(t, c, 45*time.Second, unreachable(workload.Timeout))
 	t.Logf("noticed after %s", time.Since(began))
 	p.silent.Store(false)
 	t.Logf("recovered after %s", awaitState(t, c, 25*time.Second, workload.State{Phase: workload.Connected}))

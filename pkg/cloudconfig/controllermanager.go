@@ -27,6 +27,7 @@ func controllerManager(p Params) parts {
 		command: controllerManagerCommand(p),
 		mounts:  []mount{directory("pki", pkiDirectory), single("kubeconfig", controllerManagerKubeconfig)},
 		cpu:     "100m", memory: "200Mi",
+		waits: true,
 		// Of the four this one alone has no /livez.
 		live: probe{path: "/healthz", port: portControllerManager, scheme: corev1.URISchemeHTTPS},
 	}

@@ -93,10 +93,19 @@ func kubeletFlags(t *testing.T, data BootData) []string {
 	return nil
 }
 
+// manifestOf is where the static pod of a component is.
+func manifestOf(name string) string {
+	directory := manifestDirectory
+	if name == "kube-controller-manager" || name == "kube-scheduler" {
+		directory = waitingDirectory
+	}
+	return directory + "/" + name + ".yaml"
+}
+
 func staticPod(t *testing.T, data BootData, name string) corev1.Pod {
 	t.Helper()
 	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict([]byte(fileContent(t, data, manifestDirectory+"/"+name+".yaml")), &pod); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(fileContent(t, data, manifestOf(name))), &pod); err != nil {
 		t.Fatal(err)
 	}
 	return pod

@@ -61,6 +61,7 @@ func scheduler(p Params) parts {
 			single("config", schedulerConfig), single("kubeconfig", schedulerKubeconfig),
 		},
 		cpu: "50m", memory: "100Mi",
+		waits: true,
 		live:  probe{path: "/livez", port: portScheduler, scheme: corev1.URISchemeHTTPS},
 		ready: probe{path: "/readyz", port: portScheduler, scheme: corev1.URISchemeHTTPS},
 	}

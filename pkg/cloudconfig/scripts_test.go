@@ -3,6 +3,7 @@ package cloudconfig
 import (
 	"crypto/sha256"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -109,6 +110,54 @@ func TestADownloadIsUsedWhenItHasThePublishedChecksum(t *testing.T) {
 			}
 			if left, _ := filepath.Glob(filepath.Join(dir, "opt", ".download*")); len(left) > 0 {
 				t.Errorf("left behind: %s", left)
+			}
+		})
+	}
+}
+
+func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // nothing is sent
+	for name, test := range map[string]struct {
+		kubectl, want string
+		asked         int
+	}{
+		"ready at the third try": {`[ "$(wc -l <$ASKED)" -ge 3 ]`, "", 3},
+		"never ready":            {"false", "the API server is not ready after 4 tries; the controllers begin\n", 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			asked := filepath.Join(dir, "asked")
+			write(t, dir, "bin/kubectl", "#!/bin/sh\necho \"$*\" >>$ASKED\n"+test.kubectl+"\n", 0o755)
+			write(t, dir, "bin/sleep", "#!/bin/sh\n", 0o755)
+			write(t, dir, "waiting/a.yaml", "a", 0o600)
+			write(t, dir, "waiting/b.yaml", "b", 0o600)
+			write(t, dir, "manifests/etcd.yaml", "etcd", 0o600)
+			_, port, _ := net.SplitHostPort(listener.Addr().String())
+			env := []string{
+				"PORT=" + port, "KUBECONFIG=/k", "TRIES=4", "ASKED=" + asked,
+				"WAITING=" + filepath.Join(dir, "waiting"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
+			}
+			output, err := run(t, "controllers.sh", filepath.Join(dir, "bin"), env)
+			if err != nil || output != test.want {
+				t.Errorf("it said %q and ended with %v, want %q", output, err, test.want)
+			}
+			log, err := os.ReadFile(asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lines := strings.Split(strings.TrimSpace(string(log)), "\n"); len(lines) != test.asked || !strings.Contains(lines[0], "--kubeconfig=/k") {
+				t.Errorf("kubectl was asked %q, want %d times", lines, test.asked)
+			}
+			found, err := filepath.Glob(filepath.Join(dir, "manifests", "*"))
+			if err != nil || len(found) != 3 {
+				t.Errorf("the manifests are %q, want those that waited beside etcd's", found)
+			}
+			if info, err := os.Stat(filepath.Join(dir, "manifests", "a.yaml")); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("a manifest that waited has another mode: %v, %v", info, err)
 			}
 		})
 	}

@@ -25,6 +25,8 @@ type component struct {
 	live, ready probe
 	// private manifests hold a secret.
 	private bool
+	// waits says that the component begins once the API server of its machine is ready.
+	waits bool
 }
 
 // mount is a path of the guest at the same place in the container.
@@ -58,6 +60,10 @@ type manifestMetadata struct {
 
 // file is the manifest of the component.
 func (c component) file(p Params) file {
+	directory := manifestDirectory
+	if c.waits {
+		directory = waitingDirectory
+	}
 	rarer := int32(p.slowness())
 	container := corev1.Container{
 		Name: c.name, Image: c.image, ImagePullPolicy: corev1.PullIfNotPresent, Command: c.command, Env: c.env,
@@ -84,7 +90,7 @@ func (c component) file(p Params) file {
 	}
 	spec.Containers = []corev1.Container{container}
 	return file{
-		path: manifestDirectory + "/" + c.name + ".yaml", mode: modeSecret, private: c.private,
+		path: directory + "/" + c.name + ".yaml", mode: modeSecret, private: c.private,
 		object: manifest{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 			Metadata: manifestMetadata{

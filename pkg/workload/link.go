@@ -14,11 +14,11 @@ import (
 const (
 	// dialTimeout and handshakeTimeout bound the way to one address, connectTimeout that to the first of all that answers.
 	dialTimeout      = 3 * time.Second
-	handshakeTimeout = 5 * time.Second
-	connectTimeout   = 15 * time.Second
+	handshakeTimeout = 10 * time.Second
+	connectTimeout   = 30 * time.Second
 	// silenceBeforePing and pingTimeout are how soon a connection that nothing comes through any more is given up.
 	silenceBeforePing = 10 * time.Second
-	pingTimeout       = 5 * time.Second
+	pingTimeout       = 15 * time.Second
 	// requestTimeout bounds every request but watches. The API server may spend 30 s on admission webhooks.
 	requestTimeout = 40 * time.Second
 	// largestAnswer bounds what is read of one answer, so that a server that never ends one does not fill the memory.

@@ -224,8 +224,12 @@ func TestVerify(t *testing.T) {
 			l.noteWatches(1, failure)
 			time.AfterFunc(20*time.Millisecond, func() { l.noteWatches(1, nil) })
 		}},
-		"a request fails and the server is not ready": {
-			ready: 500, asked: 1, do: func(l *link) { l.noteWatches(2, failure) }, want: &statusError{code: 500},
+		"a request fails, the server is not ready and all watches are open": {ready: 500, asked: 1, do: func(l *link) { l.noteWatches(2, failure) }},
+		"a watch fails and the server is not ready": {
+			ready: 500, asked: 1, do: func(l *link) { l.noteWatches(1, failure) }, want: &statusError{code: 500},
+		},
+		"a request fails, the server refuses the operator and all watches are open": {
+			ready: 401, asked: 1, do: func(l *link) { l.noteWatches(2, failure) }, want: &statusError{code: 401},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

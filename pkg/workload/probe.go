@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// answerTimeout is how long the API server may take to say whether it is ready, once connected.
-const answerTimeout = 5 * time.Second
+// answerTimeout is how long the API server may take to say whether it is ready, once connected. One that is busy is not gone:
+// who gives it up asks it for everything anew.
+const answerTimeout = 15 * time.Second
 
 // largestReport bounds what is read of a report of checks.
 const largestReport = 64 << 10

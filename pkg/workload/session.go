@@ -22,10 +22,10 @@ import (
 
 const (
 	// fillTimeout is how long the caches may take to be filled.
-	fillTimeout = 30 * time.Second
+	fillTimeout = 90 * time.Second
 	// watchGrace is how long a watch may be missing while the API server says that it is ready. The reflector tries again
 	// after about one second and then after ever longer pauses, so it is not waited for any longer.
-	watchGrace = 5 * time.Second
+	watchGrace = 15 * time.Second
 )
 
 var (
@@ -191,20 +191,22 @@ func (s *session) keep(ctx context.Context) error {
 }
 
 // verify finds out what the end of a watch or the failure of a request means. It sends nothing when watches end in good
-// order and begin again, as they do every few minutes; else the API server is asked, and its answer counts.
+// order and begin again, as they do every few minutes; else the API server is asked, and its answer counts. While all watches
+// are open, "not ready" is no reason to leave: one check of many was slow, and whoever leaves asks for everything anew.
 func (s *session) verify(ctx context.Context) error {
 	limit := time.NewTimer(watchGrace)
 	defer limit.Stop()
 	last := errNoWatch
 	for {
 		open, failure := s.link.tally()
+		complete := open >= len(s.kinds())
 		if failure != nil {
 			last = failure
-			if err := s.link.probe(ctx); err != nil {
+			if err := s.link.probe(ctx); err != nil && (!complete || classify(err) != NotReady) {
 				return err
 			}
 		}
-		if open >= len(s.kinds()) {
+		if complete {
 			return nil
 		}
 		select {

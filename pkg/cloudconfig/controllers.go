@@ -1,0 +1,32 @@
+package cloudconfig
+
+import "fmt"
+
+// waitingDirectory holds the static pods that begin once the API server of their machine is ready.
+const waitingDirectory = "/etc/kubernetes/controllers"
+
+// controllers lets controller manager and scheduler begin when there is an API server to talk to.
+func controllers(p Params) parts {
+	if !p.master() {
+		return parts{}
+	}
+	all := parts{files: []file{{path: scriptDirectory + "/controllers", mode: modeExecutable, text: asset("controllers.sh")}}}
+	all.units = append(all.units, service("k8s-controllers.service", fmt.Sprintf(controllersUnit,
+		p.Cluster.Kubernetes.API.SecurePort, controllerManagerKubeconfig, searchPath, waitingDirectory, manifestDirectory)))
+	return all
+}
+
+// Nothing waits for this unit: a machine has started when its kubelet has.
+const controllersUnit = `[Unit]
+Description=Controllers of Kubernetes, once the API server is ready
+After=k8s-download@kubectl.service
+
+[Service]
+Environment=HOME=/root PORT=%d KUBECONFIG=%s "PATH=%s" TRIES=40 WAITING=%s MANIFESTS=%s
+ExecStart=/opt/kvm-operator/controllers
+Restart=on-failure
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
+`
