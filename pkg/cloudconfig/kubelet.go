@@ -120,7 +120,7 @@ type kubeletConfiguration struct {
 	FailCgroupV1             bool   `json:"failCgroupV1"`
 
 	NodeStatusUpdateFrequency string `json:"nodeStatusUpdateFrequency"`
-	NodeLeaseDurationSeconds  int    `json:"nodeLeaseDurationSeconds"`
+	NodeLeaseDurationSeconds  int32  `json:"nodeLeaseDurationSeconds"`
 	RuntimeRequestTimeout     string `json:"runtimeRequestTimeout"`
 
 	MaxPods                         int32             `json:"maxPods"`

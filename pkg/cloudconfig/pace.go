@@ -8,7 +8,7 @@ import "time"
 const emulatedSlowness = 3
 
 // slowness is the factor of all times that parts of this node have with each other: probes, leader election, leases.
-func (p Params) slowness() int {
+func (p Params) slowness() int32 {
 	if p.Emulated {
 		return emulatedSlowness
 	}

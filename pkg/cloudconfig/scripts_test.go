@@ -120,7 +120,7 @@ func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() //nolint:errcheck // nothing is sent
+	defer listener.Close()
 	for name, test := range map[string]struct {
 		kubectl, want string
 		asked         int
@@ -138,7 +138,7 @@ func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 			write(t, dir, "manifests/etcd.yaml", "etcd", 0o600)
 			_, port, _ := net.SplitHostPort(listener.Addr().String())
 			env := []string{
-				"PORT=" + port, "KUBECONFIG=/k", "TRIES=4", "ASKED=" + asked,
+				"PORT=" + port, "KUBECONFIG=/k", "PAUSE=1", "TRIES=4", "ASKED=" + asked,
 				"WAITING=" + filepath.Join(dir, "waiting"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
 			}
 			output, err := run(t, "controllers.sh", filepath.Join(dir, "bin"), env)

@@ -33,6 +33,13 @@ func parse(text []byte) (*x509.CertificateRequest, error) {
 	return request, nil
 }
 
+// Approved says whether somebody has approved a request, signed or not.
+func Approved(request *certificatesv1.CertificateSigningRequest) bool {
+	return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateApproved
+	})
+}
+
 // decided says whether somebody has answered the request already.
 func decided(request *certificatesv1.CertificateSigningRequest) bool {
 	if len(request.Status.Certificate) > 0 || request.DeletionTimestamp != nil {

@@ -8,13 +8,12 @@ until bash -c ": </dev/tcp/127.0.0.1/$PORT" 2>/dev/null; do
 	sleep 2
 done
 tries=0
-until kubectl --kubeconfig="$KUBECONFIG" --request-timeout=10s get --raw=/readyz >/dev/null 2>&1; do
+while sleep "$PAUSE"; ! kubectl --kubeconfig="$KUBECONFIG" --request-timeout=10s get --raw=/readyz >/dev/null 2>&1; do
 	tries=$((tries + 1))
 	if [ "$tries" -ge "$TRIES" ]; then
 		echo "the API server is not ready after $tries tries; the controllers begin" >&2
 		break
 	fi
-	sleep 3
 done
 # The kubelet reads a file as soon as it sees it: whole or not at all.
 for manifest in "$WAITING"/*.yaml; do

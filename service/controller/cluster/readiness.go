@@ -45,7 +45,8 @@ func api(w snapshot.Workload) nodestep.API {
 	return nodestep.APIUnreachable
 }
 
-// request is the decision on the newest open request of the kubelet of the given node; nil when there is none.
+// request is the decision on the newest request of the kubelet of the given node that is open or approved; nil when there is
+// none.
 func request(s *snapshot.Snapshot, name string) *joining.Decision {
 	var newest *certificatesv1.CertificateSigningRequest
 	world := joining.NewWorld(s.NodePods(), s.Workload.ReadyNodes())
@@ -55,7 +56,11 @@ func request(s *snapshot.Snapshot, name string) *joining.Decision {
 		if joining.NodeOf(*r) != name || newest != nil && r.CreationTimestamp.Before(&newest.CreationTimestamp) {
 			continue
 		}
-		if d := joining.Decide(*r, world); d.Verdict != joining.Ignore {
+		d := joining.Decide(*r, world)
+		if joining.Approved(r) {
+			d = joining.Decision{Verdict: joining.Approve}
+		}
+		if d.Verdict != joining.Ignore {
 			newest, decision = r, &d
 		}
 	}
