@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
@@ -45,11 +47,35 @@ func (w Workload) ReadyNodes() map[string]bool {
 	return ready
 }
 
-// Delayed says whether a node is not begun yet, for its machine would only take processors away from masters that nobody can join
-// yet: the software that emulates one keeps them busy for minutes. Where nobody looks into the workload cluster, or nothing is
-// wrong with it, all nodes begin at once.
-func (s *Snapshot) Delayed(n Node) bool {
-	return s.emulated() && n.Role == key.RoleWorker && n.Deployment == nil && !s.Workload.Connected && s.Workload.Reason != ""
+// Delayed says why a node is not begun yet, and is empty when it may begin. Software that emulates machines keeps the processors
+// busy for minutes, and many that begin together let each other run into their timeouts: emulated workers begin when there is an
+// API to join, one after the other. Where nobody looks into the workload cluster, or nothing is wrong with it, all nodes begin at
+// once.
+func (s *Snapshot) Delayed(n Node) string {
+	if !s.emulated() || n.Role != key.RoleWorker || n.Deployment != nil {
+		return ""
+	}
+	if !s.Workload.Connected {
+		if s.Workload.Reason == "" {
+			return ""
+		}
+		return "its machine is emulated and begins once there is an API to join"
+	}
+	for _, earlier := range s.Nodes {
+		switch {
+		case earlier.ID == n.ID && earlier.Role == n.Role:
+			return ""
+		case !s.settled(earlier):
+			return fmt.Sprintf("its machine is emulated and begins once %s %s is Ready", earlier.Role, earlier.ID)
+		}
+	}
+	return ""
+}
+
+// settled says whether a node has come as far as it can: its Node is Ready, or lacks only a pod network that somebody else brings.
+func (s *Snapshot) settled(n Node) bool {
+	own := s.Config.Spec.AddOns != nil && s.Config.Spec.AddOns.CNI.Type == v1alpha1.CNINone
+	return n.Step == nodestep.Ready || own && n.Step == nodestep.NetworkMissing
 }
 
 // emulated says that software runs the instructions of the machines because the KVMConfig demands it. Where it is a host that

@@ -22,7 +22,7 @@ import (
 
 const (
 	// fillTimeout is how long the caches may take to be filled.
-	fillTimeout = 90 * time.Second
+	fillTimeout = 60 * time.Second
 	// watchGrace is how long a watch may be missing while the API server says that it is ready. The reflector tries again
 	// after about one second and then after ever longer pauses, so it is not waited for any longer.
 	watchGrace = 15 * time.Second

@@ -29,7 +29,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	var desired apply.Desired
 	for _, n := range s.Nodes {
 		d := deployment(s, n)
-		if s.Delayed(n) || s.MustWait(n) {
+		if s.Delayed(n) != "" || s.MustWait(n) {
 			desired.Keep = append(desired.Keep, d)
 			continue
 		}

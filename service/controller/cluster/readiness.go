@@ -17,8 +17,8 @@ func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node) {
 	if r.Workloads == nil {
 		return
 	}
-	if s.Delayed(*n) {
-		n.Ready, n.Message = false, "its machine is emulated and begins once there is an API to join"
+	if reason := s.Delayed(*n); reason != "" {
+		n.Ready, n.Message = false, reason
 		return
 	}
 	seen := nodestep.Seen{Pod: n.Pod(), API: api(s.Workload)}

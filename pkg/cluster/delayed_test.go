@@ -1,0 +1,64 @@
+package cluster_test
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+)
+
+// TestEmulatedWorkersBeginOneAfterTheOther, and whoever waits names whom it waits for.
+func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
+	const (
+		noAPI   = "its machine is emulated and begins once there is an API to join"
+		forM1   = "its machine is emulated and begins once master m1 is Ready"
+		forW1   = "its machine is emulated and begins once worker w1 is Ready"
+		nothing = ""
+	)
+	connected, founding := cluster.Workload{Connected: true}, cluster.Workload{Reason: "Refused"}
+	ready, booting, bare := nodestep.Ready, nodestep.Booting, nodestep.NetworkMissing
+	for name, test := range map[string]struct {
+		acceleration v1alpha1.Acceleration
+		cni          v1alpha1.CNIType
+		workload     cluster.Workload
+		m1, w1       nodestep.Name
+		begun        bool
+		want         string
+	}{
+		"there is no API":                          {v1alpha1.AccelerationTCG, "", founding, booting, "", false, noAPI},
+		"nobody looks":                             {v1alpha1.AccelerationTCG, "", cluster.Workload{}, "", "", false, nothing},
+		"the master is not Ready":                  {v1alpha1.AccelerationTCG, "", connected, booting, "", false, forM1},
+		"the master has no network yet":            {v1alpha1.AccelerationTCG, "", connected, bare, "", false, forM1},
+		"the network is somebody else's":           {v1alpha1.AccelerationTCG, v1alpha1.CNINone, connected, bare, bare, false, nothing},
+		"the worker before is not Ready":           {v1alpha1.AccelerationTCG, "", connected, ready, booting, false, forW1},
+		"all before are Ready":                     {v1alpha1.AccelerationTCG, "", connected, ready, ready, false, nothing},
+		"it has begun":                             {v1alpha1.AccelerationTCG, "", connected, booting, booting, true, nothing},
+		"it has begun, and the API is gone":        {v1alpha1.AccelerationTCG, "", founding, booting, booting, true, nothing},
+		"KVM":                                      {v1alpha1.AccelerationKVM, "", founding, booting, booting, false, nothing},
+		"nobody knows whether it will be emulated": {v1alpha1.AccelerationAuto, "", founding, booting, booting, false, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &v1alpha1.KVMConfig{}
+			config.Spec.KVM.K8sKVM.Acceleration = test.acceleration
+			config.Spec.AddOns = &v1alpha1.AddOns{CNI: v1alpha1.CNI{Type: test.cni}}
+			last := cluster.Node{ID: "w2", Role: key.RoleWorker}
+			if test.begun {
+				last.Deployment = &appsv1.Deployment{}
+			}
+			s := &cluster.Snapshot{Config: config, Workload: test.workload, Nodes: []cluster.Node{
+				{ID: "m1", Role: key.RoleMaster, Step: test.m1}, {ID: "w1", Role: key.RoleWorker, Step: test.w1}, last,
+				{ID: "w3", Role: key.RoleWorker, Step: booting},
+			}}
+			if got := s.Delayed(last); got != test.want {
+				t.Errorf("it waits because %q, want %q", got, test.want)
+			}
+			if got := s.Delayed(s.Nodes[0]); got != "" {
+				t.Errorf("a master waits because %q", got)
+			}
+		})
+	}
+}
