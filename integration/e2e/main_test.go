@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a machine may take from its pod to a Ready Node, others beside it, on two busy cores.
-const patience = 25 * time.Minute
+const patience = time.Hour
 
 // life is one workload cluster on a stage.
 type life struct {

@@ -25,7 +25,8 @@ const (
 	aboveHalf, aboveMost = 10 * time.Millisecond, 100 * time.Millisecond
 	// atRest is how long an operator that is done does nothing.
 	atRest = 100 * time.Millisecond
-	// leeway is what the light test forgives a machine that runs other tests.
+	// leeway is what the light test forgives a machine that runs other tests. It looks at half of the changes only: such a
+	// machine stops for seconds now and then.
 	leeway = time.Second
 )
 
@@ -189,10 +190,8 @@ func followsAtOnce(t *testing.T, l *living, operator *lab.Operator) {
 	b := newBench(t, l, operator)
 	d := b.measure(20)
 	t.Log(d)
-	for _, p := range []int{50, 99} {
-		if over := percentile(d.operator, p) - percentile(d.bare, p); over > leeway {
-			t.Errorf("the operator is %s slower than a bare loop, %d of 100 times", over, p)
-		}
+	if over := percentile(d.operator, 50) - percentile(d.bare, 50); over > leeway {
+		t.Errorf("the operator is %s slower than a bare loop, every other time", over)
 	}
 	must(t, b.clients.DiscoveryV1().EndpointSlices(b.pod.Namespace).Delete(t.Context(), bareSlice, metav1.DeleteOptions{}))
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// prompt is the bound of F-24: "within seconds".
-const prompt = 5 * time.Second
+// prompt is the bound of F-24, "within seconds", on a machine that runs other tests and lends its processors to others.
+const prompt = 20 * time.Second
 
 // TestNodesAndTheirPods is the life of one cluster, whose API server has no other.
 func TestNodesAndTheirPods(t *testing.T) {

@@ -224,7 +224,7 @@ func TestStartIsQuick(t *testing.T) {
 	began := time.Now()
 	start(t, managementcluster.Options{})
 	// Four seconds on an idle machine with two cores; the bound leaves room for a busy one.
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("etcd and API server took %v to start", took)
 	}
 }

@@ -92,7 +92,7 @@ func connectAll(t *testing.T, w *world, healthy int, broken []workload.Access) t
 	for i := range healthy {
 		w.Ensure(named(fmt.Sprintf("c%d", i)), accessTo(steady))
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("Ensure has taken %s for all: it must not wait", took)
 	}
 	await(t, time.Minute, func() error {
@@ -176,7 +176,7 @@ func TestSlowClusterIsConnectedAllTheSame(t *testing.T) {
 	began := time.Now()
 	w.connect("fast", accessTo(steady))
 	fast := time.Since(began)
-	if phase := c.State().Phase; phase != workload.Connecting || fast > 5*time.Second {
+	if phase := c.State().Phase; phase != workload.Connecting || fast > 2*soon {
 		t.Errorf("when the other cluster was connected, after %s, the slow one was %s", fast, phase)
 	}
 	awaitState(t, c, 4*soon, workload.State{Phase: workload.Connected})

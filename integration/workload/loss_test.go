@@ -8,7 +8,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
 
-// TestRestart: client-go's own watches may wait a minute before they try again.
+// TestRestart: client-go's own watches may wait a minute before they try again. The bounds are far below that and far above what
+// a machine that lends its processors to others needs.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -23,10 +24,10 @@ func TestRestart(t *testing.T) {
 		must(t, mortal.StartComponent(t.Context(), managementcluster.APIServer))
 		recovered := awaitState(t, c, 2*soon, workload.State{Phase: workload.Connected})
 		t.Logf("an outage of %s more than a restart: noticed after %s, recovered %s after the API server was ready", outage, noticed, recovered)
-		if noticed > 3*time.Second {
+		if noticed > 10*time.Second {
 			t.Errorf("the loss was noticed after %s", noticed)
 		}
-		if recovered > 12*time.Second {
+		if recovered > 30*time.Second {
 			t.Errorf("recovery took %s", recovered)
 		}
 	}
@@ -117,7 +118,7 @@ func TestNewAddressIsTriedAtOnce(t *testing.T) {
 		return nil
 	})
 	w.Ensure(named("found"), accessTo(steady, server.address, addressOf(steady.RESTConfig())))
-	if took := awaitState(t, c, soon, workload.State{Phase: workload.Connected}); took > 4*time.Second {
+	if took := awaitState(t, c, soon, workload.State{Phase: workload.Connected}); took > 8*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }

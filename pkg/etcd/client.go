@@ -1,0 +1,247 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+const (
+	// answerTimeout bounds a question to one member, and changeTimeout a change of the list, which a majority has to write.
+	answerTimeout = 5 * time.Second
+	changeTimeout = 15 * time.Second
+	// silenceBeforePing and pingTimeout are how soon a connection that nothing comes through any more is given up.
+	silenceBeforePing = 30 * time.Second
+	pingTimeout       = 10 * time.Second
+)
+
+// Endpoint is where one member answers clients.
+type Endpoint struct {
+	// Name is the member's.
+	Name string
+	// Address is host:port.
+	Address string
+	// ServerName is what the member's certificate must carry.
+	ServerName string
+}
+
+// Access is how a cluster's members are reached and trusted.
+type Access struct {
+	// Endpoints are those of the members that have an address now.
+	Endpoints []Endpoint
+	// CA is the authority of the members' certificates; Certificate and Key are the operator's own. All PEM.
+	CA, Certificate, Key []byte
+}
+
+func (a Access) equal(b Access) bool {
+	return slices.Equal(a.Endpoints, b.Endpoints) && bytes.Equal(a.CA, b.CA) && bytes.Equal(a.Certificate, b.Certificate) && bytes.Equal(a.Key, b.Key)
+}
+
+// tlsConfig is that of a member's connection. The text of errors holds nothing of a key.
+func (a Access) tlsConfig(serverName string) (*tls.Config, error) {
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(a.CA) {
+		return nil, errors.New("the certificate of etcd's authority cannot be read")
+	}
+	pair, err := tls.X509KeyPair(a.Certificate, a.Key)
+	if err != nil {
+		return nil, errors.New("the operator's certificate for etcd and its key cannot be read or do not belong together")
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: serverName, RootCAs: authorities, Certificates: []tls.Certificate{pair},
+	}, nil
+}
+
+// clients are connections to members, one each: which of them answers is what is asked.
+type clients struct{ byName map[string]*clientv3.Client }
+
+// dial connects in the background; nothing is waited for.
+func dial(a Access) (*clients, error) {
+	c := &clients{byName: map[string]*clientv3.Client{}}
+	for _, e := range a.Endpoints {
+		config, err := a.tlsConfig(e.ServerName)
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints: []string{"https://" + e.Address}, TLS: config, Logger: zap.NewNop(),
+			DialKeepAliveTime: silenceBeforePing, DialKeepAliveTimeout: pingTimeout,
+		})
+		if err != nil {
+			c.close()
+			return nil, fmt.Errorf("%s at %s: %w", e.Name, e.Address, err)
+		}
+		c.byName[e.Name] = client
+	}
+	return c, nil
+}
+
+func (c *clients) close() {
+	for _, client := range c.byName {
+		_ = client.Close() // nothing is under way
+	}
+}
+
+// observation is what the members tell.
+type observation struct {
+	members []Member
+	// at is the client of each member that answered.
+	at map[uint64]*clientv3.Client
+	// alarms are what members warn of: NOSPACE, CORRUPT.
+	alarms []string
+}
+
+// observe asks every member how it is, all at once, and one that is well for the list, which a majority confirms. The error
+// says what each answered when there is no such list.
+func (c *clients) observe(ctx context.Context) (observation, error) {
+	told, failures := c.statuses(ctx)
+	for _, s := range told {
+		if s.Leader == 0 || s.IsLearner {
+			continue
+		}
+		o, err := c.list(ctx, s, told)
+		if err == nil {
+			return o, nil
+		}
+		failures = append(failures, s.name+": "+cause(err))
+	}
+	for _, s := range told {
+		if s.Leader == 0 {
+			failures = append(failures, s.name+": it knows no leader")
+		}
+	}
+	if len(failures) == 0 {
+		failures = []string{"no member has an address"}
+	}
+	slices.Sort(failures)
+	return observation{}, errors.New(strings.Join(failures, "; "))
+}
+
+type status struct {
+	*clientv3.StatusResponse
+	name   string
+	client *clientv3.Client
+}
+
+// statuses are those of the members that answer, by name, and what went wrong with the others.
+func (c *clients) statuses(ctx context.Context) (told []status, failures []string) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for name, client := range c.byName {
+		all.Go(func() {
+			s, err := client.Status(ctx, client.Endpoints()[0])
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failures = append(failures, name+": "+cause(err))
+				return
+			}
+			told = append(told, status{StatusResponse: s, name: name, client: client})
+		})
+	}
+	all.Wait()
+	slices.SortFunc(told, func(a, b status) int { return strings.Compare(a.name, b.name) })
+	return told, failures
+}
+
+// list asks one member for the list and adds what all of them tell of themselves.
+func (c *clients) list(ctx context.Context, from status, told []status) (observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	response, err := from.client.MemberList(ctx)
+	if err != nil {
+		return observation{}, err
+	}
+	o := observation{at: map[uint64]*clientv3.Client{}}
+	for _, listed := range response.Members {
+		m := Member{ID: listed.ID, Name: listed.Name, Learner: listed.IsLearner}
+		if len(listed.PeerURLs) > 0 {
+			m.PeerURL = listed.PeerURLs[0]
+		}
+		if s := statusOf(told, m.ID); s != nil {
+			m.Healthy, m.Leader = s.Leader != 0 && !corrupt(s.Errors), s.Leader == m.ID
+			o.at[m.ID] = s.client
+			for _, text := range s.Errors {
+				// Each tells of the alarms of all.
+				if !slices.Contains(o.alarms, text) {
+					o.alarms = append(o.alarms, text)
+				}
+			}
+		}
+		o.members = append(o.members, m)
+	}
+	return o, nil
+}
+
+func statusOf(told []status, id uint64) *status {
+	for i := range told {
+		if told[i].Header.GetMemberId() == id {
+			return &told[i]
+		}
+	}
+	return nil
+}
+
+// corrupt says whether a member's data differs from that of others: what it answers is not to be believed. Members tell of
+// the alarms of all, so the one that is meant is not known better than this; then none is taken for well.
+func corrupt(errors []string) bool {
+	return slices.ContainsFunc(errors, func(text string) bool { return strings.Contains(text, etcdserverpb.AlarmType_CORRUPT.String()) })
+}
+
+// do carries a step out. A reply that is lost does no harm: the next observation shows what came of it.
+func (o observation) do(ctx context.Context, step Step) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	client := o.voter()
+	if step.Action == MoveLeader {
+		client = o.at[step.Member.ID]
+	}
+	if client == nil {
+		return errors.New("no member answers")
+	}
+	var err error
+	switch step.Action {
+	case Add:
+		_, err = client.MemberAddAsLearner(ctx, []string{step.Master.PeerURL})
+	case Promote:
+		_, err = client.MemberPromote(ctx, step.Member.ID)
+	case Remove:
+		_, err = client.MemberRemove(ctx, step.Member.ID)
+	case MoveLeader:
+		_, err = client.MoveLeader(ctx, step.Successor.ID)
+	case None, Wait:
+	}
+	return err
+}
+
+// voter is the client of a member that is well and has a vote; learners take no orders.
+func (o observation) voter() *clientv3.Client {
+	for _, m := range o.members {
+		if m.Healthy && !m.Learner {
+			return o.at[m.ID]
+		}
+	}
+	return nil
+}
+
+// cause is what went wrong without how often it was tried.
+func cause(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "it does not answer in time"
+	}
+	return err.Error()
+}

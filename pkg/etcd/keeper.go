@@ -1,0 +1,185 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+const (
+	// lookAgain is how long members that are whole are left alone.
+	lookAgain = time.Minute
+	// firstPause and longestPause bound the pause while something is waited for. It doubles as long as nothing changes.
+	firstPause, longestPause = time.Second, 15 * time.Second
+)
+
+// State is what is known of a cluster's etcd.
+type State struct {
+	// Members are those of a list that a majority has agreed on. Nil: there is no such list now, and Step says why.
+	Members []Member
+	// Step is what was decided on that list.
+	Step Step
+	// Alarms are what members warn of, in etcd's words: "memberID:<number> alarm:NOSPACE".
+	Alarms []string
+}
+
+// Known says whether there is a list.
+func (s State) Known() bool { return s.Members != nil }
+
+func (s State) equal(t State) bool {
+	return slices.Equal(s.Members, t.Members) && s.Step == t.Step && slices.Equal(s.Alarms, t.Alarms) && s.Known() == t.Known()
+}
+
+// ReasonUnreachable is that of a State without a list.
+const ReasonUnreachable = "Unreachable"
+
+// Keeper keeps the members of one cluster. Its methods never wait for a member and may be called from several goroutines.
+type Keeper struct {
+	changed func()
+	log     logr.Logger
+	// hurry gets a value when there is a reason to look at once.
+	hurry chan struct{}
+
+	mu      sync.Mutex
+	access  Access
+	masters []Master
+	state   State
+}
+
+// NewKeeper makes a Keeper; changed is called when its State is another one, and must not block.
+func NewKeeper(log logr.Logger, changed func()) *Keeper {
+	return &Keeper{changed: changed, log: log, hurry: make(chan struct{}, 1), state: unreachable("nobody has been asked yet")}
+}
+
+func unreachable(why string) State {
+	return State{Step: Step{Action: Wait, Reason: ReasonUnreachable, Message: why}}
+}
+
+// Want says who is to have a member and how members are reached. The slices must not be changed afterwards.
+func (k *Keeper) Want(a Access, masters []Master) {
+	k.mu.Lock()
+	same := k.access.equal(a) && slices.Equal(k.masters, masters)
+	k.access, k.masters = a, masters
+	k.mu.Unlock()
+	if !same {
+		k.Hurry()
+	}
+}
+
+// Hurry has the Keeper look at once.
+func (k *Keeper) Hurry() {
+	select {
+	case k.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// State is what is known.
+func (k *Keeper) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
+}
+
+// Run looks, decides and acts until the context ends. At most one Run may be under way for a cluster; should two be, by two
+// operators that both believe to lead, etcd refuses what would cost it its majority.
+func (k *Keeper) Run(ctx context.Context) {
+	var c *clients
+	var dialed Access
+	defer func() {
+		if c != nil {
+			c.close()
+		}
+	}()
+	pause := firstPause
+	for ctx.Err() == nil {
+		access, masters := k.wanted()
+		if c == nil || !dialed.equal(access) {
+			if c != nil {
+				c.close()
+			}
+			var err error
+			if c, err = dial(access); err != nil {
+				c = nil
+				k.become(unreachable(err.Error()))
+			}
+			dialed = access
+		}
+		before := k.State()
+		acted := false
+		if c != nil {
+			acted = k.turn(ctx, c, masters)
+		}
+		now := k.State()
+		switch {
+		case acted || !now.equal(before):
+			pause = firstPause
+		case now.Step.Action == None:
+			pause = lookAgain
+		default:
+			pause = min(2*pause, longestPause)
+		}
+		k.rest(ctx, pause, acted)
+	}
+}
+
+func (k *Keeper) wanted() (Access, []Master) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.access, k.masters
+}
+
+// turn looks once and does what is next. It says whether anything was done, so that the next look comes at once.
+func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted bool) {
+	o, err := c.observe(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		k.become(unreachable(err.Error()))
+		return false
+	}
+	step := Decide(o.members, masters)
+	acted = step.Action != None && step.Action != Wait
+	if acted {
+		if err := o.do(ctx, step); err != nil {
+			// A learner that has not caught up is refused here, and is asked about again.
+			step.Action, step.Message = Wait, fmt.Sprintf("%s; etcd says: %s", step.Message, cause(err))
+			acted = false
+		}
+	}
+	k.become(State{Members: o.members, Step: step, Alarms: o.alarms})
+	if acted {
+		k.log.Info("a member of etcd was changed", "action", step.Action, "member", step.Member.label(), "master", step.Master.Name, "why", step.Message)
+	}
+	return acted
+}
+
+// become publishes a state.
+func (k *Keeper) become(next State) {
+	k.mu.Lock()
+	changed := !k.state.equal(next)
+	k.state = next
+	k.mu.Unlock()
+	if changed {
+		k.changed()
+	}
+}
+
+// rest waits, unless something was done: then what came of it is looked at.
+func (k *Keeper) rest(ctx context.Context, pause time.Duration, acted bool) {
+	if acted {
+		return
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-k.hurry:
+	}
+}
