@@ -1,0 +1,461 @@
+// Package etcd_test keeps clusters of real etcd processes with package etcd, while their members and their keepers are killed.
+package etcd_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// most is how many masters a test can have, past ones included.
+const most = 12
+
+// patience is how long a change of one member may take on a machine that lends its processors to others.
+const patience = 2 * time.Minute
+
+// cluster is the etcd of one workload cluster: processes that stand for machines. Each has a loopback address of its own.
+type cluster struct {
+	t        *testing.T
+	binary   string
+	dir      string
+	net      byte
+	pairs    pki.Set
+	founders []etcd.Master
+
+	mu       sync.Mutex
+	wanted   []etcd.Master
+	machines map[string]*process.Process
+	// seen are masters whose members have been known to run, as the operator remembers it.
+	seen map[string]bool
+	// broken are masters whose machines do not come back.
+	broken map[string]bool
+	keeper *etcd.Keeper
+	// over says that no machine is to begin any more.
+	over bool
+	// instants counts how often the majority was looked at.
+	instants int
+
+	// mayLose says that the test itself takes the majority away.
+	mayLose atomic.Bool
+	// acked is the number of the last write that etcd has confirmed.
+	acked atomic.Int64
+}
+
+// found makes a cluster with members on the masters a test names by number and waits until it is whole.
+func found(t *testing.T, numbers ...int) *cluster {
+	t.Helper()
+	binary, err := filepath.Abs(filepath.Join("..", "..", ".tools", "etcd"))
+	must(t, err)
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("%v; `make tools` installs it", err)
+	}
+	c := &cluster{
+		t: t, binary: binary, dir: t.TempDir(), machines: map[string]*process.Process{}, seen: map[string]bool{}, broken: map[string]bool{},
+		net: byte(1 + rand.IntN(254)), //nolint:gosec // it fits, and nothing depends on its being unpredictable
+	}
+	c.issue()
+	c.founders = c.masters(numbers...)
+	c.wanted = c.founders
+	t.Cleanup(c.stop)
+	c.keep(t.Context())
+	c.write(t.Context())
+	go c.run(t.Context())
+	go c.guard(t.Context())
+	c.await(etcd.None, "")
+	return c
+}
+
+func (c *cluster) address(n int) string { return fmt.Sprintf("127.77.%d.%d", c.net, n) }
+
+func name(n int) string { return fmt.Sprintf("etcd-m%02d", n) }
+
+func number(name string) (n int) {
+	_, _ = fmt.Sscanf(name, "etcd-m%02d", &n)
+	return n
+}
+
+func (c *cluster) masters(numbers ...int) []etcd.Master {
+	var all []etcd.Master
+	for _, n := range numbers {
+		all = append(all, etcd.Master{Name: name(n), PeerURL: "https://" + c.address(n) + ":2380"})
+	}
+	return all
+}
+
+// issue makes the certificates of all masters that there can be.
+func (c *cluster) issue() {
+	requests := []pki.Request{
+		{Name: pki.EtcdCA, CommonName: "etcd", Usage: pki.UsageAuthority},
+		{Name: pki.Etcd, Authority: pki.EtcdCA, CommonName: "operator", Usage: pki.UsageClient},
+	}
+	for n := range most {
+		requests = append(requests, pki.Request{
+			Name: name(n), Authority: pki.EtcdCA, CommonName: name(n), Usage: pki.UsageBoth,
+			IPs: []netip.Addr{netip.MustParseAddr(c.address(n)), netip.MustParseAddr("127.0.0.1")},
+		})
+	}
+	set, err := pki.Complete(pki.Set{}, requests, pki.Embedded{Clock: clock.RealClock{}})
+	must(c.t, err)
+	c.pairs = set
+	for name, pair := range set {
+		must(c.t, errors.Join(
+			os.WriteFile(filepath.Join(c.dir, name+".crt"), pair.Certificate, 0o600),
+			os.WriteFile(filepath.Join(c.dir, name+".key"), pair.Key, 0o600)))
+	}
+}
+
+// access leads to the members of all machines that run or ever ran: dead ones are for the keeper to notice.
+func (c *cluster) access() etcd.Access {
+	a := etcd.Access{CA: c.pairs[pki.EtcdCA].Certificate, Certificate: c.pairs[pki.Etcd].Certificate, Key: c.pairs[pki.Etcd].Key}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := range most {
+		if _, ok := c.machines[name(n)]; ok {
+			a.Endpoints = append(a.Endpoints, etcd.Endpoint{Name: name(n), Address: c.address(n) + ":2379", ServerName: c.address(n)})
+		}
+	}
+	return a
+}
+
+// keep starts an operator, and returns what ends it.
+func (c *cluster) keep(ctx context.Context) context.CancelFunc {
+	ctx, cancel := context.WithCancel(ctx)
+	k := etcd.NewKeeper(logger(c.t), func() {})
+	c.mu.Lock()
+	c.keeper = k
+	c.mu.Unlock()
+	go k.Run(ctx)
+	return cancel
+}
+
+// logger tells of changes until the test ends; what comes later would be a panic.
+func logger(t *testing.T) logr.Logger {
+	var over atomic.Bool
+	t.Cleanup(func() { over.Store(true) })
+	return testr.NewWithInterface(quiet{t, &over}, testr.Options{})
+}
+
+type quiet struct {
+	*testing.T
+	over *atomic.Bool
+}
+
+// Log drops what comes when the test has ended.
+func (q quiet) Log(args ...any) {
+	if !q.over.Load() {
+		q.T.Log(args...)
+	}
+}
+
+// run is what the rest of the operator and the hosts do: they begin machines as etcd.Begin says, and take away those of masters
+// that are not wanted once they are no members any more.
+func (c *cluster) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		k := c.current()
+		s := k.State()
+		c.mu.Lock()
+		wanted := slices.Clone(c.wanted)
+		for _, m := range s.Members {
+			if m.Started() {
+				c.seen[m.Name] = true
+			}
+		}
+		c.mu.Unlock()
+		c.retire(wanted, s)
+		for _, w := range c.kept(wanted) {
+			c.begin(w, s)
+		}
+		k.Want(c.access(), wanted)
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// kept are the masters that are wanted and those that were and are members yet.
+func (c *cluster) kept(wanted []etcd.Master) []etcd.Master {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.Clone(wanted)
+	for name := range c.machines {
+		if w := c.masters(number(name))[0]; !slices.Contains(all, w) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+func (c *cluster) current() *etcd.Keeper {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keeper
+}
+
+// begin starts the machine of a master that does not run.
+func (c *cluster) begin(w etcd.Master, s etcd.State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	if p := c.machines[w.Name]; p != nil && alive(p) {
+		return
+	}
+	data := filepath.Join(c.dir, w.Name)
+	_, err := os.Stat(filepath.Join(data, "member"))
+	beginning, with := etcd.Begin(w, c.founders, c.seen[w.Name], s)
+	if err != nil && (beginning == etcd.Return || beginning == etcd.Later) || c.broken[w.Name] {
+		return
+	}
+	state := map[etcd.Beginning]string{etcd.Join: "existing"}[beginning]
+	if state == "" {
+		state = "new"
+	}
+	var initial []string
+	for _, m := range with {
+		initial = append(initial, m.Name+"="+m.PeerURL)
+	}
+	host := c.address(number(w.Name))
+	file := func(name string) string { return filepath.Join(c.dir, name) }
+	p, err := process.Start(process.Command{
+		Name: w.Name, Path: c.binary, Dir: c.dir,
+		Args: []string{
+			"--name=" + w.Name, "--data-dir=" + data, "--initial-cluster=" + strings.Join(initial, ","),
+			"--initial-cluster-state=" + state, "--initial-cluster-token=etcd-test",
+			"--initial-advertise-peer-urls=" + w.PeerURL, "--listen-peer-urls=" + w.PeerURL,
+			"--advertise-client-urls=https://" + host + ":2379", "--listen-client-urls=https://" + host + ":2379",
+			"--cert-file=" + file(w.Name+".crt"), "--key-file=" + file(w.Name+".key"), "--client-cert-auth",
+			"--trusted-ca-file=" + file(pki.EtcdCA+".crt"),
+			"--peer-cert-file=" + file(w.Name+".crt"), "--peer-key-file=" + file(w.Name+".key"), "--peer-client-cert-auth",
+			"--peer-trusted-ca-file=" + file(pki.EtcdCA+".crt"),
+			"--heartbeat-interval=100", "--election-timeout=1000", "--feature-gates=InitialCorruptCheck=true",
+		},
+	})
+	if err != nil {
+		c.t.Errorf("starting %s: %v", w.Name, err)
+		return
+	}
+	c.machines[w.Name] = p
+}
+
+// retire ends machines whose masters are not wanted and whose members are not in the list any more.
+func (c *cluster) retire(wanted []etcd.Master, s etcd.State) {
+	if !s.Known() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, p := range c.machines {
+		named := func(w etcd.Master) bool { return w.Name == name }
+		listed := func(m etcd.Member) bool { return m.Name == name || m.PeerURL == c.masters(number(name))[0].PeerURL }
+		if slices.ContainsFunc(wanted, named) || slices.ContainsFunc(s.Members, listed) {
+			continue
+		}
+		_ = p.Stop(0) // how it ends does not matter
+		delete(c.machines, name)
+		must(c.t, os.RemoveAll(filepath.Join(c.dir, name)))
+	}
+}
+
+// kill ends a machine as a power cut does. It comes back at once unless it is broken.
+func (c *cluster) kill(n int, broken bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken[name(n)] = broken
+	if p := c.machines[name(n)]; p != nil {
+		_ = p.Stop(0) // killed
+	}
+}
+
+// want changes the masters of the cluster.
+func (c *cluster) want(numbers ...int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted = c.masters(numbers...)
+}
+
+// await waits until the keeper has come to an action and, if one is given, a reason, with the masters that are wanted now.
+func (c *cluster) await(action etcd.Action, reason string) etcd.State {
+	c.t.Helper()
+	var s etcd.State
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
+		s = c.current().State()
+		if s.Step.Action == action && (reason == "" || s.Step.Reason == reason) && (action != etcd.None || c.whole(s)) {
+			return s
+		}
+	}
+	c.t.Fatalf("not within %s: %s %s; the last step is %+v with members %+v", patience, action, reason, s.Step, s.Members)
+	return s
+}
+
+func (c *cluster) whole(s etcd.State) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.wanted {
+		if !slices.ContainsFunc(s.Members, func(m etcd.Member) bool { return m.Name == w.Name && !m.Learner && m.Healthy }) {
+			return false
+		}
+	}
+	return len(s.Members) == len(c.wanted)
+}
+
+func (c *cluster) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	for _, p := range c.machines {
+		_ = p.Stop(0) // they are of no use any more
+	}
+}
+
+// client is that of a user of etcd, who knows all members there can be.
+func (c *cluster) client() *clientv3.Client {
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(c.pairs[pki.EtcdCA].Certificate)
+	pair, err := tls.X509KeyPair(c.pairs[pki.Etcd].Certificate, c.pairs[pki.Etcd].Key)
+	must(c.t, err)
+	var endpoints []string
+	for n := range most {
+		endpoints = append(endpoints, "https://"+c.address(n)+":2379")
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: endpoints, Logger: zap.NewNop(),
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, Certificates: []tls.Certificate{pair}},
+	})
+	must(c.t, err)
+	return client
+}
+
+// write writes numbers one after the other until the test ends.
+func (c *cluster) write(ctx context.Context) {
+	client := c.client()
+	c.t.Cleanup(func() { _ = client.Close() })
+	go func() {
+		for i := int64(1); ctx.Err() == nil; {
+			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+			_, err := client.Put(attempt, fmt.Sprintf("n/%08d", i), "x")
+			cancel()
+			if err == nil {
+				c.acked.Store(i)
+				i++
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+}
+
+// guard compares the list with the machines at every instant: those that run are a majority of those with a vote.
+func (c *cluster) guard(ctx context.Context) {
+	client := c.client()
+	defer client.Close()
+	for ctx.Err() == nil {
+		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+		list, err := client.MemberList(attempt, clientv3.WithSerializable())
+		cancel()
+		if err == nil {
+			c.check(list)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (c *cluster) check(list *clientv3.MemberListResponse) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	voters, running := 0, 0
+	for _, m := range list.Members {
+		if m.IsLearner {
+			continue
+		}
+		voters++
+		for name, p := range c.machines {
+			if c.masters(number(name))[0].PeerURL == m.PeerURLs[0] && alive(p) {
+				running++
+			}
+		}
+	}
+	c.instants++
+	// A machine that the test has killed and that is about to begin anew is no fault of the operator's.
+	if running+c.restarting() <= voters/2 && !c.mayLose.Load() && !c.over {
+		c.t.Errorf("%d of %d members with a vote run: %v", running, voters, list.Members)
+	}
+}
+
+func (c *cluster) restarting() int {
+	n := 0
+	for name, p := range c.machines {
+		if !alive(p) && !c.broken[name] {
+			n++
+		}
+	}
+	return n
+}
+
+func alive(p *process.Process) bool {
+	select {
+	case <-p.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// nothingLost reads all that was confirmed, and checks that the cluster takes writes.
+func (c *cluster) nothingLost() {
+	c.t.Helper()
+	before := c.acked.Load()
+	for began := time.Now(); c.acked.Load() == before; time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > patience {
+			c.t.Fatal("nothing is written any more")
+		}
+	}
+	client := c.client()
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	last := c.acked.Load()
+	answer, err := client.Get(ctx, "n/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	must(c.t, err)
+	there := map[string]bool{}
+	for _, kv := range answer.Kvs {
+		there[string(kv.Key)] = true
+	}
+	for i := int64(1); i <= last; i++ {
+		if !there[fmt.Sprintf("n/%08d", i)] {
+			c.t.Fatalf("write %d of %d was confirmed and is lost", i, last)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t.Logf("%d confirmed writes are all there; the majority was there at %d instants", last, c.instants)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

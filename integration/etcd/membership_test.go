@@ -1,0 +1,122 @@
+package etcd_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+)
+
+// TestSizes: one, three, five, three and one master, while somebody writes.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	c := found(t, 1)
+	for _, numbers := range [][]int{{1, 2, 3}, {1, 2, 3, 4, 5}, {2, 4, 5}, {4}} {
+		c.want(numbers...)
+		c.await(etcd.None, "")
+		t.Logf("masters %v", numbers)
+	}
+	c.nothingLost()
+}
+
+// TestReplacement: a master that is dead, one that is well and the one that leads give way to others.
+func TestReplacement(t *testing.T) {
+	t.Parallel()
+	c := found(t, 1, 2, 3)
+	c.kill(1, true)
+	c.await(etcd.Wait, etcd.ReasonMemberUnhealthy)
+	c.want(2, 3, 4)
+	c.await(etcd.None, "")
+	t.Log("the dead one is replaced")
+	c.want(3, 4, 5)
+	c.await(etcd.None, "")
+	t.Log("one that was well is replaced")
+	s := c.await(etcd.None, "")
+	numbers := []int{6}
+	for _, m := range s.Members {
+		if !m.Leader {
+			numbers = append(numbers, number(m.Name))
+		}
+	}
+	c.want(numbers...)
+	c.await(etcd.None, "")
+	t.Log("the leader is replaced")
+	c.nothingLost()
+}
+
+// TestMajorityIsNotGivenAway: with two of three dead nothing is changed, whatever is wanted; what comes back is welcome.
+func TestMajorityIsNotGivenAway(t *testing.T) {
+	t.Parallel()
+	c := found(t, 1, 2, 3)
+	c.mayLose.Store(true)
+	c.kill(1, true)
+	c.kill(2, true)
+	c.await(etcd.Wait, etcd.ReasonUnreachable)
+	c.want(3, 4, 5)
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
+		if s := c.current().State(); s.Known() {
+			t.Fatalf("a list without a majority: %+v", s)
+		}
+	}
+	c.kill(1, false)
+	c.await(etcd.None, "")
+	c.nothingLost()
+}
+
+// TestOneThatIsNeededIsNotTakenOut: the one that should stay is dead, and those that hold the data stay until it is back.
+func TestOneThatIsNeededIsNotTakenOut(t *testing.T) {
+	t.Parallel()
+	c := found(t, 1, 2, 3)
+	c.kill(1, true)
+	c.await(etcd.Wait, etcd.ReasonMemberUnhealthy)
+	c.want(1)
+	c.await(etcd.Wait, etcd.ReasonLeaving)
+	c.kill(1, false)
+	c.await(etcd.None, "")
+	c.nothingLost()
+}
+
+// TestLearnerThatDies: a machine that fails while it joins is begun again, and one that is not wanted any more leaves no trace.
+func TestLearnerThatDies(t *testing.T) {
+	t.Parallel()
+	c := found(t, 1)
+	c.kill(2, true)
+	c.want(1, 2, 3)
+	c.await(etcd.Wait, etcd.ReasonJoining)
+	c.want(1, 3, 4)
+	c.await(etcd.None, "")
+	c.nothingLost()
+}
+
+// TestOperatorsComeAndGo: the operator is killed again and again, an old one goes on beside its successor, members die and
+// come back, and masters change all the time.
+func TestOperatorsComeAndGo(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seed makes it repeatable
+	c := found(t, 1, 2, 3)
+	ends := []context.CancelFunc{c.keep(t.Context())}
+	for _, numbers := range [][]int{{1, 2, 3, 4, 5}, {1, 5, 6}, {5, 6, 7}, {7}, {7, 8, 9}} {
+		c.want(numbers...)
+		for range 4 {
+			time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+			next := c.keep(t.Context())
+			if r.IntN(2) == 0 {
+				for _, end := range ends {
+					end()
+				}
+				ends = nil
+			}
+			ends = append(ends, next)
+			if r.IntN(3) == 0 {
+				c.kill(numbers[r.IntN(len(numbers))], false)
+			}
+		}
+		c.await(etcd.None, "")
+		t.Logf("masters %v", numbers)
+	}
+	c.nothingLost()
+}
