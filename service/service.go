@@ -131,7 +131,8 @@ func addControllers(m manager.Manager, c Config) error {
 		}
 		r.Workloads = cluster.NewWorkloads(m.GetScheme(), mapper)
 		if c.Addresses != nil {
-			r.Workloads.Addresses = c.Addresses
+			// Who answers there has no etcd to be asked.
+			r.Workloads.Addresses, r.Workloads.Members = c.Addresses, nil
 		}
 		if r.Console, err = consoles(m.GetConfig()); err != nil {
 			return err

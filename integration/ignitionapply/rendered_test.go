@@ -30,12 +30,12 @@ func TestIgnitionAppliesRenderedBootData(t *testing.T) {
 	halves := halvesByNode(t, rendered)
 	for node, test := range map[string]struct{ files, absent []string }{
 		"master-abc12-m0aaa": {files: []string{
-			"etc/kubernetes/config/kubelet.yaml", "etc/kubernetes/manifests/etcd.yaml", "etc/kubernetes/manifests/kube-apiserver.yaml",
+			"etc/kubernetes/config/kubelet.yaml", "etc/kubernetes/etcd/etcd.yaml", "etc/kubernetes/manifests/kube-apiserver.yaml",
 			"etc/systemd/system/k8s-kubelet.service", "home/ada/.ssh/authorized_keys.d/ignition",
 		}},
 		"worker-abc12-w0aaa": {
 			files:  []string{"etc/kubernetes/config/kubelet.yaml", "etc/systemd/system/k8s-kubelet.service", "etc/containerd/config.toml"},
-			absent: []string{"etc/kubernetes/manifests/etcd.yaml", "etc/kubernetes/manifests/kube-apiserver.yaml"},
+			absent: []string{"etc/kubernetes/etcd/etcd.yaml", "etc/kubernetes/manifests/kube-apiserver.yaml"},
 		},
 	} {
 		t.Run(node, func(t *testing.T) {

@@ -141,6 +141,8 @@ func checkJoining(found *problems, p Params) {
 	}
 }
 
+var ticketPattern = regexp.MustCompile(`^[a-z0-9]*$`)
+
 func checkEtcd(found *problems, p Params) {
 	if !p.master() {
 		return
@@ -153,6 +155,9 @@ func checkEtcd(found *problems, p Params) {
 	}
 	if p.EtcdState != EtcdNew && p.EtcdState != EtcdExisting {
 		found.addf("state of etcd %q is neither new nor existing", p.EtcdState)
+	}
+	if !ticketPattern.MatchString(p.EtcdTicket) {
+		found.addf("ticket of etcd %q is not letters and digits", p.EtcdTicket)
 	}
 	own := pki.EtcdMember(p.Node.ID)
 	names := map[string]bool{}

@@ -26,6 +26,7 @@ var refused = map[string]struct {
 	"a member twice":                 {func(p *Params) { p.EtcdMembers = testMembers("m0aaa", "m0aaa") }, "etcd-m0aaa is listed twice"},
 	"a peer without TLS":             {func(p *Params) { p.EtcdMembers[0].PeerURL = "http://a:2380" }, "http://a:2380"},
 	"a state of etcd":                {func(p *Params) { p.EtcdState = "restored" }, `"restored"`},
+	"a ticket of etcd":               {func(p *Params) { p.EtcdTicket = "a b" }, `"a b"`},
 	"a key prefix with a space":      {func(p *Params) { p.Cluster.Etcd.Prefix = "a b" }, `"a b"`},
 	"a service network":              {func(p *Params) { p.Cluster.Kubernetes.API.ClusterIPRange = "172.31.0.0" }, "172.31.0.0"},
 	"a pod network":                  {func(p *Params) { p.Cluster.Calico.CIDR = 31 }, "192.168.0.0/31"},

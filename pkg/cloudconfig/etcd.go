@@ -20,6 +20,8 @@ const (
 	etcdData = etcdDirectory + "/data"
 	// portEtcdHealth answers probes on localhost: no probe can present a client certificate.
 	portEtcdHealth = 2381
+	// etcdManifest is where the static pod waits until it is clear that the member may begin.
+	etcdManifest = "/etc/kubernetes/etcd/etcd.yaml"
 	// etcdQuota is the size of the database in bytes at which etcd refuses writes: 8 GiB, the most that its authors advise.
 	etcdQuota = 8 << 30
 )
@@ -29,11 +31,32 @@ func etcd(p Params) parts {
 	if !p.master() {
 		return parts{}
 	}
-	return parts{files: []file{
-		etcdPod(p).file(p),
+	pod := etcdPod(p).file(p)
+	pod.path = etcdManifest
+	all := parts{files: []file{
+		pod,
 		{path: "/etc/profile.d/etcdctl.sh", mode: modePublic, text: etcdctl},
+		{path: scriptDirectory + "/etcd", mode: modeExecutable, text: asset("etcd.sh")},
 	}}
+	all.units = append(all.units, service("k8s-etcd.service", fmt.Sprintf(etcdUnit, etcdDirectory, etcdData, p.EtcdTicket, etcdManifest, manifestDirectory)))
+	return all
 }
+
+// The kubelet does not wait for this unit: a master whose member must not begin joins the others all the same.
+const etcdUnit = `[Unit]
+Description=This master's member of etcd
+RequiresMountsFor=%s
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+Environment=DATA=%s "TICKET=%s" MANIFEST=%s MANIFESTS=%s
+ExecStart=/opt/kvm-operator/etcd
+StandardError=journal+console
+
+[Install]
+WantedBy=multi-user.target
+`
 
 // etcdctl points the command line at the member; only root can read the key.
 const etcdctl = `export ETCDCTL_ENDPOINTS=https://127.0.0.1:2379

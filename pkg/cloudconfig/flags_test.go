@@ -95,6 +95,9 @@ func kubeletFlags(t *testing.T, data BootData) []string {
 
 // manifestOf is where the static pod of a component is.
 func manifestOf(name string) string {
+	if name == "etcd" {
+		return etcdManifest
+	}
 	directory := manifestDirectory
 	if name == "kube-controller-manager" || name == "kube-scheduler" {
 		directory = waitingDirectory

@@ -23,6 +23,9 @@ const (
 	EtcdExisting = "existing"
 )
 
+// EtcdFounding is the Params.EtcdTicket of a founder.
+const EtcdFounding = "founding"
+
 // Node is the node whose boot data is rendered.
 type Node struct {
 	// ID of the node.
@@ -63,10 +66,14 @@ type Params struct {
 	BootstrapToken string
 	// APIServerURL is how workers, and pods of any node, reach the API server.
 	APIServerURL string
-	// EtcdMembers are the members that found the cluster, or all members including this one when it joins. Masters only.
+	// EtcdMembers are the members that found the cluster, all members including this one when it joins, or this one alone when
+	// it has run: then nobody reads the others. Masters only.
 	EtcdMembers []Member
 	// EtcdState is EtcdNew or EtcdExisting. Masters only.
 	EtcdState string
+	// EtcdTicket is the right to begin with an empty disk: EtcdFounding, or the id of the member that was added for this
+	// master. Empty for a member that has run. Masters only.
+	EtcdTicket string
 	// Emulated says that software emulates the processors of the cluster's machines.
 	Emulated bool
 	// Settings are the operator's.

@@ -33,6 +33,7 @@ func masterParams() Params {
 		APIServerURL:   "https://master.ab1cd.svc.cluster.local:443",
 		EtcdMembers:    testMembers("m0aaa"),
 		EtcdState:      EtcdNew,
+		EtcdTicket:     EtcdFounding,
 	}
 }
 
@@ -40,7 +41,7 @@ func masterParams() Params {
 func workerParams() Params {
 	p := masterParams()
 	p.Node = Node{ID: "w0aaa", Role: key.RoleWorker, Index: 2, Labels: p.Node.Labels}
-	p.EncryptionKey, p.EtcdMembers, p.EtcdState = "", nil, ""
+	p.EncryptionKey, p.EtcdMembers, p.EtcdState, p.EtcdTicket = "", nil, "", ""
 	return p
 }
 

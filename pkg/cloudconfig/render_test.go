@@ -141,6 +141,7 @@ func TestHashTellsWhatMakesARunningNodeOutdated(t *testing.T) {
 		"other etcd members":      {func(p *Params) { p.EtcdMembers = testMembers("m1bbb", "m9zzz") }, false},
 		"no etcd members":         {func(p *Params) { p.EtcdMembers = nil }, false},
 		"etcd exists by now":      {func(p *Params) { p.EtcdState = EtcdExisting }, false},
+		"the member has run":      {func(p *Params) { p.EtcdTicket = "" }, false},
 		"labels in another order": {func(p *Params) {
 			p.Node.Labels = "kvm-operator.giantswarm.io/version=3.18.6, giantswarm.io/provider=kvm"
 		}, false},

@@ -115,6 +115,66 @@ func TestADownloadIsUsedWhenItHasThePublishedChecksum(t *testing.T) {
 	}
 }
 
+// TestMemberBeginsWithItsDataOrWithATicket: never with an empty disk under the number of a member that has run.
+func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
+	for name, test := range map[string]struct {
+		// data says that there is some, madeWith what it was made with; empty: nothing says so.
+		data     bool
+		madeWith string
+		ticket   string
+		begins   bool
+		past     bool
+		want     string
+	}{
+		"a founder": {ticket: "founding", begins: true, want: "founding"},
+		"a founder that began and is not known to":    {data: true, madeWith: "founding", ticket: "founding", begins: true, want: "founding"},
+		"a founder of a time without tickets":         {data: true, ticket: "founding", begins: true},
+		"one that has run":                            {data: true, madeWith: "founding", begins: true, want: "founding"},
+		"one that has run before there were tickets":  {data: true, begins: true},
+		"one that has run, and its data is gone":      {madeWith: "founding", want: "founding"},
+		"one that has run, and its disk is new":       {},
+		"one that joins":                              {ticket: "8e9e05c52164694d", begins: true, want: "8e9e05c52164694d"},
+		"one that joins, and has begun to":            {data: true, madeWith: "8e9e", ticket: "8e9e", begins: true, want: "8e9e"},
+		"one that founded, was taken out, and joins":  {data: true, madeWith: "founding", ticket: "8e9e", begins: true, past: true, want: "8e9e"},
+		"one that joined, was taken out, and joins":   {data: true, madeWith: "8e9e", ticket: "77aa", begins: true, past: true, want: "77aa"},
+		"one without a note, was taken out and joins": {data: true, ticket: "77aa", begins: true, past: true, want: "77aa"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			data := filepath.Join(dir, "data")
+			write(t, dir, "etcd.yaml", "pod", 0o600)
+			write(t, dir, "manifests/other.yaml", "other", 0o600)
+			if test.data {
+				write(t, dir, "data/member/wal/0.wal", "log", 0o600)
+			}
+			if test.madeWith != "" {
+				write(t, dir, "data.ticket", test.madeWith+"\n", 0o600)
+			}
+			env := []string{
+				"DATA=" + data, "TICKET=" + test.ticket, "MANIFEST=" + filepath.Join(dir, "etcd.yaml"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
+			}
+			output, err := run(t, "etcd.sh", "", env)
+			if (err == nil) != test.begins {
+				t.Fatalf("it ended with %v and said %q, want that it begins: %t", err, output, test.begins)
+			}
+			if !test.begins && !strings.Contains(output, "its data is gone") {
+				t.Errorf("it said %q", output)
+			}
+			for path, want := range map[string]bool{
+				"manifests/etcd.yaml": test.begins, "data.past/member/wal/0.wal": test.past, "data/member/wal/0.wal": test.data && !test.past,
+			} {
+				if _, err := os.Stat(filepath.Join(dir, path)); (err == nil) != want {
+					t.Errorf("%s: %v, want it there: %t", path, err, want)
+				}
+			}
+			note, _ := os.ReadFile(filepath.Join(dir, "data.ticket"))
+			if got := strings.TrimSpace(string(note)); got != test.want {
+				t.Errorf("the data was made with %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"fmt"
-
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
@@ -13,7 +11,7 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 	c := s.Cluster()
 	guest := s.Settings.Guest
 	memory := n.Memory()
-	return cloudconfig.Params{
+	p := cloudconfig.Params{
 		Cluster: c,
 		Node: cloudconfig.Node{
 			ID: n.ID, Role: n.Role, Index: s.Index(n.ID), MemoryMiB: memory.Value() >> 20,
@@ -25,22 +23,11 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 		EncryptionKey:  s.Keys[KeyEncryption],
 		BootstrapToken: s.Tokens.Current,
 		APIServerURL:   s.InternalURL(),
-		EtcdMembers:    s.etcdMembers(),
-		EtcdState:      "new",
 		Emulated:       s.emulated(),
 		Settings:       guest,
 	}
-}
-
-// etcdMembers are the members that found the cluster's etcd.
-func (s *Snapshot) etcdMembers() []cloudconfig.Member {
-	var members []cloudconfig.Member
-	for _, n := range s.Masters() {
-		members = append(members, cloudconfig.Member{
-			Name: "etcd-" + n.ID,
-			PeerURL: fmt.Sprintf("https://%s:%d",
-				key.ServiceHost(key.DeploymentName(n.Role, n.ID), s.ID(), s.Settings.ClusterDomain), key.PortEtcdPeer),
-		})
+	if n.Role == key.RoleMaster {
+		s.beginEtcd(n, &p)
 	}
-	return members
+	return p
 }

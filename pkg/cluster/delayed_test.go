@@ -49,7 +49,7 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 			if test.begun {
 				last.Deployment = &appsv1.Deployment{}
 			}
-			s := &cluster.Snapshot{Config: config, Workload: test.workload, Nodes: []cluster.Node{
+			s := &cluster.Snapshot{Config: config, Founders: []string{"m1"}, Workload: test.workload, Nodes: []cluster.Node{
 				{ID: "m1", Role: key.RoleMaster, Step: test.m1}, {ID: "w1", Role: key.RoleWorker, Step: test.w1}, last,
 				{ID: "w3", Role: key.RoleWorker, Step: booting},
 			}}

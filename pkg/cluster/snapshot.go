@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
@@ -51,8 +52,13 @@ type Snapshot struct {
 
 	// Nodes are all nodes, masters first, in the order of the spec.
 	Nodes []Node
+	// Retiring are masters that are not in the spec any more and may be members of etcd yet: their machines stay.
+	Retiring []Node
 	// Leaving are the pods of nodes that are not in the spec any more.
 	Leaving []corev1.Pod
+	// Etcd is what is known of the cluster's etcd, and Founders are the ids of the masters that it began with.
+	Etcd     etcd.State
+	Founders []string
 	// Rollout says which outdated nodes may be replaced now.
 	Rollout rolling.Decision
 	// BootDataErr is why boot data could not be rendered.
@@ -164,6 +170,18 @@ func (n Node) Pod() *corev1.Pod {
 	}
 	if len(n.Pods) > 0 {
 		return &n.Pods[0]
+	}
+	return nil
+}
+
+// Holder is the pod that runs a master's machine, once it has an address: while the old pod ends, its successor waits for the
+// disks, so the old one it is as long as it exists.
+func (n Node) Holder() *corev1.Pod {
+	for i := range slices.Backward(n.Pods) {
+		pod := &n.Pods[i]
+		if pod.Status.PodIP != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			return pod
+		}
 	}
 	return nil
 }

@@ -71,13 +71,12 @@ type Step struct {
 	Master    Master
 	Member    Member
 	Successor Member
-	// Reason and Message say why, in the words of a condition.
+	// Reason and Message say why, in the words of a condition. There is no Reason to do nothing.
 	Reason, Message string
 }
 
 // Reasons of steps.
 const (
-	ReasonWhole           = "Whole"
 	ReasonMemberUnhealthy = "MemberUnhealthy"
 	ReasonNoMaster        = "NoMaster"
 	ReasonNoMajority      = "NoMajority"
@@ -112,7 +111,7 @@ func Decide(members []Member, masters []Master) Step {
 	if sick := unwell(v.voters); len(sick) > 0 {
 		return Step{Action: Wait, Reason: ReasonMemberUnhealthy, Message: "not well: " + labels(sick)}
 	}
-	return Step{Action: None, Reason: ReasonWhole, Message: fmt.Sprintf("%d of %d members of etcd are well", len(v.voters), len(v.voters))}
+	return Step{Action: None, Message: fmt.Sprintf("%d of %d members of etcd are well", len(v.voters), len(v.voters))}
 }
 
 // view is the members by what Decide asks of them, each list by name.

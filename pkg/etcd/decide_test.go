@@ -125,7 +125,7 @@ func after(s situation, step Step) situation {
 func TestNoStepCostsTheMajority(t *testing.T) {
 	count := eachSituation(mostMembers, func(s situation) {
 		step := Decide(s.members, s.masters)
-		if step.Reason == "" || step.Message == "" {
+		if (step.Reason == "") != (step.Action == None) || step.Message == "" {
 			t.Fatalf("%+v: %+v does not say why", s, step)
 		}
 		if problem := unsafe(s, step); problem != "" {

@@ -61,12 +61,16 @@ const (
 	AnnotationReleaseVersion   = "giantswarm.io/release-version"
 	AnnotationVersionBundle    = "giantswarm.io/version-bundle-version"
 	AnnotationEtcdDomain       = "giantswarm.io/etcd-domain"
-	AnnotationPromCluster      = "giantswarm.io/prometheus-cluster"
-	AnnotationPromPath         = "prometheus.io/path"
-	AnnotationPromPort         = "prometheus.io/port"
-	AnnotationPromScheme       = "prometheus.io/scheme"
-	AnnotationPromScrape       = "prometheus.io/scrape"
-	AnnotationSSLPassthrough   = "nginx.ingress.kubernetes.io/ssl-passthrough"
+	// AnnotationEtcdFounders stands on a cluster's namespace: the ids of the masters that its etcd began with.
+	AnnotationEtcdFounders = "kvm-operator.giantswarm.io/etcd-founders"
+	// AnnotationEtcdMember stands on a master's Deployment once its member of etcd has run: the member's id.
+	AnnotationEtcdMember     = "kvm-operator.giantswarm.io/etcd-member"
+	AnnotationPromCluster    = "giantswarm.io/prometheus-cluster"
+	AnnotationPromPath       = "prometheus.io/path"
+	AnnotationPromPort       = "prometheus.io/port"
+	AnnotationPromScheme     = "prometheus.io/scheme"
+	AnnotationPromScrape     = "prometheus.io/scrape"
+	AnnotationSSLPassthrough = "nginx.ingress.kubernetes.io/ssl-passthrough"
 
 	// AnnotationTerminateUnhealthy and its older spelling switch the replacement of unhealthy nodes on, whatever their value.
 	AnnotationTerminateUnhealthy      = "node.giantswarm.io/terminate-unhealthy"

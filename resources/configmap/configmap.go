@@ -35,5 +35,9 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		secret.Data = map[string][]byte{nodepod.UserData: []byte(n.BootData.Private)}
 		desired.Objects = append(desired.Objects, config, secret)
 	}
+	for _, n := range s.Retiring {
+		meta := s.Meta(key.BootDataName(n.Role, s.ID(), n.ID))
+		desired.Keep = append(desired.Keep, &corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: meta})
+	}
 	return desired, nil
 }

@@ -4,6 +4,7 @@ package deployment
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,6 +35,9 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			continue
 		}
 		desired.Objects = append(desired.Objects, d)
+	}
+	for _, n := range s.Retiring {
+		desired.Keep = append(desired.Keep, &appsv1.Deployment{ObjectMeta: s.Meta(key.DeploymentName(n.Role, n.ID))})
 	}
 	desired.Wait = wait(s)
 	return desired, nil
@@ -73,7 +77,7 @@ func rolloutMessage(d rolling.Decision) string {
 func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 	selector := nodepod.Selector(s, n)
 	meta := s.Meta(key.DeploymentName(n.Role, n.ID), selector)
-	meta.Annotations = annotations(s)
+	meta.Annotations = annotations(s, n)
 	return &appsv1.Deployment{
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
@@ -85,13 +89,18 @@ func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 	}
 }
 
-func annotations(s *cluster.Snapshot) map[string]string {
+func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
 	a := map[string]string{}
 	if v := s.ReleaseVersion(); v != "" {
 		a[key.AnnotationReleaseVersion] = v
 	}
 	if v := s.Version(); v != "" {
 		a[key.AnnotationVersionBundle] = v
+	}
+	if m := s.EtcdMember(n.ID); n.Role == key.RoleMaster && m != nil && m.Started() {
+		a[key.AnnotationEtcdMember] = strconv.FormatUint(m.ID, 16)
+	} else if n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != "" {
+		a[key.AnnotationEtcdMember] = n.Deployment.Annotations[key.AnnotationEtcdMember]
 	}
 	return a
 }

@@ -39,9 +39,13 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	}
 	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleWorker, key.RoleWorker, workers, workerPorts)...)
 	desired.Objects = append(desired.Objects, mirror(s, key.RoleMaster, masters, masterPorts), mirror(s, key.RoleWorker, workers, workerPorts))
-	for _, n := range s.Masters() {
+	for _, n := range s.EtcdMachines() {
 		name := key.DeploymentName(n.Role, n.ID)
-		desired.Objects = append(desired.Objects, slicesOf(s, name, n.Role, holder(n), key.MemberPorts())...)
+		var pods []corev1.Pod
+		if pod := n.Holder(); pod != nil {
+			pods = []corev1.Pod{*pod}
+		}
+		desired.Objects = append(desired.Objects, slicesOf(s, name, n.Role, pods, key.MemberPorts())...)
 	}
 	return desired, nil
 }
@@ -58,17 +62,6 @@ func ready(nodes []cluster.Node) []corev1.Pod {
 	}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return compare(a.Name, b.Name) })
 	return pods
-}
-
-// holder is the pod that runs a master's machine: while the old pod ends, its successor waits for the disks, so the old
-// one it is as long as it exists.
-func holder(n cluster.Node) []corev1.Pod {
-	for _, pod := range slices.Backward(n.Pods) {
-		if pod.Status.PodIP != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			return []corev1.Pod{pod}
-		}
-	}
-	return nil
 }
 
 // slicesOf makes a slice for each address family that occurs, and at least one for IPv4, which says that there is nobody.

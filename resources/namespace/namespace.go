@@ -2,6 +2,8 @@
 package namespace
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +32,11 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	}
 	labels := s.Labels(map[string]string{key.LabelPodSecurityEnforce: key.PodSecurityPrivileged})
 	return apply.Desired{Objects: []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace(), Labels: labels}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: s.Namespace(), Labels: labels,
+			// Written before there is any machine: a master that comes later must never found an etcd of its own.
+			Annotations: map[string]string{key.AnnotationEtcdFounders: strings.Join(s.Founders, ",")},
+		}},
 	}}, nil
 }
 

@@ -4,6 +4,7 @@ package nodeindexstatus
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
@@ -24,7 +25,7 @@ func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 	}
 	current := s.Config.Status.KVM.NodeIndexes
 	var ids []string
-	for _, n := range s.Nodes {
+	for _, n := range slices.Concat(s.Nodes, s.Retiring) {
 		ids = append(ids, n.ID)
 	}
 	assigned := key.AssignIndexes(current, ids)

@@ -21,7 +21,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	if s.Published() {
 		desired.Objects = append(desired.Objects, published(s))
 	}
-	for _, n := range s.Masters() {
+	for _, n := range s.EtcdMachines() {
 		desired.Objects = append(desired.Objects, member(s, n))
 	}
 	return desired, nil

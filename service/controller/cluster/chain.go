@@ -13,6 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/configmap"
 	"github.com/kvm-operator/kvm-operator/resources/deployment"
 	"github.com/kvm-operator/kvm-operator/resources/endpoints"
+	"github.com/kvm-operator/kvm-operator/resources/etcdmember"
 	"github.com/kvm-operator/kvm-operator/resources/ingress"
 	"github.com/kvm-operator/kvm-operator/resources/kubeconfig"
 	"github.com/kvm-operator/kvm-operator/resources/namespace"
@@ -53,6 +54,8 @@ func NewChain(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*
 // inside is the work in the workload cluster. It goes on while machines are replaced: nodes have to join for that to end.
 func inside(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
 	links := chain.Chain[*snapshot.Snapshot]{
+		// Needs nothing: members are changed beside the chain, and tell of it here.
+		{Handler: etcdmember.New()},
 		// Waits until the API answers, and says when it is the certificate for it that is missing; nothing below is possible
 		// before.
 		{Handler: workload.New(w), Needs: []string{"service"}},

@@ -42,7 +42,7 @@ func TestChainIsWhole(t *testing.T) {
 		t.Errorf("two handlers share a condition: %v", types)
 	}
 	kinds, rendered := []client.Object(nil), []string{
-		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "nodereadiness", "node",
+		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "nodereadiness", "node", "etcdmember",
 		"terminateunhealthynodes",
 	}
 	for _, resource := range addon.All() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -32,8 +33,10 @@ type world struct {
 	secrets     []corev1.Secret
 	pods        []corev1.Pod
 	deployments map[string]*appsv1.Deployment
-	volumes     []corev1.PersistentVolume
-	namespace   corev1.Namespace
+	// retired are Deployments of masters that are not in the spec.
+	retired   []appsv1.Deployment
+	volumes   []corev1.PersistentVolume
+	namespace corev1.Namespace
 	// master and api are the Services of these names.
 	master, api corev1.Service
 }
@@ -98,6 +101,10 @@ func (r *Reconciler) readSecrets(ctx context.Context, config *v1alpha1.KVMConfig
 // readDeployments asks for them by name, for the same reason.
 func (r *Reconciler) readDeployments(ctx context.Context, config *v1alpha1.KVMConfig, w *world) error {
 	w.deployments = map[string]*appsv1.Deployment{}
+	var err error
+	if w.retired, err = r.retired(ctx, config); err != nil {
+		return err
+	}
 	for _, n := range snapshot.NewNodes(config.Spec) {
 		name := key.DeploymentName(n.Role, n.ID)
 		d := &appsv1.Deployment{}
@@ -109,6 +116,22 @@ func (r *Reconciler) readDeployments(ctx context.Context, config *v1alpha1.KVMCo
 		}
 	}
 	return nil
+}
+
+// retired lists the masters' Deployments that the spec does not name. One that is missing in the list because it is seconds old
+// has no member yet.
+func (r *Reconciler) retired(ctx context.Context, config *v1alpha1.KVMConfig) ([]appsv1.Deployment, error) {
+	var list appsv1.DeploymentList
+	owner := key.Owner(config.Namespace, config.Name, "deployment")
+	err := r.Client.List(ctx, &list, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)), client.MatchingFields{apply.IndexOwner: owner},
+		client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool {
+		named := func(n v1alpha1.Node) bool { return n.ID == d.Labels[key.LabelNode] }
+		return d.Labels[key.LabelApp] != key.RoleMaster || slices.ContainsFunc(config.Spec.Cluster.Masters, named)
+	}), nil
 }
 
 func readRelease(ctx context.Context, reader client.Reader, config *v1alpha1.KVMConfig, w *world) error {
@@ -140,6 +163,11 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	}
 	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
 	attach(s, w.pods, w.deployments)
+	s.Founders = snapshot.FoundersOf(&w.namespace, s.Nodes)
+	if r.Workloads != nil && config.DeletionTimestamp == nil {
+		s.Etcd = r.Workloads.members(s, w)
+	}
+	s.Retiring = slices.DeleteFunc(retired(w), func(n snapshot.Node) bool { return !s.Retires(n.ID) })
 	s.Leaving = leaving(s.Nodes, w.pods)
 	if w.api.UID != "" {
 		s.PublishedService = &w.api

@@ -7,6 +7,7 @@ import (
 
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
@@ -33,6 +34,25 @@ func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node) {
 	case step.Name != nodestep.Ready:
 		n.Ready, n.Message = false, fmt.Sprintf("%s: %s", step.Name, step.Message)
 	}
+	if trouble := memberTrouble(s, *n); n.Ready && trouble != "" {
+		n.Ready, n.Message = false, trouble
+	}
+}
+
+// memberTrouble is why etcd is not whole on a master; empty when it is, or when nobody knows.
+func memberTrouble(s *snapshot.Snapshot, n snapshot.Node) string {
+	if n.Role != key.RoleMaster || !s.Etcd.Known() {
+		return ""
+	}
+	switch m := s.EtcdMember(n.ID); {
+	case m == nil:
+		return "it has no member of etcd yet"
+	case m.Learner:
+		return "its member of etcd has no vote yet"
+	case !m.Healthy:
+		return "its member of etcd is not well"
+	}
+	return ""
 }
 
 func api(w snapshot.Workload) nodestep.API {

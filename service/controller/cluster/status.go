@@ -52,6 +52,7 @@ var conditionTypes = map[string]string{
 	"deployment":         "NodesReady",
 	"kubeconfig":         "KubeconfigReady",
 	"placement":          "MastersPlaced",
+	"etcdmember":         "EtcdReady",
 	"workload":           "WorkloadReachable",
 	"bootstrap":          "BootstrapReady",
 	"cni":                "PodNetworkInstalled",

@@ -32,6 +32,9 @@ type Workloads struct {
 	// Addresses is where the API of a cluster answers, given the address of the Service "master".
 	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
 
+	// Members keep the members of etcd; nil leaves them alone.
+	Members *Members
+
 	// queue is the controller's, once that runs.
 	queue atomic.Pointer[queue]
 }
@@ -42,6 +45,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper) *Workloads {
 	w := &Workloads{Addresses: (*snapshot.Snapshot).APIAddresses}
 	w.Pool = workload.NewPool(workload.Options{Kinds: managedInside(), Scheme: scheme, Mapper: mapper, Changed: w.changed})
+	w.Members = NewMembers(w.changed)
 	return w
 }
 
@@ -129,5 +133,13 @@ func (w *Workloads) Forget(s *snapshot.Snapshot) { w.forget(nameOf(s)) }
 func (w *Workloads) forget(name types.NamespacedName) {
 	if w != nil {
 		w.Pool.Forget(name)
+		w.leave(name)
+	}
+}
+
+// leave has the members of etcd of a cluster left as they are.
+func (w *Workloads) leave(name types.NamespacedName) {
+	if w != nil && w.Members != nil {
+		w.Members.forget(name)
 	}
 }

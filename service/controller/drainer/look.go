@@ -2,10 +2,13 @@ package drainer
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/giantswarm/microerror"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -45,6 +48,12 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 		}
 	}
 	if m.Master {
+		var err error
+		if m.Master, err = r.member(ctx, pod, config); err != nil {
+			return m, err
+		}
+	}
+	if m.Master {
 		if err := r.countMasters(ctx, pod, config, ready, &m); err != nil {
 			return m, err
 		}
@@ -64,6 +73,21 @@ func podsOn(ctx context.Context, live client.Reader, m *drain.Machine) {
 		return
 	}
 	m.Pods = pods.Items
+}
+
+// member says whether the machine may run a member of etcd that counts. The Deployment of a master that is not in the spec any
+// more stays until its member has been taken out.
+func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (bool, error) {
+	id := pod.Labels[key.LabelNode]
+	if slices.ContainsFunc(config.Spec.Cluster.Masters, func(n v1alpha1.Node) bool { return n.ID == id }) {
+		return true, nil
+	}
+	d := &appsv1.Deployment{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: key.DeploymentName(key.RoleMaster, id)}, d)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return d.DeletionTimestamp == nil, microerror.Mask(err)
 }
 
 // countMasters counts the masters of the cluster by node, and those besides this pod's that are Ready.

@@ -26,14 +26,15 @@ type Cluster struct {
 	// Customer owns the cluster.
 	Customer Customer `json:"customer,omitempty"`
 
-	// Masters are the nodes that run the control plane and etcd: 1, 3 or 5. An update may not name others: a master
-	// that is no member of etcd would found one of its own beside the cluster's.
+	// Masters are the nodes that run the control plane and etcd: 1, 3 or 5. Others may be named later, to grow, to shrink or to
+	// replace some: members of etcd are added and taken out one at a time, and a machine stays until its member is out. One of
+	// the present masters has to stay, for it holds the data.
 	//
 	// +listType=map
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="size(self) in [1, 3, 5]",message="must have 1, 3 or 5 entries, for etcd needs an odd number of members and gains nothing from more than 5"
-	// +kubebuilder:validation:XValidation:rule="size(self) == size(oldSelf) && oldSelf.all(o, self.exists(m, m.id == o.id))",message="must name the present masters and no others, for members of etcd cannot be added or taken out yet"
+	// +kubebuilder:validation:XValidation:rule="oldSelf.exists(o, self.exists(m, m.id == o.id))",message="must keep one of the present masters at least, for etcd's data comes from there; replace the others first and this one later"
 	Masters []Node `json:"masters"`
 
 	// Workers are the nodes that run workload, 500 at most.

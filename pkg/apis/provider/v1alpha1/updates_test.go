@@ -76,15 +76,7 @@ var refusedUpdates = map[string]rejection{
 	},
 	"new masters only": {
 		change: "spec: {cluster: {masters: [{id: a}, {id: b}, {id: c}]}}",
-		want:   "spec.cluster.masters: Invalid value: must name the present masters and no others, for members of etcd cannot be added or taken out yet",
-	},
-	"another master": {
-		change: "spec: {cluster: {masters: [{id: m1}, {id: m2}, {id: m4}]}}",
-		want:   "spec.cluster.masters: Invalid value: must name the present masters and no others, for members of etcd cannot be added or taken out yet",
-	},
-	"fewer masters": {
-		change: "spec: {cluster: {masters: [{id: m2}]}, kvm: {masters: [{cpus: 2, memory: 4G}]}}",
-		want:   "spec.cluster.masters: Invalid value: must name the present masters and no others, for members of etcd cannot be added or taken out yet",
+		want:   "spec.cluster.masters: Invalid value: must keep one of the present masters at least, for etcd's data comes from there; replace the others first and this one later",
 	},
 }
 

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Has the kubelet run this master's member of etcd, unless its data is lost: a member that begins with an empty disk under the
+# number of one that has run breaks what that one promised to the others. A ticket is the right to begin with an empty disk.
+# Another ticket than the one that the data was made with means that another member was added in the place of that one.
+set -eu
+
+made_with=founding
+if [ -e "$DATA.ticket" ]; then
+	made_with=$(cat "$DATA.ticket")
+fi
+if [ -d "$DATA/member" ] && [ -n "$TICKET" ] && [ "$TICKET" != "$made_with" ]; then
+	echo "etcd: the data is that of a member that was taken out; it is put aside" >&2
+	rm -rf "$DATA.past"
+	mv "$DATA" "$DATA.past"
+fi
+if [ ! -d "$DATA/member" ]; then
+	if [ -z "$TICKET" ]; then
+		echo "etcd: this master's member has run before, and its data is gone. It does not begin. Replace the master by one with another id" >&2
+		exit 1
+	fi
+	echo "$TICKET" >"$DATA.ticket.new"
+	sync "$DATA.ticket.new"
+	mv "$DATA.ticket.new" "$DATA.ticket"
+fi
+# The kubelet reads a file as soon as it sees it: whole or not at all.
+cp -p "$MANIFEST" "$MANIFESTS/.etcd.yaml"
+mv "$MANIFESTS/.etcd.yaml" "$MANIFESTS/etcd.yaml"

@@ -1,0 +1,55 @@
+// Package etcdmember is the handler of the members of a cluster's etcd. What it tells is done by package etcd beside the chain,
+// for members may answer slowly or not at all.
+package etcdmember
+
+import (
+	"context"
+	"strings"
+
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+)
+
+// New makes the handler.
+func New() chain.Handler[*cluster.Snapshot] { return handler{} }
+
+type handler struct{}
+
+// Name is the handler's name.
+func (handler) Name() string { return "etcdmember" }
+
+// EnsureCreated waits until every master has a member and nobody else has one. A change wakes the controller.
+func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	return decide(s), nil
+}
+
+// EnsureDeleted has nothing to do: members go with their machines.
+func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+	return chain.Done(), nil
+}
+
+// decide: who does not reach etcd says so only when something about it is to change. Otherwise the API server, which does not
+// answer without etcd, tells of all that matters.
+func decide(s *cluster.Snapshot) chain.Outcome {
+	step := s.Etcd.Step
+	switch {
+	case !s.Etcd.Known() && !changes(s):
+		return chain.Done()
+	case len(s.Etcd.Alarms) > 0:
+		return chain.Wait("Alarm", "etcd warns: "+strings.Join(s.Etcd.Alarms, "; "), 0)
+	case step.Action == etcd.None:
+		return chain.Done()
+	}
+	return chain.Wait(step.Reason, step.Message, 0)
+}
+
+// changes says whether masters have come or go.
+func changes(s *cluster.Snapshot) bool {
+	for _, n := range s.Masters() {
+		if s.AwaitsMember(n) {
+			return true
+		}
+	}
+	return len(s.Retiring) > 0
+}

@@ -1,0 +1,51 @@
+package etcdmember
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+func TestDecide(t *testing.T) {
+	member := []etcd.Member{{ID: 1, Name: "etcd-m1", Healthy: true}}
+	unreachable := etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "nobody answers"}}
+	at := func(action etcd.Action, reason string) etcd.State {
+		return etcd.State{Members: member, Step: etcd.Step{Action: action, Reason: reason, Message: "because"}}
+	}
+	full := at(etcd.None, "")
+	full.Alarms = []string{"memberID:1 alarm:NOSPACE"}
+	for name, test := range map[string]struct {
+		etcd     etcd.State
+		founders []string
+		retiring int
+		want     string
+	}{
+		"nobody is asked":                       {founders: []string{"m1"}, want: "Done"},
+		"nobody answers":                        {etcd: unreachable, founders: []string{"m1"}, want: "Done"},
+		"nobody answers, and a master is added": {etcd: unreachable, founders: []string{"m0"}, want: "Wait Unreachable: nobody answers"},
+		"nobody answers, and a master goes":     {etcd: unreachable, founders: []string{"m1"}, retiring: 1, want: "Wait Unreachable: nobody answers"},
+		"whole":                                 {etcd: at(etcd.None, ""), founders: []string{"m1"}, want: "Done"},
+		"a member is added":                     {etcd: at(etcd.Add, etcd.ReasonJoining), founders: []string{"m1"}, want: "Wait Joining: because"},
+		"a member is not well":                  {etcd: at(etcd.Wait, etcd.ReasonMemberUnhealthy), founders: []string{"m1"}, want: "Wait MemberUnhealthy: because"},
+		"an alarm":                              {etcd: full, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &cluster.Snapshot{
+				Config: &v1alpha1.KVMConfig{}, Etcd: test.etcd, Founders: test.founders,
+				Nodes: []cluster.Node{{ID: "m1", Role: key.RoleMaster}}, Retiring: make([]cluster.Node, test.retiring),
+			}
+			got := "Done"
+			if o := decide(s); o.State != chain.StateDone {
+				got = fmt.Sprintf("Wait %s: %s", o.Reason, o.Message)
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// replaced is a cluster of three masters, in which another is to take the place of the last one: m9zzz for m2aaa.
+func replaced(t *testing.T) (scenario, world) {
+	t.Helper()
+	s := simple()
+	s.config = fixture.MakeCluster("ab1cd").Masters(3).Workers(1).Obj()
+	w := s.running(t)
+	w.namespace.Annotations = map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa"}
+	w.retired = []appsv1.Deployment{*w.deployments["master-m2aaa"]}
+	delete(w.deployments, "master-m2aaa")
+	s.config.Spec.Cluster.Masters[2].ID = "m9zzz"
+	return s, w
+}
+
+func members(s *snapshot.Snapshot, ids ...string) []etcd.Member {
+	var all []etcd.Member
+	for i, id := range ids {
+		w := s.EtcdMaster(id)
+		all = append(all, etcd.Member{ID: uint64(i + 1), Name: w.Name, PeerURL: w.PeerURL, Healthy: true}) //nolint:gosec // a small number
+	}
+	return all
+}
+
+// TestMachineOfAMasterStaysUntilItsMemberIsOut, with everything that it needs; that of the next one waits for its member.
+func TestMachineOfAMasterStaysUntilItsMemberIsOut(t *testing.T) {
+	scenario, w := replaced(t)
+	s := scenario.snapshot(t, w)
+	if got := []bool{s.Retires("m2aaa"), s.AwaitsMember(s.Masters()[2]), s.AwaitsMember(s.Masters()[0])}; !slices.Equal(got, []bool{true, true, false}) {
+		t.Errorf("nobody answers: %v", got)
+	}
+	for handler, want := range map[string][]string{"service": {"master-m2aaa"}, "endpoints": {"master-m2aaa"}, "namespace": nil} {
+		desired, err := build(t, s, handler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range want {
+			if !slices.Contains(names(desired.Objects), name) {
+				t.Errorf("handler %s wants %v and not %s", handler, names(desired.Objects), name)
+			}
+		}
+	}
+	for handler, want := range map[string][]string{
+		"deployment": {"master-m9zzz", "master-m2aaa"}, "configmap": {"master-ab1cd-m2aaa", "master-ab1cd-m2aaa"},
+	} {
+		desired, err := build(t, s, handler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept []string
+		for _, object := range desired.Keep {
+			kept = append(kept, object.GetName())
+		}
+		if handler == "configmap" {
+			want = []string{key.BootDataName(key.RoleMaster, "ab1cd", "m2aaa"), key.BootDataName(key.RoleMaster, "ab1cd", "m2aaa")}
+		}
+		if diff := cmp.Diff(want, kept); diff != "" {
+			t.Errorf("handler %s keeps others (-want +got):\n%s", handler, diff)
+		}
+	}
+	for ids, want := range map[[3]string]bool{{"m0aaa", "m1aaa", "m2aaa"}: true, {"m0aaa", "m1aaa", "m9zzz"}: false} {
+		s.Etcd = etcd.State{Members: members(s, ids[:]...)}
+		if got := s.Retires("m2aaa"); got != want {
+			t.Errorf("with the members %v the machine stays: %t, want %t", ids, got, want)
+		}
+	}
+}
+
+// TestBeginningOfMasters: a founder founds until it is known to run, another joins once it is added, and nobody begins anew.
+func TestBeginningOfMasters(t *testing.T) {
+	scenario, w := replaced(t)
+	s := scenario.snapshot(t, w)
+	m0, m9 := s.Masters()[0], s.Masters()[2]
+	began := m0
+	began.Deployment = m0.Deployment.DeepCopy()
+	began.Deployment.Annotations[key.AnnotationEtcdMember] = "1"
+	added := append(members(s, "m0aaa", "m1aaa", "m2aaa"), etcd.Member{ID: 0xabc, PeerURL: s.EtcdMaster("m9zzz").PeerURL, Learner: true})
+	type beginning struct {
+		State, Ticket string
+		With          int
+	}
+	for name, test := range map[string]struct {
+		node    snapshot.Node
+		members []etcd.Member
+		want    beginning
+	}{
+		"a founder, and nobody answers":              {m0, nil, beginning{"new", "founding", 3}},
+		"a founder that runs":                        {m0, members(s, "m0aaa", "m1aaa", "m2aaa"), beginning{"existing", "", 1}},
+		"a founder that has run, and nobody answers": {began, nil, beginning{"existing", "", 1}},
+		"another, and nobody answers":                {m9, nil, beginning{"existing", "", 1}},
+		"another that is added":                      {m9, added, beginning{"existing", "abc", 4}},
+		"another that runs":                          {m9, members(s, "m0aaa", "m1aaa", "m9zzz"), beginning{"existing", "", 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Etcd = etcd.State{Members: test.members}
+			p := s.BootParams(test.node)
+			if got := (beginning{p.EtcdState, p.EtcdTicket, len(p.EtcdMembers)}); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestFoundersAreWrittenDownOnce: what stands at the namespace counts, whatever becomes of the spec.
+func TestFoundersAreWrittenDownOnce(t *testing.T) {
+	scenario, w := replaced(t)
+	for name, test := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"as they stand there":              {func(*world) {}, "m0aaa,m1aaa,m2aaa"},
+		"those that have machines":         {func(w *world) { w.namespace = corev1.Namespace{} }, "m0aaa,m1aaa"},
+		"all, before there is any machine": {func(w *world) { *w = world{} }, "m0aaa,m1aaa,m9zzz"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := w
+			test.change(&changed)
+			desired, err := build(t, scenario.snapshot(t, changed), "namespace")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := desired.Objects[0].GetAnnotations()[key.AnnotationEtcdFounders]; got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestMasterIsReadyWithItsMember: the next one is not replaced before.
+func TestMasterIsReadyWithItsMember(t *testing.T) {
+	s := &snapshot.Snapshot{Config: simple().config}
+	n := snapshot.Node{ID: "m0aaa", Role: key.RoleMaster}
+	change := func(f func(*etcd.Member)) []etcd.Member {
+		all := members(s, "m0aaa", "m1aaa")
+		f(&all[0])
+		return all
+	}
+	for name, test := range map[string]struct {
+		members []etcd.Member
+		want    string
+	}{
+		"nobody knows":  {nil, ""},
+		"well":          {members(s, "m0aaa"), ""},
+		"none":          {members(s, "m1aaa"), "it has no member of etcd yet"},
+		"without vote":  {change(func(m *etcd.Member) { m.Learner = true }), "its member of etcd has no vote yet"},
+		"does not talk": {change(func(m *etcd.Member) { m.Healthy = false }), "its member of etcd is not well"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Etcd = etcd.State{Members: test.members}
+			if got := memberTrouble(s, n); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if got := memberTrouble(s, snapshot.Node{ID: "w", Role: key.RoleWorker}); got != "" {
+				t.Errorf("a worker: %q", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// Members keep the members of each cluster's etcd in step with its masters. It is a manager.Runnable; its methods never wait.
+type Members struct {
+	changed func(types.NamespacedName)
+
+	mu      sync.Mutex
+	keepers map[types.NamespacedName]*keeper
+	// running is nil until Start is called.
+	running context.Context // the goroutines of keepers that come later live as long
+	ended   sync.WaitGroup
+}
+
+// keeper is that of one cluster. end may be called before it begins.
+type keeper struct {
+	*etcd.Keeper
+	life context.Context // the keeper outlives the call that makes it
+	end  context.CancelFunc
+}
+
+// NewMembers makes Members that reach nobody before they are started.
+func NewMembers(changed func(types.NamespacedName)) *Members {
+	return &Members{changed: changed, keepers: map[types.NamespacedName]*keeper{}}
+}
+
+// Start runs the keepers until the context ends and none is under way.
+func (m *Members) Start(ctx context.Context) error {
+	m.mu.Lock()
+	m.running = ctx
+	for _, k := range m.keepers {
+		m.launch(k)
+	}
+	m.mu.Unlock()
+	<-ctx.Done()
+	m.mu.Lock()
+	for _, k := range m.keepers {
+		k.end()
+	}
+	m.mu.Unlock()
+	m.ended.Wait()
+	return nil
+}
+
+// launch runs a keeper. None begins once Members have ended, for then the goroutines are being waited for.
+func (m *Members) launch(k *keeper) {
+	if m.running == nil || m.running.Err() != nil {
+		return
+	}
+	m.ended.Go(func() { k.Run(k.life) })
+}
+
+// look says what the members are to be and returns what is known of them.
+func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.Master) etcd.State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.keepers[name]
+	if k == nil {
+		k = &keeper{Keeper: etcd.NewKeeper(log.Log.WithName("etcd").WithValues("cluster", name.String()), func() { m.changed(name) })}
+		k.life, k.end = context.WithCancel(context.Background())
+		m.keepers[name] = k
+		defer m.launch(k)
+	}
+	k.Want(a, masters)
+	return k.State()
+}
+
+// forget has the members of a cluster left as they are.
+func (m *Members) forget(name types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.keepers[name]; k != nil {
+		k.end()
+		delete(m.keepers, name)
+	}
+}
+
+// members is what is known of the cluster's etcd. Machines that may run a member are asked, those of masters that have left the
+// spec included.
+func (w *Workloads) members(s *snapshot.Snapshot, seen world) etcd.State {
+	pair, issued := s.Certificates[pki.EtcdClient]
+	if w.Members == nil || !issued {
+		return etcd.State{}
+	}
+	access := etcd.Access{CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key}
+	for _, n := range append(s.Masters(), retired(seen)...) {
+		if pod := n.Holder(); pod != nil {
+			access.Endpoints = append(access.Endpoints, endpoint(s, n.ID, pod))
+		}
+	}
+	return w.Members.look(nameOf(s), access, s.EtcdMasters())
+}
+
+func endpoint(s *snapshot.Snapshot, nodeID string, pod *corev1.Pod) etcd.Endpoint {
+	return etcd.Endpoint{
+		Name:       pki.EtcdMember(nodeID),
+		Address:    net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(key.PortEtcdClient))),
+		ServerName: s.MemberHost(nodeID),
+	}
+}
+
+// retired are the masters that have machines and are not in the spec.
+func retired(seen world) []snapshot.Node {
+	var all []snapshot.Node
+	for i := range seen.retired {
+		n := snapshot.Node{ID: seen.retired[i].Labels[key.LabelNode], Role: key.RoleMaster, Deployment: &seen.retired[i]}
+		n.Pods = snapshot.PodsOf(seen.pods, n)
+		all = append(all, n)
+	}
+	return all
+}
