@@ -66,6 +66,15 @@ type cluster struct {
 // found makes a cluster with members on the masters a test names by number and waits until it is whole.
 func found(t *testing.T, numbers ...int) *cluster {
 	t.Helper()
+	c := prepare(t, numbers...)
+	c.start()
+	c.await(etcd.None, "")
+	return c
+}
+
+// prepare makes a cluster of which nothing runs yet.
+func prepare(t *testing.T, numbers ...int) *cluster {
+	t.Helper()
 	binary, err := filepath.Abs(filepath.Join("..", "..", ".tools", "etcd"))
 	must(t, err)
 	if _, err := os.Stat(binary); err != nil {
@@ -73,18 +82,20 @@ func found(t *testing.T, numbers ...int) *cluster {
 	}
 	c := &cluster{
 		t: t, binary: binary, dir: t.TempDir(), machines: map[string]*process.Process{}, seen: map[string]bool{}, broken: map[string]bool{},
-		net: byte(1 + rand.IntN(254)), //nolint:gosec // it fits, and nothing depends on its being unpredictable
+		net: byte(1 + rand.IntN(254)),
 	}
 	c.issue()
 	c.founders = c.masters(numbers...)
 	c.wanted = c.founders
 	t.Cleanup(c.stop)
-	c.keep(t.Context())
-	c.write(t.Context())
-	go c.run(t.Context())
-	go c.guard(t.Context())
-	c.await(etcd.None, "")
 	return c
+}
+
+func (c *cluster) start() {
+	c.keep(c.t.Context())
+	c.write(c.t.Context())
+	go c.run(c.t.Context())
+	go c.guard(c.t.Context())
 }
 
 func (c *cluster) address(n int) string { return fmt.Sprintf("127.77.%d.%d", c.net, n) }
@@ -178,7 +189,7 @@ func (c *cluster) run(ctx context.Context) {
 		c.mu.Lock()
 		wanted := slices.Clone(c.wanted)
 		for _, m := range s.Members {
-			if m.Started() {
+			if m.Started {
 				c.seen[m.Name] = true
 			}
 		}
@@ -226,7 +237,7 @@ func (c *cluster) begin(w etcd.Master, s etcd.State) {
 	}
 	data := filepath.Join(c.dir, w.Name)
 	_, err := os.Stat(filepath.Join(data, "member"))
-	beginning, with := etcd.Begin(w, c.founders, c.seen[w.Name], s)
+	beginning, with := etcd.Begin(w, c.founders, c.seen[w.Name], len(c.seen) > 0, s)
 	if err != nil && (beginning == etcd.Return || beginning == etcd.Later) || c.broken[w.Name] {
 		return
 	}

@@ -21,6 +21,18 @@ func TestSizes(t *testing.T) {
 	c.nothingLost()
 }
 
+// TestFounderThatComesLater: two of three founders are a majority, and the third begins when its machine does.
+func TestFounderThatComesLater(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, 1, 2, 3)
+	c.kill(3, true)
+	c.start()
+	c.await(etcd.Wait, etcd.ReasonMemberUnhealthy)
+	c.kill(3, false)
+	c.await(etcd.None, "")
+	c.nothingLost()
+}
+
 // TestReplacement: a master that is dead, one that is well and the one that leads give way to others.
 func TestReplacement(t *testing.T) {
 	t.Parallel()
@@ -96,7 +108,7 @@ func TestOperatorsComeAndGo(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seed makes it repeatable
+	r := rand.New(rand.NewPCG(seed, 0))
 	c := found(t, 1, 2, 3)
 	ends := []context.CancelFunc{c.keep(t.Context())}
 	for _, numbers := range [][]int{{1, 2, 3, 4, 5}, {1, 5, 6}, {5, 6, 7}, {7}, {7, 8, 9}} {

@@ -40,7 +40,7 @@ func (s *Snapshot) EtcdMachines() []Node { return append(s.Masters(), s.Retiring
 func (s *Snapshot) EtcdMember(nodeID string) *etcd.Member {
 	name := pki.EtcdMember(nodeID)
 	at := slices.IndexFunc(s.Etcd.Members, func(m etcd.Member) bool {
-		return m.Name == name || !m.Started() && m.PeerURL == s.EtcdMaster(nodeID).PeerURL
+		return m.Name == name || m.Name == "" && m.PeerURL == s.EtcdMaster(nodeID).PeerURL
 	})
 	if at < 0 {
 		return nil
@@ -52,13 +52,22 @@ func (s *Snapshot) EtcdMember(nodeID string) *etcd.Member {
 // the list, and as it is not known whether it is.
 func (s *Snapshot) Retires(nodeID string) bool { return !s.Etcd.Known() || s.EtcdMember(nodeID) != nil }
 
-// HasRun says whether the member on a master has ever been known to run.
-func (s *Snapshot) HasRun(n Node) bool {
-	if n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != "" {
-		return true
+// ranAs is the member that a master has been known to run, as its Deployment tells; empty when there was none.
+func ranAs(n Node) string {
+	if n.Deployment == nil {
+		return ""
+	}
+	return n.Deployment.Annotations[key.AnnotationEtcdMember]
+}
+
+// LostMember says that the member whose data a master's machine has was taken out of the list: the machine is of no use any more,
+// and another one has to begin.
+func (s *Snapshot) LostMember(n Node) bool {
+	if n.Role != key.RoleMaster || !s.Etcd.Known() || ranAs(n) == "" {
+		return false
 	}
 	m := s.EtcdMember(n.ID)
-	return m != nil && m.Started()
+	return m == nil || strconv.FormatUint(m.ID, 16) != ranAs(n)
 }
 
 func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
@@ -66,12 +75,13 @@ func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
 	for _, id := range s.Founders {
 		founders = append(founders, s.EtcdMaster(id))
 	}
-	return etcd.Begin(s.EtcdMaster(n.ID), founders, s.HasRun(n), s.Etcd)
+	founded := slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return ranAs(n) != "" })
+	return etcd.Begin(s.EtcdMaster(n.ID), founders, ranAs(n) != "", founded, s.Etcd)
 }
 
-// AwaitsMember says that a master must not begin before its member is added to etcd.
+// AwaitsMember says that a master must not begin before its member is added to etcd, or not before that is known.
 func (s *Snapshot) AwaitsMember(n Node) bool {
-	if n.Role != key.RoleMaster || n.Deployment != nil {
+	if n.Role != key.RoleMaster {
 		return false
 	}
 	beginning, _ := s.beginning(n)
@@ -96,24 +106,28 @@ func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
 	}
 }
 
-// FoundersOf reads who founded the cluster's etcd from its namespace. Where nobody has written that down yet, it is the
-// masters that have machines, or all of the spec when none has: masters were not changed in the time before it was.
-func FoundersOf(namespace *corev1.Namespace, nodes []Node) []string {
-	if text := namespace.Annotations[key.AnnotationEtcdFounders]; text != "" {
-		return strings.Split(text, ",")
-	}
+// FoundersOf reads who founded the cluster's etcd from its namespace. Before there is any machine it is the masters of the spec, as
+// they may change until then. Where nobody has written it down it is those that have machines, retired ones included: masters were
+// not changed in the time before it was.
+func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node) []string {
 	var all, made []string
 	for _, n := range nodes {
 		if n.Role != key.RoleMaster {
 			continue
 		}
 		all = append(all, n.ID)
-		if n.Deployment != nil {
+		if n.Deployment != nil || n.EtcdHost != "" {
 			made = append(made, n.ID)
 		}
 	}
-	if len(made) > 0 {
-		return made
+	for _, n := range retired {
+		made = append(made, n.ID)
 	}
-	return all
+	switch text := namespace.Annotations[key.AnnotationEtcdFounders]; {
+	case len(made) == 0:
+		return all
+	case text != "":
+		return strings.Split(text, ",")
+	}
+	return made
 }

@@ -52,7 +52,7 @@ func (w Workload) ReadyNodes() map[string]bool {
 // API to join, one after the other. Where nobody looks into the workload cluster, or nothing is wrong with it, all nodes begin at
 // once.
 func (s *Snapshot) Delayed(n Node) string {
-	if s.AwaitsMember(n) {
+	if n.Deployment == nil && s.AwaitsMember(n) {
 		return "its machine begins once its member is added to etcd: " + s.Etcd.Step.Message
 	}
 	if !s.emulated() || n.Role != key.RoleWorker || n.Deployment != nil {

@@ -18,13 +18,16 @@ const (
 	Later Beginning = "Later"
 )
 
-// Begin says how the machine of a master begins and with which members. seen says that its member has ever been known to
-// run; founders are the masters that the cluster began with.
-func Begin(w Master, founders []Master, seen bool, s State) (Beginning, []Master) {
+// Begin says how the machine of a master begins and with which members. seen says that its member has been known to run, and
+// founded that any member of the cluster has: both count while there is no list. founders are the masters that the cluster began
+// with. One of them whose member was taken out is like any other.
+func Begin(w Master, founders []Master, seen, founded bool, s State) (Beginning, []Master) {
 	at := slices.IndexFunc(s.Members, w.has)
 	switch {
-	case seen || at >= 0 && s.Members[at].Started():
+	case at >= 0 && s.Members[at].Started || !s.Known() && seen:
 		return Return, nil
+	case !s.Known() && founded:
+		return Later, nil
 	case slices.Contains(founders, w) && at < 0 && s.Known():
 		// The others began without it, or it was taken out before it ran.
 		return Later, nil
@@ -38,7 +41,7 @@ func Begin(w Master, founders []Master, seen bool, s State) (Beginning, []Master
 		switch {
 		case i == at:
 			all = append(all, w)
-		case m.Started():
+		case m.Name != "":
 			all = append(all, Master{Name: m.Name, PeerURL: m.PeerURL})
 		default:
 			return Later, nil // etcd asks for the name of every member

@@ -7,13 +7,16 @@ import (
 
 func TestBegin(t *testing.T) {
 	a, b, c := masterNamed(0), masterNamed(1), masterNamed(2)
-	started := func(w Master) Member { return Member{ID: 1, Name: w.Name, PeerURL: w.PeerURL, Healthy: true} }
+	started := func(w Master) Member {
+		return Member{ID: 1, Name: w.Name, PeerURL: w.PeerURL, Started: true, Healthy: true}
+	}
 	added := func(w Master) Member { return Member{ID: 2, PeerURL: w.PeerURL, Learner: true} }
-	founding := Member{ID: 3, Name: "", PeerURL: b.PeerURL}
+	founding := Member{ID: 3, Name: b.Name, PeerURL: b.PeerURL}
 	for name, test := range map[string]struct {
 		who      Master
 		founders []Master
 		seen     bool
+		founded  bool
 		members  []Member
 		want     Beginning
 		with     []Master
@@ -21,7 +24,11 @@ func TestBegin(t *testing.T) {
 		"a founder before anything runs":                 {who: a, founders: []Master{a, b}, want: Found, with: []Master{a, b}},
 		"a founder the others wait for":                  {who: b, founders: []Master{a, b}, members: []Member{started(a), founding}, want: Found, with: []Master{a, b}},
 		"a founder that runs":                            {who: a, founders: []Master{a, b}, members: []Member{started(a), started(b)}, want: Return},
-		"a founder that ran, and nobody answers":         {who: a, founders: []Master{a, b}, seen: true, want: Return},
+		"a founder that ran, and nobody answers":         {who: a, founders: []Master{a, b}, seen: true, founded: true, want: Return},
+		"a founder that did not, and nobody answers":     {who: a, founders: []Master{a, b}, founded: true, want: Later},
+		"one that ran and was taken out":                 {who: c, founders: []Master{a}, seen: true, founded: true, members: []Member{started(a)}, want: Later},
+		"one that ran, was taken out and added":          {who: c, founders: []Master{a}, seen: true, founded: true, members: []Member{started(a), added(c)}, want: Join, with: []Master{a, c}},
+		"one that was added, with a founder not there":   {who: c, founders: []Master{a, b}, members: []Member{started(a), founding, added(c)}, want: Join, with: []Master{a, b, c}},
 		"a founder that was taken out":                   {who: b, founders: []Master{a, b}, members: []Member{started(a)}, want: Later},
 		"a founder that was taken out and added":         {who: b, founders: []Master{a, b}, members: []Member{started(a), added(b)}, want: Join, with: []Master{a, b}},
 		"one that comes later, and nobody answers":       {who: c, founders: []Master{a, b}, want: Later},
@@ -32,7 +39,7 @@ func TestBegin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := State{Members: test.members}
-			got, with := Begin(test.who, test.founders, test.seen, s)
+			got, with := Begin(test.who, test.founders, test.seen, test.founded, s)
 			if got != test.want || !slices.Equal(with, test.with) {
 				t.Errorf("got %s with %v, want %s with %v", got, with, test.want, test.with)
 			}

@@ -6,7 +6,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 const (
@@ -64,28 +66,44 @@ func (a Access) tlsConfig(serverName string) (*tls.Config, error) {
 }
 
 // clients are connections to members, one each: which of them answers is what is asked.
-type clients struct{ byName map[string]*clientv3.Client }
+type clients struct {
+	byName map[string]*clientv3.Client
+	// failures are why there is no connection to others.
+	failures []string
+}
 
 // dial connects in the background; nothing is waited for.
-func dial(a Access) (*clients, error) {
+func dial(a Access) *clients {
 	c := &clients{byName: map[string]*clientv3.Client{}}
 	for _, e := range a.Endpoints {
-		config, err := a.tlsConfig(e.ServerName)
+		client, err := a.client(e)
 		if err != nil {
-			c.close()
-			return nil, err
-		}
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{"https://" + e.Address}, TLS: config, Logger: zap.NewNop(),
-			DialKeepAliveTime: silenceBeforePing, DialKeepAliveTimeout: pingTimeout,
-		})
-		if err != nil {
-			c.close()
-			return nil, fmt.Errorf("%s at %s: %w", e.Name, e.Address, err)
+			c.failures = append(c.failures, e.Name+": "+err.Error())
+			continue
 		}
 		c.byName[e.Name] = client
 	}
-	return c, nil
+	return c
+}
+
+// client is that of one member. It checks certificates against the name in the endpoint, whatever TLS says; the way there is the
+// address.
+func (a Access) client(e Endpoint) (*clientv3.Client, error) {
+	config, err := a.tlsConfig(e.ServerName)
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(e.Address)
+	if err != nil {
+		return nil, err
+	}
+	return clientv3.New(clientv3.Config{
+		Endpoints: []string{"https://" + net.JoinHostPort(e.ServerName, port)}, TLS: config, Logger: zap.NewNop(),
+		DialKeepAliveTime: silenceBeforePing, DialKeepAliveTimeout: pingTimeout,
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", e.Address)
+		})},
+	})
 }
 
 func (c *clients) close() {
@@ -107,6 +125,7 @@ type observation struct {
 // says what each answered when there is no such list.
 func (c *clients) observe(ctx context.Context) (observation, error) {
 	told, failures := c.statuses(ctx)
+	failures = append(failures, c.failures...)
 	for _, s := range told {
 		if s.Leader == 0 || s.IsLearner {
 			continue
@@ -168,7 +187,7 @@ func (c *clients) list(ctx context.Context, from status, told []status) (observa
 	}
 	o := observation{at: map[uint64]*clientv3.Client{}}
 	for _, listed := range response.Members {
-		m := Member{ID: listed.ID, Name: listed.Name, Learner: listed.IsLearner}
+		m := Member{ID: listed.ID, Name: listed.Name, Started: len(listed.ClientURLs) > 0, Learner: listed.IsLearner}
 		if len(listed.PeerURLs) > 0 {
 			m.PeerURL = listed.PeerURLs[0]
 		}
@@ -176,8 +195,8 @@ func (c *clients) list(ctx context.Context, from status, told []status) (observa
 			m.Healthy, m.Leader = s.Leader != 0 && !corrupt(s.Errors), s.Leader == m.ID
 			o.at[m.ID] = s.client
 			for _, text := range s.Errors {
-				// Each tells of the alarms of all.
-				if !slices.Contains(o.alarms, text) {
+				// Each tells of the alarms of all, and of other trouble in other words.
+				if strings.Contains(text, "alarm:") && !slices.Contains(o.alarms, text) {
 					o.alarms = append(o.alarms, text)
 				}
 			}
@@ -238,10 +257,14 @@ func (o observation) voter() *clientv3.Client {
 	return nil
 }
 
-// cause is what went wrong without how often it was tried.
+// volatile is what differs from try to try in the text of an error: how often it was tried, own ports, the time.
+var volatile = regexp.MustCompile(`[0-9.:\[\]a-f]+->|, current time [^"]* is|connection error: desc = |rpc error: code = \w+ desc = |context deadline exceeded|latest balancer error: |received context error while waiting for new LB policy update: |"`)
+
+// cause is what went wrong in words that stay the same while it does.
 func cause(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) {
+	text := strings.Trim(volatile.ReplaceAllString(err.Error(), ""), ": ")
+	if text == "" {
 		return "it does not answer in time"
 	}
-	return err.Error()
+	return text
 }

@@ -17,8 +17,10 @@ import (
 type Member struct {
 	// ID is the number that etcd gave it; it is never given again.
 	ID uint64
-	// Name is empty until the member has started once.
+	// Name is empty for a member that was added and has not started. Founders have theirs from the beginning.
 	Name string
+	// Started says that the member has run: it has told the others where clients reach it.
+	Started bool
 	// PeerURL is where other members reach it.
 	PeerURL string
 	// Learner says that it receives everything and has no vote yet.
@@ -29,9 +31,6 @@ type Member struct {
 	Leader bool
 }
 
-// Started says that the member has run: its name came to the list with it.
-func (m Member) Started() bool { return m.Name != "" }
-
 // label is what people know the member by.
 func (m Member) label() string { return cmp.Or(m.Name, m.PeerURL) }
 
@@ -41,9 +40,9 @@ type Master struct {
 	Name, PeerURL string
 }
 
-// has says whether a member is that of the master. A member that has not started is known by its address only.
+// has says whether a member is that of the master. A member without a name is known by its address only.
 func (w Master) has(m Member) bool {
-	return m.Name == w.Name || !m.Started() && m.PeerURL == w.PeerURL
+	return m.Name == w.Name || m.Name == "" && m.PeerURL == w.PeerURL
 }
 
 // Action is what a Step does.
@@ -89,7 +88,7 @@ const (
 //
 // The order is that of growing risk. What has no vote may always go, and a vote that is not answered for only makes the
 // majority harder to reach, so it goes before anything is added. A new member gets its vote once it answers; at most one
-// learner is there at a time. A member that is well goes last and only while all that stay are well: until then it is one
+// learner is there at a time, and until it has started the list stays as it is. A member that is well goes last and only while all that stay are well: until then it is one
 // more that holds the data.
 //
 // With n votes of which h answer, h - (n/2+1) may still fail. Taking out a vote that does not answer and giving one to a
@@ -103,7 +102,7 @@ func Decide(members []Member, masters []Master) Step {
 		return Step{Action: Wait, Reason: ReasonNoMajority, Message: fmt.Sprintf(
 			"%d of %d members of etcd answer, %d are needed: %s", h, len(v.voters), majority(len(v.voters)), labels(unwell(v.voters)))}
 	}
-	for _, rule := range []func(view) (Step, bool){dropLearner, dropDead, admit, invite, dismiss} {
+	for _, rule := range []func(view) (Step, bool){dropLearner, expect, dropDead, admit, invite, dismiss} {
 		if step, ok := rule(v); ok {
 			return step
 		}
@@ -154,6 +153,16 @@ func dropLearner(v view) (Step, bool) {
 	return Step{}, false
 }
 
+// expect: a machine that is about to join was told of all members, and cannot join when the list is another one by then.
+func expect(v view) (Step, bool) {
+	for _, m := range v.learners {
+		if !m.Started {
+			return Step{Action: Wait, Reason: ReasonJoining, Member: m, Message: m.label() + " was added and has not started yet"}, true
+		}
+	}
+	return Step{}, false
+}
+
 // dropDead: a member that does not answer and is not wanted makes the majority harder to reach.
 func dropDead(v view) (Step, bool) {
 	for _, m := range v.voters {
@@ -166,19 +175,14 @@ func dropDead(v view) (Step, bool) {
 
 // admit: a learner becomes a member like others. etcd itself refuses one that has not caught up.
 func admit(v view) (Step, bool) {
-	for _, m := range v.learners {
-		step := Step{Action: Wait, Reason: ReasonJoining, Member: m}
-		switch {
-		case !m.Started():
-			step.Message = m.label() + " was added and has not started yet"
-		case !m.Healthy:
-			step.Message = m.label() + " has no vote yet and does not answer"
-		default:
-			step.Action, step.Message = Promote, m.label()+" gets its vote once it has caught up"
-		}
-		return step, true
+	if len(v.learners) == 0 {
+		return Step{}, false
 	}
-	return Step{}, false
+	m := v.learners[0]
+	if !m.Healthy {
+		return Step{Action: Wait, Reason: ReasonJoining, Member: m, Message: m.label() + " has no vote yet and does not answer"}, true
+	}
+	return Step{Action: Promote, Reason: ReasonJoining, Member: m, Message: m.label() + " gets its vote once it has caught up"}, true
 }
 
 // invite: there is no learner here, for admit would have spoken of it.

@@ -16,7 +16,7 @@ const (
 // kind is everything about a member that Decide may look at, apart from who leads.
 type kind struct{ wanted, learner, started, healthy bool }
 
-// kinds are all that there are: a member that has not started does not answer, and has no vote unless somebody else gave it one.
+// kinds are all that there are: a member that has not started does not answer; one with a vote is a founder.
 var kinds = func() []kind {
 	var all []kind
 	for _, wanted := range []bool{true, false} {
@@ -42,8 +42,8 @@ func makeSituation(ks []kind, missing, leader int) situation {
 	var s situation
 	for i, k := range ks {
 		w := masterNamed(i)
-		m := Member{ID: uint64(i + 1), PeerURL: w.PeerURL, Learner: k.learner, Healthy: k.healthy, Leader: i == leader} //nolint:gosec // a small number
-		if k.started {
+		m := Member{ID: uint64(i + 1), PeerURL: w.PeerURL, Learner: k.learner, Healthy: k.healthy, Leader: i == leader}
+		if m.Started = k.started; k.started || !k.learner {
 			m.Name = w.Name
 		}
 		s.members = append(s.members, m)
@@ -217,13 +217,13 @@ func TestStepsEnd(t *testing.T) {
 
 // begin starts the member that a step waits for, if it has not started yet.
 func begin(s situation, step Step) bool {
-	if step.Reason != ReasonJoining || step.Member.Started() {
+	if step.Reason != ReasonJoining || step.Member.Started {
 		return false
 	}
 	for i, m := range s.members {
 		for _, w := range s.masters {
 			if m.ID == step.Member.ID && w.has(m) {
-				s.members[i].Name, s.members[i].Healthy = w.Name, true
+				s.members[i].Name, s.members[i].Started, s.members[i].Healthy = w.Name, true, true
 				return true
 			}
 		}
@@ -286,7 +286,7 @@ func parse(text string) []Member {
 		case '!':
 			all[len(all)-1].Healthy = false
 		default:
-			all = append(all, Member{ID: uint64(r), Name: string(r), PeerURL: "https://" + string(r), Healthy: true}) //nolint:gosec // a letter
+			all = append(all, Member{ID: uint64(r), Name: string(r), PeerURL: "https://" + string(r), Started: true, Healthy: true})
 		}
 	}
 	return all

@@ -88,43 +88,34 @@ func (k *Keeper) State() State {
 // Run looks, decides and acts until the context ends. At most one Run may be under way for a cluster; should two be, by two
 // operators that both believe to lead, etcd refuses what would cost it its majority.
 func (k *Keeper) Run(ctx context.Context) {
-	var c *clients
-	var dialed Access
-	defer func() {
-		if c != nil {
-			c.close()
-		}
-	}()
+	c := &clients{}
+	defer func() { c.close() }()
+	var reached Access
 	pause := firstPause
 	for ctx.Err() == nil {
 		access, masters := k.wanted()
-		if c == nil || !dialed.equal(access) {
-			if c != nil {
-				c.close()
-			}
-			var err error
-			if c, err = dial(access); err != nil {
-				c = nil
-				k.become(unreachable(err.Error()))
-			}
-			dialed = access
+		if !reached.equal(access) {
+			c.close()
+			c, reached = dial(access), access
 		}
 		before := k.State()
-		acted := false
-		if c != nil {
-			acted = k.turn(ctx, c, masters)
+		acted := k.turn(ctx, c, masters)
+		pause = next(pause, before, k.State())
+		if !acted {
+			k.rest(ctx, pause)
 		}
-		now := k.State()
-		switch {
-		case acted || !now.equal(before):
-			pause = firstPause
-		case now.Step.Action == None:
-			pause = lookAgain
-		default:
-			pause = min(2*pause, longestPause)
-		}
-		k.rest(ctx, pause, acted)
 	}
+}
+
+// next is how long to wait until the next look.
+func next(pause time.Duration, before, now State) time.Duration {
+	switch {
+	case now.Step.Action != before.Step.Action || now.Step.Reason != before.Step.Reason || !slices.Equal(now.Members, before.Members):
+		return firstPause
+	case now.Step.Action == None:
+		return lookAgain
+	}
+	return min(2*pause, longestPause)
 }
 
 func (k *Keeper) wanted() (Access, []Master) {
@@ -170,11 +161,8 @@ func (k *Keeper) become(next State) {
 	}
 }
 
-// rest waits, unless something was done: then what came of it is looked at.
-func (k *Keeper) rest(ctx context.Context, pause time.Duration, acted bool) {
-	if acted {
-		return
-	}
+// rest waits until it is time, or there is a reason, to look again.
+func (k *Keeper) rest(ctx context.Context, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

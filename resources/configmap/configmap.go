@@ -27,7 +27,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	for _, n := range s.Nodes {
 		meta := s.Meta(key.BootDataName(n.Role, s.ID(), n.ID))
 		config, secret := &corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: *meta.DeepCopy()}
-		if s.MustWait(n) {
+		if s.MustWait(n) || n.Deployment != nil && s.AwaitsMember(n) {
 			desired.Keep = append(desired.Keep, config, secret)
 			continue
 		}

@@ -29,6 +29,9 @@ func New() apply.Resource[*cluster.Snapshot] {
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	var desired apply.Desired
 	for _, n := range s.Nodes {
+		if s.LostMember(n) {
+			continue // it is pruned, and begins anew when the next member is added
+		}
 		d := deployment(s, n)
 		if s.Delayed(n) != "" || s.MustWait(n) {
 			desired.Keep = append(desired.Keep, d)
@@ -97,7 +100,7 @@ func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
 	if v := s.Version(); v != "" {
 		a[key.AnnotationVersionBundle] = v
 	}
-	if m := s.EtcdMember(n.ID); n.Role == key.RoleMaster && m != nil && m.Started() {
+	if m := s.EtcdMember(n.ID); n.Role == key.RoleMaster && m != nil && m.Started {
 		a[key.AnnotationEtcdMember] = strconv.FormatUint(m.ID, 16)
 	} else if n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != "" {
 		a[key.AnnotationEtcdMember] = n.Deployment.Annotations[key.AnnotationEtcdMember]

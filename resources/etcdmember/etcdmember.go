@@ -47,7 +47,7 @@ func decide(s *cluster.Snapshot) chain.Outcome {
 // changes says whether masters have come or go.
 func changes(s *cluster.Snapshot) bool {
 	for _, n := range s.Masters() {
-		if s.AwaitsMember(n) {
+		if n.Deployment == nil && s.AwaitsMember(n) {
 			return true
 		}
 	}

@@ -163,7 +163,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	}
 	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
 	attach(s, w.pods, w.deployments)
-	s.Founders = snapshot.FoundersOf(&w.namespace, s.Nodes)
+	s.Founders = snapshot.FoundersOf(&w.namespace, s.Nodes, retired(w))
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Etcd = r.Workloads.members(s, w)
 	}

@@ -39,7 +39,8 @@ func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node) {
 	}
 }
 
-// memberTrouble is why etcd is not whole on a master; empty when it is, or when nobody knows.
+// memberTrouble is why etcd does not count on a master; empty when it does, or when nobody knows. One that did not answer in time
+// counts: whether it serves is told by its API server, which does not without it.
 func memberTrouble(s *snapshot.Snapshot, n snapshot.Node) string {
 	if n.Role != key.RoleMaster || !s.Etcd.Known() {
 		return ""
@@ -49,8 +50,6 @@ func memberTrouble(s *snapshot.Snapshot, n snapshot.Node) string {
 		return "it has no member of etcd yet"
 	case m.Learner:
 		return "its member of etcd has no vote yet"
-	case !m.Healthy:
-		return "its member of etcd is not well"
 	}
 	return ""
 }

@@ -47,16 +47,8 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 			m.Node = &nodes[i]
 		}
 	}
-	if m.Master {
-		var err error
-		if m.Master, err = r.member(ctx, pod, config); err != nil {
-			return m, err
-		}
-	}
-	if m.Master {
-		if err := r.countMasters(ctx, pod, config, ready, &m); err != nil {
-			return m, err
-		}
+	if err := r.countMasters(ctx, pod, config, ready, &m); err != nil {
+		return m, err
 	}
 	if m.Node != nil {
 		podsOn(ctx, live, &m)
@@ -79,6 +71,9 @@ func podsOn(ctx context.Context, live client.Reader, m *drain.Machine) {
 // more stays until its member has been taken out.
 func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (bool, error) {
 	id := pod.Labels[key.LabelNode]
+	if pod.Labels[key.LabelApp] != key.RoleMaster {
+		return false, nil
+	}
 	if slices.ContainsFunc(config.Spec.Cluster.Masters, func(n v1alpha1.Node) bool { return n.ID == id }) {
 		return true, nil
 	}
@@ -90,8 +85,13 @@ func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alph
 	return d.DeletionTimestamp == nil, microerror.Mask(err)
 }
 
-// countMasters counts the masters of the cluster by node, and those besides this pod's that are Ready.
+// countMasters counts the masters of the cluster by node, and those besides this pod's that are Ready. It is about machines that
+// run a member of etcd only.
 func (r *Reconciler) countMasters(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, ready map[string]bool, m *drain.Machine) error {
+	var err error
+	if m.Master, err = r.member(ctx, pod, config); err != nil || !m.Master {
+		return err
+	}
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
 		return microerror.Mask(err)
@@ -106,6 +106,7 @@ func (r *Reconciler) countMasters(ctx context.Context, pod *corev1.Pod, config *
 		if other.Labels[key.LabelApp] != key.RoleMaster || id == pod.Labels[key.LabelNode] || other.DeletionTimestamp != nil {
 			continue
 		}
+		all[id] = true
 		if cluster.PodReady(other) && ready[other.Name] {
 			healthy[id] = true
 		}
