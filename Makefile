@@ -34,23 +34,14 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 
 ##@ Try it
 
-.PHONY: demo demo-tools demo-down demo-machines demo-machines-down
-demo: demo-tools ## A management cluster with simulated hosts, the operator and a cluster, on this machine; Ctrl-C ends it
-	@go run ./integration/demo up
-
-demo-tools:
-	@integration/build.sh .tools kubeall kwok ignition
+.PHONY: demo demo-down
+demo: ## A management cluster with real hosts, the operator, and a workload cluster of virtual machines, on this machine, as root; Ctrl-C ends it. Without a terminal it ends when its work is done, unless KEEP=1
+	@go run ./integration/demo check
+	@$(MAKE) tools
+	@go run ./integration/demo up $(if $(KEEP),-exit=false)
 
 demo-down: ## Stop a demo that was left behind
 	@go run ./integration/demo down
-
-demo-machines: ## The same with real hosts and virtual machines that form a workload cluster, as root; does not reach its end yet without KVM. Without a terminal it ends when its work is done, unless KEEP=1
-	@go run ./integration/demomachines check
-	@$(MAKE) tools
-	@go run ./integration/demomachines up $(if $(KEEP),-exit=false)
-
-demo-machines-down: ## Stop such a demo that was left behind
-	@go run ./integration/demomachines down
 
 ##@ Test
 
@@ -138,7 +129,6 @@ run: ## Run the operator from the checkout against the cluster of ~/.kube/config
 
 clean: ## Stop the demo and remove what was built here; the cache of built tools stays
 	@[ ! -d .demo ] || $(MAKE) demo-down
-	@[ ! -d .demo-machines ] || $(MAKE) demo-machines-down
 	@rm -rf bin .tools cover.out
 
 build-docker-runner: ## Build the container image of node pods; RUNNER_IMAGE names it

@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// observeInterval is how often the view is renewed.
-const observeInterval = 300 * time.Millisecond
+const (
+	// observeInterval is how often the KVMConfig is looked at.
+	observeInterval = time.Second
+	// consoleLines is how much of the console of a node that hangs is shown.
+	consoleLines = "25"
+)
 
-// follow shows what happens until it is done. It ends with an error when the operator ends or the context does.
+// follow says what changes until it is done. It ends with an error when the context does.
 func (d *demo) follow(ctx context.Context, done func(observation) bool) error {
 	ticker := time.NewTicker(observeInterval)
 	defer ticker.Stop()
@@ -23,7 +27,9 @@ func (d *demo) follow(ctx context.Context, done func(observation) bool) error {
 		seen, err := d.observe(ctx)
 		if err == nil {
 			d.last = seen
-			d.view.show(rows(seen))
+			for _, line := range d.view.changes(seen) {
+				d.say("%s", line)
+			}
 			if done(seen) {
 				return nil
 			}
@@ -31,67 +37,87 @@ func (d *demo) follow(ctx context.Context, done func(observation) bool) error {
 		select {
 		case <-ctx.Done():
 			// The API server may be out of reach for a while; only the last failure to look matters.
-			return errors.Join(ctx.Err(), err)
-		case <-d.operator.Done():
-			return d.operator.Failure()
+			return errors.Join(context.Cause(ctx), err)
 		case <-ticker.C:
 		}
 	}
 }
 
-// blocked says what the demo was waiting for when it gave up.
-func (d *demo) blocked(cause error) error {
-	if !errors.Is(cause, context.DeadlineExceeded) {
+// explain adds to a cause what is known of a cluster that does not get on. An interrupt needs no explanation.
+func (d *demo) explain(ctx context.Context, cause error) error {
+	if ctx.Err() != nil {
 		return cause
 	}
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
 	var text strings.Builder
-	fmt.Fprintf(&text, "not every node pod of KVMConfig %s became Ready in time", d.config)
+	fmt.Fprintf(&text, "KVMConfig %s does not get on: %s", d.config.Name, strings.ReplaceAll(cause.Error(), "\n", ": "))
 	for _, reason := range d.last.blockers() {
 		fmt.Fprintf(&text, "\n  %s", reason)
 	}
-	fmt.Fprintf(&text, "\n  %s", strings.ReplaceAll(cause.Error(), "\n", ": "))
+	if d.last.config != nil {
+		for _, node := range d.last.config.Status.Nodes {
+			if node.Phase != nodeReady && node.Pod != "" {
+				text.WriteString(d.console(ctx, node))
+			}
+		}
+	}
 	log := d.state.path("operator.log")
-	end, err := process.Tail(log, 10)
+	if err := os.WriteFile(log, []byte(d.stage.OperatorLog(ctx)), 0o644); err != nil {
+		return errors.Join(errors.New(text.String()), err)
+	}
+	end, err := process.Tail(log, 5)
 	if err != nil {
 		return errors.Join(errors.New(text.String()), err)
 	}
-	fmt.Fprintf(&text, "\n  end of %s:\n%s\n  logs of the management cluster: %s/*.log", log, end, d.cluster.Dir())
+	fmt.Fprintf(&text, "\nend of %s:\n%s\n", log, end)
+	text.WriteString(d.inside(ctx))
 	return errors.New(text.String())
 }
 
-// blockers lists the conditions that stand between an observation and its goal.
+// console is the end of the console of a node's machine, and of what its runner says.
+func (d *demo) console(ctx context.Context, node v1alpha1.NodeStatus) string {
+	text, err := d.stage.Cluster.Kubectl(ctx, "--namespace="+d.namespace(), "logs", node.Pod, "--tail="+consoleLines)
+	if err != nil {
+		text = err.Error()
+	}
+	return fmt.Sprintf("\nend of the console of %s %s:\n%s", node.Role, node.ID, text)
+}
+
+// inside is how the workload cluster looks from within, when it can be reached.
+func (d *demo) inside(ctx context.Context) string {
+	if _, err := os.Stat(d.state.workload()); err != nil {
+		return ""
+	}
+	var text strings.Builder
+	for _, arguments := range []string{"get nodes --output=wide", "get pods --all-namespaces --output=wide"} {
+		output, err := d.stage.Kubectl(ctx, d.state.workload(), "", strings.Fields(arguments)...)
+		if err != nil {
+			output = err.Error() + "\n"
+		}
+		fmt.Fprintf(&text, "in the workload cluster, kubectl %s:\n%s", arguments, output)
+	}
+	return text.String()
+}
+
+// blockers lists what stands between a KVMConfig and its goal.
 func (o observation) blockers() []string {
 	if o.config == nil {
 		return []string{"there is no such KVMConfig"}
 	}
+	if len(o.config.Status.Conditions) == 0 {
+		return []string{"the operator has not written any status.conditions"}
+	}
 	var reasons []string
-	all := conditions(o.config)
-	for _, c := range all {
-		// Of the conditions that sum up others, Stalled and Reconciling are good when False.
-		if c.status == "False" && c.kind != "Stalled" && c.kind != "Reconciling" {
-			reasons = append(reasons, fmt.Sprintf("condition %s is False: %s: %s", c.kind, c.reason, c.message))
+	for _, c := range o.config.Status.Conditions {
+		if waits(c) {
+			reasons = append(reasons, fmt.Sprintf("condition %s is %s: %s: %s", c.Type, c.Status, c.Reason, c.Message))
 		}
 	}
-	if len(all) == 0 {
-		reasons = append(reasons, "the operator has not written any status.conditions")
-	}
-	if len(o.pods) == 0 {
-		reasons = append(reasons, fmt.Sprintf("there are no node pods in namespace %s", clusterID(o.config)))
-	}
-	for i := range o.pods {
-		if pod := &o.pods[i]; !podReady(pod) {
-			reasons = append(reasons, "pod "+pod.Name+" is not Ready"+whyNot(pod))
+	for _, n := range o.config.Status.Nodes {
+		if n.Phase != nodeReady {
+			reasons = append(reasons, fmt.Sprintf("%s %s is %s: %s", n.Role, n.ID, n.Phase, n.Message))
 		}
 	}
 	return reasons
-}
-
-// whyNot quotes the first condition of a pod that gives a message.
-func whyNot(pod *corev1.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Status != corev1.ConditionTrue && c.Message != "" {
-			return fmt.Sprintf(": %s is %s: %s", c.Type, c.Status, c.Message)
-		}
-	}
-	return fmt.Sprintf(": phase %s", pod.Status.Phase)
 }

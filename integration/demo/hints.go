@@ -3,30 +3,51 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/kvm-operator/kvm-operator/integration/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
+
+// hint is a command with what it is for.
+type hint struct{ command, meaning string }
 
 // hints tells what to try with a running demo. The commands are meant to be copied.
 func (d *demo) hints() string {
-	id := clusterID(d.last.config)
-	object := "kvmconfig -n " + d.config.Namespace + " " + d.config.Name
-	commands := [][2]string{
-		{"kubectl get kvmconfigs -A", "is the cluster ready, and if not, why"},
-		{"kubectl describe " + object, "every condition, every node"},
-		{"kubectl get all -n " + id, "what the operator made"},
-		{"kubectl edit " + object, "add to spec.cluster.workers and to spec.kvm.workers, and see below"},
-		{"kubectl delete pod -n " + id + " -l app=worker", "the operator's answer is to be seen below"},
-		{"bin/kvm-operator render -f " + examples + "/kvmconfig.yaml", "the same objects without a cluster"},
-		{"kubectl delete " + object, "and everything goes"},
-	}
+	object := "kvmconfig " + d.config.Name
+	master := key.DeploymentName(key.RoleMaster, d.config.Spec.Cluster.Masters[0].ID)
 	var text strings.Builder
-	fmt.Fprintf(&text, "\nThe hosts are simulated, so no machine boots in this demo; everything else is real. Try in another terminal:\n\n")
-	fmt.Fprintf(&text, "    cd %s; export KUBECONFIG=$PWD/.demo/kubeconfig PATH=$PWD/.tools:$PATH\n\n", d.state.root)
-	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, c := range commands {
-		fmt.Fprintf(columns, "    %s\t# %s\n", c[0], c[1])
-	}
-	columns.Flush()
-	fmt.Fprintf(&text, "\nLogs: .demo/operator.log, .demo/management-cluster/*.log\n\n")
+	fmt.Fprintf(&text, "\nTry in another terminal, which needs:\n\n    cd %s && export PATH=$PWD/.tools:$PATH\n", d.state.root)
+	section(&text, "The workload cluster, of virtual machines:", d.state.workload(), []hint{
+		{"kubectl get nodes -o wide", ""},
+		{"kubectl get pods -A -o wide", ""},
+		{"kubectl logs deployment/web", ""},
+		{"kubectl exec deployment/web -- /usr/bin/web get " + stage.ServiceURL, "several times: the pods take turns"},
+	})
+	section(&text, "The management cluster, of hosts:", d.state.management(), []hint{
+		{"kubectl get nodes -o wide", ""},
+		{"kubectl get kvmconfigs -o wide", "ready, and if not, why"},
+		{"kubectl describe " + object, "every condition, every node"},
+		{"kubectl get all -n " + d.namespace(), "what the operator made"},
+		{fmt.Sprintf("kubectl exec -n %s deployment/%s -- /opt/kvm-operator/kvm-operator runner console --tail", d.namespace(), master), "the console of a machine"},
+		{fmt.Sprintf("kubectl patch %s --type=json -p '%s'", object, addWorker), "a worker more; follow it below"},
+		{"kubectl edit " + object, "anything else"},
+		{"kubectl delete " + object, "the end of the workload cluster"},
+	})
+	fmt.Fprintf(&text, "\nCtrl-C stops everything and leaves nothing behind. Until then, what changes is shown here:\n\n")
 	return text.String()
+}
+
+// addWorker is a JSON patch: a worker is a node and a machine.
+const addWorker = `[{"op":"add","path":"/spec/cluster/workers/-","value":{"id":"w3"}},` +
+	`{"op":"add","path":"/spec/kvm/workers/-","value":{"cpus":1,"memory":"2500M"}}]`
+
+// section prints commands for one cluster.
+func section(text *strings.Builder, title, kubeconfig string, hints []hint) {
+	fmt.Fprintf(text, "\n%s\n\n    export KUBECONFIG=%s\n", title, kubeconfig)
+	for _, h := range hints {
+		if h.meaning != "" {
+			fmt.Fprintf(text, "    # %s\n", h.meaning)
+		}
+		fmt.Fprintf(text, "    %s\n", h.command)
+	}
 }

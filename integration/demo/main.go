@@ -1,11 +1,12 @@
-// Command demo shows the operator at work on a real management cluster with simulated nodes, on any Linux machine and
-// without virtualization:
+// Command demo shows the whole product at work on this machine, with or without KVM: a management cluster with real nodes,
+// the operator installed from its chart, and a workload cluster whose nodes are virtual machines:
 //
+//	go run ./integration/demo check  say whether a demo can be started
 //	go run ./integration/demo up     start everything, show what happens, stay until Ctrl-C
 //	go run ./integration/demo down   stop a demo that was left behind
 //
-// It runs in the root of a checkout and needs the tools of `make tools`. Everything it makes is in .demo, besides the
-// operator's executable bin/kvm-operator; .demo is removed at the end, unless something failed and its logs matter.
+// It runs in the root of a checkout, as root, and needs the tools of `make tools`. Everything it makes is in .demo, besides
+// processes, namespaces and cgroups; .demo is removed at the end, unless something failed and its logs matter.
 package main
 
 import (
@@ -39,12 +40,12 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: demo up [-exit] [-timeout DURATION]\n       demo down")
+		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-timeout DURATION] | down")
 		flags.PrintDefaults()
 	}
 	exit := flags.Bool("exit", !term.IsTerminal(int(os.Stdin.Fd())),
-		"stop as soon as the node pods are Ready (default: when standard input is no terminal)")
-	timeout := flags.Duration("timeout", 5*time.Minute, "how long the node pods may take to become Ready")
+		"stop as soon as the workload cluster has done its work (default: when standard input is no terminal)")
+	timeout := flags.Duration("timeout", 90*time.Minute, "how long the workload cluster may take to do its work")
 	if len(args) == 0 {
 		flags.Usage()
 		return flag.ErrHelp
@@ -57,6 +58,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	switch args[0] {
+	case "check":
+		return check(state, os.Geteuid())
 	case "up":
 		return up(ctx, state, *timeout, *exit)
 	case "down":

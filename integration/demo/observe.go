@@ -3,102 +3,56 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
+	"os"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-var kvmConfigKind = schema.GroupVersionKind{Group: "provider.giantswarm.io", Version: "v1alpha1", Kind: "KVMConfig"}
+// nodeReady is the phase of a node that serves.
+const nodeReady = "Ready"
 
-// observation is what the demo shows: the KVMConfig and its node pods, as they are at one moment.
-type observation struct {
-	config *unstructured.Unstructured // nil when it has been deleted
-	pods   []corev1.Pod
+// observation is the KVMConfig as it is at one moment, nil when it does not exist.
+type observation struct{ config *v1alpha1.KVMConfig }
+
+// readKVMConfig reads a manifest of one KVMConfig.
+func readKVMConfig(path string) (*v1alpha1.KVMConfig, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	config := &v1alpha1.KVMConfig{}
+	if err := yaml.UnmarshalStrict(content, config); err != nil {
+		return nil, fmt.Errorf("reading the KVMConfig of %s: %w", path, err)
+	}
+	return config, nil
 }
 
-// observe reads the followed KVMConfig and its node pods.
+// observe reads the followed KVMConfig.
 func (d *demo) observe(ctx context.Context) (observation, error) {
-	config := &unstructured.Unstructured{}
-	config.SetGroupVersionKind(kvmConfigKind)
-	err := d.client.Get(ctx, d.config, config)
+	config := &v1alpha1.KVMConfig{}
+	err := d.client.Get(ctx, client.ObjectKeyFromObject(d.config), config)
 	if apierrors.IsNotFound(err) {
 		return observation{}, nil
 	}
 	if err != nil {
-		return observation{}, fmt.Errorf("reading KVMConfig %s: %w", d.config, err)
+		return observation{}, fmt.Errorf("reading KVMConfig %s: %w", client.ObjectKeyFromObject(d.config), err)
 	}
-	var pods corev1.PodList
-	err = d.client.List(ctx, &pods, client.InNamespace(clusterID(config)), client.HasLabels{"app", "node"})
-	if err != nil {
-		return observation{}, fmt.Errorf("listing the node pods of KVMConfig %s: %w", d.config, err)
-	}
-	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	return observation{config: config, pods: pods.Items}, nil
+	return observation{config}, nil
 }
 
-// allReady tells whether every node of the KVMConfig has a Ready pod.
-func allReady(o observation) bool {
+// ready tells whether every step is done for the KVMConfig as it is now.
+func ready(o observation) bool {
 	if o.config == nil {
 		return false
 	}
-	wanted := len(nodes(o.config, "masters")) + len(nodes(o.config, "workers"))
-	ready := 0
-	for i := range o.pods {
-		if o.pods[i].DeletionTimestamp == nil && podReady(&o.pods[i]) {
-			ready++
-		}
-	}
-	return wanted > 0 && ready == wanted
+	c := meta.FindStatusCondition(o.config.Status.Conditions, "Ready")
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == o.config.Generation
 }
 
 func never(observation) bool { return false }
-
-func podReady(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func clusterID(config *unstructured.Unstructured) string {
-	id, _, _ := unstructured.NestedString(config.Object, "spec", "cluster", "id")
-	return id
-}
-
-func nodes(config *unstructured.Unstructured, role string) []any {
-	list, _, _ := unstructured.NestedSlice(config.Object, "spec", "cluster", role)
-	return list
-}
-
-// condition is one entry of an object's status.conditions.
-type condition struct{ kind, status, reason, message string }
-
-func conditions(object *unstructured.Unstructured) []condition {
-	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	var all []condition
-	for _, entry := range list {
-		fields, _ := entry.(map[string]any)
-		text := func(name string) string {
-			value, _ := fields[name].(string)
-			return value
-		}
-		all = append(all, condition{text("type"), text("status"), text("reason"), text("message")})
-	}
-	return all
-}
-
-func conditionStatus(object *unstructured.Unstructured, kind string) string {
-	for _, c := range conditions(object) {
-		if c.kind == kind {
-			return c.status
-		}
-	}
-	return ""
-}

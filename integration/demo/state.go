@@ -6,13 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/realcluster"
 )
 
 // cleanupPatience is how long a demo that is told to stop may take to do so.
-const cleanupPatience = 30 * time.Second
+const cleanupPatience = time.Minute
 
 // state is the directory with everything that a demo keeps on disk.
 type state struct {
@@ -34,54 +36,144 @@ func openState() (state, error) {
 
 func (s state) path(name string) string { return filepath.Join(s.dir, name) }
 func (s state) record() string          { return s.path("demo.pid") }
-func (s state) kubeconfig() string      { return s.path("kubeconfig") }
+func (s state) management() string      { return s.path("management.kubeconfig") }
+func (s state) workload() string        { return s.path("workload.kubeconfig") }
+func (s state) cluster() string         { return s.path("management-cluster") }
+
+// check says why a demo cannot be started here by the user of that id, in a sentence that has a way out.
+func check(s state, user int) error {
+	if user != 0 {
+		return errors.New("the demo makes network namespaces, mounts and cgroups for its nodes, and only root may do that: " +
+			`run it as root, for example by sudo env "PATH=$PATH" make demo`)
+	}
+	pid, err := process.Recorded(s.record())
+	if err != nil || pid == 0 {
+		return err
+	}
+	return fmt.Errorf("a demo runs already in this checkout (process %d): use it with\n\n    export KUBECONFIG=%s\n\nor stop it with `make demo-down`",
+		pid, s.management())
+}
 
 // take makes the state directory this process's own. What a demo that crashed left there is removed first.
 func (s state) take() error {
-	pid, err := process.Recorded(s.record())
-	if err != nil {
-		return err
-	}
-	if pid != 0 {
-		return fmt.Errorf("a demo runs already (process %d): use it with\n\n    export KUBECONFIG=%s\n\nor stop it with `make demo-down`",
-			pid, s.kubeconfig())
-	}
 	if err := s.clear(); err != nil {
 		return err
 	}
 	if err := os.Mkdir(s.dir, 0o755); err != nil {
 		return err
 	}
-	return process.WriteRecord(s.record())
+	if err := process.WriteRecord(s.record()); err != nil {
+		return err
+	}
+	return s.keepProgramsInside()
 }
 
-// clear ends every process recorded in the state directory and removes it.
+// keepProgramsInside makes go, helm and kubectl keep their files in the state directory, those that they leave behind
+// when they are killed included.
+func (s state) keepProgramsInside() error {
+	programs := s.path("programs")
+	if err := os.Mkdir(programs, 0o755); err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range []string{"GOTMPDIR", "KUBECACHEDIR", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
+		errs = append(errs, os.Setenv(name, programs))
+	}
+	return errors.Join(errs...)
+}
+
+// clear ends every process that is recorded in the state directory, but this one, and removes the directory.
 func (s state) clear() error {
-	err := filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".pid" {
+	// Not deeper: there are the file systems of containers, which have other files of this name.
+	for _, pattern := range []string{s.record(), filepath.Join(s.cluster(), "*.pid"), filepath.Join(s.cluster(), "*", "*.pid")} {
+		records, err := filepath.Glob(pattern)
+		if err != nil {
 			return err
 		}
-		return process.StopRecorded(path, time.Second)
-	})
+		for _, record := range records {
+			if err := stopOther(record); err != nil {
+				return fmt.Errorf("clearing %s: %w", s.dir, err)
+			}
+		}
+	}
+	return s.remove()
+}
+
+// stopOther ends the process of a record unless it is this one.
+func stopOther(record string) error {
+	pid, err := process.Recorded(record)
+	if err != nil || pid == os.Getpid() {
+		return err
+	}
+	return process.StopRecorded(record, time.Second)
+}
+
+// remove removes the state directory. The record of the demo goes last: as long as it is there, nobody else begins.
+func (s state) remove() error {
+	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("clearing %s: %w", s.dir, err)
+		return err
+	}
+	for _, entry := range entries {
+		if path := s.path(entry.Name()); path != s.record() {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
 	}
 	return os.RemoveAll(s.dir)
 }
 
+// keepLogs removes everything but logs: the disks of machines and the images of nodes are large.
+func (s state) keepLogs() error {
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var directories []string
+	err = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			directories = append(directories, path)
+			return nil
+		case entry.Type().IsRegular() && filepath.Ext(path) == ".log":
+			return nil
+		default:
+			return root.Remove(path)
+		}
+	})
+	for _, directory := range slices.Backward(directories) {
+		// The ones that still have logs in them stay.
+		_ = root.Remove(directory)
+	}
+	return err
+}
+
 // down stops a demo that runs in this checkout, or what is left of one.
 func down(s state) error {
-	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
+	_, err := os.Stat(s.dir)
+	if none := errors.Is(err, fs.ErrNotExist); none {
 		fmt.Println("no demo runs in", s.root)
-		return nil
+		return removeLeftovers()
 	}
-	// The demo stops its own processes in order; clear ends those that it could not.
+	// The demo stops everything in order and removes its directory; the rest is for one that could not.
 	if err := process.StopRecorded(s.record(), cleanupPatience); err != nil {
 		return err
 	}
-	if err := s.clear(); err != nil {
+	if err := errors.Join(s.clear(), removeLeftovers()); err != nil {
 		return err
 	}
 	fmt.Println("the demo is stopped and", s.dir, "is removed")
 	return nil
+}
+
+// removeLeftovers removes the cgroups of demos that were killed. Only root can have made some.
+func removeLeftovers() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return realcluster.RemoveLeftovers()
 }

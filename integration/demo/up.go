@@ -5,32 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/qemu"
 )
 
-const (
-	crds     = "helm/kvm-operator/crds"
-	examples = "docs/examples/demo"
-	// nodesPerRole are enough for each node pod to have a host of its own and for one more of each kind.
-	nodesPerRole = 3
-)
+// examples is the directory of the manifests: kvmconfig.yaml for the management cluster, web.yaml for the workload cluster.
+const examples = "docs/examples/demo"
+
+// explainTimeout is how long it may take to fetch logs once the demo has failed.
+const explainTimeout = time.Minute
 
 // up runs the demo from beginning to end. An interrupt is no error.
 func up(ctx context.Context, s state, timeout time.Duration, exit bool) (err error) {
+	if err := check(s, os.Geteuid()); err != nil {
+		return err
+	}
 	if err := s.take(); err != nil {
 		return err
 	}
 	d := newDemo(s)
 	defer func() {
-		interrupted := ctx.Err() != nil
-		if interrupted {
+		if ctx.Err() != nil {
 			err = nil
 		}
 		err = errors.Join(err, d.end(err == nil))
@@ -38,113 +44,134 @@ func up(ctx context.Context, s state, timeout time.Duration, exit bool) (err err
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if err := d.follow(waiting, allReady); err != nil {
-		return d.blocked(err)
+	if err := d.work(ctx, timeout); err != nil {
+		return d.explain(ctx, err)
 	}
-	d.say("every node pod is Ready")
+	d.say("done: the workload cluster runs and does its work")
 	if exit {
+		d.say("to keep it and try more: make demo KEEP=1")
 		return nil
 	}
 	fmt.Print(d.hints())
-	d.view.leave()
 	return d.follow(ctx, never)
 }
 
 // demo is a demo while it runs.
 type demo struct {
-	state    state
-	began    time.Time
-	cluster  *managementcluster.Cluster
-	operator *operator
-	client   client.Client
-	config   client.ObjectKey // of the KVMConfig to follow
-	last     observation
-	view     *view
+	state  state
+	began  time.Time
+	stage  *stage.Stage
+	client client.Client
+	config *v1alpha1.KVMConfig // the one to follow, as the example has it
+	last   observation
+	view   view
 }
 
-func newDemo(s state) *demo {
-	began := time.Now()
-	return &demo{state: s, began: began, view: newView(os.Stdout, began)}
-}
+func newDemo(s state) *demo { return &demo{state: s, began: time.Now()} }
 
-func (d *demo) start(ctx context.Context) error {
-	d.say("building bin/kvm-operator")
-	binary, err := buildOperator(ctx, d.state.root)
-	if err != nil {
+// start sets up the management cluster with the operator.
+func (d *demo) start(ctx context.Context) (err error) {
+	if d.config, err = readKVMConfig(d.example("kvmconfig.yaml")); err != nil {
 		return err
 	}
-	d.say("starting the management cluster")
-	if err := d.startCluster(ctx); err != nil {
-		return err
-	}
-	d.say("installing the CRDs of %s", crds)
-	if err := d.applyCRDs(ctx); err != nil {
-		return err
-	}
-	if d.operator, err = startOperator(d.state, d.cluster, binary); err != nil {
-		return err
-	}
-	d.say("the operator runs: %s", d.operator.commandLine)
-	d.say("applying %s", examples)
-	return d.applyExamples(ctx)
-}
-
-func (d *demo) startCluster(ctx context.Context) error {
-	cluster, err := managementcluster.Start(ctx, managementcluster.Options{
-		Dir:               d.state.path("management-cluster"),
-		ControllerManager: true, Scheduler: true, Kwok: true, PodsEnd: true,
-		Output: progress{d},
+	spec := d.config.Spec.Cluster
+	d.say("without KVM this takes twenty minutes on two cores that have nothing else to do, and more on others; Ctrl-C stops it at any moment and cleans up")
+	d.stage, err = stage.Start(ctx, stage.Options{
+		Root: d.state.root, Dir: d.state.cluster(), Masters: len(spec.Masters), Workers: len(spec.Workers), Say: d.say,
 	})
 	if err != nil {
 		return err
 	}
-	d.cluster = cluster
-	if err := cluster.WriteKubeconfig(d.state.kubeconfig(), "admin", "system:masters"); err != nil {
+	published, err := d.stage.Cluster.Publish(ctx)
+	if err != nil {
 		return err
 	}
-	for _, role := range []string{"master", "worker"} {
-		names, err := cluster.AddNodes(ctx, nodesPerRole, map[string]string{"role": role})
-		if err != nil {
-			return err
-		}
-		d.say("simulated nodes with label role=%s: %v", role, names)
+	if err := copyPrivate(d.state.management(), published); err != nil {
+		return err
 	}
 	log.SetLogger(logr.Discard()) // controller-runtime complains when nobody says where its words should go
-	d.client, err = client.New(cluster.RESTConfig(), client.Options{})
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	d.client, err = client.New(d.stage.Cluster.RESTConfig(), client.Options{Scheme: scheme})
 	return err
+}
+
+// work makes a workload cluster and lets it work, within a time.
+func (d *demo) work(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the workload cluster has not done its work within %s", timeout))
+	defer cancel()
+	d.say("applying %s/kvmconfig.yaml: %d master and %d workers", examples,
+		len(d.config.Spec.Cluster.Masters), len(d.config.Spec.Cluster.Workers))
+	manifest, err := d.manifest(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.stage.Apply(ctx, manifest); err != nil {
+		return err
+	}
+	if err := d.follow(ctx, ready); err != nil {
+		return err
+	}
+	kubeconfig, err := d.stage.Kubeconfig(ctx, d.config.Spec.Cluster.ID)
+	if err != nil {
+		return err
+	}
+	if err := copyPrivate(d.state.workload(), kubeconfig); err != nil {
+		return err
+	}
+	return d.stage.Prove(ctx, d.state.workload())
+}
+
+// What the example says of acceleration, and what it has to say where KVM runs no guest.
+const automatic, emulated = "{acceleration: auto}", "{acceleration: tcg}"
+
+// manifest is the example, for machines that are emulated where KVM runs no guest here.
+func (d *demo) manifest(ctx context.Context) (string, error) {
+	text, err := os.ReadFile(d.example("kvmconfig.yaml"))
+	if err != nil {
+		return "", err
+	}
+	prover := qemu.Prover{Kernel: filepath.Join(d.state.root, ".tools", "guest", "vmlinuz"), CPUModel: "host"}
+	choice, err := prover.Choose(ctx, qemu.ModeAuto)
+	if err != nil || choice.Accelerator == qemu.KVM {
+		return string(text), err
+	}
+	d.say("machines are emulated, so spec.kvm.k8sKVM.acceleration becomes tcg: %s", choice.Reason)
+	return strings.Replace(string(text), automatic, emulated, 1), nil
 }
 
 // end stops everything and, after a success, removes every trace; after a failure the logs stay.
 func (d *demo) end(success bool) error {
 	d.say("stopping")
 	var errs []error
-	if d.operator != nil {
-		errs = append(errs, d.operator.stop())
+	if d.stage != nil {
+		errs = append(errs, d.stage.Stop())
 	}
-	if d.cluster != nil {
-		errs = append(errs, d.cluster.Stop())
-	}
-	// From here on this process counts as stopped: clear would end it as one left behind.
-	errs = append(errs, os.Remove(d.state.record()))
 	if success {
 		errs = append(errs, d.state.clear())
 		d.say("everything is stopped and %s is removed", d.state.dir)
 	} else {
+		errs = append(errs, d.state.keepLogs())
 		d.say("everything is stopped; the logs are kept in %s until the next demo or `make demo-down`", d.state.dir)
 	}
 	return errors.Join(errs...)
 }
 
-// progress says what is written to it, one line a Write.
-type progress struct{ *demo }
+func (d *demo) namespace() string { return key.Namespace(d.config.Spec.Cluster.ID) }
 
-func (p progress) Write(line []byte) (int, error) {
-	p.say("%s", strings.TrimSuffix(string(line), "\n"))
-	return len(line), nil
-}
+func (d *demo) example(name string) string { return filepath.Join(d.state.root, examples, name) }
 
 func (d *demo) say(format string, args ...any) {
-	fmt.Printf("%6.1fs  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+	fmt.Printf("%7.1fs  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// copyPrivate copies a file that holds a key.
+func copyPrivate(to, from string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o600)
 }

@@ -1,127 +1,121 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// example is an observation of a KVMConfig with one master and one worker and the given pods.
-func example(pods ...corev1.Pod) observation {
-	return observation{
-		config: &unstructured.Unstructured{Object: map[string]any{
-			"spec": map[string]any{"cluster": map[string]any{
-				"id": "demo1", "masters": []any{map[string]any{"id": "m1"}}, "workers": []any{map[string]any{"id": "w1"}},
-			}},
-			"status": map[string]any{"conditions": []any{
-				map[string]any{"type": "Ready", "status": "False", "reason": "Waiting", "message": "deployment: not yet"},
-				map[string]any{"type": "Stalled", "status": "False", "reason": "NoProblem"},
-			}},
-		}},
-		pods: pods,
-	}
+// seen is an observation of a KVMConfig of generation 2 with conditions and nodes.
+func seen(conditions []metav1.Condition, nodes ...v1alpha1.NodeStatus) observation {
+	config := &v1alpha1.KVMConfig{Status: v1alpha1.KVMConfigStatus{Conditions: conditions, Nodes: nodes}}
+	config.Generation = 2
+	return observation{config}
 }
 
-func pod(name string, ready corev1.ConditionStatus) corev1.Pod {
-	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{NodeName: "node-1"},
-		Status: corev1.PodStatus{
-			Phase: corev1.PodRunning, PodIP: "10.0.0.1",
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, Message: "the gate is closed"}},
-		},
-	}
+func worker(phase, message string) v1alpha1.NodeStatus {
+	return v1alpha1.NodeStatus{ID: "w1", Role: "worker", Phase: phase, Message: message}
 }
 
-func terminating(pod corev1.Pod) corev1.Pod {
-	now := metav1.Now()
-	pod.DeletionTimestamp = &now
-	return pod
+// isTrue, isFalse and isUnknown are lists of one condition, which append makes longer.
+func isTrue(kind string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: "True", ObservedGeneration: 2}
 }
 
-func TestAllReady(t *testing.T) {
+func isFalse(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: "False", Reason: reason, Message: message, ObservedGeneration: 2}
+}
+
+func blocked(kind string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: "Unknown", Reason: "Blocked", Message: "waits for workload"}
+}
+
+func all(conditions ...metav1.Condition) []metav1.Condition { return conditions }
+
+func TestReady(t *testing.T) {
+	outdated := isTrue("Ready")
+	outdated.ObservedGeneration = 1
 	for name, test := range map[string]struct {
 		seen observation
 		want bool
 	}{
-		"a deleted KVMConfig":          {seen: observation{}, want: false},
-		"no pods":                      {seen: example(), want: false},
-		"a pod is missing":             {seen: example(pod("master-m1", "True")), want: false},
-		"a pod is not Ready":           {seen: example(pod("master-m1", "True"), pod("worker-w1", "False")), want: false},
-		"a Ready pod is being deleted": {seen: example(pod("master-m1", "True"), terminating(pod("worker-w1", "True"))), want: false},
-		"every pod is Ready":           {seen: example(pod("master-m1", "True"), pod("worker-w1", "True")), want: true},
-		"a former pod is being deleted": {
-			seen: example(pod("master-m1", "True"), pod("worker-w1", "True"), terminating(pod("worker-w1-old", "True"))), want: true,
-		},
+		"a KVMConfig that is gone":             {observation{}, false},
+		"one that the operator has not seen":   {seen(nil), false},
+		"one that waits":                       {seen(all(isFalse("Ready", "NodesNotReady", ""))), false},
+		"one that was Ready before its change": {seen(all(outdated)), false},
+		"one that is Ready":                    {seen(all(isTrue("Ready"))), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := allReady(test.seen); got != test.want {
-				t.Errorf("allReady is %v, want %v", got, test.want)
+			if got := ready(test.seen); got != test.want {
+				t.Errorf("ready is %v, want %v", got, test.want)
 			}
 		})
 	}
 }
 
 func TestBlockersNameWhatIsWrong(t *testing.T) {
-	got := strings.Join(example(pod("master-m1", "True"), pod("worker-w1", "False")).blockers(), "\n")
-	want := "condition Ready is False: Waiting: deployment: not yet\n" +
-		"pod worker-w1 is not Ready: Ready is False: the gate is closed"
-	if got != want {
-		t.Errorf("blockers are\n%s\nwant\n%s", got, want)
+	stalled := isTrue("Stalled")
+	stalled.Reason, stalled.Message = "ReleaseNotFound", "there is no Release 1"
+	for name, test := range map[string]struct {
+		seen observation
+		want string
+	}{
+		"no KVMConfig":               {observation{}, "there is no such KVMConfig"},
+		"an operator that is silent": {seen(nil), "the operator has not written any status.conditions"},
+		"a step, and a node that is not Ready": {
+			seen(all(isFalse("Ready", "NoMaster", "the same"), isFalse("Stalled", "NoProblem", ""), isFalse("WorkloadReachable", "NoMaster", "no master has an address"),
+				blocked("CoreDNSInstalled")), worker("Starting", "Booting: the machine boots"), worker("Ready", "")),
+			"condition WorkloadReachable is False: NoMaster: no master has an address\nworker w1 is Starting: Booting: the machine boots",
+		},
+		"what only a person can mend": {seen(all(stalled)), "condition Stalled is True: ReleaseNotFound: there is no Release 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, strings.Join(test.seen.blockers(), "\n")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }
 
-func TestViewWithoutTerminalPrintsOnlyChanges(t *testing.T) {
-	var out bytes.Buffer
-	v := &view{out: &out, began: time.Now(), previous: map[string]row{}}
-	for name, step := range []struct {
+func TestViewSaysOnlyWhatChanges(t *testing.T) {
+	v := view{}
+	deleted := seen(all(isTrue("KeysReady")))
+	deleted.config.DeletionTimestamp = &metav1.Time{}
+	for i, step := range []struct {
 		seen observation
 		want []string
 	}{
-		{example(), []string{"condition Ready: False Waiting deployment: not yet", "condition Stalled: False NoProblem"}},
-		{example(), nil},
-		{example(pod("worker-w1", "False")), []string{"pod worker-w1: Running not ready node-1 10.0.0.1"}},
-		{example(pod("worker-w1", "True")), []string{"pod worker-w1: Running ready node-1 10.0.0.1"}},
-		{example(terminating(pod("worker-w1", "True"))), []string{"pod worker-w1: Terminating ready node-1 10.0.0.1"}},
-		{example(), []string{"pod worker-w1: gone"}},
+		{observation{}, nil},
+		{seen(nil), nil},
+		{
+			seen(all(isFalse("Ready", "NoMaster", "the same"), isTrue("KeysReady"), isTrue("ServicesReady"), isFalse("WorkloadReachable", "NoMaster", "none"), blocked("CoreDNSInstalled")),
+				worker("Pending", "Scheduling: no host yet")),
+			[]string{"done: KeysReady, ServicesReady", "WorkloadReachable: NoMaster: none", "worker w1: Scheduling: no host yet"},
+		},
+		{
+			seen(all(isTrue("KeysReady"), isTrue("ServicesReady"), isFalse("WorkloadReachable", "NoMaster", "none")), worker("Pending", "Scheduling: no host yet")),
+			nil,
+		},
+		{
+			seen(all(isTrue("Ready"), isTrue("KeysReady"), isTrue("ServicesReady"), isTrue("WorkloadReachable")), worker("Ready", "")),
+			[]string{"done: WorkloadReachable", "worker w1: Ready"},
+		},
+		{
+			seen(all(isTrue("KeysReady"), isFalse("ServicesReady", "Retrying", "quota"), isTrue("WorkloadReachable"))),
+			[]string{"ServicesReady: Retrying: quota", "worker w1: gone"},
+		},
+		{deleted, []string{"KVMConfig: is being deleted"}},
+		{observation{}, []string{"the KVMConfig is gone, and the workload cluster with it"}},
+		{observation{}, nil},
+		{seen(all(isTrue("KeysReady"))), []string{"done: KeysReady"}},
+		{observation{}, []string{"the KVMConfig is gone, and the workload cluster with it"}},
 	} {
-		out.Reset()
-		v.show(rows(step.seen))
-		var got []string
-		for line := range strings.Lines(out.String()) {
-			_, text, _ := strings.Cut(strings.TrimSpace(line), "  ")
-			got = append(got, text)
-		}
-		if strings.Join(got, "\n") != strings.Join(step.want, "\n") {
-			t.Errorf("step %d printed\n%q\nwant\n%q", name, got, step.want)
-		}
-	}
-}
-
-func TestViewOnTerminalDrawsInPlace(t *testing.T) {
-	var out bytes.Buffer
-	v := &view{out: &out, began: time.Now(), size: func() (int, int) { return 30, 5 }}
-	v.show(rows(example(pod("worker-w1", "True"))))
-	if strings.Contains(out.String(), "\x1b") {
-		t.Errorf("the first table moves the cursor: %q", out.String())
-	}
-	out.Reset()
-	v.show(rows(example(pod("worker-w1", "True"))))
-	if !strings.HasPrefix(out.String(), "\x1b[4A\x1b[J") {
-		t.Errorf("the second table does not replace the four lines of the first: %q", out.String())
-	}
-	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-	if len(lines) != 4 {
-		t.Errorf("a terminal of 5 lines shows %d lines, want 4: %q", len(lines), lines)
-	}
-	for _, line := range lines[1:] {
-		if len([]rune(line)) > 30 {
-			t.Errorf("line %q is wider than the terminal", line)
+		if diff := cmp.Diff(step.want, v.changes(step.seen)); diff != "" {
+			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}
 	}
 }

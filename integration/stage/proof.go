@@ -14,7 +14,7 @@ import (
 
 const (
 	// Web is the manifest, in a checkout, of a web server with a pod on each of two workers and of its Service.
-	Web = "docs/examples/machines/web.yaml"
+	Web = "docs/examples/demo/web.yaml"
 	// ServiceURL is where web.yaml answers by its name.
 	ServiceURL = "http://web.default.svc.cluster.local/"
 	// rollout is how long programs may take to start on slow machines.

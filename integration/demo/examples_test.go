@@ -22,6 +22,13 @@ func TestExamplesAreWhatTheDemoTalksAbout(t *testing.T) {
 	if masters, workers := len(config.Spec.Cluster.Masters), len(config.Spec.Cluster.Workers); masters != 1 || workers != 2 {
 		t.Errorf("the cluster has %d masters and %d workers, want 1 and 2", masters, workers)
 	}
+	text, err := os.ReadFile(filepath.Join("..", "..", examples, "kvmconfig.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), automatic); n != 1 {
+		t.Errorf("the example says %q %d times: the demo cannot say that machines are emulated", automatic, n)
+	}
 	content, err := os.ReadFile(filepath.Join("..", "..", stage.Web))
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +41,7 @@ func TestExamplesAreWhatTheDemoTalksAbout(t *testing.T) {
 	if replicas := *deployment.Spec.Replicas; int(replicas) != len(config.Spec.Cluster.Workers) {
 		t.Errorf("web has %d pods, want one on each worker", replicas)
 	}
-	hints := (&demo{state: state{root: "/checkout", dir: "/checkout/.demo-machines"}, config: config}).hints()
+	hints := (&demo{state: state{root: "/checkout", dir: "/checkout/.demo"}, config: config}).hints()
 	want, err := os.ReadFile("testdata/hints.txt")
 	if os.Getenv("UPDATE") != "" {
 		want, err = []byte(hints), os.WriteFile("testdata/hints.txt", []byte(hints), 0o644)
