@@ -133,6 +133,7 @@ func (d *demo) manifest(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	d.say("finding out whether KVM runs guests here")
 	prover := qemu.Prover{Kernel: filepath.Join(d.state.root, ".tools", "guest", "vmlinuz"), CPUModel: "host"}
 	choice, err := prover.Choose(ctx, qemu.ModeAuto)
 	if err != nil || choice.Accelerator == qemu.KVM {
