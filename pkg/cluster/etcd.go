@@ -38,10 +38,7 @@ func (s *Snapshot) EtcdMachines() []Node { return append(s.Masters(), s.Retiring
 
 // EtcdMember is the member on a master; nil when it is not known to have one.
 func (s *Snapshot) EtcdMember(nodeID string) *etcd.Member {
-	name := pki.EtcdMember(nodeID)
-	at := slices.IndexFunc(s.Etcd.Members, func(m etcd.Member) bool {
-		return m.Name == name || m.Name == "" && m.PeerURL == s.EtcdMaster(nodeID).PeerURL
-	})
+	at := slices.IndexFunc(s.Etcd.Members, s.EtcdMaster(nodeID).Has)
 	if at < 0 {
 		return nil
 	}

@@ -22,7 +22,7 @@ const (
 // founded that any member of the cluster has: both count while there is no list. founders are the masters that the cluster began
 // with. One of them whose member was taken out is like any other.
 func Begin(w Master, founders []Master, seen, founded bool, s State) (Beginning, []Master) {
-	at := slices.IndexFunc(s.Members, w.has)
+	at := slices.IndexFunc(s.Members, w.Has)
 	switch {
 	case at >= 0 && s.Members[at].Started || !s.Known() && seen:
 		return Return, nil

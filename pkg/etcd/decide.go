@@ -40,8 +40,8 @@ type Master struct {
 	Name, PeerURL string
 }
 
-// has says whether a member is that of the master. A member without a name is known by its address only.
-func (w Master) has(m Member) bool {
+// Has says whether a member is that of the master. A member without a name is known by its address only.
+func (w Master) Has(m Member) bool {
 	return m.Name == w.Name || m.Name == "" && m.PeerURL == w.PeerURL
 }
 
@@ -133,10 +133,10 @@ func look(members []Member, masters []Master) view {
 		} else {
 			v.voters = append(v.voters, m)
 		}
-		v.surplus[m.ID] = !slices.ContainsFunc(masters, func(w Master) bool { return w.has(m) })
+		v.surplus[m.ID] = !slices.ContainsFunc(masters, func(w Master) bool { return w.Has(m) })
 	}
 	for _, w := range slices.SortedFunc(slices.Values(masters), func(a, b Master) int { return cmp.Compare(a.Name, b.Name) }) {
-		if !slices.ContainsFunc(members, w.has) {
+		if !slices.ContainsFunc(members, w.Has) {
 			v.missing = append(v.missing, w)
 		}
 	}

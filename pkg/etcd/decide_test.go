@@ -141,7 +141,7 @@ func unsafe(s situation, step Step) string {
 		return ""
 	}
 	before, then := spare(s.members), after(s, step)
-	wanted := func(m Member) bool { return slices.ContainsFunc(s.masters, func(w Master) bool { return w.has(m) }) }
+	wanted := func(m Member) bool { return slices.ContainsFunc(s.masters, func(w Master) bool { return w.Has(m) }) }
 	learners := func(members []Member) int {
 		return len(slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.Learner }))
 	}
@@ -172,7 +172,7 @@ func unsafe(s situation, step Step) string {
 			return "this member must not lead"
 		}
 	case Add:
-		if slices.ContainsFunc(s.members, step.Master.has) {
+		if slices.ContainsFunc(s.members, step.Master.Has) {
 			return "the master has a member"
 		}
 	case None, Wait:
@@ -222,7 +222,7 @@ func begin(s situation, step Step) bool {
 	}
 	for i, m := range s.members {
 		for _, w := range s.masters {
-			if m.ID == step.Member.ID && w.has(m) {
+			if m.ID == step.Member.ID && w.Has(m) {
 				s.members[i].Name, s.members[i].Started, s.members[i].Healthy = w.Name, true, true
 				return true
 			}
