@@ -26,6 +26,8 @@ TEST_TIMEOUT          ?= 30m
 E2E_TIMEOUT           ?= 2h
 HA_TIMEOUT            ?= 2h
 BENCH_TIMEOUT         ?= 2h
+SOAK                  ?= 1h
+SEED                  ?= $(shell date +%s)
 # Packages whose tests run virtual machines.
 WITH_MACHINES := /(integration/(live|machine|realcluster|runnerimage)|pkg/(guestnet|qemu))$$
 export KUBEBUILDER_ASSETS := $(TOOLS)
@@ -45,12 +47,18 @@ demo-down: ## Stop a demo that was left behind
 
 ##@ Test
 
-.PHONY: test e2e e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+.PHONY: test chaos soak e2e e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/e2e$$')
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
+
+chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults; test has the first 200 of the 500
+	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/chaos -courses=500
+
+soak: tools ## The same for SOAK, an hour unless set, from SEED, which is another one each time
+	@go test -v -timeout 0 ./integration/chaos -for=$(SOAK) -seed=$(SEED)
 
 e2e: tools ## A workload cluster of virtual machines from its KVMConfig to its end, on a real management cluster; its own target, for it takes longer than the rest together
 	@go test -v -timeout $(E2E_TIMEOUT) -run TestLifeOfACluster ./integration/e2e

@@ -56,6 +56,9 @@ type Config struct {
 	// there.
 	Release func(ctx context.Context, namespace, pod string) error
 
+	// Clock tells the time; nil means the machine's. Tests put wrong ones there.
+	Clock clock.PassiveClock
+
 	// WrapClient, if set, stands between the controllers and the client; tests put faults there.
 	WrapClient func(client.Client) client.Client
 }
@@ -115,14 +118,17 @@ func New(ctx context.Context, c Config) (*Service, error) {
 }
 
 func addControllers(m manager.Manager, c Config) error {
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
 	var writer client.Client = patience.New(m.GetClient(), patience.Limit)
 	if c.WrapClient != nil {
 		writer = c.WrapClient(writer)
 	}
 	r := &cluster.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings,
-		Issuer: pki.Embedded{Clock: clock.RealClock{}}, NewKey: pki.NewRandomKey,
-		Readiness: snapshot.PodReadiness, Clock: clock.RealClock{}, Events: m.GetEventRecorder("kvm-operator"),
+		Issuer: pki.Embedded{Clock: c.Clock}, NewKey: pki.NewRandomKey,
+		Readiness: snapshot.PodReadiness, Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"),
 	}
 	if !c.MachinesOnly {
 		mapper, err := mapperOf(cluster.WorkloadKinds())
@@ -150,7 +156,7 @@ func addControllers(m manager.Manager, c Config) error {
 func addDrainer(m manager.Manager, c Config, writer client.Client, w *cluster.Workloads) error {
 	d := &drainer.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Release: c.Release, Timeout: c.DrainTimeout,
-		Clock: clock.RealClock{}, Events: m.GetEventRecorder("kvm-operator"),
+		Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"),
 	}
 	if w != nil {
 		d.Pool = w.Pool

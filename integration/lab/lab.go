@@ -124,7 +124,7 @@ func (l *Lab) Run(t testing.TB, options ...Option) *Operator {
 // StartOperator runs the operator in this process until Close, for operators that outlive a test.
 func (l *Lab) StartOperator(options ...Option) (*Operator, error) {
 	recorder := &Recorder{}
-	config := service.Config{REST: l.RESTConfig(), Settings: Settings(), Selector: labels.Everything(), MachinesOnly: true, Release: l.release}
+	config := service.Config{REST: l.RESTConfig(), Settings: Settings(), Selector: labels.Everything(), MachinesOnly: true, Release: l.Release}
 	for _, option := range options {
 		option(&config)
 	}

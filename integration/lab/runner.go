@@ -19,8 +19,8 @@ import (
 const ended = `{"status":{"containerStatuses":[{"name":"k8s-kvm","image":"","imageID":"","ready":false,"started":false,"restartCount":0,` +
 	`"state":{"running":null,"terminated":{"exitCode":0,"reason":"Completed"}}}]}}`
 
-// release plays the runner of a pod on a simulated host: its machine is down at once.
-func (l *Lab) release(ctx context.Context, namespace, pod string) error {
+// Release plays the runner of a pod on a simulated host: its machine is down at once.
+func (l *Lab) Release(ctx context.Context, namespace, pod string) error {
 	pods, err := corev1client.NewForConfig(l.RESTConfig())
 	if err != nil {
 		return err

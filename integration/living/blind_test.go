@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/tenant"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
@@ -39,7 +40,7 @@ func TestF17RollWithoutAPI(t *testing.T) {
 		if diff := cmp.Diff(before, l.inventory(t)); diff != "" {
 			t.Errorf("nodes were replaced (-before +now):\n%s", diff)
 		}
-		line.mend()
+		line.Mend()
 		l.await(t, isTrue("WorkloadReachable"))
 		lab.Eventually(t, patience, func() error {
 			if cmp.Equal(before, l.inventory(t)) {
@@ -84,20 +85,20 @@ func (l *living) saysUnreachable(t *testing.T) {
 }
 
 // blindCluster is a cluster whose nodes are Ready and whose API server has gone.
-func blindCluster(t *testing.T, c *fixture.Cluster) (*living, *line) {
+func blindCluster(t *testing.T, c *fixture.Cluster) (*living, *tenant.Line) {
 	t.Helper()
 	id := c.Obj().Spec.Cluster.ID
 	theLab.Run(t, ofShard("shard="+id))
 	line := newLine(t, crowd.Address(), 0)
 	l := create(t, crowd, id, c)
-	where.put(id, line.address)
+	where.Put(id, line.Address)
 	l.await(t, isTrue("WorkloadReachable"))
 	l.joinAll(t)
 	l.await(t, isTrue("WorkloadReachable"), isTrue("NodesReady"))
 	for _, n := range l.config(t).Spec.Cluster.Workers {
 		l.awaitBehind(t, key.RoleWorker, l.pod(t, n.ID))
 	}
-	line.cut()
+	line.Cut()
 	l.await(t, wanted{kind: "WorkloadReachable", status: metav1.ConditionFalse, reason: "Refused"})
 	return l, line
 }

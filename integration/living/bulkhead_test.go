@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/tenant"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -46,13 +47,13 @@ func troubles() map[string]trouble {
 	return map[string]trouble{
 		"refused":    {newClosed, workload.Refused},
 		"black hole": {newHole, workload.Timeout},
-		"slow":       {begin: func(t testing.TB) string { return newLine(t, crowd.Address(), 2*time.Second).address }},
+		"slow":       {begin: func(t testing.TB) string { return newLine(t, crowd.Address(), 2*time.Second).Address }},
 		"wrong authority": {func(t testing.TB) string {
-			other, err := newAuthority(crowd.ids)
+			other, err := tenant.NewAuthority(crowd.IDs)
 			must(t, err)
 			return newStranger(t, crowd, other, clock.RealClock{})
 		}, workload.UnknownAuthority},
-		"expired": {func(t testing.TB) string { return newStranger(t, crowd, crowd.authority, longAgo()) }, workload.CertificateExpired},
+		"expired": {func(t testing.TB) string { return newStranger(t, crowd, crowd.Authority, longAgo()) }, workload.CertificateExpired},
 	}
 }
 
@@ -152,7 +153,7 @@ func (c *aCrowd) compare(t testing.TB) (alone, beside time.Duration) {
 	kinds, before := troubles(), map[string]map[string]string{}
 	for name, l := range c.broken {
 		before[name] = l.inventory(t)
-		where.put(l.id, kinds[name].begin(t))
+		where.Put(l.id, kinds[name].begin(t))
 	}
 	alone, beside = time.Hour, time.Hour
 	for range rounds {

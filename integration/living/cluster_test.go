@@ -16,9 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
 // patience is how long a test waits for what is bound to come. It is generous: machines that run tests are busy.
@@ -35,19 +33,8 @@ func create(t testing.TB, s *server, inShard string, c *fixture.Cluster) *living
 	t.Helper()
 	config := c.Label(shard, inShard).Obj()
 	l := &living{server: s, id: config.Spec.Cluster.ID}
-	where.put(l.id, s.Address())
-	for name, pair := range map[string]pki.KeyPair{pki.CA: s.authority, pki.API: s.api} {
-		must(t, theLab.Client.Create(context.Background(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: config.Namespace, Name: key.SecretName(l.id, name),
-				Labels: map[string]string{key.LabelGSCluster: l.id, key.LabelCertificate: name},
-			},
-			Data: map[string][]byte{
-				snapshot.SecretKeyCA: s.authority.Certificate, snapshot.SecretKeyCertificate: pair.Certificate, snapshot.SecretKeyKey: pair.Key,
-			},
-		}))
-	}
-	must(t, theLab.Client.Create(context.Background(), config))
+	where.Put(l.id, s.Address())
+	must(t, s.Declare(context.Background(), theLab.Client, config))
 	return l
 }
 
@@ -87,7 +74,7 @@ func (l *living) change(t testing.TB, by func(*v1alpha1.KVMConfig)) {
 // touch makes operators go over the cluster without a reason.
 func (l *living) touch(t testing.TB) {
 	t.Helper()
-	before := where.passes(l.id)
+	before := where.Passes(l.id)
 	l.change(t, func(c *v1alpha1.KVMConfig) {
 		if c.Annotations == nil {
 			c.Annotations = map[string]string{}
@@ -95,7 +82,7 @@ func (l *living) touch(t testing.TB) {
 		c.Annotations["example.com/touched"] = time.Now().String()
 	})
 	lab.Eventually(t, patience, func() error {
-		if where.passes(l.id) == before {
+		if where.Passes(l.id) == before {
 			return fmt.Errorf("cluster %s: %w", l.id, errNotYet)
 		}
 		return nil

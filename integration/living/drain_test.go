@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,42 @@ func TestF19DrainOfANode(t *testing.T) {
 			t.Error("a pod was evicted while its cluster was deleted")
 		}
 	})
+}
+
+// TestTwoMastersDeletedAtOnceGoOneAfterTheOther covers F-26: neither waits for the other for ever, and a majority stays.
+func TestTwoMastersDeletedAtOnceGoOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	theLab.Run(t, ofShard("shard=pair"))
+	l := create(t, crowd, "pair", fixture.MakeCluster("pair").Masters(3))
+	l.await(t, isTrue("WorkloadReachable"))
+	l.joinAll(t)
+	l.await(t, isTrue("NodesReady"))
+	pair := []*corev1.Pod{l.pod(t, "m0aaa"), l.pod(t, "m1aaa")}
+	for _, pod := range pair {
+		must(t, theLab.Client.Delete(t.Context(), pod.DeepCopy()))
+	}
+	first := l.awaitOneGone(t, pair...)
+	second := pair[1-slices.Index(pair, first)]
+	replacement := l.pod(t, first.Labels[key.LabelNode])
+	l.awaitDrained(t, second, corev1.ConditionFalse, drain.QuorumAtRisk)
+	l.join(t, replacement)
+	l.awaitOneGone(t, second)
+}
+
+// awaitOneGone waits until one of the pods does not exist any more, and returns it.
+func (l *living) awaitOneGone(t testing.TB, pods ...*corev1.Pod) *corev1.Pod {
+	t.Helper()
+	var gone *corev1.Pod
+	lab.Eventually(t, patience, func() error {
+		for _, pod := range pods {
+			if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(pod), &corev1.Pod{}); apierrors.IsNotFound(err) {
+				gone = pod
+				return nil
+			}
+		}
+		return fmt.Errorf("%d pods of cluster %s are there: %w", len(pods), l.id, errNotYet)
+	})
+	return gone
 }
 
 // TestF25UnhealthyNodesAreReplaced when that is switched on, and only then.

@@ -78,7 +78,7 @@ func (b *bench) runBareLoop(ctx context.Context) {
 	go func() {
 		for event := range pods.ResultChan() {
 			pod, ok := event.Object.(*corev1.Pod)
-			in := ok && status(pod, corev1.PodReady) == corev1.ConditionTrue
+			in := ok && lab.ConditionOf(pod, corev1.PodReady) == corev1.ConditionTrue
 			if !ok || in == (len(slice.Endpoints) > 0) {
 				continue
 			}
@@ -214,11 +214,11 @@ func BenchmarkPodReadyToEndpoint(b *testing.B) {
 	bench := newBench(b, l, operator)
 	b.ResetTimer()
 	var d delays
-	passes := where.passes(l.id)
+	passes := where.Passes(l.id)
 	for b.Loop() {
 		d = bench.measure(100)
 	}
-	b.ReportMetric(float64(where.passes(l.id)-passes)/float64(len(d.operator)*b.N), "passes/change")
+	b.ReportMetric(float64(where.Passes(l.id)-passes)/float64(len(d.operator)*b.N), "passes/change")
 	for _, p := range []int{50, 99} {
 		over := percentile(d.operator, p) - percentile(d.bare, p)
 		b.ReportMetric(float64(over.Microseconds())/1000, fmt.Sprintf("ms-over-bare-p%d", p))

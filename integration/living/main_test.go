@@ -18,6 +18,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/tenant"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/service"
 )
@@ -28,7 +29,19 @@ import (
 var (
 	theLab             *lab.Lab
 	home, quiet, crowd *server
+	// where tells operators where the API of each cluster answers.
+	where tenant.Places
+
+	errNotYet = errors.New("not yet")
 )
+
+// server is the API server of workload clusters.
+type server struct{ *tenant.Server }
+
+func startServer(options managementcluster.Options, ids ...string) (*server, error) {
+	s, err := tenant.Start(options, ids...)
+	return &server{s}, err
+}
 
 const (
 	// shard is the label by which each test has an operator of its own.
@@ -82,7 +95,7 @@ func start(ctx context.Context) error {
 		return err
 	})
 	group.Go(func() (err error) {
-		crowd, err = startServer(managementcluster.Options{}, append(crowdIDs(many), "image", "failed", "blind1", "blind3", "drain", "repair")...)
+		crowd, err = startServer(managementcluster.Options{}, append(crowdIDs(many), "image", "failed", "blind1", "blind3", "drain", "repair", "pair")...)
 		return err
 	})
 	return group.Wait()
@@ -98,7 +111,7 @@ func startLab(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return playKubelets(ctx)
+	return theLab.PlayKubelets(ctx)
 }
 
 func stop() error {
@@ -107,8 +120,8 @@ func stop() error {
 		errs = append(errs, theLab.Stop())
 	}
 	for _, s := range []*server{home, quiet, crowd} {
-		if s != nil {
-			errs = append(errs, s.stop())
+		if s != nil && s.Server != nil {
+			errs = append(errs, s.Close())
 		}
 	}
 	return errors.Join(errs...)
@@ -130,6 +143,6 @@ func ofShard(selector string) lab.Option {
 		if err != nil {
 			panic(err) // the tests write them
 		}
-		c.Selector, c.MachinesOnly, c.Addresses = parsed, false, where.answers
+		c.Selector, c.MachinesOnly, c.Addresses = parsed, false, where.Answers
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/tenant"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
@@ -27,7 +28,7 @@ func TestNodesAndTheirPods(t *testing.T) {
 	first := theLab.Run(t, ofShard("shard=live"))
 	line := newLine(t, quiet.Address(), 0)
 	l := create(t, quiet, "live", fixture.MakeCluster("live").Workers(2))
-	where.put(l.id, line.address)
+	where.Put(l.id, line.Address)
 	l.await(t, isTrue("WorkloadReachable"), isTrue("BootstrapReady"), isTrue("CoreDNSInstalled"), isTrue("ReadinessReported"))
 
 	t.Run("a worker serves once its Node is Ready, a master before", func(t *testing.T) { servesWhenReady(t, l) })
@@ -70,7 +71,7 @@ func (l *living) awaitGate(t testing.TB, pod *corev1.Pod, want corev1.ConditionS
 		if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(pod), current); err != nil {
 			return err
 		}
-		if have := status(current, key.ConditionNodeReady); have != want {
+		if have := lab.ConditionOf(current, key.ConditionNodeReady); have != want {
 			return fmt.Errorf("the readiness gate of pod %s is %s, want %s", pod.Name, have, want)
 		}
 		return nil
@@ -146,10 +147,10 @@ func closesWithoutNode(t *testing.T, l *living) {
 	l.await(t, isTrue("Ready"))
 }
 
-func staysWhileBlind(t *testing.T, l *living, line *line) {
+func staysWhileBlind(t *testing.T, l *living, line *tenant.Line) {
 	first, second := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
 	before := l.inventory(t)
-	line.cut()
+	line.Cut()
 	l.await(t, wanted{kind: "WorkloadReachable", status: metav1.ConditionFalse, reason: "Refused"},
 		wanted{kind: "Ready", status: metav1.ConditionFalse})
 	for range 3 {
@@ -161,7 +162,7 @@ func staysWhileBlind(t *testing.T, l *living, line *line) {
 	if diff := cmp.Diff(before, l.inventory(t)); diff != "" {
 		t.Errorf("while the API server was away the cluster has changed (-before +now):\n%s", diff)
 	}
-	line.mend()
+	line.Mend()
 	l.await(t, isTrue("WorkloadReachable"))
 	l.awaitGate(t, first, corev1.ConditionFalse)
 	l.report(t, first, ready())

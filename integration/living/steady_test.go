@@ -30,7 +30,7 @@ func costsNothing(t *testing.T, l *living, operator *lab.Operator) {
 	}
 	asked := l.audited(t)
 	operator.Requests.Reset()
-	passes := where.passes(l.id)
+	passes := where.Passes(l.id)
 	ticker := time.NewTicker(heart)
 	defer ticker.Stop()
 	for began, beats := time.Now(), 0; time.Since(began) < restful; beats++ {
@@ -50,7 +50,7 @@ func costsNothing(t *testing.T, l *living, operator *lab.Operator) {
 		t.Errorf("the workload cluster was asked %d times in %s: %v", len(more), restful, more[:min(len(more), 20)])
 	}
 	// Each touch wakes the operator once; a heartbeat must not.
-	if woken := where.passes(l.id) - passes; woken > 2*(forced+1) {
+	if woken := where.Passes(l.id) - passes; woken > 2*(forced+1) {
 		t.Errorf("the operator went over the cluster %d times, %d times of which it was made to", woken, forced+1)
 	}
 }
@@ -60,7 +60,7 @@ func (l *living) settle(t testing.TB, operator *lab.Operator, calm time.Duration
 	t.Helper()
 	last, since := -1, time.Now()
 	lab.Eventually(t, patience, func() error {
-		if now := len(operator.Requests.All()) + where.passes(l.id); now != last {
+		if now := len(operator.Requests.All()) + where.Passes(l.id); now != last {
 			last, since = now, time.Now()
 		}
 		if time.Since(since) < calm {
@@ -72,7 +72,7 @@ func (l *living) settle(t testing.TB, operator *lab.Operator, calm time.Duration
 
 func (l *living) audited(t testing.TB) []managementcluster.Request {
 	t.Helper()
-	requests, err := l.requests()
+	requests, err := l.Asked()
 	must(t, err)
 	if len(requests) == 0 {
 		t.Fatal("the audit log knows no request of the operator, which has made a whole cluster")

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 	"github.com/kvm-operator/kvm-operator/service"
@@ -97,7 +98,7 @@ func mergeConditions(t testing.TB, pod *corev1.Pod, patch []byte) []byte {
 	var changed struct{ Status corev1.PodStatus }
 	must(t, json.Unmarshal(patch, &changed))
 	for _, c := range pod.Status.Conditions {
-		if status(&corev1.Pod{Status: changed.Status}, c.Type) == "" {
+		if lab.ConditionOf(&corev1.Pod{Status: changed.Status}, c.Type) == "" {
 			changed.Status.Conditions = append(changed.Status.Conditions, c)
 		}
 	}

@@ -120,6 +120,15 @@ type stranger struct {
 
 	mu    sync.Mutex
 	paths []string
+	ahead time.Duration
+}
+
+// isAhead sets its clock.
+func (s *stranger) isAhead(by time.Duration) *stranger {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = by
+	return s
 }
 
 // asked are the paths of the requests so far.
@@ -156,7 +165,9 @@ func newStranger(t *testing.T, name string, issued time.Time, status int, config
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.paths = append(s.paths, r.URL.Path)
+		ahead := s.ahead
 		s.mu.Unlock()
+		w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac failed: not finished\nreadyz check failed\n")
 	}))

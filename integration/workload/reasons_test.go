@@ -63,6 +63,13 @@ func TestEachTroubleHasItsReason(t *testing.T) {
 			access: with(accessTo(steady), func(a *workload.Access) { a.Certificate, a.Key = ready.client.Certificate, ready.client.Key }),
 			want:   workload.State{Reason: workload.Unauthorized, Message: "the API server does not accept the operator's certificate"},
 		},
+		"the API server's clock is off": {
+			access: newStranger(t, serverName, now, http.StatusUnauthorized).isAhead(24 * time.Hour).access(),
+			want: workload.State{
+				Reason:  workload.Unauthorized,
+				Message: "the API server does not accept the operator's certificate; its clock is ahead of the operator's by more than five minutes",
+			},
+		},
 		"the handshake fails because of the operator's certificate": {
 			access: newStranger(t, serverName, now, http.StatusOK, refuseClients).access(),
 			want:   workload.State{Reason: workload.Unauthorized, Message: "the API server does not accept the operator's certificate"},

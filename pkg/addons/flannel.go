@@ -167,7 +167,10 @@ func flannelContainer(p Params) (corev1.Container, error) {
 	}
 	return corev1.Container{
 		Name: "kube-flannel", Image: p.flannelImage(), ImagePullPolicy: corev1.PullIfNotPresent,
-		Command: []string{"/opt/bin/flanneld"}, Args: []string{"--ip-masq", "--kube-subnet-mgr"},
+		Command: []string{"/opt/bin/flanneld"},
+		// Rules that somebody has removed come back after a minute. Every five seconds, the default, costs an emulated node a
+		// tenth of its processor.
+		Args: []string{"--ip-masq", "--kube-subnet-mgr", "--iptables-resync=60"},
 		Env: []corev1.EnvVar{
 			fromPod("POD_NAME", "metadata.name"), fromPod("POD_NAMESPACE", "metadata.namespace"),
 			{Name: "EVENT_QUEUE_DEPTH", Value: "5000"}, {Name: "CONT_WHEN_CACHE_NOT_READY", Value: "false"},

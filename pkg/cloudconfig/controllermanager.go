@@ -50,7 +50,8 @@ func controllerManagerCommand(p Params) []string {
 		"--leader-elect-lease-duration=" + p.slowed(leaseDuration),
 		"--leader-elect-renew-deadline=" + p.slowed(renewDeadline),
 		"--leader-elect-retry-period=" + p.slowed(retryPeriod),
-		// The default, which follows from how often kubelets report.
+		// The defaults, which follow from how often kubelets report.
+		"--node-monitor-period=" + p.slowed(5*time.Second),
 		"--node-monitor-grace-period=" + p.slowed(50*time.Second),
 		"--use-service-account-credentials=true",
 		// Expired bootstrap tokens are removed; this controller is off by default.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -129,7 +130,7 @@ func etcdCommand(p Params) []string {
 		// A member whose data went bad refuses to start instead of spreading it.
 		"--feature-gates=InitialCorruptCheck=true",
 		// Lets the API server serve consistent lists from its cache.
-		"--watch-progress-notify-interval=5s",
+		"--watch-progress-notify-interval=" + p.slowed(5*time.Second),
 	}
 }
 

@@ -29,9 +29,11 @@ func kubelet(p Params) parts {
 		files: []file{
 			{path: kubeletConfigFile, mode: modePublic, object: kubeletConfig(p)},
 			{path: bootstrapKubeconfig, mode: modeSecret, private: true, object: bootstrap},
+			{path: scriptDirectory + "/joining", mode: modeExecutable, text: asset("joining.sh")},
 		},
 		units: []types.Unit{
 			service("k8s-kubelet.service", kubeletUnit(p)),
+			service("k8s-joining.service", fmt.Sprintf(joiningUnit, kubeletDirectory, p.slowed(10*time.Second))),
 			// An image's own kubelet, set up for something else, must not run beside ours.
 			{Name: "kubelet.service", Mask: new(true)},
 		},
@@ -48,6 +50,10 @@ func kubeletUnit(p Params) string {
 		mounts = append(mounts, etcdDirectory, auditLogDirectory)
 		wants = append(wants, "k8s-download@kubectl.service")
 	}
+	collector := ""
+	if p.Emulated {
+		collector = " GOGC=" + lazyCollector
+	}
 	// env finds the kubelet, for systemd takes an absolute path or searches one fixed at its own build.
 	return fmt.Sprintf(`[Unit]
 Description=Kubernetes node agent
@@ -58,7 +64,7 @@ RequiresMountsFor=%s
 StartLimitIntervalSec=0
 
 [Service]
-Environment=HOME=/root "PATH=%s"
+Environment=HOME=/root "PATH=%s"%s
 EnvironmentFile=-/etc/kvm-operator/proxy.env
 EnvironmentFile=%s/node.env
 %sExecStart=/usr/bin/env kubelet \
@@ -74,9 +80,22 @@ RestartSec=5
 
 [Install]
 WantedBy=multi-user.target
-`, strings.Join(wants, " "), after, strings.Join(mounts, " "), searchPath, runDirectory, awaitAPI(p),
+`, strings.Join(wants, " "), after, strings.Join(mounts, " "), searchPath, collector, runDirectory, awaitAPI(p),
 		kubeletConfigFile, kubeletConfigDir, bootstrapKubeconfig, kubeletDirectory, p.slowed(10*time.Second), nodeLabels(p.Node))
 }
+
+const joiningUnit = `[Unit]
+Description=Words on the console while the kubelet has not joined
+After=k8s-kubelet.service
+
+[Service]
+Environment=KUBECONFIG=%s/kubeconfig EVERY=%s
+ExecStart=/opt/kvm-operator/joining
+StandardOutput=journal+console
+
+[Install]
+WantedBy=multi-user.target
+`
 
 // awaitAPI lets the kubelet of a worker that has no certificate yet begin when there is an API server to ask for one: it
 // would end and begin again each minute, which costs an emulated machine a quarter of a processor. Whatever goes wrong, it

@@ -7,6 +7,11 @@ import "time"
 // that gives up begins anew with all that it had done already.
 const emulatedSlowness = 3
 
+// lazyCollector has Go programs of an emulated node collect garbage when there is four times as much as what is in use, not
+// twice: memory is what such a node has plenty of.
+// See https://go.dev/doc/gc-guide#GOGC.
+const lazyCollector = "300"
+
 // slowness is the factor of all times that parts of this node have with each other: probes, leader election, leases.
 func (p Params) slowness() int32 {
 	if p.Emulated {

@@ -175,6 +175,48 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 	}
 }
 
+// TestKubeletThatDoesNotJoinSaysWhyOnTheConsole: once for each complaint, until it has joined.
+func TestKubeletThatDoesNotJoinSaysWhyOnTheConsole(t *testing.T) {
+	const (
+		noRoute = `E1122 05:41:24.123456     812 bootstrap.go:1] "Unhandled" err="dial tcp 10.4.0.9:443: connect: no route to host"`
+		clock   = `F1122 05:42:24.123456     812 run.go:72] "command failed" err="x509: certificate has expired or is not yet valid"`
+		beside  = `I1122 05:42:25.123456     812 server.go:1] "Starting"`
+	)
+	for name, test := range map[string]struct {
+		journals []string
+		want     []string
+	}{
+		"no complaint":              {[]string{"", beside}, nil},
+		"one complaint, many times": {[]string{noRoute, noRoute + "\n" + beside}, []string{`"Unhandled" err="dial tcp 10.4.0.9:443: connect: no route to host"`}},
+		"one after the other": {
+			[]string{noRoute, noRoute + "\n" + clock},
+			[]string{`"Unhandled" err="dial tcp 10.4.0.9:443: connect: no route to host"`, `"command failed" err="x509: certificate has expired or is not yet valid"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i, text := range append(test.journals, "") {
+				write(t, dir, fmt.Sprintf("journal%d", i), text+"\n", 0o600)
+			}
+			write(t, dir, "bin/journalctl", "#!/bin/sh\ncat $JOURNAL/journal$(cat $JOURNAL/turn)\n", 0o755)
+			write(t, dir, "bin/sleep", fmt.Sprintf("#!/bin/sh\nturn=$(($(cat $JOURNAL/turn) + 1))\necho $turn >$JOURNAL/turn\n[ $turn -lt %d ] || touch $KUBECONFIG\n", len(test.journals)), 0o755)
+			write(t, dir, "bin/date", "#!/bin/sh\necho 2020-01-01 00:00:00\n", 0o755)
+			write(t, dir, "turn", "0\n", 0o600)
+			output, err := run(t, "joining.sh", filepath.Join(dir, "bin"), []string{"JOURNAL=" + dir, "KUBECONFIG=" + filepath.Join(dir, "kubeconfig"), "EVERY=1"})
+			if err != nil {
+				t.Fatalf("%s: %s", err, output)
+			}
+			var want strings.Builder
+			for _, words := range test.want {
+				want.WriteString("the kubelet has not joined; its clock says 2020-01-01 00:00:00: " + words + "\n")
+			}
+			if output != want.String() {
+				t.Errorf("it said %q, want %q", output, want.String())
+			}
+		})
+	}
+}
+
 func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -87,6 +87,9 @@ func (c component) file(p Params) file {
 		StartupProbe:   c.live.every(10*rarer, 15, 90/rarer),
 		ReadinessProbe: c.ready.every(5*rarer, 15, 3),
 	}
+	if p.Emulated {
+		container.Env = append(container.Env, corev1.EnvVar{Name: "GOGC", Value: lazyCollector})
+	}
 	spec := corev1.PodSpec{
 		HostNetwork: true,
 		// The guest's resolver knows the names of the management cluster; the workload cluster's depends on these pods.

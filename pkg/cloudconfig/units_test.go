@@ -60,7 +60,7 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 			for _, target := range strings.Fields("network network-online multi-user default basic sysinit shutdown umount local-fs local-fs-pre remote-fs remote-fs-pre") {
 				write(t, root, "usr/lib/systemd/system/"+target+".target", "[Unit]\nDescription="+target+"\n", 0o644)
 			}
-			for _, binary := range strings.Fields("usr/bin/env usr/bin/containerd usr/lib/systemd/systemd-makefs opt/kvm-operator/download opt/kvm-operator/node-environment opt/kvm-operator/controllers opt/kvm-operator/etcd") {
+			for _, binary := range strings.Fields("usr/bin/env usr/bin/containerd usr/lib/systemd/systemd-makefs opt/kvm-operator/download opt/kvm-operator/node-environment opt/kvm-operator/controllers opt/kvm-operator/etcd opt/kvm-operator/joining") {
 				write(t, root, binary, "", 0o755)
 			}
 			args := append([]string{"verify", "--man=no", "--recursive-errors=no", "--root=" + root}, paths...)

@@ -52,6 +52,8 @@ const (
 	Unreachable Reason = "ClusterUnreachable"
 	// QuorumAtRisk: without this master etcd would lose its majority.
 	QuorumAtRisk Reason = "QuorumAtRisk"
+	// LettingGo announces that this master is about to be let go, so that no other one is at the same time.
+	LettingGo Reason = "LettingGo"
 )
 
 // Machine is what is known of a node pod that is being deleted, or whose host goes down, and of its Node.
@@ -70,7 +72,7 @@ type Machine struct {
 	// Trouble is why it is not seen, for a person; empty when that is not known.
 	Trouble string
 	// Master says that etcd runs in the machine. Masters is how many there are with this one, Healthy how many others are
-	// Ready.
+	// Ready and stay, see Stays.
 	Master           bool
 	Masters, Healthy int
 	// Node is the Node; nil when there is none. It and Pods, which are those on it, are known when Connected.
@@ -165,6 +167,12 @@ func blind(m Machine) Decision {
 // needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it.
 func needed(m Machine) bool {
 	return m.Master && m.Masters > 1 && joining.Ready(m.Node) && m.Healthy <= m.Masters/2
+}
+
+// Announced says whether letting the machine go takes a member from those of which etcd needs a majority, so that it has to be
+// announced.
+func (d Decision) Announced(m Machine) bool {
+	return d.Release && d.Reason == Drained && m.Master && m.Masters > 1
 }
 
 func uncordoned(m Machine) bool { return !m.Node.Spec.Unschedulable }

@@ -37,7 +37,18 @@ func (l *link) probe(ctx context.Context) error {
 	if response.StatusCode == http.StatusOK {
 		return nil
 	}
-	return &statusError{code: response.StatusCode, failing: failingChecks(io.LimitReader(response.Body, largestReport))}
+	return &statusError{
+		code: response.StatusCode, failing: failingChecks(io.LimitReader(response.Body, largestReport)), ahead: ahead(response.Header, time.Now()),
+	}
+}
+
+// ahead is by how much the clock of who gave an answer is ahead of now.
+func ahead(answer http.Header, now time.Time) time.Duration {
+	date, err := http.ParseTime(answer.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return date.Sub(now)
 }
 
 // causeOr prefers the reason for which a context was ended to the error that came of it.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Reason says why a workload cluster is Unreachable.
@@ -54,6 +55,22 @@ type statusError struct {
 	code int
 	// failing are the checks that /readyz names as failing.
 	failing []string
+	// ahead is by how much the API server's clock is ahead of ours.
+	ahead time.Duration
+}
+
+// clockTolerance is how far apart clocks may be without a word on it. The answer itself may have been on its way for a while.
+const clockTolerance = 5 * time.Minute
+
+// clock is what is to be said of the API server's clock.
+func (e *statusError) clock() string {
+	switch {
+	case e.ahead > clockTolerance:
+		return "; its clock is ahead of the operator's by more than five minutes"
+	case e.ahead < -clockTolerance:
+		return "; its clock is behind the operator's by more than five minutes"
+	}
+	return ""
 }
 
 // Error names the status.
@@ -83,6 +100,8 @@ func classify(err error) Reason {
 		return AccessInvalid
 	case errors.Is(err, errNoAddress):
 		return NoAddress
+	case isAny(err, errNotFilled, errNoWatch):
+		return Timeout
 	case errors.As(err, &status):
 		return ofStatus(status.code)
 	}
@@ -161,13 +180,16 @@ func message(reason Reason, err error, serverName string) string {
 		return "the API server is not ready: " + strings.Join(status.failing, ", ")
 	}
 	switch reason {
+	case Unauthorized:
+		if errors.As(err, &status) {
+			return messages[reason] + status.clock()
+		}
 	case AccessInvalid:
 		return err.Error()
 	case CertificateInvalid:
 		return fmt.Sprintf("the API server's certificate is not one for %s", serverName)
-	default:
-		return messages[reason]
 	}
+	return messages[reason]
 }
 
 var messages = map[Reason]string{

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -69,8 +70,8 @@ func TestClassify(t *testing.T) {
 		"no answer to the request":                   {context.DeadlineExceeded, Timeout},
 		"no answer, as net/http puts it":             {&url.Error{Op: "Get", Err: context.DeadlineExceeded}, Timeout},
 		"no answer to a ping":                        {errors.New("http2: client connection lost"), Timeout},
-		"the caches were not filled":                 {errNotFilled, Other},
-		"a watch is missing":                         {errNoWatch, Other},
+		"the caches were not filled":                 {errNotFilled, Timeout},
+		"a watch is missing":                         {errNoWatch, Timeout},
 		"anything else":                              {errors.New("what?"), Other},
 		"addresses: the certificate before silence":  {addressesError{context.DeadlineExceeded, verified(x509.UnknownAuthorityError{})}, UnknownAuthority},
 		"addresses: refused before silence":          {addressesError{context.DeadlineExceeded, dialed(syscall.ECONNREFUSED)}, Refused},
@@ -107,7 +108,14 @@ func TestMessages(t *testing.T) {
 		err  error
 		want string
 	}{
-		"failing checks are named":   {&statusError{code: 500, failing: []string{"etcd", "informer-sync"}}, "the API server is not ready: etcd, informer-sync"},
+		"failing checks are named": {&statusError{code: 500, failing: []string{"etcd", "informer-sync"}}, "the API server is not ready: etcd, informer-sync"},
+		"a clock that is right": {
+			&statusError{code: 401, ahead: -time.Minute}, "the API server does not accept the operator's certificate",
+		},
+		"a clock that is late": {
+			&statusError{code: 401, ahead: -time.Hour},
+			"the API server does not accept the operator's certificate; its clock is behind the operator's by more than five minutes",
+		},
 		"an overloaded server":       {&statusError{code: 429}, "the API server is not ready"},
 		"the name that is missing":   {verified(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "b"}), "the API server's certificate is not one for master.abc12"},
 		"what is wrong with the key": {&accessError{"the key is odd"}, "the key is odd"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,16 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 		}
 	}
 	return errors.Join(err, r.say(ctx, pod, config, said))
+}
+
+// announce tells whoever decides on another master that this one goes, and then asks the API server how the others are: what is
+// decided then is safe, see drain.Stays. The announcement is taken back by saying anything else.
+func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, error) {
+	announcement := condition(corev1.ConditionFalse, string(drain.LettingGo), "nothing is left that could go elsewhere; it is made sure that the other masters stay")
+	if err := r.say(ctx, pod, config, announcement); err != nil {
+		return drain.Machine{}, err
+	}
+	return r.look(ctx, pod, config, r.Live)
 }
 
 // reasonReleaseFailed: the machine may go, and its runner cannot be told.
@@ -102,20 +113,16 @@ func condition(status corev1.ConditionStatus, reason, message string) corev1.Pod
 	return corev1.PodCondition{Type: key.ConditionDrained, Status: status, Reason: reason, Message: message}
 }
 
-// say writes a condition to the pod when it differs, and an event when the reason does.
+// say writes a condition to the pod, which has it then, when it differs, and an event when the reason does.
 func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, c corev1.PodCondition) error {
-	before := corev1.PodCondition{}
-	for _, known := range pod.Status.Conditions {
-		if known.Type == c.Type {
-			before = known
-		}
-	}
+	before := drainedCondition(pod)
 	if before.Status == c.Status && before.Reason == c.Reason && before.Message == c.Message {
 		return nil
 	}
 	if err := r.engine.SetPodCondition(ctx, pod, c); err != nil {
 		return err
 	}
+	pod.Status.Conditions = append(slices.DeleteFunc(pod.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type }), c)
 	if before.Reason != c.Reason && config != nil && r.Events != nil {
 		kind := corev1.EventTypeNormal
 		if c.Reason == string(drain.TimedOut) || c.Reason == reasonReleaseFailed {

@@ -106,11 +106,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	machine, err := r.look(ctx, pod, config)
+	machine, err := r.look(ctx, pod, config, r.Client)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	decision := drain.Decide(machine)
+	if decision.Announced(machine) {
+		if machine, err = r.announce(ctx, pod, config); err != nil {
+			return reconcile.Result{}, err
+		}
+		decision = drain.Decide(machine)
+	}
 	if err := r.act(ctx, pod, config, machine, decision); err != nil {
 		return reconcile.Result{}, err
 	}

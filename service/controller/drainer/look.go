@@ -19,8 +19,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
 
-// look finds out what has to be known of a machine. config is nil when the KVMConfig is gone.
-func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, error) {
+// look finds out what has to be known of a machine. config is nil when the KVMConfig is gone; pods says how the other pods are.
+func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, pods client.Reader) (drain.Machine, error) {
 	m := drain.Machine{
 		Stopped: stopped(pod), LetGo: letGo(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
 		HostShutsDown: endedByHost(pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster, Now: r.Clock.Now(),
@@ -47,7 +47,7 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 			m.Node = &nodes[i]
 		}
 	}
-	if err := r.countMasters(ctx, pod, config, ready, &m); err != nil {
+	if err := r.countMasters(ctx, pod, config, pods, ready, &m); err != nil {
 		return m, err
 	}
 	if m.Node != nil {
@@ -85,15 +85,17 @@ func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alph
 	return d.DeletionTimestamp == nil, microerror.Mask(err)
 }
 
-// countMasters counts the masters of the cluster by node, and those besides this pod's that are Ready. It is about machines that
-// run a member of etcd only.
-func (r *Reconciler) countMasters(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, ready map[string]bool, m *drain.Machine) error {
+// countMasters counts the masters of the cluster by node, and those besides this pod's that are Ready and stay. It is about machines
+// that run a member of etcd only.
+func (r *Reconciler) countMasters(
+	ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, from client.Reader, ready map[string]bool, m *drain.Machine,
+) error {
 	var err error
 	if m.Master, err = r.member(ctx, pod, config); err != nil || !m.Master {
 		return err
 	}
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
+	if err := from.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
 		return microerror.Mask(err)
 	}
 	all, healthy := map[string]bool{pod.Labels[key.LabelNode]: true}, map[string]bool{}
@@ -103,11 +105,13 @@ func (r *Reconciler) countMasters(ctx context.Context, pod *corev1.Pod, config *
 	for i := range pods.Items {
 		other := &pods.Items[i]
 		id := other.Labels[key.LabelNode]
-		if other.Labels[key.LabelApp] != key.RoleMaster || id == pod.Labels[key.LabelNode] || other.DeletionTimestamp != nil {
+		if other.Labels[key.LabelApp] != key.RoleMaster || id == pod.Labels[key.LabelNode] || stopped(other) {
 			continue
 		}
 		all[id] = true
-		if cluster.PodReady(other) && ready[other.Name] {
+		if drain.Stays(pod.Name, drain.Master{
+			Pod: other.Name, Ready: cluster.PodReady(other) && ready[other.Name], Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
+		}) {
 			healthy[id] = true
 		}
 	}
@@ -163,12 +167,24 @@ func endedByHost(pod *corev1.Pod) bool {
 	return false
 }
 
+// leaving says that the machine of a pod has been let go, or that this was announced.
+func leaving(pod *corev1.Pod) bool {
+	return drainedCondition(pod).Reason == string(drain.LettingGo) || letGo(pod) != ""
+}
+
+func drainedCondition(pod *corev1.Pod) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == key.ConditionDrained {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
+}
+
 // letGo is the reason for which the machine has been let go, as its pod says.
 func letGo(pod *corev1.Pod) drain.Reason {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == key.ConditionDrained && c.Status == corev1.ConditionTrue {
-			return drain.Reason(c.Reason)
-		}
+	if c := drainedCondition(pod); c.Status == corev1.ConditionTrue {
+		return drain.Reason(c.Reason)
 	}
 	return ""
 }

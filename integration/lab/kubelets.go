@@ -1,4 +1,4 @@
-package living_test
+package lab
 
 import (
 	"context"
@@ -11,23 +11,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
-// playKubelets does what kwok does not: it keeps the condition Ready of pods in line with their readiness gates.
-func playKubelets(ctx context.Context) error {
-	clients, err := kubernetes.NewForConfig(theLab.RESTConfig())
+// PlayKubelets does what kwok does not, until the context ends: it keeps the condition Ready of pods in line with their
+// readiness gates.
+func (l *Lab) PlayKubelets(ctx context.Context) error {
+	config := l.RESTConfig()
+	config.QPS, config.ContentType = -1, runtime.ContentTypeProtobuf
+	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 	factory := informers.NewSharedInformerFactory(clients, 0)
 	informer := factory.Core().V1().Pods().Informer()
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { settle(ctx, clients, object.(*corev1.Pod)) },
-		UpdateFunc: func(_, object any) { settle(ctx, clients, object.(*corev1.Pod)) },
+		AddFunc:    func(object any) { settlePod(ctx, clients, object.(*corev1.Pod)) },
+		UpdateFunc: func(_, object any) { settlePod(ctx, clients, object.(*corev1.Pod)) },
 	})
 	if err != nil {
 		return err
@@ -39,12 +43,12 @@ func playKubelets(ctx context.Context) error {
 	return nil
 }
 
-func settle(ctx context.Context, clients kubernetes.Interface, pod *corev1.Pod) {
+func settlePod(ctx context.Context, clients kubernetes.Interface, pod *corev1.Pod) {
 	want := corev1.ConditionFalse
 	if serves(pod) {
 		want = corev1.ConditionTrue
 	}
-	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || status(pod, corev1.PodReady) == want {
+	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || ConditionOf(pod, corev1.PodReady) == want {
 		return
 	}
 	_, err := clients.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType,
@@ -55,12 +59,12 @@ func settle(ctx context.Context, clients kubernetes.Interface, pod *corev1.Pod) 
 }
 
 func serves(pod *corev1.Pod) bool {
-	closed := func(g corev1.PodReadinessGate) bool { return status(pod, g.ConditionType) != corev1.ConditionTrue }
-	return status(pod, corev1.ContainersReady) == corev1.ConditionTrue && !slices.ContainsFunc(pod.Spec.ReadinessGates, closed)
+	closed := func(g corev1.PodReadinessGate) bool { return ConditionOf(pod, g.ConditionType) != corev1.ConditionTrue }
+	return ConditionOf(pod, corev1.ContainersReady) == corev1.ConditionTrue && !slices.ContainsFunc(pod.Spec.ReadinessGates, closed)
 }
 
-// status is that of a pod's condition; empty when the pod has none of the kind.
-func status(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
+// ConditionOf is the status of a pod's condition; empty when the pod has none of the kind.
+func ConditionOf(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
 	if i < 0 {
 		return ""

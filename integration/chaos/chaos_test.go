@@ -1,0 +1,67 @@
+package chaos_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/kvm-operator/kvm-operator/integration/chaos"
+)
+
+var (
+	courses = flag.Int("courses", 200, "how many `courses` there are")
+	atOnce  = flag.Int("at-once", 50, "how many `courses` there are at a time")
+	first   = flag.Uint64("seed", 1, "the `seed` of the first course; those of the others follow")
+	lasting = flag.Duration("for", 0, "begin batches for so long, whatever -courses says; for example 1h")
+)
+
+// TestCoursesWithFaults covers F-16, F-17, F-19, F-24, F-25, F-26 and F-33 in courses that nobody has thought of: whatever happens, nothing
+// happens that must never be, and in the end each cluster is what it is to be.
+func TestCoursesWithFaults(t *testing.T) {
+	klog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	world, err := chaos.Start(ctx, *atOnce)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := world.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	began, done := time.Now(), 0
+	for ctx.Err() == nil && (*lasting > 0 && time.Since(began) < *lasting || *lasting == 0 && done < *courses) {
+		n := *atOnce
+		if *lasting == 0 {
+			n = min(n, *courses-done)
+		}
+		seed := *first + uint64(done)
+		r := world.Batch(ctx, seed, n)
+		done += n
+		fmt.Printf("%6.0fs  %d courses from seed %d: %d lives of the operator with %v, %d requests; %s of faults, %s until all were settled; %d violations\n",
+			time.Since(began).Seconds(), n, seed, r.Lives, r.Faults, r.Requests,
+			r.Stormy.Round(time.Second), r.Settled.Round(time.Second), len(r.Violations))
+		for _, v := range r.Violations {
+			t.Error(v)
+		}
+		if len(r.Violations) > 0 {
+			t.Fatalf("make it again with: go test ./integration/chaos -seed=%d -courses=%d -at-once=%d", seed, n, *atOnce)
+		}
+	}
+	for _, v := range world.End(ctx) {
+		t.Error(v)
+	}
+	if ctx.Err() != nil {
+		t.Fatal(context.Cause(ctx))
+	}
+	t.Logf("%d courses without a violation", done)
+}

@@ -1,0 +1,240 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// known is how long ago something must have happened for the operator to know of it when it acts.
+const known = 5 * time.Second
+
+// judge sees every change and notes what must never be.
+type judge struct {
+	mu         sync.Mutex
+	violations []string
+	// machines are the pods of each master whose machine may run, by namespace and node.
+	machines map[string]map[string]bool
+	// indexes are those of the nodes of each cluster, by name and uid of its KVMConfig.
+	indexes map[string]map[string]int32
+	// ready are the addresses that a pod of the namespace which was Ready has had.
+	ready map[string]map[string]bool
+}
+
+func newJudge() *judge {
+	return &judge{machines: map[string]map[string]bool{}, indexes: map[string]map[string]int32{}, ready: map[string]map[string]bool{}}
+}
+
+// violated notes a violation.
+func (j *judge) violated(format string, arguments ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.violations = append(j.violations, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, arguments...))
+}
+
+// verdict are the violations since the last one.
+func (j *judge) verdict() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := j.violations
+	j.violations = nil
+	return all
+}
+
+// watch begins to look at the management cluster and returns what is seen.
+func (j *judge) watch(ctx context.Context, w *World) (client.Reader, error) {
+	c, err := crcache.New(w.lab.RESTConfig(), crcache.Options{Scheme: w.lab.Client.Scheme(), Mapper: w.lab.Client.RESTMapper()})
+	if err != nil {
+		return nil, err
+	}
+	for kind, see := range map[client.Object]func(object any, gone bool){
+		&corev1.Pod{}:                j.seePod,
+		&v1alpha1.KVMConfig{}:        j.seeConfig,
+		&corev1.Namespace{}:          func(any, bool) {},
+		&discoveryv1.EndpointSlice{}: func(object any, gone bool) { j.seeSlice(ctx, object, gone) },
+	} {
+		informer, err := c.GetInformer(ctx, kind, crcache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, err
+		}
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(object any) { see(object, false) }, UpdateFunc: func(_, object any) { see(object, false) },
+			DeleteFunc: func(object any) {
+				if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+					object = last.Obj
+				}
+				see(object, true)
+			},
+		}); err != nil {
+			return nil, err
+		}
+	}
+	go func() { _ = c.Start(ctx) }() // it ends with the world
+	if !c.WaitForCacheSync(ctx) {
+		return nil, fmt.Errorf("the management cluster is not seen: %w", ctx.Err())
+	}
+	return c, nil
+}
+
+// seePod: one machine runs on the disk of a master, at most.
+func (j *judge) seePod(object any, gone bool) {
+	pod := object.(*corev1.Pod)
+	if pod.Labels[key.LabelNode] == "" {
+		return
+	}
+	j.mu.Lock()
+	if lab.ConditionOf(pod, corev1.PodReady) == corev1.ConditionTrue && pod.Status.PodIP != "" {
+		if j.ready[pod.Namespace] == nil {
+			j.ready[pod.Namespace] = map[string]bool{}
+		}
+		j.ready[pod.Namespace][pod.Status.PodIP] = true
+	}
+	node := pod.Namespace + "/" + pod.Labels[key.LabelNode]
+	if j.machines[node] == nil {
+		j.machines[node] = map[string]bool{}
+	}
+	delete(j.machines[node], pod.Name)
+	if !gone && runs(pod) && pod.Labels[key.LabelApp] == key.RoleMaster {
+		j.machines[node][pod.Name] = true
+	}
+	several := len(j.machines[node]) > 1
+	j.mu.Unlock()
+	if several {
+		j.violated("%s: two machines of one master run", node)
+	}
+}
+
+// seeConfig: no two nodes have an index in common, and none gets another one.
+func (j *judge) seeConfig(object any, _ bool) {
+	config := object.(*v1alpha1.KVMConfig)
+	if config.Status.KVM == nil {
+		return
+	}
+	id := config.Name + " " + string(config.UID)
+	now, owner := config.Status.KVM.NodeIndexes, map[int32]string{}
+	j.mu.Lock()
+	before := j.indexes[id]
+	j.indexes[id] = now
+	j.mu.Unlock()
+	for node, index := range now {
+		if other, ok := owner[index]; ok {
+			j.violated("%s: nodes %s and %s both have index %d", config.Name, node, other, index)
+		}
+		owner[index] = node
+		if was, ok := before[node]; ok && was != index {
+			j.violated("%s: the index of node %s was %d and is %d", config.Name, node, was, index)
+		}
+	}
+}
+
+// seeSlice: traffic goes to nobody who has never been Ready. Pods are seen by a watch of their own, perhaps later.
+func (j *judge) seeSlice(ctx context.Context, object any, gone bool) {
+	slice := object.(*discoveryv1.EndpointSlice)
+	if gone || slice.Labels[key.LabelGSCluster] == "" {
+		return
+	}
+	unknown := func() []string {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		var all []string
+		for _, e := range slice.Endpoints {
+			for _, a := range e.Addresses {
+				if !j.ready[slice.Namespace][a] {
+					all = append(all, a)
+				}
+			}
+		}
+		return all
+	}
+	if len(unknown()) == 0 {
+		return
+	}
+	go func() {
+		pause(ctx, known)
+		if left := unknown(); len(left) > 0 {
+			j.violated("%s/%s: %v are addresses of nobody who has been Ready", slice.Namespace, slice.Name, left)
+		}
+	}()
+}
+
+// seeRelease is called while the machine still runs: nothing is on it that could go elsewhere, and the other masters are a majority
+// without it.
+func (j *judge) seeRelease(ctx context.Context, p *park, namespace, name string) {
+	pod, err := p.management.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil || !runs(pod) {
+		return // it was let go before
+	}
+	if pod.DeletionTimestamp == nil {
+		j.violated("%s/%s: the machine is let go, and nobody has deleted its pod", namespace, name)
+	}
+	config, err := p.owner(ctx, namespace)
+	if err != nil || config == nil || config.DeletionTimestamp != nil {
+		return // the whole cluster goes
+	}
+	if condition := drainedOf(pod); condition == string(drain.MasterUnreachable) || condition == string(drain.TimedOut) {
+		return
+	}
+	if pod.Labels[key.LabelApp] == key.RoleMaster {
+		j.seeMasterGo(ctx, p, pod)
+		return
+	}
+	web, err := p.inside.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-"+name, metav1.GetOptions{})
+	if err == nil && web.DeletionTimestamp == nil && time.Since(web.CreationTimestamp.Time) > known {
+		j.violated("%s/%s: the machine is let go, and pod %s is on it and was not asked to go", namespace, name, web.Name)
+	}
+}
+
+func (j *judge) seeMasterGo(ctx context.Context, p *park, pod *corev1.Pod) {
+	pods, err := p.management.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelApp + "=" + key.RoleMaster})
+	if err != nil {
+		return // the API server is not what is judged
+	}
+	masters, well := map[string]bool{}, map[string]bool{}
+	for i := range pods.Items {
+		other := &pods.Items[i]
+		masters[other.Labels[key.LabelNode]] = true
+		since := p.hangsSince(other.Name)
+		if other.Name != pod.Name && runs(other) && (since.IsZero() || time.Since(since) < known) {
+			well[other.Labels[key.LabelNode]] = true
+		}
+	}
+	if !p.hangsSince(pod.Name).IsZero() || len(masters) < 2 {
+		return // it is no part of the majority, or is all there is
+	}
+	if len(well) <= len(masters)/2 {
+		j.violated("%s/%s: the machine is let go, and %d of %d masters are left", pod.Namespace, pod.Name, len(well), len(masters))
+	}
+}
+
+func drainedOf(pod *corev1.Pod) string {
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == key.ConditionDrained })
+	if i < 0 {
+		return ""
+	}
+	return pod.Status.Conditions[i].Reason
+}
+
+// owner is the KVMConfig of the cluster in a namespace, nil when there is none.
+func (p *park) owner(ctx context.Context, namespace string) (*v1alpha1.KVMConfig, error) {
+	config := &v1alpha1.KVMConfig{}
+	err := p.world.lab.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: namespace}, config)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return config, err
+}

@@ -1,0 +1,378 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/tenant"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+const (
+	// steps are how many changes and faults a course has, pace how long it waits between two at most.
+	stepsLeast, stepsMost = 2, 5
+	pace                  = 1500 * time.Millisecond
+	// settling is how long a cluster may take to become what it is to be, with an operator that is let alone and on a machine that
+	// is busy; ending is the same for its end.
+	settling, ending = 4 * time.Minute, 3 * time.Minute
+	// mostWorkers is how many workers a cluster has at most.
+	mostWorkers = 4
+)
+
+// life is that of one cluster, over one course or many.
+type life struct {
+	world *World
+	id    string
+	line  *tenant.Line
+	// made says that its KVMConfig exists, or is being deleted. born counts the workers so far; their ids are never used again.
+	made bool
+	born int
+
+	// seed and random are those of the course.
+	seed   uint64
+	random *rand.Rand
+
+	mu        sync.Mutex
+	log       []string
+	complaint string
+}
+
+// begin begins another course.
+func (c *life) begin(seed uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seed, c.random, c.log, c.complaint = seed, rand.New(rand.NewPCG(seed, 1)), nil, ""
+}
+
+func (c *life) say(format string, arguments ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log = append(c.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, arguments...))
+}
+
+// failed notes what ended the course. The first failure counts.
+func (c *life) failed(format string, arguments ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.complaint == "" {
+		c.complaint = time.Now().Format("15:04:05.000 ") + fmt.Sprintf(format, arguments...)
+	}
+}
+
+func (c *life) complaints() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.complaint == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("seed %d, cluster %s: %s\n  %s", c.seed, c.id, c.complaint, strings.Join(c.log, "\n  "))}
+}
+
+// storm changes and hurts the cluster, and makes it first if there is none.
+func (c *life) storm(ctx context.Context) {
+	if err := c.declare(ctx); err != nil {
+		c.failed("declaring the cluster: %s", err)
+		return
+	}
+	// Some things happen while it is being made.
+	if c.random.IntN(3) > 0 {
+		c.await(ctx, c.young)
+	}
+	for range stepsLeast + c.random.IntN(stepsMost-stepsLeast+1) {
+		pause(ctx, c.some(pace))
+		s := steps[c.random.IntN(len(steps))]
+		switch err := s.do(c, ctx); {
+		case errors.Is(err, errGoing):
+			return
+		case err != nil:
+			c.failed("%s: %s", s.name, err)
+			return
+		}
+	}
+}
+
+// errGoing ends the storm of a course: the cluster is being deleted, and another one takes its name when the course settles.
+var errGoing = errors.New("the cluster is being deleted")
+
+// declare makes the cluster unless there is one.
+func (c *life) declare(ctx context.Context) error {
+	if c.made {
+		return nil
+	}
+	if c.line == nil {
+		line, err := tenant.NewLine(ctx, c.world.server.Address(), 0)
+		if err != nil {
+			return err
+		}
+		c.line = line
+		c.world.places.Put(c.id, line.Address)
+	}
+	c.made = true
+	masters := 1 + 2*c.random.IntN(2)
+	c.born = 1 + c.random.IntN(2)
+	c.say("a cluster with %d masters and %d workers", masters, c.born)
+	return c.world.server.Declare(ctx, c.world.lab.Client, fixture.MakeCluster(c.id).Masters(masters).Workers(c.born).Obj())
+}
+
+// await gives the cluster some time, and goes on in any case: operators have a hard time now.
+func (c *life) await(ctx context.Context, condition func(context.Context) error) {
+	for began := time.Now(); time.Since(began) < 20*time.Second && condition(ctx) != nil && ctx.Err() == nil; {
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+func (c *life) young(ctx context.Context) error {
+	config, err := c.config(ctx, c.world.seen)
+	if err == nil && !meta.IsStatusConditionTrue(config.Status.Conditions, "NodesReady") {
+		err = errors.New("its nodes are not Ready")
+	}
+	return err
+}
+
+// settle waits until the cluster is what its KVMConfig says.
+func (c *life) settle(ctx context.Context) {
+	if config, err := c.config(ctx, c.world.lab.Client); apierrors.IsNotFound(err) || err == nil && config.DeletionTimestamp != nil {
+		c.bound(ctx, ending, c.gone)
+		c.made = false
+		if err := c.declare(ctx); err != nil {
+			c.failed("declaring the cluster anew: %s", err)
+		}
+	}
+	c.bound(ctx, settling, func(ctx context.Context) error {
+		// What is seen may be late; the API server has the last word.
+		if err := c.settled(ctx, c.world.seen); err != nil {
+			return err
+		}
+		return c.settled(ctx, c.world.lab.Client)
+	})
+}
+
+// end deletes the cluster and waits until nothing is left of it.
+func (c *life) end(ctx context.Context) {
+	if err := c.delete(ctx); err != nil {
+		c.failed("deleting the cluster: %s", err)
+	}
+	c.bound(ctx, ending, c.gone)
+	if c.line != nil {
+		c.line.Close()
+	}
+}
+
+func (c *life) delete(ctx context.Context) error {
+	config, err := c.config(ctx, c.world.lab.Client)
+	if err == nil {
+		err = c.world.lab.Client.Delete(ctx, config)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+func (c *life) bound(ctx context.Context, within time.Duration, condition func(context.Context) error) {
+	began := time.Now()
+	for {
+		err := condition(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > within {
+			c.failed("not within %s: %s%s", within, err, c.situation(ctx))
+			return
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+}
+
+func (c *life) config(ctx context.Context, from client.Reader) (*v1alpha1.KVMConfig, error) {
+	config := &v1alpha1.KVMConfig{}
+	return config, from.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: c.id}, config)
+}
+
+// change changes the KVMConfig.
+func (c *life) change(ctx context.Context, by func(*v1alpha1.KVMConfig)) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		config, err := c.config(ctx, c.world.lab.Client)
+		if err != nil {
+			return err
+		}
+		by(config)
+		return c.world.lab.Client.Update(ctx, config)
+	})
+}
+
+// settledConditions are True when the cluster is as it should be. Add-ons are not among them: the clusters share an API server, in
+// which they belong to one of them.
+var settledConditions = []string{
+	"IndexesAssigned", "NamespaceReady", "CertificatesReady", "KeysReady", "ServiceAccountReady", "RoleBindingsReady", "ServicesReady", "EndpointsReady", "BootDataReady", "MastersPlaced",
+	"WorkloadReachable", "NodesReady", "NodesLabelled",
+}
+
+// settled says what is missing.
+func (c *life) settled(ctx context.Context, from client.Reader) error {
+	config, err := c.config(ctx, from)
+	if err != nil {
+		return err
+	}
+	if config.Status.ObservedGeneration != config.Generation {
+		return fmt.Errorf("generation %d is not observed", config.Generation)
+	}
+	for _, kind := range settledConditions {
+		if have := meta.FindStatusCondition(config.Status.Conditions, kind); have == nil || have.Status != metav1.ConditionTrue {
+			return fmt.Errorf("the condition %s is %+v", kind, have)
+		}
+	}
+	pods, err := c.pods(ctx, from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ofNodes(config, pods), c.joined(ctx, pods), c.behind(ctx, from, key.RoleMaster, pods), c.behind(ctx, from, key.RoleWorker, pods))
+}
+
+// ofNodes: there is one pod a node.
+func ofNodes(config *v1alpha1.KVMConfig, pods []corev1.Pod) error {
+	var want []string
+	for _, n := range slices.Concat(config.Spec.Cluster.Masters, config.Spec.Cluster.Workers) {
+		want = append(want, n.ID)
+	}
+	return same("the pods are those of nodes", want, each(pods, func(p corev1.Pod) string { return p.Labels[key.LabelNode] }))
+}
+
+// joined: the Nodes of the workload cluster are those of the pods.
+func (c *life) joined(ctx context.Context, pods []corev1.Pod) error {
+	var nodes corev1.NodeList
+	if err := c.world.server.Client.List(ctx, &nodes, client.MatchingLabels{key.LabelGSCluster: c.id}); err != nil {
+		return err
+	}
+	return same("the Nodes of the workload cluster are",
+		each(pods, func(p corev1.Pod) string { return p.Name }), each(nodes.Items, func(n corev1.Node) string { return n.Name }))
+}
+
+// behind: the addresses of the pods of a role are behind its Service.
+func (c *life) behind(ctx context.Context, from client.Reader, role string, pods []corev1.Pod) error {
+	slice := &discoveryv1.EndpointSlice{}
+	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace(c.id), Name: role}, slice); err != nil {
+		return err
+	}
+	of := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.Labels[key.LabelApp] != role })
+	return same("the addresses of "+role+"s are",
+		each(of, func(p corev1.Pod) string { return p.Status.PodIP }),
+		each(slice.Endpoints, func(e discoveryv1.Endpoint) string { return strings.Join(e.Addresses, ",") }))
+}
+
+func each[T any](list []T, text func(T) string) []string {
+	all := []string{}
+	for _, item := range list {
+		all = append(all, text(item))
+	}
+	return all
+}
+
+func same(what string, want, have []string) error {
+	slices.Sort(want)
+	slices.Sort(have)
+	if diff := cmp.Diff(want, have); diff != "" {
+		return fmt.Errorf("%s (-want +have):\n%s", what, diff)
+	}
+	return nil
+}
+
+// pods are the node pods, those that are on their way out included.
+func (c *life) pods(ctx context.Context, from client.Reader) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := from.List(ctx, &pods, client.InNamespace(key.Namespace(c.id)), client.HasLabels{key.LabelNode})
+	return pods.Items, err
+}
+
+// gone says what is left.
+func (c *life) gone(ctx context.Context) error {
+	config, err := c.config(ctx, c.world.seen)
+	if err == nil {
+		return fmt.Errorf("the KVMConfig is there, with the conditions %+v", config.Status.Conditions)
+	}
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	namespace := &corev1.Namespace{}
+	if err := c.world.seen.Get(ctx, client.ObjectKey{Name: key.Namespace(c.id)}, namespace); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("the namespace is there: %+v, %w", namespace.Status, err)
+	}
+	var secrets corev1.SecretList
+	if err := c.world.lab.Client.List(ctx, &secrets, client.MatchingLabels{key.LabelGSCluster: c.id}); err != nil {
+		return err
+	}
+	for _, s := range secrets.Items {
+		if s.Namespace != metav1.NamespaceDefault || s.Labels[key.LabelManagedBy] == key.Operator {
+			return fmt.Errorf("the Secret %s/%s is left", s.Namespace, s.Name)
+		}
+	}
+	return c.forgotten(ctx)
+}
+
+// forgotten cleans up what a user has made and the operator leaves alone, and the shared workload cluster, which would end with its
+// machines.
+func (c *life) forgotten(ctx context.Context) error {
+	err := c.world.lab.Client.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{key.LabelGSCluster: c.id})
+	if err != nil {
+		return err
+	}
+	var nodes corev1.NodeList
+	if err := c.world.server.Client.List(ctx, &nodes, client.MatchingLabels{key.LabelGSCluster: c.id}); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		if err := c.world.server.Client.Delete(ctx, &nodes.Items[i]); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return c.world.server.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault),
+		client.MatchingLabels{labelTenant: key.Namespace(c.id)}, client.GracePeriodSeconds(0))
+}
+
+// situation is what else is known of a cluster that does not settle.
+func (c *life) situation(ctx context.Context) string {
+	var text strings.Builder
+	var deployments appsv1.DeploymentList
+	var replicaSets appsv1.ReplicaSetList
+	var events corev1.EventList
+	for _, list := range []client.ObjectList{&deployments, &replicaSets, &events} {
+		if err := c.world.lab.Client.List(ctx, list, client.InNamespace(key.Namespace(c.id))); err != nil {
+			fmt.Fprintf(&text, "\n  %s", err)
+		}
+	}
+	for _, d := range deployments.Items {
+		fmt.Fprintf(&text, "\n  Deployment %s: %d wanted, %+v", d.Name, ptr.Deref(d.Spec.Replicas, -1), d.Status)
+	}
+	for _, r := range replicaSets.Items {
+		fmt.Fprintf(&text, "\n  ReplicaSet %s: %d wanted, %+v", r.Name, ptr.Deref(r.Spec.Replicas, -1), r.Status)
+	}
+	pods, err := c.pods(ctx, c.world.lab.Client)
+	for _, p := range pods {
+		fmt.Fprintf(&text, "\n  pod %s: deleted %v, finalizers %v, %+v", p.Name, p.DeletionTimestamp, p.Finalizers, p.Status.Conditions)
+	}
+	for _, e := range events.Items {
+		if e.Type == corev1.EventTypeWarning {
+			fmt.Fprintf(&text, "\n  %s %s, %d times, last %s: %s", e.Reason, e.InvolvedObject.Name, e.Count, e.LastTimestamp.Format(time.TimeOnly), e.Message)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(&text, "\n  %s", err)
+	}
+	return text.String()
+}

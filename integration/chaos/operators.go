@@ -1,0 +1,161 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/service"
+)
+
+// operators are the operator's lives, one after the other, and now and then two at a time.
+type operators struct {
+	world  *World
+	random *rand.Rand
+	lives  int
+	faults map[string]int
+	all    []*operator
+}
+
+// operator is one life.
+type operator struct {
+	*lab.Operator
+	way *way
+}
+
+func newOperators(w *World, random *rand.Rand) *operators {
+	return &operators{world: w, random: random, faults: map[string]int{}}
+}
+
+// begin begins a life. The clock is the operator's own; nil is the right one.
+func (o *operators) begin(clock clock.PassiveClock) *operator {
+	life := &operator{way: newWay(rand.New(rand.NewPCG(o.random.Uint64(), 0)))}
+	var err error
+	life.Operator, err = o.world.lab.StartOperator(func(c *service.Config) {
+		c.REST = rest.CopyConfig(c.REST)
+		c.REST.Wrap(life.way.transport)
+		c.MachinesOnly, c.Addresses, c.Release, c.Clock = false, o.world.places.Answers, o.world.park.release, clock
+	})
+	if err != nil {
+		// It asks nobody for anything, so this is a mistake of the test.
+		panic(err)
+	}
+	o.lives++
+	o.all = append(o.all, life)
+	return life
+}
+
+// close ends a life in order.
+func (o *operator) close(j *judge) {
+	if err := o.Close(); err != nil && !errors.Is(err, lab.ErrCrashed) {
+		j.violated("the operator ended with an error: %s", err)
+	}
+}
+
+// kill ends a life as a power failure does: nothing that it still wants to do is done.
+func (o *operator) kill() {
+	o.way.die()
+	_ = o.Close() // it has every reason to complain
+}
+
+// run has one life follow the other until the context ends, each with faults.
+func (o *operators) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		life := o.begin(o.clock())
+		for ctx.Err() == nil && !o.trouble(ctx, life) {
+			life.way.meet(Calm)
+			pause(ctx, o.between(0, time.Second))
+		}
+		life.kill()
+	}
+}
+
+// clock is that of a life: one in four is wrong by up to half a day.
+func (o *operators) clock() clock.PassiveClock {
+	if o.random.IntN(4) > 0 {
+		return clock.RealClock{}
+	}
+	o.faults["wrong clock"]++
+	return wrongClock{by: o.between(-12*time.Hour, 12*time.Hour)}
+}
+
+// wrongClock is ahead of the right one.
+type wrongClock struct {
+	clock.RealClock
+	by time.Duration
+}
+
+// Now is what the clock says.
+func (c wrongClock) Now() time.Time { return time.Now().Add(c.by) }
+
+// Since is how long ago a time was.
+func (c wrongClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// trouble is one fault; it says whether the life has ended by it.
+func (o *operators) trouble(ctx context.Context, life *operator) bool {
+	all := []Fault{Calm, Trouble, Trouble, Gone, Slow, Late, Late, Paused, Crash, Crash, Crash}
+	fault := all[o.random.IntN(len(all))]
+	o.faults[string(fault)]++
+	life.way.meet(fault)
+	switch fault {
+	case Crash:
+		select {
+		case <-ctx.Done():
+		case <-life.way.crashed:
+		case <-time.After(3 * time.Second): // it has nothing to write
+		}
+		return true
+	case Paused:
+		other := o.begin(nil)
+		pause(ctx, o.between(time.Second, 3*time.Second))
+		life.way.meet(Calm)
+		pause(ctx, o.between(0, time.Second))
+		var group sync.WaitGroup
+		group.Go(other.kill)
+		group.Go(life.kill)
+		group.Wait()
+		return true
+	}
+	pause(ctx, o.between(500*time.Millisecond, 3*time.Second))
+	return false
+}
+
+func (o *operators) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(o.random.Int64N(int64(most-least)))
+}
+
+func (o *operators) requests() int {
+	sum := 0
+	for _, life := range o.all {
+		sum += len(life.Requests.All())
+	}
+	return sum
+}
+
+// rest is for how long a world that has settled is looked at; restWithin is how long the operator may take to come to rest.
+const (
+	restFor    = 3 * time.Second
+	restWithin = time.Minute
+)
+
+// costsNothing notes a violation if the last life does not come to rest.
+func (o *operators) costsNothing(ctx context.Context, j *judge) {
+	last := o.all[len(o.all)-1]
+	count, since := -1, time.Now()
+	for began := time.Now(); time.Since(began) < restWithin && ctx.Err() == nil; pause(ctx, 50*time.Millisecond) {
+		if now := len(last.Requests.All()); now != count {
+			count, since = now, time.Now()
+		}
+		if time.Since(since) > restFor {
+			return
+		}
+	}
+	all := last.Requests.All()
+	j.violated("the operator does not come to rest; its last requests: %v", all[max(0, len(all)-20):])
+}

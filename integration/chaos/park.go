@@ -1,0 +1,263 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+)
+
+const (
+	// attendants is how many look after the machines.
+	attendants = 8
+	// labelTenant is on the pods of a workload cluster: its id.
+	labelTenant = "example.org/tenant"
+)
+
+// park plays the machines of node pods and the kubelets in them: a machine runs as long as the container of its pod does, and its
+// Node is Ready unless it hangs. On each worker there is one pod that wants to end in order.
+type park struct {
+	world               *World
+	management, inside  kubernetes.Interface
+	machines, guestPods corev1listers.PodLister
+	queue               workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+	mu sync.Mutex
+	// hung are the machines whose kubelets are silent, by the name of the pod, since when.
+	hung map[string]time.Time
+}
+
+func newPark(ctx context.Context, w *World) (*park, error) {
+	p := &park{
+		world: w, hung: map[string]time.Time{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](50*time.Millisecond, time.Second)),
+	}
+	var err error
+	if p.management, err = unbounded(w.lab.RESTConfig()); err != nil {
+		return nil, err
+	}
+	if p.inside, err = unbounded(w.server.RESTConfig()); err != nil {
+		return nil, err
+	}
+	// Nobody else makes it: the workload clusters have no controllers.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := p.inside.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	if p.machines, err = follow(ctx, p.management, func(pod *corev1.Pod) {
+		if pod.Labels[key.LabelNode] != "" {
+			p.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if p.guestPods, err = follow(ctx, p.inside, func(pod *corev1.Pod) { go p.endGuestPod(ctx, pod) }); err != nil {
+		return nil, err
+	}
+	for range attendants {
+		go p.attend(ctx)
+	}
+	go func() {
+		<-ctx.Done()
+		p.queue.ShutDown()
+	}()
+	return p, nil
+}
+
+func unbounded(config *rest.Config) (kubernetes.Interface, error) {
+	config.QPS, config.ContentType = -1, runtime.ContentTypeProtobuf
+	return kubernetes.NewForConfig(config)
+}
+
+// follow calls see for every pod that is new or changes or goes, and returns what is known of all.
+func follow(ctx context.Context, clients kubernetes.Interface, see func(*corev1.Pod)) (corev1listers.PodLister, error) {
+	factory := informers.NewSharedInformerFactory(clients, 0)
+	pods := factory.Core().V1().Pods()
+	_, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { see(object.(*corev1.Pod)) },
+		UpdateFunc: func(_, object any) { see(object.(*corev1.Pod)) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			see(object.(*corev1.Pod))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), pods.Informer().HasSynced) {
+		return nil, errors.New("the pods are not seen")
+	}
+	return pods.Lister(), nil
+}
+
+func (p *park) attend(ctx context.Context) {
+	for {
+		name, over := p.queue.Get()
+		if over {
+			return
+		}
+		if err := p.tend(ctx, name); err != nil {
+			p.queue.AddRateLimited(name)
+		} else {
+			p.queue.Forget(name)
+		}
+		p.queue.Done(name)
+	}
+}
+
+// runs says whether the machine of a pod is on.
+func runs(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Name == nodestep.Container {
+			return c.State.Running != nil
+		}
+	}
+	return false
+}
+
+// tend makes the Node of a machine what it is to be.
+func (p *park) tend(ctx context.Context, name types.NamespacedName) error {
+	pod, err := p.machines.Pods(name.Namespace).Get(name.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	on := err == nil && runs(pod)
+	node, err := p.inside.CoreV1().Nodes().Get(ctx, name.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) && !on:
+		return p.forget(ctx, name.Name)
+	case apierrors.IsNotFound(err):
+		if err := p.populate(ctx, pod); err != nil {
+			return err
+		}
+		if node, err = p.inside.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name.Name}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	want := corev1.ConditionUnknown
+	if on && p.hangsSince(name.Name).IsZero() {
+		want = corev1.ConditionTrue
+	}
+	if len(node.Status.Conditions) == 1 && node.Status.Conditions[0].Status == want {
+		return nil
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: want, Reason: "Played", Message: "the machine is played",
+		LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+	}}
+	_, err = p.inside.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	return err
+}
+
+// populate puts a pod on a new worker.
+func (p *park) populate(ctx context.Context, pod *corev1.Pod) error {
+	if pod.Labels[key.LabelApp] != key.RoleWorker {
+		return nil
+	}
+	web := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-" + pod.Name, Labels: map[string]string{labelTenant: pod.Namespace}},
+		Spec:       corev1.PodSpec{NodeName: pod.Name, Containers: []corev1.Container{{Name: "web", Image: "example.com/web"}}},
+	}
+	web, err := p.inside.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, web, metav1.CreateOptions{})
+	if err != nil {
+		return ignoreExists(err)
+	}
+	web.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	_, err = p.inside.CoreV1().Pods(web.Namespace).UpdateStatus(ctx, web, metav1.UpdateOptions{})
+	return err
+}
+
+func ignoreExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// forget removes the pods of a Node that does not exist any more, as Kubernetes' garbage collection does.
+func (p *park) forget(ctx context.Context, node string) error {
+	now := int64(0)
+	err := p.inside.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "web-"+node, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// endGuestPod ends a pod that was asked to go, as the kubelet of a machine does that does not hang.
+func (p *park) endGuestPod(ctx context.Context, pod *corev1.Pod) {
+	if pod.DeletionTimestamp == nil || !p.hangsSince(pod.Spec.NodeName).IsZero() {
+		return
+	}
+	pause(ctx, 100*time.Millisecond)
+	now := int64(0)
+	// It may be gone already; if not, the course does not settle.
+	_ = p.inside.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+}
+
+func (p *park) hangsSince(name string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hung[name]
+}
+
+// hang makes the kubelet of a machine silent; wake lets it speak again.
+func (p *park) hang(pod *corev1.Pod) {
+	p.mu.Lock()
+	p.hung[pod.Name] = time.Now()
+	p.mu.Unlock()
+	p.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+}
+
+func (p *park) wake(pod *corev1.Pod) {
+	p.mu.Lock()
+	delete(p.hung, pod.Name)
+	p.mu.Unlock()
+	p.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+}
+
+// crash ends the machine of a pod for a moment: the host starts its container again.
+func (p *park) crash(ctx context.Context, pod *corev1.Pod, back time.Duration) error {
+	for _, ready := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
+		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"conditions":[{"type":"ContainersReady","status":%q},{"type":"Ready","status":"False"}]}}`, pod.UID, ready)
+		_, err := p.management.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil // it was replaced meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		pause(ctx, back)
+	}
+	return nil
+}
+
+// release plays the runner that is told to let its machine go.
+func (p *park) release(ctx context.Context, namespace, name string) error {
+	p.world.judge.seeRelease(ctx, p, namespace, name)
+	return p.world.lab.Release(ctx, namespace, name)
+}

@@ -1,0 +1,217 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// step is something that happens to a cluster.
+type step struct {
+	name string
+	do   func(*life, context.Context) error
+}
+
+// steps are what happens to clusters.
+var steps = []step{
+	{"a worker more", (*life).grow},
+	{"a worker less", (*life).shrink},
+	{"a worker of another size", (*life).resize},
+	{"another version", (*life).upgrade},
+	{"the rollout is paused", (*life).pauseRollout},
+	{"nothing is to be done for a while", (*life).pauseAll},
+	{"a node pod is deleted", (*life).evict},
+	{"a machine crashes", (*life).crash},
+	{"a kubelet hangs", (*life).hang},
+	{"unhealthy nodes are to be replaced", (*life).remediate},
+	{"the workload cluster is cut off", (*life).partition},
+	{"pods must not be evicted for a while", (*life).block},
+	{"somebody removes what belongs to the cluster", (*life).drift},
+	{"the cluster is made anew", (*life).again},
+}
+
+func (c *life) grow(ctx context.Context) error {
+	return c.change(ctx, func(config *v1alpha1.KVMConfig) {
+		if len(config.Spec.Cluster.Workers) >= mostWorkers {
+			return
+		}
+		id := fmt.Sprintf("w%daaa", c.born)
+		c.born++
+		c.say("worker %s is added", id)
+		config.Spec.Cluster.Workers = append(config.Spec.Cluster.Workers, v1alpha1.Node{ID: id})
+		config.Spec.KVM.Workers = append(config.Spec.KVM.Workers, v1alpha1.Machine{CPUs: 2, Memory: "4G"})
+	})
+}
+
+func (c *life) shrink(ctx context.Context) error {
+	return c.change(ctx, func(config *v1alpha1.KVMConfig) {
+		workers := config.Spec.Cluster.Workers
+		if len(workers) < 2 {
+			return
+		}
+		i := c.random.IntN(len(workers))
+		c.say("worker %s is removed", workers[i].ID)
+		config.Spec.Cluster.Workers = slices.Delete(workers, i, i+1)
+		config.Spec.KVM.Workers = slices.Delete(config.Spec.KVM.Workers, i, i+1)
+	})
+}
+
+func (c *life) resize(ctx context.Context) error {
+	memory := fmt.Sprintf("%dG", 4+c.random.IntN(4))
+	return c.change(ctx, func(config *v1alpha1.KVMConfig) {
+		i := c.random.IntN(len(config.Spec.KVM.Workers))
+		c.say("worker %s gets %s", config.Spec.Cluster.Workers[i].ID, memory)
+		config.Spec.KVM.Workers[i].Memory = memory
+	})
+}
+
+func (c *life) upgrade(ctx context.Context) error {
+	version := fmt.Sprintf("1.34.%d", 1+c.random.IntN(3))
+	c.say("Kubernetes %s", version)
+	return c.change(ctx, func(config *v1alpha1.KVMConfig) { config.Spec.Versions = &v1alpha1.Versions{Kubernetes: version} })
+}
+
+// forAWhile does something and takes it back a moment later, whatever comes first.
+func (c *life) forAWhile(ctx context.Context, do, undo func(*v1alpha1.KVMConfig)) error {
+	if err := c.change(ctx, do); err != nil {
+		return err
+	}
+	pause(ctx, c.some(3*time.Second))
+	return c.change(ctx, undo)
+}
+
+// some is a time of up to d.
+func (c *life) some(d time.Duration) time.Duration { return time.Duration(c.random.Int64N(int64(d))) }
+
+func (c *life) pauseRollout(ctx context.Context) error {
+	c.say("the rollout is paused for a while")
+	return c.forAWhile(ctx,
+		func(config *v1alpha1.KVMConfig) {
+			config.Spec.Rollout = &v1alpha1.Rollout{MaxUnavailable: 2, Paused: true}
+		},
+		func(config *v1alpha1.KVMConfig) { config.Spec.Rollout.Paused = false })
+}
+
+func (c *life) pauseAll(ctx context.Context) error {
+	c.say("the cluster is paused for a while")
+	return c.forAWhile(ctx,
+		func(config *v1alpha1.KVMConfig) {
+			metav1.SetMetaDataAnnotation(&config.ObjectMeta, key.AnnotationPaused, "true")
+		},
+		func(config *v1alpha1.KVMConfig) { delete(config.Annotations, key.AnnotationPaused) })
+}
+
+// somePod is a node pod whose machine runs, nil when there is none.
+func (c *life) somePod(ctx context.Context, role string) (*corev1.Pod, error) {
+	pods, err := c.pods(ctx, c.world.lab.Client)
+	if err != nil {
+		return nil, err
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !runs(&p) || role != "" && p.Labels[key.LabelApp] != role })
+	if len(pods) == 0 {
+		return nil, nil
+	}
+	return &pods[c.random.IntN(len(pods))], nil
+}
+
+func (c *life) evict(ctx context.Context) error {
+	pod, err := c.somePod(ctx, "")
+	if pod == nil {
+		return err
+	}
+	c.say("pod %s is deleted", pod.Name)
+	return client.IgnoreNotFound(c.world.lab.Client.Delete(ctx, pod))
+}
+
+func (c *life) crash(ctx context.Context) error {
+	pod, err := c.somePod(ctx, "")
+	if pod == nil {
+		return err
+	}
+	c.say("the machine of pod %s crashes", pod.Name)
+	return c.world.park.crash(ctx, pod, c.some(2*time.Second))
+}
+
+func (c *life) hang(ctx context.Context) error {
+	pod, err := c.somePod(ctx, "")
+	if pod == nil {
+		return err
+	}
+	c.say("the kubelet of pod %s hangs for a while", pod.Name)
+	c.world.park.hang(pod)
+	pause(ctx, c.some(6*time.Second))
+	c.world.park.wake(pod)
+	return nil
+}
+
+func (c *life) remediate(ctx context.Context) error {
+	after := time.Second + c.some(3*time.Second)
+	c.say("nodes that are unhealthy for %s are to be replaced", after)
+	return c.change(ctx, func(config *v1alpha1.KVMConfig) {
+		config.Spec.Remediation = &v1alpha1.Remediation{Enabled: true, UnhealthyAfter: &metav1.Duration{Duration: after.Round(time.Millisecond)}}
+	})
+}
+
+func (c *life) partition(ctx context.Context) error {
+	c.say("the workload cluster is cut off for a while")
+	c.line.Cut()
+	pause(ctx, c.some(4*time.Second))
+	c.line.Mend()
+	return nil
+}
+
+func (c *life) block(ctx context.Context) error {
+	c.say("pods must not be evicted for a while")
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: c.id},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{labelTenant: key.Namespace(c.id)}},
+		},
+	}
+	if err := c.world.server.Client.Create(ctx, budget); err != nil {
+		return err
+	}
+	pause(ctx, c.some(5*time.Second))
+	return c.world.server.Client.Delete(ctx, budget)
+}
+
+func (c *life) drift(ctx context.Context) error {
+	name := metav1.ObjectMeta{Namespace: key.Namespace(c.id), Name: key.RoleMaster}
+	// Not the service account: while it is missing, the pause of the ReplicaSet controller between two tries doubles each time, and it
+	// is not told when the account is back.
+	objects := []client.Object{
+		&corev1.Service{ObjectMeta: name}, &discoveryv1.EndpointSlice{ObjectMeta: name},
+		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace(c.id), Name: c.id}},
+	}
+	object := objects[c.random.IntN(len(objects))]
+	c.say("%T %s is removed", object, object.GetName())
+	return client.IgnoreNotFound(c.world.lab.Client.Delete(ctx, object))
+}
+
+// again deletes the cluster. Another one takes its name: once it is gone, or when the course settles.
+func (c *life) again(ctx context.Context) error {
+	if c.random.IntN(2) == 0 {
+		return nil // it is what costs the most
+	}
+	c.say("the cluster is deleted and made anew")
+	if err := c.delete(ctx); err != nil {
+		return err
+	}
+	if c.await(ctx, c.gone); c.gone(ctx) != nil {
+		return errGoing
+	}
+	c.made = false
+	return c.declare(ctx)
+}

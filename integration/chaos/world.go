@@ -1,0 +1,200 @@
+// Package chaos has clusters go through seeded courses of changes and faults, and checks at every instant what must never be.
+//
+// A World is a management cluster, an operator that dies, sees late and is not answered, an API server of workload clusters, and
+// a park of machines that do as they are told, or not. A course is a part of one cluster's life in it. What happens in a course
+// follows from its seed; when it happens does not, for all parts are real processes.
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/tenant"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// hosts is how many there are of each role: more than a cluster has nodes.
+const hosts = 8
+
+// World is where courses take place. Close it when done.
+type World struct {
+	lab    *lab.Lab
+	server *tenant.Server
+	places tenant.Places
+	park   *park
+	judge  *judge
+	// seen is the management cluster as it was a moment ago. To look there again and again costs nothing.
+	seen client.Reader
+	// lives are those of the clusters so far.
+	lives []*life
+
+	cancel context.CancelFunc
+}
+
+// Start starts a world for that many courses at a time.
+func Start(ctx context.Context, atOnce int) (*World, error) {
+	w := &World{judge: newJudge()}
+	ctx, w.cancel = context.WithCancel(ctx)
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		w.lab, err = lab.Start(ctx, managementcluster.Options{
+			ControllerManager: true, Scheduler: true, Kwok: true,
+			Flags: map[managementcluster.Component][]string{
+				managementcluster.ControllerManager: {"--kube-api-qps=1000", "--kube-api-burst=1000", "--concurrent-namespace-syncs=50"},
+				managementcluster.Scheduler:         {"--kube-api-qps=1000", "--kube-api-burst=1000"},
+			},
+		})
+		return err
+	})
+	group.Go(func() (err error) {
+		w.server, err = tenant.Start(managementcluster.Options{}, ids(atOnce)...)
+		return err
+	})
+	err := group.Wait()
+	if err == nil {
+		err = w.populate(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+func (w *World) populate(ctx context.Context) error {
+	for _, role := range []string{key.RoleMaster, key.RoleWorker} {
+		if _, err := w.lab.AddNodes(ctx, hosts, map[string]string{key.LabelManagementNodesRole: role}); err != nil {
+			return fmt.Errorf("making hosts: %w", err)
+		}
+	}
+	if err := w.lab.PlayKubelets(ctx); err != nil {
+		return fmt.Errorf("playing the kubelets of hosts: %w", err)
+	}
+	var err error
+	if w.park, err = newPark(ctx, w); err != nil {
+		return fmt.Errorf("opening the park of machines: %w", err)
+	}
+	w.seen, err = w.judge.watch(ctx, w)
+	return err
+}
+
+// Close ends the world and all of its processes.
+func (w *World) Close() error {
+	w.cancel()
+	var errs []error
+	if w.lab != nil {
+		errs = append(errs, w.lab.Stop())
+	}
+	if w.server != nil {
+		errs = append(errs, w.server.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ids are those of the clusters of courses.
+func ids(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("x%02d", i))
+	}
+	return all
+}
+
+// Result is what came of a batch of courses.
+type Result struct {
+	// Violations are what must never be and was, and what ought to have come and did not, each with the seed of its course.
+	Violations []string
+	// Faults counts those that the operator met, by their name; Lives is how often it began.
+	Faults map[string]int
+	Lives  int
+	// Requests is how many the operator has made.
+	Requests int
+	// Stormy and Settled are how long the parts of the batch took.
+	Stormy, Settled time.Duration
+}
+
+// Batch runs courses side by side, the first of them with the given seed, beside an operator that meets faults all the time. In the
+// end the operator is let alone: then each cluster has to become what its KVMConfig says, and cost nothing any more. The clusters
+// stay for the next batch.
+func (w *World) Batch(ctx context.Context, seed uint64, courses int) Result {
+	var r Result
+	lap := stopwatch()
+	for _, id := range ids(courses)[min(courses, len(w.lives)):] {
+		w.lives = append(w.lives, &life{world: w, id: id})
+	}
+	lives := w.lives[:courses]
+	o := newOperators(w, rand.New(rand.NewPCG(seed, 0)))
+	stormy, calm := context.WithCancel(ctx)
+	defer calm()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		o.run(stormy)
+	}()
+	for _, l := range lives {
+		l.begin(seed)
+		seed++
+	}
+	all(lives, func(l *life) { l.storm(ctx) })
+	calm()
+	<-over
+	r.Stormy = lap()
+	last := o.begin(nil)
+	all(lives, func(l *life) { l.settle(ctx) })
+	o.costsNothing(ctx, w.judge)
+	last.close(w.judge)
+	r.Settled = lap()
+	r.Violations, r.Faults, r.Lives, r.Requests = w.violations(lives), o.faults, o.lives, o.requests()
+	return r
+}
+
+// End deletes all clusters beside an operator that is let alone, and returns what is left of them, and why.
+func (w *World) End(ctx context.Context) []string {
+	o := newOperators(w, rand.New(rand.NewPCG(0, 0)))
+	last := o.begin(nil)
+	all(w.lives, func(l *life) { l.end(ctx) })
+	last.close(w.judge)
+	return w.violations(w.lives)
+}
+
+func all(lives []*life, do func(*life)) {
+	var group sync.WaitGroup
+	for _, l := range lives {
+		group.Go(func() { do(l) })
+	}
+	group.Wait()
+}
+
+func (w *World) violations(lives []*life) []string {
+	found := w.judge.verdict()
+	for _, l := range lives {
+		found = append(found, l.complaints()...)
+	}
+	return found
+}
+
+// stopwatch returns the time since it was called last.
+func stopwatch() func() time.Duration {
+	last := time.Now()
+	return func() time.Duration {
+		took := time.Since(last)
+		last = time.Now()
+		return took
+	}
+}
+
+// pause waits, or less when the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

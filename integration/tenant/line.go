@@ -1,0 +1,122 @@
+package tenant
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// Line hands bytes on between its clients and an API server, as long as it is not cut.
+type Line struct {
+	// Address is where clients connect.
+	Address string
+
+	listener net.Listener
+	target   string
+	// delay is how long everything takes that the server says.
+	delay time.Duration
+
+	mu   sync.Mutex
+	down bool
+	open map[net.Conn]bool
+}
+
+// NewLine begins a line to the target. Close it when done.
+func NewLine(ctx context.Context, target string, delay time.Duration) (*Line, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	l := &Line{Address: listener.Addr().String(), listener: listener, target: target, delay: delay, open: map[net.Conn]bool{}}
+	go l.serve()
+	return l, nil
+}
+
+// Close ends the line and all its connections.
+func (l *Line) Close() {
+	_ = l.listener.Close() // it ends serve
+	l.Cut()
+}
+
+func (l *Line) serve() {
+	for {
+		c, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", l.target)
+		if err != nil || !l.keep(c, server) {
+			_ = c.Close() // as a server would that is not there
+			if server != nil {
+				_ = server.Close() // nobody has used it
+			}
+			continue
+		}
+		go l.copy(server, c, 0)
+		go l.copy(c, server, l.delay)
+	}
+}
+
+func (l *Line) keep(ends ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		return false
+	}
+	for _, c := range ends {
+		l.open[c] = true
+	}
+	return true
+}
+
+// chunk is on its way until due.
+type chunk struct {
+	bytes []byte
+	due   time.Time
+}
+
+// copy hands on what is read, each piece after the delay, as a long line does: the next piece does not wait for the last.
+func (l *Line) copy(to, from net.Conn, delay time.Duration) {
+	way := make(chan chunk, 1000)
+	go func() {
+		defer to.Close()
+		defer from.Close()
+		for c := range way {
+			time.Sleep(time.Until(c.due))
+			if _, err := to.Write(c.bytes); err != nil {
+				break
+			}
+		}
+		for range way { // whoever reads is not held up
+		}
+	}()
+	defer close(way)
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		way <- chunk{bytes: bytes.Clone(buffer[:n]), due: time.Now().Add(delay)}
+	}
+}
+
+// Cut closes all connections and takes no others until Mend.
+func (l *Line) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = true
+	for c := range l.open {
+		_ = c.Close() // it may have been closed before
+	}
+	clear(l.open)
+}
+
+// Mend takes connections again.
+func (l *Line) Mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = false
+}

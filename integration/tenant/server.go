@@ -1,0 +1,183 @@
+// Package tenant is the API servers of workload clusters, for tests: real ones, which many clusters may share.
+package tenant
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// Server is the API server of workload clusters. Its authority is theirs.
+type Server struct {
+	*managementcluster.Cluster
+	// Client speaks to it directly, as an administrator.
+	Client client.Client
+	// IDs are those of the clusters.
+	IDs []string
+	// Authority is that of the clusters, API their API server's certificate.
+	Authority, API pki.KeyPair
+
+	directory string
+}
+
+// Start starts an API server with a certificate for all clusters with the given ids. Close it when done.
+func Start(options managementcluster.Options, ids ...string) (*Server, error) {
+	directory, err := os.MkdirTemp("", "living-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{directory: directory, IDs: ids}
+	if err := s.start(options); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) start(options managementcluster.Options) (err error) {
+	if s.Authority, err = NewAuthority(s.IDs); err != nil {
+		return err
+	}
+	if s.API, err = APIPair(s.IDs, s.Authority, clock.RealClock{}); err != nil {
+		return err
+	}
+	if err := s.writePairs(); err != nil {
+		return err
+	}
+	if options.Flags == nil {
+		options.Flags = map[managementcluster.Component][]string{}
+	}
+	options.Dir = s.directory
+	options.Flags[managementcluster.APIServer] = []string{
+		"--tls-cert-file=pki/api.crt", "--tls-private-key-file=pki/api.key",
+		"--service-cluster-ip-range=" + fixture.MakeCluster(s.IDs[0]).Obj().Spec.Cluster.Kubernetes.API.ClusterIPRange,
+		"--enable-bootstrap-token-auth=true", "--enable-admission-plugins=NodeRestriction",
+	}
+	if s.Cluster, err = managementcluster.Start(context.Background(), options); err != nil {
+		return err
+	}
+	s.Client, err = client.New(s.RESTConfig(), client.Options{Scheme: scheme.Scheme})
+	return err
+}
+
+// writePairs puts the authority where package managementcluster would make one of its own.
+func (s *Server) writePairs() error {
+	directory := filepath.Join(s.directory, "pki")
+	errs := []error{os.MkdirAll(directory, 0o700)}
+	for name, pair := range map[string]pki.KeyPair{"ca": s.Authority, "api": s.API} {
+		errs = append(errs,
+			os.WriteFile(filepath.Join(directory, name+".crt"), pair.Certificate, 0o600),
+			os.WriteFile(filepath.Join(directory, name+".key"), pair.Key, 0o600))
+	}
+	return errors.Join(errs...)
+}
+
+// Close stops the API server and removes what it has stored.
+func (s *Server) Close() error {
+	var err error
+	if s.Cluster != nil {
+		err = s.Stop()
+	}
+	return errors.Join(err, os.RemoveAll(s.directory))
+}
+
+// Asked are the requests of the operator, watches apart.
+func (s *Server) Asked() ([]managementcluster.Request, error) {
+	user := "api." + key.BaseDomain(fixture.MakeCluster(s.IDs[0]).Obj().Spec.Cluster.Kubernetes.API.Domain)
+	return s.Requests(func(r managementcluster.Request) bool { return r.User == user && r.Verb != "watch" })
+}
+
+// Declare creates a KVMConfig of one of the clusters in the management cluster, and its certificates, which lead here.
+func (s *Server) Declare(ctx context.Context, management client.Client, config *v1alpha1.KVMConfig) error {
+	id := config.Spec.Cluster.ID
+	for name, pair := range map[string]pki.KeyPair{pki.CA: s.Authority, pki.API: s.API} {
+		err := management.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: config.Namespace, Name: key.SecretName(id, name),
+				Labels: map[string]string{key.LabelGSCluster: id, key.LabelCertificate: name},
+			},
+			Data: map[string][]byte{
+				cluster.SecretKeyCA: s.Authority.Certificate, cluster.SecretKeyCertificate: pair.Certificate, cluster.SecretKeyKey: pair.Key,
+			},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return management.Create(ctx, config)
+}
+
+// NewAuthority makes an authority for the clusters.
+func NewAuthority(ids []string) (pki.KeyPair, error) {
+	return pki.Embedded{Clock: clock.RealClock{}}.Issue(request(ids, pki.CA), pki.KeyPair{})
+}
+
+// APIPair is the certificate of an API server that answers for all the clusters, and the operator's own.
+func APIPair(ids []string, authority pki.KeyPair, now clock.PassiveClock) (pki.KeyPair, error) {
+	return pki.Embedded{Clock: now}.Issue(request(ids, pki.API), authority)
+}
+
+// request is the cluster's own, with the names of the other clusters' Services.
+func request(ids []string, name string) pki.Request {
+	domain := lab.Settings().ClusterDomain
+	var names []string
+	for _, id := range ids[1:] {
+		names = append(names, key.ServiceHost(key.RoleMaster, id, domain))
+	}
+	all := pki.Requests(fixture.MakeCluster(ids[0]).Obj().Spec.Cluster, domain, names...)
+	return all[slices.IndexFunc(all, func(r pki.Request) bool { return r.Name == name })]
+}
+
+// Places tell operators where the API of each cluster answers. The zero value knows none.
+type Places struct {
+	mu sync.Mutex
+	// address and asked, how often an operator has looked, are by the cluster's id.
+	address map[string]string
+	asked   map[string]int
+}
+
+// Put moves the API of a cluster.
+func (p *Places) Put(id, address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.address == nil {
+		p.address, p.asked = map[string]string{}, map[string]int{}
+	}
+	p.address[id] = address
+}
+
+// Answers is the address of a cluster whose master runs.
+func (p *Places) Answers(s *cluster.Snapshot, _ string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked != nil {
+		p.asked[s.ID()]++
+	}
+	if len(s.APIAddresses("")) == 0 {
+		return nil
+	}
+	return []string{p.address[s.ID()]}
+}
+
+// Passes is how often operators have gone over the cluster.
+func (p *Places) Passes(id string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[id]
+}
