@@ -17,6 +17,16 @@ import (
 
 // SetPodCondition sets one condition in the status of a pod, as of now when its status is another one.
 func (e *Engine) SetPodCondition(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error {
+	return e.setPodCondition(ctx, pod, condition, map[string]any{"uid": pod.UID})
+}
+
+// SetPodConditionAsSeen does the same, and fails when the pod has changed since it was read.
+func (e *Engine) SetPodConditionAsSeen(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error {
+	return e.setPodCondition(ctx, pod, condition, map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion})
+}
+
+// setPodCondition sets it if the metadata are those of the pod.
+func (e *Engine) setPodCondition(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition, metadata map[string]any) error {
 	since := metav1.NewTime(e.clock.Now())
 	for _, c := range pod.Status.Conditions {
 		if c.Type == condition.Type && c.Status == condition.Status && !c.LastTransitionTime.IsZero() {
@@ -28,7 +38,7 @@ func (e *Engine) SetPodCondition(ctx context.Context, pod *corev1.Pod, condition
 		"lastTransitionTime": since,
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID}, "status": map[string]any{"conditions": []any{fields}},
+		"metadata": metadata, "status": map[string]any{"conditions": []any{fields}},
 	})
 	if err != nil {
 		return microerror.Mask(err)

@@ -52,8 +52,13 @@ const (
 	Unreachable Reason = "ClusterUnreachable"
 	// QuorumAtRisk: without this master etcd would lose its majority.
 	QuorumAtRisk Reason = "QuorumAtRisk"
-	// LettingGo announces that this master is about to be let go, so that no other one is at the same time.
+	// LettingGo announces that this master is about to be let go, so that no other one is at the same time. The announcement may be
+	// taken back.
 	LettingGo Reason = "LettingGo"
+	// Releasing: it is certain that this master goes, and its runner may have been told.
+	Releasing Reason = "Releasing"
+	// ReleaseFailed: the machine may go, and its runner cannot be told, or does not answer.
+	ReleaseFailed Reason = "ReleaseFailed"
 )
 
 // Machine is what is known of a node pod that is being deleted, or whose host goes down, and of its Node.

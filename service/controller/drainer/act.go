@@ -28,28 +28,51 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 		return err
 	}
 	said := condition(corev1.ConditionFalse, string(d.Reason), d.Message+refusals)
+	if !d.Release && m.Master && certain(pod) {
+		// The others count on it that this one may be gone.
+		said.Reason = drainedCondition(pod).Reason
+	}
 	if d.Release {
 		said.Status = corev1.ConditionTrue
 		if err = r.Release(ctx, pod.Namespace, pod.Name); err != nil {
-			said = condition(corev1.ConditionFalse, reasonReleaseFailed,
+			said = condition(corev1.ConditionFalse, string(drain.ReleaseFailed),
 				fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, err))
 		}
 	}
 	return errors.Join(err, r.say(ctx, pod, config, said))
 }
 
-// announce tells whoever decides on another master that this one goes, and then asks the API server how the others are: what is
-// decided then is safe, see drain.Stays. The announcement is taken back by saying anything else.
-func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, error) {
-	announcement := condition(corev1.ConditionFalse, string(drain.LettingGo), "nothing is left that could go elsewhere; it is made sure that the other masters stay")
-	if err := r.say(ctx, pod, config, announcement); err != nil {
-		return drain.Machine{}, err
+// announce tells whoever decides on another master that this one goes, decides once more, on what the API server knows, and makes it
+// certain, see drain.Stays. An announcement is taken back by saying anything else, which act does.
+func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, drain.Decision, error) {
+	if !certain(pod) {
+		announcement := condition(corev1.ConditionFalse, string(drain.LettingGo), "nothing is left that could go elsewhere; it is made sure that the other masters stay")
+		if err := r.say(ctx, pod, config, announcement); err != nil {
+			return drain.Machine{}, drain.Decision{}, err
+		}
 	}
-	return r.look(ctx, pod, config, r.Live)
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+		return drain.Machine{}, drain.Decision{}, err
+	}
+	if !leaving(pod) {
+		return drain.Machine{}, drain.Decision{}, errTakenBack
+	}
+	machine, err := r.look(ctx, pod, config, r.Live)
+	decision := drain.Decide(machine)
+	if err != nil || !decision.Release || certain(pod) {
+		return machine, decision, err
+	}
+	// Nobody has taken the announcement back since the pod was read, or this fails.
+	releasing := condition(corev1.ConditionFalse, string(drain.Releasing), "the other masters stay; the runner is told to power the machine down")
+	if err := r.engine.SetPodConditionAsSeen(ctx, pod, releasing); err != nil {
+		return machine, decision, err
+	}
+	note(pod, releasing)
+	return machine, decision, nil
 }
 
-// reasonReleaseFailed: the machine may go, and its runner cannot be told.
-const reasonReleaseFailed = "ReleaseFailed"
+// errTakenBack makes the controller begin anew.
+var errTakenBack = errors.New("another operator has taken back the announcement that the machine is let go")
 
 // empty keeps new pods away from the Node and asks those to go that are to be evicted. It returns who refuses, and why, as the end
 // of a sentence.
@@ -113,6 +136,11 @@ func condition(status corev1.ConditionStatus, reason, message string) corev1.Pod
 	return corev1.PodCondition{Type: key.ConditionDrained, Status: status, Reason: reason, Message: message}
 }
 
+// note keeps in mind what was written.
+func note(pod *corev1.Pod, c corev1.PodCondition) {
+	pod.Status.Conditions = append(slices.DeleteFunc(pod.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type }), c)
+}
+
 // say writes a condition to the pod, which has it then, when it differs, and an event when the reason does.
 func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, c corev1.PodCondition) error {
 	before := drainedCondition(pod)
@@ -122,10 +150,10 @@ func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	if err := r.engine.SetPodCondition(ctx, pod, c); err != nil {
 		return err
 	}
-	pod.Status.Conditions = append(slices.DeleteFunc(pod.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type }), c)
+	note(pod, c)
 	if before.Reason != c.Reason && config != nil && r.Events != nil {
 		kind := corev1.EventTypeNormal
-		if c.Reason == string(drain.TimedOut) || c.Reason == reasonReleaseFailed {
+		if c.Reason == string(drain.TimedOut) || c.Reason == string(drain.ReleaseFailed) {
 			kind = corev1.EventTypeWarning
 		}
 		r.Events.Eventf(config, pod, kind, c.Reason, "Drain", "%s: %s", pod.Name, c.Message)

@@ -112,10 +112,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	decision := drain.Decide(machine)
 	if decision.Announced(machine) {
-		if machine, err = r.announce(ctx, pod, config); err != nil {
+		if machine, decision, err = r.announce(ctx, pod, config); err != nil {
 			return reconcile.Result{}, err
 		}
-		decision = drain.Decide(machine)
 	}
 	if err := r.act(ctx, pod, config, machine, decision); err != nil {
 		return reconcile.Result{}, err

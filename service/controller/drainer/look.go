@@ -109,7 +109,7 @@ func (r *Reconciler) countMasters(
 			continue
 		}
 		all[id] = true
-		if drain.Stays(pod.Name, drain.Master{
+		if drain.Stays(pod.Name, certain(pod), drain.Master{
 			Pod: other.Name, Ready: cluster.PodReady(other) && ready[other.Name], Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
 		}) {
 			healthy[id] = true
@@ -167,9 +167,19 @@ func endedByHost(pod *corev1.Pod) bool {
 	return false
 }
 
-// leaving says that the machine of a pod has been let go, or that this was announced.
+// leaving says that it was announced that the machine of a pod is let go.
 func leaving(pod *corev1.Pod) bool {
-	return drainedCondition(pod).Reason == string(drain.LettingGo) || letGo(pod) != ""
+	return drainedCondition(pod).Reason == string(drain.LettingGo) || certain(pod)
+}
+
+// certain says that the machine of a pod has been let go, or may have been.
+func certain(pod *corev1.Pod) bool {
+	switch c := drainedCondition(pod); drain.Reason(c.Reason) {
+	case drain.Releasing, drain.ReleaseFailed:
+		return true
+	default:
+		return c.Status == corev1.ConditionTrue
+	}
 }
 
 func drainedCondition(pod *corev1.Pod) corev1.PodCondition {
