@@ -54,7 +54,7 @@ test: verify lint tools ## Everything: generated files, format, modules, linters
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
 
-chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults; test has the first 200 of the 500
+chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults; test has the first 100 of the 500
 	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/chaos -courses=500
 
 soak: tools ## The same for SOAK, an hour unless set, from SEED, which is another one each time

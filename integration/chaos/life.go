@@ -33,7 +33,7 @@ const (
 	pace                  = 1500 * time.Millisecond
 	// settling is how long a cluster may take to become what it is to be, with an operator that is let alone and on a machine that
 	// is busy; ending is the same for its end.
-	settling, ending = 4 * time.Minute, 3 * time.Minute
+	settling, ending = 10 * time.Minute, 10 * time.Minute
 	// mostWorkers is how many workers a cluster has at most.
 	mostWorkers = 4
 )

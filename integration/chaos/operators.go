@@ -141,7 +141,7 @@ func (o *operators) requests() int {
 // rest is for how long a world that has settled is looked at; restWithin is how long the operator may take to come to rest.
 const (
 	restFor    = 3 * time.Second
-	restWithin = time.Minute
+	restWithin = 3 * time.Minute
 )
 
 // costsNothing notes a violation if the last life does not come to rest.
