@@ -138,7 +138,7 @@ func (o *operators) requests() int {
 	return sum
 }
 
-// rest is for how long a world that has settled is looked at; restWithin is how long the operator may take to come to rest.
+// restFor is for how long a world that has settled is looked at; restWithin is how long the operator may take to come to rest.
 const (
 	restFor    = 3 * time.Second
 	restWithin = 3 * time.Minute

@@ -27,7 +27,7 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	if err != nil || m.LetGo != "" {
 		return err
 	}
-	said := condition(corev1.ConditionFalse, string(d.Reason), d.Message+refusals)
+	said := held(string(d.Reason), d.Message+refusals)
 	if !d.Release && m.Master && certain(pod) {
 		// The others count on it that this one may be gone.
 		said.Reason = drainedCondition(pod).Reason
@@ -35,7 +35,7 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	if d.Release {
 		said.Status = corev1.ConditionTrue
 		if err = r.Release(ctx, pod.Namespace, pod.Name); err != nil {
-			said = condition(corev1.ConditionFalse, string(drain.ReleaseFailed),
+			said = held(string(drain.ReleaseFailed),
 				fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, err))
 		}
 	}
@@ -46,7 +46,7 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 // certain, see drain.Stays. An announcement is taken back by saying anything else, which act does.
 func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, drain.Decision, error) {
 	if !certain(pod) {
-		announcement := condition(corev1.ConditionFalse, string(drain.LettingGo), "nothing is left that could go elsewhere; it is made sure that the other masters stay")
+		announcement := held(string(drain.LettingGo), "nothing is left that could go elsewhere; it is made sure that the other masters stay")
 		if err := r.say(ctx, pod, config, announcement); err != nil {
 			return drain.Machine{}, drain.Decision{}, err
 		}
@@ -63,7 +63,7 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 		return machine, decision, err
 	}
 	// Nobody has taken the announcement back since the pod was read, or this fails.
-	releasing := condition(corev1.ConditionFalse, string(drain.Releasing), "the other masters stay; the runner is told to power the machine down")
+	releasing := held(string(drain.Releasing), "the other masters stay; the runner is told to power the machine down")
 	if err := r.engine.SetPodConditionAsSeen(ctx, pod, releasing); err != nil {
 		return machine, decision, err
 	}
@@ -132,8 +132,9 @@ func reason(err error) string {
 	return text
 }
 
-func condition(status corev1.ConditionStatus, reason, message string) corev1.PodCondition {
-	return corev1.PodCondition{Type: key.ConditionDrained, Status: status, Reason: reason, Message: message}
+// held is the condition of a pod whose machine has not been let go.
+func held(reason, message string) corev1.PodCondition {
+	return corev1.PodCondition{Type: key.ConditionDrained, Status: corev1.ConditionFalse, Reason: reason, Message: message}
 }
 
 // note keeps in mind what was written.
