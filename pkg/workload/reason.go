@@ -100,7 +100,7 @@ func classify(err error) Reason {
 		return AccessInvalid
 	case errors.Is(err, errNoAddress):
 		return NoAddress
-	case isAny(err, errNotFilled, errNoWatch):
+	case errors.Is(err, errNoWatch):
 		return Timeout
 	case errors.As(err, &status):
 		return ofStatus(status.code)

@@ -70,7 +70,7 @@ func TestClassify(t *testing.T) {
 		"no answer to the request":                   {context.DeadlineExceeded, Timeout},
 		"no answer, as net/http puts it":             {&url.Error{Op: "Get", Err: context.DeadlineExceeded}, Timeout},
 		"no answer to a ping":                        {errors.New("http2: client connection lost"), Timeout},
-		"the caches were not filled":                 {errNotFilled, Timeout},
+		"the caches were not filled":                 {errNotFilled, Other},
 		"a watch is missing":                         {errNoWatch, Timeout},
 		"anything else":                              {errors.New("what?"), Other},
 		"addresses: the certificate before silence":  {addressesError{context.DeadlineExceeded, verified(x509.UnknownAuthorityError{})}, UnknownAuthority},
