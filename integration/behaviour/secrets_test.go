@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,11 +30,12 @@ func newCertOperator(t *testing.T, config *v1alpha1.KVMConfig) certOperator {
 	t.Helper()
 	o := certOperator{namespace: "certs-" + config.Spec.Cluster.ID, cluster: config.Spec.Cluster.ID}
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.namespace}})
-	pairs, err := pki.Complete(nil, pki.Requests(cluster.WithDefaults(config).Spec.Cluster, "cluster.local"), pki.Embedded{Clock: clock.RealClock{}})
+	requests := pki.Requests(cluster.WithDefaults(config).Spec.Cluster, "cluster.local")
+	completed, err := pki.Complete(nil, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.pairs = pairs
+	o.pairs = completed.Set
 	return o
 }
 

@@ -129,10 +129,10 @@ func (c *cluster) issue() {
 			IPs: []netip.Addr{netip.MustParseAddr(c.address(n)), netip.MustParseAddr("127.0.0.1")},
 		})
 	}
-	set, err := pki.Complete(pki.Set{}, requests, pki.Embedded{Clock: clock.RealClock{}})
+	completed, err := pki.Complete(pki.Set{}, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now())
 	must(c.t, err)
-	c.pairs = set
-	for name, pair := range set {
+	c.pairs = completed.Set
+	for name, pair := range c.pairs {
 		must(c.t, errors.Join(
 			os.WriteFile(filepath.Join(c.dir, name+".crt"), pair.Certificate, 0o600),
 			os.WriteFile(filepath.Join(c.dir, name+".key"), pair.Key, 0o600)))

@@ -31,7 +31,8 @@ type Set struct {
 	Keep []client.Object
 	// Kinds are the kinds among which no longer wanted objects are looked for; none means no pruning.
 	Kinds []client.Object
-	// CreateOnly never changes an object that exists: it holds something that cannot be made a second time, such as a key.
+	// CreateOnly never changes an object that exists, for it holds something that cannot be made a second time, such as a key. Only an
+	// object that says which resource version it was made for replaces that one.
 	CreateOnly bool
 }
 
@@ -112,6 +113,9 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 		return requestError("read", intent.ref, err)
 	}
 	unseen := false
+	if live == nil && intent.object.GetResourceVersion() != "" {
+		return outdatedf("%s is gone", intent.ref)
+	}
 	if live == nil {
 		live, err = e.create(ctx, intent)
 		if err != nil || live == nil {
@@ -128,7 +132,10 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 	if live.GetDeletionTimestamp() != nil {
 		return problem.Newf("Terminating", "%s is being deleted; it is made anew once it is gone", intent.ref)
 	}
-	if set.CreateOnly || e.settled(live, intent) {
+	if set.CreateOnly {
+		return e.replace(ctx, live, intent)
+	}
+	if e.settled(live, intent) {
 		return nil
 	}
 	return e.update(ctx, live, intent)

@@ -136,6 +136,32 @@ func TestCreateOnlyObjectsAreNeverChanged(t *testing.T) {
 	equal(t, "the key", "first", now(t, b.configMap("a", nil)).Data["key"])
 }
 
+// TestReplacementOfWhatWasRead: an object that says which version it was made for takes the place of that one and of no other; what others
+// have written beside stays, what is not wanted any more goes.
+func TestReplacementOfWhatWasRead(t *testing.T) {
+	b := newBench(t)
+	made := func(version string, data map[string]string) apply.Set {
+		object := b.configMap("a", data)
+		object.ResourceVersion = version
+		return apply.Set{Objects: []client.Object{object}, CreateOnly: true}
+	}
+	if err := b.try(made("1", nil)); !apply.IsOutdated(err) {
+		t.Errorf("err = %v, want one that says outdated for what is not there", err)
+	}
+	b.apply(made("", map[string]string{"key": "first", "next": "second"}))
+	foreign(t, b.configMap("a", nil), func(m *corev1.ConfigMap) { m.Labels["their"] = "label" })
+	read := now(t, b.configMap("a", nil))
+	seen(t, read)
+	equal(t, "requests to replace it", []string{"PUT"}, b.apply(made(read.ResourceVersion, map[string]string{"key": "second"})))
+	got := now(t, b.configMap("a", nil))
+	equal(t, "data", map[string]string{"key": "second"}, got.Data)
+	equal(t, "what is theirs", "label", got.Labels["their"])
+	if err := b.try(made(read.ResourceVersion, map[string]string{"key": "third"})); !apply.IsOutdated(err) {
+		t.Errorf("err = %v, want one that says outdated for a version that is over", err)
+	}
+	equal(t, "data after that", map[string]string{"key": "second"}, now(t, b.configMap("a", nil)).Data)
+}
+
 // TestCreateOnlyObjectsUnseenByTheCache: what was decided without them is outdated, and nothing after them is written, or
 // leaves of an authority that never comes to be would be.
 func TestCreateOnlyObjectsUnseenByTheCache(t *testing.T) {

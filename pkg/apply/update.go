@@ -3,8 +3,10 @@ package apply
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/giantswarm/microerror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
@@ -32,6 +34,39 @@ func (e *Engine) update(ctx context.Context, live client.Object, in *intent) err
 		}
 	}
 	return e.apply(ctx, live, in)
+}
+
+// replace puts an intent in the place of the version that it was made for; one that was made for none changes nothing. Labels and
+// annotations of others stay.
+func (e *Engine) replace(ctx context.Context, live client.Object, in *intent) error {
+	version := in.object.GetResourceVersion()
+	if version == "" {
+		return nil
+	}
+	if live.GetResourceVersion() != version {
+		return outdatedf("%s has changed since it was read", in.ref)
+	}
+	replacement := in.object.DeepCopyObject().(client.Object)
+	replacement.SetUID(live.GetUID())
+	replacement.SetLabels(merged(live.GetLabels(), replacement.GetLabels()))
+	replacement.SetAnnotations(merged(live.GetAnnotations(), replacement.GetAnnotations()))
+	replacement.SetFinalizers(live.GetFinalizers())
+	replacement.SetOwnerReferences(live.GetOwnerReferences())
+	err := e.client.Update(ctx, replacement, client.FieldOwner(key.Operator))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return outdatedf("%s has changed since it was read", in.ref)
+	}
+	return requestError("replace", in.ref, err)
+}
+
+// merged is what is there with what is wanted over it.
+func merged(there, wanted map[string]string) map[string]string {
+	all := maps.Clone(there)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, wanted)
+	return all
 }
 
 func (e *Engine) recreate(ctx context.Context, live client.Object, in *intent) error {

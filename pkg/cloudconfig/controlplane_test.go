@@ -84,11 +84,11 @@ func newTestMaster(t *testing.T) *testMaster {
 	p := masterParams()
 	p.Cluster.Kubernetes.API.SecurePort = int32(m.ports["api"])
 	p.Settings.OIDC = v1alpha1.OIDC{IssuerURL: "https://dex.invalid", ClientID: "k", UsernamePrefix: "oidc:", GroupsClaim: "groups"}
-	set, err := pki.Complete(nil, pki.Requests(p.Cluster, "cluster.local"), pki.Embedded{Clock: clock.RealClock{}})
+	completed, err := pki.Complete(nil, pki.Requests(p.Cluster, "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Certificates = pki.Trust(set, pki.Requests(p.Cluster, "cluster.local"))
+	p.Certificates = pki.Trust(completed.Set, pki.Requests(p.Cluster, "cluster.local"))
 	p.EtcdMembers = []Member{{Name: pki.EtcdMember(p.Node.ID), PeerURL: "https://localhost:2380"}}
 	m.params, m.data = p, mustRender(t, p)
 

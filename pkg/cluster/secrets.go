@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,12 +22,22 @@ const (
 	SecretKeyKey         = "key"
 )
 
+// Keys of an authority's Secret while it is about to be succeeded.
+const (
+	secretKeyNextCertificate = "next.crt"
+	secretKeyNextKey         = "next.key"
+)
+
 // Secrets are the Secrets of a cluster sorted by what they hold.
 type Secrets struct {
 	// Pairs and Keys are what was found, by name; Adopted tells which of them belong to somebody else.
 	Pairs   pki.Set
 	Keys    map[string]string
 	Adopted map[string]bool
+	// Versions are the resource versions of the Secrets of the pairs.
+	Versions map[string]string
+	// Generations are those of the authorities, see AnnotationAuthorityGeneration.
+	Generations map[string]int64
 	// PairsErr and KeysErr name the Secrets that are malformed.
 	PairsErr, KeysErr error
 	// malformed are the names of what stands in a malformed Secret: it must not be made anew.
@@ -36,7 +47,10 @@ type Secrets struct {
 // ReadSecrets sorts the Secrets labelled with the cluster's id. Those that another KVMConfig owns are not looked at; one
 // of the cluster's own goes before one of somebody else's.
 func ReadSecrets(secrets []corev1.Secret, id, certificateOwner, keyOwner string) Secrets {
-	read := Secrets{Pairs: pki.Set{}, Keys: map[string]string{}, Adopted: map[string]bool{}, malformed: map[string]bool{}}
+	read := Secrets{
+		Pairs: pki.Set{}, Keys: map[string]string{}, Adopted: map[string]bool{}, Versions: map[string]string{}, Generations: map[string]int64{},
+		malformed: map[string]bool{},
+	}
 	ordered := slices.Clone(secrets)
 	slices.SortFunc(ordered, func(a, b corev1.Secret) int {
 		if own := ownFirst(a) - ownFirst(b); own != 0 {
@@ -71,13 +85,39 @@ func (r *Secrets) pair(name string, secret *corev1.Secret, adopted bool) {
 	if _, seen := r.Pairs[name]; seen || r.malformed[name] {
 		return
 	}
-	pair := pki.KeyPair{CA: secret.Data[SecretKeyCA], Certificate: secret.Data[SecretKeyCertificate], Key: secret.Data[SecretKeyKey]}
+	pair := pki.KeyPair{
+		CA: secret.Data[SecretKeyCA], Certificate: secret.Data[SecretKeyCertificate], Key: secret.Data[SecretKeyKey],
+		NextCertificate: secret.Data[secretKeyNextCertificate], NextKey: secret.Data[secretKeyNextKey],
+	}
 	if err := checkPair(secret, pair); err != nil {
 		r.malformed[name] = true
 		r.PairsErr = errors.Join(r.PairsErr, err)
 		return
 	}
-	r.Pairs[name], r.Adopted[name] = pair, adopted
+	r.Pairs[name], r.Adopted[name], r.Versions[name] = pair, adopted, secret.ResourceVersion
+	r.Generations[name] = generation(secret)
+}
+
+// CertificateSecret is the Secret of a pair, to be written in the place of the version that was read, if there was one.
+func (s *Snapshot) CertificateSecret(name string, pair pki.KeyPair, version string) *corev1.Secret {
+	meta := s.Meta(key.SecretName(s.ID(), name), map[string]string{key.LabelCertificate: name})
+	meta.Namespace, meta.ResourceVersion = s.Config.Namespace, version
+	secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{
+		SecretKeyCA: pair.CA, SecretKeyCertificate: pair.Certificate, SecretKeyKey: pair.Key,
+	}}
+	if len(pair.NextCertificate) > 0 {
+		secret.Data[secretKeyNextCertificate], secret.Data[secretKeyNextKey] = pair.NextCertificate, pair.NextKey
+	}
+	return secret
+}
+
+// generation is that of an authority; 0 before it was ever succeeded by wish.
+func generation(secret *corev1.Secret) int64 {
+	n, err := strconv.ParseInt(secret.Annotations[key.AnnotationAuthorityGeneration], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func checkPair(secret *corev1.Secret, pair pki.KeyPair) error {
@@ -86,6 +126,10 @@ func checkPair(secret *corev1.Secret, pair pki.KeyPair) error {
 		if _, err := pki.ParseCertificate(secret.Data[name]); err != nil {
 			return problem.Newf("SecretMalformed", "Secret %s: key %q: %s; mend it, or delete the Secret to get new certificates", ref, name, err)
 		}
+	}
+	if _, err := pki.ParseCertificate(pair.NextCertificate); len(pair.NextCertificate)+len(pair.NextKey) > 0 && (err != nil || len(pair.NextKey) == 0) {
+		return problem.Newf("SecretMalformed", "Secret %s: keys %q and %q are not those of a successor; remove both to have another one made",
+			ref, secretKeyNextCertificate, secretKeyNextKey)
 	}
 	if len(pair.Key) == 0 {
 		return problem.Newf("SecretMalformed", "Secret %s: key %q is empty; mend it, or delete the Secret to get new certificates", ref, SecretKeyKey)
@@ -117,9 +161,14 @@ func validKey(name, value string) bool {
 	return err == nil && len(raw) == 32
 }
 
-// Missing lists the requests that no Secret answers, leaving out those whose Secret is malformed.
-func (r *Secrets) Missing(requests []pki.Request) []pki.Request {
-	return slices.DeleteFunc(slices.Clone(requests), func(request pki.Request) bool { return r.malformed[request.Name] })
+// Requests lists those of the requests that may be answered, leaving out those whose Secret is malformed. What is somebody
+// else's is kept as it is.
+func (r *Secrets) Requests(requests []pki.Request) []pki.Request {
+	requests = slices.DeleteFunc(slices.Clone(requests), func(request pki.Request) bool { return r.malformed[request.Name] })
+	for i := range requests {
+		requests[i].Keep = requests[i].Keep || r.Adopted[requests[i].Name]
+	}
+	return requests
 }
 
 // NeedsKey says whether a random key has to be made.

@@ -91,6 +91,10 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 			[]corev1.Secret{certificateSecret(t, "default", "api", "", data("key", ""))},
 			"", `Secret default/ab1cd-api: key "key" is empty; mend it, or delete the Secret to get new certificates`,
 		},
+		"half a successor": {
+			[]corev1.Secret{certificateSecret(t, "default", "ca", certificateOwner, data("next.key", "x"))},
+			"", `Secret default/ab1cd-ca: keys "next.crt" and "next.key" are not those of a successor; remove both to have another one made`,
+		},
 		"a key that is too short": {
 			[]corev1.Secret{keySecret("default", "encryption", "AAAA", "")},
 			"", `Secret default/ab1cd-encryption: key "encryption" does not hold a valid encryption; put the right one back`,
@@ -144,7 +148,7 @@ func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
 		certificateSecret(t, "default", "ca", certificateOwner, data("crt", "x")), keySecret("default", "encryption", "x", keyOwner),
 	}, "ab1cd", certificateOwner, keyOwner)
 	var missing []string
-	for _, request := range read.Missing([]pki.Request{{Name: "ca"}, {Name: "api"}}) {
+	for _, request := range read.Requests([]pki.Request{{Name: "ca"}, {Name: "api"}}) {
 		missing = append(missing, request.Name)
 	}
 	got := []any{missing, read.NeedsKey("encryption"), read.NeedsKey("bootstrap-token")}

@@ -39,6 +39,8 @@ type Snapshot struct {
 	Certificates    pki.Set
 	Adopted         map[string]bool
 	CertificatesErr error
+	// Terms is what is known of the terms of the cluster's own key pairs.
+	Terms Terms
 
 	// Keys are the random keys of the cluster by name; those in Adopted live in Secrets of somebody else.
 	Keys    map[string]string
@@ -70,6 +72,21 @@ type Snapshot struct {
 	PublishedService *corev1.Service
 	// OwnsNamespace says that the cluster's namespace exists and belongs to the KVMConfig and not to somebody else.
 	OwnsNamespace bool
+}
+
+// Terms is what is known of how long key pairs hold.
+type Terms struct {
+	// Renewed tells, by name, why a pair was issued anew and has to be stored in the place of the version that was read, which is in
+	// Versions.
+	Renewed, Versions map[string]string
+	// Generations are those of the authorities that exist.
+	Generations map[string]int64
+	// Next is when the next pair has to be issued anew; zero when none ever has.
+	Next time.Time
+	// Failed is why pairs that have to be issued anew could not be.
+	Failed error
+	// Successor makes the pair that an authority is succeeded by.
+	Successor func(name string) (pki.KeyPair, error)
 }
 
 // Node is one node of the cluster with what exists of it.

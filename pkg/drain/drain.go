@@ -80,6 +80,8 @@ type Machine struct {
 	// Ready and stay, see Stays.
 	Master           bool
 	Masters, Healthy int
+	// Serves says that the machine of a master does, by its own account.
+	Serves bool
 	// Node is the Node; nil when there is none. It and Pods, which are those on it, are known when Connected.
 	Node *corev1.Node
 	Pods []corev1.Pod
@@ -122,12 +124,12 @@ func Decide(m Machine) Decision {
 	if !m.Connected {
 		return blind(m)
 	}
-	if m.Node == nil {
-		return Decision{Release: true, Reason: NodeMissing, Message: "there is no Node of this name"}
-	}
 	if needed(m) {
 		return Decision{Cordon: uncordoned(m), Reason: QuorumAtRisk, After: evictEvery, Message: fmt.Sprintf(
 			"without this master %d of %d would be Ready, and etcd would lose its majority", m.Healthy, m.Masters)}
+	}
+	if m.Node == nil {
+		return Decision{Release: true, Reason: NodeMissing, Message: "there is no Node of this name"}
 	}
 	left, evict := remaining(m.Pods, m.Now)
 	if len(left) == 0 {
@@ -169,18 +171,23 @@ func blind(m Machine) Decision {
 	return Decision{Reason: Unreachable, After: max(next, time.Second), Message: message}
 }
 
-// needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it.
+// needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it; where somebody
+// has deleted its Node, what its machine says counts.
 func needed(m Machine) bool {
-	return m.Master && m.Masters > 1 && joining.Ready(m.Node) && m.Healthy <= m.Masters/2
+	part := m.Serves
+	if m.Node != nil {
+		part = joining.Ready(m.Node)
+	}
+	return m.Master && m.Masters > 1 && part && m.Healthy <= m.Masters/2
 }
 
 // Announced says whether letting the machine go takes a member from those of which etcd needs a majority, so that it has to be
 // announced.
 func (d Decision) Announced(m Machine) bool {
-	return d.Release && d.Reason == Drained && m.Master && m.Masters > 1
+	return d.Release && (d.Reason == Drained || d.Reason == NodeMissing) && m.Master && m.Masters > 1
 }
 
-func uncordoned(m Machine) bool { return !m.Node.Spec.Unschedulable }
+func uncordoned(m Machine) bool { return m.Node != nil && !m.Node.Spec.Unschedulable }
 
 // named is how many pods are named.
 const named = 3

@@ -109,7 +109,10 @@ func TestDrainTable(t *testing.T) {
 		"the system's pods are asked last":           {worker(dns, web), "evict default/web; wait default/web kube-system/coredns; Draining"},
 		"they still wait for one on its way":         {worker(dns, pod("default/web", goneAt(time.Second))), "wait default/web kube-system/coredns; Draining"},
 		"only the system's are left":                 {worker(dns), "evict kube-system/coredns; wait kube-system/coredns; Draining"},
-		"the Node does not exist":                    {with(worker(), func(m *drain.Machine) { m.Node = nil }), "release; NodeMissing"},
+		"the Node does not exist":                    {with(worker(), noNode), "release; NodeMissing"},
+		"a master's Node does not exist, and its machine serves on": {with(worker(), noNode, master(3, 1), func(m *drain.Machine) { m.Serves = true }), "QuorumAtRisk"},
+		"a master's Node does not exist, and the others stay":       {with(worker(), noNode, master(3, 2), func(m *drain.Machine) { m.Serves = true }), "release; NodeMissing"},
+		"a master's Node does not exist, and its machine is dead":   {with(worker(), noNode, master(3, 1)), "release; NodeMissing"},
 		"the Node is not Ready":                      {with(worker(web), nodeIs(corev1.ConditionUnknown)), "evict default/web; wait default/web; Draining"},
 		"the time is over":                           {with(worker(web), waited(time.Hour)), "release; DrainTimedOut"},
 		"the time is almost over":                    {with(worker(web), waited(time.Hour-1)), "evict default/web; wait default/web; Draining"},
@@ -138,6 +141,8 @@ func TestDrainTable(t *testing.T) {
 		})
 	}
 }
+
+func noNode(m *drain.Machine) { m.Node = nil }
 
 func say(d drain.Decision) string {
 	var words []string
@@ -187,7 +192,7 @@ func each(visit func(drain.Machine)) {
 		nil, {pod("default/web")}, {pod("default/web", goneAt(time.Second))}, {pod("default/web", goneAt(-time.Hour))},
 		{pod("default/agent", ofDaemonSet)}, {pod("kube-system/dns"), pod("default/web")}, {pod("kube-system/dns")},
 	}
-	for _, bits := range combinations(both, 7) {
+	for _, bits := range combinations(both, 8) {
 		for _, masters := range [][2]int{{1, 0}, {3, 0}, {3, 1}, {3, 2}, {5, 1}, {5, 2}, {5, 3}, {5, 4}} {
 			for _, n := range nodes {
 				for _, p := range pods {
@@ -197,6 +202,7 @@ func each(visit func(drain.Machine)) {
 								Stopped: bits[0], ClusterGone: bits[1], HostShutsDown: bits[2], Watched: bits[3], Connected: bits[4], Master: bits[5],
 								Masters: masters[0], Healthy: masters[1], Node: n, Pods: p, Timeout: timeout, Waited: waited, Now: now,
 							}
+							m.Serves = bits[7]
 							if bits[6] {
 								m.LetGo = drain.Drained
 							}
@@ -245,7 +251,8 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 		return m.Master || m.Connected || unconditional(m) || !d.Release
 	},
 	"the majority of etcd is never given up before the time is over": func(m drain.Machine, d drain.Decision) bool {
-		atRisk := m.Master && m.Masters > 1 && m.Connected && joining.Ready(m.Node) && m.Healthy < m.Masters/2+1
+		part := m.Node == nil && m.Serves || m.Node != nil && joining.Ready(m.Node)
+		atRisk := m.Master && m.Masters > 1 && m.Connected && part && m.Healthy < m.Masters/2+1
 		return !atRisk || unconditional(m) || !d.Release
 	},
 	"the only master can always be emptied and let go": func(m drain.Machine, d drain.Decision) bool {

@@ -61,6 +61,9 @@ const (
 	AnnotationReleaseVersion   = "giantswarm.io/release-version"
 	AnnotationVersionBundle    = "giantswarm.io/version-bundle-version"
 	AnnotationEtcdDomain       = "giantswarm.io/etcd-domain"
+	// AnnotationAuthorityGeneration stands on the Secret of a certificate authority that was succeeded by wish: the generation
+	// that was asked for.
+	AnnotationAuthorityGeneration = "kvm-operator.giantswarm.io/authority-generation"
 	// AnnotationEtcdFounders stands on a cluster's namespace: the ids of the masters that its etcd began with.
 	AnnotationEtcdFounders = "kvm-operator.giantswarm.io/etcd-founders"
 	// AnnotationEtcdMember stands on a master's Deployment once its member of etcd has run: the member's id.

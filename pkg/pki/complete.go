@@ -3,6 +3,8 @@ package pki
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"time"
 )
 
 // Issuer makes key pairs.
@@ -10,28 +12,64 @@ type Issuer interface {
 	Issue(request Request, authority KeyPair) (KeyPair, error)
 }
 
-// Complete returns the existing pairs and, for each request that none of them answers, a new one. Authorities that exist
-// are never replaced. A request that cannot be answered is left out of the Set and told of in the error; the others go on.
-func Complete(existing Set, requests []Request, issuer Issuer) (Set, error) {
-	complete := Set{}
-	var errs []error
+// Completed is what was made of the pairs that existed.
+type Completed struct {
+	// Set holds a pair for every request that could be answered.
+	Set Set
+	// Renewed tells, by name, why a pair that existed was issued anew, as the end of the sentence "it is issued anew, for".
+	Renewed map[string]string
+	// Next is when the next of the pairs has to be issued anew; zero when none ever has.
+	Next time.Time
+	// Failed is why pairs that have to be issued anew could not be. They stay as they are.
+	Failed error
+}
+
+// Complete keeps the existing pairs, issues a new one for each request that none of them answers, and issues those anew whose time
+// has come. Authorities that exist are never replaced. A request that cannot be answered is left out of the Set and told of in the
+// error; the others go on.
+func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (Completed, error) {
+	complete := Completed{Set: Set{}, Renewed: map[string]string{}}
+	var missing, failed []error
 	for _, request := range requests {
-		if pair, ok := existing[request.Name]; ok {
-			complete[request.Name] = pair
-			continue
+		authority := complete.Set[request.Authority]
+		pair, exists := existing[request.Name]
+		why := ""
+		if exists {
+			complete.Set[request.Name] = pair
+			if why = due(request, pair, authority, now); why == "" {
+				complete.Next = sooner(complete.Next, renewal(request, pair, authority))
+				continue
+			}
 		}
-		pair, err := issuer.Issue(request, complete[request.Authority])
-		if err != nil {
-			errs = append(errs, err)
+		fresh, err := issuer.Issue(request, authority)
+		switch {
+		case err != nil && exists:
+			failed = append(failed, fmt.Errorf("certificate %q has to be issued anew, for %s: %w", request.Name, why, err))
 			continue
+		case err != nil:
+			missing = append(missing, err)
+			continue
+		case exists:
+			complete.Renewed[request.Name] = why
 		}
-		complete[request.Name] = pair
+		complete.Set[request.Name] = fresh
+		complete.Next = sooner(complete.Next, renewal(request, fresh, authority))
 	}
-	return complete, errors.Join(errs...)
+	complete.Failed = errors.Join(failed...)
+	return complete, errors.Join(missing...)
+}
+
+// sooner is the earlier of two times; a zero one is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Trust returns the set with, as the CA of each authority, every certificate that signed one of its pairs: a pair that
-// was adopted from somewhere else brings its own authority along, and its holder has to be believed too.
+// was adopted from somewhere else brings its own authority along, and its holder has to be believed too. Of a pair that is kept for
+// its key nobody asks who signed it.
 func Trust(set Set, requests []Request) Set {
 	trusting := Set{}
 	for name, pair := range set {
@@ -40,7 +78,7 @@ func Trust(set Set, requests []Request) Set {
 	for _, request := range requests {
 		pair, ok := set[request.Name]
 		authority, known := trusting[request.Authority]
-		if !ok || !known || bytes.Contains(authority.CA, bytes.TrimSpace(pair.CA)) {
+		if request.Keep || !ok || !known || bytes.Contains(authority.CA, bytes.TrimSpace(pair.CA)) || signedByOneOf(pair.Certificate, authority.CA) {
 			continue
 		}
 		authority.CA = append(append(bytes.Clone(authority.CA), '\n'), pair.CA...)

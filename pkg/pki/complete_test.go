@@ -60,11 +60,11 @@ func TestCompleteMakesWhatIsMissingAndKeepsWhatExists(t *testing.T) {
 		"an authority that is over": {pki.Set{pki.CA: over(t)}, []string{pki.CA}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := pki.Complete(test.existing, requests(), issuer())
+			got, err := complete(test.existing, now)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([][]string{all, test.kept}, [][]string{slices.Sorted(maps.Keys(got)), common(got, test.existing)}, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff([][]string{all, test.kept}, [][]string{slices.Sorted(maps.Keys(got.Set)), common(got.Set, test.existing)}, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("what there is and what of it was kept (-want +got):\n%s", diff)
 			}
 		})
@@ -95,11 +95,11 @@ func TestLeavesEndWithTheirAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := pki.Complete(pki.Set{pki.CA: authority}, requests(), issuer())
+	got, err := complete(pki.Set{pki.CA: authority}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(now.Add(48*time.Hour), parse(t, set[pki.API].Certificate).NotAfter); diff != "" {
+	if diff := cmp.Diff(now.Add(48*time.Hour), parse(t, got.Set[pki.API].Certificate).NotAfter); diff != "" {
 		t.Errorf("another end (-want +got):\n%s", diff)
 	}
 }
@@ -130,12 +130,12 @@ func TestAuthoritiesThatCannotSign(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pair := whole[pki.FrontProxyCA]
 			test.spoil(&pair)
-			got, err := pki.Complete(pki.Set{pki.FrontProxyCA: pair}, requests(), issuer())
+			got, err := complete(pki.Set{pki.FrontProxyCA: pair}, now)
 			if diff := cmp.Diff(test.want, problemOf(t, err)); diff != "" {
 				t.Errorf("another problem (-want +got):\n%s", diff)
 			}
 			want := slices.Sorted(maps.Keys(without(whole, pki.FrontProxyClient)))
-			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" {
+			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got.Set))); diff != "" {
 				t.Errorf("other pairs were made (-want +got):\n%s", diff)
 			}
 		})
@@ -146,10 +146,11 @@ func TestAuthoritiesThatCannotSign(t *testing.T) {
 // somewhere else with an authority of their own, and no more than before otherwise.
 func TestTrustBelievesAdoptedCertificates(t *testing.T) {
 	foreign := issued(t)
-	set, err := pki.Complete(pki.Set{pki.API: foreign[pki.API], pki.Worker: foreign[pki.Worker]}, requests(), issuer())
+	completed, err := complete(pki.Set{pki.API: foreign[pki.API], pki.Worker: foreign[pki.Worker]}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
+	set := completed.Set
 	before := maps.Clone(set)
 	trusting := pki.Trust(set, requests())
 	for name, test := range map[string]struct {
@@ -204,10 +205,11 @@ func TestRandomKeys(t *testing.T) {
 
 // TestPlaceholdersSayWhatWouldStandThere, the same each time, so that renderings can be compared.
 func TestPlaceholdersSayWhatWouldStandThere(t *testing.T) {
-	set, err := pki.Complete(nil, requests(), pki.Placeholder{})
+	completed, err := pki.Complete(nil, requests(), pki.Placeholder{}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	set := completed.Set
 	text := func(pair pki.KeyPair) [3]string {
 		return [3]string{string(pair.CA), string(pair.Certificate), string(pair.Key)}
 	}

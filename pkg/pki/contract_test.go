@@ -23,16 +23,23 @@ func requests() []pki.Request {
 	return pki.Requests(fixture.MakeCluster("ab1cd").Masters(2).Obj().Spec.Cluster, "mc.local")
 }
 
-func issuer() pki.Embedded { return pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)} }
+func issuer() pki.Embedded { return issuerAt(now) }
+
+func issuerAt(at time.Time) pki.Embedded { return pki.Embedded{Clock: clocktesting.NewFakePassiveClock(at)} }
 
 // issued are all pairs of the cluster, made anew.
 func issued(t *testing.T) pki.Set {
 	t.Helper()
-	set, err := pki.Complete(nil, requests(), issuer())
+	got, err := complete(nil, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return set
+	return got.Set
+}
+
+// complete completes pairs at a time.
+func complete(existing pki.Set, at time.Time) (pki.Completed, error) {
+	return pki.Complete(existing, requests(), issuerAt(at), at)
 }
 
 func parse(t *testing.T, text []byte) *x509.Certificate {

@@ -8,7 +8,7 @@ type Placeholder struct{}
 // Issue returns text instead of certificates and keys.
 func (Placeholder) Issue(request Request, authority KeyPair) (KeyPair, error) {
 	pair := KeyPair{
-		CA:          authority.Certificate,
+		CA:          authority.CA,
 		Certificate: fmt.Appendf(nil, "<certificate %s>\n", request.Name),
 		Key:         fmt.Appendf(nil, "<private key %s>\n", request.Name),
 	}

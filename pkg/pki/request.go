@@ -37,6 +37,9 @@ type Request struct {
 	IPs      []netip.Addr
 	// Usage is what the pair may be used for.
 	Usage Usage
+	// Keep says that a pair that exists is not issued anew, for what was signed with its key has to stay valid, or for it is
+	// somebody else's.
+	Keep bool
 }
 
 var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
@@ -59,7 +62,11 @@ func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) 
 			DNSNames: []string{key.EtcdDomain(c), "localhost"}, IPs: loopback,
 		},
 		{Name: Worker, Authority: CA, CommonName: key.WorkerDomain(c), Organizations: []string{"worker"}, Usage: UsageClient},
-		{Name: ServiceAccount, Authority: CA, CommonName: "service-account." + base, Organizations: []string{"service-account"}, Usage: UsageClient},
+		{
+			Name: ServiceAccount, Authority: CA, CommonName: "service-account." + base, Organizations: []string{"service-account"}, Usage: UsageClient,
+			// Tokens of pods outlast certificates, and of this one nobody looks at anything but the key.
+			Keep: true,
+		},
 		{Name: KubeletClient, Authority: CA, CommonName: "kube-apiserver-kubelet-client", Usage: UsageClient},
 		{Name: EtcdClient, Authority: EtcdCA, CommonName: "kube-apiserver-etcd-client", Usage: UsageClient},
 		{Name: ControllerManager, Authority: CA, CommonName: "system:kube-controller-manager", Usage: UsageClient},

@@ -31,17 +31,25 @@ const (
 	FrontProxyClient = "front-proxy-client"
 )
 
+// Authorities are the names of the pairs that sign others.
+var Authorities = []string{CA, EtcdCA, FrontProxyCA}
+
 // EtcdMember is the name of the serving and peer certificate of the etcd member on the given master.
 func EtcdMember(nodeID string) string {
 	return "etcd-" + nodeID
 }
 
 // KeyPair is a certificate with its private key and the certificate of the authority that signed it, all PEM.
-// An authority's own pair has its certificate in both CA and Certificate.
+//
+// In an authority's own pair, CA are the certificates that are to be believed: its own and, while it is being succeeded, that
+// of its successor or predecessor.
 type KeyPair struct {
 	CA          []byte
 	Certificate []byte
 	Key         []byte
+	// NextCertificate and NextKey are those of an authority's successor, until it signs.
+	NextCertificate []byte
+	NextKey         []byte
 }
 
 // Set holds the key pairs of one cluster by name.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// New makes the handler. A key cannot be made a second time, so Secrets are created and never changed.
+// New makes the handler. A key cannot be made a second time, so Secrets are created, and replaced only where a pair was issued anew
+// for what stood in the version that was read.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{
 		Handler: "certificates", Kinds: []client.Object{&corev1.Secret{}}, Build: build, CreateOnly: true,
@@ -26,20 +26,17 @@ func New() apply.Resource[*cluster.Snapshot] {
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	var desired apply.Desired
 	names := slices.Sorted(maps.Keys(s.Certificates))
-	authorities := []string{pki.CA, pki.EtcdCA, pki.FrontProxyCA}
-	leaves := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(authorities, name) })
-	for _, name := range append(authorities, leaves...) {
-		if pair, ok := s.Certificates[name]; ok && !s.Adopted[name] {
-			desired.Objects = append(desired.Objects, secret(s, name, pair))
+	leaves := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(pki.Authorities, name) })
+	for _, name := range slices.Concat(pki.Authorities, leaves) {
+		pair, ok := s.Certificates[name]
+		if !ok || s.Adopted[name] {
+			continue
 		}
+		version := ""
+		if _, renewed := s.Terms.Renewed[name]; renewed {
+			version = s.Terms.Versions[name]
+		}
+		desired.Objects = append(desired.Objects, s.CertificateSecret(name, pair, version))
 	}
 	return desired, s.CertificatesErr
-}
-
-func secret(s *cluster.Snapshot, name string, pair pki.KeyPair) *corev1.Secret {
-	meta := s.Meta(key.SecretName(s.ID(), name), map[string]string{key.LabelCertificate: name})
-	meta.Namespace = s.Config.Namespace
-	return &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{
-		cluster.SecretKeyCA: pair.CA, cluster.SecretKeyCertificate: pair.Certificate, cluster.SecretKeyKey: pair.Key,
-	}}
 }

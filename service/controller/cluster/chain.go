@@ -8,6 +8,7 @@ import (
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/resources/addon"
 	"github.com/kvm-operator/kvm-operator/resources/certificaterequest"
+	"github.com/kvm-operator/kvm-operator/resources/certificaterotation"
 	"github.com/kvm-operator/kvm-operator/resources/certificates"
 	"github.com/kvm-operator/kvm-operator/resources/clusterrolebinding"
 	"github.com/kvm-operator/kvm-operator/resources/configmap"
@@ -46,9 +47,9 @@ func Resources() []apply.Resource[*snapshot.Snapshot] {
 // workload clusters it makes machines only.
 func NewChain(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
 	if w == nil {
-		return machines(e)
+		return machines(e, c)
 	}
-	return append(machines(e), inside(e, w, c)...)
+	return append(machines(e, c), inside(e, w, c)...)
 }
 
 // inside is the work in the workload cluster. It goes on while machines are replaced: nodes have to join for that to end.
@@ -77,7 +78,7 @@ func inside(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*sn
 }
 
 // machines is the work on the management cluster.
-func machines(e *apply.Engine) chain.Chain[*snapshot.Snapshot] {
+func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
 	return chain.Chain[*snapshot.Snapshot]{
 		// An index is stored before anything is made that carries it.
 		{Handler: nodeindexstatus.Handler{}},
@@ -108,7 +109,9 @@ func machines(e *apply.Engine) chain.Chain[*snapshot.Snapshot] {
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
 		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}},
 		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}},
-		// Last, for it may ask to store what it found out: where the data of masters is.
+		// Late, for it may ask to store what it found out: where the data of masters is.
 		{Handler: placement.New(e), Needs: []string{"namespace"}},
+		// Not below "certificates": it tells also of what cannot be issued.
+		{Handler: certificaterotation.New(e, c), Needs: []string{"namespace"}},
 	}
 }

@@ -195,9 +195,13 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, secrets []corev1.Secr
 	if seed, ok := s.Keys[snapshot.KeyBootstrapToken]; ok {
 		s.Tokens = joining.TokensAt(seed, r.Clock.Now())
 	}
-	requests := snapshot.CertificateRequests(s.Config, s.Settings)
-	set, err := pki.Complete(found.Pairs, found.Missing(requests), r.Issuer)
-	s.Certificates, s.CertificatesErr = set, errors.Join(found.PairsErr, err)
+	requests := found.Requests(snapshot.CertificateRequests(s.Config, s.Settings))
+	complete, err := pki.Complete(found.Pairs, requests, r.Issuer, r.Clock.Now())
+	s.Certificates, s.CertificatesErr = complete.Set, errors.Join(found.PairsErr, err)
+	s.Terms = snapshot.Terms{
+		Renewed: complete.Renewed, Versions: found.Versions, Generations: found.Generations, Next: complete.Next, Failed: complete.Failed,
+		Successor: func(name string) (pki.KeyPair, error) { return pki.Successor(name, requests, r.Issuer) },
+	}
 	return nil
 }
 

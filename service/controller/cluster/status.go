@@ -52,6 +52,9 @@ var conditionTypes = map[string]string{
 	"deployment":         "NodesReady",
 	"kubeconfig":         "KubeconfigReady",
 	"placement":          "MastersPlaced",
+
+	"certificaterotation": "CertificatesCurrent",
+
 	"etcdmember":         "EtcdReady",
 	"workload":           "WorkloadReachable",
 	"bootstrap":          "BootstrapReady",

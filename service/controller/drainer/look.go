@@ -23,7 +23,8 @@ import (
 func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, pods client.Reader) (drain.Machine, error) {
 	m := drain.Machine{
 		Stopped: stopped(pod), LetGo: letGo(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
-		HostShutsDown: endedByHost(pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster, Now: r.Clock.Now(),
+		HostShutsDown: endedByHost(pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster,
+		Serves: serves(pod), Now: r.Clock.Now(),
 	}
 	if m.Stopped || m.LetGo != "" || m.ClusterGone || m.HostShutsDown || !m.Watched {
 		return m, nil
@@ -155,6 +156,13 @@ func stopped(pod *corev1.Pod) bool {
 		}
 	}
 	return pod.DeletionTimestamp != nil && len(pod.Status.ContainerStatuses) > 0
+}
+
+// serves says that the runner of a pod finds its machine well. The pod is Ready only with its Node.
+func serves(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // endedByHost says that a kubelet ends the pod by itself, for its host goes down or has no memory left.

@@ -73,6 +73,9 @@ type KVMConfigSpec struct {
 	// Drain bounds how a node is emptied before its machine goes.
 	Drain *Drain `json:"drain,omitempty"`
 
+	// Certificates are about the key pairs of the cluster.
+	Certificates *Certificates `json:"certificates,omitempty"`
+
 	// Remediation switches the replacement of unhealthy nodes on. Left out: the annotation
 	// node.giantswarm.io/terminate-unhealthy decides, else the operator's setting.
 	Remediation *Remediation `json:"remediation,omitempty"`

@@ -37,6 +37,15 @@ type Rollout struct {
 	Paused bool `json:"paused,omitempty"`
 }
 
+// Certificates are about the key pairs of a cluster. Those are issued anew by themselves when a third of their term is left.
+type Certificates struct {
+	// AuthorityGeneration is raised to have the cluster's certificate authorities succeeded by new ones: all nodes are replaced
+	// three times, so that at no time one does not believe another. Authorities that belong to somebody else stay.
+	//
+	// +kubebuilder:validation:Minimum=0
+	AuthorityGeneration int64 `json:"authorityGeneration,omitempty"`
+}
+
 // Drain bounds how a node is emptied before its machine goes.
 type Drain struct {
 	// Timeout is how long evictions may be refused before the machine is powered down all the same, for example 30m. Zero

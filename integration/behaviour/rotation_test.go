@@ -1,0 +1,131 @@
+package behaviour_test
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// TestAuthoritiesAreSucceededInThreeRolls: nobody goes without a majority, no phase begins while a machine runs with the one before the
+// last, and in the end the old authorities are in no Secret of the cluster.
+func TestAuthoritiesAreSucceededInThreeRolls(t *testing.T) {
+	t.Parallel()
+	config := createReady(t, makeCluster("rotat").Masters(3).Workers(2).Obj())
+	before := secretOf(t, config, pki.CA)
+	fleet, phases := follow(t, config), followPhases(t, config)
+	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 1} })
+	theLab.AwaitCondition(t, config, lab.Condition{Type: "CertificatesCurrent", Status: metav1.ConditionFalse, Reason: "RotatingAuthorities"})
+	lab.Eventually(t, 2*lab.Timeout, func() error {
+		if after := secretOf(t, config, pki.CA); bytes.Equal(after.Data["crt"], before.Data["crt"]) || !bytes.Equal(after.Data["ca"], after.Data["crt"]) {
+			return fmt.Errorf("the authority is not succeeded: %+v", theLab.Current(t, config).Status.Conditions)
+		}
+		return nil
+	})
+	theLab.AwaitReady(t, config)
+	fleet.verdict(t)
+	phases.verdict(t)
+	var secrets corev1.SecretList
+	if err := theLab.Client.List(t.Context(), &secrets, client.InNamespace(config.Namespace), client.MatchingLabels{key.LabelGSCluster: "rotat"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range secrets.Items {
+		for name, data := range secret.Data {
+			if bytes.Contains(data, bytes.TrimSpace(before.Data["crt"])) && secret.Labels[key.LabelCertificate] != pki.ServiceAccount {
+				t.Errorf("key %s of Secret %s holds the old authority", name, secret.Name)
+			}
+		}
+	}
+}
+
+func secretOf(t *testing.T, config *v1alpha1.KVMConfig, name string) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{}
+	object := client.ObjectKey{Namespace: config.Namespace, Name: key.SecretName(config.Spec.Cluster.ID, name)}
+	if err := theLab.Client.Get(t.Context(), object, secret); err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// succession follows the phases of an authority and the pods that were begun in each.
+type succession struct {
+	mu sync.Mutex
+	// phase is how often the authority has gone further.
+	phase int
+	last  string
+	// begun is in which phase each pod was.
+	begun map[string]int
+	wrong []string
+}
+
+func followPhases(t *testing.T, config *v1alpha1.KVMConfig) *succession {
+	t.Helper()
+	pods, err := listPods(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &succession{begun: map[string]int{}, last: string(secretOf(t, config, pki.CA).Data["ca"])}
+	for _, pod := range pods {
+		s.begun[pod.Name] = 0
+	}
+	lab.Watch(t, theLab, &corev1.PodList{}, s.seePod, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)))
+	lab.Watch(t, theLab, &corev1.SecretList{}, s.seeSecret, client.InNamespace(config.Namespace), client.MatchingLabels{
+		key.LabelGSCluster: config.Spec.Cluster.ID, key.LabelCertificate: pki.CA,
+	})
+	return s
+}
+
+func (s *succession) seePod(event watch.EventType, pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.begun[pod.Name]; event == watch.Deleted {
+		delete(s.begun, pod.Name)
+	} else if !known {
+		s.begun[pod.Name] = s.phase
+	}
+}
+
+// seeSecret: when the authority goes further, every pod was begun in the phase that ends.
+func (s *succession) seeSecret(_ watch.EventType, secret *corev1.Secret) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := string(secret.Data["ca"])
+	if now == s.last {
+		return
+	}
+	for name, phase := range s.begun {
+		if phase != s.phase {
+			s.wrong = append(s.wrong, fmt.Sprintf("pod %s was begun in phase %d, and phase %d ends", name, phase, s.phase))
+		}
+	}
+	s.last = now
+	s.phase++
+}
+
+func (s *succession) verdict(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.wrong {
+		t.Error(w)
+	}
+	if s.phase != 3 {
+		t.Errorf("the authority went %d phases further, want 3", s.phase)
+	}
+	for name, phase := range s.begun {
+		if phase != 3 {
+			t.Errorf("pod %s was begun in phase %d, and nothing has replaced it since", name, phase)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package pki_test
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+const (
+	year = 365 * 24 * time.Hour
+	// dueAfter is when the last third of a year and an hour begins.
+	dueAfter = year - (year+time.Hour)/3
+)
+
+// leaves are all pairs that are issued anew some time.
+func leaves(set pki.Set) []string {
+	names := slices.Sorted(maps.Keys(set))
+	return slices.DeleteFunc(names, func(n string) bool { return n == pki.ServiceAccount || slices.Contains(pki.Authorities, n) })
+}
+
+// TestRenewal: what the cluster's own authority signed is issued anew when a third of its term is left, or when it does not say what is
+// asked of it; authorities, the key of tokens and what is somebody else's stay.
+func TestRenewal(t *testing.T) {
+	whole := issued(t)
+	for name, test := range map[string]struct {
+		after  time.Duration
+		change func([]pki.Request)
+		// renewed are the names, and why is a part of the reason.
+		renewed []string
+		why     string
+	}{
+		"at once":             {after: 0},
+		"just before":         {after: dueAfter - time.Second},
+		"in the last third":   {after: dueAfter, renewed: leaves(whole), why: "a third of its term"},
+		"after its end":       {after: 2 * year, renewed: leaves(whole), why: "a third of its term"},
+		"a clock that is off": {after: -12 * time.Hour},
+		"another name": {
+			change:  func(r []pki.Request) { of(r, pki.API).DNSNames = append(of(r, pki.API).DNSNames, "api.new") },
+			renewed: []string{pki.API}, why: "the name api.new",
+		},
+		"another group": {
+			change:  func(r []pki.Request) { of(r, pki.Worker).Organizations = []string{"new"} },
+			renewed: []string{pki.Worker}, why: "the group new",
+		},
+		"another user": {
+			change:  func(r []pki.Request) { of(r, pki.Scheduler).CommonName = "new" },
+			renewed: []string{pki.Scheduler}, why: "the user new",
+		},
+		"another address": {
+			change:  func(r []pki.Request) { of(r, pki.API).IPs = append(of(r, pki.API).IPs, of(r, pki.API).IPs[0].Next()) },
+			renewed: []string{pki.API}, why: "the address",
+		},
+		"a name less":          {change: func(r []pki.Request) { of(r, pki.API).DNSNames = nil }},
+		"what is others' stays": {after: 2 * year, change: keepAll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := requests()
+			if test.change != nil {
+				test.change(asked)
+			}
+			at := now.Add(test.after)
+			got, err := pki.Complete(whole, asked, issuerAt(at), at)
+			if err != nil || got.Failed != nil {
+				t.Fatal(err, got.Failed)
+			}
+			if diff := cmp.Diff(test.renewed, slices.Sorted(maps.Keys(got.Renewed)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("other pairs were issued anew (-want +got):\n%s", diff)
+			}
+			for name, pair := range got.Set {
+				why, renewed := got.Renewed[name]
+				if renewed == cmp.Equal(pair, whole[name]) {
+					t.Errorf("%s: renewed %t, and the pair is as before: %t", name, renewed, !renewed)
+				}
+				if !strings.Contains(why, test.why) && renewed {
+					t.Errorf("%s is issued anew for %q, want %q", name, why, test.why)
+				}
+			}
+			if again, err := pki.Complete(got.Set, asked, issuerAt(at), at); err != nil || len(again.Renewed) > 0 {
+				t.Errorf("issued anew a second time: %v, %v", again.Renewed, err)
+			}
+		})
+	}
+}
+
+func of(requests []pki.Request, name string) *pki.Request {
+	return &requests[slices.IndexFunc(requests, func(r pki.Request) bool { return r.Name == name })]
+}
+
+func keepAll(requests []pki.Request) {
+	for i := range requests {
+		requests[i].Keep = true
+	}
+}
+
+// TestNextRenewal: whoever comes back at the time that is told finds something to do, and nothing before.
+func TestNextRenewal(t *testing.T) {
+	got, err := complete(nil, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := now.Add(dueAfter); got.Next.Sub(want).Abs() > time.Second {
+		t.Errorf("the next is due at %s, want %s", got.Next, want)
+	}
+	before, err1 := complete(got.Set, got.Next.Add(-time.Second))
+	then, err2 := complete(got.Set, got.Next)
+	if len(before.Renewed) > 0 || len(then.Renewed) == 0 || err1 != nil || err2 != nil {
+		t.Errorf("before: %v, then: %v; errors %v %v", before.Renewed, then.Renewed, err1, err2)
+	}
+}
+
+// TestRenewalThatWouldNotHelp: an authority at its end cannot make certificates that last longer, and none is issued over and over.
+func TestRenewalThatWouldNotHelp(t *testing.T) {
+	whole := issued(t)
+	end := parse(t, whole[pki.CA].Certificate).NotAfter
+	for name, at := range map[string]time.Time{"near the end": end.Add(-year / 2), "at the end": end.Add(-time.Hour), "after it": end.Add(year)} {
+		t.Run(name, func(t *testing.T) {
+			first, err1 := complete(whole, at)
+			second, err2 := complete(first.Set, at.Add(time.Minute))
+			if len(second.Renewed) > 0 || err1 != nil || err2 != nil {
+				t.Errorf("issued anew again and again: %v; errors %v %v", second.Renewed, err1, err2)
+			}
+		})
+	}
+}
+
+// refuses issues nothing.
+type refuses struct{}
+
+var errRefused = errors.New("refused")
+
+func (refuses) Issue(pki.Request, pki.KeyPair) (pki.KeyPair, error) { return pki.KeyPair{}, errRefused }
+
+// TestRenewalThatFails leaves every pair as it is and says which, while what does not exist is an error of its own.
+func TestRenewalThatFails(t *testing.T) {
+	whole := issued(t)
+	got, err := pki.Complete(whole, requests(), refuses{}, now.Add(dueAfter))
+	if diff := cmp.Diff(whole, got.Set); diff != "" || err != nil || len(got.Renewed) > 0 {
+		t.Errorf("err = %v, renewed %v, pairs (-before +after):\n%s", err, got.Renewed, diff)
+	}
+	if !errors.Is(got.Failed, errRefused) || !strings.Contains(got.Failed.Error(), `certificate "api" has to be issued anew`) {
+		t.Errorf("it failed with: %v", got.Failed)
+	}
+	_, err = pki.Complete(without(whole, pki.API), requests(), refuses{}, now)
+	if !errors.Is(err, errRefused) {
+		t.Errorf("err = %v, want that the missing pair could not be issued", err)
+	}
+}
+
+// machine is what one machine has been begun with.
+type machine struct {
+	believes []byte
+	shows    []byte
+}
+
+func machineOf(set pki.Set) machine {
+	return machine{believes: pki.Trust(set, requests())[pki.CA].CA, shows: set[pki.API].Certificate}
+}
+
+func (m machine) accepts(t *testing.T, other machine) bool {
+	t.Helper()
+	return accepted(t, m.believes, other.shows, x509.ExtKeyUsageClientAuth, "")
+}
+
+// TestSuccessionIsNeverNoticed: in every phase, a machine that was begun in it and one of the phase before believe each other, and in
+// the end nobody believes the predecessor.
+func TestSuccessionIsNeverNoticed(t *testing.T) {
+	set := issued(t)
+	old := set[pki.CA].Certificate
+	before := machineOf(set)
+	for _, want := range []pki.Phase{pki.Announced, pki.Succeeded, pki.Alone} {
+		next := maps.Clone(set)
+		pair, err := pki.Succeed(set[pki.CA], func() (pki.KeyPair, error) { return pki.Successor(pki.CA, requests(), issuer()) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		next[pki.CA] = pair
+		got, err := complete(next, now)
+		if err != nil || pki.PhaseOf(pair) != want {
+			t.Fatalf("phase %d, want %d; err %v", pki.PhaseOf(pair), want, err)
+		}
+		after := machineOf(got.Set)
+		if !before.accepts(t, after) || !after.accepts(t, before) {
+			t.Errorf("in phase %d a machine does not believe one of the phase before, or that one it", want)
+		}
+		if again, err := complete(got.Set, now); err != nil || len(again.Renewed) > 0 {
+			t.Errorf("in phase %d pairs are issued anew over and over: %v, %v", want, again.Renewed, err)
+		}
+		set, before = got.Set, after
+	}
+	if bytes.Contains(before.believes, bytes.TrimSpace(old)) {
+		t.Error("the predecessor is believed after the end")
+	}
+	for _, name := range leaves(set) {
+		if bytes.Contains(set[name].CA, bytes.TrimSpace(old)) {
+			t.Errorf("%s still brings the predecessor along", name)
+		}
+	}
+}
+
+// TestSuccessionOfALostAuthority: where the authority was lost and made anew, nothing that the old one signed is issued anew at once:
+// machines that run do not believe the new one yet.
+func TestSuccessionOfALostAuthority(t *testing.T) {
+	whole := issued(t)
+	got, err := complete(without(whole, pki.CA), now)
+	if err != nil || len(got.Renewed) > 0 {
+		t.Fatalf("issued anew: %v, err %v", got.Renewed, err)
+	}
+	before, after := machineOf(whole), machineOf(got.Set)
+	if !before.accepts(t, after) || !after.accepts(t, before) {
+		t.Error("machines do not believe each other")
+	}
+}

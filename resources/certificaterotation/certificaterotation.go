@@ -1,0 +1,226 @@
+// Package certificaterotation is the handler of certificates whose term comes to its end: it takes authorities to their successors and
+// tells what cannot be issued anew. Other pairs are issued anew as they are gathered, see pki.Complete.
+//
+// While an authority is succeeded, no machine may meet another that it does not believe. So every machine first believes both, then
+// the successor signs, then nobody believes the predecessor any more; and each phase begins once every machine runs with the one
+// before, for which nodes are replaced as for any change of boot data.
+package certificaterotation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// warning is how long before the end of a certificate that the operator may not issue anew it is told of.
+const warning = 30 * 24 * time.Hour
+
+// Writer writes Secrets.
+type Writer interface {
+	Apply(ctx context.Context, set apply.Set) error
+}
+
+// New makes the handler.
+func New(w Writer, c clock.PassiveClock) chain.Handler[*cluster.Snapshot] {
+	return &handler{writer: w, clock: c}
+}
+
+type handler struct {
+	writer Writer
+	clock  clock.PassiveClock
+}
+
+// Name is the handler's name.
+func (h *handler) Name() string { return "certificaterotation" }
+
+// EnsureCreated takes authorities one phase further when every machine has come along.
+func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	now := h.clock.Now()
+	d, err := decide(s, now)
+	if err != nil {
+		return chain.Outcome{}, err
+	}
+	set := apply.Set{Owner: s.Owner("certificates"), CreateOnly: true}
+	for _, name := range d.further {
+		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return s.Terms.Successor(name) })
+		if err != nil {
+			return chain.Outcome{}, err
+		}
+		secret := s.CertificateSecret(name, pair, s.Terms.Versions[name])
+		secret.Annotations = map[string]string{key.AnnotationAuthorityGeneration: strconv.FormatInt(max(wanted(s), s.Terms.Generations[name]), 10)}
+		set.Objects = append(set.Objects, secret)
+	}
+	if len(set.Objects) > 0 {
+		if err := h.writer.Apply(ctx, set); err != nil {
+			return chain.Outcome{}, err
+		}
+	}
+	return d.outcome, nil
+}
+
+// EnsureDeleted has nothing to do: the pairs are another handler's.
+func (h *handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+	return chain.Done(), nil
+}
+
+// decision is what to do about the authorities of a cluster.
+type decision struct {
+	// further are those that go one phase further now.
+	further []string
+	outcome chain.Outcome
+}
+
+// phases tell what machines begin anew for.
+var phases = map[pki.Phase]string{
+	pki.Alone:     "before its succession begins",
+	pki.Announced: "step 1 of 3, its successor is believed as well",
+	pki.Succeeded: "step 2 of 3, its successor signs",
+}
+
+// decide: what is going on goes on first, what is wished or due begins next, and what only a person can do is told at last.
+func decide(s *cluster.Snapshot, now time.Time) (decision, error) {
+	waits := unsettled(s)
+	var d decision
+	var going []string
+	for _, name := range pki.Authorities {
+		phase, moves, err := course(s, name, now)
+		if err != nil {
+			return decision{}, err
+		}
+		if !moves {
+			continue
+		}
+		if waits == "" {
+			d.further = append(d.further, name)
+		}
+		going = append(going, fmt.Sprintf("%s (%s)", name, phases[phase]))
+	}
+	switch {
+	case len(going) > 0 && waits == "":
+		d.outcome = chain.Wait("RotatingAuthorities", "the next step begins for "+strings.Join(going, ", "), 0)
+		return d, nil
+	case len(going) > 0:
+		d.outcome = chain.Wait("RotatingAuthorities", strings.Join(going, ", ")+": "+waits, 0)
+		return d, nil
+	case s.Terms.Failed != nil:
+		return decision{}, s.Terms.Failed
+	}
+	if err := ending(s, now); err != nil {
+		return decision{}, err
+	}
+	d.outcome = rest(s, now)
+	return d, nil
+}
+
+// wanted is the generation of authorities that the KVMConfig asks for.
+func wanted(s *cluster.Snapshot) int64 {
+	if c := s.Config.Spec.Certificates; c != nil {
+		return c.AuthorityGeneration
+	}
+	return 0
+}
+
+// course says in which phase an authority is, and whether it has to leave it.
+func course(s *cluster.Snapshot, name string, now time.Time) (phase pki.Phase, moves bool, err error) {
+	pair, ok := s.Certificates[name]
+	if !ok || s.Terms.Versions[name] == "" {
+		return pki.Alone, false, nil
+	}
+	wished := wanted(s) > s.Terms.Generations[name]
+	if s.Adopted[name] {
+		if wished {
+			return pki.Alone, false, problem.Newf("AuthorityAdopted",
+				"the Secret of authority %q is not the operator's, which therefore cannot succeed it; whoever made it can, or set spec.certificates.authorityGeneration back", name)
+		}
+		return pki.Alone, false, nil
+	}
+	phase = pki.PhaseOf(pair)
+	due := pki.SuccessionDue(pair)
+	return phase, phase != pki.Alone || wished || !due.IsZero() && !now.Before(due), nil
+}
+
+// unsettled says what is waited for until every machine runs with the certificates that are known now; empty when all do.
+func unsettled(s *cluster.Snapshot) string {
+	switch {
+	case len(s.Terms.Renewed) > 0 || s.CertificatesErr != nil:
+		return "certificates are being issued"
+	case s.Terms.Failed != nil:
+		return s.Terms.Failed.Error()
+	case s.BootDataErr != nil:
+		return s.BootDataErr.Error()
+	case s.Workload.Reason != "" && !s.Workload.Connected:
+		return "the workload cluster does not answer: " + s.Workload.Message
+	case len(s.Leaving)+len(s.Retiring) > 0:
+		return "machines of nodes that were removed are going"
+	}
+	for _, n := range s.Nodes {
+		switch {
+		case n.Deployment == nil:
+			return fmt.Sprintf("%s %s has no machine yet", n.Role, n.ID)
+		case n.Outdated():
+			return fmt.Sprintf("%s %s has to begin anew", n.Role, n.ID)
+		case !n.Ready:
+			return fmt.Sprintf("%s %s is not Ready: %s", n.Role, n.ID, n.Message)
+		}
+	}
+	return ""
+}
+
+// ending tells of certificates that are about to end and that the operator may not issue anew.
+func ending(s *cluster.Snapshot, now time.Time) error {
+	ends := foreign(s)
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(ends)) {
+		if !now.Before(ends[name].Add(-warning)) {
+			errs = append(errs, problem.Newf("CertificateEnds",
+				"certificate %q is not the operator's and ends on %s; whoever made its Secret has to renew it, or delete it, and the operator makes one",
+				name, ends[name].UTC().Format(time.DateOnly)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// foreign are the ends of the certificates of others.
+func foreign(s *cluster.Snapshot) map[string]time.Time {
+	ends := map[string]time.Time{}
+	for name, pair := range s.Certificates {
+		if cert, err := pki.ParseCertificate(pair.Certificate); err == nil && s.Adopted[name] && name != pki.ServiceAccount {
+			ends[name] = cert.NotAfter
+		}
+	}
+	return ends
+}
+
+// rest is until the first certificate needs care.
+func rest(s *cluster.Snapshot, now time.Time) chain.Outcome {
+	times := []time.Time{s.Terms.Next}
+	for _, until := range foreign(s) {
+		times = append(times, until.Add(-warning))
+	}
+	for _, name := range pki.Authorities {
+		if !s.Adopted[name] {
+			times = append(times, pki.SuccessionDue(s.Certificates[name]))
+		}
+	}
+	outcome := chain.Done()
+	for _, t := range times {
+		if wait := t.Sub(now); wait > 0 && (outcome.After == 0 || wait < outcome.After) {
+			outcome.After, outcome.Message = wait, "no certificate needs care before "+t.UTC().Format(time.DateOnly)
+		}
+	}
+	return outcome
+}

@@ -1,0 +1,201 @@
+package certificaterotation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+var (
+	now      = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	errVault = errors.New("Vault is sealed")
+)
+
+const year = 365 * 24 * time.Hour
+
+// written records the Secrets that are written, as "name@version".
+type written []string
+
+func (w *written) Apply(_ context.Context, set apply.Set) error {
+	for _, object := range set.Objects {
+		generation := object.GetAnnotations()[key.AnnotationAuthorityGeneration]
+		*w = append(*w, fmt.Sprintf("%s@%s generation %s", object.GetName(), object.GetResourceVersion(), generation))
+	}
+	return nil
+}
+
+func issuer(at time.Time) pki.Embedded { return pki.Embedded{Clock: clocktesting.NewFakePassiveClock(at)} }
+
+// settled is a cluster in which every machine runs with what is known.
+func settled(t *testing.T) *cluster.Snapshot {
+	t.Helper()
+	config := fixture.MakeCluster("ab1cd").Workers(1).Obj()
+	requests := cluster.CertificateRequests(config, cluster.Settings{ClusterDomain: "mc.local"})
+	complete, err := pki.Complete(nil, requests, issuer(now), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &cluster.Snapshot{Config: config, Certificates: complete.Set, Adopted: map[string]bool{}, Nodes: cluster.NewNodes(config.Spec)}
+	s.Terms = cluster.Terms{
+		Versions: map[string]string{}, Generations: map[string]int64{}, Next: complete.Next,
+		Successor: func(name string) (pki.KeyPair, error) { return pki.Successor(name, requests, issuer(now)) },
+	}
+	for name := range complete.Set {
+		s.Terms.Versions[name] = "7"
+	}
+	for i := range s.Nodes {
+		s.Nodes[i].Deployment, s.Nodes[i].Ready = &appsv1.Deployment{}, true
+	}
+	return s
+}
+
+func wish(s *cluster.Snapshot) {
+	s.Config.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 3}
+}
+
+// announced is a cluster whose authorities are on their way.
+func announced(t *testing.T, s *cluster.Snapshot) {
+	t.Helper()
+	for _, name := range pki.Authorities {
+		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return s.Terms.Successor(name) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Certificates[name], s.Terms.Generations[name] = pair, 3
+	}
+}
+
+func adopt(s *cluster.Snapshot) {
+	for name := range s.Certificates {
+		s.Adopted[name] = true
+	}
+}
+
+// TestWhenAuthoritiesGoOn: a phase begins only when every machine runs with the one before.
+func TestWhenAuthoritiesGoOn(t *testing.T) {
+	all := []string{"ab1cd-ca@7 generation 3", "ab1cd-etcd-ca@7 generation 3", "ab1cd-front-proxy-ca@7 generation 3"}
+	for name, test := range map[string]struct {
+		after  time.Duration
+		change func(*testing.T, *cluster.Snapshot)
+		want   []string
+		// says is how the condition begins, message a part of what it says.
+		says, message string
+	}{
+		"at rest": {says: "Done", message: "no certificate needs care before 2027-07-23"},
+		"the user wishes": {
+			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s) }, want: all, says: "RotatingAuthorities", message: "the next step begins",
+		},
+		"the wish is fulfilled": {
+			change: func(_ *testing.T, s *cluster.Snapshot) {
+				wish(s)
+				for _, name := range pki.Authorities {
+					s.Terms.Generations[name] = 3
+				}
+			}, says: "Done",
+		},
+		"one of them was not written": {
+			change: func(t *testing.T, s *cluster.Snapshot) {
+				wish(s)
+				before := s.Certificates[pki.EtcdCA]
+				announced(t, s)
+				s.Certificates[pki.EtcdCA], s.Terms.Generations[pki.EtcdCA] = before, 0
+			}, want: all, says: "RotatingAuthorities", message: "ca (step 1 of 3, its successor is believed as well), etcd-ca (before",
+		},
+		"a third of the term is left": {
+			after: 7 * year, want: []string{"ab1cd-ca@7 generation 0", "ab1cd-etcd-ca@7 generation 0", "ab1cd-front-proxy-ca@7 generation 0"}, says: "RotatingAuthorities",
+		},
+		"every machine believes the successor": {
+			change: announced, want: all, says: "RotatingAuthorities", message: "step 1 of 3",
+		},
+		"the wish is taken back on the way": {
+			change: announced, want: all, says: "RotatingAuthorities",
+		},
+		"a machine is outdated": {
+			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Nodes[1].Hash = "new" },
+			says:   "RotatingAuthorities", message: "worker w0aaa has to begin anew",
+		},
+		"a machine is not Ready": {
+			change: func(t *testing.T, s *cluster.Snapshot) {
+				announced(t, s)
+				s.Nodes[0].Ready, s.Nodes[0].Message = false, "it boots"
+			},
+			says: "RotatingAuthorities", message: "master m0aaa is not Ready: it boots",
+		},
+		"a machine is missing": {
+			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Nodes[1].Deployment = nil },
+			says:   "RotatingAuthorities", message: "worker w0aaa has no machine yet",
+		},
+		"the cluster does not answer": {
+			change: func(t *testing.T, s *cluster.Snapshot) {
+				announced(t, s)
+				s.Workload.Reason, s.Workload.Message = "Refused", "connection refused"
+			},
+			says: "RotatingAuthorities", message: "the workload cluster does not answer: connection refused",
+		},
+		"certificates are being issued": {
+			change: func(t *testing.T, s *cluster.Snapshot) {
+				announced(t, s)
+				s.Terms.Renewed = map[string]string{pki.API: "its authority"}
+			},
+			says: "RotatingAuthorities", message: "certificates are being issued",
+		},
+		"machines of removed nodes are there": {
+			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Leaving = []corev1.Pod{{}} },
+			says:   "RotatingAuthorities", message: "machines of nodes that were removed",
+		},
+		"it has not been stored yet": {
+			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); s.Terms.Versions = nil }, says: "Done",
+		},
+		"others' authorities, and a wish": {
+			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); adopt(s) }, says: "AuthorityAdopted", message: `the Secret of authority "ca" is not the operator's`,
+		},
+		"others' certificates": {
+			change: func(_ *testing.T, s *cluster.Snapshot) { adopt(s); s.Terms.Next = time.Time{} }, says: "Done", message: "no certificate needs care before 2027-10-23",
+		},
+		"others' certificates end": {
+			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *cluster.Snapshot) { adopt(s) },
+			says: "CertificateEnds", message: `certificate "api" is not the operator's and ends on 2027-11-22`,
+		},
+		"a renewal fails": {
+			change: func(_ *testing.T, s *cluster.Snapshot) { s.Terms.Failed = errVault }, says: "error", message: "Vault is sealed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := settled(t)
+			if test.change != nil {
+				test.change(t, s)
+			}
+			var w written
+			outcome, err := New(&w, clocktesting.NewFakePassiveClock(now.Add(test.after))).EnsureCreated(t.Context(), s)
+			says, message := outcome.Reason, outcome.Message
+			if err != nil {
+				says, message = "error", err.Error()
+			}
+			if p, ok := problem.As(err); ok {
+				says = p.Reason
+			}
+			if diff := cmp.Diff(test.want, []string(w)); diff != "" || says != test.says || !strings.Contains(message, test.message) {
+				t.Errorf("it says %s: %s, want %s: %s; Secrets (-want +got):\n%s", says, message, test.says, test.message, diff)
+			}
+			if says == "Done" && outcome.After <= 0 {
+				t.Error("it does not come back by itself when a certificate needs care")
+			}
+		})
+	}
+}
