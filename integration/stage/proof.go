@@ -96,6 +96,7 @@ func (p proof) deploy(ctx context.Context) error {
 	if _, err := p.kubectl(ctx, string(manifest), "apply", "--filename=-"); err != nil {
 		return err
 	}
+	p.say("waiting for deployment/web in the workload cluster")
 	_, err = p.kubectl(ctx, "", "rollout", "status", "deployment/web", rollout)
 	return err
 }
@@ -110,7 +111,7 @@ func (p proof) reachByName(ctx context.Context) error {
 		if err := p.reachAll(ctx, from, hosts); err != nil {
 			return err
 		}
-		p.say("pod %s on %s asks %s and is answered by all %d pods", from, hosts[from], ServiceURL, len(hosts))
+		p.say("pod %s is answered by all %d pods", from, len(hosts))
 	}
 	return nil
 }
@@ -134,12 +135,17 @@ func (p proof) pods(ctx context.Context) (hosts map[string]string, err error) {
 }
 
 func (p proof) reachAll(ctx context.Context, from string, hosts map[string]string) error {
-	missing := maps.Clone(hosts)
+	p.say("pod %s on %s asks %s", from, hosts[from], ServiceURL)
+	missing, told := maps.Clone(hosts), ""
 	for {
 		answer, err := p.kubectl(ctx, "", "exec", from, "--", "/usr/bin/web", "get", ServiceURL)
 		delete(missing, strings.TrimSpace(answer))
 		if len(missing) == 0 {
 			return nil
+		}
+		if left := strings.Join(slices.Sorted(maps.Keys(missing)), ", "); left != told {
+			p.say("it is not answered by %s yet", left)
+			told = left
 		}
 		select {
 		case <-ctx.Done():
