@@ -39,7 +39,7 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 .PHONY: demo demo-down
 demo: ## A management cluster with real hosts, the operator, and a workload cluster of virtual machines, on this machine, as root; Ctrl-C ends it. Without a terminal it ends when its work is done, unless KEEP=1
 	@go run ./integration/demo check
-	@$(MAKE) tools
+	@$(MAKE) machine-tools
 	@go run ./integration/demo up $(if $(KEEP),-exit=false)
 
 demo-down: ## Stop a demo that was left behind
@@ -149,9 +149,12 @@ build-docker: ## Build the container image; IMAGE names it
 
 ##@ Develop
 
-.PHONY: tools generate update-deps check-env okteto-up okteto-down
-tools: ## Build what tests need: Kubernetes, kwok, ignition, helm, add-ons, guest images, the runner's image; cached for all checkouts
-	@integration/build.sh .tools programs kubeall kwok ignition helm coredns flannel flannel-cni web
+.PHONY: tools machine-tools generate update-deps check-env okteto-up okteto-down
+tools: machine-tools ## Build what tests need, beside that kwok, ignition and Vault; cached for all checkouts
+	@integration/build.sh .tools kwok ignition vault
+
+machine-tools: ## Build what clusters of machines need: Kubernetes, helm, add-ons, guest images, the runner's image
+	@integration/build.sh .tools programs kubeall helm coredns flannel flannel-cni web
 	@integration/guestimage/build.sh .tools/guest
 	@integration/runnerimage/build.sh .tools
 

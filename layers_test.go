@@ -199,6 +199,7 @@ func TestHandlersCannotWrite(t *testing.T) {
 		"resources/nodelabel.Labeller.LabelNode",
 		"resources/nodereadiness.Reporter.SetPodCondition", "resources/placement.Placer.PlacePod",
 		"resources/pvc.VolumeReleaser.ReleaseVolume", "resources/terminateunhealthynodes.Terminator.DeletePod",
+		"resources/vault.Revoker.Revoke",
 		"resources/workload.Forgetter.Forget",
 	}
 	clock := []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}

@@ -70,6 +70,7 @@ func runDaemon(c *cobra.Command) error {
 		LogAccess: r.yes(flag.ServerLogAccess), Debug: r.yes(flag.ServerEnableDebugServer),
 		MachinesOnly:   !r.yes(flag.WorkloadConnect),
 		DrainTimeout:   r.duration(flag.DrainTimeout),
+		Vault:          vaultConfig(r),
 		LeaderElection: r.yes(flag.LeaderElectionEnabled), LeaderElectionNamespace: r.text(flag.LeaderElectionNamespace),
 	})
 	if err != nil {

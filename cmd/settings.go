@@ -10,6 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
+	"github.com/kvm-operator/kvm-operator/pkg/vault"
 )
 
 // runnerImage is the image of node pods that belongs to this binary.
@@ -65,6 +66,19 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		SharedHosts:    r.yes(flag.InstallationSharedHosts),
 
 		TerminateUnhealthyNodes: r.yes(flag.TerminateUnhealthyNodes),
+	}
+}
+
+// vaultConfig says where Vault is; nil for none.
+func vaultConfig(r reader) *vault.Config {
+	if r.text(flag.VaultAddress) == "" {
+		return nil
+	}
+	return &vault.Config{
+		Address: r.text(flag.VaultAddress), CAFile: r.text(flag.VaultCAFile), TokenFile: r.text(flag.VaultTokenFile),
+		KubernetesRole: r.text(flag.VaultKubernetesRole), KubernetesMount: r.text(flag.VaultKubernetesMount),
+		KubernetesTokenFile: r.text(flag.VaultKubernetesTokenFile),
+		MountPrefix:         r.text(flag.VaultMountPrefix), TTL: r.duration(flag.VaultTTL),
 	}
 }
 

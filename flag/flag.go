@@ -54,6 +54,14 @@ const (
 	RegistryMirrors          = "service.registry.mirrors"
 	RegistryDockerhubToken   = "service.registry.dockerhubtoken"
 	TerminateUnhealthyNodes  = "service.terminateunhealthynodes"
+	VaultAddress             = "service.vault.address"
+	VaultCAFile              = "service.vault.cafile"
+	VaultTokenFile           = "service.vault.tokenfile"
+	VaultKubernetesRole      = "service.vault.kubernetes.role"
+	VaultKubernetesMount     = "service.vault.kubernetes.mount"
+	VaultKubernetesTokenFile = "service.vault.kubernetes.tokenfile"
+	VaultMountPrefix         = "service.vault.mountprefix"
+	VaultTTL                 = "service.vault.ttl"
 	WorkloadBinariesURL      = "service.workload.binaries.url"
 	WorkloadConnect          = "service.workload.connect"
 	WorkloadFlatcarChannel   = "service.workload.flatcar.channel"
@@ -70,6 +78,7 @@ const (
 	defaultClusterRole       = "kvm-operator-node"
 	defaultListenAddress     = "http://127.0.0.1:8000"
 	defaultKubernetesAddress = "http://127.0.0.1:6443"
+	defaultVaultTTL          = 365 * 24 * time.Hour
 )
 
 // Register adds the daemon's settings to the flags. runnerImage is the default image of node pods.
@@ -81,6 +90,7 @@ func Register(fs *pflag.FlagSet, runnerImage string) {
 	registerKubernetes(fs)
 	registerInstallation(fs)
 	registerWorkload(fs)
+	registerVault(fs)
 	fs.String(ImageRunner, runnerImage, "image of the container of node pods")
 }
 
@@ -140,6 +150,17 @@ func registerWorkload(fs *pflag.FlagSet) {
 	fs.StringSlice(WorkloadProxyNoProxy, nil, "what guests reach without proxy")
 	fs.String(WorkloadSSHSSOPublicKey, "", "public key of the SSH certificate authority that guests trust")
 	fs.Bool(WorkloadUpdateEnabled, false, "update switch"+ignored)
+}
+
+func registerVault(fs *pflag.FlagSet) {
+	fs.String(VaultAddress, "", "URL of a Vault that issues the certificates of new clusters; empty for authorities whose keys stand in Secrets")
+	fs.String(VaultCAFile, "", "certificate authorities of Vault; empty for those of the system")
+	fs.String(VaultTokenFile, "", "file with a token for Vault; empty to log in with the operator's service account")
+	fs.String(VaultKubernetesRole, "kvm-operator", "role of Vault's Kubernetes auth method that the operator logs in with")
+	fs.String(VaultKubernetesMount, "kubernetes", "path of that auth method")
+	fs.String(VaultKubernetesTokenFile, "/var/run/secrets/kubernetes.io/serviceaccount/token", "token of the service account that the operator logs in with")
+	fs.String(VaultMountPrefix, "pki-", "how the path of each authority's secrets engine begins; another one for each management cluster that shares a Vault")
+	fs.Duration(VaultTTL, defaultVaultTTL, "how long the certificates that Vault issues hold, authorities apart")
 }
 
 // normalize makes keys case-insensitive and reads the original's older spelling "tenant" as "workload".

@@ -5,6 +5,7 @@
 #   kwok      simulated nodes
 #   ignition  the judge of rendered boot data (needs a C compiler and libblkid-dev, installed by apt when missing)
 #   helm      the judge of the chart
+#   vault     a Vault server that issues certificates
 #   coredns, flannel, flannel-cni, web
 #             what the container images of a workload cluster's add-ons are made of (addons/images)
 #   codegen   controller-gen, which derives deep copies and CRDs from the API types
@@ -45,7 +46,9 @@ ignition_ldflags() {
 
 # compile NAME OUT PACKAGE LDFLAGS: go build with one line of progress every five seconds.
 compile() {
-  local total work build
+  local total build
+  # Not local: whoever leaves the script needs them.
+  target=$2
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   echo "==> $1: fetching modules and counting packages"
@@ -57,7 +60,7 @@ compile() {
   GOTMPDIR=$work go build -v -trimpath -buildvcs=false -ldflags "$4" -o "$2" "$3" 2>"$work/log" 9>&- &
   build=$!
   set +m
-  trap 'kill -- -"$build" 2>/dev/null && wait "$build" || true; rm -rf "$work" "$2"' EXIT
+  trap 'kill -- -"$build" 2>/dev/null && wait "$build" || true; rm -rf "$work" "$target"' EXIT
   while kill -0 "$build" 2>/dev/null; do
     sleep 5 9>&- & wait $! || true
     if kill -0 "$build" 2>/dev/null; then echo "    $1: $(wc -l <"$work/log")/$total packages"; fi
@@ -127,6 +130,7 @@ build_flannel() { CGO_ENABLED=0 compile flannel "$1" ./flannel "$(flannel_ldflag
 build_flannel-cni() { CGO_ENABLED=0 compile flannel-cni "$1" ./flannel-cni "-s -w"; }
 build_web() { CGO_ENABLED=0 compile web "$1" . "-s -w"; }
 
+build_vault() { CGO_ENABLED=0 compile vault "$1" . "-s -w"; }
 build_codegen() { CGO_ENABLED=0 compile codegen "$1" sigs.k8s.io/controller-tools/cmd/controller-gen "-s -w"; }
 build_lint() { CGO_ENABLED=0 compile lint "$1" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "-s -w"; }
 
@@ -169,7 +173,7 @@ link() {
   done
 }
 
-tools="kubeall, kwok, ignition, helm, coredns, flannel, flannel-cni, web, codegen, lint, programs"
+tools="kubeall, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, codegen, lint, programs"
 [ $# -ge 2 ] || die "usage: $0 DEST TOOL...   (tools: $tools)"
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 dest=$1

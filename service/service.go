@@ -20,6 +20,7 @@ import (
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/vault"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
 )
@@ -51,6 +52,9 @@ type Config struct {
 	// DrainTimeout is how long the pods of a node are waited for before its machine is powered down, where the KVMConfig does not
 	// say; zero: for ever.
 	DrainTimeout time.Duration
+
+	// Vault issues the certificates of new clusters; nil for authorities whose keys stand in Secrets.
+	Vault *vault.Config
 
 	// Release tells the runner of a node pod to power its machine down; nil means by exec. Tests without runners put theirs
 	// there.
@@ -126,9 +130,11 @@ func addControllers(m manager.Manager, c Config) error {
 		writer = c.WrapClient(writer)
 	}
 	r := &cluster.Reconciler{
-		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings,
-		Issuer: pki.Embedded{Clock: c.Clock}, NewKey: pki.NewRandomKey,
+		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, NewKey: pki.NewRandomKey,
 		Readiness: snapshot.PodReadiness, Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"),
+	}
+	if err := addIssuers(r, c); err != nil {
+		return err
 	}
 	if !c.MachinesOnly {
 		mapper, err := mapperOf(cluster.WorkloadKinds())
@@ -151,6 +157,19 @@ func addControllers(m manager.Manager, c Config) error {
 		return err
 	}
 	return addDrainer(m, c, writer, r.Workloads)
+}
+
+func addIssuers(r *cluster.Reconciler, c Config) error {
+	issuers := pki.Issuers{Embedded: pki.Embedded{Clock: c.Clock}}
+	if c.Vault != nil {
+		v, err := vault.New(*c.Vault, c.Clock)
+		if err != nil {
+			return err
+		}
+		issuers.Vault, r.Vault = v, v
+	}
+	r.Issuer = issuers
+	return nil
 }
 
 func addDrainer(m manager.Manager, c Config, writer client.Client, w *cluster.Workloads) error {

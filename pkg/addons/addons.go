@@ -23,6 +23,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pace"
 )
 
 // Values of CNI.Type.
@@ -47,6 +48,8 @@ type Params struct {
 	Registry string
 	// APIServerURL is how pods on a node's network reach the API server, without kube-proxy.
 	APIServerURL string
+	// Emulated says that software emulates the processors of the cluster's machines.
+	Emulated bool
 	// KubeProxy and CoreDNS can be left to somebody else, or come from another image.
 	KubeProxy, CoreDNS Addon
 	// CNI is the pod network.
@@ -157,3 +160,17 @@ func configured(config *corev1.ConfigMap) map[string]string {
 
 // lines joins the lines of a file.
 func lines(text ...string) string { return strings.Join(text, "\n") + "\n" }
+
+// paced are containers with what programs on emulated machines are told.
+func paced(p Params, containers ...corev1.Container) []corev1.Container {
+	if !p.Emulated {
+		return containers
+	}
+	for i := range containers {
+		c := &containers[i]
+		for _, variable := range pace.Emulated() {
+			c.Env = append(c.Env, corev1.EnvVar{Name: variable.Name, Value: variable.Value})
+		}
+	}
+	return containers
+}

@@ -87,7 +87,7 @@ func dnsDeployment(p Params, labels map[string]string) *appsv1.Deployment {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					Affinity:   apart(labels),
-					Containers: []corev1.Container{dnsContainer(p)},
+					Containers: paced(p, dnsContainer(p)),
 					// The cluster's names would lead to CoreDNS itself.
 					DNSPolicy:          corev1.DNSDefault,
 					NodeSelector:       map[string]string{labelOS: "linux"},

@@ -117,7 +117,7 @@ func flannelDaemonSet(p Params, config *corev1.ConfigMap) (*appsv1.DaemonSet, er
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": flannel, "tier": "node"}, Annotations: configured(config)},
 				Spec: corev1.PodSpec{
-					Containers: []corev1.Container{daemon},
+					Containers: paced(p, daemon),
 					// The node's resolver knows the name of the API server; the cluster's depends on this pod.
 					DNSPolicy: corev1.DNSDefault, HostNetwork: true,
 					InitContainers:     flannelInstallers(p),

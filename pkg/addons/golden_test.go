@@ -36,6 +36,7 @@ func params(changes ...func(*addons.Params)) addons.Params {
 
 // everything that can be set is set.
 func everything(p *addons.Params) {
+	p.Emulated = true
 	p.Registry = "registry.example.org/mirror"
 	p.KubeProxy.Image, p.CNI.PluginImage = "example.org/kube-proxy:1", "example.org/plugin:1"
 	p.CNI.Type, p.CNI.MTU = addons.CNIFlannel, 1400

@@ -118,7 +118,7 @@ func proxyDaemonSet(p Params, labels map[string]string, config *corev1.ConfigMap
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: configured(config)},
 				Spec: corev1.PodSpec{
-					Containers: []corev1.Container{proxyContainer(p)},
+					Containers: paced(p, proxyContainer(p)),
 					// The node's resolver knows the name of the API server; the cluster's depends on this pod.
 					DNSPolicy: corev1.DNSDefault, HostNetwork: true,
 					NodeSelector:       map[string]string{labelOS: "linux"},

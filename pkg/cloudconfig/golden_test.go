@@ -17,6 +17,11 @@ import (
 var golden = map[string]func() Params{
 	"master": masterParams,
 	"worker": workerParams,
+	"emulated-master": func() Params {
+		p := masterParams()
+		p.Emulated = true
+		return p
+	},
 	"master-of-three-with-proxy-mirrors-and-oidc": fullParams,
 	"worker-with-host-volumes":                    volumesParams,
 }

@@ -50,10 +50,6 @@ func kubeletUnit(p Params) string {
 		mounts = append(mounts, etcdDirectory, auditLogDirectory)
 		wants = append(wants, "k8s-download@kubectl.service")
 	}
-	collector := ""
-	if p.Emulated {
-		collector = " GOGC=" + lazyCollector
-	}
 	// env finds the kubelet, for systemd takes an absolute path or searches one fixed at its own build.
 	return fmt.Sprintf(`[Unit]
 Description=Kubernetes node agent
@@ -64,7 +60,7 @@ RequiresMountsFor=%s
 StartLimitIntervalSec=0
 
 [Service]
-Environment=HOME=/root "PATH=%s"%s
+Environment=HOME=/root "PATH=%s"
 EnvironmentFile=-/etc/kvm-operator/proxy.env
 EnvironmentFile=%s/node.env
 %sExecStart=/usr/bin/env kubelet \
@@ -80,7 +76,7 @@ RestartSec=5
 
 [Install]
 WantedBy=multi-user.target
-`, strings.Join(wants, " "), after, strings.Join(mounts, " "), searchPath, collector, runDirectory, awaitAPI(p),
+`, strings.Join(wants, " "), after, strings.Join(mounts, " "), searchPath, runDirectory, awaitAPI(p),
 		kubeletConfigFile, kubeletConfigDir, bootstrapKubeconfig, kubeletDirectory, p.slowed(10*time.Second), nodeLabels(p.Node))
 }
 

@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/pace"
 )
 
 // manifestDirectory is where the kubelet of a master finds its static pods.
@@ -88,7 +90,9 @@ func (c component) file(p Params) file {
 		ReadinessProbe: c.ready.every(5*rarer, 15, 3),
 	}
 	if p.Emulated {
-		container.Env = append(container.Env, corev1.EnvVar{Name: "GOGC", Value: lazyCollector})
+		for _, variable := range pace.Emulated() {
+			container.Env = append(container.Env, corev1.EnvVar{Name: variable.Name, Value: variable.Value})
+		}
 	}
 	spec := corev1.PodSpec{
 		HostNetwork: true,

@@ -19,6 +19,9 @@ func system(p Params) parts {
 		// Flatcar would update itself and reboot at a time of its own choosing; the operator replaces nodes instead.
 		units: []types.Unit{{Name: "update-engine.service", Mask: new(true)}, {Name: "locksmithd.service", Mask: new(true)}},
 	}
+	if p.Emulated {
+		all.files = append(all.files, services())
+	}
 	if servers := p.Settings.NTPServers; len(servers) > 0 {
 		all.files = append(all.files, file{
 			path: "/etc/systemd/timesyncd.conf.d/10-kvm-operator.conf", mode: modePublic,

@@ -23,7 +23,7 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 		EncryptionKey:  s.Keys[KeyEncryption],
 		BootstrapToken: s.Tokens.Current,
 		APIServerURL:   s.InternalURL(),
-		Emulated:       s.emulated(),
+		Emulated:       s.Emulated(),
 		Settings:       guest,
 	}
 	if n.Role == key.RoleMaster {

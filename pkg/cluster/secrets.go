@@ -28,6 +28,12 @@ const (
 	secretKeyNextKey         = "next.key"
 )
 
+// Keys of an authority's Secret with the paths of the issuers of Vault that have its key, and that of its successor.
+const (
+	secretKeyVault     = "vault"
+	secretKeyNextVault = "next.vault"
+)
+
 // Secrets are the Secrets of a cluster sorted by what they hold.
 type Secrets struct {
 	// Pairs and Keys are what was found, by name; Adopted tells which of them belong to somebody else.
@@ -88,6 +94,7 @@ func (r *Secrets) pair(name string, secret *corev1.Secret, adopted bool) {
 	pair := pki.KeyPair{
 		CA: secret.Data[SecretKeyCA], Certificate: secret.Data[SecretKeyCertificate], Key: secret.Data[SecretKeyKey],
 		NextCertificate: secret.Data[secretKeyNextCertificate], NextKey: secret.Data[secretKeyNextKey],
+		Vault: string(secret.Data[secretKeyVault]), NextVault: string(secret.Data[secretKeyNextVault]),
 	}
 	if err := checkPair(secret, pair); err != nil {
 		r.malformed[name] = true
@@ -108,6 +115,11 @@ func (s *Snapshot) CertificateSecret(name string, pair pki.KeyPair, version stri
 	if len(pair.NextCertificate) > 0 {
 		secret.Data[secretKeyNextCertificate], secret.Data[secretKeyNextKey] = pair.NextCertificate, pair.NextKey
 	}
+	for name, path := range map[string]string{secretKeyVault: pair.Vault, secretKeyNextVault: pair.NextVault} {
+		if path != "" {
+			secret.Data[name] = []byte(path)
+		}
+	}
 	return secret
 }
 
@@ -127,11 +139,12 @@ func checkPair(secret *corev1.Secret, pair pki.KeyPair) error {
 			return problem.Newf("SecretMalformed", "Secret %s: key %q: %s; mend it, or delete the Secret to get new certificates", ref, name, err)
 		}
 	}
-	if _, err := pki.ParseCertificate(pair.NextCertificate); len(pair.NextCertificate)+len(pair.NextKey) > 0 && (err != nil || len(pair.NextKey) == 0) {
+	next := len(pair.NextKey) + len(pair.NextVault)
+	if _, err := pki.ParseCertificate(pair.NextCertificate); len(pair.NextCertificate)+next > 0 && (err != nil || next == 0) {
 		return problem.Newf("SecretMalformed", "Secret %s: keys %q and %q are not those of a successor; remove both to have another one made",
 			ref, secretKeyNextCertificate, secretKeyNextKey)
 	}
-	if len(pair.Key) == 0 {
+	if len(pair.Key)+len(pair.Vault) == 0 {
 		return problem.Newf("SecretMalformed", "Secret %s: key %q is empty; mend it, or delete the Secret to get new certificates", ref, SecretKeyKey)
 	}
 	return nil

@@ -55,7 +55,7 @@ func (s *Snapshot) Delayed(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
 		return "its machine begins once its member is added to etcd: " + s.Etcd.Step.Message
 	}
-	if !s.emulated() || n.Role != key.RoleWorker || n.Deployment != nil {
+	if !s.Emulated() || n.Role != key.RoleWorker || n.Deployment != nil {
 		return ""
 	}
 	if !s.Workload.Connected {
@@ -81,9 +81,9 @@ func (s *Snapshot) settled(n Node) bool {
 	return n.Step == nodestep.Ready || own && n.Step == nodestep.NetworkMissing
 }
 
-// emulated says that software runs the instructions of the machines because the KVMConfig demands it. Where it is a host that
+// Emulated says that software runs the instructions of the machines because the KVMConfig demands it. Where it is a host that
 // has no KVM, nobody knows before the machine begins.
-func (s *Snapshot) emulated() bool {
+func (s *Snapshot) Emulated() bool {
 	return s.Config.Spec.KVM.K8sKVM.Acceleration == v1alpha1.AccelerationTCG
 }
 

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
 // Issuer makes key pairs.
@@ -29,13 +32,18 @@ type Completed struct {
 // error; the others go on.
 func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (Completed, error) {
 	complete := Completed{Set: Set{}, Renewed: map[string]string{}}
-	var missing, failed []error
+	var missing, failed failures
 	for _, request := range requests {
-		authority := complete.Set[request.Authority]
+		authority, signs := complete.Set[request.Authority]
 		pair, exists := existing[request.Name]
 		why := ""
 		if exists {
 			complete.Set[request.Name] = pair
+		}
+		if !signs && request.Usage != UsageAuthority {
+			continue // why there is no authority is told with the authority's name
+		}
+		if exists {
 			if why = due(request, pair, authority, now); why == "" {
 				complete.Next = sooner(complete.Next, renewal(request, pair, authority))
 				continue
@@ -44,10 +52,10 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (C
 		fresh, err := issuer.Issue(request, authority)
 		switch {
 		case err != nil && exists:
-			failed = append(failed, fmt.Errorf("certificate %q has to be issued anew, for %s: %w", request.Name, why, err))
+			failed.add(request.Name, err)
 			continue
 		case err != nil:
-			missing = append(missing, err)
+			missing.add(request.Name, err)
 			continue
 		case exists:
 			complete.Renewed[request.Name] = why
@@ -55,8 +63,40 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (C
 		complete.Set[request.Name] = fresh
 		complete.Next = sooner(complete.Next, renewal(request, fresh, authority))
 	}
-	complete.Failed = errors.Join(failed...)
-	return complete, errors.Join(missing...)
+	complete.Failed = failed.join("cannot be issued anew and stays in use")
+	return complete, missing.join("cannot be issued")
+}
+
+// failures are errors with the names of the pairs for which they came.
+type failures []failure
+
+type failure struct {
+	names []string
+	err   error
+}
+
+func (f *failures) add(name string, err error) {
+	for i, other := range *f {
+		if other.err.Error() == err.Error() {
+			(*f)[i].names = append(other.names, name)
+			return
+		}
+	}
+	*f = append(*f, failure{names: []string{name}, err: err})
+}
+
+// join makes one error of all: each says once what is wrong, and with which pairs. What only a person can mend stays so.
+func (f failures) join(what string) error {
+	var all []error
+	for _, one := range f {
+		text := fmt.Sprintf("%s %s: %s", strings.Join(one.names, ", "), what, one.err)
+		if p, ok := problem.As(one.err); ok {
+			all = append(all, &problem.Problem{Reason: p.Reason, Message: text})
+		} else {
+			all = append(all, fmt.Errorf("%s %s: %w", strings.Join(one.names, ", "), what, one.err))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // sooner is the earlier of two times; a zero one is never.

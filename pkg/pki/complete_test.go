@@ -114,17 +114,17 @@ func TestAuthoritiesThatCannotSign(t *testing.T) {
 	}{
 		"without key": {
 			func(p *pki.KeyPair) { p.Key = nil },
-			problem.Problem{Reason: "AuthorityMalformed", Message: `authority "front-proxy-ca" has no private key, so nothing can be signed with it`},
+			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: authority "front-proxy-ca" has no private key, so nothing can be signed with it`},
 		},
 		"with a key of another kind": {
 			func(p *pki.KeyPair) {
 				p.Key = []byte("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n")
 			},
-			problem.Problem{Reason: "AuthorityMalformed", Message: `the private key of authority "front-proxy-ca" is not an EC key`},
+			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: the private key of authority "front-proxy-ca" is not an EC key`},
 		},
 		"with another thing than a certificate": {
 			func(p *pki.KeyPair) { p.Certificate = p.Key },
-			problem.Problem{Reason: "AuthorityMalformed", Message: `the certificate of authority "front-proxy-ca": it is not a PEM certificate`},
+			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: the certificate of authority "front-proxy-ca": it is not a PEM certificate`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,9 @@ func requests() []pki.Request {
 
 func issuer() pki.Embedded { return issuerAt(now) }
 
-func issuerAt(at time.Time) pki.Embedded { return pki.Embedded{Clock: clocktesting.NewFakePassiveClock(at)} }
+func issuerAt(at time.Time) pki.Embedded {
+	return pki.Embedded{Clock: clocktesting.NewFakePassiveClock(at)}
+}
 
 // issued are all pairs of the cluster, made anew.
 func issued(t *testing.T) pki.Set {

@@ -50,6 +50,10 @@ type KeyPair struct {
 	// NextCertificate and NextKey are those of an authority's successor, until it signs.
 	NextCertificate []byte
 	NextKey         []byte
+	// Vault and NextVault are the paths of the issuers of Vault that have the keys of an authority and of its successor; empty for those
+	// whose keys are here.
+	Vault     string
+	NextVault string
 }
 
 // Set holds the key pairs of one cluster by name.

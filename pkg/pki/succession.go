@@ -13,11 +13,11 @@ import (
 type Phase int
 
 const (
-	// Alone: the authority signs, and nobody is believed but it.
+	// Alone is when the authority signs, and nobody is believed but it.
 	Alone Phase = iota
-	// Announced: it signs, and its successor is believed as well.
+	// Announced is when it signs, and its successor is believed as well.
 	Announced
-	// Succeeded: the successor signs, and its predecessor is believed as well.
+	// Succeeded is when the successor signs, and its predecessor is believed as well.
 	Succeeded
 )
 
@@ -37,15 +37,18 @@ func PhaseOf(pair KeyPair) Phase {
 func Succeed(pair KeyPair, successor func() (KeyPair, error)) (KeyPair, error) {
 	switch PhaseOf(pair) {
 	case Announced:
-		return KeyPair{CA: both(pair.NextCertificate, pair.Certificate), Certificate: pair.NextCertificate, Key: pair.NextKey}, nil
+		return KeyPair{
+			CA: both(pair.NextCertificate, pair.Certificate), Certificate: pair.NextCertificate, Key: pair.NextKey, Vault: pair.NextVault,
+		}, nil
 	case Succeeded:
-		return KeyPair{CA: pair.Certificate, Certificate: pair.Certificate, Key: pair.Key}, nil
+		return KeyPair{CA: pair.Certificate, Certificate: pair.Certificate, Key: pair.Key, Vault: pair.Vault}, nil
 	}
 	next, err := successor()
 	if err != nil {
 		return KeyPair{}, err
 	}
-	pair.CA, pair.NextCertificate, pair.NextKey = both(pair.Certificate, next.Certificate), next.Certificate, next.Key
+	pair.CA = both(pair.Certificate, next.Certificate)
+	pair.NextCertificate, pair.NextKey, pair.NextVault = next.Certificate, next.Key, next.Vault
 	return pair, nil
 }
 

@@ -80,9 +80,9 @@ func params(s *cluster.Snapshot) addons.Params {
 	}
 	return addons.Params{
 		Cluster: s.Cluster(), Versions: s.Versions, Registry: s.Settings.Guest.RegistryDomain,
-		APIServerURL: s.InternalURL(),
-		KubeProxy:    addons.Addon{Disabled: chosen.KubeProxy.Disabled, Image: chosen.KubeProxy.Image},
-		CoreDNS:      addons.Addon{Disabled: chosen.CoreDNS.Disabled, Image: chosen.CoreDNS.Image},
+		APIServerURL: s.InternalURL(), Emulated: s.Emulated(),
+		KubeProxy: addons.Addon{Disabled: chosen.KubeProxy.Disabled, Image: chosen.KubeProxy.Image},
+		CoreDNS:   addons.Addon{Disabled: chosen.CoreDNS.Disabled, Image: chosen.CoreDNS.Image},
 		CNI: addons.CNI{
 			Type: string(chosen.CNI.Type), Image: chosen.CNI.Image, PluginImage: chosen.CNI.PluginImage, MTU: s.Cluster().Calico.MTU,
 		},

@@ -24,7 +24,7 @@ import (
 
 var (
 	now      = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	errVault = errors.New("Vault is sealed")
+	errVault = errors.New("the issuer is sealed")
 )
 
 const year = 365 * 24 * time.Hour
@@ -40,7 +40,9 @@ func (w *written) Apply(_ context.Context, set apply.Set) error {
 	return nil
 }
 
-func issuer(at time.Time) pki.Embedded { return pki.Embedded{Clock: clocktesting.NewFakePassiveClock(at)} }
+func issuer(at time.Time) pki.Embedded {
+	return pki.Embedded{Clock: clocktesting.NewFakePassiveClock(at)}
+}
 
 // settled is a cluster in which every machine runs with what is known.
 func settled(t *testing.T) *cluster.Snapshot {
@@ -173,7 +175,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			says: "CertificateEnds", message: `certificate "api" is not the operator's and ends on 2027-11-22`,
 		},
 		"a renewal fails": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { s.Terms.Failed = errVault }, says: "error", message: "Vault is sealed",
+			change: func(_ *testing.T, s *cluster.Snapshot) { s.Terms.Failed = errVault }, says: "error", message: "the issuer is sealed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

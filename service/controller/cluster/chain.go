@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"k8s.io/utils/clock"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
@@ -32,6 +34,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/service"
 	"github.com/kvm-operator/kvm-operator/resources/serviceaccount"
 	"github.com/kvm-operator/kvm-operator/resources/terminateunhealthynodes"
+	"github.com/kvm-operator/kvm-operator/resources/vault"
 	"github.com/kvm-operator/kvm-operator/resources/workload"
 )
 
@@ -44,12 +47,23 @@ func Resources() []apply.Resource[*snapshot.Snapshot] {
 }
 
 // NewChain is the order of work of the cluster controller. Deletion goes through it backward. Without connections to
-// workload clusters it makes machines only.
-func NewChain(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
-	if w == nil {
-		return machines(e, c)
+// workload clusters it makes machines only, and without a Vault, which has the keys of authorities, there is nothing to revoke.
+func NewChain(e *apply.Engine, w *Workloads, v vault.Revoker, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
+	links := machines(e, c)
+	if v != nil {
+		links = revoking(links, v)
 	}
-	return append(machines(e, c), inside(e, w, c)...)
+	if w == nil {
+		return links
+	}
+	return append(links, inside(e, w, c)...)
+}
+
+// revoking puts the revocation of certificates where it comes, on deletion, after their Secrets are gone and before the namespace.
+func revoking(links chain.Chain[*snapshot.Snapshot], v vault.Revoker) chain.Chain[*snapshot.Snapshot] {
+	at := slices.IndexFunc(links, func(l chain.Link[*snapshot.Snapshot]) bool { return l.Handler.Name() == certificates.New().Handler })
+	links[at].Needs = []string{"vault"}
+	return slices.Insert(links, at, chain.Link[*snapshot.Snapshot]{Handler: vault.New(v), Needs: []string{"namespace"}})
 }
 
 // inside is the work in the workload cluster. It goes on while machines are replaced: nodes have to join for that to end.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/resources/addon"
 	"github.com/kvm-operator/kvm-operator/resources/pvc"
 )
@@ -26,7 +27,7 @@ func kindsOf(objects []client.Object) []string {
 // that a handler makes, and rendering leaves no handler of the
 // management cluster out.
 func TestChainIsWhole(t *testing.T) {
-	links := NewChain(apply.New(nil, nil), NewWorkloads(nil, nil), nil)
+	links := NewChain(apply.New(nil, nil), NewWorkloads(nil, nil), revoker{}, nil)
 	if err := links.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -43,7 +44,7 @@ func TestChainIsWhole(t *testing.T) {
 	}
 	kinds, rendered := []client.Object(nil), []string{
 		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "nodereadiness", "node", "etcdmember",
-		"terminateunhealthynodes", "certificaterotation",
+		"terminateunhealthynodes", "certificaterotation", "vault",
 	}
 	for _, resource := range addon.All() {
 		rendered = append(rendered, resource.Handler)
@@ -70,3 +71,8 @@ func TestHandlersMakeOnlyKindsThatTheyPrune(t *testing.T) {
 		}
 	}
 }
+
+// revoker revokes nothing.
+type revoker struct{}
+
+func (revoker) Revoke([]pki.Request) error { return nil }

@@ -22,6 +22,7 @@ import (
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/resources/vault"
 )
 
 // Name of the controller.
@@ -36,6 +37,8 @@ type Reconciler struct {
 	Settings snapshot.Settings
 	// Issuer and NewKey make what is random.
 	Issuer pki.Issuer
+	// Vault has the keys of authorities; nil where there is none.
+	Vault  vault.Revoker
 	NewKey func(name string) (string, error)
 	// Readiness is the seam between rolling and the world.
 	Readiness snapshot.Readiness
@@ -52,7 +55,7 @@ type Reconciler struct {
 
 // Init builds the chain over an engine of its own. It fails when the chain contradicts itself.
 func (r *Reconciler) Init() error {
-	r.chain = NewChain(apply.New(r.Client, r.Live), r.Workloads, r.Clock)
+	r.chain = NewChain(apply.New(r.Client, r.Live), r.Workloads, r.Vault, r.Clock)
 	r.renderer = cloudconfig.NewRenderer()
 	return microerror.Mask(r.chain.Validate())
 }

@@ -156,12 +156,12 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 		Components: versions.Components(w.release), Nodes: snapshot.NewNodes(config.Spec),
 	}
 	s.Versions, s.VersionsErr = versions.Resolve(s.ReleaseVersion(), w.release, config.Spec.Versions)
+	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
 	if config.DeletionTimestamp == nil {
 		if err := r.completeSecrets(s, w.secrets); err != nil {
 			return nil, err
 		}
 	}
-	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
 	attach(s, w.pods, w.deployments)
 	s.Founders = snapshot.FoundersOf(&w.namespace, s.Nodes, retired(w))
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
@@ -195,6 +195,11 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, secrets []corev1.Secr
 	if seed, ok := s.Keys[snapshot.KeyBootstrapToken]; ok {
 		s.Tokens = joining.TokensAt(seed, r.Clock.Now())
 	}
+	if r.Vault != nil && !s.OwnsNamespace {
+		// Nothing is stored before there is a namespace, and Vault is not asked for what nobody keeps.
+		s.Certificates, s.CertificatesErr = found.Pairs, errNoNamespace
+		return nil
+	}
 	requests := found.Requests(snapshot.CertificateRequests(s.Config, s.Settings))
 	complete, err := pki.Complete(found.Pairs, requests, r.Issuer, r.Clock.Now())
 	s.Certificates, s.CertificatesErr = complete.Set, errors.Join(found.PairsErr, err)
@@ -204,6 +209,9 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, secrets []corev1.Secr
 	}
 	return nil
 }
+
+// errNoNamespace: certificates are made for a cluster whose id is nobody else's.
+var errNoNamespace = errors.New("the namespace of the cluster does not exist yet")
 
 // attach gives every node its Deployment, its pods and where its data is.
 func attach(s *snapshot.Snapshot, pods []corev1.Pod, deployments map[string]*appsv1.Deployment) {

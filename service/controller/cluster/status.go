@@ -44,16 +44,17 @@ var conditionTypes = map[string]string{
 
 	"poddisruptionbudget": "DisruptionBudgetsReady",
 
-	"service":            "ServicesReady",
-	"ingress":            "IngressesReady",
-	"endpoints":          "EndpointsReady",
-	"configmap":          "BootDataReady",
-	"pvc":                "VolumesReady",
-	"deployment":         "NodesReady",
-	"kubeconfig":         "KubeconfigReady",
-	"placement":          "MastersPlaced",
+	"service":    "ServicesReady",
+	"ingress":    "IngressesReady",
+	"endpoints":  "EndpointsReady",
+	"configmap":  "BootDataReady",
+	"pvc":        "VolumesReady",
+	"deployment": "NodesReady",
+	"kubeconfig": "KubeconfigReady",
+	"placement":  "MastersPlaced",
 
 	"certificaterotation": "CertificatesCurrent",
+	"vault":               "VaultReady",
 
 	"etcdmember":         "EtcdReady",
 	"workload":           "WorkloadReachable",

@@ -1,0 +1,146 @@
+package vault
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+const (
+	// patience is how long one request to Vault may take.
+	patience = 10 * time.Second
+	// restFor is how long Vault is left alone after it did not answer: whoever asks meanwhile gets the last answer, so that a cluster
+	// that needs ten certificates waits for one of them only.
+	restFor = 20 * time.Second
+)
+
+// Reasons of problems with Vault.
+const (
+	reasonSealed      = "VaultSealed"
+	reasonDenied      = "VaultDenied"
+	reasonSlow        = "VaultSlow"
+	reasonUnreachable = "VaultUnreachable"
+	reasonRefused     = "VaultRefused"
+)
+
+// ask has something done with a token. When Vault does not accept the token, it is done once more with another one.
+func (i *Issuer) ask(do func(context.Context, *api.Client) error) error {
+	if err := i.resting(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	attempt := func() error {
+		client, err := i.client.Clone()
+		if err != nil {
+			return err
+		}
+		if err := i.session.hold(ctx, client); err != nil {
+			return err
+		}
+		return do(ctx, client)
+	}
+	err := attempt()
+	if status(err) == http.StatusForbidden {
+		i.session.end()
+		err = attempt()
+	}
+	return i.judge(err)
+}
+
+// resting is the last trouble while Vault is left alone.
+func (i *Issuer) resting() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.clock.Now().Before(i.rest) {
+		return i.trouble
+	}
+	return nil
+}
+
+// judge says what is wrong in words that a person can do something about, and keeps in mind what is wrong with Vault as a whole.
+func (i *Issuer) judge(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, known := problem.As(err); known {
+		return err
+	}
+	where := "Vault at " + i.config.Address
+	switch code := status(err); {
+	case code == http.StatusServiceUnavailable:
+		err = problem.Newf(reasonSealed, "%s is sealed or has no active server; unseal it", where)
+	case code == http.StatusForbidden:
+		return problem.Newf(reasonDenied, "%s denies %s to the operator; give its token or role the policy of docs/certificates.md", where, of(err))
+	case code != 0:
+		return problem.Newf(reasonRefused, "%s refuses %s: %s", where, of(err), said(err))
+	case errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err):
+		err = problem.Newf(reasonSlow, "%s has not answered within %s", where, patience)
+	default:
+		err = problem.Newf(reasonUnreachable, "%s cannot be reached: %s", where, cause(err))
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.rest, i.trouble = i.clock.Now().Add(restFor), err
+	return err
+}
+
+// status is that of Vault's answer; 0 when there was none.
+func status(err error) int {
+	var answer *api.ResponseError
+	if errors.As(err, &answer) {
+		return answer.StatusCode
+	}
+	return 0
+}
+
+// of is the request that was answered so: "PUT /v1/…".
+func of(err error) string {
+	var answer *api.ResponseError
+	if !errors.As(err, &answer) {
+		return "a request"
+	}
+	_, path, _ := strings.Cut(answer.URL, "/v1/")
+	return answer.HTTPMethod + " " + path
+}
+
+func said(err error) string {
+	var answer *api.ResponseError
+	if !errors.As(err, &answer) {
+		return err.Error()
+	}
+	return strings.Join(answer.Errors, "; ")
+}
+
+// cause is the innermost error: those around it name ports that change from try to try.
+func cause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+// isTaken says that there is a mount at a path already.
+func isTaken(err error) bool {
+	return status(err) == http.StatusBadRequest && strings.Contains(said(err), "path is already in use")
+}
+
+// isMissing says that there is no mount at a path.
+func isMissing(err error) bool {
+	var answer *api.ResponseError
+	if !errors.As(err, &answer) || answer.StatusCode != http.StatusBadRequest {
+		return false
+	}
+	return slices.ContainsFunc(answer.Errors, func(text string) bool { return strings.Contains(strings.ToLower(text), "no secret engine mount") })
+}
