@@ -5,7 +5,7 @@
 #   kwok      simulated nodes
 #   ignition  the judge of rendered boot data (needs a C compiler and libblkid-dev, installed by apt when missing)
 #   helm      the judge of the chart
-#   vault     a Vault server that issues certificates
+#   vault     a Vault server that issues certificates, for tests
 #   coredns, flannel, flannel-cni, web
 #             what the container images of a workload cluster's add-ons are made of (addons/images)
 #   codegen   controller-gen, which derives deep copies and CRDs from the API types

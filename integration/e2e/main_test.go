@@ -19,6 +19,9 @@ import (
 // patience is how long a machine may take from its pod to a Ready Node, others beside it, on two busy cores.
 const patience = time.Hour
 
+// cleanUp is how long before its time is over a test stops what it does and clears up.
+const cleanUp = 2 * time.Minute
+
 // life is one workload cluster on a stage.
 type life struct {
 	*stage.Stage
@@ -35,6 +38,12 @@ func setUp(t testing.TB, masters, workers int) *life {
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
+	if limited, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if deadline, ok := limited.Deadline(); ok {
+			ctx, stop = context.WithDeadline(ctx, deadline.Add(-cleanUp))
+			t.Cleanup(stop)
+		}
+	}
 	began := time.Now()
 	s, err := stage.Start(ctx, stage.Options{
 		Root: root, Masters: masters, Workers: workers,
@@ -117,7 +126,7 @@ func (l *life) eventually(limit time.Duration, condition func() error) {
 		}
 		select {
 		case <-l.ctx.Done():
-			l.t.Fatal("the test was interrupted")
+			l.t.Fatalf("the test was interrupted or its time is over; at last: %s", err)
 		case <-time.After(3 * time.Second):
 		}
 	}
