@@ -158,11 +158,11 @@ build-docker: ## Build the container image; IMAGE names it
 ##@ Develop
 
 .PHONY: tools machine-tools generate update-deps check-env okteto-up okteto-down
-tools: machine-tools ## Build what tests need, beside that kwok and ignition; cached for all checkouts
-	@integration/build.sh .tools kwok ignition
+tools: machine-tools ## Build what tests need, beside that kwok; cached for all checkouts
+	@integration/build.sh .tools kwok
 
-machine-tools: ## Build what clusters of machines need: Kubernetes, helm, add-ons, guest images, the runner's image
-	@integration/build.sh .tools programs kubeall helm coredns flannel flannel-cni web
+machine-tools: ## Build what clusters of machines need: Kubernetes, ignition, helm, add-ons, guest images, the runner's image
+	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web
 	@integration/guestimage/build.sh .tools/guest
 	@integration/runnerimage/build.sh .tools
 
