@@ -1,16 +1,20 @@
 package crash_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
 // operation is something that happens to a cluster and takes the operator several writes.
@@ -21,6 +25,8 @@ type operation struct {
 	do func(t *testing.T, config *v1alpha1.KVMConfig)
 	// done says whether the cluster is as it should be, beside its objects.
 	done func(config *v1alpha1.KVMConfig) error
+	// every leaves out all writes but each so many-eth, where there are so many that are alike; zero leaves out none.
+	every int
 }
 
 func base(id string) *v1alpha1.KVMConfig {
@@ -37,11 +43,37 @@ func scaled(workers int) func(*testing.T, *v1alpha1.KVMConfig) {
 }
 
 var operations = map[string]operation{
-	"create":         {do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Create(t, config) }, done: observed},
-	"scale up":       {from: base, do: scaled(3), done: observed},
-	"scale down":     {from: base, do: scaled(1), done: observed},
-	"change version": {from: base, do: changeVersion, done: observed},
-	"delete":         {from: base, do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Delete(t, config) }, done: gone},
+	"create":          {do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Create(t, config) }, done: observed},
+	"scale up":        {from: base, do: scaled(3), done: observed},
+	"scale down":      {from: base, do: scaled(1), done: observed},
+	"change version":  {from: base, do: changeVersion, done: observed},
+	"new authorities": {from: alone, do: newAuthorities, done: succeeded, every: 7},
+	"delete":          {from: base, do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Delete(t, config) }, done: gone},
+}
+
+// alone is a cluster of one master: every write of a succession is there, each once.
+func alone(id string) *v1alpha1.KVMConfig { return fixture.MakeCluster(id).Obj() }
+
+func newAuthorities(t *testing.T, config *v1alpha1.KVMConfig) {
+	lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 1} })
+}
+
+// succeeded says whether the authorities are new ones that nobody is believed beside.
+func succeeded(config *v1alpha1.KVMConfig) error {
+	if err := observed(config); err != nil {
+		return err
+	}
+	for _, name := range pki.Authorities {
+		secret := &corev1.Secret{}
+		object := client.ObjectKey{Namespace: config.Namespace, Name: key.SecretName(config.Spec.Cluster.ID, name)}
+		if err := theLab.Client.Get(context.Background(), object, secret); err != nil {
+			return err
+		}
+		if secret.Annotations[key.AnnotationAuthorityGeneration] != "1" || !bytes.Equal(secret.Data["ca"], secret.Data["crt"]) {
+			return fmt.Errorf("authority %s is being succeeded", name)
+		}
+	}
+	return nil
 }
 
 func changeVersion(t *testing.T, config *v1alpha1.KVMConfig) {
@@ -77,8 +109,8 @@ func TestF33CrashAtEveryWriteEndsAsWithoutCrash(t *testing.T) {
 			operator := driver.Instance(t, lab.InstanceOptions{})
 			operator.Settle(t, calm, o.done)
 			want, writes := theLab.Dump(t, calm), len(operator.Requests.Writes())
-			t.Logf("%s: %d writes, so %d crashes", name, writes, 2*writes)
-			for k := 1; k <= writes; k++ {
+			t.Logf("%s: %d writes, before and after each %d of which there is a crash", name, writes, max(o.every, 1))
+			for k := 1; k <= writes; k += max(o.every, 1) {
 				for _, after := range []bool{false, true} {
 					id := fmt.Sprintf("x%d%s%d", number, map[bool]string{false: "b", true: "a"}[after], k)
 					t.Run(fmt.Sprintf("write %d, after it %t", k, after), func(t *testing.T) {
