@@ -17,7 +17,7 @@ import (
 const (
 	// silence is how long the API may not answer when a machine dies: etcd elects a leader and endpoints follow, on emulated
 	// processors that are twice overbooked.
-	silence = time.Minute
+	silence = 2 * time.Minute
 	// answering is how long one request may take.
 	answering = 10 * time.Second
 )
@@ -96,7 +96,7 @@ func (l *life) killMachine(node string) {
 // awaitDown waits until the operator knows that a node is not Ready.
 func (l *life) awaitDown(node string) {
 	l.t.Helper()
-	l.eventually(silence, func() error {
+	l.eventually(patience, func() error {
 		phase := l.management("get", "kvmconfig", id, fmt.Sprintf(`--output=jsonpath={.status.nodes[?(@.id=="%s")].phase}`, node))
 		if phase == "Ready" {
 			return fmt.Errorf("master %s is dead and said to be Ready", node)
