@@ -3,16 +3,22 @@ package behaviour_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -46,6 +52,60 @@ func TestAuthoritiesAreSucceededInThreeRolls(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRenewalReplacesMastersAndNoWorker: a pair whose term comes to its end is issued anew by the same authority, once, and everything
+// else stays.
+func TestRenewalReplacesMastersAndNoWorker(t *testing.T) {
+	t.Parallel()
+	config := createReady(t, makeCluster("renew").Masters(3).Workers(2).Obj())
+	masters, workers := []string{"m0aaa", "m1aaa", "m2aaa"}, []string{"w0aaa", "w1aaa"}
+	before := [][]types.UID{podUIDs(t, config, masters...), podUIDs(t, config, workers...)}
+	kept := []*corev1.Secret{secretOf(t, config, pki.CA), secretOf(t, config, pki.API), secretOf(t, config, pki.ServiceAccount)}
+	fleet := follow(t, config)
+	ending := nineMonthsOld(t, config, pki.Scheduler)
+	change(t, secretOf(t, config, pki.Scheduler), func(s *corev1.Secret) { s.Data["crt"], s.Data["key"] = ending.Certificate, ending.Key })
+	lab.Eventually(t, lab.Timeout, func() error {
+		cert, err := pki.ParseCertificate(secretOf(t, config, pki.Scheduler).Data["crt"])
+		if err == nil && time.Until(cert.NotAfter) < 300*24*time.Hour {
+			err = fmt.Errorf("the certificate ends on %s", cert.NotAfter)
+		}
+		return err
+	})
+	lab.Eventually(t, lab.Timeout, func() error {
+		for i, uid := range podUIDs(t, config, masters...) {
+			if uid == before[0][i] {
+				return fmt.Errorf("the machine of master %s is the one of before", masters[i])
+			}
+		}
+		return nil
+	})
+	theLab.AwaitReady(t, config)
+	fleet.verdict(t)
+	if diff := cmp.Diff(before[1], podUIDs(t, config, workers...)); diff != "" {
+		t.Errorf("machines of workers were replaced (-before +after):\n%s", diff)
+	}
+	for _, secret := range kept {
+		now := &corev1.Secret{}
+		if err := theLab.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), now); err != nil || now.ResourceVersion != secret.ResourceVersion {
+			t.Errorf("Secret %s was written, err %v", secret.Name, err)
+		}
+	}
+}
+
+// nineMonthsOld is a pair of the cluster as it would be now if it had been issued nine months ago.
+func nineMonthsOld(t *testing.T, config *v1alpha1.KVMConfig, name string) pki.KeyPair {
+	t.Helper()
+	authority := secretOf(t, config, pki.CA)
+	requests := cluster.CertificateRequests(cluster.WithDefaults(config), lab.Settings())
+	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(time.Now().AddDate(0, -9, 0))}
+	pair, err := issuer.Issue(requests[slices.IndexFunc(requests, func(r pki.Request) bool { return r.Name == name })], pki.KeyPair{
+		CA: authority.Data["ca"], Certificate: authority.Data["crt"], Key: authority.Data["key"],
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
 }
 
 func secretOf(t *testing.T, config *v1alpha1.KVMConfig, name string) *corev1.Secret {

@@ -152,7 +152,7 @@ func TestReplacementOfWhatWasRead(t *testing.T) {
 	foreign(t, b.configMap("a", nil), func(m *corev1.ConfigMap) { m.Labels["their"] = "label" })
 	read := now(t, b.configMap("a", nil))
 	seen(t, read)
-	equal(t, "requests to replace it", []string{"PUT"}, b.apply(made(read.ResourceVersion, map[string]string{"key": "second"})))
+	equal(t, "requests to replace it", []string{"PATCH"}, b.apply(made(read.ResourceVersion, map[string]string{"key": "second"})))
 	got := now(t, b.configMap("a", nil))
 	equal(t, "data", map[string]string{"key": "second"}, got.Data)
 	equal(t, "what is theirs", "label", got.Labels["their"])

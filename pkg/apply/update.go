@@ -48,11 +48,15 @@ func (e *Engine) replace(ctx context.Context, live client.Object, in *intent) er
 	}
 	replacement := in.object.DeepCopyObject().(client.Object)
 	replacement.SetUID(live.GetUID())
+	replacement.SetGeneration(live.GetGeneration())
+	replacement.SetCreationTimestamp(live.GetCreationTimestamp())
+	replacement.SetManagedFields(live.GetManagedFields())
 	replacement.SetLabels(merged(live.GetLabels(), replacement.GetLabels()))
 	replacement.SetAnnotations(merged(live.GetAnnotations(), replacement.GetAnnotations()))
 	replacement.SetFinalizers(live.GetFinalizers())
 	replacement.SetOwnerReferences(live.GetOwnerReferences())
-	err := e.client.Update(ctx, replacement, client.FieldOwner(key.Operator))
+	difference := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	err := e.client.Patch(ctx, replacement, difference, client.FieldOwner(key.Operator))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return outdatedf("%s has changed since it was read", in.ref)
 	}

@@ -123,6 +123,13 @@ func (s *Snapshot) CertificateSecret(name string, pair pki.KeyPair, version stri
 	return secret
 }
 
+// MarkGeneration writes down that an authority is of the generation that the KVMConfig asks for.
+func (s *Snapshot) MarkGeneration(secret *corev1.Secret) {
+	if generation := s.AuthorityGeneration(); generation > 0 {
+		secret.Annotations = map[string]string{key.AnnotationAuthorityGeneration: strconv.FormatInt(generation, 10)}
+	}
+}
+
 // generation is that of an authority; 0 before it was ever succeeded by wish.
 func generation(secret *corev1.Secret) int64 {
 	n, err := strconv.ParseInt(secret.Annotations[key.AnnotationAuthorityGeneration], 10, 64)

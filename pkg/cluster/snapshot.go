@@ -39,6 +39,8 @@ type Snapshot struct {
 	Certificates    pki.Set
 	Adopted         map[string]bool
 	CertificatesErr error
+	// Stored are the key pairs as their Secrets have them. Whoever is met shows and believes these.
+	Stored pki.Set
 	// Terms is what is known of the terms of the cluster's own key pairs.
 	Terms Terms
 
@@ -87,6 +89,24 @@ type Terms struct {
 	Failed error
 	// Successor makes the pair that an authority is succeeded by.
 	Successor func(name string) (pki.KeyPair, error)
+}
+
+// Introduction is the pair by which the operator introduces itself to a part of the cluster: the stored one, for one that was just
+// issued may never be stored, and a new one each time would end the connection each time.
+func (s *Snapshot) Introduction(name string) (pair pki.KeyPair, issued bool) {
+	if pair, issued = s.Stored[name]; issued {
+		return pair, true
+	}
+	pair, issued = s.Certificates[name]
+	return pair, issued
+}
+
+// AuthorityGeneration is the generation of authorities that the KVMConfig asks for.
+func (s *Snapshot) AuthorityGeneration() int64 {
+	if c := s.Config.Spec.Certificates; c != nil {
+		return c.AuthorityGeneration
+	}
+	return 0
 }
 
 // Node is one node of the cluster with what exists of it.

@@ -119,7 +119,8 @@ func (s *Snapshot) APIAddresses(serviceIP string) []string {
 // certificate of somebody else, another of those that the original's had.
 func (s *Snapshot) APIServerName() string {
 	own := key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain)
-	certificate, err := pki.ParseCertificate(s.Certificates[pki.API].Certificate)
+	pair, _ := s.Introduction(pki.API)
+	certificate, err := pki.ParseCertificate(pair.Certificate)
 	if err != nil {
 		return own
 	}

@@ -2,8 +2,11 @@ package pki
 
 import (
 	"bytes"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +22,7 @@ type Issuer interface {
 type Completed struct {
 	// Set holds a pair for every request that could be answered.
 	Set Set
-	// Renewed tells, by name, why a pair that existed was issued anew, as the end of the sentence "it is issued anew, for".
+	// Renewed tells, by name, why a pair that existed is another one now: issued anew, or with others to believe.
 	Renewed map[string]string
 	// Next is when the next of the pairs has to be issued anew; zero when none ever has.
 	Next time.Time
@@ -32,39 +35,54 @@ type Completed struct {
 // error; the others go on.
 func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (Completed, error) {
 	complete := Completed{Set: Set{}, Renewed: map[string]string{}}
-	var missing, failed failures
+	var absent, failed failures
 	for _, request := range requests {
 		authority, signs := complete.Set[request.Authority]
 		pair, exists := existing[request.Name]
-		why := ""
 		if exists {
 			complete.Set[request.Name] = pair
 		}
 		if !signs && request.Usage != UsageAuthority {
 			continue // why there is no authority is told with the authority's name
 		}
+		why := ""
 		if exists {
 			if why = due(request, pair, authority, now); why == "" {
-				complete.Next = sooner(complete.Next, renewal(request, pair, authority))
+				complete.keep(request, pair, authority)
 				continue
 			}
 		}
 		fresh, err := issuer.Issue(request, authority)
 		switch {
-		case err != nil && exists:
-			failed.add(request.Name, err)
-			continue
-		case err != nil:
-			missing.add(request.Name, err)
-			continue
+		case err == nil:
+			complete.replace(request, fresh, authority, why)
 		case exists:
-			complete.Renewed[request.Name] = why
+			failed.add(request.Name, err)
+		default:
+			absent.add(request.Name, err)
 		}
-		complete.Set[request.Name] = fresh
-		complete.Next = sooner(complete.Next, renewal(request, fresh, authority))
 	}
 	complete.Failed = failed.join("cannot be issued anew and stays in use")
-	return complete, missing.join("cannot be issued")
+	return complete, absent.join("cannot be issued")
+}
+
+// keep has a pair stay, with those to believe that its authority says.
+func (c *Completed) keep(request Request, pair, authority KeyPair) {
+	if outdatedTrust(request, pair, authority) {
+		pair.CA = Trusted(authority)
+		c.Renewed[request.Name] = "others are believed now"
+	}
+	c.Set[request.Name] = pair
+	c.Next = sooner(c.Next, renewal(request, pair, authority))
+}
+
+// replace puts a pair in its place; why is empty where there was none.
+func (c *Completed) replace(request Request, fresh, authority KeyPair, why string) {
+	if why != "" {
+		c.Renewed[request.Name] = why
+	}
+	c.Set[request.Name] = fresh
+	c.Next = sooner(c.Next, renewal(request, fresh, authority))
 }
 
 // failures are errors with the names of the pairs for which they came.
@@ -121,8 +139,22 @@ func Trust(set Set, requests []Request) Set {
 		if request.Keep || !ok || !known || bytes.Contains(authority.CA, bytes.TrimSpace(pair.CA)) || signedByOneOf(pair.Certificate, authority.CA) {
 			continue
 		}
-		authority.CA = append(append(bytes.Clone(authority.CA), '\n'), pair.CA...)
+		authority.CA = append(append(bytes.Clone(authority.CA), '\n'), missing(pair.CA, authority.CA)...)
 		trusting[request.Authority] = authority
 	}
 	return trusting
+}
+
+// missing are the certificates of one PEM text that another lacks.
+func missing(text, in []byte) []byte {
+	there := parseAll(in)
+	lacking := slices.DeleteFunc(parseAll(text), func(cert *x509.Certificate) bool { return slices.ContainsFunc(there, cert.Equal) })
+	if len(lacking) == len(parseAll(text)) {
+		return text
+	}
+	var encoded []byte
+	for _, cert := range lacking {
+		encoded = append(encoded, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})...)
+	}
+	return encoded
 }

@@ -60,7 +60,7 @@ func (e Embedded) Issue(request Request, authority KeyPair) (KeyPair, error) {
 		return KeyPair{}, microerror.Mask(err)
 	}
 	pair := KeyPair{
-		CA:          authority.CA,
+		CA:          Trusted(authority),
 		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		Key:         pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
 	}

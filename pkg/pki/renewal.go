@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"bytes"
 	"crypto/x509"
 	"encoding/pem"
 	"net"
@@ -24,10 +23,46 @@ func due(request Request, pair, authority KeyPair, now time.Time) string {
 		return "it does not speak for " + name
 	case !at.IsZero() && !now.Before(at):
 		return "a third of its term or less is left"
-	case !bytes.Equal(pair.CA, authority.CA) && signedByOneOf(pair.Certificate, authority.CA):
-		return "others are believed beside its authority, or no more"
+	case !signedByOneOf(pair.Certificate, authority.Certificate) && signedByOneOf(pair.Certificate, authority.CA):
+		return "its authority has a successor"
 	}
 	return ""
+}
+
+// outdatedTrust says whether the holder of a pair believes others than those that its authority says.
+func outdatedTrust(request Request, pair, authority KeyPair) bool {
+	return !request.Keep && request.Usage != UsageAuthority && signedByOneOf(pair.Certificate, authority.Certificate) &&
+		!sameCertificates(pair.CA, Trusted(authority))
+}
+
+// Trusted are the certificates that the holder of a pair of the authority has to believe: those that the authority says and its own,
+// which an authority between does not name.
+func Trusted(authority KeyPair) []byte {
+	own, err := ParseCertificate(authority.Certificate)
+	if err != nil || slices.ContainsFunc(parseAll(authority.CA), own.Equal) {
+		return authority.CA
+	}
+	return both(authority.Certificate, authority.CA)
+}
+
+// sameCertificates compares PEM texts by the certificates in them.
+func sameCertificates(a, b []byte) bool {
+	one, other := parseAll(a), parseAll(b)
+	within := func(list []*x509.Certificate) func(*x509.Certificate) bool {
+		return func(cert *x509.Certificate) bool { return !slices.ContainsFunc(list, cert.Equal) }
+	}
+	return !slices.ContainsFunc(one, within(other)) && !slices.ContainsFunc(other, within(one))
+}
+
+// parseAll are the certificates in PEM text.
+func parseAll(text []byte) []*x509.Certificate {
+	var all []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, cert)
+		}
+	}
+	return all
 }
 
 // renewal is when a pair has to be issued anew: when a third of its term is left. It is zero when it never has, or when that would not
@@ -82,10 +117,5 @@ func signedByOneOf(certificate, authorities []byte) bool {
 	if err != nil {
 		return false
 	}
-	for block, rest := pem.Decode(authorities); block != nil; block, rest = pem.Decode(rest) {
-		if authority, err := x509.ParseCertificate(block.Bytes); err == nil && cert.CheckSignatureFrom(authority) == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(parseAll(authorities), func(authority *x509.Certificate) bool { return cert.CheckSignatureFrom(authority) == nil })
 }

@@ -2,7 +2,9 @@ package pki_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"maps"
 	"slices"
@@ -204,6 +206,78 @@ func TestSuccessionIsNeverNoticed(t *testing.T) {
 		if bytes.Contains(set[name].CA, bytes.TrimSpace(old)) {
 			t.Errorf("%s still brings the predecessor along", name)
 		}
+	}
+}
+
+// TestAuthorityBetween: what an authority signs that was itself signed by another is believed by those who believe only that one, for
+// a leaf brings both along; and nothing of it is written again and again.
+func TestAuthorityBetween(t *testing.T) {
+	top, err := issuer().Issue(pki.Request{Name: "top", CommonName: "top", Usage: pki.UsageAuthority}, pki.KeyPair{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	between := signedAuthority(t, top)
+	got, err := complete(pki.Set{pki.CA: between}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting := pki.Trust(got.Set, requests())
+	if !accepted(t, trusting[pki.CA].CA, got.Set[pki.API].Certificate, x509.ExtKeyUsageClientAuth, "") {
+		t.Error("guests do not believe what the authority between has signed")
+	}
+	if n := bytes.Count(trusting[pki.CA].CA, []byte("BEGIN CERTIFICATE")); n != 2 {
+		t.Errorf("the bundle holds %d authorities, want each of 2 once", n)
+	}
+	if again, err := complete(got.Set, now); err != nil || len(again.Renewed) > 0 {
+		t.Errorf("written again: %v, err %v", again.Renewed, err)
+	}
+}
+
+// signedAuthority is an authority whose certificate another has signed and that names only that one.
+func signedAuthority(t *testing.T, top pki.KeyPair) pki.KeyPair {
+	t.Helper()
+	pair, err := issuer().Issue(*of(requests(), pki.CA), pki.KeyPair{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, template := parse(t, top.Certificate), parse(t, pair.Certificate)
+	block, _ := pem.Decode(top.Key)
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, signer, template.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair.CA, pair.Certificate = top.Certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return pair
+}
+
+// TestWhatOthersAreBelievedCostsNoKey: while an authority has a successor that does not sign yet, and after its predecessor is gone,
+// pairs keep certificate and key: nobody has to sign anything.
+func TestWhatOthersAreBelievedCostsNoKey(t *testing.T) {
+	set := issued(t)
+	for range 3 {
+		pair, err := pki.Succeed(set[pki.CA], func() (pki.KeyPair, error) { return pki.Successor(pki.CA, requests(), issuer()) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := maps.Clone(set)
+		next[pki.CA] = pair
+		signs := pki.PhaseOf(pair) == pki.Succeeded
+		var by pki.Issuer = refuses{}
+		if signs {
+			by = issuer()
+		}
+		got, err := pki.Complete(next, requests(), by, now)
+		if err != nil || got.Failed != nil || len(got.Renewed) == 0 {
+			t.Fatalf("phase %d: renewed %v, failed %v, err %v", pki.PhaseOf(pair), got.Renewed, got.Failed, err)
+		}
+		if kept := bytes.Equal(set[pki.API].Key, got.Set[pki.API].Key); kept == signs {
+			t.Errorf("phase %d: the key is the one of before: %t", pki.PhaseOf(pair), kept)
+		}
+		set = got.Set
 	}
 }
 

@@ -2,7 +2,6 @@ package pki
 
 import (
 	"bytes"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"time"
@@ -26,7 +25,7 @@ func PhaseOf(pair KeyPair) Phase {
 	switch {
 	case len(pair.NextCertificate) > 0:
 		return Announced
-	case certificates(pair.CA) > 1:
+	case len(parseAll(pair.CA)) > 1:
 		return Succeeded
 	default:
 		return Alone
@@ -73,13 +72,4 @@ func SuccessionDue(pair KeyPair) time.Time {
 
 func both(first, second []byte) []byte {
 	return slices.Concat(bytes.TrimSpace(first), []byte("\n"), bytes.TrimSpace(second), []byte("\n"))
-}
-
-// certificates counts them in PEM text.
-func certificates(text []byte) int {
-	count := 0
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		count++
-	}
-	return count
 }

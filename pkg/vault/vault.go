@@ -46,6 +46,10 @@ const (
 	description = "certificates of a workload cluster, by kvm-operator"
 	// backdating forgives a guest whose clock is a little behind.
 	backdating = "1h"
+	// margin is how much earlier than its authority a certificate ends.
+	margin = time.Minute
+	// leastTTL is the shortest term of certificates: each renewal replaces the masters.
+	leastTTL = 7 * 24 * time.Hour
 )
 
 // Config says where Vault is and how the operator introduces itself.
@@ -83,6 +87,9 @@ func New(c Config, clock clock.PassiveClock) (*Issuer, error) {
 	c.MountPrefix, c.TTL = cmp.Or(c.MountPrefix, DefaultMountPrefix), cmp.Or(c.TTL, DefaultTTL)
 	c.KubernetesMount = cmp.Or(c.KubernetesMount, DefaultKubernetesMount)
 	c.KubernetesTokenFile = cmp.Or(c.KubernetesTokenFile, DefaultTokenOfPod)
+	if c.TTL < leastTTL {
+		return nil, problem.Newf("VaultTTLTooShort", "service.vault.ttl is %s and has to be %s at least: each renewal replaces the masters of a cluster", c.TTL, leastTTL)
+	}
 	settings := api.DefaultConfig()
 	if settings.Error != nil {
 		return nil, microerror.Mask(settings.Error)
@@ -189,12 +196,17 @@ func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 	if err != nil {
 		return pki.KeyPair{}, microerror.Mask(err)
 	}
+	ttl := i.config.TTL
+	if end, err := pki.ParseCertificate(authority.Certificate); err == nil {
+		// Vault refuses what would outlast its authority.
+		ttl = min(ttl, end.NotAfter.Sub(i.clock.Now())-margin)
+	}
 	var signed *api.Secret
 	err = i.ask(func(ctx context.Context, client *api.Client) error {
 		var err error
 		signed, err = client.Logical().WriteWithContext(ctx, authority.Vault+"/sign-verbatim/"+role, map[string]any{
 			"csr": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})),
-			"ttl": i.config.TTL.String(), "key_usage": []string{"DigitalSignature"}, "ext_key_usage": usages[request.Usage],
+			"ttl": ttl.Truncate(time.Second).String(), "key_usage": []string{"DigitalSignature"}, "ext_key_usage": usages[request.Usage],
 		})
 		return err
 	})
@@ -202,7 +214,7 @@ func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 		return pki.KeyPair{}, err
 	}
 	return pki.KeyPair{
-		CA: authority.CA, Certificate: text(signed, "certificate"),
+		CA: pki.Trusted(authority), Certificate: text(signed, "certificate"),
 		Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
 	}, nil
 }

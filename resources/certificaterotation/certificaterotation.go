@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
@@ -61,7 +59,9 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 			return chain.Outcome{}, err
 		}
 		secret := s.CertificateSecret(name, pair, s.Terms.Versions[name])
-		secret.Annotations = map[string]string{key.AnnotationAuthorityGeneration: strconv.FormatInt(max(wanted(s), s.Terms.Generations[name]), 10)}
+		if pki.PhaseOf(s.Certificates[name]) == pki.Alone {
+			s.MarkGeneration(secret)
+		}
 		set.Objects = append(set.Objects, secret)
 	}
 	if len(set.Objects) > 0 {
@@ -97,10 +97,7 @@ func decide(s *cluster.Snapshot, now time.Time) (decision, error) {
 	var d decision
 	var going []string
 	for _, name := range pki.Authorities {
-		phase, moves, err := course(s, name, now)
-		if err != nil {
-			return decision{}, err
-		}
+		phase, moves := course(s, name, now)
 		if !moves {
 			continue
 		}
@@ -114,43 +111,48 @@ func decide(s *cluster.Snapshot, now time.Time) (decision, error) {
 		d.outcome = chain.Wait("RotatingAuthorities", "the next step begins for "+strings.Join(going, ", "), 0)
 		return d, nil
 	case len(going) > 0:
-		d.outcome = chain.Wait("RotatingAuthorities", strings.Join(going, ", ")+": "+waits, 0)
+		d.outcome = chain.Wait("RotatingAuthorities", strings.Join(going, ", ")+": "+waits, retry(s))
 		return d, nil
 	case s.Terms.Failed != nil:
 		return decision{}, s.Terms.Failed
 	}
-	if err := ending(s, now); err != nil {
+	if err := errors.Join(others(s), ending(s, now)); err != nil {
 		return decision{}, err
 	}
 	d.outcome = rest(s, now)
 	return d, nil
 }
 
-// wanted is the generation of authorities that the KVMConfig asks for.
-func wanted(s *cluster.Snapshot) int64 {
-	if c := s.Config.Spec.Certificates; c != nil {
-		return c.AuthorityGeneration
-	}
-	return 0
+// wished says whether the KVMConfig asks for a successor that an authority has not had.
+func wished(s *cluster.Snapshot, name string) bool {
+	return s.AuthorityGeneration() > s.Terms.Generations[name]
 }
 
 // course says in which phase an authority is, and whether it has to leave it.
-func course(s *cluster.Snapshot, name string, now time.Time) (phase pki.Phase, moves bool, err error) {
+func course(s *cluster.Snapshot, name string, now time.Time) (phase pki.Phase, moves bool) {
 	pair, ok := s.Certificates[name]
-	if !ok || s.Terms.Versions[name] == "" {
-		return pki.Alone, false, nil
-	}
-	wished := wanted(s) > s.Terms.Generations[name]
-	if s.Adopted[name] {
-		if wished {
-			return pki.Alone, false, problem.Newf("AuthorityAdopted",
-				"the Secret of authority %q is not the operator's, which therefore cannot succeed it; whoever made it can, or set spec.certificates.authorityGeneration back", name)
-		}
-		return pki.Alone, false, nil
+	if !ok || s.Adopted[name] || s.Terms.Versions[name] == "" {
+		return pki.Alone, false
 	}
 	phase = pki.PhaseOf(pair)
 	due := pki.SuccessionDue(pair)
-	return phase, phase != pki.Alone || wished || !due.IsZero() && !now.Before(due), nil
+	return phase, phase != pki.Alone || wished(s, name) || !due.IsZero() && !now.Before(due)
+}
+
+// others tells of authorities that are to be succeeded and belong to somebody else.
+func others(s *cluster.Snapshot) error {
+	var names []string
+	for _, name := range pki.Authorities {
+		if s.Adopted[name] && wished(s, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return problem.Newf("AuthorityAdopted",
+		"the operator cannot succeed %s, whose Secrets are not its own; whoever made them can, or set spec.certificates.authorityGeneration back",
+		strings.Join(names, ", "))
 }
 
 // unsettled says what is waited for until every machine runs with the certificates that are known now; empty when all do.
@@ -158,7 +160,8 @@ func unsettled(s *cluster.Snapshot) string {
 	switch {
 	case len(s.Terms.Renewed) > 0 || s.CertificatesErr != nil:
 		return "certificates are being issued"
-	case s.Terms.Failed != nil:
+	case s.Terms.Failed != nil && slices.ContainsFunc(pki.Authorities, func(name string) bool { return pki.PhaseOf(s.Certificates[name]) == pki.Succeeded }):
+		// Before, the successor cannot sign yet; and whoever cannot sign any more is succeeded all the same.
 		return s.Terms.Failed.Error()
 	case s.BootDataErr != nil:
 		return s.BootDataErr.Error()
@@ -180,6 +183,14 @@ func unsettled(s *cluster.Snapshot) string {
 	return ""
 }
 
+// retry is when to try again what could not be issued; zero when nothing could not.
+func retry(s *cluster.Snapshot) time.Duration {
+	if s.Terms.Failed != nil {
+		return time.Minute
+	}
+	return 0
+}
+
 // ending tells of certificates that are about to end and that the operator may not issue anew.
 func ending(s *cluster.Snapshot, now time.Time) error {
 	ends := foreign(s)
@@ -187,7 +198,7 @@ func ending(s *cluster.Snapshot, now time.Time) error {
 	for _, name := range slices.Sorted(maps.Keys(ends)) {
 		if !now.Before(ends[name].Add(-warning)) {
 			errs = append(errs, problem.Newf("CertificateEnds",
-				"certificate %q is not the operator's and ends on %s; whoever made its Secret has to renew it, or delete it, and the operator makes one",
+				"certificate %q is not the operator's and ends on %s; whoever made its Secret has to renew it",
 				name, ends[name].UTC().Format(time.DateOnly)))
 		}
 	}

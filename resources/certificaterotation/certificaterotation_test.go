@@ -92,6 +92,8 @@ func adopt(s *cluster.Snapshot) {
 // TestWhenAuthoritiesGoOn: a phase begins only when every machine runs with the one before.
 func TestWhenAuthoritiesGoOn(t *testing.T) {
 	all := []string{"ab1cd-ca@7 generation 3", "ab1cd-etcd-ca@7 generation 3", "ab1cd-front-proxy-ca@7 generation 3"}
+	// Who is on the way is marked already.
+	unmarked := []string{"ab1cd-ca@7 generation ", "ab1cd-etcd-ca@7 generation ", "ab1cd-front-proxy-ca@7 generation "}
 	for name, test := range map[string]struct {
 		after  time.Duration
 		change func(*testing.T, *cluster.Snapshot)
@@ -117,16 +119,29 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 				before := s.Certificates[pki.EtcdCA]
 				announced(t, s)
 				s.Certificates[pki.EtcdCA], s.Terms.Generations[pki.EtcdCA] = before, 0
-			}, want: all, says: "RotatingAuthorities", message: "ca (step 1 of 3, its successor is believed as well), etcd-ca (before",
+			}, want: []string{unmarked[0], all[1], unmarked[2]}, says: "RotatingAuthorities",
+			message: "ca (step 1 of 3, its successor is believed as well), etcd-ca (before",
 		},
 		"a third of the term is left": {
-			after: 7 * year, want: []string{"ab1cd-ca@7 generation 0", "ab1cd-etcd-ca@7 generation 0", "ab1cd-front-proxy-ca@7 generation 0"}, says: "RotatingAuthorities",
+			after: 7 * year, want: unmarked, says: "RotatingAuthorities",
 		},
 		"every machine believes the successor": {
-			change: announced, want: all, says: "RotatingAuthorities", message: "step 1 of 3",
+			change: announced, want: unmarked, says: "RotatingAuthorities", message: "step 1 of 3",
 		},
-		"the wish is taken back on the way": {
-			change: announced, want: all, says: "RotatingAuthorities",
+		"a larger wish on the way": {
+			change: func(t *testing.T, s *cluster.Snapshot) {
+				announced(t, s)
+				wish(s)
+				s.Config.Spec.Certificates.AuthorityGeneration = 4
+			},
+			want: unmarked, says: "RotatingAuthorities",
+		},
+		"a renewal fails on the way": {
+			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Terms.Failed = errVault }, want: unmarked, says: "RotatingAuthorities",
+		},
+		"a renewal fails when the successor signs": {
+			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); announced(t, s); s.Terms.Failed = errVault },
+			says:   "RotatingAuthorities", message: "step 2 of 3, its successor signs), etcd-ca (step 2 of 3, its successor signs), front-proxy-ca (step 2 of 3, its successor signs): the issuer is sealed",
 		},
 		"a machine is outdated": {
 			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Nodes[1].Hash = "new" },
@@ -165,7 +180,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); s.Terms.Versions = nil }, says: "Done",
 		},
 		"others' authorities, and a wish": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); adopt(s) }, says: "AuthorityAdopted", message: `the Secret of authority "ca" is not the operator's`,
+			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); adopt(s) }, says: "AuthorityAdopted", message: "the operator cannot succeed ca, etcd-ca, front-proxy-ca",
 		},
 		"others' certificates": {
 			change: func(_ *testing.T, s *cluster.Snapshot) { adopt(s); s.Terms.Next = time.Time{} }, says: "Done", message: "no certificate needs care before 2027-10-23",

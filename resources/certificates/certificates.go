@@ -36,7 +36,12 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		if _, renewed := s.Terms.Renewed[name]; renewed {
 			version = s.Terms.Versions[name]
 		}
-		desired.Objects = append(desired.Objects, s.CertificateSecret(name, pair, version))
+		secret := s.CertificateSecret(name, pair, version)
+		if slices.Contains(pki.Authorities, name) {
+			// It counts when the Secret is created.
+			s.MarkGeneration(secret)
+		}
+		desired.Objects = append(desired.Objects, secret)
 	}
 	return desired, s.CertificatesErr
 }

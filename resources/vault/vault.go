@@ -27,7 +27,11 @@ func (handler) EnsureCreated(context.Context, *cluster.Snapshot) (chain.Outcome,
 	return chain.Done(), nil
 }
 
-// EnsureDeleted takes the authorities away once every machine and every Secret is gone.
+// EnsureDeleted takes the authorities away once every machine and every Secret is gone. Those of a cluster whose id is somebody else's
+// are not its own.
 func (h handler) EnsureDeleted(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	if !s.OwnsNamespace {
+		return chain.Done(), nil
+	}
 	return chain.Done(), h.revoker.Revoke(cluster.CertificateRequests(s.Config, s.Settings))
 }

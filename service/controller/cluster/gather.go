@@ -181,7 +181,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 
 func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, secrets []corev1.Secret) error {
 	found := snapshot.ReadSecrets(secrets, s.ID(), s.Owner("certificates"), s.Owner("randomkey"))
-	s.Adopted, s.Keys, s.KeysErr = found.Adopted, found.Keys, found.KeysErr
+	s.Adopted, s.Keys, s.KeysErr, s.Stored = found.Adopted, found.Keys, found.KeysErr, found.Pairs
 	for _, name := range []string{snapshot.KeyEncryption, snapshot.KeyBootstrapToken} {
 		if !found.NeedsKey(name) {
 			continue

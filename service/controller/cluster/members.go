@@ -93,7 +93,7 @@ func (m *Members) forget(name types.NamespacedName) {
 // members is what is known of the cluster's etcd. Machines that may run a member are asked, those of masters that have left the
 // spec included.
 func (w *Workloads) members(s *snapshot.Snapshot, seen world) etcd.State {
-	pair, issued := s.Certificates[pki.EtcdClient]
+	pair, issued := s.Introduction(pki.EtcdClient)
 	if w.Members == nil || !issued {
 		return etcd.State{}
 	}

@@ -75,7 +75,7 @@ func nameOf(s *snapshot.Snapshot) types.NamespacedName { return client.ObjectKey
 
 // look connects to the cluster, if it is not yet, and returns what is known of it. It does not wait.
 func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Workload {
-	pair, issued := s.Certificates[pki.API]
+	pair, issued := s.Introduction(pki.API)
 	addresses := w.Addresses(s, serviceIP)
 	switch {
 	case !issued:
