@@ -50,14 +50,14 @@ demo-down: ## Stop a demo that was left behind
 ##@ Test
 
 .PHONY: test vault chaos soak e2e e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
-test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests
+test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests; vault and e2e as far as there is time
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$')
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
 	@integration/ifthereistime.sh $(STARTED) vault:15 e2e:45
 
-vault: ## Certificates from a real Vault; the part of test that is left out first when there is no time for it
+vault: ## Certificates from a real Vault; the part of test that builds longest, and is left out when there is no time for it
 	@integration/build.sh .tools kubeall kwok vault
 	@go test -timeout $(TEST_TIMEOUT) ./integration/issuer
 
@@ -157,7 +157,7 @@ build-docker: ## Build the container image; IMAGE names it
 ##@ Develop
 
 .PHONY: tools machine-tools generate update-deps check-env okteto-up okteto-down
-tools: machine-tools ## Build what tests need, beside that kwok; cached for all checkouts
+tools: machine-tools ## Build what tests need: that of machine-tools, and kwok; cached for all checkouts
 	@integration/build.sh .tools kwok
 
 machine-tools: ## Build what clusters of machines need: Kubernetes, ignition, helm, add-ons, guest images, the runner's image

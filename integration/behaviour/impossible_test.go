@@ -264,6 +264,7 @@ const nudges = 100
 // is refused and a look at what stands in the way, the last one a write of the status.
 func staysCalm(t *testing.T, config *v1alpha1.KVMConfig) {
 	t.Helper()
+	lab.AwaitSteadyTokens(t)
 	change(t, config, addScaling)
 	theLab.AwaitCondition(t, config)
 	before := theOperator.Requests.Of(config.Spec.Cluster.ID)

@@ -46,6 +46,7 @@ func TestNewClusterCostsItsObjectsAndThreeWrites(t *testing.T) {
 
 func TestF14ConvergedClusterCostsNothing(t *testing.T) {
 	t.Parallel()
+	lab.AwaitSteadyTokens(t)
 	config := fixture.MakeCluster("quiet").Workers(2).Obj()
 	theLab.Create(t, config)
 	operator := theLab.Driver(t).Instance(t, lab.InstanceOptions{Readiness: snapshot.PodReadiness})
@@ -64,6 +65,7 @@ func TestF14ConvergedClusterCostsNothing(t *testing.T) {
 func TestRestartWith50ConvergedClustersCostsNothing(t *testing.T) {
 	t.Parallel()
 	const clusters = 50
+	lab.AwaitSteadyTokens(t)
 	selector := labels.SelectorFromSet(labels.Set{"restart": "yes"})
 	driver := theLab.Driver(t)
 	first := driver.Instance(t, lab.InstanceOptions{Readiness: snapshot.PodReadiness})

@@ -37,10 +37,12 @@ const patience = 4 * time.Minute
 
 // cluster is the etcd of one workload cluster: processes that stand for machines. Each has a loopback address of its own.
 type cluster struct {
-	t        *testing.T
-	binary   string
-	dir      string
-	net      byte
+	t      *testing.T
+	binary string
+	dir    string
+	net    byte
+	// quota is the size in bytes that databases may have; zero is etcd's default.
+	quota    int64
 	pairs    pki.Set
 	founders []etcd.Master
 
@@ -265,6 +267,7 @@ func (c *cluster) begin(w etcd.Master, s etcd.State) {
 			"--peer-cert-file=" + file(w.Name+".crt"), "--peer-key-file=" + file(w.Name+".key"), "--peer-client-cert-auth",
 			"--peer-trusted-ca-file=" + file(pki.EtcdCA+".crt"),
 			"--heartbeat-interval=100", "--election-timeout=1000", "--feature-gates=InitialCorruptCheck=true",
+			fmt.Sprintf("--quota-backend-bytes=%d", c.quota),
 		},
 	})
 	if err != nil {

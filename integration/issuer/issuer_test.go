@@ -37,7 +37,7 @@ func requests() []pki.Request {
 // use introduces the operator to a Vault.
 func (s *Server) use(t *testing.T, change func(*vault.Config)) *vault.Issuer {
 	t.Helper()
-	config := vault.Config{Address: s.Address, TokenFile: s.TokenFile, TTL: term}
+	config := vault.Config{Address: s.Address, TokenFile: s.TokenFile, MountPrefix: "pki-", TTL: term}
 	if change != nil {
 		change(&config)
 	}

@@ -91,7 +91,10 @@ func TestLifeOfAClusterWithVault(t *testing.T) {
 	way := count(t, s.Address)
 	config := fixture.MakeCluster("vault").Obj()
 	theLab.Run(t, func(c *service.Config) {
-		c.Vault = &vault.Config{Address: way.URL, KubernetesRole: "kvm-operator", KubernetesTokenFile: s.trustServiceAccount(t)}
+		c.Vault = &vault.Config{
+			Address: way.URL, MountPrefix: "pki-", TTL: term,
+			KubernetesRole: "kvm-operator", KubernetesMount: "kubernetes", KubernetesTokenFile: s.trustServiceAccount(t),
+		}
 	})
 	s.Seal(t)
 	theLab.Create(t, config)

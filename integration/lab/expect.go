@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
@@ -131,3 +132,20 @@ func conditionsOf(object client.Object) []metav1.Condition {
 	}
 	return nil
 }
+
+// counting is how long a test may count requests.
+const counting = 3 * time.Minute
+
+// AwaitSteadyTokens waits until no bootstrap token changes while a test counts requests: at noon and midnight UTC every cluster's boot
+// data gets another one.
+func AwaitSteadyTokens(t testing.TB) {
+	t.Helper()
+	if left := time.Until(joining.TokensAt("", time.Now()).Next); left < counting {
+		t.Logf("waiting for %s, until bootstrap tokens have changed", left.Round(time.Second))
+		// Operators that run have until then to write the new ones down.
+		time.Sleep(left + calm)
+	}
+}
+
+// calm is how long operators may take to put new tokens into boot data.
+const calm = 20 * time.Second

@@ -23,6 +23,7 @@ const (
 // costsNothing: neither the management cluster nor the workload cluster is asked for anything, watches apart, although
 // kubelets report and the operator goes over the cluster again and again.
 func costsNothing(t *testing.T, l *living, operator *lab.Operator) {
+	lab.AwaitSteadyTokens(t)
 	pods := []*corev1.Pod{l.pod(t, "m0aaa"), l.pod(t, "w0aaa"), l.pod(t, "w1aaa")}
 	l.touch(t) // it is seen by an operator that has begun
 	l.settle(t, operator, time.Second)

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -23,12 +24,10 @@ const (
 	portEtcdHealth = 2381
 	// etcdManifest is where the static pod waits until it is clear that the member may begin.
 	etcdManifest = "/etc/kubernetes/etcd/etcd.yaml"
-	// etcdQuota is the size of the database in bytes at which etcd refuses writes: 8 GiB, the most that its authors advise.
-	etcdQuota = 8 << 30
 )
 
-// etcd is the member of this master and what a person at its shell needs to talk to it.
-func etcd(p Params) parts {
+// etcdMember is the member of this master and what a person at its shell needs to talk to it.
+func etcdMember(p Params) parts {
 	if !p.master() {
 		return parts{}
 	}
@@ -116,7 +115,7 @@ func etcdCommand(p Params) []string {
 		"--peer-key-file=" + etcdMemberKey,
 		"--peer-client-cert-auth=true",
 		"--peer-trusted-ca-file=" + etcdCAFile,
-		fmt.Sprintf("--quota-backend-bytes=%d", int64(etcdQuota)),
+		fmt.Sprintf("--quota-backend-bytes=%d", int64(etcd.Quota)),
 		// The API server compacts every five minutes; this holds while none does.
 		"--auto-compaction-mode=periodic",
 		"--auto-compaction-retention=1h",

@@ -37,7 +37,7 @@ var builders = []func(Params) parts{
 	certificates,
 	containerd, kubelet,
 	// The control plane: static pods of the kubelet. Each is empty on workers.
-	precedence, etcd, apiServer, controllers, controllerManager, scheduler,
+	precedence, etcdMember, apiServer, controllers, controllerManager, scheduler,
 }
 
 // Render makes the boot data of a node. An error names what in the Params is wrong or missing, or the path of the config

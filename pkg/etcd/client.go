@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -23,10 +24,15 @@ const (
 	// answerTimeout bounds a question to one member, and changeTimeout a change of the list, which a majority has to write.
 	answerTimeout = 5 * time.Second
 	changeTimeout = 15 * time.Second
+	// upkeepTimeout is for what reads or writes a whole database of some GiB.
+	upkeepTimeout = 10 * time.Minute
 	// silenceBeforePing and pingTimeout are how soon a connection that nothing comes through any more is given up.
 	silenceBeforePing = 30 * time.Second
 	pingTimeout       = 10 * time.Second
 )
+
+// Quota is the size of the database in bytes at which members refuse writes: 8 GiB, the most that etcd's authors advise.
+const Quota = 8 << 30
 
 // Endpoint is where one member answers clients.
 type Endpoint struct {
@@ -119,6 +125,14 @@ type observation struct {
 	at map[uint64]*clientv3.Client
 	// alarms are what members warn of: NOSPACE, CORRUPT.
 	alarms []string
+	// databases are those of the members that answered, and revision is what all of them have reached.
+	databases []Database
+	revision  int64
+}
+
+// full says that etcd takes no writes for want of room.
+func (o observation) full() bool {
+	return slices.ContainsFunc(o.alarms, func(text string) bool { return strings.Contains(text, etcdserverpb.AlarmType_NOSPACE.String()) })
 }
 
 // observe asks every member how it is, all at once, and one that is well for the list, which a majority confirms. The error
@@ -185,7 +199,7 @@ func (c *clients) list(ctx context.Context, from status, told []status) (observa
 	if err != nil {
 		return observation{}, err
 	}
-	o := observation{at: map[uint64]*clientv3.Client{}}
+	o := observation{at: map[uint64]*clientv3.Client{}, revision: from.Header.GetRevision()}
 	for _, listed := range response.Members {
 		m := Member{ID: listed.ID, Name: listed.Name, Started: len(listed.ClientURLs) > 0, Learner: listed.IsLearner}
 		if len(listed.PeerURLs) > 0 {
@@ -194,6 +208,8 @@ func (c *clients) list(ctx context.Context, from status, told []status) (observa
 		if s := statusOf(told, m.ID); s != nil {
 			m.Healthy, m.Leader = s.Leader != 0 && !corrupt(s.Errors), s.Leader == m.ID
 			o.at[m.ID] = s.client
+			o.revision = min(o.revision, s.Header.GetRevision())
+			o.databases = append(o.databases, Database{Member: m, Size: s.DbSize, InUse: s.DbSizeInUse, Quota: cmp.Or(s.DbSizeQuota, Quota)})
 			for _, text := range s.Errors {
 				// Each tells of the alarms of all, and of other trouble in other words.
 				if strings.Contains(text, "alarm:") && !slices.Contains(o.alarms, text) {
@@ -223,10 +239,10 @@ func corrupt(errors []string) bool {
 
 // do carries a step out. A reply that is lost does no harm: the next observation shows what came of it.
 func (o observation) do(ctx context.Context, step Step) error {
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeoutOf(step.Action))
 	defer cancel()
 	client := o.voter()
-	if step.Action == MoveLeader {
+	if step.Action == MoveLeader || step.Action == Defragment {
 		client = o.at[step.Member.ID]
 	}
 	if client == nil {
@@ -242,9 +258,22 @@ func (o observation) do(ctx context.Context, step Step) error {
 		_, err = client.MemberRemove(ctx, step.Member.ID)
 	case MoveLeader:
 		_, err = client.MoveLeader(ctx, step.Successor.ID)
+	case Compact:
+		_, err = client.Compact(ctx, o.revision, clientv3.WithCompactPhysical())
+	case Defragment:
+		_, err = client.Defragment(ctx, client.Endpoints()[0])
+	case Disarm:
+		_, err = client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
 	case None, Wait:
 	}
 	return err
+}
+
+func timeoutOf(a Action) time.Duration {
+	if a == Compact || a == Defragment {
+		return upkeepTimeout
+	}
+	return changeTimeout
 }
 
 // voter is the client of a member that is well and has a vote; learners take no orders.

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -110,9 +111,10 @@ func (k *Keeper) Run(ctx context.Context) {
 // next is how long to wait until the next look.
 func next(pause time.Duration, before, now State) time.Duration {
 	switch {
-	case now.Step.Action != before.Step.Action || now.Step.Reason != before.Step.Reason || !slices.Equal(now.Members, before.Members):
+	case now.Step.Action != before.Step.Action || now.Step.Reason != before.Step.Reason || !slices.Equal(now.Members, before.Members) ||
+		len(now.Alarms) > 0 && len(before.Alarms) == 0:
 		return firstPause
-	case now.Step.Action == None:
+	case now.Step.Action == None && len(now.Alarms) == 0:
 		return lookAgain
 	}
 	return min(2*pause, longestPause)
@@ -124,7 +126,8 @@ func (k *Keeper) wanted() (Access, []Master) {
 	return k.access, k.masters
 }
 
-// turn looks once and does what is next. It says whether anything was done, so that the next look comes at once.
+// turn looks once and does what is next. It says whether a member was added, changed or taken out, so that the next look comes at once;
+// upkeep has time.
 func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted bool) {
 	o, err := c.observe(ctx)
 	if ctx.Err() != nil {
@@ -135,18 +138,25 @@ func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted 
 		return false
 	}
 	step := Decide(o.members, masters)
+	whole := step
+	if whole.Action == None {
+		step = cmp.Or(Maintain(o.databases, o.full()), whole)
+	}
 	acted = step.Action != None && step.Action != Wait
 	if acted {
 		if err := o.do(ctx, step); err != nil {
-			// A learner that has not caught up is refused here, and is asked about again.
+			// A learner that has not caught up is refused here, and so is what has been compacted: both are asked about again.
 			step.Action, step.Message = Wait, fmt.Sprintf("%s; etcd says: %s", step.Message, cause(err))
 			acted = false
 		}
 	}
-	k.become(State{Members: o.members, Step: step, Alarms: o.alarms})
 	if acted {
-		k.log.Info("a member of etcd was changed", "action", step.Action, "member", step.Member.label(), "master", step.Master.Name, "why", step.Message)
+		k.log.Info("etcd was changed", "action", step.Action, "member", step.Member.label(), "master", step.Master.Name, "why", step.Message)
 	}
+	if acted && whole.Action == None {
+		step, acted = whole, false // upkeep that goes well is nothing to wait for
+	}
+	k.become(State{Members: o.members, Step: step, Alarms: o.alarms})
 	return acted
 }
 

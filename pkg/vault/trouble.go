@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -138,9 +137,5 @@ func isTaken(err error) bool {
 
 // isMissing says that there is no mount at a path.
 func isMissing(err error) bool {
-	var answer *api.ResponseError
-	if !errors.As(err, &answer) || answer.StatusCode != http.StatusBadRequest {
-		return false
-	}
-	return slices.ContainsFunc(answer.Errors, func(text string) bool { return strings.Contains(strings.ToLower(text), "no secret engine mount") })
+	return status(err) == http.StatusBadRequest && strings.Contains(strings.ToLower(said(err)), "no secret engine mount")
 }

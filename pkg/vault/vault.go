@@ -8,7 +8,6 @@
 package vault
 
 import (
-	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -27,14 +26,6 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
-)
-
-// Defaults of Config.
-const (
-	DefaultMountPrefix     = "pki-"
-	DefaultTTL             = 365 * 24 * time.Hour
-	DefaultKubernetesMount = "kubernetes"
-	DefaultTokenOfPod      = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
 )
 
 const (
@@ -84,9 +75,6 @@ type Issuer struct {
 
 // New makes an Issuer. Vault is asked nothing yet.
 func New(c Config, clock clock.PassiveClock) (*Issuer, error) {
-	c.MountPrefix, c.TTL = cmp.Or(c.MountPrefix, DefaultMountPrefix), cmp.Or(c.TTL, DefaultTTL)
-	c.KubernetesMount = cmp.Or(c.KubernetesMount, DefaultKubernetesMount)
-	c.KubernetesTokenFile = cmp.Or(c.KubernetesTokenFile, DefaultTokenOfPod)
 	if c.TTL < leastTTL {
 		return nil, problem.Newf("VaultTTLTooShort", "service.vault.ttl is %s and has to be %s at least: each renewal replaces the masters of a cluster", c.TTL, leastTTL)
 	}

@@ -37,7 +37,11 @@ func decide(s *cluster.Snapshot) chain.Outcome {
 	case !s.Etcd.Known() && !changes(s):
 		return chain.Done()
 	case len(s.Etcd.Alarms) > 0:
-		return chain.Wait("Alarm", "etcd warns: "+strings.Join(s.Etcd.Alarms, "; "), 0)
+		message := "etcd warns: " + strings.Join(s.Etcd.Alarms, "; ")
+		if step.Action != etcd.None {
+			message += "; " + step.Message
+		}
+		return chain.Wait("Alarm", message, 0)
 	case step.Action == etcd.None:
 		return chain.Done()
 	}

@@ -19,6 +19,8 @@ func TestDecide(t *testing.T) {
 	}
 	full := at(etcd.None, "")
 	full.Alarms = []string{"memberID:1 alarm:NOSPACE"}
+	stuck := full
+	stuck.Step = etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonFull, Message: "delete objects"}
 	for name, test := range map[string]struct {
 		etcd     etcd.State
 		founders []string
@@ -33,6 +35,7 @@ func TestDecide(t *testing.T) {
 		"a member is added":                     {etcd: at(etcd.Add, etcd.ReasonJoining), founders: []string{"m1"}, want: "Wait Joining: because"},
 		"a member is not well":                  {etcd: at(etcd.Wait, etcd.ReasonMemberUnhealthy), founders: []string{"m1"}, want: "Wait MemberUnhealthy: because"},
 		"an alarm":                              {etcd: full, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE"},
+		"an alarm that needs people":            {etcd: stuck, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE; delete objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &cluster.Snapshot{

@@ -1,0 +1,87 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+)
+
+// TestFullDatabase: somebody writes until etcd takes no more. What was overwritten is forgotten and etcd goes on by itself; what is needed stays,
+// and people are told, until they have deleted something.
+func TestFullDatabase(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, 1, 2, 3)
+	c.quota = 32 << 20
+	c.start()
+	c.await(etcd.None, "")
+	client := c.client()
+	t.Cleanup(func() { _ = client.Close() })
+	c.fill(client, func(int) string { return "filler/same" })
+	c.awaitRoom(client)
+	t.Log("what was overwritten is forgotten")
+	written := c.fill(client, func(i int) string { return fmt.Sprintf("filler/%d", i) })
+	c.await(etcd.Wait, etcd.ReasonFull)
+	t.Logf("%d keys are in the way, and it is told", written)
+	_, err := client.Delete(t.Context(), "filler/", clientv3.WithPrefix())
+	must(t, err)
+	c.awaitRoom(client)
+	c.nothingLost()
+}
+
+// fill writes MiB after MiB until etcd refuses it, and returns how often that was.
+func (c *cluster) fill(client *clientv3.Client, keyOf func(int) string) int {
+	c.t.Helper()
+	value := strings.Repeat("x", 1<<20)
+	for i := range 1000 {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+		_, err := client.Put(ctx, keyOf(i), value)
+		cancel()
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return i
+		}
+	}
+	c.t.Fatal("etcd is never full")
+	return 0
+}
+
+// awaitRoom waits until there is no alarm and all databases are smaller than their quota by half.
+func (c *cluster) awaitRoom(client *clientv3.Client) {
+	c.t.Helper()
+	var problem error
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(100 * time.Millisecond) {
+		if problem = c.room(client); problem == nil {
+			return
+		}
+	}
+	c.t.Fatalf("not within %s: %v; the state is %+v", patience, problem, c.current().State())
+}
+
+func (c *cluster) room(client *clientv3.Client) error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+	defer cancel()
+	alarms, err := client.AlarmList(ctx)
+	if err != nil {
+		return err
+	}
+	if len(alarms.Alarms) > 0 {
+		return fmt.Errorf("there are alarms: %v", alarms.Alarms)
+	}
+	for _, e := range c.access().Endpoints {
+		status, err := client.Status(ctx, "https://"+e.Address)
+		if err != nil {
+			return err
+		}
+		if status.DbSize > c.quota/2 {
+			return fmt.Errorf("the database of %s has %d bytes", e.Name, status.DbSize)
+		}
+	}
+	return nil
+}
