@@ -1,7 +1,7 @@
 #!/bin/bash
 # build.sh DEST TOOL... — builds the heavy tools that tests and the demo need and links them into DEST.
 #
-#   kubeall   etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet and kubectl, one binary
+#   kubeall   etcd, etcdctl, etcdutl, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet and kubectl, one binary
 #   kwok      simulated nodes
 #   ignition  the judge of rendered boot data (needs a C compiler and libblkid-dev, installed by apt when missing)
 #   helm      the judge of the chart
@@ -164,7 +164,7 @@ build_once() (
 link() {
   local tool=$1 binary=$2 name names=("$1")
   case $tool in
-    kubeall) names+=(etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubectl kubelet) ;;
+    kubeall) names+=(etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubectl kubelet) ;;
     codegen) names=(controller-gen) ;;
     lint) names=(golangci-lint) ;;
   esac

@@ -5,6 +5,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -32,7 +33,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		appsv1.AddToScheme, certificatesv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme,
-		policyv1.AddToScheme, rbacv1.AddToScheme,
+		batchv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
 		providerv1alpha1.AddToScheme, releasev1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {

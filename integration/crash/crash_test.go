@@ -3,6 +3,7 @@ package crash_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -48,6 +50,7 @@ var operations = map[string]operation{
 	"scale down":      {from: base, do: scaled(1), done: observed},
 	"change version":  {from: base, do: changeVersion, done: observed},
 	"new authorities": {from: alone, do: newAuthorities, done: succeeded, every: 7},
+	"restore":         {from: withSnapshots, do: restore, done: restored},
 	"delete":          {from: base, do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Delete(t, config) }, done: gone},
 }
 
@@ -56,6 +59,45 @@ func alone(id string) *v1alpha1.KVMConfig { return fixture.MakeCluster(id).Obj()
 
 func newAuthorities(t *testing.T, config *v1alpha1.KVMConfig) {
 	lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 1} })
+}
+
+// withSnapshots is a cluster of one master whose data is on a volume, so that no host has to be known.
+func withSnapshots(id string) *v1alpha1.KVMConfig {
+	return fixture.MakeCluster(id).EtcdOnVolume("15Gi").With(func(spec *v1alpha1.KVMConfigSpec) {
+		spec.Etcd = &v1alpha1.EtcdData{Snapshots: &v1alpha1.EtcdSnapshots{Keep: 3, Volume: v1alpha1.SnapshotVolume{HostPath: "/var/snapshots"}}}
+	}).Obj()
+}
+
+func restore(t *testing.T, config *v1alpha1.KVMConfig) {
+	lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: "some.db"} })
+}
+
+// restored says whether the cluster began anew with the snapshot. Nobody runs the pods of Jobs here: they have done what they are for as
+// soon as they are there.
+func restored(config *v1alpha1.KVMConfig) error {
+	ctx := context.Background()
+	var pods corev1.PodList
+	id := key.Namespace(config.Spec.Cluster.ID)
+	if err := theLab.Client.List(ctx, &pods, client.InNamespace(id), client.MatchingLabels{key.LabelApp: cluster.AppEtcdRestore}); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Status.Phase != corev1.PodSucceeded {
+			before := pod.DeepCopy()
+			pod.Status.Phase = corev1.PodSucceeded
+			if err := theLab.Client.Status().Patch(ctx, pod, client.MergeFrom(before)); err != nil {
+				return err
+			}
+		}
+	}
+	namespace := &corev1.Namespace{}
+	if err := theLab.Client.Get(ctx, client.ObjectKey{Name: id}, namespace); err != nil {
+		return err
+	}
+	if namespace.Annotations[key.AnnotationEtcdRestored] != "some.db/0" {
+		return errors.New("the cluster has not begun with the snapshot")
+	}
+	return observed(config)
 }
 
 // succeeded says whether the authorities are new ones that nobody is believed beside.
@@ -92,6 +134,7 @@ func prepare(t *testing.T, driver *lab.Driver, o operation, id string) *v1alpha1
 	t.Helper()
 	config := base(id)
 	if o.from != nil {
+		config = o.from(id)
 		theLab.Create(t, config)
 		driver.Instance(t, lab.InstanceOptions{}).Settle(t, config, theLab.Observed)
 	}

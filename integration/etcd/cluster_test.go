@@ -26,6 +26,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
@@ -105,6 +106,9 @@ func (c *cluster) start() {
 func (c *cluster) address(n int) string { return fmt.Sprintf("127.77.%d.%d", c.net, n) }
 
 func name(n int) string { return fmt.Sprintf("etcd-m%02d", n) }
+
+// volume is the directory with all that a machine keeps.
+func (c *cluster) volume(name string) string { return filepath.Join(c.dir, name) }
 
 func number(name string) (n int) {
 	_, _ = fmt.Sscanf(name, "etcd-m%02d", &n)
@@ -239,7 +243,7 @@ func (c *cluster) begin(w etcd.Master, s etcd.State) {
 	if p := c.machines[w.Name]; p != nil && alive(p) {
 		return
 	}
-	data := filepath.Join(c.dir, w.Name)
+	data := filepath.Join(c.volume(w.Name), etcdfiles.Data)
 	_, err := os.Stat(filepath.Join(data, "member"))
 	beginning, with := etcd.Begin(w, c.founders, c.seen[w.Name], len(c.seen) > 0, s)
 	if err != nil && (beginning == etcd.Return || beginning == etcd.Later) || c.broken[w.Name] {
@@ -292,7 +296,7 @@ func (c *cluster) retire(wanted []etcd.Master, s etcd.State) {
 		}
 		_ = p.Stop(0) // how it ends does not matter
 		delete(c.machines, name)
-		must(c.t, os.RemoveAll(filepath.Join(c.dir, name)))
+		must(c.t, os.RemoveAll(c.volume(name)))
 	}
 }
 

@@ -49,7 +49,7 @@ make_layer() {
   chmod 1777 "$layer/tmp"
   install -m 755 "$programs/pause" "$layer/pause"
   ln "$root/usr/bin/kubeall" "$layer/usr/bin/kubeall"
-  for name in etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler; do ln -s kubeall "$layer/usr/bin/$name"; done
+  for name in etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-proxy kube-scheduler; do ln -s kubeall "$layer/usr/bin/$name"; done
   addons | while read -r _ path name; do install -D -m 755 "$programs/$name" "$layer$path"; done
   # Init containers copy files, and people look around: with `kubectl exec` there is a shell.
   install -m 755 "$programs/busybox" "$layer/usr/bin/busybox"

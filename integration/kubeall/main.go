@@ -1,4 +1,4 @@
-// Command kubeall is etcd, the Kubernetes control plane, the node components and kubectl in one binary.
+// Command kubeall is etcd and its tools, the Kubernetes control plane, the node components and kubectl in one binary.
 // It runs the component named by the base name of argv[0] (make a symlink per component) or by the first argument.
 //
 // It exists because no prebuilt Kubernetes binary can be downloaded where the tests run, and because one binary of
@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/etcdctl/v3/ctlv3"
+	"go.etcd.io/etcd/etcdutl/v3/etcdutl"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
@@ -29,7 +31,18 @@ import (
 
 // components maps a component's name to the function that runs it to its end; args[0] is the component's name.
 var components = map[string]func(args []string) int{
-	"etcd": func(args []string) int { etcdmain.Main(args); return 0 },
+	"etcd":    func(args []string) int { etcdmain.Main(args); return 0 },
+	"etcdctl": func([]string) int { ctlv3.MustStart(); return 0 },
+	"etcdutl": func([]string) int {
+		// The command itself is in a package that nobody can import.
+		c := &cobra.Command{Use: "etcdutl"}
+		c.PersistentFlags().StringVarP(&etcdutl.OutputFormat, "write-out", "w", "simple", "format of what is printed")
+		c.AddCommand(etcdutl.NewSnapshotCommand())
+		if err := c.Execute(); err != nil {
+			return 1
+		}
+		return 0
+	},
 	"kubectl": func([]string) int {
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 			kubectlutil.CheckErr(err)

@@ -159,6 +159,9 @@ func checkEtcd(found *problems, p Params) {
 	if !ticketPattern.MatchString(p.EtcdTicket) {
 		found.addf("ticket of etcd %q is not letters and digits", p.EtcdTicket)
 	}
+	if !ticketPattern.MatchString(p.EtcdFrom) {
+		found.addf("ticket of the snapshot of etcd %q is not letters and digits", p.EtcdFrom)
+	}
 	own := pki.EtcdMember(p.Node.ID)
 	names := map[string]bool{}
 	for _, m := range p.EtcdMembers {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -19,7 +20,7 @@ const (
 	// etcdDirectory is where the share with etcd's data is mounted.
 	etcdDirectory = "/var/lib/etcd"
 	// etcdData is a directory below it, for the root of a volume may hold other things (lost+found).
-	etcdData = etcdDirectory + "/data"
+	etcdData = etcdDirectory + "/" + etcdfiles.Data
 	// portEtcdHealth answers probes on localhost: no probe can present a client certificate.
 	portEtcdHealth = 2381
 	// etcdManifest is where the static pod waits until it is clear that the member may begin.
@@ -71,7 +72,7 @@ func etcdPod(p Params) component {
 	ready.path = "/readyz"
 	return component{
 		name:    "etcd",
-		image:   image(p.Settings, "etcd", p.Versions.Etcd+"-0"),
+		image:   EtcdImage(p.Settings, p.Versions.Etcd),
 		command: etcdCommand(p),
 		mounts: []mount{
 			{name: "data", path: etcdDirectory, kind: corev1.HostPathDirectory, writable: true},
@@ -101,7 +102,7 @@ func etcdCommand(p Params) []string {
 		"--initial-cluster=" + strings.Join(members, ","),
 		"--initial-cluster-state=" + p.EtcdState,
 		// Keeps members of another cluster out, should an address ever be handed on.
-		"--initial-cluster-token=etcd-" + p.Cluster.ID,
+		"--initial-cluster-token=" + EtcdToken(p.Cluster.ID, p.EtcdFrom),
 		"--initial-advertise-peer-urls=" + own.PeerURL,
 		"--advertise-client-urls=" + clientURL(own),
 		fmt.Sprintf("--listen-peer-urls=https://0.0.0.0:%d", key.PortEtcdPeer),
@@ -132,6 +133,17 @@ func etcdCommand(p Params) []string {
 		"--watch-progress-notify-interval=" + p.slowed(5*time.Second),
 	}
 }
+
+// EtcdToken tells one cluster's members from those of others, and from those that ran before a snapshot with a ticket was restored.
+func EtcdToken(id, ticket string) string {
+	if ticket == "" {
+		return "etcd-" + id
+	}
+	return "etcd-" + id + "-" + ticket
+}
+
+// EtcdImage is the container image of etcd and its tools.
+func EtcdImage(s Settings, version string) string { return image(s, "etcd", version+"-0") }
 
 // clientURL is where clients reach a member: its peer host, the client port.
 func clientURL(m Member) string {

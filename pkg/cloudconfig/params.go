@@ -26,6 +26,10 @@ const (
 // EtcdFounding is the Params.EtcdTicket of a founder.
 const EtcdFounding = "founding"
 
+// EtcdRestored is what the Params.EtcdTicket of a founder begins with when the cluster's etcd begins with a snapshot. It is no right to
+// begin with an empty disk: the data has to be there, and has to have been put there with the same ticket.
+const EtcdRestored = "restored"
+
 // Node is the node whose boot data is rendered.
 type Node struct {
 	// ID of the node.
@@ -71,6 +75,8 @@ type Params struct {
 	EtcdMembers []Member
 	// EtcdState is EtcdNew or EtcdExisting. Masters only.
 	EtcdState string
+	// EtcdFrom is the ticket of the snapshot that the cluster's etcd began with; empty when it began with nothing. Masters only.
+	EtcdFrom string
 	// EtcdTicket is the right to begin with an empty disk: EtcdFounding, or the id of the member that was added for this
 	// master. Empty for a member that has run. Masters only.
 	EtcdTicket string

@@ -114,7 +114,7 @@ func subject(config types.Config, path []any) string {
 // founding members changes anything for it.
 func Hash(p Params) (string, error) {
 	p.BootstrapToken = "000000.0000000000000000"
-	p.EtcdState, p.EtcdTicket = EtcdNew, ""
+	p.EtcdState, p.EtcdTicket, p.EtcdFrom = EtcdNew, "", ""
 	p.EtcdMembers = []Member{{Name: pki.EtcdMember(p.Node.ID), PeerURL: "https://" + p.Node.ID + ".invalid:2380"}}
 	if err := check(p); err != nil {
 		return "", err

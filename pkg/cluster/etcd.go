@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -46,25 +47,41 @@ func (s *Snapshot) EtcdMember(nodeID string) *etcd.Member {
 }
 
 // Retires says whether the machine of a master that is not in the spec any more has to stay: for as long as its member is in
-// the list, and as it is not known whether it is.
-func (s *Snapshot) Retires(nodeID string) bool { return !s.Etcd.Known() || s.EtcdMember(nodeID) != nil }
+// the list, and as it is not known whether it is. A snapshot knows no members, so none stays for one that is being restored.
+func (s *Snapshot) Retires(nodeID string) bool {
+	return s.Restore.Committed == "" && (!s.Etcd.Known() || s.EtcdMember(nodeID) != nil)
+}
+
+// EtcdMemberMark is how the member of a master is written down at its Deployment: with what etcd began with, for a snapshot that was
+// restored knows none of the members that there were.
+func (s *Snapshot) EtcdMemberMark(id uint64) string {
+	mark := strconv.FormatUint(id, 16)
+	if ticket := s.FoundingTicket(); ticket != "" {
+		mark += "@" + ticket
+	}
+	return mark
+}
 
 // ranAs is the member that a master has been known to run, as its Deployment tells; empty when there was none.
-func ranAs(n Node) string {
+func (s *Snapshot) ranAs(n Node) string {
 	if n.Deployment == nil {
 		return ""
 	}
-	return n.Deployment.Annotations[key.AnnotationEtcdMember]
+	mark := n.Deployment.Annotations[key.AnnotationEtcdMember]
+	if _, ticket, _ := strings.Cut(mark, "@"); ticket != s.FoundingTicket() {
+		return ""
+	}
+	return mark
 }
 
 // LostMember says that the member whose data a master's machine has was taken out of the list: the machine is of no use any more,
 // and another one has to begin.
 func (s *Snapshot) LostMember(n Node) bool {
-	if n.Role != key.RoleMaster || !s.Etcd.Known() || ranAs(n) == "" {
+	if n.Role != key.RoleMaster || !s.Etcd.Known() || s.ranAs(n) == "" {
 		return false
 	}
 	m := s.EtcdMember(n.ID)
-	return m == nil || strconv.FormatUint(m.ID, 16) != ranAs(n)
+	return m == nil || s.EtcdMemberMark(m.ID) != s.ranAs(n)
 }
 
 func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
@@ -72,13 +89,13 @@ func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
 	for _, id := range s.Founders {
 		founders = append(founders, s.EtcdMaster(id))
 	}
-	founded := slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return ranAs(n) != "" })
-	return etcd.Begin(s.EtcdMaster(n.ID), founders, ranAs(n) != "", founded, s.Etcd)
+	founded := slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return s.ranAs(n) != "" })
+	return etcd.Begin(s.EtcdMaster(n.ID), founders, s.ranAs(n) != "", founded, s.Etcd)
 }
 
 // AwaitsMember says that a master must not begin before its member is added to etcd, or not before that is known.
 func (s *Snapshot) AwaitsMember(n Node) bool {
-	if n.Role != key.RoleMaster {
+	if n.Role != key.RoleMaster || s.Restore.Halted() {
 		return false
 	}
 	beginning, _ := s.beginning(n)
@@ -88,11 +105,11 @@ func (s *Snapshot) AwaitsMember(n Node) bool {
 // beginEtcd says in the boot data how the master's member begins. A master that must not begin yet gets the data of one that
 // has run, with which it would not begin either.
 func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
-	p.EtcdState = cloudconfig.EtcdExisting
+	p.EtcdState, p.EtcdFrom = cloudconfig.EtcdExisting, s.FoundingTicket()
 	beginning, members := s.beginning(n)
 	switch beginning {
 	case etcd.Found:
-		p.EtcdState, p.EtcdTicket = cloudconfig.EtcdNew, cloudconfig.EtcdFounding
+		p.EtcdState, p.EtcdTicket = cloudconfig.EtcdNew, cmp.Or(p.EtcdFrom, cloudconfig.EtcdFounding)
 	case etcd.Join:
 		p.EtcdTicket = strconv.FormatUint(s.EtcdMember(n.ID).ID, 16)
 	case etcd.Return, etcd.Later:
@@ -105,8 +122,8 @@ func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
 
 // FoundersOf reads who founded the cluster's etcd from its namespace. Before there is any machine it is the masters of the spec, as
 // they may change until then. Where nobody has written it down it is those that have machines, retired ones included: masters were
-// not changed in the time before it was.
-func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node) []string {
+// not changed in the time before it was. Those who have been given the data of a snapshot found the cluster anew.
+func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node, r Restore) []string {
 	var all, made []string
 	for _, n := range nodes {
 		if n.Role != key.RoleMaster {
@@ -121,7 +138,7 @@ func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node) []str
 		made = append(made, n.ID)
 	}
 	switch text := namespace.Annotations[key.AnnotationEtcdFounders]; {
-	case len(made) == 0:
+	case len(made) == 0 && r.Done == "" || r.Phase() == etcd.Founding:
 		return all
 	case text != "":
 		return strings.Split(text, ",")

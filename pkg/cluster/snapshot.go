@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -63,6 +64,9 @@ type Snapshot struct {
 	// Etcd is what is known of the cluster's etcd, and Founders are the ids of the masters that it began with.
 	Etcd     etcd.State
 	Founders []string
+	// Restore is the way back to a snapshot of it, and SnapshotJob takes snapshots; nil when there is none.
+	Restore     Restore
+	SnapshotJob *batchv1.CronJob
 	// Rollout says which outdated nodes may be replaced now.
 	Rollout rolling.Decision
 	// BootDataErr is why boot data could not be rendered.
@@ -121,6 +125,8 @@ type Node struct {
 	Pods []corev1.Pod
 	// EtcdHost is the host with the data of a master's etcd, as far as it is known; the handler "placement" drafts it.
 	EtcdHost string
+	// RestoredOn is the host on which the snapshot was put in the place of a master's data, while EtcdHost is not known.
+	RestoredOn string
 	// BootData is what the machine boots with.
 	BootData cloudconfig.Rendered
 	// Hash is that of everything that makes a running node outdated.

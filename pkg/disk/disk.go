@@ -50,7 +50,7 @@ func Create(path string, size int64) error {
 	}
 	err = errors.Join(grow(file, size), file.Close())
 	if err == nil {
-		err = syncDirectory(filepath.Dir(path))
+		err = SyncDirectory(filepath.Dir(path))
 	}
 	return err
 }
@@ -127,8 +127,8 @@ func Size(path string) (int64, error) {
 	return size, nil
 }
 
-// syncDirectory makes the entries of a directory survive a loss of power.
-func syncDirectory(path string) error {
+// SyncDirectory makes the entries of a directory survive a loss of power.
+func SyncDirectory(path string) error {
 	directory, err := os.Open(path)
 	if err != nil {
 		return err

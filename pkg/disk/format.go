@@ -103,7 +103,7 @@ func formatImage(ctx context.Context, file *os.File, label string) error {
 	if err := os.Rename(path, file.Name()); err != nil {
 		return err
 	}
-	return syncDirectory(filepath.Dir(path))
+	return SyncDirectory(filepath.Dir(path))
 }
 
 func makeImage(ctx context.Context, path string, like os.FileInfo, label string) error {
@@ -222,8 +222,31 @@ func requireZeros(ctx context.Context, file *os.File, e extent) error {
 	return nil
 }
 
-func mkfs(ctx context.Context, path, label, options string) error {
-	command := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-L", label, "-E", options, path)
+// ImageOf makes a raw image of size bytes with an ext4 file system that holds the content of a directory, with its owners and modes. What
+// stands at the path is replaced; the image is on the disk when ImageOf returns. Needs mkfs.ext4 in the path.
+func ImageOf(ctx context.Context, path string, size int64, directory string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return ExplainFull(filepath.Dir(path), metadata(size), fmt.Errorf("making disk: %w", err))
+	}
+	if err = file.Truncate(size); err == nil {
+		err = mkfs(ctx, path, "", "lazy_itable_init=1,lazy_journal_init=1", "-d", directory)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = SyncDirectory(filepath.Dir(path))
+	}
+	if err != nil {
+		return ExplainFull(filepath.Dir(path), metadata(size), fmt.Errorf("making disk %s of %s: %w", path, directory, err))
+	}
+	return nil
+}
+
+func mkfs(ctx context.Context, path, label, options string, more ...string) error {
+	arguments := append([]string{"-q", "-F", "-L", label, "-E", options}, more...)
+	command := exec.CommandContext(ctx, "mkfs.ext4", append(arguments, path)...)
 	command.Env = append(os.Environ(), "LC_ALL=C")
 	output, err := command.CombinedOutput()
 	if err == nil {

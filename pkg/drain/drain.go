@@ -38,6 +38,8 @@ const (
 	ClusterDeleted Reason = "ClusterDeleted"
 	// HostShutsDown: the host goes down and waits for nobody.
 	HostShutsDown Reason = "HostShutsDown"
+	// Restoring: a snapshot takes the place of the data of all masters, which are down meanwhile.
+	Restoring Reason = "Restoring"
 	// NotWatched: the operator does not look into workload clusters.
 	NotWatched Reason = "NotWatched"
 	// MasterUnreachable: the API has not answered for a while, and this is one of its masters.
@@ -70,6 +72,8 @@ type Machine struct {
 	LetGo Reason
 	// ClusterGone says that the KVMConfig is being deleted or does not exist.
 	ClusterGone bool
+	// Restoring says that the machine is a master's, which has to be down for a snapshot to take the place of its data.
+	Restoring bool
 	// HostShutsDown says that the kubelet of the host ends the pod.
 	HostShutsDown bool
 	// Watched says that the operator looks into workload clusters, Connected that it sees this one.
@@ -145,6 +149,8 @@ func unconditional(m Machine) (Reason, string) {
 	switch {
 	case m.ClusterGone:
 		return ClusterDeleted, "the whole cluster is deleted"
+	case m.Restoring:
+		return Restoring, "a snapshot of etcd takes the place of its data"
 	case m.HostShutsDown:
 		return HostShutsDown, "the host shuts down"
 	case !m.Watched:

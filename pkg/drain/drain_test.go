@@ -129,6 +129,7 @@ func TestDrainTable(t *testing.T) {
 		"one of five, two others are away":                          {with(worker(), master(5, 2)), "QuorumAtRisk"},
 		"etcd at risk until the end":                                {with(worker(), master(3, 1), waited(time.Hour)), "release; DrainTimedOut"},
 		"the cluster is deleted":                                    {with(worker(web), func(m *drain.Machine) { m.ClusterGone = true }), "release; ClusterDeleted"},
+		"a snapshot is restored":                                    {with(worker(web), master(3, 0), func(m *drain.Machine) { m.Restoring = true }), "release; Restoring"},
 		"the host shuts down":                                       {with(worker(web), func(m *drain.Machine) { m.HostShutsDown = true }), "release; HostShutsDown"},
 		"nobody looks into the cluster":                             {with(worker(), unreachable, func(m *drain.Machine) { m.Watched = false }), "release; NotWatched"},
 		"it has been let go":                                        {with(worker(web), func(m *drain.Machine) { m.LetGo = drain.TimedOut }), "DrainTimedOut"},
@@ -192,7 +193,7 @@ func each(visit func(drain.Machine)) {
 		nil, {pod("default/web")}, {pod("default/web", goneAt(time.Second))}, {pod("default/web", goneAt(-time.Hour))},
 		{pod("default/agent", ofDaemonSet)}, {pod("kube-system/dns"), pod("default/web")}, {pod("kube-system/dns")},
 	}
-	for _, bits := range combinations(both, 8) {
+	for _, bits := range combinations(both, 9) {
 		for _, masters := range [][2]int{{1, 0}, {3, 0}, {3, 1}, {3, 2}, {5, 1}, {5, 2}, {5, 3}, {5, 4}} {
 			for _, n := range nodes {
 				for _, p := range pods {
@@ -202,7 +203,7 @@ func each(visit func(drain.Machine)) {
 								Stopped: bits[0], ClusterGone: bits[1], HostShutsDown: bits[2], Watched: bits[3], Connected: bits[4], Master: bits[5],
 								Masters: masters[0], Healthy: masters[1], Node: n, Pods: p, Timeout: timeout, Waited: waited, Now: now,
 							}
-							m.Serves = bits[7]
+							m.Serves, m.Restoring = bits[7], bits[8]
 							if bits[6] {
 								m.LetGo = drain.Drained
 							}
@@ -233,7 +234,7 @@ func over(m drain.Machine) bool { return m.Timeout > 0 && m.Waited >= m.Timeout 
 
 // unconditional says that there is nobody whose leave would have to be waited for.
 func unconditional(m drain.Machine) bool {
-	return m.ClusterGone || m.HostShutsDown || !m.Watched || over(m)
+	return m.ClusterGone || m.Restoring || m.HostShutsDown || !m.Watched || over(m)
 }
 
 var rules = map[string]func(drain.Machine, drain.Decision) bool{

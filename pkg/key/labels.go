@@ -66,7 +66,14 @@ const (
 	AnnotationAuthorityGeneration = "kvm-operator.giantswarm.io/authority-generation"
 	// AnnotationEtcdFounders stands on a cluster's namespace: the ids of the masters that its etcd began with.
 	AnnotationEtcdFounders = "kvm-operator.giantswarm.io/etcd-founders"
-	// AnnotationEtcdMember stands on a master's Deployment once its member of etcd has run: the member's id.
+	// AnnotationEtcdRestoring and AnnotationEtcdRestored stand on a cluster's namespace: the snapshot that is being put in the place of
+	// etcd's data, and the one that the data began with, each "<file>/<generation>".
+	AnnotationEtcdRestoring = "kvm-operator.giantswarm.io/etcd-restoring"
+	AnnotationEtcdRestored  = "kvm-operator.giantswarm.io/etcd-restored"
+	// AnnotationEtcdHalted stands on a master's Deployment while its machine is down for a restore: it is let go without a drain.
+	AnnotationEtcdHalted = "kvm-operator.giantswarm.io/etcd-halted"
+	// AnnotationEtcdMember stands on a master's Deployment once its member of etcd has run: the member's id, followed by "@" and
+	// the ticket of the restore when etcd began with one.
 	AnnotationEtcdMember     = "kvm-operator.giantswarm.io/etcd-member"
 	AnnotationPromCluster    = "giantswarm.io/prometheus-cluster"
 	AnnotationPromPath       = "prometheus.io/path"

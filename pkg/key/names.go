@@ -36,6 +36,18 @@ func EtcdHostPath(id, nodeID string) string {
 	return "/home/core/volumes/" + id + "/k8s-master-" + nodeID
 }
 
+// EtcdSnapshotName is the name of the CronJob that takes snapshots of etcd, and of the Secret that lets it.
+const EtcdSnapshotName = "etcd-snapshot"
+
+// EtcdRestoreName is the name of the Job that puts the snapshot with a ticket in the place of a master's data; without a master, of
+// the one that checks it.
+func EtcdRestoreName(ticket, nodeID string) string {
+	if nodeID == "" {
+		return "etcd-restore-check-" + ticket
+	}
+	return "etcd-restore-" + nodeID + "-" + ticket
+}
+
 // HostVolumeClaimName is the name of the claim of a worker's host volume.
 func HostVolumeClaimName(id, nodeID, mountTag string) string {
 	return HostVolumeClaimPrefix(id) + nodeID + "-" + mountTag

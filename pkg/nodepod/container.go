@@ -28,9 +28,9 @@ const (
 	Binary = "/opt/kvm-operator/kvm-operator"
 )
 
-// etcdDisk is the size of the disk with etcd's data: the quota of its database, 8 GiB, with log and snapshots. It takes no space
+// EtcdDisk is the size of the disk with etcd's data: the quota of its database, 8 GiB, with log and snapshots. It takes no space
 // until it is written.
-const etcdDisk = "12G"
+const EtcdDisk = "12G"
 
 // hostImages is the directory of the host that holds the cache of guest images.
 const hostImages = "/var/lib/flatcar-kvm-images"
@@ -89,7 +89,7 @@ func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 	}
 	env = append(env, image(s)...)
 	if n.Role == key.RoleMaster {
-		env = append(env, corev1.EnvVar{Name: "ETCD_DATA_PATH", Value: EtcdData}, corev1.EnvVar{Name: "ETCD_DISK", Value: etcdDisk},
+		env = append(env, corev1.EnvVar{Name: "ETCD_DATA_PATH", Value: EtcdData}, corev1.EnvVar{Name: "ETCD_DISK", Value: EtcdDisk},
 			corev1.EnvVar{Name: "API_PORT", Value: fmt.Sprint(s.Cluster().Kubernetes.API.SecurePort)})
 	} else {
 		env = append(env, corev1.EnvVar{Name: "HOST_DATA_VOLUME_PATHS", Value: volumePaths(n)})

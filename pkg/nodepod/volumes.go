@@ -28,7 +28,7 @@ func volumes(s *cluster.Snapshot, n cluster.Node) []corev1.Volume {
 		{Name: volumeDisks, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
 	if n.Role == key.RoleMaster {
-		list = append(list, corev1.Volume{Name: volumeEtcd, VolumeSource: etcdSource(s, n)})
+		list = append(list, corev1.Volume{Name: volumeEtcd, VolumeSource: EtcdSource(s, n)})
 	}
 	for _, v := range n.HostVolumes() {
 		list = append(list, corev1.Volume{Name: hostVolumeName(v.MountTag), VolumeSource: claim(key.HostVolumeClaimName(s.ID(), n.ID, v.MountTag))})
@@ -52,7 +52,8 @@ func mounts(n cluster.Node) []corev1.VolumeMount {
 	return list
 }
 
-func etcdSource(s *cluster.Snapshot, n cluster.Node) corev1.VolumeSource {
+// EtcdSource is the volume with the data of a master's etcd.
+func EtcdSource(s *cluster.Snapshot, n cluster.Node) corev1.VolumeSource {
 	if s.EtcdOnVolume() {
 		return claim(key.EtcdClaimName(s.ID(), n.ID))
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
 )
@@ -33,8 +34,8 @@ func machine(s Settings, p *prepared) qemu.Machine {
 	}
 	switch {
 	case s.Etcd == "":
-	case p.etcd.disk != "":
-		m.Disks = append(m.Disks, qemu.Disk{Serial: etcdTag, Path: p.etcd.disk, Format: "raw", BlockDevice: p.etcd.device})
+	case p.etcd.Disk != "":
+		m.Disks = append(m.Disks, qemu.Disk{Serial: etcdTag, Path: p.etcd.Disk, Format: "raw", BlockDevice: p.etcd.Device})
 	default:
 		m.Shares = append(m.Shares, qemu.Share{Tag: etcdTag, Path: s.Etcd})
 	}
@@ -111,12 +112,12 @@ JobRunningTimeoutSec=15min
 )
 
 // guestOwn is what only the runner knows of the guest.
-func guestOwn(s Settings, etcd etcdStore) bootdata.Host {
+func guestOwn(s Settings, etcd etcdfiles.Store) bootdata.Host {
 	host := bootdata.Host{Files: []bootdata.File{
 		{Path: "/etc/hostname", Content: s.Name + "\n"},
 		{Path: "/etc/systemd/network/05-kvm-operator.network", Content: networkUnit},
 	}}
-	if etcd.disk != "" {
+	if etcd.Disk != "" {
 		host.Files = append(host.Files,
 			bootdata.File{Path: "/etc/systemd/system/var-lib-etcd.mount.d/10-disk.conf", Content: etcdDropIn},
 			bootdata.File{Path: `/etc/systemd/system/dev-disk-by\x2did-virtio\x2detcdshare.device.d/10-patience.conf`, Content: etcdPatience})

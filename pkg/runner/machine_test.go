@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
@@ -38,11 +39,11 @@ func TestMachine(t *testing.T) {
 		},
 		"master with etcd on a block device": func(s *Settings, p *prepared) {
 			s.Name, s.Shares, s.Etcd = "master-m1", nil, "/dev/etcd"
-			p.etcd = etcdStore{disk: s.Etcd, device: true}
+			p.etcd = etcdfiles.Store{Disk: s.Etcd, Device: true}
 		},
 		"master with a disk for etcd": func(s *Settings, p *prepared) {
 			s.Name, s.Shares, s.Etcd = "master-m1", nil, "/etc/kubernetes/data/etcd"
-			p.etcd = etcdStore{disk: s.Etcd + "/etcd.img"}
+			p.etcd = etcdfiles.Store{Disk: s.Etcd + "/etcd.img"}
 		},
 		"own image without KVM behind user network": func(s *Settings, p *prepared) {
 			s.Network, s.Image.IgnitionKey, s.Image.KernelArguments = NetworkUser, "", []string{"quiet"}

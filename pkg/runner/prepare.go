@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
@@ -25,7 +26,7 @@ type prepared struct {
 	bootData []byte
 	image    osimage.Local
 	choice   qemu.Choice
-	etcd     etcdStore
+	etcd     etcdfiles.Store
 	locks    []*disk.Lock
 	network  *guestnet.Network
 	// vhost says whether the host's kernel can move the guest's packets.
@@ -71,7 +72,7 @@ func (r *Runner) prepare(ctx context.Context) (*prepared, error) {
 
 func (r *Runner) readBootData(_ context.Context, p *prepared) error {
 	var err error
-	p.etcd, err = r.settings.etcd()
+	p.etcd, err = etcdfiles.Find(r.settings.Etcd, r.settings.EtcdDisk > 0)
 	if err != nil {
 		return failf(ReasonDiskFailed, "looking at etcd's data: %w", err)
 	}
@@ -198,8 +199,8 @@ func (r *Runner) lockDisks(ctx context.Context, p *prepared) error {
 }
 
 func (r *Runner) makeDisks(ctx context.Context, p *prepared) error {
-	if p.etcd.disk != "" && !p.etcd.device {
-		if err := disk.Create(p.etcd.disk, r.settings.EtcdDisk); err != nil && !errors.Is(err, disk.ErrShrink) {
+	if p.etcd.Disk != "" && !p.etcd.Device {
+		if err := disk.Create(p.etcd.Disk, r.settings.EtcdDisk); err != nil && !errors.Is(err, disk.ErrShrink) {
 			return because(diskReason(err), err)
 		}
 	}

@@ -4,7 +4,6 @@ package deployment
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/rolling"
@@ -33,6 +33,14 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			continue // it is pruned, and begins anew when the next member is added
 		}
 		d := deployment(s, n)
+		switch {
+		case n.Role != key.RoleMaster || s.Restore.Phase() == etcd.NotRestoring:
+		case n.Deployment == nil:
+			continue // it begins with the snapshot
+		case s.Restore.Halted():
+			desired.Objects = append(desired.Objects, halted(d))
+			continue
+		}
 		if s.Delayed(n) != "" || s.MustWait(n) {
 			desired.Keep = append(desired.Keep, d)
 			continue
@@ -92,6 +100,14 @@ func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 	}
 }
 
+// halted is a master whose machine is down while a snapshot is put in the place of its data. What is known of its member stays: until
+// then the restore can be called off.
+func halted(d *appsv1.Deployment) *appsv1.Deployment {
+	d.Annotations[key.AnnotationEtcdHalted] = "true"
+	d.Spec.Replicas = ptr.To[int32](0)
+	return d
+}
+
 func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
 	a := map[string]string{}
 	if v := s.ReleaseVersion(); v != "" {
@@ -101,7 +117,7 @@ func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
 		a[key.AnnotationVersionBundle] = v
 	}
 	if m := s.EtcdMember(n.ID); n.Role == key.RoleMaster && m != nil && m.Started {
-		a[key.AnnotationEtcdMember] = strconv.FormatUint(m.ID, 16)
+		a[key.AnnotationEtcdMember] = s.EtcdMemberMark(m.ID)
 	} else if n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != "" {
 		a[key.AnnotationEtcdMember] = n.Deployment.Annotations[key.AnnotationEtcdMember]
 	}

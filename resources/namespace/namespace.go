@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
@@ -34,10 +35,29 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return apply.Desired{Objects: []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: s.Namespace(), Labels: labels,
-			// Written before there is any machine: a master that comes later must never found an etcd of its own.
-			Annotations: map[string]string{key.AnnotationEtcdFounders: strings.Join(s.Founders, ",")},
+			Annotations: annotations(s),
 		}},
 	}}, nil
+}
+
+// annotations tell how etcd began, and with what. They are written before there is any machine: a master that comes later must never
+// found an etcd of its own. The two steps of a restore that cannot be taken back are one write each.
+func annotations(s *cluster.Snapshot) map[string]string {
+	a := map[string]string{key.AnnotationEtcdFounders: strings.Join(s.Founders, ",")}
+	begun, done := s.Restore.Committed, s.Restore.Done
+	switch s.Restore.Phase() {
+	case etcd.Committing:
+		begun = s.Restore.Target()
+	case etcd.Founding:
+		begun, done = "", s.Restore.Target()
+	case etcd.NotRestoring, etcd.Checking, etcd.Stopping, etcd.Placing:
+	}
+	for name, value := range map[string]string{key.AnnotationEtcdRestoring: begun, key.AnnotationEtcdRestored: done} {
+		if value != "" {
+			a[name] = value
+		}
+	}
+	return a
 }
 
 // machineOfOriginal refuses clusters that giantswarm/kvm-operator made. Its machines keep etcd's data in a place that

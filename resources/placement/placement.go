@@ -6,6 +6,7 @@
 package placement
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -71,12 +72,13 @@ type decision struct {
 	release *corev1.Pod
 }
 
-// decide: what is stored counts. Before anything is stored, the pod that was bound first made the data.
+// decide: what is stored counts. Before anything is stored, a snapshot that was put somewhere is the data, or else the pod that was bound
+// first made it.
 func decide(n cluster.Node) decision {
-	d := decision{host: n.EtcdHost}
+	d := decision{host: cmp.Or(n.EtcdHost, n.RestoredOn)}
 	for i := range n.Pods {
 		pod := &n.Pods[i]
-		if n.EtcdHost == "" && pod.Spec.NodeName != "" {
+		if n.EtcdHost == "" && n.RestoredOn == "" && pod.Spec.NodeName != "" {
 			d.host = pod.Spec.NodeName // the pods are the newest first, so the oldest has the last word
 		}
 		if d.release == nil && pod.DeletionTimestamp == nil && gated(pod) {

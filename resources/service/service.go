@@ -52,11 +52,13 @@ func published(s *cluster.Snapshot) *corev1.Service {
 	return service
 }
 
-// member is the stable address of one etcd member.
+// member is the stable name of one etcd member. It leads to the address of the machine itself: members let in only who comes from an
+// address that a name in his certificate leads to.
 func member(s *cluster.Snapshot, n cluster.Node) *corev1.Service {
 	service := service(s, key.RoleMaster, key.MemberPorts())
 	service.Name = key.DeploymentName(n.Role, n.ID)
 	service.Labels[key.LabelNode] = n.ID
+	service.Spec.ClusterIP = corev1.ClusterIPNone
 	return service
 }
 

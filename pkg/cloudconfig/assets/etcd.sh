@@ -8,6 +8,15 @@ made_with=founding
 if [ -e "$DATA.ticket" ]; then
 	made_with=$(cat "$DATA.ticket")
 fi
+case $TICKET in
+restored*)
+	# The data of a snapshot is put there while the machine is down. Nothing else will do.
+	if [ ! -d "$DATA/member" ] || [ "$TICKET" != "$made_with" ]; then
+		echo "etcd: this master's data is not that of the snapshot that was restored. Its member does not begin. Restore it again, or replace the master by one with another id" >&2
+		exit 1
+	fi
+	;;
+esac
 if [ -d "$DATA/member" ] && [ -n "$TICKET" ] && [ "$TICKET" != "$made_with" ]; then
 	echo "etcd: the data is that of a member that was taken out; it is put aside" >&2
 	rm -rf "$DATA.past"

@@ -17,6 +17,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/deployment"
 	"github.com/kvm-operator/kvm-operator/resources/endpoints"
 	"github.com/kvm-operator/kvm-operator/resources/etcdmember"
+	"github.com/kvm-operator/kvm-operator/resources/etcdrestore"
+	"github.com/kvm-operator/kvm-operator/resources/etcdsnapshot"
 	"github.com/kvm-operator/kvm-operator/resources/ingress"
 	"github.com/kvm-operator/kvm-operator/resources/kubeconfig"
 	"github.com/kvm-operator/kvm-operator/resources/namespace"
@@ -42,7 +44,8 @@ import (
 func Resources() []apply.Resource[*snapshot.Snapshot] {
 	return []apply.Resource[*snapshot.Snapshot]{
 		certificates.New(), randomkey.New(), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
-		networkpolicy.New(), poddisruptionbudget.New(), service.New(), ingress.New(), endpoints.New(), configmap.New(), deployment.New(), kubeconfig.New(),
+		networkpolicy.New(), poddisruptionbudget.New(), service.New(), ingress.New(), endpoints.New(), configmap.New(), etcdrestore.New(), deployment.New(),
+		etcdsnapshot.New(), kubeconfig.New(),
 	}
 }
 
@@ -120,8 +123,11 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		// Everything a node pod mounts exists before the pod does.
 		{Handler: configmap.New().Handle(e), Needs: []string{"network", "release", "certificates", "randomkey"}},
 		{Handler: pvc.New(e), Needs: []string{"namespace"}},
+		// Checks and places a snapshot. On deletion its Jobs end before the volumes go that they write to.
+		{Handler: etcdrestore.New().Handle(e), Needs: []string{"serviceaccount", "pvc"}},
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
 		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}},
+		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"certificates", "serviceaccount", "service"}},
 		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}},
 		// Late, for it may ask to store what it found out: where the data of masters is.
 		{Handler: placement.New(e), Needs: []string{"namespace"}},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +23,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 	"github.com/kvm-operator/kvm-operator/pkg/rolling"
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
+	"github.com/kvm-operator/kvm-operator/resources/etcdrestore"
 )
 
 // IndexCluster is the name of the cache index over the label with the cluster's id.
@@ -39,6 +41,9 @@ type world struct {
 	namespace corev1.Namespace
 	// master and api are the Services of these names.
 	master, api corev1.Service
+	// restores are the Jobs of a restore, and snapshots is what takes snapshots of etcd.
+	restores  []batchv1.Job
+	snapshots *batchv1.CronJob
 }
 
 // gather reads everything that the handlers decide on, from caches only.
@@ -59,6 +64,7 @@ func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (worl
 		readRelease(ctx, r.Client, config, &w),
 		r.readSecrets(ctx, config, &w),
 		r.readDeployments(ctx, config, &w),
+		r.readSnapshots(ctx, config, &w),
 		r.Client.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.MatchingFields{IndexCluster: id}),
 		r.Client.List(ctx, &volumes),
 		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Name: key.Namespace(id)}, &w.namespace)),
@@ -96,6 +102,28 @@ func (r *Reconciler) readSecrets(ctx context.Context, config *v1alpha1.KVMConfig
 		}
 	}
 	return nil
+}
+
+// readSnapshots reads what takes and restores snapshots of etcd. That a Job is missing in the list because it is seconds old does no
+// harm: it has not ended yet.
+func (r *Reconciler) readSnapshots(ctx context.Context, config *v1alpha1.KVMConfig, w *world) error {
+	if config.Spec.Etcd == nil {
+		return nil
+	}
+	namespace := key.Namespace(config.Spec.Cluster.ID)
+	var jobs batchv1.JobList
+	err := r.Client.List(ctx, &jobs, client.InNamespace(namespace), client.DisableReadYourWritesConsistency,
+		client.MatchingFields{apply.IndexOwner: key.Owner(config.Namespace, config.Name, etcdrestore.Name)})
+	if err != nil {
+		return err
+	}
+	w.restores = jobs.Items
+	found := &batchv1.CronJob{}
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: key.EtcdSnapshotName}, found)
+	if err == nil {
+		w.snapshots = found
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // readDeployments asks for them by name, for the same reason.
@@ -163,7 +191,9 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 		}
 	}
 	attach(s, w.pods, w.deployments)
-	s.Founders = snapshot.FoundersOf(&w.namespace, s.Nodes, retired(w))
+	s.LookAtRestore(&w.namespace, w.restores, w.pods)
+	s.SnapshotJob = w.snapshots
+	s.Founders = snapshot.FoundersOf(&w.namespace, s.Nodes, retired(w), s.Restore)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Etcd = r.Workloads.members(s, w)
 	}
@@ -232,7 +262,7 @@ func attach(s *snapshot.Snapshot, pods []corev1.Pod, deployments map[string]*app
 // leaving are the pods that belong to none of the nodes.
 func leaving(nodes []snapshot.Node, pods []corev1.Pod) []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool {
-		return slices.ContainsFunc(nodes, func(n snapshot.Node) bool {
+		return p.Labels[key.LabelApp] == snapshot.AppEtcdRestore || slices.ContainsFunc(nodes, func(n snapshot.Node) bool {
 			return p.Labels[key.LabelNode] == n.ID && p.Labels[key.LabelApp] == n.Role
 		})
 	})

@@ -41,6 +41,9 @@ func TestEveryObjectIsAsRecorded(t *testing.T) {
 			got[filepath.Join(name, path)] = text
 		}
 	}
+	for path, text := range files(t, restoring(t)) {
+		got[filepath.Join("restore", path)] = text
+	}
 	if os.Getenv("UPDATE") != "" {
 		rewrite(t, got)
 	}

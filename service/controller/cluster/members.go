@@ -97,6 +97,11 @@ func (w *Workloads) members(s *snapshot.Snapshot, seen world) etcd.State {
 	if w.Members == nil || !issued {
 		return etcd.State{}
 	}
+	if s.Restore.Halted() {
+		// Members end on purpose, and the ones that come after them are others.
+		w.Members.forget(nameOf(s))
+		return etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "a snapshot is restored"}}
+	}
 	access := etcd.Access{CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key}
 	for _, n := range append(s.Masters(), retired(seen)...) {
 		if pod := n.Holder(); pod != nil {

@@ -63,6 +63,9 @@ func full() scenario {
 			spec.KVM.Workers[2].Memory, spec.KVM.Workers[2].CPUs, spec.KVM.Workers[2].DockerVolumeSizeGB = "32G", 8, 100
 			spec.KVM.Workers[3].Disk = 40.4
 			spec.KVM.Network.Flannel.VNI = 26
+			spec.Etcd = &v1alpha1.EtcdData{Snapshots: &v1alpha1.EtcdSnapshots{
+				Schedule: "0 */6 * * *", Keep: 28, Volume: v1alpha1.SnapshotVolume{NFS: &v1alpha1.NFSDirectory{Server: "nas.example.org", Path: "/srv/etcd"}},
+			}}
 		}).Obj()
 	s.inputs = Inputs{
 		Release: fixture.MakeRelease("20.0.0", "1.35.4"),

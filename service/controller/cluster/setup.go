@@ -7,6 +7,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -47,7 +48,7 @@ const (
 // Kinds are the kinds of object that the controller makes; the cache needs the index apply.IndexOwner over each.
 func Kinds() []client.Object {
 	return []client.Object{
-		&appsv1.Deployment{}, &corev1.ConfigMap{}, &corev1.Endpoints{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
+		&appsv1.Deployment{}, &batchv1.CronJob{}, &batchv1.Job{}, &corev1.ConfigMap{}, &corev1.Endpoints{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
 		&corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &discoveryv1.EndpointSlice{}, &networkingv1.Ingress{},
 		&networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}, &rbacv1.ClusterRoleBinding{},
 	}

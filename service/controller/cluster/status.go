@@ -55,6 +55,8 @@ var conditionTypes = map[string]string{
 
 	"certificaterotation": "CertificatesCurrent",
 	"vault":               "VaultReady",
+	"etcdsnapshot":        "SnapshotsTaken",
+	"etcdrestore":         "SnapshotRestored",
 
 	"etcdmember":         "EtcdReady",
 	"workload":           "WorkloadReachable",

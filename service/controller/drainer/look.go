@@ -29,6 +29,10 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 	if m.Stopped || m.LetGo != "" || m.ClusterGone || m.HostShutsDown || !m.Watched {
 		return m, nil
 	}
+	var err error
+	if m.Restoring, err = r.restoring(ctx, pod); err != nil || m.Restoring {
+		return m, err
+	}
 	m.Waited, m.Timeout = r.times(pod, config)
 	seen := r.Pool.Get(client.ObjectKeyFromObject(config))
 	if seen == nil {
@@ -55,6 +59,25 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 		podsOn(ctx, live, &m)
 	}
 	return m, nil
+}
+
+// restoring says whether a master is stopped for a restore. That it is said so in the cache may be long ago, and a master that is let go
+// for nothing may be the one that etcd needs, so the API server is asked then.
+func (r *Reconciler) restoring(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if pod.Labels[key.LabelApp] != key.RoleMaster {
+		return false, nil
+	}
+	name := client.ObjectKey{Namespace: pod.Namespace, Name: key.DeploymentName(key.RoleMaster, pod.Labels[key.LabelNode])}
+	for _, reader := range []client.Reader{r.Client, r.Live} {
+		d := &appsv1.Deployment{}
+		if err := reader.Get(ctx, name, d); err != nil {
+			return false, microerror.Mask(client.IgnoreNotFound(err))
+		}
+		if d.Annotations[key.AnnotationEtcdHalted] == "" {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // podsOn asks for the pods of the Node. A cluster that does not tell is one that does not answer: the time that the machine is

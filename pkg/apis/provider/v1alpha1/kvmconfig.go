@@ -76,6 +76,9 @@ type KVMConfigSpec struct {
 	// Certificates are about the key pairs of the cluster.
 	Certificates *Certificates `json:"certificates,omitempty"`
 
+	// Etcd is what is done for the data of the cluster's etcd: snapshots, and the way back to one.
+	Etcd *EtcdData `json:"etcd,omitempty"`
+
 	// Remediation switches the replacement of unhealthy nodes on. Left out: the annotation
 	// node.giantswarm.io/terminate-unhealthy decides, else the operator's setting.
 	Remediation *Remediation `json:"remediation,omitempty"`

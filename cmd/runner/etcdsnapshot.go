@@ -1,0 +1,97 @@
+package runner
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
+)
+
+func newEtcdSnapshot() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "etcd-snapshot",
+		Short: "Keep, check and place snapshots of etcd; what the Jobs of spec.etcd run",
+	}
+	c.AddCommand(newSnapshotKeep(), newSnapshotCheck(), newSnapshotPlace())
+	return c
+}
+
+func newSnapshotKeep() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "keep <file>",
+		Short: "Check a new snapshot, name it by cluster and time, and remove the oldest ones",
+		Long: `Check a file that etcdctl has just saved in the directory, give it the name <cluster>-<time>.db and remove the oldest snapshots of
+the cluster when there are more than --keep. Other files of the directory are left alone.`,
+		Example: "  kvm-operator runner etcd-snapshot keep --directory=/snapshots --cluster=ab1cd --keep=14 ab1cd-etcd-snapshot-1.new",
+		Args:    cobra.ExactArgs(1),
+	}
+	var a etcdfiles.Archive
+	c.Flags().StringVar(&a.Directory, "directory", "/snapshots", "where the snapshots are")
+	c.Flags().StringVar(&a.Cluster, "cluster", "", "id of the cluster")
+	c.Flags().IntVar(&a.Keep, "keep", 14, "how many snapshots of the cluster stay, 1 or more")
+	_ = c.MarkFlagRequired("cluster")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if a.Keep < 1 {
+			return fmt.Errorf("--keep is %d and has to be 1 or more", a.Keep)
+		}
+		name, err := a.Add(c.Context(), args[0], time.Now())
+		if name != "" {
+			fmt.Fprintln(c.OutOrStdout(), name)
+		}
+		return err
+	}
+	return c
+}
+
+func newSnapshotCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:     "check <file>",
+		Short:   "Say whether a file is a whole snapshot of etcd",
+		Example: "  kvm-operator runner etcd-snapshot check /snapshots/ab1cd-20261122T060000Z.db",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := etcdfiles.Check(c.Context(), args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), args[0]+" is whole")
+			return nil
+		},
+	}
+}
+
+func newSnapshotPlace() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "place <directory>",
+		Short: "Put a snapshot in the place of a master's data",
+		Long: `Put a snapshot, of which "etcdutl snapshot restore" has made the directory data in the given one, in the place of the data of a
+member of etcd. What was there stays beside it, under a name that ends with .before-<ticket>. It is refused while a machine has the
+data, and does nothing when it was done before.`,
+		Example: "  kvm-operator runner etcd-snapshot place --volume=/etc/kubernetes/data/etcd --ticket=restored0123456789ab --disk=12G /restored",
+		Args:    cobra.ExactArgs(1),
+	}
+	var p etcdfiles.Placement
+	c.Flags().StringVar(&p.Volume, "volume", "", "directory with the data of the member")
+	c.Flags().StringVar(&p.Ticket, "ticket", "", "what tells this data from that before")
+	size := c.Flags().String("disk", "", "size of the disk that is made for the data, such as 12G; empty makes a directory where there is no disk")
+	for _, name := range []string{"volume", "ticket"} {
+		_ = c.MarkFlagRequired(name)
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		p.Root = args[0]
+		if *size != "" {
+			var err error
+			if p.DiskSize, err = disk.ParseSize(*size); err != nil {
+				return fmt.Errorf("--disk: %w", err)
+			}
+		}
+		if err := p.Place(c.Context()); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.OutOrStdout(), "the data in %s is that of the snapshot\n", p.Volume)
+		return nil
+	}
+	return c
+}

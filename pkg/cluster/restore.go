@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Restore is the way of the cluster back to a snapshot of its etcd.
+type Restore struct {
+	etcd.Restoration
+	// Jobs are those that were made for it, by name.
+	Jobs map[string]*batchv1.Job
+}
+
+// EtcdSnapshots says whether, and where, snapshots of etcd are kept; nil when they are not.
+func (s *Snapshot) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
+	if e := s.Config.Spec.Etcd; e != nil {
+		return e.Snapshots
+	}
+	return nil
+}
+
+// FoundingTicket is the ticket that etcd began with when it began with a snapshot; empty otherwise.
+func (s *Snapshot) FoundingTicket() string { return ticket(s.Restore.Done, s.Founders) }
+
+// RestoreTicket is the ticket of the snapshot that the cluster is on its way to. It goes by the masters, too: data names all that it was made
+// for, and the data of one set of masters is no good for another.
+func (s *Snapshot) RestoreTicket() string {
+	var ids []string
+	for _, n := range s.Masters() {
+		ids = append(ids, n.ID)
+	}
+	return ticket(s.Restore.Target(), ids)
+}
+
+// ticket is the right of a machine to begin with the data of a snapshot, "<file>/<generation>".
+func ticket(snapshot string, founders []string) string {
+	if snapshot == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(snapshot + " " + strings.Join(slices.Sorted(slices.Values(founders)), ",")))
+	return cloudconfig.EtcdRestored + hex.EncodeToString(sum[:6])
+}
+
+// SnapshotFile is the file of a snapshot, "<file>/<generation>".
+func SnapshotFile(snapshot string) string {
+	file, _, _ := strings.Cut(snapshot, "/")
+	return file
+}
+
+// LookAtRestore finds out how far the cluster is on its way back to a snapshot.
+func (s *Snapshot) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job, pods []corev1.Pod) {
+	r := Restore{Jobs: map[string]*batchv1.Job{}}
+	for i := range jobs {
+		r.Jobs[jobs[i].Name] = &jobs[i]
+	}
+	if e := s.Config.Spec.Etcd; e != nil && e.Restore != nil {
+		r.Wanted = fmt.Sprintf("%s/%d", e.Restore.Snapshot, e.Restore.Generation)
+	}
+	r.Committed, r.Done = namespace.Annotations[key.AnnotationEtcdRestoring], namespace.Annotations[key.AnnotationEtcdRestored]
+	s.Restore = r
+	ticket := s.RestoreTicket()
+	r.Checked = Succeeded(r.Jobs[key.EtcdRestoreName(ticket, "")])
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Role != key.RoleMaster {
+			continue
+		}
+		placed := Succeeded(r.Jobs[key.EtcdRestoreName(ticket, n.ID)])
+		if placed && n.EtcdHost == "" {
+			n.RestoredOn = restoredOn(pods, *n)
+		}
+		r.Masters = append(r.Masters, etcd.RestoredMaster{
+			Running: slices.ContainsFunc(n.Pods, alive),
+			// Where the data is has to be stored, too.
+			Placed: placed && (n.EtcdHost != "" || s.EtcdOnVolume()),
+		})
+	}
+	s.Restore = r
+}
+
+func alive(p corev1.Pod) bool {
+	return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// AppEtcdRestore is the label app of the pods of the Jobs of a restore.
+const AppEtcdRestore = "etcd-restore"
+
+// restoredOn is the host on which the data of a master was put, as its Job's pod tells.
+func restoredOn(pods []corev1.Pod, n Node) string {
+	for _, p := range pods {
+		if p.Labels[key.LabelApp] == AppEtcdRestore && p.Labels[key.LabelNode] == n.ID && p.Status.Phase == corev1.PodSucceeded {
+			return p.Spec.NodeName
+		}
+	}
+	return ""
+}
+
+// Succeeded says whether a Job has done what it was made for.
+func Succeeded(j *batchv1.Job) bool { return finished(j, batchv1.JobComplete) != nil }
+
+// Failure is why a Job was given up; nil when it was not.
+func Failure(j *batchv1.Job) *batchv1.JobCondition { return finished(j, batchv1.JobFailed) }
+
+func finished(j *batchv1.Job, as batchv1.JobConditionType) *batchv1.JobCondition {
+	if j == nil {
+		return nil
+	}
+	at := slices.IndexFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == as && c.Status == corev1.ConditionTrue })
+	if at < 0 {
+		return nil
+	}
+	return &j.Status.Conditions[at]
+}

@@ -1,0 +1,83 @@
+package etcd
+
+// Phase is how far a cluster is on its way back to a snapshot.
+type Phase string
+
+// Phases, in the order of time.
+const (
+	// NotRestoring: nothing is to be restored, or it has been.
+	NotRestoring Phase = ""
+	// Checking: it is not known yet that the snapshot is there and whole. Nothing is touched before.
+	Checking Phase = "Checking"
+	// Stopping: machines of masters run yet.
+	Stopping Phase = "Stopping"
+	// Committing: all are down, and it is to be written down that their data is replaced. Until then it can be called off.
+	Committing Phase = "Committing"
+	// Placing: the snapshot is put in the place of the data of each master.
+	Placing Phase = "Placing"
+	// Founding: each master has it, and it is to be written down that they found the cluster anew.
+	Founding Phase = "Founding"
+)
+
+// Restoration is what is known of a cluster that is to be brought back to a snapshot.
+type Restoration struct {
+	// Wanted is the snapshot that is asked for; Committed the one that was begun to be put in place, and Done the one that etcd began
+	// with. Each is empty where there is none.
+	Wanted, Committed, Done string
+	// Checked says that the snapshot that Target returns is whole.
+	Checked bool
+	// Masters are those of the spec.
+	Masters []RestoredMaster
+}
+
+// RestoredMaster is a master of a cluster that is to be brought back to a snapshot.
+type RestoredMaster struct {
+	// Running says that its machine runs, or may run.
+	Running bool
+	// Placed says that its data is that of the snapshot that Target returns.
+	Placed bool
+}
+
+// Target is the snapshot that the cluster is on its way to; empty when it is on its way to none. What was begun is ended, or a new
+// snapshot is put in its place: some masters may have lost what they had before. The one that etcd began with is no new one, for some
+// have the data of it that has been used since.
+func (r Restoration) Target() string {
+	if r.Wanted != "" && r.Wanted != r.Done {
+		return r.Wanted
+	}
+	return r.Committed
+}
+
+// Phase is what is to be done next. Two things are written down on the way, each in one write: that the data is replaced (Committing)
+// and that the masters found the cluster anew (Founding). An operator that ends at any point goes on where the other was.
+func (r Restoration) Phase() Phase {
+	target := r.Target()
+	switch {
+	case target == "":
+		return NotRestoring
+	case target != r.Committed && !r.Checked:
+		return Checking
+	case r.any(func(m RestoredMaster) bool { return m.Running }):
+		return Stopping
+	case target != r.Committed:
+		return Committing
+	case len(r.Masters) == 0 || r.any(func(m RestoredMaster) bool { return !m.Placed }):
+		return Placing
+	}
+	return Founding
+}
+
+// Halted says whether the machines of masters have to be down.
+func (r Restoration) Halted() bool {
+	phase := r.Phase()
+	return r.Committed != "" || phase != NotRestoring && phase != Checking
+}
+
+func (r Restoration) any(has func(RestoredMaster) bool) bool {
+	for _, m := range r.Masters {
+		if has(m) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package etcdfiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
+)
+
+const (
+	// placing is the end of the name of what is about to take the place of data, and before that of what was there before, which is
+	// followed by the ticket of what came after it.
+	placing = ".placing"
+	before  = ".before-"
+)
+
+// ErrDevice says that etcd's data is on a block device, which cannot be kept beside what takes its place.
+var ErrDevice = errors.New("etcd's data is on a block device, whose data is not replaced")
+
+// Placement is a snapshot that takes the place of the data of a member.
+type Placement struct {
+	// Volume is where the data is: a directory.
+	Volume string
+	// Root is a directory on any file system with the data of the snapshot in its directory Data, as `etcdutl snapshot restore` makes it.
+	Root string
+	// Ticket tells this data from what was there before.
+	Ticket string
+	// DiskSize is the size in bytes of the disk that is made for it; 0 for a directory that the guest shares.
+	DiskSize int64
+}
+
+// Place puts the snapshot in the place of the data and leaves what was there beside it, until another snapshot is placed. It may be called
+// again after it ended anywhere, and does nothing once it is done: then the machine may have begun with the data. It fails with a
+// *disk.LockedError while a machine has the volume.
+func (p Placement) Place(ctx context.Context) (err error) {
+	lock, err := disk.Acquire(p.Volume)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if p.done() {
+		return nil
+	}
+	store, err := Find(p.Volume, p.DiskSize > 0)
+	if err != nil {
+		return fmt.Errorf("looking at etcd's data: %w", err)
+	}
+	if store.Device {
+		return ErrDevice
+	}
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	if store.Disk != "" {
+		err = p.replace(Image, func(path string) error { return disk.ImageOf(ctx, path, p.size(store.Disk), p.Root) })
+	} else if err = p.replace(Data, p.copyData); err == nil {
+		err = writeThrough(filepath.Join(p.Volume, Ticket), p.Ticket)
+	}
+	if err != nil {
+		return fmt.Errorf("placing the snapshot in %s: %w", p.Volume, err)
+	}
+	return writeThrough(filepath.Join(p.Volume, mark), p.Ticket)
+}
+
+func (p Placement) done() bool {
+	text, err := os.ReadFile(filepath.Join(p.Volume, mark))
+	return err == nil && strings.TrimSpace(string(text)) == p.Ticket
+}
+
+// prepare gives the root the form that a file system of a master has. etcd refuses data that others may read.
+func (p Placement) prepare() error {
+	data := filepath.Join(p.Root, Data)
+	if _, err := os.Stat(filepath.Join(data, "member")); err != nil {
+		return fmt.Errorf("no data of a member of etcd: %w", err)
+	}
+	return errors.Join(os.Chmod(p.Root, 0o755), os.Chmod(data, 0o700), writeThrough(filepath.Join(p.Root, Ticket), p.Ticket)) //nolint:gosec // the root of a file system
+}
+
+// size is that of the disk there is, should it be the larger one.
+func (p Placement) size(path string) int64 {
+	if info, err := os.Stat(path); err == nil {
+		return max(p.DiskSize, info.Size())
+	}
+	return p.DiskSize
+}
+
+// replace makes something under another name and then, in two renames, puts what there is aside and this in its place. What was put aside
+// with the same ticket is what a machine used; what stands in its place by then is none's yet.
+func (p Placement) replace(name string, makeAt func(path string) error) error {
+	path := filepath.Join(p.Volume, name)
+	if err := os.RemoveAll(path + placing); err != nil {
+		return err
+	}
+	if err := makeAt(path + placing); err != nil {
+		return errors.Join(err, os.RemoveAll(path+placing))
+	}
+	aside := path + before + p.Ticket
+	if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+		if err := p.putAside(path, aside); err != nil {
+			return err
+		}
+	} else if err := errors.Join(err, os.RemoveAll(path)); err != nil {
+		return err
+	}
+	if err := os.Rename(path+placing, path); err != nil {
+		return err
+	}
+	return disk.SyncDirectory(p.Volume)
+}
+
+// putAside keeps one form of the data beside the one that comes.
+func (p Placement) putAside(path, aside string) error {
+	if err := os.Rename(path, aside); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	older, err := filepath.Glob(path + before + "*")
+	if err != nil {
+		return err
+	}
+	for _, old := range older {
+		if old != aside {
+			err = errors.Join(err, os.RemoveAll(old))
+		}
+	}
+	return errors.Join(err, disk.SyncDirectory(p.Volume))
+}
+
+// copyData copies the data to another file system.
+func (p Placement) copyData(path string) error {
+	if err := os.CopyFS(path, os.DirFS(filepath.Join(p.Root, Data))); err != nil {
+		return err
+	}
+	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a directory
+		return err
+	}
+	directory, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(directory.Fd())), directory.Close())
+}
+
+// writeThrough makes a file that is there whole, and on the disk, or not at all.
+func writeThrough(path, text string) error {
+	file, err := os.OpenFile(path+placing, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text + "\n")
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+placing, path); err != nil {
+		return err
+	}
+	return disk.SyncDirectory(filepath.Dir(path))
+}

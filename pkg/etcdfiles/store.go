@@ -1,0 +1,60 @@
+// Package etcdfiles knows the files that hold the data of a member of etcd outside of its machine: the volume, and snapshots.
+package etcdfiles
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
+)
+
+const (
+	// Data is the directory with etcd's data at the root of its file system, for the root may hold other things (lost+found).
+	Data = "data"
+	// Ticket is the file beside it with the ticket that the data was made with; see package cloudconfig.
+	Ticket = Data + ".ticket"
+	// Image is the name of the disk with etcd's data in the directory that it is kept in.
+	Image = "etcd.img"
+	// mark is the file beside both with the ticket of the snapshot that was put there last.
+	mark = "etcd.restored"
+)
+
+// Store is how a guest sees etcd's data: a disk, or a directory that it shares. The zero value is no data at all.
+type Store struct {
+	// Disk is the path of the disk, and Device says that it is a device of the host. Empty: the directory is shared.
+	Disk   string
+	Device bool
+}
+
+// Find finds out where etcd's data is in a volume, which is a directory or a device; empty for none. mayMake says that a disk is made when the
+// directory is empty. A disk is preferred to a share, over which each page that etcd writes is a round trip of its own; a directory that
+// holds anything but a disk is shared, for what is in it may be etcd's.
+func Find(volume string, mayMake bool) (Store, error) {
+	if volume == "" {
+		return Store{}, nil
+	}
+	device, err := disk.IsBlockDevice(volume)
+	if err != nil || device {
+		return Store{Disk: volume, Device: device}, err
+	}
+	image := filepath.Join(volume, Image)
+	entries, err := os.ReadDir(volume)
+	if err != nil {
+		return Store{}, err
+	}
+	empty := true
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == Image || strings.HasPrefix(name, Image+before):
+			return Store{Disk: image}, nil
+		case name == disk.LockName || name == "lost+found" || name == Image+placing:
+		default:
+			empty = false
+		}
+	}
+	if empty && mayMake {
+		return Store{Disk: image}, nil
+	}
+	return Store{}, nil
+}

@@ -1,0 +1,76 @@
+// Package etcdjob builds what the Jobs that take and restore snapshots of etcd have in common; pure.
+package etcdjob
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+)
+
+const (
+	// Snapshots is the directory with the snapshots in the containers of a Job.
+	Snapshots = "/snapshots"
+	// volumeSnapshots is the name of their volume.
+	volumeSnapshots = "snapshots"
+	// Deadline is how long a Job may take, in seconds. What takes longer is stuck.
+	Deadline = 3600
+)
+
+// Pod is a pod of a Job. It runs where masters do: their images and volumes are there.
+func Pod(s *cluster.Snapshot, first, then *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
+	spec := corev1.PodSpec{
+		AutomountServiceAccountToken: ptr.To(false),
+		EnableServiceLinks:           ptr.To(false),
+		NodeSelector:                 map[string]string{key.LabelManagementNodesRole: key.RoleMaster},
+		RestartPolicy:                corev1.RestartPolicyNever,
+		ServiceAccountName:           s.Namespace(),
+		Containers:                   []corev1.Container{*then},
+		Volumes:                      append([]corev1.Volume{{Name: volumeSnapshots, VolumeSource: source(s.EtcdSnapshots().Volume)}}, volumes...),
+	}
+	if first != nil {
+		spec.InitContainers = []corev1.Container{*first}
+	}
+	return spec
+}
+
+// Tool is a container with the tools of the cluster's version of etcd.
+func Tool(s *cluster.Snapshot, name string, command []string, mounts ...corev1.VolumeMount) *corev1.Container {
+	return container(name, cloudconfig.EtcdImage(s.Settings.Guest, s.Versions.Etcd), command, mounts)
+}
+
+// Runner is a container with a command of the runner.
+func Runner(s *cluster.Snapshot, name string, arguments []string, mounts ...corev1.VolumeMount) *corev1.Container {
+	return container(name, s.Settings.RunnerImage, append([]string{nodepod.Binary, "runner", "etcd-snapshot"}, arguments...), mounts)
+}
+
+func container(name, image string, command []string, mounts []corev1.VolumeMount) *corev1.Container {
+	return &corev1.Container{
+		Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command, VolumeMounts: mounts,
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}},
+		// What went wrong is to be read at the pod, and not only in its log.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+}
+
+// SnapshotsMount mounts the snapshots.
+func SnapshotsMount(readOnly bool) corev1.VolumeMount {
+	return corev1.VolumeMount{Name: volumeSnapshots, MountPath: Snapshots, ReadOnly: readOnly}
+}
+
+func source(v v1alpha1.SnapshotVolume) corev1.VolumeSource {
+	switch {
+	case v.NFS != nil:
+		return corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: v.NFS.Server, Path: v.NFS.Path}}
+	case v.HostPath != "":
+		return corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: v.HostPath, Type: ptr.To(corev1.HostPathDirectoryOrCreate)}}
+	}
+	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.ClaimName}}
+}

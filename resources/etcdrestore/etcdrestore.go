@@ -1,0 +1,198 @@
+// Package etcdrestore is the handler of the Jobs that bring a cluster back to a snapshot of its etcd. The machines of masters are stopped and
+// begun by others, which look at the same phase (package etcd, Restoration).
+package etcdrestore
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdjob"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+)
+
+// Name of the handler.
+const Name = "etcdrestore"
+
+const (
+	// root is where the snapshot becomes data, in the volume of that name.
+	root       = "/restored"
+	volumeRoot = "restored"
+	volumeEtcd = "etcd-data"
+	// bump is how far the revision is raised, so that nobody who has watched before takes what comes for what he has seen
+	// (https://etcd.io/docs/v3.6/op-guide/recovery).
+	bump = 1_000_000_000
+	// retries is how often a Job is tried once more.
+	retries = 3
+)
+
+// New makes the handler. A Job that exists stays as it is: it cannot be changed, and it is about one snapshot.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{Handler: Name, Kinds: []client.Object{&batchv1.Job{}}, Build: build, CreateOnly: true}
+}
+
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	phase := s.Restore.Phase()
+	if phase == etcd.NotRestoring {
+		return apply.Desired{}, nil
+	}
+	if s.EtcdSnapshots() == nil {
+		return apply.Desired{Wait: ptr.To(chain.Wait("NoSnapshots", "a snapshot was begun to be restored, and spec.etcd.snapshots does not say any more where it is", 0))}, nil
+	}
+	if s.VersionsErr != nil {
+		return apply.Desired{}, s.VersionsErr
+	}
+	desired := apply.Desired{Objects: []client.Object{check(s)}}
+	if phase == etcd.Placing || phase == etcd.Founding {
+		desired.Objects = append(desired.Objects, places(s)...)
+	}
+	desired.Wait = wait(s, phase)
+	return desired, nil
+}
+
+// wait says what is being done, or which Job was given up.
+func wait(s *cluster.Snapshot, phase etcd.Phase) *chain.Outcome {
+	file, ticket := cluster.SnapshotFile(s.Restore.Target()), s.RestoreTicket()
+	names := []string{key.EtcdRestoreName(ticket, "")}
+	if phase == etcd.Placing {
+		names = nil
+		for _, n := range s.Masters() {
+			names = append(names, key.EtcdRestoreName(ticket, n.ID))
+		}
+	}
+	for _, name := range names {
+		if failure := cluster.Failure(s.Restore.Jobs[name]); failure != nil {
+			return ptr.To(chain.Wait("RestoreFailed", fmt.Sprintf("Job %s was given up (%s): kubectl --namespace=%s logs --all-containers job/%s tells why; delete it to try again, "+
+				"or name another snapshot%s", name, failure.Reason, s.Namespace(), name, callOff(phase)), 0))
+		}
+	}
+	message := map[etcd.Phase]string{
+		etcd.Checking:   "it is checked that " + file + " is there and whole",
+		etcd.Stopping:   "the machines of masters are stopped: " + running(s),
+		etcd.Committing: "the machines of masters are down",
+		etcd.Placing:    file + " is put in the place of the data of masters: " + strings.Join(names, ", "),
+		etcd.Founding:   "masters found the cluster anew with " + file,
+	}[phase]
+	return ptr.To(chain.Wait(string(phase), message, 0))
+}
+
+func callOff(phase etcd.Phase) string {
+	if phase == etcd.Checking {
+		return ", or none: nothing has been touched"
+	}
+	return ""
+}
+
+func running(s *cluster.Snapshot) string {
+	var names []string
+	for i, n := range s.Masters() {
+		if s.Restore.Masters[i].Running {
+			names = append(names, n.ID)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// check reads the snapshot before anything is touched.
+func check(s *cluster.Snapshot) *batchv1.Job {
+	file := path.Join(etcdjob.Snapshots, cluster.SnapshotFile(s.Restore.Target()))
+	return job(s, "", etcdjob.Pod(s, nil, etcdjob.Runner(s, "check", []string{"check", file}, etcdjob.SnapshotsMount(true))))
+}
+
+// places are the Jobs of all masters, apart from those whose data may get to any host: these come one after the other, for no two masters can
+// run on one host.
+func places(s *cluster.Snapshot) []client.Object {
+	var jobs []client.Object
+	chosen := false
+	for _, n := range s.Masters() {
+		free := hostOf(n) == "" && !s.EtcdOnVolume()
+		if free && chosen {
+			continue
+		}
+		chosen = chosen || free
+		jobs = append(jobs, place(s, n))
+	}
+	return jobs
+}
+
+// hostOf is the host with the data of a master, which is about to be stored when a Job has just put it there.
+func hostOf(n cluster.Node) string { return cmp.Or(n.EtcdHost, n.RestoredOn) }
+
+// place makes data of the snapshot with etcd's own tool, and puts it in the place of a master's.
+func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
+	member, ticket := s.EtcdMaster(n.ID), s.RestoreTicket()
+	var founders []string
+	for _, m := range s.EtcdMasters() {
+		founders = append(founders, m.Name+"="+m.PeerURL)
+	}
+	mount := corev1.VolumeMount{Name: volumeRoot, MountPath: root}
+	restore := etcdjob.Tool(s, "restore", []string{
+		"etcdutl", "snapshot", "restore", path.Join(etcdjob.Snapshots, cluster.SnapshotFile(s.Restore.Target())),
+		"--data-dir=" + path.Join(root, etcdfiles.Data), "--name=" + member.Name,
+		"--initial-cluster=" + strings.Join(founders, ","), "--initial-advertise-peer-urls=" + member.PeerURL,
+		"--initial-cluster-token=" + cloudconfig.EtcdToken(s.ID(), ticket),
+		fmt.Sprintf("--bump-revision=%d", bump), "--mark-compacted",
+	}, etcdjob.SnapshotsMount(true), mount)
+	put := etcdjob.Runner(s, "place", []string{
+		"place", "--volume=" + nodepod.EtcdData, "--ticket=" + ticket, "--disk=" + nodepod.EtcdDisk, root,
+	}, mount, corev1.VolumeMount{Name: volumeEtcd, MountPath: nodepod.EtcdData})
+	spec := etcdjob.Pod(s, restore, put,
+		corev1.Volume{Name: volumeRoot, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		corev1.Volume{Name: volumeEtcd, VolumeSource: nodepod.EtcdSource(s, n)},
+	)
+	spec.Affinity = onHost(s, n)
+	return job(s, n.ID, spec)
+}
+
+// onHost leads a pod to the host with the data of a master, or away from those with the data of others.
+func onHost(s *cluster.Snapshot, n cluster.Node) *corev1.Affinity {
+	var hosts []corev1.NodeSelectorRequirement
+	add := func(operator corev1.NodeSelectorOperator, host string) {
+		hosts = append(hosts, corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: operator, Values: []string{host}})
+	}
+	if host := hostOf(n); host != "" {
+		add(corev1.NodeSelectorOpIn, host)
+	}
+	for _, other := range s.Masters() {
+		if host := hostOf(other); host != "" && hostOf(n) == "" && !s.Settings.SharedHosts {
+			add(corev1.NodeSelectorOpNotIn, host)
+		}
+	}
+	if len(hosts) == 0 || s.EtcdOnVolume() {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: hosts}},
+	}}}
+}
+
+func job(s *cluster.Snapshot, nodeID string, spec corev1.PodSpec) *batchv1.Job {
+	// The operator watches pods with this label: where the data of a master was put is told by its pod.
+	labels := s.Labels(cluster.App(cluster.AppEtcdRestore), map[string]string{key.LabelPodWatcher: key.Operator})
+	if nodeID != "" {
+		labels[key.LabelNode] = nodeID
+	}
+	delete(labels, key.LabelManagedBy)
+	j := &batchv1.Job{
+		ObjectMeta: s.Meta(key.EtcdRestoreName(s.RestoreTicket(), nodeID)),
+		Spec: batchv1.JobSpec{
+			BackoffLimit: ptr.To[int32](retries), ActiveDeadlineSeconds: ptr.To[int64](etcdjob.Deadline),
+			Template: corev1.PodTemplateSpec{Spec: spec},
+		},
+	}
+	j.Spec.Template.Labels = labels
+	return j
+}

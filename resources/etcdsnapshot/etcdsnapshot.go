@@ -1,0 +1,109 @@
+// Package etcdsnapshot is the handler of what takes snapshots of a cluster's etcd: a CronJob, and the Secret that lets it.
+package etcdsnapshot
+
+import (
+	"fmt"
+	"path"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdjob"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+const (
+	// pairDirectory is where the key pair is in the container, in the volume of the same name.
+	pairDirectory = "/pki"
+	volumePair    = "pki"
+	// saving bounds one snapshot; etcdctl gives up a connection after five seconds.
+	saving = "30m"
+	// finished is how many Jobs stay to be looked at, of those that succeeded and of those that failed.
+	finished = 2
+)
+
+// New makes the handler.
+func New() apply.Resource[*cluster.Snapshot] {
+	return apply.Resource[*cluster.Snapshot]{
+		Handler: "etcdsnapshot", Kinds: []client.Object{&corev1.Secret{}, &batchv1.CronJob{}}, Build: build,
+	}
+}
+
+func build(s *cluster.Snapshot) (apply.Desired, error) {
+	snapshots := s.EtcdSnapshots()
+	if snapshots == nil || snapshots.Schedule == "" {
+		return apply.Desired{}, nil
+	}
+	pair, issued := s.Introduction(pki.EtcdClient)
+	if s.VersionsErr != nil || !issued {
+		return apply.Desired{}, s.VersionsErr
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: s.Meta(key.EtcdSnapshotName),
+		Data:       map[string][]byte{"ca.crt": pair.CA, corev1.TLSCertKey: pair.Certificate, corev1.TLSPrivateKeyKey: pair.Key},
+		Type:       corev1.SecretTypeTLS,
+	}
+	return apply.Desired{Objects: []client.Object{secret, cronJob(s)}, Wait: wait(s)}, nil
+}
+
+// wait tells of snapshots that fail. One that is being taken is no news yet.
+func wait(s *cluster.Snapshot) *chain.Outcome {
+	if s.SnapshotJob == nil {
+		return nil
+	}
+	status := s.SnapshotJob.Status
+	if status.LastScheduleTime == nil || len(status.Active) > 0 ||
+		status.LastSuccessfulTime != nil && !status.LastSuccessfulTime.Before(status.LastScheduleTime) {
+		return nil
+	}
+	return ptr.To(chain.Wait("SnapshotFailed", fmt.Sprintf("the last snapshot of etcd was not taken: kubectl --namespace=%[1]s describe pods --selector=app=%[2]s "+
+		"tells why; the next one is tried as scheduled, or with kubectl --namespace=%[1]s create job --from=cronjob/%[2]s now", s.Namespace(), key.EtcdSnapshotName), 0))
+}
+
+func cronJob(s *cluster.Snapshot) *batchv1.CronJob {
+	snapshots := s.EtcdSnapshots()
+	labels := s.Labels(cluster.App(key.EtcdSnapshotName))
+	delete(labels, key.LabelManagedBy) // the Jobs are the CronJob's
+	job := batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
+		BackoffLimit: ptr.To[int32](2), ActiveDeadlineSeconds: ptr.To[int64](etcdjob.Deadline),
+		Template: corev1.PodTemplateSpec{Spec: pod(s)},
+	}}
+	job.Labels, job.Spec.Template.Labels = labels, labels
+	return &batchv1.CronJob{
+		ObjectMeta: s.Meta(key.EtcdSnapshotName),
+		Spec: batchv1.CronJobSpec{
+			Schedule: snapshots.Schedule, TimeZone: ptr.To("Etc/UTC"),
+			ConcurrencyPolicy: batchv1.ForbidConcurrent, StartingDeadlineSeconds: ptr.To[int64](etcdjob.Deadline),
+			// A snapshot of data that is about to be replaced would push out an older one that may be needed.
+			Suspend:                    ptr.To(s.Restore.Phase() != etcd.NotRestoring),
+			SuccessfulJobsHistoryLimit: ptr.To[int32](finished), FailedJobsHistoryLimit: ptr.To[int32](finished),
+			JobTemplate: job,
+		},
+	}
+}
+
+// pod saves a snapshot from a master that is Ready, and keeps it if it is whole.
+func pod(s *cluster.Snapshot) corev1.PodSpec {
+	file := s.ID() + "-$(POD_NAME)" + etcdfiles.Unchecked
+	name := []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}}}
+	save := etcdjob.Tool(s, "save", []string{
+		"etcdctl", fmt.Sprintf("--endpoints=https://%s:%d", key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain), key.PortEtcdClient),
+		"--cacert=" + pairDirectory + "/ca.crt", "--cert=" + pairDirectory + "/" + corev1.TLSCertKey, "--key=" + pairDirectory + "/" + corev1.TLSPrivateKeyKey,
+		"--command-timeout=" + saving, "snapshot", "save", path.Join(etcdjob.Snapshots, file),
+	}, etcdjob.SnapshotsMount(false), corev1.VolumeMount{Name: volumePair, MountPath: pairDirectory, ReadOnly: true})
+	keep := etcdjob.Runner(s, "keep", []string{
+		"keep", "--directory=" + etcdjob.Snapshots, "--cluster=" + s.ID(), fmt.Sprintf("--keep=%d", s.EtcdSnapshots().Keep), file,
+	}, etcdjob.SnapshotsMount(false))
+	save.Env, keep.Env = name, name
+	return etcdjob.Pod(s, save, keep, corev1.Volume{Name: volumePair, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: key.EtcdSnapshotName, DefaultMode: ptr.To[int32](0o400)},
+	}})
+}

@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	stdcmp "cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/resources/configmap"
+	"github.com/kvm-operator/kvm-operator/resources/deployment"
+	"github.com/kvm-operator/kvm-operator/resources/etcdrestore"
+	"github.com/kvm-operator/kvm-operator/resources/etcdsnapshot"
+	"github.com/kvm-operator/kvm-operator/resources/namespace"
+)
+
+const wantedSnapshot = "ab1cd-20261122T060000Z.db"
+
+// restorable is a cluster of three masters that is to be brought back to a snapshot, as its machines run.
+func restorable(t *testing.T) (scenario, world) {
+	t.Helper()
+	s := scenario{settings: settings(), config: fixture.MakeCluster("ab1cd").Masters(3).Workers(1).Obj()}
+	w := s.running(t)
+	s.config.Spec.Etcd = &v1alpha1.EtcdData{
+		Snapshots: &v1alpha1.EtcdSnapshots{Schedule: "@daily", Keep: 14, Volume: v1alpha1.SnapshotVolume{ClaimName: "snapshots"}},
+		Restore:   &v1alpha1.EtcdRestore{Snapshot: wantedSnapshot},
+	}
+	for _, n := range s.config.Spec.Cluster.Masters {
+		w.deployments[key.DeploymentName(key.RoleMaster, n.ID)].Annotations = map[string]string{
+			key.AnnotationOwner: "default/ab1cd/deployment", key.AnnotationEtcdMember: "abc",
+		}
+		s.config.Status.Nodes = append(s.config.Status.Nodes, v1alpha1.NodeStatus{ID: n.ID, EtcdHost: "host-" + n.ID})
+	}
+	w.namespace.Annotations = map[string]string{key.AnnotationEtcdFounders: s.config.Spec.Cluster.Masters[0].ID}
+	return s, w
+}
+
+// restoring is what is rendered while the snapshot is put in the place of the data of masters.
+func restoring(t *testing.T) []Rendered {
+	t.Helper()
+	s, w := restorable(t)
+	w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+	w.pods = nil
+	return []Rendered{
+		{Handler: etcdrestore.Name, Objects: built(t, etcdrestore.New(), s.snapshot(t, w))},
+		{Handler: "etcdsnapshot", Objects: built(t, etcdsnapshot.New(), s.snapshot(t, w))},
+	}
+}
+
+func built(t *testing.T, r apply.Resource[*snapshot.Snapshot], s *snapshot.Snapshot) []client.Object {
+	t.Helper()
+	desired, err := r.Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return desired.Objects
+}
+
+// TestRestoreInSteps plays the management cluster, one step of it at a time, and looks at what handlers want after each.
+func TestRestoreInSteps(t *testing.T) {
+	s, w := restorable(t)
+	var phases []etcd.Phase
+	for range 40 {
+		now := s.snapshot(t, w)
+		phase := now.Restore.Phase()
+		if len(phases) == 0 || phases[len(phases)-1] != phase {
+			phases = append(phases, phase)
+		}
+		if !play(t, &w, now) {
+			break
+		}
+	}
+	want := []etcd.Phase{etcd.Checking, etcd.Stopping, etcd.Committing, etcd.Placing, etcd.Founding, etcd.NotRestoring}
+	if diff := cmp.Diff(want, phases); diff != "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+	wantAnnotations := map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa", key.AnnotationEtcdRestored: wantedSnapshot + "/0"}
+	if diff := cmp.Diff(wantAnnotations, w.namespace.Annotations); diff != "" {
+		t.Errorf("annotations of the namespace (-want +got):\n%s", diff)
+	}
+	beginsWithTheSnapshot(t, s.snapshot(t, w))
+}
+
+// beginsWithTheSnapshot: each master founds the cluster with the data that was put there, under a token that no old member has.
+func beginsWithTheSnapshot(t *testing.T, s *snapshot.Snapshot) {
+	t.Helper()
+	ticket := s.FoundingTicket()
+	for _, object := range built(t, configmap.New(), s) {
+		config, ok := object.(*corev1.ConfigMap)
+		if !ok || !strings.HasPrefix(config.Name, "master-") {
+			continue
+		}
+		text := decode(t, config.Data[nodepod.UserData])
+		for _, wanted := range []string{"TICKET=" + ticket, "--initial-cluster-token=etcd-ab1cd-" + ticket, "--initial-cluster-state=new"} {
+			if !strings.Contains(text, wanted) && !strings.Contains(text, strings.ReplaceAll(wanted, "=", "%3D")) {
+				t.Errorf("boot data of %s does not hold %q", config.Name, wanted)
+			}
+		}
+	}
+	for _, n := range s.Masters() {
+		if s.LostMember(n) || s.AwaitsMember(n) {
+			t.Errorf("master %s is taken for one of a member that the snapshot does not know", n.ID)
+		}
+	}
+}
+
+// play lets the management cluster do one thing that handlers want; false: they want nothing more.
+func play(t *testing.T, w *world, s *snapshot.Snapshot) bool {
+	t.Helper()
+	wantedNamespace := built(t, namespace.New(), s)[0].GetAnnotations()
+	if !cmp.Equal(wantedNamespace, w.namespace.Annotations) {
+		w.namespace.Annotations = wantedNamespace
+		return true
+	}
+	jobs := built(t, etcdrestore.New(), s)
+	for _, object := range jobs {
+		if done(w, object.(*batchv1.Job)) {
+			return true
+		}
+	}
+	w.restores = slices.DeleteFunc(w.restores, func(j batchv1.Job) bool {
+		return !slices.ContainsFunc(jobs, func(o client.Object) bool { return o.GetName() == j.Name })
+	})
+	for _, object := range built(t, deployment.New(), s) {
+		d := object.(*appsv1.Deployment)
+		if *d.Spec.Replicas == 0 && d.Annotations[key.AnnotationEtcdHalted] == "" {
+			t.Errorf("Deployment %s is stopped and does not say why", d.Name)
+		}
+		have := w.deployments[d.Name]
+		if *have.Spec.Replicas == *d.Spec.Replicas {
+			continue
+		}
+		apply.SetOwner(d, s.Owner("deployment"))
+		w.deployments[d.Name] = d
+		w.pods = slices.DeleteFunc(w.pods, func(p corev1.Pod) bool { return p.Labels[key.LabelNode] == d.Labels[key.LabelNode] })
+		if *d.Spec.Replicas > 0 {
+			w.pods = append(w.pods, podOf(d, "10.244.1.1"))
+		}
+		return true
+	}
+	return false
+}
+
+// done lets a Job end that has not.
+func done(w *world, job *batchv1.Job) bool {
+	if slices.ContainsFunc(w.restores, func(j batchv1.Job) bool { return j.Name == job.Name }) {
+		return false
+	}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	w.restores = append(w.restores, *job)
+	return true
+}
+
+// TestMastersWithoutAHostGetOneEach: where no host is known to have the data of masters, one is chosen after the other, and none twice.
+func TestMastersWithoutAHostGetOneEach(t *testing.T) {
+	s, w := restorable(t)
+	s.config.Status.Nodes = nil
+	w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+	w.pods = nil
+	for _, want := range []string{"check m0aaa", "check m0aaa m1aaa not on host-1", "check m0aaa m1aaa m2aaa not on host-1,host-2"} {
+		var got []string
+		jobs := built(t, etcdrestore.New(), s.snapshot(t, w))
+		for i, object := range jobs {
+			job := object.(*batchv1.Job)
+			got = append(got, stdcmp.Or(job.Spec.Template.Labels[key.LabelNode], "check"))
+			if i == len(jobs)-1 && job.Spec.Template.Spec.Affinity != nil {
+				var hosts []string
+				for _, field := range job.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields {
+					hosts = append(hosts, field.Values...)
+				}
+				got = append(got, "not on "+strings.Join(hosts, ","))
+			}
+			done(&w, job)
+		}
+		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("Jobs (-want +got):\n%s", diff)
+		}
+		last := jobs[len(jobs)-1].GetName()
+		s.config.Status.Nodes = append(s.config.Status.Nodes, v1alpha1.NodeStatus{
+			ID: strings.Split(last, "-")[2], EtcdHost: fmt.Sprintf("host-%d", len(s.config.Status.Nodes)+1),
+		})
+	}
+}
+
+// TestSnapshotsThatFailAreTold: from a failure to the next success.
+func TestSnapshotsThatFailAreTold(t *testing.T) {
+	at := func(minute int) *metav1.Time { return &metav1.Time{Time: now.AddDate(0, 0, minute)} }
+	for name, test := range map[string]struct {
+		status batchv1.CronJobStatus
+		want   string
+	}{
+		"none was due":             {},
+		"the last one was taken":   {status: batchv1.CronJobStatus{LastScheduleTime: at(1), LastSuccessfulTime: at(2)}},
+		"one is being taken":       {status: batchv1.CronJobStatus{LastScheduleTime: at(3), LastSuccessfulTime: at(2), Active: []corev1.ObjectReference{{}}}},
+		"the last one failed":      {status: batchv1.CronJobStatus{LastScheduleTime: at(3), LastSuccessfulTime: at(2)}, want: "SnapshotFailed"},
+		"the first one has failed": {status: batchv1.CronJobStatus{LastScheduleTime: at(3)}, want: "SnapshotFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, w := restorable(t)
+			s.config.Spec.Etcd.Restore = nil
+			w.snapshots = &batchv1.CronJob{Status: test.status}
+			desired, err := etcdsnapshot.New().Build(s.snapshot(t, w))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if desired.Wait != nil {
+				got = desired.Wait.Reason
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
