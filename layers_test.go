@@ -54,16 +54,16 @@ var foreign = map[string]struct{ only, never []string }{
 	"pkg/cloudconfig": {never: []string{"k8s.io/client-go", runtimePackage}},
 	"resources":       {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
 	// The machine and its runner serve other APIs than Kubernetes', too.
-	"pkg/bootdata": {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/disk":     {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/etcd":     {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/bootdata":  {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/disk":      {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/etcd":      {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/etcdfiles": {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/guestnet": {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/osimage":  {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/qemu":     {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/qmp":      {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/runner":   {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"runner":       {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/guestnet":  {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/osimage":   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/qemu":      {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/qmp":       {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/runner":    {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"runner":        {never: []string{"k8s.io", "sigs.k8s.io"}},
 }
 
 func TestPackagesImportDownwardOnly(t *testing.T) {

@@ -163,10 +163,10 @@ func (o *restoreOrder) seePod(event watch.EventType, pod *corev1.Pod, masters in
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case event == watch.Deleted:
+	switch event {
+	case watch.Deleted:
 		delete(o.running, pod.Name)
-	case event == watch.Added:
+	case watch.Added:
 		o.running[pod.Name] = true
 		if o.placing && len(o.placed) < masters {
 			o.wrong = append(o.wrong, fmt.Sprintf("%s begins while %d of %d masters have the snapshot", pod.Name, len(o.placed), masters))

@@ -2,15 +2,18 @@ package chart_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -97,7 +100,11 @@ func (i installation) answersWhereItIsAsked(t *testing.T, address string) {
 func (i installation) lifeOfACluster(t *testing.T) {
 	t.Helper()
 	i.Create(t, fixture.MakeVolume("chart", "chart"))
-	config := fixture.MakeCluster("chart").Workers(2).HostVolume(0, "chart", "/data").Obj()
+	config := fixture.MakeCluster("chart").Workers(2).HostVolume(0, "chart", "/data").With(func(spec *v1alpha1.KVMConfigSpec) {
+		spec.Etcd = &v1alpha1.EtcdData{Snapshots: &v1alpha1.EtcdSnapshots{
+			Schedule: "@yearly", Keep: 1, Volume: v1alpha1.SnapshotVolume{HostPath: "/srv"},
+		}}
+	}).Obj()
 	i.Create(t, config)
 	i.AwaitReady(t, config)
 	lab.Change(t, i.Lab, config, func(c *v1alpha1.KVMConfig) {
@@ -111,12 +118,40 @@ func (i installation) lifeOfACluster(t *testing.T) {
 		t.Run("mends "+kind, func(t *testing.T) { i.mends(t, object) })
 	}
 	i.AwaitReady(t, config)
+	i.restore(t, config)
 	// Only a right to bind lets the operator lead to a role that allows more than it may do itself.
 	if binding := (&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: key.PSPBindingName("chart")}}); !i.Exists(t, binding) {
 		t.Errorf("there is no binding to %s", pspRole)
 	}
 	i.Delete(t, config)
 	i.AwaitGone(t, config)
+}
+
+// restore brings the cluster back to a snapshot. The first Job makes no pod until it has been one that the operator did not know of.
+func (i installation) restore(t *testing.T, config *v1alpha1.KVMConfig) {
+	t.Helper()
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "none", Namespace: key.Namespace(config.Spec.Cluster.ID)},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}
+	i.Create(t, quota)
+	lab.Eventually(t, lab.Timeout, func() error {
+		if i.Get(t, quota); len(quota.Status.Hard) == 0 {
+			return errors.New("the quota is not in force yet")
+		}
+		return nil
+	})
+	lab.Change(t, i.Lab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: "some.db"} })
+	i.AwaitCondition(t, config, lab.Condition{Type: "SnapshotRestored", Status: metav1.ConditionFalse, Reason: "Checking"})
+	var jobs batchv1.JobList
+	if err := i.Client.List(context.Background(), &jobs, client.InNamespace(quota.Namespace)); err != nil || len(jobs.Items) != 1 {
+		t.Fatalf("there are %d Jobs, want one; err %v", len(jobs.Items), err)
+	}
+	lab.Change(t, i.Lab, &jobs.Items[0], func(j *batchv1.Job) { delete(j.Labels, key.LabelManagedBy) })
+	i.AwaitCondition(t, config, lab.Condition{Type: "SnapshotRestored", Status: metav1.ConditionFalse, Reason: "Retrying"})
+	lab.Change(t, i.Lab, &jobs.Items[0], func(j *batchv1.Job) { j.Labels[key.LabelManagedBy] = key.Operator })
+	i.Delete(t, quota)
+	i.AwaitReady(t, config)
 }
 
 // samples are the cluster's objects that the operator mends, one of each kind.

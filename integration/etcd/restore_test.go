@@ -185,7 +185,7 @@ func (j *jobs) pod(spec corev1.PodSpec, replace map[string]string) {
 
 func (j *jobs) run(command []string) (string, error) {
 	if strings.HasPrefix(command[0], "etcd") {
-		output, err := exec.CommandContext(j.t.Context(), filepath.Join(filepath.Dir(j.binary), command[0]), command[1:]...).CombinedOutput() //nolint:gosec // one of etcd's
+		output, err := exec.CommandContext(j.t.Context(), filepath.Join(filepath.Dir(j.binary), command[0]), command[1:]...).CombinedOutput()
 		return string(output), err
 	}
 	var output strings.Builder

@@ -44,7 +44,8 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	}
 	pair, issued := s.Introduction(pki.EtcdClient)
 	if s.VersionsErr != nil || !issued {
-		return apply.Desired{}, s.VersionsErr
+		meta := s.Meta(key.EtcdSnapshotName)
+		return apply.Desired{Keep: []client.Object{&corev1.Secret{ObjectMeta: meta}, &batchv1.CronJob{ObjectMeta: meta}}}, s.VersionsErr
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: s.Meta(key.EtcdSnapshotName),

@@ -124,10 +124,10 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		{Handler: configmap.New().Handle(e), Needs: []string{"network", "release", "certificates", "randomkey"}},
 		{Handler: pvc.New(e), Needs: []string{"namespace"}},
 		// Checks and places a snapshot. On deletion its Jobs end before the volumes go that they write to.
-		{Handler: etcdrestore.New().Handle(e), Needs: []string{"serviceaccount", "pvc"}},
+		{Handler: etcdrestore.New().Handle(e), Needs: []string{"pvc"}},
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
 		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}},
-		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"certificates", "serviceaccount", "service"}},
+		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"service"}},
 		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}},
 		// Late, for it may ask to store what it found out: where the data of masters is.
 		{Handler: placement.New(e), Needs: []string{"namespace"}},

@@ -38,6 +38,30 @@ var rejectedLifecycle = map[string]rejection{
 		change: "spec: {addons: {cni: {type: calico}}}",
 		want:   `spec.addons.cni.type: Unsupported value: "calico": supported values: "flannel", "none"`,
 	},
+	"a restore from nowhere": {
+		change: "spec: {etcd: {restore: {snapshot: ab1cd.db}}}",
+		want:   `spec.etcd.restore: Invalid value: needs spec.etcd.snapshots.volume, where the snapshot is`,
+	},
+	"a restore from another directory": {
+		change: "spec: {etcd: {snapshots: {volume: {claimName: a}}, restore: {snapshot: ../ab1cd.db}}}",
+		want:   `spec.etcd.restore.snapshot: Invalid value: "../ab1cd.db": must be the name of a file, without a directory`,
+	},
+	"snapshots at a time that nobody understands": {
+		change: "spec: {etcd: {snapshots: {schedule: every hour, volume: {claimName: a}}}}",
+		want:   `spec.etcd.snapshots.schedule: Invalid value: "every hour": must be five fields like "0 */6 * * *", or @hourly, @daily, @weekly, @monthly`,
+	},
+	"snapshots in two volumes": {
+		change: "spec: {etcd: {snapshots: {volume: {claimName: a, hostPath: /a}}}}",
+		want:   `spec.etcd.snapshots.volume: Invalid value: must have exactly one of claimName, hostPath and nfs`,
+	},
+	"snapshots in any directory": {
+		change: "spec: {etcd: {snapshots: {volume: {hostPath: /a/../etc}}}}",
+		want:   `spec.etcd.snapshots.volume.hostPath: Invalid value: "/a/../etc": must be an absolute path without ".."`,
+	},
+	"snapshots in a directory of a server without its path": {
+		change: "spec: {etcd: {snapshots: {volume: {nfs: {server: nas, path: etcd}}}}}",
+		want:   `spec.etcd.snapshots.volume.nfs.path: Invalid value: "etcd": must be an absolute path`,
+	},
 	"a drain timeout that is negative": {
 		change: "spec: {drain: {timeout: -5m}}",
 		want:   `spec.drain.timeout: Invalid value: "-5m": must be a duration of zero or more, for example 90s, 30m or 1h30m`,
