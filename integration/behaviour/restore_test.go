@@ -41,7 +41,7 @@ func TestClusterIsBroughtBackToASnapshot(t *testing.T) {
 	before, workers := podUIDs(t, config, masters...), podUIDs(t, config, "w0aaa")
 	order := followRestore(t, config)
 	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: snapshotFile} })
-	lab.Eventually(t, 2*lab.Timeout, func() error { return restored(t, config, snapshotFile+"/0") })
+	lab.Eventually(t, 2*lab.Timeout, func() error { return restored(t, config, snapshotFile+"/0#0") })
 	theLab.AwaitReady(t, config)
 	order.verdict(t, len(masters))
 	for i, uid := range podUIDs(t, config, masters...) {
@@ -58,7 +58,7 @@ func TestClusterIsBroughtBackToASnapshot(t *testing.T) {
 	}
 	again := podUIDs(t, config, masters...)
 	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore.Generation = 1 })
-	lab.Eventually(t, 2*lab.Timeout, func() error { return restored(t, config, snapshotFile+"/1") })
+	lab.Eventually(t, 2*lab.Timeout, func() error { return restored(t, config, snapshotFile+"/1#1") })
 	theLab.AwaitReady(t, config)
 	for i, uid := range podUIDs(t, config, masters...) {
 		if uid == again[i] {
@@ -75,7 +75,7 @@ func TestClusterThatBeginsWithASnapshot(t *testing.T) {
 	}).Obj()
 	order := followRestore(t, config)
 	createReady(t, config)
-	if err := restored(t, config, snapshotFile+"/0"); err != nil {
+	if err := restored(t, config, snapshotFile+"/0#0"); err != nil {
 		t.Error(err)
 	}
 	order.verdict(t, 3)

@@ -94,7 +94,7 @@ func restored(config *v1alpha1.KVMConfig) error {
 	if err := theLab.Client.Get(ctx, client.ObjectKey{Name: id}, namespace); err != nil {
 		return err
 	}
-	if namespace.Annotations[key.AnnotationEtcdRestored] != "some.db/0" {
+	if namespace.Annotations[key.AnnotationEtcdRestored] != "some.db/0#0" {
 		return errors.New("the cluster has not begun with the snapshot")
 	}
 	return observed(config)

@@ -26,6 +26,7 @@ var rules = map[string]rule{
 	"PersistentVolumeClaim":                        {keep: keepClaimSpec},
 	"Deployment.apps":                              {keep: keepSelector},
 	"ClusterRoleBinding.rbac.authorization.k8s.io": {recreate: roleRefDiffers},
+	"Service": {recreate: becomesHeadless},
 	// Traffic waits for these: one request must do.
 	"EndpointSlice.discovery.k8s.io": {wholeFields: true},
 }
@@ -55,6 +56,12 @@ func keepSelector(live, desired client.Object) error {
 // roleRefDiffers: a binding to another role is another binding; it is gone for a moment only and machines do not use it.
 func roleRefDiffers(live, desired client.Object) bool {
 	return live.(*rbacv1.ClusterRoleBinding).RoleRef != desired.(*rbacv1.ClusterRoleBinding).RoleRef
+}
+
+// becomesHeadless: a Service loses its address only by being made anew. Its EndpointSlices stay, for they have another owner.
+func becomesHeadless(live, desired client.Object) bool {
+	have, want := live.(*corev1.Service).Spec.ClusterIP, desired.(*corev1.Service).Spec.ClusterIP
+	return want == corev1.ClusterIPNone && have != "" && have != want
 }
 
 // deletePropagation: a Deployment must stay until its pods have gone, or nobody would know that a machine still runs.

@@ -47,10 +47,14 @@ func (s *Snapshot) EtcdMember(nodeID string) *etcd.Member {
 }
 
 // Retires says whether the machine of a master that is not in the spec any more has to stay: for as long as its member is in
-// the list, and as it is not known whether it is. A snapshot knows no members, so none stays for one that is being restored.
-func (s *Snapshot) Retires(nodeID string) bool {
-	return s.Restore.Committed == "" && (!s.Etcd.Known() || s.EtcdMember(nodeID) != nil)
+// the list, and as it is not known whether it is. One of before a restore never has to.
+func (s *Snapshot) Retires(n Node) bool {
+	return s.Restore.Committed == "" && !s.Former(n) && (!s.Etcd.Known() || s.EtcdMember(n.ID) != nil)
 }
+
+// Former says that a machine that is not in the spec any more ran a member of before the restore that the cluster began with: it may be part of
+// the majority of an etcd that is none of the cluster's any more.
+func (s *Snapshot) Former(n Node) bool { return s.FoundingTicket() != "" && s.RanAs(n) == "" }
 
 // EtcdMemberMark is how the member of a master is written down at its Deployment: with what etcd began with, for a snapshot that was
 // restored knows none of the members that there were.
@@ -62,8 +66,8 @@ func (s *Snapshot) EtcdMemberMark(id uint64) string {
 	return mark
 }
 
-// ranAs is the member that a master has been known to run, as its Deployment tells; empty when there was none.
-func (s *Snapshot) ranAs(n Node) string {
+// RanAs is the member that a master has been known to run, as its Deployment tells; empty when there was none.
+func (s *Snapshot) RanAs(n Node) string {
 	if n.Deployment == nil {
 		return ""
 	}
@@ -77,11 +81,11 @@ func (s *Snapshot) ranAs(n Node) string {
 // LostMember says that the member whose data a master's machine has was taken out of the list: the machine is of no use any more,
 // and another one has to begin.
 func (s *Snapshot) LostMember(n Node) bool {
-	if n.Role != key.RoleMaster || !s.Etcd.Known() || s.ranAs(n) == "" {
+	if n.Role != key.RoleMaster || !s.Etcd.Known() || s.RanAs(n) == "" {
 		return false
 	}
 	m := s.EtcdMember(n.ID)
-	return m == nil || s.EtcdMemberMark(m.ID) != s.ranAs(n)
+	return m == nil || s.EtcdMemberMark(m.ID) != s.RanAs(n)
 }
 
 func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
@@ -89,8 +93,8 @@ func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
 	for _, id := range s.Founders {
 		founders = append(founders, s.EtcdMaster(id))
 	}
-	founded := slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return s.ranAs(n) != "" })
-	return etcd.Begin(s.EtcdMaster(n.ID), founders, s.ranAs(n) != "", founded, s.Etcd)
+	founded := slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return s.RanAs(n) != "" })
+	return etcd.Begin(s.EtcdMaster(n.ID), founders, s.RanAs(n) != "", founded, s.Etcd)
 }
 
 // AwaitsMember says that a master must not begin before its member is added to etcd, or not before that is known.

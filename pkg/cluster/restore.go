@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
@@ -19,6 +21,11 @@ import (
 // Restore is the way of the cluster back to a snapshot of its etcd.
 type Restore struct {
 	etcd.Restoration
+	// Number is how many restores came before the next one.
+	Number int64
+	// namespace is the identity of the cluster's namespace: what hosts and volumes keep of a cluster of the same id that there was before
+	// is not this one's.
+	namespace types.UID
 	// Jobs are those that were made for it, by name.
 	Jobs map[string]*batchv1.Job
 }
@@ -32,7 +39,9 @@ func (s *Snapshot) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
 }
 
 // FoundingTicket is the ticket that etcd began with when it began with a snapshot; empty otherwise.
-func (s *Snapshot) FoundingTicket() string { return ticket(s.Restore.Done, s.Founders) }
+func (s *Snapshot) FoundingTicket() string {
+	return s.ticket(s.Restore.Done, s.Restore.Number-1, s.Founders)
+}
 
 // RestoreTicket is the ticket of the snapshot that the cluster is on its way to. It goes by the masters, too: data names all that it was made
 // for, and the data of one set of masters is no good for another.
@@ -41,16 +50,31 @@ func (s *Snapshot) RestoreTicket() string {
 	for _, n := range s.Masters() {
 		ids = append(ids, n.ID)
 	}
-	return ticket(s.Restore.Target(), ids)
+	return s.ticket(s.Restore.Target(), s.Restore.Number, ids)
 }
 
-// ticket is the right of a machine to begin with the data of a snapshot, "<file>/<generation>".
-func ticket(snapshot string, founders []string) string {
+// ticket is the right of a machine to begin with the data of a snapshot, "<file>/<generation>". No two restores have the same: what one has
+// left behind, and what was written since, must not pass for what another puts in place.
+func (s *Snapshot) ticket(snapshot string, number int64, founders []string) string {
 	if snapshot == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(snapshot + " " + strings.Join(slices.Sorted(slices.Values(founders)), ",")))
+	text := fmt.Sprintf("%s %s %d %s", s.Restore.namespace, snapshot, number, strings.Join(slices.Sorted(slices.Values(founders)), ","))
+	sum := sha256.Sum256([]byte(text))
 	return cloudconfig.EtcdRestored + hex.EncodeToString(sum[:6])
+}
+
+// RestoredMark is how it is written down at the namespace that etcd has begun with the snapshot that the cluster is on its way to.
+func (r Restore) RestoredMark() string { return fmt.Sprintf("%s#%d", r.Target(), r.Number) }
+
+// readMark reads it. The first restore has the number 0.
+func (r *Restore) readMark(mark string) {
+	snapshot, number, _ := strings.Cut(mark, "#")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if snapshot == "" || err != nil {
+		return
+	}
+	r.Done, r.Number = snapshot, n+1
 }
 
 // SnapshotFile is the file of a snapshot, "<file>/<generation>".
@@ -61,14 +85,15 @@ func SnapshotFile(snapshot string) string {
 
 // LookAtRestore finds out how far the cluster is on its way back to a snapshot.
 func (s *Snapshot) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job, pods []corev1.Pod) {
-	r := Restore{Jobs: map[string]*batchv1.Job{}}
+	r := Restore{Jobs: map[string]*batchv1.Job{}, namespace: namespace.UID}
 	for i := range jobs {
 		r.Jobs[jobs[i].Name] = &jobs[i]
 	}
 	if e := s.Config.Spec.Etcd; e != nil && e.Restore != nil {
 		r.Wanted = fmt.Sprintf("%s/%d", e.Restore.Snapshot, e.Restore.Generation)
 	}
-	r.Committed, r.Done = namespace.Annotations[key.AnnotationEtcdRestoring], namespace.Annotations[key.AnnotationEtcdRestored]
+	r.Committed = namespace.Annotations[key.AnnotationEtcdRestoring]
+	r.readMark(namespace.Annotations[key.AnnotationEtcdRestored])
 	s.Restore = r
 	ticket := s.RestoreTicket()
 	r.Checked = Succeeded(r.Jobs[key.EtcdRestoreName(ticket, "")])
@@ -79,7 +104,7 @@ func (s *Snapshot) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job
 		}
 		placed := Succeeded(r.Jobs[key.EtcdRestoreName(ticket, n.ID)])
 		if placed && n.EtcdHost == "" {
-			n.RestoredOn = restoredOn(pods, *n)
+			n.RestoredOn = restoredOn(pods, key.EtcdRestoreName(ticket, n.ID))
 		}
 		r.Masters = append(r.Masters, etcd.RestoredMaster{
 			Running: slices.ContainsFunc(n.Pods, alive),
@@ -97,10 +122,10 @@ func alive(p corev1.Pod) bool {
 // AppEtcdRestore is the label app of the pods of the Jobs of a restore.
 const AppEtcdRestore = "etcd-restore"
 
-// restoredOn is the host on which the data of a master was put, as its Job's pod tells.
-func restoredOn(pods []corev1.Pod, n Node) string {
+// restoredOn is the host on which a Job has put the data of a master, as its pod tells.
+func restoredOn(pods []corev1.Pod, job string) string {
 	for _, p := range pods {
-		if p.Labels[key.LabelApp] == AppEtcdRestore && p.Labels[key.LabelNode] == n.ID && p.Status.Phase == corev1.PodSucceeded {
+		if p.Labels[key.LabelApp] == AppEtcdRestore && p.Labels[batchv1.JobNameLabel] == job && p.Status.Phase == corev1.PodSucceeded {
 			return p.Spec.NodeName
 		}
 	}

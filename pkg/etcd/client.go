@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -141,6 +142,12 @@ func (c *clients) observe(ctx context.Context) (observation, error) {
 	told, failures := c.statuses(ctx)
 	failures = append(failures, c.failures...)
 	for _, s := range told {
+		if id := told[0].Header.GetClusterId(); s.Header.GetClusterId() != id {
+			// Which of them is the right one nobody here can know.
+			return observation{}, fmt.Errorf("%s and %s are members of different clusters", told[0].name, s.name)
+		}
+	}
+	for _, s := range told {
 		if s.Leader == 0 || s.IsLearner {
 			continue
 		}
@@ -263,10 +270,26 @@ func (o observation) do(ctx context.Context, step Step) error {
 	case Defragment:
 		_, err = client.Defragment(ctx, client.Endpoints()[0])
 	case Disarm:
-		_, err = client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+		err = disarm(ctx, client)
 	case None, Wait:
 	}
 	return err
+}
+
+// disarm takes back the alarms of databases that were full, and no others.
+func disarm(ctx context.Context, client *clientv3.Client) error {
+	all, err := client.AlarmList(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range all.Alarms {
+		if a.Alarm == etcdserverpb.AlarmType_NOSPACE {
+			if _, err := client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(a)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func timeoutOf(a Action) time.Duration {

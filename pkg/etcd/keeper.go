@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +13,8 @@ import (
 const (
 	// lookAgain is how long members that are whole are left alone.
 	lookAgain = time.Minute
+	// tryAgain is how long a member is left alone that could not be defragmented: each try keeps it from answering.
+	tryAgain = 10 * time.Minute
 	// firstPause and longestPause bound the pause while something is waited for. It doubles as long as nothing changes.
 	firstPause, longestPause = time.Second, 15 * time.Second
 )
@@ -116,6 +117,8 @@ func next(pause time.Duration, before, now State) time.Duration {
 		return firstPause
 	case now.Step.Action == None && len(now.Alarms) == 0:
 		return lookAgain
+	case now.Step.Reason == ReasonDefragmenting:
+		return tryAgain
 	}
 	return min(2*pause, longestPause)
 }
@@ -140,7 +143,9 @@ func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted 
 	step := Decide(o.members, masters)
 	whole := step
 	if whole.Action == None {
-		step = cmp.Or(Maintain(o.databases, o.full()), whole)
+		if upkeep := Maintain(o.databases, o.full()); upkeep.Action != None {
+			step = upkeep
+		}
 	}
 	acted = step.Action != None && step.Action != Wait
 	if acted {

@@ -39,6 +39,8 @@ const (
 	// reclaimablePercent is how much of the quota there must be to win for a file to be defragmented while etcd takes no writes. A small
 	// file always holds a good deal of nothing, and stays as it is.
 	reclaimablePercent = 10
+	// room is what a file and its smaller copy may have in bytes while both are there: the disk of a member has 12 GiB, and its log is there, too.
+	room = 11 << 30
 )
 
 // Maintain says what a cluster whose members are all well needs so that it goes on taking writes. full says that etcd has taken none
@@ -48,9 +50,9 @@ const (
 func Maintain(databases []Database, full bool) Step {
 	if full {
 		for _, d := range databases {
-			if percent(d.InUse, d.Quota) > fullPercent {
+			if percent(d.InUse, d.Quota) > fullPercent || d.Size+d.InUse > room {
 				return Step{Action: Compact, Member: d.Member, Reason: ReasonFull, Message: fmt.Sprintf(
-					"the database of %s is full, of at most %d MiB: delete objects of the workload cluster", d.Member.label(), d.Quota>>20)}
+					"the database of %s is full: delete objects of the workload cluster until %d MiB of it are in use", d.Member.label(), most(d)>>20)}
 			}
 		}
 	}
@@ -72,8 +74,14 @@ func Maintain(databases []Database, full bool) Step {
 	return Step{Action: None}
 }
 
+// most is how much of a full file may be in use for it to be defragmented and writes to be let in again, in bytes.
+func most(d Database) int64 { return min(d.Quota*fullPercent/100, room-d.Size) }
+
 func fragmented(d Database, full bool) bool {
 	nothing := d.Size - d.InUse
+	if d.Size+d.InUse > room {
+		return false
+	}
 	if full {
 		return percent(nothing, d.Quota) >= reclaimablePercent
 	}

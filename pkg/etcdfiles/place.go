@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,7 +38,7 @@ type Placement struct {
 	DiskSize int64
 }
 
-// Place puts the snapshot in the place of the data and leaves what was there beside it, until another snapshot is placed. It may be called
+// Place puts the snapshot in the place of the data and leaves what was there beside it, until three other snapshots have been placed. It may be called
 // again after it ended anywhere, and does nothing once it is done: then the machine may have begun with the data. It fails with a
 // *disk.LockedError while a machine has the volume.
 func (p Placement) Place(ctx context.Context) (err error) {
@@ -115,23 +117,35 @@ func (p Placement) replace(name string, makeAt func(path string) error) error {
 	return disk.SyncDirectory(p.Volume)
 }
 
-// putAside keeps one form of the data beside the one that comes.
+// kept is how many forms of the data that were put aside stay: a restore that was not finished may have put aside what no machine used.
+const kept = 3
+
+// putAside keeps the data beside what takes its place, and removes what was put aside long before.
 func (p Placement) putAside(path, aside string) error {
-	if err := os.Rename(path, aside); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
+	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	now := time.Now()
 	older, err := filepath.Glob(path + before + "*")
-	if err != nil {
+	if err = errors.Join(err, os.Chtimes(aside, now, now)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, old := range older {
-		if old != aside {
-			err = errors.Join(err, os.RemoveAll(old))
+	slices.SortFunc(older, func(a, b string) int { return modified(b).Compare(modified(a)) })
+	for _, old := range older[min(kept, len(older)):] {
+		if err := os.RemoveAll(old); err != nil {
+			return err
 		}
 	}
-	return errors.Join(err, disk.SyncDirectory(p.Volume))
+	return disk.SyncDirectory(p.Volume)
+}
+
+// modified is when a file was put aside.
+func modified(path string) time.Time {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // copyData copies the data to another file system.

@@ -2,6 +2,7 @@ package etcdfiles
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,7 +85,7 @@ func TestSnapshotOnADisk(t *testing.T) {
 			if old, err := os.ReadFile(image + before + testTicket); err != nil || string(old) != "the old disk" {
 				t.Errorf("beside it stands %q, %v", old, err)
 			}
-			if exists(image+before+"restored999999999999") || exists(image+placing) {
+			if exists(image + placing) {
 				t.Error("something is left that nobody needs")
 			}
 			usedIsKept(t, p, image)
@@ -101,6 +102,24 @@ func usedIsKept(t *testing.T, p Placement, path string) {
 	}
 	if used, err := os.ReadFile(path); err != nil || string(used) != "used" {
 		t.Errorf("what the machine has written since is %q, %v", used, err)
+	}
+}
+
+// TestWhatWasBeforeStaysForAWhile: restores that were never finished do not push out what a machine used last.
+func TestWhatWasBeforeStaysForAWhile(t *testing.T) {
+	volume := t.TempDir()
+	write(t, filepath.Join(volume, Image), "used")
+	for n := range kept + 1 {
+		p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Ticket: fmt.Sprintf("restored%d", n), DiskSize: 16 << 20}
+		if err := p.Place(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if used, err := os.ReadFile(filepath.Join(volume, Image+before+"restored0")); n < kept && (err != nil || string(used) != "used") {
+			t.Errorf("after %d restores what was used before is %q, %v", n+1, used, err)
+		}
+	}
+	if all, err := filepath.Glob(filepath.Join(volume, Image+before+"*")); err != nil || len(all) != kept {
+		t.Errorf("%v stay, want %d; err %v", all, kept, err)
 	}
 }
 

@@ -46,7 +46,7 @@ func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 		// No liveness probe: the runner itself kills a QEMU that is silent, and a machine that runs well on a host that is too busy to
 		// answer a probe would be stopped.
 		ReadinessProbe: probe(10, 10, 4),
-		Resources:      resources(n),
+		Resources:      Resources(n),
 		SecurityContext: &corev1.SecurityContext{
 			Privileged:   &privileged,
 			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}},

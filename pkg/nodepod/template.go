@@ -120,7 +120,8 @@ func affinity(s *cluster.Snapshot) *corev1.Affinity {
 }
 
 // resources: what is requested is what may be used. A machine cannot give memory back and does not share its CPUs well.
-func resources(n cluster.Node) corev1.ResourceRequirements {
+// Resources are what a machine takes of its host.
+func Resources(n cluster.Node) corev1.ResourceRequirements {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(n.Machine.CPUs), resource.DecimalSI),
 		corev1.ResourceMemory: key.PodMemory(n.Role, n.Memory()),

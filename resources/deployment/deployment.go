@@ -42,13 +42,13 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			continue
 		}
 		if s.Delayed(n) != "" || s.MustWait(n) {
-			desired.Keep = append(desired.Keep, d)
+			keep(&desired, s, n)
 			continue
 		}
 		desired.Objects = append(desired.Objects, d)
 	}
 	for _, n := range s.Retiring {
-		desired.Keep = append(desired.Keep, &appsv1.Deployment{ObjectMeta: s.Meta(key.DeploymentName(n.Role, n.ID))})
+		keep(&desired, s, n)
 	}
 	desired.Wait = wait(s)
 	return desired, nil
@@ -98,6 +98,20 @@ func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 			Template: nodepod.Template(s, n),
 		},
 	}
+}
+
+// keep leaves a Deployment as it is, but for one that was stopped for a restore that was called off: its machine begins again in the form that
+// it had.
+func keep(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
+	meta := s.Meta(key.DeploymentName(n.Role, n.ID), nodepod.Selector(s, n))
+	if n.Deployment == nil || n.Deployment.Annotations[key.AnnotationEtcdHalted] == "" {
+		desired.Keep = append(desired.Keep, &appsv1.Deployment{ObjectMeta: meta})
+		return
+	}
+	meta.Annotations = annotations(s, n)
+	spec := n.Deployment.Spec.DeepCopy()
+	spec.Replicas = ptr.To[int32](1)
+	desired.Objects = append(desired.Objects, &appsv1.Deployment{ObjectMeta: meta, Spec: *spec})
 }
 
 // halted is a master whose machine is down while a snapshot is put in the place of its data. What is known of its member stays: until

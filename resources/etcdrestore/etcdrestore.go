@@ -32,8 +32,8 @@ const (
 	root       = "/restored"
 	volumeRoot = "restored"
 	volumeEtcd = "etcd-data"
-	// bump is how far the revision is raised, so that nobody who has watched before takes what comes for what he has seen
-	// (https://etcd.io/docs/v3.6/op-guide/recovery).
+	// bump is how far each restore raises the revision, so that nobody who has watched before takes what comes for what he has seen
+	// (https://etcd.io/docs/v3.6/op-guide/recovery). Those before count, for the snapshot may be older than they are.
 	bump = 1_000_000_000
 	// retries is how often a Job is tried once more.
 	retries = 3
@@ -76,7 +76,7 @@ func wait(s *cluster.Snapshot, phase etcd.Phase) *chain.Outcome {
 	for _, name := range names {
 		if failure := cluster.Failure(s.Restore.Jobs[name]); failure != nil {
 			return ptr.To(chain.Wait("RestoreFailed", fmt.Sprintf("Job %s was given up (%s): kubectl --namespace=%s logs --all-containers job/%s tells why; delete it to try again, "+
-				"or name another snapshot%s", name, failure.Reason, s.Namespace(), name, callOff(phase)), 0))
+				"or name another snapshot%s", name, failure.Reason, s.Namespace(), name, callOff(s)), 0))
 		}
 	}
 	message := map[etcd.Phase]string{
@@ -89,8 +89,8 @@ func wait(s *cluster.Snapshot, phase etcd.Phase) *chain.Outcome {
 	return ptr.To(chain.Wait(string(phase), message, 0))
 }
 
-func callOff(phase etcd.Phase) string {
-	if phase == etcd.Checking {
+func callOff(s *cluster.Snapshot) string {
+	if s.Restore.Committed == "" {
 		return ", or none: nothing has been touched"
 	}
 	return ""
@@ -144,7 +144,7 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 		"--data-dir=" + path.Join(root, etcdfiles.Data), "--name=" + member.Name,
 		"--initial-cluster=" + strings.Join(founders, ","), "--initial-advertise-peer-urls=" + member.PeerURL,
 		"--initial-cluster-token=" + cloudconfig.EtcdToken(s.ID(), ticket),
-		fmt.Sprintf("--bump-revision=%d", bump), "--mark-compacted",
+		fmt.Sprintf("--bump-revision=%d", bump*(s.Restore.Number+1)), "--mark-compacted",
 	}, etcdjob.SnapshotsMount(true), mount)
 	put := etcdjob.Runner(s, "place", []string{
 		"place", "--volume=" + nodepod.EtcdData, "--ticket=" + ticket, "--disk=" + nodepod.EtcdDisk, root,
@@ -153,7 +153,10 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 		corev1.Volume{Name: volumeRoot, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		corev1.Volume{Name: volumeEtcd, VolumeSource: nodepod.EtcdSource(s, n)},
 	)
-	spec.Affinity = onHost(s, n)
+	if spec.Affinity = onHost(s, n); hostOf(n) == "" && !s.EtcdOnVolume() {
+		// Where the data gets to the machine will have to run.
+		spec.Containers[0].Resources = nodepod.Resources(n)
+	}
 	return job(s, n.ID, spec)
 }
 

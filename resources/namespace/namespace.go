@@ -2,6 +2,7 @@
 package namespace
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,12 +45,15 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 // found an etcd of its own. The two steps of a restore that cannot be taken back are one write each.
 func annotations(s *cluster.Snapshot) map[string]string {
 	a := map[string]string{key.AnnotationEtcdFounders: strings.Join(s.Founders, ",")}
-	begun, done := s.Restore.Committed, s.Restore.Done
+	begun, done := s.Restore.Committed, ""
+	if s.Restore.Done != "" {
+		done = fmt.Sprintf("%s#%d", s.Restore.Done, s.Restore.Number-1)
+	}
 	switch s.Restore.Phase() {
 	case etcd.Committing:
 		begun = s.Restore.Target()
 	case etcd.Founding:
-		begun, done = "", s.Restore.Target()
+		begun, done = "", s.Restore.RestoredMark()
 	case etcd.NotRestoring, etcd.Checking, etcd.Stopping, etcd.Placing:
 	}
 	for name, value := range map[string]string{key.AnnotationEtcdRestoring: begun, key.AnnotationEtcdRestored: done} {

@@ -40,7 +40,7 @@ func members(s *snapshot.Snapshot, ids ...string) []etcd.Member {
 func TestMachineOfAMasterStaysUntilItsMemberIsOut(t *testing.T) {
 	scenario, w := replaced(t)
 	s := scenario.snapshot(t, w)
-	if got := []bool{s.Retires("m2aaa"), s.AwaitsMember(s.Masters()[2]), s.AwaitsMember(s.Masters()[0])}; !slices.Equal(got, []bool{true, true, false}) {
+	if got := []bool{s.Retires(snapshot.Node{ID: "m2aaa", Role: key.RoleMaster}), s.AwaitsMember(s.Masters()[2]), s.AwaitsMember(s.Masters()[0])}; !slices.Equal(got, []bool{true, true, false}) {
 		t.Errorf("nobody answers: %v", got)
 	}
 	for handler, want := range map[string][]string{"service": {"master-m2aaa"}, "endpoints": {"master-m2aaa"}, "namespace": nil} {
@@ -74,7 +74,7 @@ func TestMachineOfAMasterStaysUntilItsMemberIsOut(t *testing.T) {
 	}
 	for ids, want := range map[[3]string]bool{{"m0aaa", "m1aaa", "m2aaa"}: true, {"m0aaa", "m1aaa", "m9zzz"}: false} {
 		s.Etcd = etcd.State{Members: members(s, ids[:]...)}
-		if got := s.Retires("m2aaa"); got != want {
+		if got := s.Retires(snapshot.Node{ID: "m2aaa", Role: key.RoleMaster}); got != want {
 			t.Errorf("with the members %v the machine stays: %t, want %t", ids, got, want)
 		}
 	}

@@ -197,7 +197,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Etcd = r.Workloads.members(s, w)
 	}
-	s.Retiring = slices.DeleteFunc(retired(w), func(n snapshot.Node) bool { return !s.Retires(n.ID) })
+	s.Retiring = slices.DeleteFunc(retired(w), func(n snapshot.Node) bool { return !s.Retires(n) })
 	s.Leaving = leaving(s.Nodes, w.pods)
 	if w.api.UID != "" {
 		s.PublishedService = &w.api

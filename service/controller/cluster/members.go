@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -103,7 +104,8 @@ func (w *Workloads) members(s *snapshot.Snapshot, seen world) etcd.State {
 		return etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "a snapshot is restored"}}
 	}
 	access := etcd.Access{CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key}
-	for _, n := range append(s.Masters(), retired(seen)...) {
+	stay := slices.DeleteFunc(retired(seen), s.Former)
+	for _, n := range append(s.Masters(), stay...) {
 		if pod := n.Holder(); pod != nil {
 			access.Endpoints = append(access.Endpoints, endpoint(s, n.ID, pod))
 		}

@@ -12,6 +12,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
@@ -88,7 +90,7 @@ func TestRestoreInSteps(t *testing.T) {
 	if diff := cmp.Diff(want, phases); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
-	wantAnnotations := map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa", key.AnnotationEtcdRestored: wantedSnapshot + "/0"}
+	wantAnnotations := map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa", key.AnnotationEtcdRestored: wantedSnapshot + "/0#0"}
 	if diff := cmp.Diff(wantAnnotations, w.namespace.Annotations); diff != "" {
 		t.Errorf("annotations of the namespace (-want +got):\n%s", diff)
 	}
@@ -163,6 +165,55 @@ func done(w *world, job *batchv1.Job) bool {
 	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 	w.restores = append(w.restores, *job)
 	return true
+}
+
+// TestNoTwoRestoresHaveTheSameTicket: what one has put somewhere must never pass for what another puts there.
+func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
+	seen := map[string]string{}
+	for _, uid := range []types.UID{"a", "b"} {
+		for _, done := range []string{"", wantedSnapshot + "/1#0", wantedSnapshot + "/1#1"} {
+			s, w := restorable(t)
+			w.namespace.UID, w.namespace.Annotations[key.AnnotationEtcdRestored] = uid, done
+			now := s.snapshot(t, w)
+			ticket, what := now.RestoreTicket(), fmt.Sprintf("namespace %s after %q", uid, done)
+			if other, twice := seen[ticket]; twice || ticket == now.FoundingTicket() {
+				t.Errorf("%s has the ticket of %s", what, other)
+			}
+			seen[ticket] = what
+		}
+	}
+}
+
+// TestFormerMembersAreNobodys: a machine of before the restore that was taken out of the spec is not asked, and does not stay.
+func TestFormerMembersAreNobodys(t *testing.T) {
+	s, w := restorable(t)
+	w.namespace.Annotations[key.AnnotationEtcdRestored] = wantedSnapshot + "/0#0"
+	now := s.snapshot(t, w)
+	gone := snapshot.Node{ID: "m9zzz", Role: key.RoleMaster, Deployment: w.deployments["master-m1aaa"].DeepCopy()}
+	if !now.Former(gone) || now.Retires(gone) {
+		t.Error("a member of before the restore counts")
+	}
+	gone.Deployment.Annotations[key.AnnotationEtcdMember] = now.EtcdMemberMark(7)
+	if now.Former(gone) || !now.Retires(gone) {
+		t.Error("a member that came after the restore does not count")
+	}
+}
+
+// TestCalledOffWithAChangeOfMasters: who was stopped begins again, also when the spec does not name it any more.
+func TestCalledOffWithAChangeOfMasters(t *testing.T) {
+	s, w := restorable(t)
+	s.config.Spec.Etcd.Restore = nil
+	stopped := w.deployments["master-m2aaa"].DeepCopy()
+	stopped.Annotations[key.AnnotationEtcdHalted], stopped.Spec.Replicas = "true", ptr.To[int32](0)
+	now := s.snapshot(t, w)
+	now.Retiring = []snapshot.Node{{ID: "m2aaa", Role: key.RoleMaster, Deployment: stopped}}
+	for _, object := range built(t, deployment.New(), now) {
+		d := object.(*appsv1.Deployment)
+		if d.Name == stopped.Name && *d.Spec.Replicas == 1 && d.Annotations[key.AnnotationEtcdHalted] == "" {
+			return
+		}
+	}
+	t.Error("the machine stays down")
 }
 
 // TestMastersWithoutAHostGetOneEach: where no host is known to have the data of masters, one is chosen after the other, and none twice.
