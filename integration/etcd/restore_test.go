@@ -119,6 +119,9 @@ func (c *cluster) jobs() *jobs {
 		Versions: v1alpha1.Versions{Etcd: "3.6.5"}, Nodes: kvmcluster.NewNodes(config.Spec),
 		Stored: pki.Set{pki.EtcdClient: {CA: c.pairs[pki.EtcdCA].Certificate, Certificate: c.pairs[pki.Etcd].Certificate, Key: c.pairs[pki.Etcd].Key}},
 	}
+	for i := range s.Nodes {
+		s.Nodes[i].EtcdHost = "host-" + s.Nodes[i].ID
+	}
 	directory := filepath.Join(c.dir, "snapshots")
 	must(c.t, os.Mkdir(directory, 0o700))
 	return &jobs{cluster: c, snapshots: directory, snapshot: s}
