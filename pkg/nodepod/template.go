@@ -119,8 +119,7 @@ func affinity(s *cluster.Snapshot) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: anti}
 }
 
-// resources: what is requested is what may be used. A machine cannot give memory back and does not share its CPUs well.
-// Resources are what a machine takes of its host.
+// Resources are what a machine takes of its host: what is requested is what may be used. A machine cannot give memory back and does not share its CPUs well.
 func Resources(n cluster.Node) corev1.ResourceRequirements {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(n.Machine.CPUs), resource.DecimalSI),
