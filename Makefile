@@ -49,13 +49,13 @@ demo-down: ## Stop a demo that was left behind
 
 ##@ Test
 
-.PHONY: test vault chaos soak e2e e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+.PHONY: test vault chaos soak e2e e2e-life e2e-operations e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests; vault and e2e as far as there is time
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$')
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
-	@integration/ifthereistime.sh $(STARTED) vault:15 e2e:45
+	@integration/ifthereistime.sh $(STARTED) e2e-life:30 e2e-operations:40 vault:15
 
 vault: ## Certificates from a real Vault; the part of test that builds longest, and is left out when there is no time for it
 	@integration/build.sh .tools kubeall kwok vault
@@ -67,10 +67,15 @@ chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, 
 soak: tools ## The same for SOAK, an hour unless set, from SEED, which is another one each time
 	@go test -v -timeout 0 ./integration/chaos -for=$(SOAK) -seed=$(SEED)
 
-e2e: machine-tools ## A workload cluster of virtual machines from its KVMConfig to its end, on a real management cluster; the part of test that takes longest, and is left out when there is no time for it
+e2e: e2e-life e2e-operations ## Workload clusters of virtual machines on a real management cluster; the part of test that takes longest, and is left out as far as there is no time for it
+
+e2e-life: machine-tools ## One of them from its KVMConfig to its end
 	@go test -v -timeout $(E2E_TIMEOUT) -run TestLifeOfACluster ./integration/e2e
 
-e2e-ha: tools ## Three masters as virtual machines, each of which is killed once
+e2e-operations: machine-tools ## Workers that are removed, changed, killed, hung and driven off their host, beside an operator that is killed all the time
+	@go test -v -timeout $(E2E_TIMEOUT) -run TestOperations ./integration/e2e
+
+e2e-ha: tools ## Three masters as virtual machines, each of which is killed once, and which are brought back to a snapshot
 	@go test -v -timeout $(HA_TIMEOUT) -run TestThreeMastersSurviveTheDeathOfAnyOne ./integration/e2e
 
 unit: ## The tests that need neither tools nor a management cluster
@@ -81,7 +86,7 @@ race: ## The tests of unit under the race detector; needs a C compiler
 	@go test -race -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
 
 bench: tools ## Benchmarks on many clusters; takes long
-	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/scale/...
+	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/scale/... ./integration/living/...
 
 bench-machine: tools ## The runner against bare QEMU under the same arguments; wants a machine without other work
 	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/machine/...

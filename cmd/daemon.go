@@ -10,6 +10,7 @@ import (
 	"github.com/giantswarm/microerror"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -47,7 +48,8 @@ func runDaemon(c *cobra.Command) error {
 	if err := flag.Load(fs, os.LookupEnv); err != nil {
 		return err
 	}
-	logger := zap.New(zap.WriteTo(c.OutOrStdout()))
+	// An error says what it is about; the stack is always that of the queue.
+	logger := zap.New(zap.WriteTo(c.OutOrStdout()), zap.StacktraceLevel(zapcore.DPanicLevel))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger.WithName("client"))
 	r := reader{fs}

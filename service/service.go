@@ -91,6 +91,8 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	restConfig := rest.CopyConfig(c.REST)
 	restConfig.QPS = unlimited
 	restConfig.UserAgent = rest.DefaultKubernetesUserAgent()
+	// They are about Endpoints, which are kept for those who still read them.
+	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
 	m, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme,
 		MapperProvider:                NewMapper,

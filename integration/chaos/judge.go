@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +32,8 @@ type judge struct {
 	violations []string
 	// machines are the pods of each master whose machine may run, by namespace and node.
 	machines map[string]map[string]bool
+	// placing are the pods that put a snapshot in the place of the data of a master, by namespace.
+	placing map[string]map[string]bool
 	// indexes are those of the nodes of each cluster, by name and uid of its KVMConfig.
 	indexes map[string]map[string]int32
 	// ready are the addresses that a pod of the namespace which was Ready has had.
@@ -37,7 +41,7 @@ type judge struct {
 }
 
 func newJudge() *judge {
-	return &judge{machines: map[string]map[string]bool{}, indexes: map[string]map[string]int32{}, ready: map[string]map[string]bool{}}
+	return &judge{machines: map[string]map[string]bool{}, placing: map[string]map[string]bool{}, indexes: map[string]map[string]int32{}, ready: map[string]map[string]bool{}}
 }
 
 // violated notes a violation.
@@ -91,9 +95,13 @@ func (j *judge) watch(ctx context.Context, w *World) (client.Reader, error) {
 	return c, nil
 }
 
-// seePod: one machine runs on the disk of a master, at most.
+// seePod: one machine runs on the disk of a master, at most, and none of any master while a snapshot takes the place of data.
 func (j *judge) seePod(object any, gone bool) {
 	pod := object.(*corev1.Pod)
+	if strings.HasPrefix(pod.Labels[batchv1.JobNameLabel], "etcd-restore-m") {
+		j.seePlacing(pod, gone)
+		return
+	}
 	if pod.Labels[key.LabelNode] == "" {
 		return
 	}
@@ -112,10 +120,31 @@ func (j *judge) seePod(object any, gone bool) {
 	if !gone && runs(pod) && pod.Labels[key.LabelApp] == key.RoleMaster {
 		j.machines[node][pod.Name] = true
 	}
-	several := len(j.machines[node]) > 1
+	several, placing := len(j.machines[node]) > 1, len(j.machines[node]) > 0 && len(j.placing[pod.Namespace]) > 0
 	j.mu.Unlock()
 	if several {
 		j.violated("%s: two machines of one master run", node)
+	}
+	if placing {
+		j.violated("%s: the machine runs while a snapshot takes the place of data", node)
+	}
+}
+
+func (j *judge) seePlacing(pod *corev1.Pod, gone bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.placing[pod.Namespace] == nil {
+		j.placing[pod.Namespace] = map[string]bool{}
+	}
+	delete(j.placing[pod.Namespace], pod.Name)
+	if gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return
+	}
+	j.placing[pod.Namespace][pod.Name] = true
+	for node, machines := range j.machines {
+		if strings.HasPrefix(node, pod.Namespace+"/") && len(machines) > 0 {
+			j.violations = append(j.violations, fmt.Sprintf("%s/%s is made while the machine of master %s runs", pod.Namespace, pod.Name, node))
+		}
 	}
 }
 
@@ -200,6 +229,11 @@ func (j *judge) seeRelease(ctx context.Context, p *park, namespace, name string)
 }
 
 func (j *judge) seeMasterGo(ctx context.Context, p *park, pod *corev1.Pod) {
+	name := key.DeploymentName(key.RoleMaster, pod.Labels[key.LabelNode])
+	deployment, err := p.management.AppsV1().Deployments(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil && deployment.Annotations[key.AnnotationEtcdHalted] != "" {
+		return // all masters are stopped, for a snapshot takes the place of their data
+	}
 	pods, err := p.management.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelApp + "=" + key.RoleMaster})
 	if err != nil {
 		return // the API server is not what is judged

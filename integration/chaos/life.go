@@ -46,6 +46,8 @@ type life struct {
 	// made says that its KVMConfig exists, or is being deleted. born counts the workers so far; their ids are never used again.
 	made bool
 	born int
+	// restores counts the snapshots that were to be restored.
+	restores int64
 
 	// seed and random are those of the course.
 	seed   uint64
@@ -238,11 +240,24 @@ func (c *life) settled(ctx context.Context, from client.Reader) error {
 			return fmt.Errorf("the condition %s is %+v", kind, have)
 		}
 	}
+	if err := isRestored(config); err != nil {
+		return err
+	}
 	pods, err := c.pods(ctx, from)
 	if err != nil {
 		return err
 	}
 	return errors.Join(ofNodes(config, pods), c.joined(ctx, pods), c.behind(ctx, from, key.RoleMaster, pods), c.behind(ctx, from, key.RoleWorker, pods))
+}
+
+// isRestored: the cluster is that of its snapshot, and nothing is under way.
+func isRestored(config *v1alpha1.KVMConfig) error {
+	have := meta.FindStatusCondition(config.Status.Conditions, "SnapshotRestored")
+	wanted := config.Spec.Etcd != nil && config.Spec.Etcd.Restore != nil
+	if wanted && have == nil || have != nil && have.Status != metav1.ConditionTrue {
+		return fmt.Errorf("the condition SnapshotRestored is %+v", have)
+	}
+	return nil
 }
 
 // ofNodes: there is one pod a node.

@@ -39,6 +39,7 @@ var steps = []step{
 	{"the workload cluster is cut off", (*life).partition},
 	{"pods must not be evicted for a while", (*life).block},
 	{"somebody removes what belongs to the cluster", (*life).drift},
+	{"a snapshot is restored", (*life).restore},
 	{"the cluster is made anew", (*life).again},
 }
 
@@ -198,6 +199,23 @@ func (c *life) drift(ctx context.Context) error {
 	object := objects[c.random.IntN(len(objects))]
 	c.say("%T %s is removed", object, object.GetName())
 	return client.IgnoreNotFound(c.world.lab.Client.Delete(ctx, object))
+}
+
+// restore brings the cluster back to a snapshot. Now and then that is called off again, in time or too late.
+func (c *life) restore(ctx context.Context) error {
+	c.say("a snapshot is restored")
+	do := func(config *v1alpha1.KVMConfig) {
+		c.restores++
+		config.Spec.Etcd = &v1alpha1.EtcdData{
+			Snapshots: &v1alpha1.EtcdSnapshots{Keep: 1, Volume: v1alpha1.SnapshotVolume{HostPath: "/var/snapshots"}},
+			Restore:   &v1alpha1.EtcdRestore{Snapshot: "some-20261122T060000Z.db", Generation: c.restores},
+		}
+	}
+	if c.random.IntN(3) > 0 {
+		return c.change(ctx, do)
+	}
+	c.say("or not")
+	return c.forAWhile(ctx, do, func(config *v1alpha1.KVMConfig) { config.Spec.Etcd.Restore = nil })
 }
 
 // again deletes the cluster. Another one takes its name: once it is gone, or when the course settles.

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kvm-operator/kvm-operator/integration/stage"
 )
 
 // slower is how many times as long as by hand a cluster may take from its KVMConfig.
@@ -22,7 +24,7 @@ const slower = 1.25
 // Services, boot data and pods at once, applies the add-ons as soon as the API answers, and approves every certificate
 // within a second.
 func BenchmarkFounding(b *testing.B) {
-	l := setUp(b, 1, 1)
+	l := setUp(b, stage.Options{Masters: 1, Workers: 1})
 	var operator, hand time.Duration
 	for b.Loop() {
 		began := time.Now()

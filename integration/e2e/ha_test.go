@@ -2,7 +2,9 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kvm-operator/kvm-operator/integration/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 const (
@@ -25,7 +30,7 @@ const (
 // TestThreeMastersSurviveTheDeathOfAnyOne covers F-26 with machines that form a cluster: three masters are one etcd cluster, whose API answers while any of their
 // machines is dead, and which is whole again once that is back.
 func TestThreeMastersSurviveTheDeathOfAnyOne(t *testing.T) {
-	l := setUp(t, 3, 1)
+	l := setUp(t, stage.Options{Masters: 3, Workers: 1, Snapshots: true})
 	masters := []string{"m1", "m2", "m3"}
 	if err := l.Apply(l.ctx, manifest(id, masters, nil)); err != nil {
 		t.Fatal(err)
@@ -36,7 +41,7 @@ func TestThreeMastersSurviveTheDeathOfAnyOne(t *testing.T) {
 	for _, master := range masters {
 		t.Logf("the machine of master %s is killed", master)
 		before := writer.written.Load()
-		l.killMachine(master)
+		l.killMachine(key.RoleMaster, master)
 		l.eventually(silence, func() error {
 			if writer.written.Load() < before+3 {
 				return fmt.Errorf("nothing is written while master %s is dead", master)
@@ -47,50 +52,54 @@ func TestThreeMastersSurviveTheDeathOfAnyOne(t *testing.T) {
 		l.awaitReady(len(masters))
 		l.oneEtcd(len(masters))
 	}
-	l.reboots(masters[0])
 	writer.stop()
 	t.Logf("%d writes, the longest pause between two was %s", writer.written.Load(), writer.longest)
 	if writer.longest > silence {
 		t.Errorf("the API was silent for %s, want %s at most", writer.longest, silence)
 	}
+	l.isRestored(len(masters), len(masters))
 }
 
-// reboots covers F-27: a guest that reboots keeps its runner and comes back under the same name.
-func (l *life) reboots(master string) {
+// isRestored has snapshots be taken every minute, and brings the cluster back to the first one: what stood in the API then is there
+// again, what came later is not, and the masters are one etcd.
+func (l *life) isRestored(masters, nodes int) {
 	l.t.Helper()
-	l.t.Logf("the guest of master %s reboots", master)
-	pod := func() string {
-		return l.management("--namespace="+id, "get", "pods", "--selector=node="+master,
-			"--output=jsonpath={.items[*].metadata.name} {.items[*].status.containerStatuses[*].restartCount}")
-	}
-	before := pod()
-	name, _, _ := strings.Cut(before, " ")
-	boot := func() string {
-		return l.workload("", "get", "node", name, "--output=jsonpath={.status.nodeInfo.bootID}")
-	}
-	first := boot()
-	l.management("--namespace="+id, "exec", name, "--", "/opt/kvm-operator/kvm-operator", "runner", "console", "--type=systemctl reboot")
+	l.t.Log("the cluster is brought back to a snapshot")
+	l.workload("", "create", "configmap", "before")
+	l.management("patch", "kvmconfig", id, "--type=merge",
+		`--patch={"spec":{"etcd":{"snapshots":{"schedule":"* * * * *","keep":100,"volume":{"hostPath":"`+l.SnapshotDirectory()+`"}}}}}`)
+	var snapshot string
 	l.eventually(patience, func() error {
-		if boot() == first {
-			return fmt.Errorf("Node %s has not booted again", name)
+		found, err := filepath.Glob(filepath.Join(l.SnapshotDirectory(), id+"-*.db"))
+		if err != nil || len(found) == 0 {
+			return errors.Join(errors.New("there is no snapshot"), err)
 		}
+		snapshot = filepath.Base(found[0])
 		return nil
 	})
-	l.awaitReady(3)
-	if after := pod(); after != before {
-		l.t.Errorf("the pod and its restarts were %q and are %q", before, after)
+	l.workload("", "create", "configmap", "after")
+	began := time.Now()
+	l.management("patch", "kvmconfig", id, "--type=merge", `--patch={"spec":{"etcd":{"restore":{"snapshot":"`+snapshot+`"}}}}`)
+	l.eventually(patience, func() error { return l.condition("SnapshotRestored") })
+	l.awaitReady(nodes)
+	l.oneEtcd(masters)
+	l.t.Logf("the cluster was brought back to %s in %s", snapshot, time.Since(began).Round(time.Second))
+	for name, want := range map[string]bool{"before": true, "after": false} {
+		if found := l.workload("", "get", "configmap", name, "--ignore-not-found", "--output=name"); (found != "") != want {
+			l.t.Errorf("ConfigMap %s: %q, want it to be there: %t", name, found, want)
+		}
 	}
 }
 
 // killMachine ends the QEMU of a node at once, as a power failure does.
-func (l *life) killMachine(node string) {
+func (l *life) killMachine(role, node string) {
 	l.t.Helper()
 	for _, host := range l.Cluster.Nodes() {
-		if _, err := host.Exec(l.ctx, "pkill", "-KILL", "-f", "^[^ ]*qemu-system[^ ]* .*guest=master-"+node+"-"); err == nil {
+		if _, err := host.Exec(l.ctx, "pkill", "-KILL", "-f", "^[^ ]*qemu-system[^ ]* .*guest="+role+"-"+node+"-"); err == nil {
 			return
 		}
 	}
-	l.t.Fatalf("no host runs the machine of master %s", node)
+	l.t.Fatalf("no host runs the machine of %s %s", role, node)
 }
 
 // awaitDown waits until the operator knows that a node is not Ready.

@@ -1,19 +1,26 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvm-operator/kvm-operator/integration/stage"
 )
 
-const id = "e2e01"
+const (
+	id = "e2e01"
+	// staleness is how long Nodes whose machines are gone may be there: until they are not Ready any more, and a little longer.
+	staleness = 5 * time.Minute
+)
 
 // TestLifeOfACluster is the whole way: founding, growth, work, end.
 func TestLifeOfACluster(t *testing.T) {
-	l := setUp(t, 1, 2)
+	l := setUp(t, stage.Options{Masters: 1, Workers: 2})
 	if err := l.Apply(l.ctx, manifest(id, []string{"m1"}, []string{"w1"})); err != nil {
 		t.Fatal(err)
 	}
@@ -33,26 +40,33 @@ func TestLifeOfACluster(t *testing.T) {
 // awaitReady waits until the KVMConfig is Ready and the workload cluster has that many Ready Nodes.
 func (l *life) awaitReady(nodes int) {
 	l.t.Helper()
-	l.eventually(patience, func() error {
-		status := l.management("get", "kvmconfig", id, "--output=jsonpath={.metadata.generation}"+
-			`{range .status.conditions[?(@.type=="Ready")]} {.observedGeneration} {.status} {.message}{end}`)
-		generation, status, _ := strings.Cut(status, " ")
-		if strings.HasPrefix(status, generation+" True") {
-			return nil
-		}
-		return fmt.Errorf("%s", status)
-	})
+	l.eventually(patience, func() error { return l.condition("Ready") })
 	if l.kubeconfig == "" {
 		var err error
 		if l.kubeconfig, err = l.Kubeconfig(l.ctx, id); err != nil {
 			l.t.Fatal(err)
 		}
 	}
-	ready := l.workload("", "get", "nodes", `--output=jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status} {end}`)
-	if diff := cmp.Diff(strings.Repeat("True ", nodes), ready); diff != "" {
-		l.t.Fatalf("other Nodes than wanted are Ready (-want +got):\n%s", diff)
-	}
+	l.eventually(staleness, func() error {
+		ready := l.workload("", "get", "nodes", `--output=jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status} {end}`)
+		if diff := cmp.Diff(strings.Repeat("True ", nodes), ready); diff != "" {
+			return fmt.Errorf("other Nodes than wanted are Ready (-want +got):\n%s", diff)
+		}
+		return nil
+	})
 	l.t.Log("\n" + l.workload("", "get", "nodes", "--output=wide"))
+}
+
+// condition tells what a condition of the KVMConfig, as it is now, says that is missing.
+func (l *life) condition(name string) error {
+	l.t.Helper()
+	text := l.management("get", "kvmconfig", id, "--output=jsonpath={.metadata.generation}"+
+		`{range .status.conditions[?(@.type=="`+name+`")]} {.observedGeneration} {.status} {.reason}: {.message}{end}`)
+	generation, said, _ := strings.Cut(text, " ")
+	if strings.HasPrefix(said, generation+" True") {
+		return nil
+	}
+	return errors.New(name + ": " + said)
 }
 
 // ends deletes the cluster and waits until nothing of it is left, two minutes after its last machine at most.

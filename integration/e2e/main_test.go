@@ -30,7 +30,7 @@ type life struct {
 	kubeconfig string
 }
 
-func setUp(t testing.TB, masters, workers int) *life {
+func setUp(t testing.TB, options stage.Options) *life {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -45,12 +45,10 @@ func setUp(t testing.TB, masters, workers int) *life {
 		}
 	}
 	began := time.Now()
-	s, err := stage.Start(ctx, stage.Options{
-		Root: root, Masters: masters, Workers: workers,
-		Say: func(format string, arguments ...any) {
-			t.Logf("%6.1fs  "+format, append([]any{time.Since(began).Seconds()}, arguments...)...)
-		},
-	})
+	options.Root, options.Say = root, func(format string, arguments ...any) {
+		t.Logf("%6.1fs  "+format, append([]any{time.Since(began).Seconds()}, arguments...)...)
+	}
+	s, err := stage.Start(ctx, options)
 	if err != nil {
 		t.Fatal(err)
 	}

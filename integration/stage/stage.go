@@ -15,16 +15,18 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/realcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
+	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
 
 const (
 	// operatorNamespace is where the chart is installed, and release what it is called.
 	operatorNamespace = "giantswarm"
 	release           = "kvm-operator"
-	// images is the directory of a node that node pods see as GuestDirectory's parent.
-	images = "/var/lib/flatcar-kvm-images"
+	// guestImages is the directory of a node that node pods see as GuestDirectory's parent.
+	guestImages = "/var/lib/flatcar-kvm-images"
 	// masterWeight makes up for hosts that share the processors of one machine: an API server that emulated workers leave too
 	// little time for runs into its own timeouts while it starts, and begins again.
 	masterWeight = 3
@@ -43,6 +45,8 @@ type Options struct {
 	Masters, Workers int
 	// Values are further settings of the chart, as helm's --set takes them.
 	Values []string
+	// Snapshots gives the hosts a directory that they share, and the tools of etcd.
+	Snapshots bool
 	// Audit records the requests to the management cluster.
 	Audit bool
 	// Say receives lines of progress.
@@ -81,6 +85,14 @@ func (s *Stage) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	images, shared := []string{image, s.tool("runner-image.tar")}, []string(nil)
+	if s.options.Snapshots {
+		archive, err := s.packEtcdTools()
+		if err != nil {
+			return err
+		}
+		images, shared = append(images, archive), []string{s.SnapshotDirectory()}
+	}
 	var nodes []realcluster.NodeOptions
 	for _, hosts := range []struct {
 		role          string
@@ -93,7 +105,7 @@ func (s *Stage) start(ctx context.Context) error {
 		}
 	}
 	s.Cluster, err = realcluster.Start(ctx, realcluster.Options{
-		Dir: s.options.Dir, Nodes: nodes, Images: []string{image, s.tool("runner-image.tar")}, Audit: s.options.Audit, Output: lines(s.options.Say),
+		Dir: s.options.Dir, Nodes: nodes, Images: images, HostPaths: shared, Audit: s.options.Audit, Output: lines(s.options.Say),
 	})
 	if err != nil {
 		return err
@@ -135,9 +147,25 @@ func (s *Stage) buildOperator(ctx context.Context) (archive string, err error) {
 	})
 }
 
+// SnapshotDirectory is the directory that the hosts share for snapshots of etcd.
+func (s *Stage) SnapshotDirectory() string { return filepath.Join(s.work, "snapshots") }
+
+// packEtcdTools makes the directory of snapshots, and an archive with what Jobs use of the image of etcd.
+func (s *Stage) packEtcdTools() (archive string, err error) {
+	if err := os.MkdirAll(s.SnapshotDirectory(), 0o755); err != nil {
+		return "", err
+	}
+	archive = filepath.Join(s.work, "etcd.tar")
+	return archive, realcluster.WriteImage(archive, realcluster.Image{
+		Name:  cloudconfig.EtcdImage(cloudconfig.Settings{}, versions.Catalogue.Etcd),
+		Files: map[string]string{"/bin/kubeall": s.tool("kubeall")},
+		Links: map[string]string{"/bin/etcdctl": "kubeall", "/bin/etcdutl": "kubeall"},
+	})
+}
+
 // copyGuest puts the guest image where node pods of a host look for images. Links in .tools lead to where nodes do not see.
 func (s *Stage) copyGuest(ctx context.Context, nodes int) error {
-	directory := filepath.Join(images, filepath.Base(GuestDirectory))
+	directory := filepath.Join(guestImages, filepath.Base(GuestDirectory))
 	for i := range nodes {
 		node := s.Cluster.Node(i)
 		s.options.Say("copying the guest image to %s", node.Name())

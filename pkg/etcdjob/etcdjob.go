@@ -52,9 +52,8 @@ func Runner(s *cluster.Snapshot, name string, arguments []string, mounts ...core
 func container(name, image string, command []string, mounts []corev1.VolumeMount) *corev1.Container {
 	return &corev1.Container{
 		Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command, VolumeMounts: mounts,
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
-		}},
+		// No processors: where masters fill their hosts it would never begin.
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}},
 		// What went wrong is to be read at the pod, and not only in its log.
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}

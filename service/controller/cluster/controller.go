@@ -93,7 +93,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	after, err := chain.Next(results)
-	return reconcile.Result{RequeueAfter: r.sooner(after, s)}, microerror.Mask(err)
+	if err != nil {
+		return reconcile.Result{}, microerror.Mask(err)
+	}
+	return reconcile.Result{RequeueAfter: r.sooner(after, s)}, nil
 }
 
 // sooner is the shorter of a wish to come back, of the time until bootstrap tokens change, and of when nodes that are not

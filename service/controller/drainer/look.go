@@ -134,7 +134,7 @@ func (r *Reconciler) countMasters(
 		}
 		all[id] = true
 		if drain.Stays(pod.Name, certain(pod), drain.Master{
-			Pod: other.Name, Ready: cluster.PodReady(other) && ready[other.Name], Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
+			Pod: other.Name, Ready: well(other, ready), Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
 		}) {
 			healthy[id] = true
 		}
@@ -186,6 +186,13 @@ func serves(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+// well says that a master serves, as far as its pod and its Node know; ready has the Nodes there are. Where somebody has deleted the Node,
+// what the machine says counts: that its API server, which needs its member of etcd, answers.
+func well(pod *corev1.Pod, ready map[string]bool) bool {
+	nodeReady, known := ready[pod.Name]
+	return known && nodeReady && cluster.PodReady(pod) || !known && serves(pod)
 }
 
 // endedByHost says that a kubelet ends the pod by itself, for its host goes down or has no memory left.

@@ -92,3 +92,28 @@ func TestWhatPodsSayOfTheirEnd(t *testing.T) {
 		t.Errorf("evicted: ended by its host: %t, let go: %q", endedByHost(pod), letGo(pod))
 	}
 }
+
+func TestWhichMastersServe(t *testing.T) {
+	pod := func(ready, containersReady corev1.ConditionStatus) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "master-m1"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: ready}, {Type: corev1.ContainersReady, Status: containersReady},
+		}}}
+	}
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		nodes map[string]bool
+		want  bool
+	}{
+		"pod and Node are Ready": {pod("True", "True"), map[string]bool{"master-m1": true}, true},
+		"the Node is not":        {pod("True", "True"), map[string]bool{"master-m1": false}, false},
+		"the pod is not":         {pod("False", "True"), map[string]bool{"master-m1": true}, false},
+		"somebody has deleted the Node, the machine is well": {pod("False", "True"), nil, true},
+		"somebody has deleted the Node of an ill machine":    {pod("False", "False"), map[string]bool{"master-m2": true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := well(test.pod, test.nodes); got != test.want {
+				t.Errorf("it serves: %t, want %t", got, test.want)
+			}
+		})
+	}
+}
