@@ -55,7 +55,7 @@ test: verify lint tools ## Everything: generated files, format, modules, linters
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$')
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
-	@integration/ifthereistime.sh $(STARTED) e2e-life:30 e2e-operations:40 vault:15
+	@integration/ifthereistime.sh $(STARTED) e2e-life:30 vault:15 e2e-operations:60
 
 vault: ## Certificates from a real Vault; the part of test that builds longest, and is left out when there is no time for it
 	@integration/build.sh .tools kubeall kwok vault

@@ -29,7 +29,7 @@ func BenchmarkFounding(b *testing.B) {
 	for b.Loop() {
 		began := time.Now()
 		if err := l.Apply(l.ctx, manifest(id, []string{"m1"}, []string{"w1"})); err != nil {
-			b.Fatal(err)
+			l.t.Fatal(err)
 		}
 		l.awaitReady(2)
 		operator = time.Since(began)
@@ -37,20 +37,27 @@ func BenchmarkFounding(b *testing.B) {
 
 		outside, inside := l.objects()
 		l.ends()
-		l.management("--namespace=giantswarm", "scale", "deployment/kvm-operator", "--replicas=0")
+		l.scaleOperator(0)
 		began = time.Now()
 		l.byHand(outside, inside)
 		hand = time.Since(began)
 		b.Logf("by hand it took %s", hand.Round(time.Second))
 		l.management("delete", "namespace", id)
-		l.management("--namespace=giantswarm", "scale", "deployment/kvm-operator", "--replicas=1")
+		l.scaleOperator(1)
 	}
 	ratio := operator.Seconds() / hand.Seconds()
 	b.ReportMetric(operator.Seconds(), "s-operator")
 	b.ReportMetric(hand.Seconds(), "s-by-hand")
 	b.ReportMetric(ratio, "times-by-hand")
 	if ratio > slower {
-		b.Errorf("the operator takes %.2f times as long as a person, want %.2f at most", ratio, slower)
+		l.t.Errorf("the operator takes %.2f times as long as a person, want %.2f at most", ratio, slower)
+	}
+}
+
+func (l *life) scaleOperator(replicas int) {
+	l.t.Helper()
+	if err := l.ScaleOperator(l.ctx, replicas); err != nil {
+		l.t.Fatal(err)
 	}
 }
 

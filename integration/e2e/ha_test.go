@@ -27,16 +27,17 @@ const (
 	answering = 10 * time.Second
 )
 
-// TestThreeMastersSurviveTheDeathOfAnyOne covers F-26 with machines that form a cluster: three masters are one etcd cluster, whose API answers while any of their
-// machines is dead, and which is whole again once that is back.
+// TestThreeMastersSurviveTheDeathOfAnyOne covers F-26 with machines that form a cluster: three masters are one etcd cluster, which is
+// brought back to a snapshot; its API answers while any of their machines is dead, and it is whole again once that is back.
 func TestThreeMastersSurviveTheDeathOfAnyOne(t *testing.T) {
 	l := setUp(t, stage.Options{Masters: 3, Workers: 1, Snapshots: true})
 	masters := []string{"m1", "m2", "m3"}
 	if err := l.Apply(l.ctx, manifest(id, masters, nil)); err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	l.awaitReady(len(masters))
 	l.oneEtcd(len(masters))
+	l.isRestored(len(masters), len(masters))
 	writer := l.newWriter()
 	for _, master := range masters {
 		t.Logf("the machine of master %s is killed", master)
@@ -55,13 +56,12 @@ func TestThreeMastersSurviveTheDeathOfAnyOne(t *testing.T) {
 	writer.stop()
 	t.Logf("%d writes, the longest pause between two was %s", writer.written.Load(), writer.longest)
 	if writer.longest > silence {
-		t.Errorf("the API was silent for %s, want %s at most", writer.longest, silence)
+		l.t.Errorf("the API was silent for %s, want %s at most", writer.longest, silence)
 	}
-	l.isRestored(len(masters), len(masters))
 }
 
-// isRestored has snapshots be taken every minute, and brings the cluster back to the first one: what stood in the API then is there
-// again, what came later is not, and the masters are one etcd.
+// isRestored has snapshots be taken every minute, until it brings the cluster back to the first one: what stood in the API then is
+// there again, what came later is not, and the masters are one etcd.
 func (l *life) isRestored(masters, nodes int) {
 	l.t.Helper()
 	l.t.Log("the cluster is brought back to a snapshot")
@@ -79,7 +79,8 @@ func (l *life) isRestored(masters, nodes int) {
 	})
 	l.workload("", "create", "configmap", "after")
 	began := time.Now()
-	l.management("patch", "kvmconfig", id, "--type=merge", `--patch={"spec":{"etcd":{"restore":{"snapshot":"`+snapshot+`"}}}}`)
+	l.management("patch", "kvmconfig", id, "--type=merge",
+		`--patch={"spec":{"etcd":{"snapshots":{"schedule":"0 0 1 1 *"},"restore":{"snapshot":"`+snapshot+`"}}}}`)
 	l.eventually(patience, func() error { return l.condition("SnapshotRestored") })
 	l.awaitReady(nodes)
 	l.oneEtcd(masters)

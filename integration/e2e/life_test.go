@@ -22,16 +22,16 @@ const (
 func TestLifeOfACluster(t *testing.T) {
 	l := setUp(t, stage.Options{Masters: 1, Workers: 2})
 	if err := l.Apply(l.ctx, manifest(id, []string{"m1"}, []string{"w1"})); err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	l.awaitReady(2)
 	t.Log("a worker more")
 	if err := l.Apply(l.ctx, manifest(id, []string{"m1"}, []string{"w1", "w2"})); err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	l.awaitReady(3)
 	if err := l.Prove(l.ctx, l.kubeconfig); err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	t.Log("the end")
 	l.ends()

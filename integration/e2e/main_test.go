@@ -25,7 +25,7 @@ const cleanUp = 2 * time.Minute
 // life is one workload cluster on a stage.
 type life struct {
 	*stage.Stage
-	t          testing.TB
+	t          *recorder
 	ctx        context.Context // ends with the test, or when somebody interrupts it: then it cleans up
 	kubeconfig string
 }
@@ -57,16 +57,42 @@ func setUp(t testing.TB, options stage.Options) *life {
 			t.Error(err)
 		}
 	})
-	l := &life{Stage: s, t: t, ctx: ctx}
+	l := &life{Stage: s, t: &recorder{TB: t}, ctx: ctx}
 	t.Cleanup(l.explain)
 	return l
 }
 
-// explain tells, when the test has failed, what there is to know.
+// recorder remembers why a test has failed.
+type recorder struct {
+	testing.TB
+	failures []string
+}
+
+func (r *recorder) Errorf(format string, arguments ...any) {
+	r.Helper()
+	r.failures = append(r.failures, fmt.Sprintf(format, arguments...))
+	r.TB.Errorf(format, arguments...)
+}
+
+func (r *recorder) Fatalf(format string, arguments ...any) {
+	r.Helper()
+	r.failures = append(r.failures, fmt.Sprintf(format, arguments...))
+	r.TB.Fatalf(format, arguments...)
+}
+
+func (r *recorder) Fatal(arguments ...any) {
+	r.Helper()
+	r.failures = append(r.failures, fmt.Sprint(arguments...))
+	r.TB.Fatal(arguments...)
+}
+
+// explain tells, when the test has failed, what there is to know, and why it has failed last of all: of a long output, people and CI
+// look at the end.
 func (l *life) explain() {
 	if !l.t.Failed() {
 		return
 	}
+	defer func() { l.t.Logf("%s has failed:\n%s", l.t.Name(), strings.Join(l.t.failures, "\n")) }()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	l.t.Log(l.OperatorLog(ctx))

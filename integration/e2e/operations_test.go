@@ -28,8 +28,6 @@ const (
 	// budget is the PodDisruptionBudget of the web server.
 	budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web, namespace: default}\n" +
 		"spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}\n"
-	// runner is the program of node pods.
-	runner = "/opt/kvm-operator/kvm-operator"
 )
 
 // operations are done to a running cluster of one master and three workers.
@@ -39,19 +37,19 @@ type operations struct {
 	witness         *witness
 }
 
-// TestOperations covers F-16 to F-19 with real machines: workers of a cluster are removed, changed, killed, rebooted, hung and driven off their
-// host, and the cluster is brought back to a snapshot of etcd, beside an operator that is killed all the time; no worker goes before it
-// was drained.
+// TestOperations covers F-16 to F-19 with real machines: workers of a cluster are removed, changed, killed, rebooted, hung and driven
+// off their host, and the cluster is brought back to a snapshot of etcd, beside an operator that is killed all the time; no worker
+// goes before it was drained.
 func TestOperations(t *testing.T) {
 	// One host of workers is drained, and beside two machines on another one there is no room for the operator.
 	l := setUp(t, stage.Options{Masters: 1, Workers: 3, Snapshots: true})
 	if err := l.Apply(l.ctx, manifest(id, []string{"m1"}, []string{"w1", "w2", "w3"})); err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	l.awaitReady(4)
 	outside, err := kubernetes.NewForConfig(l.Cluster.RESTConfig())
 	if err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	o := &operations{life: l, outside: outside, inside: l.client(""), witness: newWitness(l, outside)}
 	o.runWeb()
@@ -74,7 +72,7 @@ func TestOperations(t *testing.T) {
 		t.Logf("%s: done after %s; the operator has been killed %d times", operation.name, time.Since(began).Round(time.Second), killed.Load())
 	}
 	if killed.Load() == 0 {
-		t.Error("the operator was never killed")
+		l.t.Errorf("the operator was never killed")
 	}
 	l.ends()
 }
@@ -312,9 +310,9 @@ func (o *operations) whole(want int) {
 // departed fails unless exactly the pods of these nodes went since it was asked last, each let go for that reason.
 func (o *operations) departed(reason drain.Reason, nodes ...string) {
 	o.t.Helper()
-	want := map[string]string{}
-	for _, node := range nodes {
-		want[node] = "True " + string(reason)
+	var want []string
+	for _, node := range slices.Sorted(slices.Values(nodes)) {
+		want = append(want, departure(node, corev1.ConditionTrue, string(reason)))
 	}
 	if diff := cmp.Diff(want, o.witness.departures()); diff != "" {
 		o.t.Errorf("other pods than expected went, or for another reason (-want +got):\n%s", diff)
@@ -330,5 +328,5 @@ func (o *operations) patch(change string) {
 // run runs the runner's command in a node pod.
 func (o *operations) run(pod string, arguments ...string) {
 	o.t.Helper()
-	o.management(append([]string{"--namespace=" + id, "exec", pod, "--", runner, "runner"}, arguments...)...)
+	o.management(append([]string{"--namespace=" + id, "exec", pod, "--", stage.Program, "runner"}, arguments...)...)
 }

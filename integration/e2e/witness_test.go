@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -21,12 +22,12 @@ import (
 type witness struct {
 	mu   sync.Mutex
 	told map[string][]corev1.PodCondition // what the condition of a pod's drain has said, in order
-	gone map[string]string                // by node: the last of it when the pod went
+	gone []string                         // the nodes whose pods went, each with the last of it
 }
 
 func newWitness(l *life, client kubernetes.Interface) *witness {
 	l.t.Helper()
-	w := &witness{told: map[string][]corev1.PodCondition{}, gone: map[string]string{}}
+	w := &witness{told: map[string][]corev1.PodCondition{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(id),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = key.LabelNode }))
 	pods := factory.Core().V1().Pods().Informer()
@@ -64,11 +65,11 @@ func (w *witness) leave(object any) {
 	w.see(pod)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	reason := "undrained"
+	var last corev1.PodCondition
 	if told := w.told[pod.Name]; len(told) > 0 {
-		reason = string(told[len(told)-1].Status) + " " + told[len(told)-1].Reason
+		last = told[len(told)-1]
 	}
-	w.gone[pod.Labels[key.LabelNode]] = reason
+	w.gone = append(w.gone, departure(pod.Labels[key.LabelNode], last.Status, last.Reason))
 }
 
 // said is what the condition of a pod's drain has said.
@@ -88,13 +89,17 @@ func (w *witness) drained(pod string) bool {
 	return slices.ContainsFunc(w.told[pod], func(c corev1.PodCondition) bool { return c.Status == corev1.ConditionTrue })
 }
 
-// departures are the nodes whose pods went since it was asked last, with the last word about their drain.
-func (w *witness) departures() map[string]string {
+// departures are the nodes whose pods went since it was asked last, sorted, each with the last word about its drain.
+func (w *witness) departures() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	gone := w.gone
-	w.gone = map[string]string{}
+	gone := slices.Sorted(slices.Values(w.gone))
+	w.gone = nil
 	return gone
+}
+
+func departure(node string, drained corev1.ConditionStatus, reason string) string {
+	return fmt.Sprintf("%s: drained %s %s", node, drained, reason)
 }
 
 // watchAvailable looks every second how many pods of the web server are available. The function that it returns ends that, and tells
@@ -126,13 +131,9 @@ func (o *operations) killOperators(random *rand.Rand) *atomic.Int64 {
 	go func() {
 		defer close(done)
 		for pause(ctx, 15*time.Second+time.Duration(random.Int64N(int64(75*time.Second)))) {
-			for _, host := range o.Cluster.Nodes() {
-				if _, err := host.Exec(ctx, "pkill", "-KILL", "-f", "^/opt/kvm-operator/kvm-operator daemon"); err == nil {
-					killed.Add(1)
-				}
+			if o.KillOperator(ctx) {
+				killed.Add(1)
 			}
-			// Another pod begins at once: a container that is killed often is begun later and later. That there is none is no error.
-			_, _ = o.Cluster.Kubectl(ctx, "--namespace=giantswarm", "delete", "pods", "--selector=app=kvm-operator", "--force", "--grace-period=0", "--wait=false")
 		}
 	}()
 	o.t.Cleanup(func() {
@@ -143,11 +144,11 @@ func (o *operations) killOperators(random *rand.Rand) *atomic.Int64 {
 }
 
 // pause waits, and tells whether to go on.
-func pause(ctx context.Context, how time.Duration) bool {
+func pause(ctx context.Context, wait time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-time.After(how):
+	case <-time.After(wait):
 		return true
 	}
 }

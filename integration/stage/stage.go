@@ -30,6 +30,8 @@ const (
 	// masterWeight makes up for hosts that share the processors of one machine: an API server that emulated workers leave too
 	// little time for runs into its own timeouts while it starts, and begins again.
 	masterWeight = 3
+	// Program is the path, in their images, of the operator and the runner.
+	Program = "/opt/kvm-operator/kvm-operator"
 	// GuestDirectory is where node pods find the project's own guest image.
 	GuestDirectory = "/usr/code/images/stage"
 )
@@ -142,8 +144,8 @@ func (s *Stage) buildOperator(ctx context.Context) (archive string, err error) {
 	archive = filepath.Join(s.work, "operator.tar")
 	return archive, realcluster.WriteImage(archive, realcluster.Image{
 		Name:       "docker.io/kvm-operator/kvm-operator:" + project.Version(),
-		Entrypoint: []string{"/opt/kvm-operator/kvm-operator"},
-		Files:      map[string]string{"/opt/kvm-operator/kvm-operator": binary},
+		Entrypoint: []string{Program},
+		Files:      map[string]string{Program: binary},
 	})
 }
 
@@ -213,6 +215,25 @@ func (s *Stage) OperatorLog(ctx context.Context) string {
 		return err.Error()
 	}
 	return text
+}
+
+// KillOperator ends the operator at once, as a power failure of its host does, and tells whether it ran. Another pod takes its place:
+// a container that is killed often would begin later and later.
+func (s *Stage) KillOperator(ctx context.Context) (ran bool) {
+	for _, host := range s.Cluster.Nodes() {
+		if _, err := host.Exec(ctx, "pkill", "-KILL", "-f", "^"+Program+" daemon"); err == nil {
+			ran = true
+		}
+	}
+	// That there is no pod is no error.
+	_, _ = s.Cluster.Kubectl(ctx, "--namespace="+operatorNamespace, "delete", "pods", "--selector=app="+release, "--force", "--grace-period=0", "--wait=false")
+	return ran
+}
+
+// ScaleOperator has so many replicas of the operator run.
+func (s *Stage) ScaleOperator(ctx context.Context, replicas int) error {
+	_, err := s.Cluster.Kubectl(ctx, "--namespace="+operatorNamespace, "scale", "deployment/"+release, fmt.Sprintf("--replicas=%d", replicas))
+	return err
 }
 
 // Apply applies manifests to the management cluster.
