@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,21 +116,31 @@ func (l *life) explain() {
 // management is kubectl on the management cluster.
 func (l *life) management(arguments ...string) string {
 	l.t.Helper()
-	text, err := l.Cluster.Kubectl(l.ctx, arguments...)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return text
+	return l.ask(func() (string, error) { return l.Cluster.Kubectl(l.ctx, arguments...) })
 }
 
 // workload is kubectl on the workload cluster.
 func (l *life) workload(input string, arguments ...string) string {
 	l.t.Helper()
-	text, err := l.Kubectl(l.ctx, l.kubeconfig, input, arguments...)
-	if err != nil {
-		l.t.Fatal(err)
+	return l.ask(func() (string, error) { return l.Kubectl(l.ctx, l.kubeconfig, input, arguments...) })
+}
+
+// unanswered are what kubectl says of an API server that does not answer, as one may that shares two processors with everything else.
+var unanswered = regexp.MustCompile(`Unable to connect to the server|TLS handshake timeout|i/o timeout|http2: client connection lost|connection refused|was refused`)
+
+// ask asks again, for a while, where nobody answers.
+func (l *life) ask(kubectl func() (string, error)) string {
+	l.t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Second) {
+		text, err := kubectl()
+		if err == nil {
+			return text
+		}
+		if !unanswered.MatchString(err.Error()) || time.Since(began) > silence || l.ctx.Err() != nil {
+			l.t.Fatal(err)
+		}
+		l.t.Logf("asked again: %s", err)
 	}
-	return text
 }
 
 // eventually waits until the condition holds and logs each of its complaints once.

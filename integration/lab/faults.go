@@ -13,11 +13,10 @@ import (
 // ErrCrashed is what an operator sees of its requests once it has "crashed".
 var ErrCrashed = errors.New("the operator has crashed")
 
-// Crash lets the writes of an operator through until the k-th, counted from 1, and nothing afterwards. After says whether
-// that write still reaches the API server, its answer being lost.
+// Crash lets the writes of an operator through up to the k-th, counted from 1, whose answer is lost, and nothing afterwards. That is
+// what a crash before the next write leaves, too: the process is new, and the API server knows the same.
 type Crash struct {
-	K     int
-	After bool
+	K int
 
 	mu     sync.Mutex
 	writes int
@@ -57,10 +56,7 @@ func (c *Crash) judge(request *http.Request) (send, answer bool) {
 		return true, true
 	}
 	c.writes++
-	if c.writes < c.K {
-		return true, true
-	}
-	return c.After, false
+	return true, c.writes < c.K
 }
 
 func discard(response *http.Response) {

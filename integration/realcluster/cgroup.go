@@ -24,6 +24,10 @@ var needed = []string{"cpu", "cpuset", "memory", "pids"}
 // time for all: each process beside them would take as much as the whole cluster else.
 const together = 10
 
+// planeWeight is the weight of the control plane among the nodes of its cluster. It needs little, and that at once: what asks an API
+// server that waits for its turn gives up.
+const planeWeight = 4
+
 // makeCgroup makes the cgroup of a node, name, in every hierarchy: kubelet wants it to be there, with all controllers. The
 // name begins with the cluster's cgroup, which it makes as well. weight is that of the node among the cluster's.
 func makeCgroup(name string, weight int) error {
@@ -51,6 +55,18 @@ func makeCgroup(name string, weight int) error {
 	}
 	cpu := func(name string) string { return filepath.Join("cpu", name) }
 	return errors.Join(weigh(cpu(filepath.Dir(name)), "cpu.shares", 1024*together), weigh(cpu(name), "cpu.shares", 1024*weight))
+}
+
+// enlist has a process be counted with a cgroup when processor time is short.
+func enlist(name string, pid int) error {
+	hierarchy := filepath.Join(cgroupMount, "cpu")
+	if unified() {
+		hierarchy = cgroupMount
+	}
+	if err := os.WriteFile(filepath.Join(hierarchy, name, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
+		return fmt.Errorf("moving process %d to cgroup %s: %w", pid, name, err)
+	}
+	return nil
 }
 
 func weigh(path, file string, weight int) error {

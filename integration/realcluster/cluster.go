@@ -136,7 +136,20 @@ func (c *Cluster) startControlPlane(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.startDNS(ctx)
+	if err := c.startDNS(ctx); err != nil {
+		return err
+	}
+	cgroup := c.name + "/control-plane"
+	if err := makeCgroup(cgroup, planeWeight); err != nil {
+		return err
+	}
+	errs := []error{enlist(cgroup, c.dns.PID())}
+	for _, component := range []managementcluster.Component{
+		managementcluster.Etcd, managementcluster.APIServer, managementcluster.ControllerManager, managementcluster.Scheduler,
+	} {
+		errs = append(errs, enlist(cgroup, c.plane.PID(component)))
+	}
+	return errors.Join(errs...)
 }
 
 // Stop ends everything at once, pods included, and removes the state directory if Start made it. It may be called again.
