@@ -20,9 +20,10 @@ const cgroupMount = "/sys/fs/cgroup"
 // needed are the controllers without which kubelet does not start, on cgroup v2.
 var needed = []string{"cpu", "cpuset", "memory", "pids"}
 
-// together is how many other processes of this machine all nodes of a cluster together count for, when there is not enough
-// time for all: each process beside them would take as much as the whole cluster else.
-const together = 10
+// together is what all nodes of a cluster and its control plane count for, when there is not enough time for all. 1 is another process
+// of this machine, or, where the kernel groups them (autogroup), a session. With more than a few, whoever talks to the cluster is so
+// much the lesser that it waits for its turn at each of its many short turns: kubectl took up to 28 s instead of 0.3 s at 10.
+const together = 2
 
 // planeWeight is the weight of the control plane among the nodes of its cluster. It needs little, and that at once: what asks an API
 // server that waits for its turn gives up.
