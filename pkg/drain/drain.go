@@ -18,7 +18,7 @@ import (
 const (
 	// evictEvery is how often what refused to go is asked again, and how often it is looked whether what was asked has gone.
 	evictEvery = 5 * time.Second
-	// blindMaster is how long a master waits for an API that does not answer. Nothing but its own control plane runs on it
+	// blindMaster is how long a master waits for an API that has stopped to answer. Nothing but its own control plane runs on it
 	// that must not end with it, and its machine may be what keeps the API from answering.
 	blindMaster = 2 * time.Minute
 )
@@ -44,6 +44,8 @@ const (
 	NotWatched Reason = "NotWatched"
 	// MasterUnreachable: the API has not answered for a while, and this is one of its masters.
 	MasterUnreachable Reason = "MasterUnreachable"
+	// GracePeriodOver: the host ends the pod in a moment, whatever becomes of what is left.
+	GracePeriodOver Reason = "GracePeriodOver"
 )
 
 // Reasons to keep it.
@@ -78,10 +80,12 @@ type Machine struct {
 	HostShutsDown bool
 	// Watched says that the operator looks into workload clusters, Connected that it sees this one.
 	Watched, Connected bool
+	// Silent is how long it has not been seen, as far as this operator knows: it begins anew with each.
+	Silent time.Duration
 	// Trouble is why it is not seen, for a person; empty when that is not known.
 	Trouble string
 	// Master says that etcd runs in the machine. Masters is how many there are with this one, Healthy how many others are
-	// Ready and stay, see Stays.
+	// Ready and stay, see Stays: where the cluster is not seen, as their own machines say.
 	Master           bool
 	Masters, Healthy int
 	// Serves says that the machine of a master does, by its own account.
@@ -89,8 +93,9 @@ type Machine struct {
 	// Node is the Node; nil when there is none. It and Pods, which are those on it, are known when Connected.
 	Node *corev1.Node
 	Pods []corev1.Pod
-	// Waited is how long the machine has been held, Timeout how long it may be; zero: for ever.
-	Waited, Timeout time.Duration
+	// Waited is how long the machine has been held. Timeout is how long pods may make it wait; zero: for ever. Grace is how long it
+	// can be held before the host ends the pod; zero while nobody has asked for that.
+	Waited, Timeout, Grace time.Duration
 	// Now is the time of the decision.
 	Now time.Time
 }
@@ -125,14 +130,18 @@ func Decide(m Machine) Decision {
 	if reason, message := unconditional(m); reason != "" {
 		return Decision{Release: true, Reason: reason, Message: message}
 	}
-	if !m.Connected {
-		return blind(m)
-	}
 	if needed(m) {
 		return Decision{Cordon: uncordoned(m), Reason: QuorumAtRisk, After: evictEvery, Message: fmt.Sprintf(
 			"without this master %d of %d would be Ready, and etcd would lose its majority", m.Healthy, m.Masters)}
 	}
-	if m.Node == nil {
+	switch {
+	case !m.Watched:
+		return Decision{Release: true, Reason: NotWatched, Message: "the operator does not look into workload clusters"}
+	case m.Timeout > 0 && m.Waited >= m.Timeout:
+		return Decision{Release: true, Reason: TimedOut, Message: fmt.Sprintf("%s are over, what is left is powered down with the machine", m.Timeout)}
+	case !m.Connected:
+		return blind(m)
+	case m.Node == nil:
 		return Decision{Release: true, Reason: NodeMissing, Message: "there is no Node of this name"}
 	}
 	left, evict := remaining(m.Pods, m.Now)
@@ -144,7 +153,7 @@ func Decide(m Machine) Decision {
 	}
 }
 
-// unconditional are the reasons for which no pod is waited for.
+// unconditional are the reasons that ask neither pods nor the majority of etcd.
 func unconditional(m Machine) (Reason, string) {
 	switch {
 	case m.ClusterGone:
@@ -153,22 +162,20 @@ func unconditional(m Machine) (Reason, string) {
 		return Restoring, "a snapshot of etcd takes the place of its data"
 	case m.HostShutsDown:
 		return HostShutsDown, "the host shuts down"
-	case !m.Watched:
-		return NotWatched, "the operator does not look into workload clusters"
-	case m.Timeout > 0 && m.Waited >= m.Timeout:
-		return TimedOut, fmt.Sprintf("%s are over, what is left is powered down with the machine", m.Timeout)
+	case m.Grace > 0 && m.Waited >= m.Grace:
+		return GracePeriodOver, "the grace period of the pod ends, and the host its machine with it; it is powered down before"
 	}
 	return "", ""
 }
 
 // blind is about a cluster that does not answer.
 func blind(m Machine) Decision {
-	if m.Master && m.Waited >= blindMaster {
+	if m.Master && m.Silent >= blindMaster {
 		return Decision{Release: true, Reason: MasterUnreachable, Message: "the API has not answered for " + blindMaster.String()}
 	}
 	next := evictEvery
 	if m.Master {
-		next = min(blindMaster-m.Waited, evictEvery)
+		next = min(blindMaster-m.Silent, evictEvery)
 	}
 	message := "no pod can be asked to go, for the API of the workload cluster does not answer"
 	if m.Trouble != "" {
@@ -177,8 +184,8 @@ func blind(m Machine) Decision {
 	return Decision{Reason: Unreachable, After: max(next, time.Second), Message: message}
 }
 
-// needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it; where somebody
-// has deleted its Node, what its machine says counts.
+// needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it; where its Node is
+// not seen, or somebody has deleted it, what its machine says counts.
 func needed(m Machine) bool {
 	part := m.Serves
 	if m.Node != nil {
@@ -190,10 +197,11 @@ func needed(m Machine) bool {
 // Announced says whether letting the machine go takes a member from those of which etcd needs a majority, so that it has to be
 // announced.
 func (d Decision) Announced(m Machine) bool {
-	return d.Release && (d.Reason == Drained || d.Reason == NodeMissing) && m.Master && m.Masters > 1
+	reason, _ := unconditional(m)
+	return d.Release && reason == "" && m.Master && m.Masters > 1
 }
 
-func uncordoned(m Machine) bool { return m.Node != nil && !m.Node.Spec.Unschedulable }
+func uncordoned(m Machine) bool { return m.Connected && m.Node != nil && !m.Node.Spec.Unschedulable }
 
 // named is how many pods are named.
 const named = 3

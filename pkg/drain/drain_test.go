@@ -83,6 +83,10 @@ func nodeIs(s corev1.ConditionStatus) func(*drain.Machine) {
 	return func(m *drain.Machine) { m.Node = node(s, true) }
 }
 func waited(d time.Duration) func(*drain.Machine) { return func(m *drain.Machine) { m.Waited = d } }
+func silent(d time.Duration) func(*drain.Machine) { return func(m *drain.Machine) { m.Silent = d } }
+func serves(m *drain.Machine)                     { m.Serves = true }
+func unwatched(m *drain.Machine)                  { m.Watched = false }
+func graceOver(m *drain.Machine)                  { m.Waited, m.Grace = 5*time.Minute, 5*time.Minute }
 
 // TestDrainTable is the table of what becomes of a node pod that is deleted (F-16 to F-19, F-25, F-33).
 func TestDrainTable(t *testing.T) {
@@ -110,8 +114,8 @@ func TestDrainTable(t *testing.T) {
 		"they still wait for one on its way":                        {worker(dns, pod("default/web", goneAt(time.Second))), "wait default/web kube-system/coredns; Draining"},
 		"only the system's are left":                                {worker(dns), "evict kube-system/coredns; wait kube-system/coredns; Draining"},
 		"the Node does not exist":                                   {with(worker(), noNode), "release; NodeMissing"},
-		"a master's Node does not exist, and its machine serves on": {with(worker(), noNode, master(3, 1), func(m *drain.Machine) { m.Serves = true }), "QuorumAtRisk"},
-		"a master's Node does not exist, and the others stay":       {with(worker(), noNode, master(3, 2), func(m *drain.Machine) { m.Serves = true }), "release; NodeMissing"},
+		"a master's Node does not exist, and its machine serves on": {with(worker(), noNode, master(3, 1), serves), "QuorumAtRisk"},
+		"a master's Node does not exist, and the others stay":       {with(worker(), noNode, master(3, 2), serves), "release; NodeMissing"},
 		"a master's Node does not exist, and its machine is dead":   {with(worker(), noNode, master(3, 1)), "release; NodeMissing"},
 		"the Node is not Ready":                                     {with(worker(web), nodeIs(corev1.ConditionUnknown)), "evict default/web; wait default/web; Draining"},
 		"the time is over":                                          {with(worker(web), waited(time.Hour)), "release; DrainTimedOut"},
@@ -120,18 +124,25 @@ func TestDrainTable(t *testing.T) {
 		"the API does not answer":                                   {with(worker(), unreachable), "ClusterUnreachable"},
 		"it has not answered until the end":                         {with(worker(), unreachable, waited(time.Hour)), "release; DrainTimedOut"},
 		"it does not answer, a master, at first":                    {with(worker(), unreachable, master(1, 0)), "ClusterUnreachable"},
-		"it does not answer, a master, for long":                    {with(worker(), unreachable, master(1, 0), waited(2*time.Minute)), "release; MasterUnreachable"},
+		"it does not answer, a master, for long":                    {with(worker(), unreachable, master(1, 0), silent(2*time.Minute)), "release; MasterUnreachable"},
+		"it answered a moment ago, a master that waits for long":    {with(worker(), unreachable, master(1, 0), waited(50*time.Minute)), "ClusterUnreachable"},
+		"it does not answer, and the other masters serve":           {with(worker(), unreachable, master(3, 2), serves, silent(2*time.Minute)), "release; MasterUnreachable"},
+		"it does not answer, and another master is away":            {with(worker(), unreachable, master(3, 1), serves, silent(2*time.Minute)), "QuorumAtRisk"},
+		"it does not answer, and this master is away":               {with(worker(), unreachable, master(3, 1), silent(2*time.Minute)), "release; MasterUnreachable"},
 		"the only master":                                           {with(worker(dns), master(1, 0)), "evict kube-system/coredns; wait kube-system/coredns; Draining"},
 		"one of three masters":                                      {with(worker(), master(3, 2)), "release; Drained"},
 		"one of three, another is away":                             {with(worker(dns), master(3, 1)), "QuorumAtRisk"},
 		"one of three, it is the one that is away":                  {with(worker(), master(3, 1), nodeIs(corev1.ConditionFalse)), "release; Drained"},
 		"one of five, another is away":                              {with(worker(), master(5, 3)), "release; Drained"},
 		"one of five, two others are away":                          {with(worker(), master(5, 2)), "QuorumAtRisk"},
-		"etcd at risk until the end":                                {with(worker(), master(3, 1), waited(time.Hour)), "release; DrainTimedOut"},
+		"etcd at risk, and the time is over":                        {with(worker(), master(3, 1), waited(time.Hour)), "QuorumAtRisk"},
+		"etcd at risk, and the host ends the pod":                   {with(worker(), master(3, 1), graceOver), "release; GracePeriodOver"},
+		"the host ends the pod":                                     {with(worker(web), graceOver), "release; GracePeriodOver"},
 		"the cluster is deleted":                                    {with(worker(web), func(m *drain.Machine) { m.ClusterGone = true }), "release; ClusterDeleted"},
 		"a snapshot is restored":                                    {with(worker(web), master(3, 0), func(m *drain.Machine) { m.Restoring = true }), "release; Restoring"},
 		"the host shuts down":                                       {with(worker(web), func(m *drain.Machine) { m.HostShutsDown = true }), "release; HostShutsDown"},
-		"nobody looks into the cluster":                             {with(worker(), unreachable, func(m *drain.Machine) { m.Watched = false }), "release; NotWatched"},
+		"nobody looks into the cluster":                             {with(worker(), unreachable, unwatched), "release; NotWatched"},
+		"nobody looks into the cluster, another master is away":     {with(worker(), unreachable, unwatched, master(3, 1), serves), "QuorumAtRisk"},
 		"it has been let go":                                        {with(worker(web), func(m *drain.Machine) { m.LetGo = drain.TimedOut }), "DrainTimedOut"},
 		"it has ended":                                              {with(worker(web), func(m *drain.Machine) { m.Stopped = true }), "finish"},
 	} {
@@ -183,7 +194,13 @@ func TestEverySmallState(t *testing.T) {
 		}
 	})
 	t.Logf("%d states decided", states)
+	if states != smallStates {
+		t.Errorf("%d states are decided, want %d", states, smallStates)
+	}
 }
+
+// smallStates is how many there are.
+const smallStates = 2_752_512
 
 // each visits every combination of what a machine can be in.
 func each(visit func(drain.Machine)) {
@@ -193,22 +210,22 @@ func each(visit func(drain.Machine)) {
 		nil, {pod("default/web")}, {pod("default/web", goneAt(time.Second))}, {pod("default/web", goneAt(-time.Hour))},
 		{pod("default/agent", ofDaemonSet)}, {pod("kube-system/dns"), pod("default/web")}, {pod("kube-system/dns")},
 	}
+	times := combinations([]time.Duration{0, time.Hour}, 4)
 	for _, bits := range combinations(both, 9) {
 		for _, masters := range [][2]int{{1, 0}, {3, 0}, {3, 1}, {3, 2}, {5, 1}, {5, 2}, {5, 3}, {5, 4}} {
 			for _, n := range nodes {
 				for _, p := range pods {
-					for _, timeout := range []time.Duration{0, 30 * time.Minute} {
-						for _, waited := range []time.Duration{0, 2 * time.Minute, time.Hour} {
-							m := drain.Machine{
-								Stopped: bits[0], ClusterGone: bits[1], HostShutsDown: bits[2], Watched: bits[3], Connected: bits[4], Master: bits[5],
-								Masters: masters[0], Healthy: masters[1], Node: n, Pods: p, Timeout: timeout, Waited: waited, Now: now,
-							}
-							m.Serves, m.Restoring = bits[7], bits[8]
-							if bits[6] {
-								m.LetGo = drain.Drained
-							}
-							visit(m)
+					for _, t := range times {
+						m := drain.Machine{
+							Stopped: bits[0], ClusterGone: bits[1], HostShutsDown: bits[2], Watched: bits[3], Connected: bits[4], Master: bits[5],
+							Masters: masters[0], Healthy: masters[1], Node: n, Pods: p, Now: now,
+							Waited: t[0], Timeout: t[1], Grace: t[2], Silent: t[3],
 						}
+						m.Serves, m.Restoring = bits[7], bits[8]
+						if bits[6] {
+							m.LetGo = drain.Drained
+						}
+						visit(m)
 					}
 				}
 			}
@@ -216,10 +233,10 @@ func each(visit func(drain.Machine)) {
 	}
 }
 
-func combinations(values []bool, length int) [][]bool {
-	all := [][]bool{nil}
+func combinations[T any](values []T, length int) [][]T {
+	all := [][]T{nil}
 	for range length {
-		var next [][]bool
+		var next [][]T
 		for _, head := range all {
 			for _, v := range values {
 				next = append(next, append(slices.Clone(head), v))
@@ -232,9 +249,18 @@ func combinations(values []bool, length int) [][]bool {
 
 func over(m drain.Machine) bool { return m.Timeout > 0 && m.Waited >= m.Timeout }
 
-// unconditional says that there is nobody whose leave would have to be waited for.
+// unconditional says that there is nobody whose leave would have to be waited for, and nothing that could be kept.
 func unconditional(m drain.Machine) bool {
-	return m.ClusterGone || m.Restoring || m.HostShutsDown || !m.Watched || over(m)
+	return m.ClusterGone || m.Restoring || m.HostShutsDown || m.Grace > 0 && m.Waited >= m.Grace
+}
+
+// free says that pods are not waited for.
+func free(m drain.Machine) bool { return unconditional(m) || !m.Watched || over(m) }
+
+// atRisk says that etcd has its majority with this master only.
+func atRisk(m drain.Machine) bool {
+	part := m.Node == nil && m.Serves || m.Node != nil && joining.Ready(m.Node)
+	return m.Master && m.Masters > 1 && part && m.Healthy < m.Masters/2+1
 }
 
 var rules = map[string]func(drain.Machine, drain.Decision) bool{
@@ -246,15 +272,16 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 		return m.LetGo == "" || len(d.Evict) == 0 && !d.Cordon
 	},
 	"a machine with pods that count is let go only for a reason": func(m drain.Machine, d drain.Decision) bool {
-		return !d.Release || unconditional(m) || d.Reason == drain.NodeMissing || d.Reason == drain.Drained || d.Reason == drain.MasterUnreachable
+		return !d.Release || free(m) || d.Reason == drain.NodeMissing || d.Reason == drain.Drained || d.Reason == drain.MasterUnreachable
 	},
 	"a worker whose cluster does not answer is kept until its time is over": func(m drain.Machine, d drain.Decision) bool {
-		return m.Master || m.Connected || unconditional(m) || !d.Release
+		return m.Master || m.Connected || free(m) || !d.Release
 	},
-	"the majority of etcd is never given up before the time is over": func(m drain.Machine, d drain.Decision) bool {
-		part := m.Node == nil && m.Serves || m.Node != nil && joining.Ready(m.Node)
-		atRisk := m.Master && m.Masters > 1 && m.Connected && part && m.Healthy < m.Masters/2+1
-		return !atRisk || unconditional(m) || !d.Release
+	"the majority of etcd is never given up, however long that takes and whoever is seen": func(m drain.Machine, d drain.Decision) bool {
+		return !atRisk(m) || unconditional(m) || !d.Release
+	},
+	"a master goes announced, unless nothing can keep it": func(m drain.Machine, d drain.Decision) bool {
+		return d.Announced(m) == (d.Release && m.Master && m.Masters > 1 && !unconditional(m))
 	},
 	"the only master can always be emptied and let go": func(m drain.Machine, d drain.Decision) bool {
 		return !m.Master || m.Masters > 1 || d.Reason != drain.QuorumAtRisk
@@ -279,7 +306,7 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 		return len(d.Evict) <= len(d.Left)
 	},
 	"a machine is let go at the end of its time at the latest": func(m drain.Machine, d drain.Decision) bool {
-		return !over(m) || d.Release || d.Finish || m.LetGo != ""
+		return !over(m) || atRisk(m) || d.Release || d.Finish || m.LetGo != ""
 	},
 }
 

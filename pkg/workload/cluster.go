@@ -30,13 +30,14 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	state   State
-	session *session // nil unless connected
+	session *session  // nil unless connected
+	silent  time.Time // since when it has not been connected
 }
 
 func newCluster(name types.NamespacedName, a Access, o Options) *Cluster {
 	c := &Cluster{
 		name: name, access: a, addresses: &addresses{list: a.Addresses}, options: o,
-		hurry: make(chan struct{}, 1), state: State{Phase: Connecting},
+		hurry: make(chan struct{}, 1), state: State{Phase: Connecting}, silent: o.Clock.Now(),
 	}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	observe(name.String(), c.state)
@@ -48,6 +49,16 @@ func (c *Cluster) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
+}
+
+// Silent is how long the cluster has not been connected; zero while it is.
+func (c *Cluster) Silent() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil {
+		return 0
+	}
+	return c.options.Clock.Since(c.silent)
 }
 
 // Client reads from the cache and writes to the workload cluster; reads see the client's own writes. It is false unless the
@@ -134,6 +145,9 @@ func (c *Cluster) become(next State, s *session) {
 		return
 	}
 	changed := c.state != next
+	if c.session != nil && s == nil {
+		c.silent = c.options.Clock.Now()
+	}
 	c.state, c.session = next, s
 	if changed {
 		observe(c.name.String(), next)

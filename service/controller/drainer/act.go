@@ -46,7 +46,7 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 // certain, see drain.Stays. An announcement is taken back by saying anything else, which act does.
 func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, drain.Decision, error) {
 	if !certain(pod) {
-		announcement := held(string(drain.LettingGo), "nothing is left that could go elsewhere; it is made sure that the other masters stay")
+		announcement := held(string(drain.LettingGo), "this master is about to be let go; it is made sure that the other masters stay")
 		if err := r.say(ctx, pod, config, announcement); err != nil {
 			return drain.Machine{}, drain.Decision{}, err
 		}
@@ -154,7 +154,7 @@ func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	note(pod, c)
 	if before.Reason != c.Reason && config != nil && r.Events != nil {
 		kind := corev1.EventTypeNormal
-		if c.Reason == string(drain.TimedOut) || c.Reason == string(drain.ReleaseFailed) {
+		if slices.Contains([]drain.Reason{drain.TimedOut, drain.GracePeriodOver, drain.QuorumAtRisk, drain.ReleaseFailed}, drain.Reason(c.Reason)) {
 			kind = corev1.EventTypeWarning
 		}
 		r.Events.Eventf(config, pod, kind, c.Reason, "Drain", "%s: %s", pod.Name, c.Message)

@@ -26,23 +26,39 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 		HostShutsDown: endedByHost(pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster,
 		Serves: serves(pod), Now: r.Clock.Now(),
 	}
-	if m.Stopped || m.LetGo != "" || m.ClusterGone || m.HostShutsDown || !m.Watched {
+	if m.Stopped || m.LetGo != "" || m.ClusterGone || m.HostShutsDown {
 		return m, nil
 	}
 	var err error
 	if m.Restoring, err = r.restoring(ctx, pod); err != nil || m.Restoring {
 		return m, err
 	}
-	m.Waited, m.Timeout = r.times(pod, config)
+	m.Waited, m.Timeout, m.Grace = r.times(pod, config)
+	live, ready := r.connect(pod, config, &m)
+	if err := r.countMasters(ctx, pod, config, pods, ready, &m); err != nil {
+		return m, err
+	}
+	if m.Node != nil {
+		podsOn(ctx, live, &m)
+	}
+	return m, nil
+}
+
+// connect notes what is known of the way to the workload cluster, and the Node of the pod. It returns how to read there, and which Nodes
+// there are, and whether they are Ready; nothing while it is not reached.
+func (r *Reconciler) connect(pod *corev1.Pod, config *v1alpha1.KVMConfig, m *drain.Machine) (client.Reader, map[string]bool) {
+	if !m.Watched {
+		return nil, nil
+	}
 	seen := r.Pool.Get(client.ObjectKeyFromObject(config))
 	if seen == nil {
-		return m, nil
+		return nil, nil
 	}
 	nodes, connected := seen.Nodes()
 	live, alive := seen.Live()
 	if !connected || !alive {
-		m.Trouble = seen.State().Message
-		return m, nil
+		m.Silent, m.Trouble = seen.Silent(), seen.State().Message
+		return nil, nil
 	}
 	m.Connected = true
 	ready := map[string]bool{}
@@ -52,13 +68,7 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 			m.Node = &nodes[i]
 		}
 	}
-	if err := r.countMasters(ctx, pod, config, pods, ready, &m); err != nil {
-		return m, err
-	}
-	if m.Node != nil {
-		podsOn(ctx, live, &m)
-	}
-	return m, nil
+	return live, ready
 }
 
 // restoring says whether a master is stopped for a restore. That it is said so in the cache may be long ago, and a master that is let go
@@ -114,8 +124,7 @@ func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alph
 func (r *Reconciler) countMasters(
 	ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, from client.Reader, ready map[string]bool, m *drain.Machine,
 ) error {
-	var err error
-	if m.Master, err = r.member(ctx, pod, config); err != nil || !m.Master {
+	if member, err := r.member(ctx, pod, config); err != nil || !member {
 		return err
 	}
 	var pods corev1.PodList
@@ -143,25 +152,21 @@ func (r *Reconciler) countMasters(
 	return nil
 }
 
-// times are how long the machine has been held and how long it may be. Whoever deletes a pod may give it less time than it
-// asks for: then some of that is kept for powering down.
-func (r *Reconciler) times(pod *corev1.Pod, config *v1alpha1.KVMConfig) (waited, timeout time.Duration) {
+// times are how long the machine has been held, how long pods may make it wait, and how long it can be held: whoever deletes a pod may
+// give it less time than it asks for, some of which is kept for powering down.
+func (r *Reconciler) times(pod *corev1.Pod, config *v1alpha1.KVMConfig) (waited, timeout, grace time.Duration) {
 	timeout = r.Timeout
 	if config.Spec.Drain != nil && config.Spec.Drain.Timeout != nil {
 		timeout = config.Spec.Drain.Timeout.Duration
 	}
 	if pod.DeletionTimestamp == nil {
-		return 0, timeout
+		return 0, timeout, 0
 	}
-	grace := nodepod.GracePeriod
+	given := nodepod.GracePeriod
 	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
-		grace = time.Duration(*seconds) * time.Second
+		given = time.Duration(*seconds) * time.Second
 	}
-	most := max(grace-nodepod.PowerdownPeriod, time.Nanosecond)
-	if timeout == 0 || timeout > most {
-		timeout = most
-	}
-	return r.Clock.Since(pod.DeletionTimestamp.Add(-grace)), timeout
+	return r.Clock.Since(pod.DeletionTimestamp.Add(-given)), timeout, max(given-nodepod.PowerdownPeriod, time.Nanosecond)
 }
 
 // stopped says that nothing of the pod runs or will run. A grace period of zero says so too: the kubelet sets it when all
@@ -188,8 +193,8 @@ func serves(pod *corev1.Pod) bool {
 	})
 }
 
-// well says that a master serves, as far as its pod and its Node know; ready has the Nodes there are. Where somebody has deleted the Node,
-// what the machine says counts: that its API server, which needs its member of etcd, answers.
+// well says that a master serves, as far as its pod and its Node know; ready has the Nodes that are seen. Where there is none, what the
+// machine says counts: that its API server, which needs its member of etcd, answers.
 func well(pod *corev1.Pod, ready map[string]bool) bool {
 	nodeReady, known := ready[pod.Name]
 	return known && nodeReady && cluster.PodReady(pod) || !known && serves(pod)

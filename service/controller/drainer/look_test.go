@@ -30,21 +30,22 @@ func deleted(ago, grace time.Duration) *corev1.Pod {
 func TestHowLongAMachineIsHeld(t *testing.T) {
 	hour := &v1alpha1.Drain{Timeout: &metav1.Duration{Duration: time.Hour}}
 	for name, test := range map[string]struct {
-		pod   *corev1.Pod
-		drain *v1alpha1.Drain
-		want  time.Duration
+		pod            *corev1.Pod
+		drain          *v1alpha1.Drain
+		timeout, grace time.Duration
 	}{
-		"as the setting says":               {deleted(time.Minute, nodepod.GracePeriod), nil, 30 * time.Minute},
-		"as the KVMConfig says":             {deleted(time.Minute, nodepod.GracePeriod), hour, time.Hour},
-		"for ever is as long as it may be":  {deleted(time.Minute, nodepod.GracePeriod), &v1alpha1.Drain{Timeout: &metav1.Duration{}}, nodepod.HoldPeriod},
-		"less when whoever deletes says so": {deleted(time.Minute, 20*time.Minute), hour, 10 * time.Minute},
-		"not at all when there is no time":  {deleted(time.Minute, 5*time.Minute), hour, time.Nanosecond},
+		"as the setting says":               {deleted(time.Minute, nodepod.GracePeriod), nil, 30 * time.Minute, nodepod.HoldPeriod},
+		"as the KVMConfig says":             {deleted(time.Minute, nodepod.GracePeriod), hour, time.Hour, nodepod.HoldPeriod},
+		"for ever is as long as it may be":  {deleted(time.Minute, nodepod.GracePeriod), &v1alpha1.Drain{Timeout: &metav1.Duration{}}, 0, nodepod.HoldPeriod},
+		"less when whoever deletes says so": {deleted(time.Minute, 20*time.Minute), hour, time.Hour, 10 * time.Minute},
+		"not at all when there is no time":  {deleted(time.Minute, 5*time.Minute), hour, time.Hour, time.Nanosecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Timeout: 30 * time.Minute, Clock: testingclock.NewFakePassiveClock(now)}
-			waited, timeout := r.times(test.pod, &v1alpha1.KVMConfig{Spec: v1alpha1.KVMConfigSpec{Drain: test.drain}})
-			if waited != time.Minute || timeout != test.want {
-				t.Errorf("it is held since %s for %s, want since a minute for %s", waited, timeout, test.want)
+			waited, timeout, grace := r.times(test.pod, &v1alpha1.KVMConfig{Spec: v1alpha1.KVMConfigSpec{Drain: test.drain}})
+			if waited != time.Minute || timeout != test.timeout || grace != test.grace {
+				t.Errorf("it is held since %s, pods may hold it for %s and its host for %s, want since a minute, %s and %s",
+					waited, timeout, grace, test.timeout, test.grace)
 			}
 		})
 	}
