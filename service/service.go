@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apiclock"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
@@ -60,7 +61,7 @@ type Config struct {
 	// there.
 	Release func(ctx context.Context, namespace, pod string) error
 
-	// Clock tells the time; nil means the machine's. Tests put wrong ones there.
+	// Clock is what the API server's time is measured with; nil means the machine's clock. Tests put wrong ones there.
 	Clock clock.PassiveClock
 
 	// WrapClient, if set, stands between the controllers and the client; tests put faults there.
@@ -93,6 +94,12 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	restConfig.UserAgent = rest.DefaultKubernetesUserAgent()
 	// They are about Endpoints, which are kept for those who still read them.
 	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	remote := apiclock.New(c.Clock)
+	restConfig.Wrap(remote.Transport)
+	c.Clock = remote
 	m, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme,
 		MapperProvider:                NewMapper,
@@ -124,9 +131,6 @@ func New(ctx context.Context, c Config) (*Service, error) {
 }
 
 func addControllers(m manager.Manager, c Config) error {
-	if c.Clock == nil {
-		c.Clock = clock.RealClock{}
-	}
 	var writer client.Client = patience.New(m.GetClient(), patience.Limit)
 	if c.WrapClient != nil {
 		writer = c.WrapClient(writer)
