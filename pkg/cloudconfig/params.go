@@ -23,7 +23,7 @@ const (
 	EtcdExisting = "existing"
 )
 
-// EtcdFounding is the Params.EtcdTicket of a founder.
+// EtcdFounding is what the Params.EtcdTicket of a founder begins with.
 const EtcdFounding = "founding"
 
 // EtcdRestored is what the Params.EtcdTicket of a founder begins with when the cluster's etcd begins with a snapshot. It is no right to

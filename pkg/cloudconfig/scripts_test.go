@@ -129,6 +129,7 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 		"a founder": {ticket: "founding", begins: true, want: "founding"},
 		"a founder that began and is not known to":    {data: true, madeWith: "founding", ticket: "founding", begins: true, want: "founding"},
 		"a founder of a time without tickets":         {data: true, ticket: "founding", begins: true},
+		"a founder on the host of a deleted cluster":  {data: true, madeWith: "foundingab", ticket: "foundingcd", begins: true, past: true, want: "foundingcd"},
 		"one that has run":                            {data: true, madeWith: "founding", begins: true, want: "founding"},
 		"one that has run before there were tickets":  {data: true, begins: true},
 		"one that has run, and its data is gone":      {madeWith: "founding", want: "founding"},

@@ -58,6 +58,15 @@ func (s *Snapshot) PublishedURL() (address, missing string) {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(port))), ""
 }
 
+// PublishedServerName is the name that people's clients check the certificate of the API server for, and tell it. An Ingress finds the
+// cluster by it.
+func (s *Snapshot) PublishedServerName() string {
+	if s.Access().Type == v1alpha1.AccessIngress {
+		return s.Cluster().Kubernetes.API.Domain
+	}
+	return s.APIServerName()
+}
+
 // nodePort is the port on the hosts for a port of the Service; 0 while there is none.
 func nodePort(service *corev1.Service, port int32) int32 {
 	if service == nil {

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -93,8 +95,12 @@ func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
 	for _, id := range s.Founders {
 		founders = append(founders, s.EtcdMaster(id))
 	}
-	founded := slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return s.RanAs(n) != "" })
-	return etcd.Begin(s.EtcdMaster(n.ID), founders, s.RanAs(n) != "", founded, s.Etcd)
+	return etcd.Begin(s.EtcdMaster(n.ID), founders, s.RanAs(n) != "", s.Founded(), s.Etcd)
+}
+
+// Founded says that some member is known to have run.
+func (s *Snapshot) Founded() bool {
+	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return s.RanAs(n) != "" })
 }
 
 // AwaitsMember says that a master must not begin before its member is added to etcd, or not before that is known.
@@ -106,6 +112,13 @@ func (s *Snapshot) AwaitsMember(n Node) bool {
 	return beginning == etcd.Later
 }
 
+// ownTicket is the ticket of founders: that of this cluster, and not of one of the same id that was there before, whose data may still be
+// on the hosts. What tells them apart is the key without which nobody can read the data.
+func (s *Snapshot) ownTicket() string {
+	sum := sha256.Sum256([]byte(s.Keys[KeyEncryption]))
+	return cloudconfig.EtcdFounding + hex.EncodeToString(sum[:4])
+}
+
 // beginEtcd says in the boot data how the master's member begins. A master that must not begin yet gets the data of one that
 // has run, with which it would not begin either.
 func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
@@ -113,7 +126,7 @@ func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
 	beginning, members := s.beginning(n)
 	switch beginning {
 	case etcd.Found:
-		p.EtcdState, p.EtcdTicket = cloudconfig.EtcdNew, cmp.Or(p.EtcdFrom, cloudconfig.EtcdFounding)
+		p.EtcdState, p.EtcdTicket = cloudconfig.EtcdNew, cmp.Or(p.EtcdFrom, s.ownTicket())
 	case etcd.Join:
 		p.EtcdTicket = strconv.FormatUint(s.EtcdMember(n.ID).ID, 16)
 	case etcd.Return, etcd.Later:

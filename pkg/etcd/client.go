@@ -136,8 +136,11 @@ func (o observation) full() bool {
 	return slices.ContainsFunc(o.alarms, func(text string) bool { return strings.Contains(text, etcdserverpb.AlarmType_NOSPACE.String()) })
 }
 
+// errNoLeader: members answer, and none of them knows a leader, which a majority would elect.
+var errNoLeader = errors.New("no member knows a leader")
+
 // observe asks every member how it is, all at once, and one that is well for the list, which a majority confirms. The error
-// says what each answered when there is no such list.
+// says what each answered when there is no such list; it is errNoLeader when there is no majority.
 func (c *clients) observe(ctx context.Context) (observation, error) {
 	told, failures := c.statuses(ctx)
 	failures = append(failures, c.failures...)
@@ -157,15 +160,20 @@ func (c *clients) observe(ctx context.Context) (observation, error) {
 		}
 		failures = append(failures, s.name+": "+cause(err))
 	}
+	led := false
 	for _, s := range told {
+		led = led || s.Leader != 0
 		if s.Leader == 0 {
 			failures = append(failures, s.name+": it knows no leader")
 		}
 	}
-	if len(failures) == 0 {
-		failures = []string{"no member has an address"}
-	}
 	slices.Sort(failures)
+	switch {
+	case len(failures) == 0:
+		return observation{}, errors.New("no member has an address")
+	case len(told) > 0 && !led:
+		return observation{}, fmt.Errorf("%w: %s", errNoLeader, strings.Join(failures, "; "))
+	}
 	return observation{}, errors.New(strings.Join(failures, "; "))
 }
 

@@ -132,7 +132,16 @@ func TestNoStepCostsTheMajority(t *testing.T) {
 			t.Fatalf("%s\nmembers: %+v\nmasters: %+v\nstep: %+v", problem, s.members, s.masters, step)
 		}
 	})
+	visited(t, count, 107_100)
+}
+
+// visited tells how many situations a test has gone through, and fails when they are not as many as there are.
+func visited(t *testing.T, count, all int) {
+	t.Helper()
 	t.Logf("%d situations", count)
+	if count != all {
+		t.Errorf("there are %d situations", all)
+	}
 }
 
 // unsafe says what is wrong with a step, independently of how it was decided.

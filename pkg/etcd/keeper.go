@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -36,7 +37,7 @@ func (s State) equal(t State) bool {
 	return slices.Equal(s.Members, t.Members) && s.Step == t.Step && slices.Equal(s.Alarms, t.Alarms) && s.Known() == t.Known()
 }
 
-// ReasonUnreachable is that of a State without a list.
+// ReasonUnreachable is that of a State without a list, unless it is for want of a majority.
 const ReasonUnreachable = "Unreachable"
 
 // Keeper keeps the members of one cluster. Its methods never wait for a member and may be called from several goroutines.
@@ -54,11 +55,15 @@ type Keeper struct {
 
 // NewKeeper makes a Keeper; changed is called when its State is another one, and must not block.
 func NewKeeper(log logr.Logger, changed func()) *Keeper {
-	return &Keeper{changed: changed, log: log, hurry: make(chan struct{}, 1), state: unreachable("nobody has been asked yet")}
+	return &Keeper{changed: changed, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("nobody has been asked yet"))}
 }
 
-func unreachable(why string) State {
-	return State{Step: Step{Action: Wait, Reason: ReasonUnreachable, Message: why}}
+func unreachable(why error) State {
+	reason := ReasonUnreachable
+	if errors.Is(why, errNoLeader) {
+		reason = ReasonNoMajority
+	}
+	return State{Step: Step{Action: Wait, Reason: reason, Message: why.Error()}}
 }
 
 // Want says who is to have a member and how members are reached. The slices must not be changed afterwards.
@@ -137,7 +142,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted 
 		return false
 	}
 	if err != nil {
-		k.become(unreachable(err.Error()))
+		k.become(unreachable(err))
 		return false
 	}
 	step := Decide(o.members, masters)

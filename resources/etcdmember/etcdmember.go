@@ -29,12 +29,13 @@ func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome,
 	return chain.Done(), nil
 }
 
-// decide: who does not reach etcd says so only when something about it is to change. Otherwise the API server, which does not
-// answer without etcd, tells of all that matters.
+// decide: as long as the API server answers, which does not without etcd, who does not reach etcd itself says so only when something
+// about it is to change.
 func decide(s *cluster.Snapshot) chain.Outcome {
 	step := s.Etcd.Step
+	gone := step.Reason != "" && !s.Workload.Connected && s.Founded() && !s.Restore.Halted()
 	switch {
-	case !s.Etcd.Known() && !changes(s):
+	case !s.Etcd.Known() && !changes(s) && !gone:
 		return chain.Done()
 	case len(s.Etcd.Alarms) > 0:
 		message := "etcd warns: " + strings.Join(s.Etcd.Alarms, "; ")

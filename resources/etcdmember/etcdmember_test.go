@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
@@ -25,22 +28,29 @@ func TestDecide(t *testing.T) {
 		etcd     etcd.State
 		founders []string
 		retiring int
+		gone     bool // the API server does not answer, and etcd has run
 		want     string
 	}{
-		"nobody is asked":                       {founders: []string{"m1"}, want: "Done"},
-		"nobody answers":                        {etcd: unreachable, founders: []string{"m1"}, want: "Done"},
-		"nobody answers, and a master is added": {etcd: unreachable, founders: []string{"m0"}, want: "Wait Unreachable: nobody answers"},
-		"nobody answers, and a master goes":     {etcd: unreachable, founders: []string{"m1"}, retiring: 1, want: "Wait Unreachable: nobody answers"},
-		"whole":                                 {etcd: at(etcd.None, ""), founders: []string{"m1"}, want: "Done"},
-		"a member is added":                     {etcd: at(etcd.Add, etcd.ReasonJoining), founders: []string{"m1"}, want: "Wait Joining: because"},
-		"a member is not well":                  {etcd: at(etcd.Wait, etcd.ReasonMemberUnhealthy), founders: []string{"m1"}, want: "Wait MemberUnhealthy: because"},
-		"an alarm":                              {etcd: full, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE"},
-		"an alarm that needs people":            {etcd: stuck, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE; delete objects"},
+		"nobody is asked":                         {founders: []string{"m1"}, want: "Done"},
+		"nobody answers":                          {etcd: unreachable, founders: []string{"m1"}, want: "Done"},
+		"nobody answers, not even the API server": {etcd: unreachable, founders: []string{"m1"}, gone: true, want: "Wait Unreachable: nobody answers"},
+		"nobody is asked, and no API server is":   {founders: []string{"m1"}, gone: true, want: "Done"},
+		"nobody answers, and a master is added":   {etcd: unreachable, founders: []string{"m0"}, want: "Wait Unreachable: nobody answers"},
+		"nobody answers, and a master goes":       {etcd: unreachable, founders: []string{"m1"}, retiring: 1, want: "Wait Unreachable: nobody answers"},
+		"whole":                                   {etcd: at(etcd.None, ""), founders: []string{"m1"}, want: "Done"},
+		"a member is added":                       {etcd: at(etcd.Add, etcd.ReasonJoining), founders: []string{"m1"}, want: "Wait Joining: because"},
+		"a member is not well":                    {etcd: at(etcd.Wait, etcd.ReasonMemberUnhealthy), founders: []string{"m1"}, want: "Wait MemberUnhealthy: because"},
+		"an alarm":                                {etcd: full, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE"},
+		"an alarm that needs people":              {etcd: stuck, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE; delete objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &cluster.Snapshot{
 				Config: &v1alpha1.KVMConfig{}, Etcd: test.etcd, Founders: test.founders,
 				Nodes: []cluster.Node{{ID: "m1", Role: key.RoleMaster}}, Retiring: make([]cluster.Node, test.retiring),
+				Workload: cluster.Workload{Connected: !test.gone},
+			}
+			if test.gone {
+				s.Nodes[0].Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}
 			}
 			got := "Done"
 			if o := decide(s); o.State != chain.StateDone {

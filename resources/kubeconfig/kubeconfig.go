@@ -36,8 +36,8 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return apply.Desired{Objects: []client.Object{secret}}, nil
 }
 
-// render speaks to the API where it is published. The name that its certificate is checked for is that of the Service
-// "master", whatever the address: so an address that nobody knew when the certificate was issued is as good as any.
+// render speaks to the API where it is published. The name that its certificate is checked for does not depend on the address: so one
+// that nobody knew when the certificate was issued is as good as any.
 func render(s *cluster.Snapshot, address string) ([]byte, error) {
 	admin := s.Certificates[pki.API]
 	id := s.ID()
@@ -45,7 +45,7 @@ func render(s *cluster.Snapshot, address string) ([]byte, error) {
 		"apiVersion": "v1", "kind": "Config", "current-context": id,
 		"clusters": []any{map[string]any{"name": id, "cluster": map[string]any{
 			"server":                     address,
-			"tls-server-name":            s.APIServerName(),
+			"tls-server-name":            s.PublishedServerName(),
 			"certificate-authority-data": admin.CA,
 		}}},
 		"users": []any{map[string]any{"name": id + "-admin", "user": map[string]any{

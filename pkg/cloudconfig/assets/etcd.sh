@@ -1,10 +1,15 @@
 #!/bin/sh
 # Has the kubelet run this master's member of etcd, unless its data is lost: a member that begins with an empty disk under the
 # number of one that has run breaks what that one promised to the others. A ticket is the right to begin with an empty disk.
-# Another ticket than the one that the data was made with means that another member was added in the place of that one.
+# Another ticket than the one that the data was made with means that another member was added in the place of that one, or
+# that it is another cluster's.
 set -eu
 
-made_with=founding
+# Founders of a time without tickets have left no note.
+case $TICKET in
+founding*) made_with=$TICKET ;;
+*) made_with=founding ;;
+esac
 if [ -e "$DATA.ticket" ]; then
 	made_with=$(cat "$DATA.ticket")
 fi
@@ -18,7 +23,7 @@ restored*)
 	;;
 esac
 if [ -d "$DATA/member" ] && [ -n "$TICKET" ] && [ "$TICKET" != "$made_with" ]; then
-	echo "etcd: the data is that of a member that was taken out; it is put aside" >&2
+	echo "etcd: the data is that of a member that was taken out, or of another cluster; it is put aside" >&2
 	rm -rf "$DATA.past"
 	mv "$DATA" "$DATA.past"
 fi

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -93,12 +95,13 @@ func TestBeginningOfMasters(t *testing.T) {
 		State, Ticket string
 		With          int
 	}
+	ticket := "founding" + fmt.Sprintf("%x", sha256.Sum256([]byte(s.Keys[snapshot.KeyEncryption])))[:8]
 	for name, test := range map[string]struct {
 		node    snapshot.Node
 		members []etcd.Member
 		want    beginning
 	}{
-		"a founder, and nobody answers":              {m0, nil, beginning{"new", "founding", 3}},
+		"a founder, and nobody answers":              {m0, nil, beginning{"new", ticket, 3}},
 		"a founder that runs":                        {m0, members(s, "m0aaa", "m1aaa", "m2aaa"), beginning{"existing", "", 1}},
 		"a founder that has run, and nobody answers": {began, nil, beginning{"existing", "", 1}},
 		"another, and nobody answers":                {m9, nil, beginning{"existing", "", 1}},

@@ -1,0 +1,50 @@
+package cluster_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+)
+
+// TestWherePeopleReachTheAPI: whatever the address, the name that clients tell is one that leads to the cluster and is in its certificate.
+func TestWherePeopleReachTheAPI(t *testing.T) {
+	const own, domain = "master.ab1cd.svc.cluster.local", "api.ab1cd.k8s.example.org"
+	ports := corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443}}}
+	balanced := func(at corev1.LoadBalancerIngress) *corev1.Service {
+		return &corev1.Service{Spec: ports, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{at}}}}
+	}
+	for name, test := range map[string]struct {
+		access    *v1alpha1.Access
+		service   *corev1.Service
+		url, tell string
+	}{
+		"nothing is said":                 {nil, nil, "https://" + own + ":443", own},
+		"a host":                          {&v1alpha1.Access{Type: v1alpha1.AccessClusterIP, Host: "10.0.0.1"}, nil, "https://10.0.0.1:443", own},
+		"a node port that is not there":   {&v1alpha1.Access{Type: v1alpha1.AccessNodePort, Host: "10.0.0.1"}, nil, "", own},
+		"a node port":                     {&v1alpha1.Access{Type: v1alpha1.AccessNodePort, Host: "10.0.0.1"}, &corev1.Service{Spec: ports}, "https://10.0.0.1:30443", own},
+		"a load balancer without address": {&v1alpha1.Access{Type: v1alpha1.AccessLoadBalancer}, &corev1.Service{Spec: ports}, "", own},
+		"a load balancer with a name":     {&v1alpha1.Access{Type: v1alpha1.AccessLoadBalancer}, balanced(corev1.LoadBalancerIngress{Hostname: "lb.example.org"}), "https://lb.example.org:443", own},
+		"a load balancer of IPv6":         {&v1alpha1.Access{Type: v1alpha1.AccessLoadBalancer}, balanced(corev1.LoadBalancerIngress{IP: "2001:db8::1"}), "https://[2001:db8::1]:443", own},
+		"an Ingress, found by its name":   {&v1alpha1.Access{Type: v1alpha1.AccessIngress}, nil, "https://" + domain + ":443", domain},
+		"an Ingress at another address":   {&v1alpha1.Access{Type: v1alpha1.AccessIngress, Host: "10.0.0.1"}, nil, "https://10.0.0.1:443", domain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := fixture.MakeCluster("ab1cd").With(func(spec *v1alpha1.KVMConfigSpec) {
+				spec.Access = test.access
+				spec.Cluster.Kubernetes.API.Domain, spec.Cluster.Kubernetes.API.SecurePort = domain, 443
+			}).Obj()
+			s := &cluster.Snapshot{Config: config, Settings: cluster.Settings{ClusterDomain: "cluster.local"}, PublishedService: test.service}
+			url, missing := s.PublishedURL()
+			if url != test.url || (missing == "") != (url != "") {
+				t.Errorf("the address is %q (%s), want %q", url, missing, test.url)
+			}
+			if tell := s.PublishedServerName(); tell != test.tell {
+				t.Errorf("clients tell the name %q, want %q", tell, test.tell)
+			}
+		})
+	}
+}
