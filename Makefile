@@ -13,7 +13,7 @@ PROJECT := github.com/kvm-operator/kvm-operator
 VERSION ?= $(shell git describe --tags --exact-match --match 'v*' 2>/dev/null | sed 's/^v//')
 LDFLAGS := -s -w $(if $(VERSION),-X $(PROJECT)/pkg/project.version=$(VERSION))
 IMAGE   ?= docker.io/kvm-operator/$(NAME):$(or $(VERSION),$(shell sed -n 's/^var version = "\(.*\)"/\1/p' pkg/project/project.go))
-RUNNER_IMAGE ?= docker.io/kvm-operator/runner:$(lastword $(subst :, ,$(IMAGE)))
+RUNNER_IMAGE ?= docker.io/kvm-operator/kvm-operator-runner:$(lastword $(subst :, ,$(IMAGE)))
 
 TOOLS   := $(CURDIR)/.tools
 # Vault's module is left out: what it needs is as much as all the others together.
@@ -62,10 +62,10 @@ vault: ## Certificates from a real Vault; the part of test that builds longest, 
 	@go test -timeout $(TEST_TIMEOUT) ./integration/issuer
 
 chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults; test has the first 100 of the 500
-	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/chaos -courses=500
+	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/chaos -strict -courses=500
 
 soak: tools ## The same for SOAK, an hour unless set, from SEED, which is another one each time
-	@go test -v -timeout 0 ./integration/chaos -for=$(SOAK) -seed=$(SEED)
+	@go test -v -timeout 0 ./integration/chaos -strict -for=$(SOAK) -seed=$(SEED)
 
 e2e: e2e-life e2e-operations ## Workload clusters of virtual machines on a real management cluster; the part of test that takes longest, and is left out as far as there is no time for it
 

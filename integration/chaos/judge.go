@@ -3,6 +3,8 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,12 +16,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/drain"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -30,18 +32,25 @@ const known = 5 * time.Second
 type judge struct {
 	mu         sync.Mutex
 	violations []string
+	// suspects are what must never be either, by a rule of which it is not known yet whether it is right.
+	suspects []string
 	// machines are the pods of each master whose machine may run, by namespace and node.
 	machines map[string]map[string]bool
 	// placing are the pods that put a snapshot in the place of the data of a master, by namespace.
 	placing map[string]map[string]bool
 	// indexes are those of the nodes of each cluster, by name and uid of its KVMConfig.
 	indexes map[string]map[string]int32
+	// ran are the pods whose machines have run, and released those whose runners were told to let them go, by namespace and name.
+	ran, released map[string]bool
 	// ready are the addresses that a pod of the namespace which was Ready has had.
 	ready map[string]map[string]bool
 }
 
 func newJudge() *judge {
-	return &judge{machines: map[string]map[string]bool{}, placing: map[string]map[string]bool{}, indexes: map[string]map[string]int32{}, ready: map[string]map[string]bool{}}
+	return &judge{
+		machines: map[string]map[string]bool{}, placing: map[string]map[string]bool{}, indexes: map[string]map[string]int32{},
+		ran: map[string]bool{}, released: map[string]bool{}, ready: map[string]map[string]bool{},
+	}
 }
 
 // violated notes a violation.
@@ -51,13 +60,20 @@ func (j *judge) violated(format string, arguments ...any) {
 	j.violations = append(j.violations, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, arguments...))
 }
 
-// verdict are the violations since the last one.
-func (j *judge) verdict() []string {
+// suspected notes a suspect.
+func (j *judge) suspected(format string, arguments ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	all := j.violations
-	j.violations = nil
-	return all
+	j.suspects = append(j.suspects, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, arguments...))
+}
+
+// verdict are the violations and the suspects since the last one.
+func (j *judge) verdict() (violations, suspects []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	violations, suspects = j.violations, j.suspects
+	j.violations, j.suspects = nil, nil
+	return violations, suspects
 }
 
 // watch begins to look at the management cluster and returns what is seen.
@@ -95,7 +111,8 @@ func (j *judge) watch(ctx context.Context, w *World) (client.Reader, error) {
 	return c, nil
 }
 
-// seePod: one machine runs on the disk of a master, at most, and none of any master while a snapshot takes the place of data.
+// seePod: one machine runs on the disk of a master, at most, and none of any master while a snapshot takes the place of data. No pod
+// goes with its machine running.
 func (j *judge) seePod(object any, gone bool) {
 	pod := object.(*corev1.Pod)
 	if strings.HasPrefix(pod.Labels[batchv1.JobNameLabel], "etcd-restore-m") {
@@ -120,8 +137,15 @@ func (j *judge) seePod(object any, gone bool) {
 	if !gone && runs(pod) && pod.Labels[key.LabelApp] == key.RoleMaster {
 		j.machines[node][pod.Name] = true
 	}
+	name := pod.Namespace + "/" + pod.Name
+	j.ran[name] = j.ran[name] || runs(pod)
+	held := gone && j.ran[name] && !j.released[name]
 	several, placing := len(j.machines[node]) > 1, len(j.machines[node]) > 0 && len(j.placing[pod.Namespace]) > 0
 	j.mu.Unlock()
+	if held {
+		j.suspected("%s is gone, and its runner was never told to power the machine down: grace period %d, host %q, %+v",
+			name, ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.Spec.NodeName, pod.Status)
+	}
 	if several {
 		j.violated("%s: two machines of one master run", node)
 	}
@@ -204,6 +228,9 @@ func (j *judge) seeSlice(ctx context.Context, object any, gone bool) {
 // seeRelease is called while the machine still runs: nothing is on it that could go elsewhere, and the other masters are a majority
 // without it.
 func (j *judge) seeRelease(ctx context.Context, p *park, namespace, name string) {
+	j.mu.Lock()
+	j.released[namespace+"/"+name] = true
+	j.mu.Unlock()
 	pod, err := p.management.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil || !runs(pod) {
 		return // it was let go before
@@ -215,9 +242,6 @@ func (j *judge) seeRelease(ctx context.Context, p *park, namespace, name string)
 	if err != nil || config == nil || config.DeletionTimestamp != nil {
 		return // the whole cluster goes
 	}
-	if condition := drainedOf(pod); condition == string(drain.MasterUnreachable) || condition == string(drain.TimedOut) {
-		return
-	}
 	if pod.Labels[key.LabelApp] == key.RoleMaster {
 		j.seeMasterGo(ctx, p, pod)
 		return
@@ -225,6 +249,43 @@ func (j *judge) seeRelease(ctx context.Context, p *park, namespace, name string)
 	web, err := p.inside.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-"+name, metav1.GetOptions{})
 	if err == nil && web.DeletionTimestamp == nil && time.Since(web.CreationTimestamp.Time) > known {
 		j.violated("%s/%s: the machine is let go, and pod %s is on it and was not asked to go", namespace, name, web.Name)
+	}
+}
+
+// deletion is a request to delete a pod.
+var deletion = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)$`)
+
+// hears has the judge know what the operator asks for.
+func (j *judge) hears(w *World) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(request *http.Request) (*http.Response, error) {
+			if match := deletion.FindStringSubmatch(request.URL.Path); match != nil && request.Method == http.MethodDelete {
+				j.seeReplacement(request.Context(), w, match[1], match[2])
+			}
+			return next.RoundTrip(request)
+		})
+	}
+}
+
+// seeReplacement is called when the operator deletes a pod, to have an unhealthy node replaced: one at a time, and in a workload cluster
+// that it sees.
+func (j *judge) seeReplacement(ctx context.Context, w *World, namespace, name string) {
+	if !slices.ContainsFunc(w.lives, func(l *life) bool { return l.id == namespace && l.cutFor() < known }) {
+		j.violated("%s/%s is replaced while the workload cluster is cut off", namespace, name)
+	}
+	pods, err := w.park.management.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelNode})
+	if err != nil {
+		return // the API server is not what is judged
+	}
+	for i := range pods.Items {
+		other := &pods.Items[i]
+		if other.Name == name || other.DeletionTimestamp == nil {
+			continue
+		}
+		grace := time.Duration(ptr.Deref(other.DeletionGracePeriodSeconds, 0)) * time.Second
+		if since := time.Since(other.DeletionTimestamp.Add(-grace)); since > known {
+			j.violated("%s/%s is replaced, and %s is on its way out since %s", namespace, name, other.Name, since.Round(time.Millisecond))
+		}
 	}
 }
 
@@ -253,14 +314,6 @@ func (j *judge) seeMasterGo(ctx context.Context, p *park, pod *corev1.Pod) {
 	if len(well) <= len(masters)/2 {
 		j.violated("%s/%s: the machine is let go, and %d of %d masters are left", pod.Namespace, pod.Name, len(well), len(masters))
 	}
-}
-
-func drainedOf(pod *corev1.Pod) string {
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == key.ConditionDrained })
-	if i < 0 {
-		return ""
-	}
-	return pod.Status.Conditions[i].Reason
 }
 
 // owner is the KVMConfig of the cluster in a namespace, nil when there is none.

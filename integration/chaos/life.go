@@ -56,6 +56,8 @@ type life struct {
 	mu        sync.Mutex
 	log       []string
 	complaint string
+	// cut is since when the workload cluster is cut off; zero while it is not.
+	cut time.Time
 }
 
 // begin begins another course.
@@ -69,6 +71,22 @@ func (c *life) say(format string, arguments ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log = append(c.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, arguments...))
+}
+
+// cutFor is how long the workload cluster has been cut off.
+func (c *life) cutFor() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut.IsZero() {
+		return 0
+	}
+	return time.Since(c.cut)
+}
+
+func (c *life) cutAt(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = t
 }
 
 // failed notes what ended the course. The first failure counts.
@@ -86,7 +104,19 @@ func (c *life) complaints() []string {
 	if c.complaint == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("seed %d, cluster %s: %s\n  %s", c.seed, c.id, c.complaint, strings.Join(c.log, "\n  "))}
+	return []string{fmt.Sprintf("cluster %s: %s\n  %s", c.id, c.complaint, c.story())}
+}
+
+// story is what has happened in the course.
+func (c *life) story() string {
+	return fmt.Sprintf("seed %d\n  %s", c.seed, strings.Join(c.log, "\n  "))
+}
+
+// course is the same for who does not hold the lock.
+func (c *life) course() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.story()
 }
 
 // storm changes and hurts the cluster, and makes it first if there is none.
@@ -166,25 +196,6 @@ func (c *life) settle(ctx context.Context) {
 		}
 		return c.settled(ctx, c.world.lab.Client)
 	})
-}
-
-// end deletes the cluster and waits until nothing is left of it.
-func (c *life) end(ctx context.Context) {
-	if err := c.delete(ctx); err != nil {
-		c.failed("deleting the cluster: %s", err)
-	}
-	c.bound(ctx, ending, c.gone)
-	if c.line != nil {
-		c.line.Close()
-	}
-}
-
-func (c *life) delete(ctx context.Context) error {
-	config, err := c.config(ctx, c.world.lab.Client)
-	if err == nil {
-		err = c.world.lab.Client.Delete(ctx, config)
-	}
-	return client.IgnoreNotFound(err)
 }
 
 func (c *life) bound(ctx context.Context, within time.Duration, condition func(context.Context) error) {
@@ -313,51 +324,6 @@ func (c *life) pods(ctx context.Context, from client.Reader) ([]corev1.Pod, erro
 	var pods corev1.PodList
 	err := from.List(ctx, &pods, client.InNamespace(key.Namespace(c.id)), client.HasLabels{key.LabelNode})
 	return pods.Items, err
-}
-
-// gone says what is left.
-func (c *life) gone(ctx context.Context) error {
-	config, err := c.config(ctx, c.world.seen)
-	if err == nil {
-		return fmt.Errorf("the KVMConfig is there, with the conditions %+v", config.Status.Conditions)
-	}
-	if !apierrors.IsNotFound(err) {
-		return err
-	}
-	namespace := &corev1.Namespace{}
-	if err := c.world.seen.Get(ctx, client.ObjectKey{Name: key.Namespace(c.id)}, namespace); !apierrors.IsNotFound(err) {
-		return fmt.Errorf("the namespace is there: %+v, %w", namespace.Status, err)
-	}
-	var secrets corev1.SecretList
-	if err := c.world.lab.Client.List(ctx, &secrets, client.MatchingLabels{key.LabelGSCluster: c.id}); err != nil {
-		return err
-	}
-	for _, s := range secrets.Items {
-		if s.Namespace != metav1.NamespaceDefault || s.Labels[key.LabelManagedBy] == key.Operator {
-			return fmt.Errorf("the Secret %s/%s is left", s.Namespace, s.Name)
-		}
-	}
-	return c.forgotten(ctx)
-}
-
-// forgotten cleans up what a user has made and the operator leaves alone, and the shared workload cluster, which would end with its
-// machines.
-func (c *life) forgotten(ctx context.Context) error {
-	err := c.world.lab.Client.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{key.LabelGSCluster: c.id})
-	if err != nil {
-		return err
-	}
-	var nodes corev1.NodeList
-	if err := c.world.server.Client.List(ctx, &nodes, client.MatchingLabels{key.LabelGSCluster: c.id}); err != nil {
-		return err
-	}
-	for i := range nodes.Items {
-		if err := c.world.server.Client.Delete(ctx, &nodes.Items[i]); client.IgnoreNotFound(err) != nil {
-			return err
-		}
-	}
-	return c.world.server.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault),
-		client.MatchingLabels{labelTenant: key.Namespace(c.id)}, client.GracePeriodSeconds(0))
 }
 
 // situation is what else is known of a cluster that does not settle.

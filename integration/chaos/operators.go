@@ -39,8 +39,10 @@ func (o *operators) begin(clock clock.PassiveClock) *operator {
 	var err error
 	life.Operator, err = o.world.lab.StartOperator(func(c *service.Config) {
 		c.REST = rest.CopyConfig(c.REST)
+		c.REST.Wrap(o.world.judge.hears(o.world))
 		c.REST.Wrap(life.way.transport)
 		c.MachinesOnly, c.Addresses, c.Release, c.Clock = false, o.world.places.Answers, o.world.park.release, clock
+		c.DrainTimeout = time.Hour
 	})
 	if err != nil {
 		// It asks nobody for anything, so this is a mistake of the test.

@@ -168,8 +168,10 @@ func (c *life) remediate(ctx context.Context) error {
 func (c *life) partition(ctx context.Context) error {
 	c.say("the workload cluster is cut off for a while")
 	c.line.Cut()
-	pause(ctx, c.some(4*time.Second))
+	c.cutAt(time.Now())
+	pause(ctx, c.some(7*time.Second))
 	c.line.Mend()
+	c.cutAt(time.Time{})
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ type World struct {
 	judge  *judge
 	// seen is the management cluster as it was a moment ago. To look there again and again costs nothing.
 	seen client.Reader
+	// strangers have nothing to do with all this.
+	strangers strangers
 	// lives are those of the clusters so far.
 	lives []*life
 
@@ -82,6 +85,9 @@ func (w *World) populate(ctx context.Context) error {
 	if w.park, err = newPark(ctx, w); err != nil {
 		return fmt.Errorf("opening the park of machines: %w", err)
 	}
+	if err := w.settle(ctx); err != nil {
+		return fmt.Errorf("making what belongs to strangers: %w", err)
+	}
 	w.seen, err = w.judge.watch(ctx, w)
 	return err
 }
@@ -112,6 +118,8 @@ func ids(n int) []string {
 type Result struct {
 	// Violations are what must never be and was, and what ought to have come and did not, each with the seed of its course.
 	Violations []string
+	// Suspects are what must never be, by a rule of which it is not known yet whether it is right.
+	Suspects []string
 	// Faults counts those that the operator met, by their name; Lives is how often it began.
 	Faults map[string]int
 	Lives  int
@@ -152,17 +160,19 @@ func (w *World) Batch(ctx context.Context, seed uint64, courses int) Result {
 	o.costsNothing(ctx, w.judge)
 	last.close(w.judge)
 	r.Settled = lap()
-	r.Violations, r.Faults, r.Lives, r.Requests = w.violations(lives), o.faults, o.lives, o.requests()
+	r.Faults, r.Lives, r.Requests = o.faults, o.lives, o.requests()
+	r.Violations, r.Suspects = w.verdict(lives)
+	r.Violations = append(r.Violations, w.strangers.touched(ctx)...)
 	return r
 }
 
-// End deletes all clusters beside an operator that is let alone, and returns what is left of them, and why.
-func (w *World) End(ctx context.Context) []string {
+// End deletes all clusters beside an operator that is let alone, and returns what is left of them, and why, and suspects.
+func (w *World) End(ctx context.Context) (violations, suspects []string) {
 	o := newOperators(w, rand.New(rand.NewPCG(0, 0)))
 	last := o.begin(nil)
 	all(w.lives, func(l *life) { l.end(ctx) })
 	last.close(w.judge)
-	return w.violations(w.lives)
+	return w.verdict(w.lives)
 }
 
 func all(lives []*life, do func(*life)) {
@@ -173,12 +183,22 @@ func all(lives []*life, do func(*life)) {
 	group.Wait()
 }
 
-func (w *World) violations(lives []*life) []string {
-	found := w.judge.verdict()
-	for _, l := range lives {
-		found = append(found, l.complaints()...)
+// verdict is what was seen that must never be, each with the courses that it is about, and what did not become of the clusters.
+func (w *World) verdict(lives []*life) (violations, suspects []string) {
+	violations, suspects = w.judge.verdict()
+	for _, found := range [][]string{violations, suspects} {
+		for i, text := range found {
+			for _, l := range lives {
+				if strings.Contains(text, " "+l.id+"/") {
+					found[i] += "\n  " + l.course()
+				}
+			}
+		}
 	}
-	return found
+	for _, l := range lives {
+		violations = append(violations, l.complaints()...)
+	}
+	return violations, suspects
 }
 
 // stopwatch returns the time since it was called last.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // grant is the smallest part of a role: one verb on one resource, on objects of the name if there is one.
@@ -83,7 +84,7 @@ func (i installation) hold(t *testing.T, grants []grant, all bool) {
 	t.Helper()
 	for _, g := range grants {
 		lab.Eventually(t, lab.Timeout, func() error {
-			allowed, err := i.allowed(g)
+			allowed, err := i.allowed(operators, release, g)
 			if err == nil && allowed != all {
 				err = fmt.Errorf("%s is allowed: %t, want %t", g, allowed, all)
 			}
@@ -92,12 +93,25 @@ func (i installation) hold(t *testing.T, grants []grant, all bool) {
 	}
 }
 
-func (i installation) allowed(g grant) (bool, error) {
+// machinesMayDoNothing covers F-34: the account of node pods has none of the operator's rights, and not those that tell of others.
+func (i installation) machinesMayDoNothing(t *testing.T, id string) {
+	t.Helper()
+	for _, g := range append(i.grants(t), grant{"*", "*", "*", ""}, grant{"get", "", "secrets", ""}, grant{"list", "", "nodes", ""}) {
+		allowed, err := i.allowed(key.Namespace(id), id, g)
+		if err != nil || allowed {
+			t.Errorf("node pods may %s: %t (%v)", g, allowed, err)
+		}
+	}
+}
+
+// allowed says whether a service account has a right in its own namespace.
+func (i installation) allowed(namespace, account string, g grant) (bool, error) {
 	resource, subresource, _ := strings.Cut(g.resource, "/")
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + operators, "system:authenticated"},
+		User:   "system:serviceaccount:" + namespace + ":" + account,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: operators, Verb: g.verb, Group: g.group, Resource: resource, Subresource: subresource, Name: g.name,
+			Namespace: namespace, Verb: g.verb, Group: g.group, Resource: resource, Subresource: subresource, Name: g.name,
 		},
 	}}
 	err := i.Client.Create(context.Background(), review)

@@ -118,6 +118,7 @@ func (i installation) lifeOfACluster(t *testing.T) {
 		t.Run("mends "+kind, func(t *testing.T) { i.mends(t, object) })
 	}
 	i.AwaitReady(t, config)
+	i.machinesMayDoNothing(t, "chart")
 	i.restore(t, config)
 	// Only a right to bind lets the operator lead to a role that allows more than it may do itself.
 	if binding := (&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: key.PSPBindingName("chart")}}); !i.Exists(t, binding) {

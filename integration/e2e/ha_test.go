@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -131,16 +132,21 @@ func (l *life) oneEtcd(members int) {
 		each = append(each, l.client("https://"+local))
 	}
 	for i, client := range each {
-		written, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(l.ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "one-etcd-"},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			l.t.Fatal(err)
-		}
 		next := each[(i+1)%len(each)]
-		if _, err := next.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(l.ctx, written.Name, metav1.GetOptions{}); err != nil {
-			l.t.Fatalf("what was written to %s is not known to its neighbour: %s", addresses[i], err)
-		}
+		// Not to be answered in time is no answer; to be answered that there is no such thing is one.
+		l.eventually(silence, func() error {
+			written, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(l.ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "one-etcd-"},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			_, err = next.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(l.ctx, written.Name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				l.t.Fatalf("what was written to %s is not known to its neighbour", addresses[i])
+			}
+			return err
+		})
 	}
 }
 

@@ -37,7 +37,7 @@ type operations struct {
 	witness         *witness
 }
 
-// TestOperations covers F-16 to F-19 with real machines: workers of a cluster are removed, changed, killed, rebooted, hung and driven
+// TestOperations covers F-16, F-18 and F-19 with real machines: workers of a cluster are removed, changed, killed, rebooted, hung and driven
 // off their host, and the cluster is brought back to a snapshot of etcd, beside an operator that is killed all the time; no worker
 // goes before it was drained.
 func TestOperations(t *testing.T) {
@@ -88,7 +88,7 @@ func (o *operations) runWeb() {
 	o.workload("", "rollout", "status", "deployment/web", "--timeout=10m")
 }
 
-// removeMiddle covers F-16: only the worker that is removed is drained, wherever it stands in the list.
+// removeMiddle covers F-18: only the worker that is removed is drained, wherever it stands in the list.
 func (o *operations) removeMiddle() {
 	before := o.nodes()
 	o.patch(`[{"op":"remove","path":"/spec/cluster/workers/1"},{"op":"remove","path":"/spec/kvm/workers/1"}]`)
@@ -101,7 +101,7 @@ func (o *operations) removeMiddle() {
 	}
 }
 
-// changeMemory covers F-18: a worker whose size has changed is replaced, and drained before: as long as a budget refuses, its machine runs
+// changeMemory covers F-16: a worker whose size has changed is replaced, and drained before: as long as a budget refuses, its machine runs
 // and serves.
 func (o *operations) changeMemory() {
 	before := o.node("w1")

@@ -128,6 +128,37 @@ func TestEverySmallState(t *testing.T) {
 		}
 	})
 	t.Logf("%d states decided", count)
+	if count != smallStates {
+		t.Errorf("there are %d states", smallStates)
+	}
+}
+
+// smallStates is how many there are.
+const smallStates = 114_996
+
+// TestManyIllNodes is about clusters in which a tenth is more than one node: whatever share of them is ill, no more of them is replaced at a
+// time, and as many as may be.
+func TestManyIllNodes(t *testing.T) {
+	for workers := 1; workers <= 60; workers++ {
+		for ill := 0; ill <= workers; ill++ {
+			var nodes []remediation.Node
+			for i := range 3 + workers {
+				all := states(fmt.Sprint("node ", i), i < 3)
+				well, due := all[0], all[2]
+				if i >= 3 && i < 3+ill {
+					well = due
+				}
+				nodes = append(nodes, well)
+			}
+			want := min(ill, max(1, (len(nodes)+5)/10))
+			if 2*ill > len(nodes) {
+				want = 0
+			}
+			if d := remediation.Decide(nodes, limits, now); len(d.Replace) != want {
+				t.Errorf("of %d nodes %d are ill: %d are replaced, want %d (%s)", len(nodes), ill, len(d.Replace), want, d.Message)
+			}
+		}
+	}
 }
 
 // TestLimitsOfRemediation covers F-25: one node in a small cluster, a tenth of a large one, the longest unready first.
