@@ -14,7 +14,7 @@ import (
 )
 
 // runnerImage is the image of node pods that belongs to this binary.
-func runnerImage() string { return "docker.io/kvm-operator/runner:" + project.Version() }
+func runnerImage() string { return "docker.io/kvm-operator/kvm-operator-runner:" + project.Version() }
 
 // reader reads registered flags: one that is missing is a mistake in this program.
 type reader struct{ *pflag.FlagSet }

@@ -31,7 +31,7 @@ spec:
   terminationGracePeriodSeconds: 60
   containers:
   - name: k8s-kvm
-    image: docker.io/kvm-operator/runner:%[2]s
+    image: docker.io/kvm-operator/kvm-operator-runner:%[2]s
     args: [runner]
     env:
     - {name: HOSTNAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}

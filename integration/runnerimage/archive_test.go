@@ -144,7 +144,7 @@ func built(t *testing.T) image {
 func TestTheImageIsNamedForContainerd(t *testing.T) {
 	annotations := built(t).Annotations
 	repository, tag, _ := strings.Cut(annotations["io.containerd.image.name"], ":")
-	if repository != "docker.io/kvm-operator/runner" || tag == "" || tag != annotations["org.opencontainers.image.ref.name"] {
+	if repository != "docker.io/kvm-operator/kvm-operator-runner" || tag == "" || tag != annotations["org.opencontainers.image.ref.name"] {
 		t.Errorf("containerd is told the name %q by %v", repository+":"+tag, annotations)
 	}
 }

@@ -124,7 +124,7 @@ build_image() {
   progress runner env CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -C "$root" -trimpath -buildvcs=false \
     -ldflags "-s -w ${VERSION:+-X $project.version=$VERSION}" -o "$work/runner" ./runner
   unfinished=$2.$$
-  progress "runner image" go run -C "$here/pack" . -name "${RUNNER_IMAGE:-docker.io/kvm-operator/runner:$(version)}" \
+  progress "runner image" go run -C "$here/pack" . -name "${RUNNER_IMAGE:-docker.io/kvm-operator/kvm-operator-runner:$(version)}" \
     -version "$(version)" -system "$1" -runner "$work/runner" -o "$unfinished"
   # Whoever watches the file sees changes only.
   cmp -s "$unfinished" "$2" || mv "$unfinished" "$2"

@@ -191,7 +191,7 @@ func (s *Stage) install(ctx context.Context) error {
 	arguments := []string{
 		"upgrade", "--install", release, filepath.Join(s.options.Root, "helm", "kvm-operator"),
 		"--namespace=" + operatorNamespace, "--create-namespace", "--kubeconfig=" + s.Cluster.Kubeconfig(), "--wait", "--timeout=3m",
-		"--set=image.tag=" + project.Version(), "--set=image.runner=docker.io/kvm-operator/runner:" + project.Version(),
+		"--set=image.tag=" + project.Version(),
 		// A master fills its host.
 		"--set=sharedHosts=true", "--set=nodeSelector." + key.LabelManagementNodesRole + "=" + key.RoleWorker,
 	}

@@ -201,7 +201,7 @@ type SSH struct {
 	UserList []SSHUser `json:"userList,omitempty"`
 }
 
-// SSHUser is an operating system user on every node, member of the groups sudo and docker.
+// SSHUser is an operating system user on every node, member of the group sudo.
 type SSHUser struct {
 	// Name is the user's name: at most 32 letters, digits, '.', '_' and '-', the first a letter or '_'; not root.
 	//

@@ -49,7 +49,7 @@ type NodeStatus struct {
 	Host string `json:"host,omitempty"`
 
 	// EtcdHost is the host whose directory holds the data of this master's etcd, when that is kept on hosts. The master
-	// runs there and nowhere else; empty it out only when that host and its data are lost for good.
+	// runs there and nowhere else. When that host and its data are lost for good, replace the master by one with another id.
 	EtcdHost string `json:"etcdHost,omitempty"`
 
 	// Phase is Pending, Starting, Ready, Outdated or Terminating.
