@@ -2,10 +2,12 @@ package workload
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -91,6 +93,26 @@ func TestMetricsTellTheStateOfNow(t *testing.T) {
 	want := []map[string]float64{{"": 0}, {"NoAddress": 0}, {"": 1}, {}, {}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the gauge tells something else (-want +got):\n%s", diff)
+	}
+}
+
+func TestHowLongAClusterIsSilent(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	c := NewPool(Options{Clock: clock}).Ensure(types.NamespacedName{Name: "x"}, Access{})
+	var got []time.Duration
+	after := func(d time.Duration, next State, s *session) {
+		clock.Step(d)
+		got = append(got, c.Silent())
+		c.become(next, s)
+		got = append(got, c.Silent())
+	}
+	after(time.Minute, unreachable(errNoAddress, ""), nil)
+	after(time.Minute, State{Phase: Connected}, &session{})
+	after(time.Hour, unreachable(errNoAddress, ""), nil)
+	after(time.Second, unreachable(errNoAddress, ""), nil)
+	want := []time.Duration{time.Minute, time.Minute, 2 * time.Minute, 0, 0, 0, time.Second, time.Second}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("it is silent for another time (-want +got):\n%s", diff)
 	}
 }
 
