@@ -78,8 +78,9 @@ func (l *life) objects() (outside, inside []unstructured.Unstructured) {
 			selector := o.GetLabels()
 			l.set(o, map[string]any{"app": selector["app"]}, "spec", "selector")
 			l.set(o, true, "spec", "publishNotReadyAddresses")
-			unstructured.RemoveNestedField(o.Object, "spec", "clusterIP")
-			unstructured.RemoveNestedField(o.Object, "spec", "clusterIPs")
+			for _, field := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
+				unstructured.RemoveNestedField(o.Object, "spec", field)
+			}
 		case "Deployment":
 			for _, field := range []string{"schedulingGates", "readinessGates", "affinity"} {
 				unstructured.RemoveNestedField(o.Object, "spec", "template", "spec", field)
