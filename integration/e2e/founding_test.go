@@ -78,7 +78,11 @@ func (l *life) objects() (outside, inside []unstructured.Unstructured) {
 			selector := o.GetLabels()
 			l.set(o, map[string]any{"app": selector["app"]}, "spec", "selector")
 			l.set(o, true, "spec", "publishNotReadyAddresses")
-			for _, field := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
+			given := []string{"ipFamilies", "ipFamilyPolicy", "clusterIPs"}
+			if address, _, _ := unstructured.NestedString(o.Object, "spec", "clusterIP"); address != corev1.ClusterIPNone {
+				given = append(given, "clusterIP")
+			}
+			for _, field := range given {
 				unstructured.RemoveNestedField(o.Object, "spec", field)
 			}
 		case "Deployment":
