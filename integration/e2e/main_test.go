@@ -131,16 +131,16 @@ var unanswered = regexp.MustCompile(`Unable to connect to the server|TLS handsha
 // ask asks again, for a while, where nobody answers.
 func (l *life) ask(kubectl func() (string, error)) string {
 	l.t.Helper()
-	for began := time.Now(); ; time.Sleep(time.Second) {
-		text, err := kubectl()
-		if err == nil {
-			return text
-		}
-		if !unanswered.MatchString(err.Error()) || time.Since(began) > silence || l.ctx.Err() != nil {
-			l.t.Fatal(err)
-		}
+	began := time.Now()
+	text, err := kubectl()
+	for err != nil && unanswered.MatchString(err.Error()) && time.Since(began) < silence && pause(l.ctx, time.Second) {
 		l.t.Logf("asked again: %s", err)
+		text, err = kubectl()
 	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return text
 }
 
 // eventually waits until the condition holds and logs each of its complaints once.

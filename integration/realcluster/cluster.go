@@ -139,6 +139,11 @@ func (c *Cluster) startControlPlane(ctx context.Context) (err error) {
 	if err := c.startDNS(ctx); err != nil {
 		return err
 	}
+	return c.weighControlPlane()
+}
+
+// weighControlPlane gives what runs beside the nodes its share of the processors. What is started again later counts like any process.
+func (c *Cluster) weighControlPlane() error {
 	cgroup := c.name + "/control-plane"
 	if err := makeCgroup(cgroup, planeWeight); err != nil {
 		return err

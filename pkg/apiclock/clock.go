@@ -16,7 +16,8 @@ type Clock struct {
 	own   clock.PassiveClock
 	began time.Time
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// behind is how far this machine's clock is behind the API server's; negative when it is ahead.
 	behind time.Duration
 }
 
