@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -49,6 +50,9 @@ type Config struct {
 
 	// Addresses is where the API of a workload cluster answers; nil means its Service and its masters. Tests put theirs there.
 	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
+	// EtcdAddresses is where the members of a cluster's etcd answer, host:port, by their node pods; nil for a cluster whose etcd is left
+	// alone. It counts with Addresses only.
+	EtcdAddresses func(s *snapshot.Snapshot) func(pod *corev1.Pod) string
 
 	// DrainTimeout is how long the pods of a node are waited for before its machine is powered down, where the KVMConfig does not
 	// say; zero: for ever.
@@ -149,8 +153,7 @@ func addControllers(m manager.Manager, c Config) error {
 		}
 		r.Workloads = cluster.NewWorkloads(m.GetScheme(), mapper)
 		if c.Addresses != nil {
-			// Who answers there has no etcd to be asked.
-			r.Workloads.Addresses, r.Workloads.Members = c.Addresses, nil
+			r.Workloads.Addresses, r.Workloads.EtcdAddresses = c.Addresses, c.EtcdAddresses
 		}
 		if r.Console, err = consoles(m.GetConfig()); err != nil {
 			return err
@@ -184,7 +187,7 @@ func addDrainer(m manager.Manager, c Config, writer client.Client, w *cluster.Wo
 		Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"),
 	}
 	if w != nil {
-		d.Pool = w.Pool
+		d.Pool, d.Votes = w.Pool, w.Members.Votes
 	}
 	if d.Release == nil {
 		var err error

@@ -24,6 +24,7 @@ func (c *life) end(ctx context.Context) {
 }
 
 func (c *life) delete(ctx context.Context) error {
+	c.keepBooks(nil)
 	config, err := c.config(ctx, c.world.lab.Client)
 	if err == nil {
 		err = c.world.lab.Client.Delete(ctx, config)

@@ -73,15 +73,22 @@ func (w *way) meet(f Fault) {
 	if f == Paused && w.fault != Paused {
 		w.open = make(chan struct{})
 	}
+	w.fault = f
 	if f == Crash {
 		w.writes, w.after = 1+w.random.IntN(12), w.random.IntN(2) == 0
 	}
-	w.fault = f
 	if f == Gone {
 		for body := range w.watches {
 			_ = body.ReadCloser.Close() // whoever reads gets an error
 		}
 	}
+}
+
+// crashAt has the operator crash at the k-th write from now on, or after it was carried out.
+func (w *way) crashAt(k int, after bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fault, w.writes, w.after = Crash, k, after
 }
 
 // die lets nothing through any more.

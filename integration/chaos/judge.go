@@ -299,6 +299,10 @@ func (j *judge) seeMasterGo(ctx context.Context, p *park, pod *corev1.Pod) {
 	if err != nil {
 		return // the API server is not what is judged
 	}
+	if ledger := p.world.booksOf(pod.Namespace); ledger != nil {
+		j.seeMemberGo(ctx, ledger, pod)
+		return
+	}
 	masters, well := map[string]bool{}, map[string]bool{}
 	for i := range pods.Items {
 		other := &pods.Items[i]

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/integration/etcdguest"
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/tenant"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -43,9 +44,10 @@ type life struct {
 	world *World
 	id    string
 	line  *tenant.Line
-	// made says that its KVMConfig exists, or is being deleted. born counts the workers so far; their ids are never used again.
-	made bool
-	born int
+	// made says that its KVMConfig exists, or is being deleted. born counts the workers so far, and crowned the masters; their ids are
+	// never used again.
+	made          bool
+	born, crowned int
 	// restores counts the snapshots that were to be restored.
 	restores int64
 
@@ -53,7 +55,9 @@ type life struct {
 	seed   uint64
 	random *rand.Rand
 
-	mu        sync.Mutex
+	mu sync.Mutex
+	// ledger is what somebody writes to the cluster's etcd; nil where there is none.
+	ledger    *etcdguest.Ledger
 	log       []string
 	complaint string
 	// cut is since when the workload cluster is cut off; zero while it is not.
@@ -150,6 +154,12 @@ func (c *life) declare(ctx context.Context) error {
 	if c.made {
 		return nil
 	}
+	masters := 1 + 2*c.random.IntN(2)
+	return c.make(ctx, masters, 1+c.random.IntN(2))
+}
+
+// make makes the cluster with so many masters and workers.
+func (c *life) make(ctx context.Context, masters, workers int) error {
 	if c.line == nil {
 		line, err := tenant.NewLine(ctx, c.world.server.Address(), 0)
 		if err != nil {
@@ -158,12 +168,16 @@ func (c *life) declare(ctx context.Context) error {
 		c.line = line
 		c.world.places.Put(c.id, line.Address)
 	}
-	c.made = true
-	masters := 1 + 2*c.random.IntN(2)
-	c.born = 1 + c.random.IntN(2)
-	c.say("a cluster with %d masters and %d workers", masters, c.born)
-	return c.world.server.Declare(ctx, c.world.lab.Client, fixture.MakeCluster(c.id).Masters(masters).Workers(c.born).Obj())
+	c.made, c.crowned, c.born = true, masters, workers
+	c.say("a cluster with %d masters and %d workers", masters, workers)
+	if hasEtcd(c.id) {
+		c.keepBooks(c.world.machines.Open(metav1.NamespaceDefault, c.id))
+	}
+	return c.world.server.Declare(ctx, c.world.lab.Client, fixture.MakeCluster(c.id).Masters(masters).Workers(workers).Label(labelCourse, c.id).Obj())
 }
+
+// labelCourse is on KVMConfigs: the id of the cluster, by which an operator can have it alone.
+const labelCourse = "example.org/course"
 
 // await gives the cluster some time, and goes on in any case: operators have a hard time now.
 func (c *life) await(ctx context.Context, condition func(context.Context) error) {
@@ -258,7 +272,8 @@ func (c *life) settled(ctx context.Context, from client.Reader) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(ofNodes(config, pods), c.joined(ctx, pods), c.behind(ctx, from, key.RoleMaster, pods), c.behind(ctx, from, key.RoleWorker, pods))
+	return errors.Join(ofNodes(config, pods), c.joined(ctx, pods), c.behind(ctx, from, key.RoleMaster, pods), c.behind(ctx, from, key.RoleWorker, pods),
+		c.kept(ctx, config))
 }
 
 // isRestored: the cluster is that of its snapshot, and nothing is under way.
@@ -355,5 +370,5 @@ func (c *life) situation(ctx context.Context) string {
 	if err != nil {
 		fmt.Fprintf(&text, "\n  %s", err)
 	}
-	return text.String()
+	return text.String() + c.world.machines.Story(c.id)
 }

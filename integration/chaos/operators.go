@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -21,6 +22,8 @@ type operators struct {
 	lives  int
 	faults map[string]int
 	all    []*operator
+	// only is the cluster that they care for; empty for all.
+	only string
 }
 
 // operator is one life.
@@ -42,7 +45,10 @@ func (o *operators) begin(clock clock.PassiveClock) *operator {
 		c.REST.Wrap(o.world.judge.hears(o.world))
 		c.REST.Wrap(life.way.transport)
 		c.MachinesOnly, c.Addresses, c.Release, c.Clock = false, o.world.places.Answers, o.world.park.release, clock
-		c.DrainTimeout = time.Hour
+		if o.only != "" {
+			c.Selector = labels.SelectorFromSet(labels.Set{labelCourse: o.only})
+		}
+		c.DrainTimeout, c.EtcdAddresses = time.Hour, o.world.etcdAddresses
 	})
 	if err != nil {
 		// It asks nobody for anything, so this is a mistake of the test.

@@ -144,6 +144,9 @@ func (p *park) tend(ctx context.Context, name types.NamespacedName) error {
 		return err
 	}
 	on := err == nil && runs(pod)
+	if err := p.power(name, pod, on); err != nil {
+		return err
+	}
 	node, err := p.inside.CoreV1().Nodes().Get(ctx, name.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && !on:
@@ -171,6 +174,19 @@ func (p *park) tend(ctx context.Context, name types.NamespacedName) error {
 	}}
 	_, err = p.inside.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
 	return err
+}
+
+// power switches the machine of a master on or off, where it has a member of etcd.
+func (p *park) power(name types.NamespacedName, pod *corev1.Pod, on bool) error {
+	switch {
+	case !hasEtcd(name.Namespace):
+		return nil
+	case !on:
+		p.world.machines.Stop(name.Namespace, name.Name)
+	case pod.Labels[key.LabelApp] == key.RoleMaster:
+		return p.world.machines.Start(pod)
+	}
+	return nil
 }
 
 // populate puts a pod on a new worker.
@@ -242,6 +258,7 @@ func (p *park) wake(pod *corev1.Pod) {
 
 // crash ends the machine of a pod for a moment: the host starts its container again.
 func (p *park) crash(ctx context.Context, pod *corev1.Pod, back time.Duration) error {
+	p.world.machines.Crash(pod.Namespace, pod.Name, back)
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
 		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"conditions":[{"type":"ContainersReady","status":%q},{"type":"Ready","status":"False"}]}}`, pod.UID, ready)
 		_, err := p.management.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
@@ -259,5 +276,6 @@ func (p *park) crash(ctx context.Context, pod *corev1.Pod, back time.Duration) e
 // release plays the runner that is told to let its machine go.
 func (p *park) release(ctx context.Context, namespace, name string) error {
 	p.world.judge.seeRelease(ctx, p, namespace, name)
+	p.world.machines.Release(namespace, name)
 	return p.world.lab.Release(ctx, namespace, name)
 }

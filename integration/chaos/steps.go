@@ -30,6 +30,8 @@ var steps = []step{
 	{"a worker less", (*life).shrink},
 	{"a worker of another size", (*life).resize},
 	{"another version", (*life).upgrade},
+	{"masters more or less", (*life).crown},
+	{"another master", (*life).succeed},
 	{"the rollout is paused", (*life).pauseRollout},
 	{"nothing is to be done for a while", (*life).pauseAll},
 	{"a node pod is deleted", (*life).evict},
@@ -205,6 +207,9 @@ func (c *life) drift(ctx context.Context) error {
 
 // restore brings the cluster back to a snapshot. Now and then that is called off again, in time or too late.
 func (c *life) restore(ctx context.Context) error {
+	if hasEtcd(c.id) {
+		return nil // nobody runs the pods that place data
+	}
 	c.say("a snapshot is restored")
 	do := func(config *v1alpha1.KVMConfig) {
 		c.restores++

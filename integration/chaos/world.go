@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/integration/etcdguest"
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
 	"github.com/kvm-operator/kvm-operator/integration/tenant"
@@ -32,7 +34,9 @@ type World struct {
 	server *tenant.Server
 	places tenant.Places
 	park   *park
-	judge  *judge
+	// machines are those of masters with a member of etcd.
+	machines *etcdguest.Machines
+	judge    *judge
 	// seen is the management cluster as it was a moment ago. To look there again and again costs nothing.
 	seen client.Reader
 	// strangers have nothing to do with all this.
@@ -82,6 +86,9 @@ func (w *World) populate(ctx context.Context) error {
 		return fmt.Errorf("playing the kubelets of hosts: %w", err)
 	}
 	var err error
+	if w.machines, err = etcdguest.New(w.lab.Client, lab.Settings().ClusterDomain); err != nil {
+		return fmt.Errorf("preparing machines with members of etcd: %w", err)
+	}
 	if w.park, err = newPark(ctx, w); err != nil {
 		return fmt.Errorf("opening the park of machines: %w", err)
 	}
@@ -96,6 +103,9 @@ func (w *World) populate(ctx context.Context) error {
 func (w *World) Close() error {
 	w.cancel()
 	var errs []error
+	if w.machines != nil {
+		errs = append(errs, w.machines.Close())
+	}
 	if w.lab != nil {
 		errs = append(errs, w.lab.Stop())
 	}
@@ -104,6 +114,12 @@ func (w *World) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// withEtcd is how many clusters have an etcd. All others have masters that are as good as the operator can know, and stay as they are.
+const withEtcd = 6
+
+// hasEtcd says whether the cluster is one with an etcd.
+func hasEtcd(id string) bool { return slices.Contains(ids(withEtcd), id) }
 
 // ids are those of the clusters of courses.
 func ids(n int) []string {

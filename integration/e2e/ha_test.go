@@ -29,9 +29,10 @@ const (
 )
 
 // TestThreeMastersSurviveTheDeathOfAnyOne covers F-26 with machines that form a cluster: three masters are one etcd cluster, which is
-// brought back to a snapshot; its API answers while any of their machines is dead, and it is whole again once that is back.
+// brought back to a snapshot; its API answers while any of their machines is dead, and it is whole again once that is back; and it
+// answers while another master takes the place of one.
 func TestThreeMastersSurviveTheDeathOfAnyOne(t *testing.T) {
-	l := setUp(t, stage.Options{Masters: 3, Workers: 1, Snapshots: true})
+	l := setUp(t, stage.Options{Masters: 4, Workers: 1, Snapshots: true})
 	masters := []string{"m1", "m2", "m3"}
 	if err := l.Apply(l.ctx, manifest(id, masters, nil)); err != nil {
 		l.t.Fatal(err)
@@ -54,6 +55,9 @@ func TestThreeMastersSurviveTheDeathOfAnyOne(t *testing.T) {
 		l.awaitReady(len(masters))
 		l.oneEtcd(len(masters))
 	}
+	l.succeeds("m3", "m4")
+	l.awaitReady(len(masters))
+	l.oneEtcd(len(masters))
 	writer.stop()
 	t.Logf("%d writes, the longest pause between two was %s", writer.written.Load(), writer.longest)
 	if writer.longest > silence {
@@ -91,6 +95,19 @@ func (l *life) isRestored(masters, nodes int) {
 			l.t.Errorf("ConfigMap %s: %q, want it to be there: %t", name, found, want)
 		}
 	}
+}
+
+// succeeds has another master take the place of the third, whose machine stays until it is no part of etcd any more.
+func (l *life) succeeds(old, next string) {
+	l.t.Helper()
+	l.t.Logf("master %s takes the place of %s", next, old)
+	l.management("patch", "kvmconfig", id, "--type=json", `--patch=[{"op":"replace","path":"/spec/cluster/masters/2/id","value":"`+next+`"}]`)
+	l.eventually(patience, func() error {
+		if left := l.management("--namespace="+id, "get", "deployments,pods", "--selector="+key.LabelNode+"="+old, "--output=name"); left != "" {
+			return fmt.Errorf("master %s is there: %s", old, strings.Join(strings.Fields(left), " "))
+		}
+		return nil
+	})
 }
 
 // killMachine ends the QEMU of a node at once, as a power failure does.

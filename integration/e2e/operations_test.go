@@ -51,7 +51,8 @@ func TestOperations(t *testing.T) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	o := &operations{life: l, outside: outside, inside: l.client(""), witness: newWitness(l, outside)}
+	o := &operations{life: l, outside: outside, inside: l.client("")}
+	o.witness = newWitness(l, o.outside, o.inside)
 	o.runWeb()
 	killed := o.killOperators(rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)))
 	for _, operation := range []struct {
@@ -66,15 +67,30 @@ func TestOperations(t *testing.T) {
 		{"a host is drained", o.drainHost},
 		{"a snapshot is restored", o.restore},
 	} {
-		t.Log(operation.name)
-		began := time.Now()
-		operation.do()
-		t.Logf("%s: done after %s; the operator has been killed %d times", operation.name, time.Since(began).Round(time.Second), killed.Load())
+		if !o.during(t, operation.name, func() {
+			t.Log(operation.name)
+			began := time.Now()
+			operation.do()
+			t.Logf("%s: done after %s; the operator has been killed %d times", operation.name, time.Since(began).Round(time.Second), killed.Load())
+		}) {
+			t.FailNow()
+		}
 	}
 	if killed.Load() == 0 {
 		l.t.Errorf("the operator was never killed")
 	}
 	l.ends()
+}
+
+// during does something as a test of its own, which -run can choose.
+func (l *life) during(t *testing.T, name string, do func()) bool {
+	t.Helper()
+	return t.Run(name, func(t *testing.T) {
+		whole := l.t.TB
+		defer func() { l.t.TB = whole }()
+		l.t.TB = t
+		do()
+	})
 }
 
 // runWeb has a web server run on every worker.
@@ -91,6 +107,9 @@ func (o *operations) runWeb() {
 // removeMiddle covers F-18: only the worker that is removed is drained, wherever it stands in the list.
 func (o *operations) removeMiddle() {
 	before := o.nodes()
+	if ran, _ := o.witness.unasked(departure{pod: o.node("w2").name}); ran == 0 {
+		o.t.Errorf("the worker that is to be removed has no pod of the web server")
+	}
 	o.patch(`[{"op":"remove","path":"/spec/cluster/workers/1"},{"op":"remove","path":"/spec/kvm/workers/1"}]`)
 	o.whole(3)
 	o.departed(drain.Drained, "w2")
@@ -164,11 +183,19 @@ func (o *operations) bootedAgain(node string, before member) {
 	}
 }
 
-// hangWorker covers F-25: a machine whose processors stand still while its QEMU is well is replaced.
+// hangWorker covers F-25: a machine whose processors stand still while its QEMU is well is replaced. Before that, the end of its console is
+// told.
 func (o *operations) hangWorker() {
 	hung := o.node("w1").name
-	o.patch(`[{"op":"add","path":"/spec/remediation","value":{"enabled":true,"unhealthyAfter":"1m"}}]`)
+	o.patch(`[{"op":"add","path":"/spec/remediation","value":{"enabled":true,"unhealthyAfter":"4m"}}]`)
+	o.run(hung, "console", "--type=echo the last words of "+hung)
 	o.run(hung, "qmp", `{"execute":"stop"}`)
+	o.eventually(patience, func() error {
+		if told := o.management("get", "events", "--field-selector=reason=NodeHangs", "--output=jsonpath={.items[*].message}{.items[*].note}"); !strings.Contains(told, "the last words of "+hung) {
+			return fmt.Errorf("the console of the hung worker is not told: %q", told)
+		}
+		return nil
+	})
 	o.eventually(patience, func() error {
 		if !o.witness.drained(hung) {
 			return fmt.Errorf("the hung worker is not let go: %q", o.witness.said(hung))
@@ -310,12 +337,26 @@ func (o *operations) whole(want int) {
 // departed fails unless exactly the pods of these nodes went since it was asked last, each let go for that reason.
 func (o *operations) departed(reason drain.Reason, nodes ...string) {
 	o.t.Helper()
-	var want []string
+	var want, got []string
 	for _, node := range slices.Sorted(slices.Values(nodes)) {
-		want = append(want, departure(node, corev1.ConditionTrue, string(reason)))
+		want = append(want, departure{node: node, drained: corev1.PodCondition{Status: corev1.ConditionTrue, Reason: string(reason)}}.String())
 	}
-	if diff := cmp.Diff(want, o.witness.departures()); diff != "" {
+	departures := o.witness.departures()
+	for _, d := range departures {
+		got = append(got, d.String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		o.t.Errorf("other pods than expected went, or for another reason (-want +got):\n%s", diff)
+	}
+	if reason != drain.Drained {
+		return
+	}
+	for _, d := range departures {
+		ran, err := o.witness.unasked(d)
+		if err != nil {
+			o.t.Errorf("%s", err)
+		}
+		o.t.Logf("  %s, and before that the %d pods of the web server that had run there", d, ran)
 	}
 }
 

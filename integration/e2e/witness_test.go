@@ -1,7 +1,9 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,28 +13,55 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// witness sees every change of the node pods.
+// witness sees every change of the node pods, and of the pods of the web server in the machines.
 type witness struct {
 	mu   sync.Mutex
 	told map[string][]corev1.PodCondition // what the condition of a pod's drain has said, in order
-	gone []string                         // the nodes whose pods went, each with the last of it
+	gone []departure                      // the node pods that went
+	web  map[types.UID]*corev1.Pod        // the last of each pod of the web server that ran on a Node
 }
 
-func newWitness(l *life, client kubernetes.Interface) *witness {
+// departure is the end of a node pod.
+type departure struct {
+	node, pod string
+	drained   corev1.PodCondition // the last word about its drain
+}
+
+func (d departure) String() string {
+	return fmt.Sprintf("%s: drained %s %s", d.node, d.drained.Status, d.drained.Reason)
+}
+
+func newWitness(l *life, outside, inside kubernetes.Interface) *witness {
 	l.t.Helper()
-	w := &witness{told: map[string][]corev1.PodCondition{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(id),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = key.LabelNode }))
+	w := &witness{told: map[string][]corev1.PodCondition{}, web: map[types.UID]*corev1.Pod{}}
+	l.follow(outside, id, key.LabelNode+","+key.LabelApp+" in ("+key.RoleMaster+","+key.RoleWorker+")", w.see, w.leave)
+	l.follow(inside, metav1.NamespaceDefault, "app=web", w.seeWeb, w.seeWeb)
+	return w
+}
+
+// follow has every change of the pods with a label be seen.
+func (l *life) follow(clients kubernetes.Interface, namespace, selector string, see, leave func(*corev1.Pod)) {
+	l.t.Helper()
+	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	pods := factory.Core().V1().Pods().Informer()
 	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: w.see, UpdateFunc: func(_, now any) { w.see(now) }, DeleteFunc: w.leave,
+		AddFunc: func(object any) { see(object.(*corev1.Pod)) }, UpdateFunc: func(_, now any) { see(now.(*corev1.Pod)) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			leave(object.(*corev1.Pod))
+		},
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -40,13 +69,45 @@ func newWitness(l *life, client kubernetes.Interface) *witness {
 	factory.StartWithContext(l.ctx)
 	l.t.Cleanup(factory.Shutdown)
 	if !cache.WaitForCacheSync(l.ctx.Done(), pods.HasSynced) {
-		l.t.Fatal("the node pods cannot be watched")
+		l.t.Fatalf("the pods in namespace %s cannot be watched", namespace)
 	}
-	return w
 }
 
-func (w *witness) see(object any) {
-	pod := object.(*corev1.Pod)
+func (w *witness) seeWeb(pod *corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if pod.Spec.NodeName != "" {
+		w.web[pod.UID] = pod
+	}
+}
+
+// unasked says which pods of the web server were on a machine and not asked to go before it was let go, by the word of the workload
+// cluster, and how many there were at all.
+func (w *witness) unasked(d departure) (ran int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var errs []error
+	for _, pod := range w.web {
+		if pod.Spec.NodeName != d.pod {
+			continue
+		}
+		ran++
+		if pod.DeletionTimestamp == nil {
+			errs = append(errs, fmt.Errorf("%s is let go, and pod %s on it was never asked to go", d, pod.Name))
+			continue
+		}
+		asked := pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+		if late := asked.Sub(d.drained.LastTransitionTime.Time); late > clocksDiffer {
+			errs = append(errs, fmt.Errorf("pod %s was asked to go %s after %s", pod.Name, late, d))
+		}
+	}
+	return ran, errors.Join(errs...)
+}
+
+// clocksDiffer is by how much those of a machine and its host may.
+const clocksDiffer = 5 * time.Second
+
+func (w *witness) see(pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	told := w.told[pod.Name]
@@ -57,11 +118,7 @@ func (w *witness) see(object any) {
 	}
 }
 
-func (w *witness) leave(object any) {
-	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
-	}
-	pod := object.(*corev1.Pod)
+func (w *witness) leave(pod *corev1.Pod) {
 	w.see(pod)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +126,7 @@ func (w *witness) leave(object any) {
 	if told := w.told[pod.Name]; len(told) > 0 {
 		last = told[len(told)-1]
 	}
-	w.gone = append(w.gone, departure(pod.Labels[key.LabelNode], last.Status, last.Reason))
+	w.gone = append(w.gone, departure{node: pod.Labels[key.LabelNode], pod: pod.Name, drained: last})
 }
 
 // said is what the condition of a pod's drain has said.
@@ -89,17 +146,14 @@ func (w *witness) drained(pod string) bool {
 	return slices.ContainsFunc(w.told[pod], func(c corev1.PodCondition) bool { return c.Status == corev1.ConditionTrue })
 }
 
-// departures are the nodes whose pods went since it was asked last, sorted, each with the last word about its drain.
-func (w *witness) departures() []string {
+// departures are the node pods that went since it was asked last, sorted by their nodes.
+func (w *witness) departures() []departure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	gone := slices.Sorted(slices.Values(w.gone))
+	gone := w.gone
 	w.gone = nil
+	slices.SortFunc(gone, func(a, b departure) int { return cmp.Compare(a.node, b.node) })
 	return gone
-}
-
-func departure(node string, drained corev1.ConditionStatus, reason string) string {
-	return fmt.Sprintf("%s: drained %s %s", node, drained, reason)
 }
 
 // watchAvailable looks every second how many pods of the web server are available. The function that it returns ends that, and tells

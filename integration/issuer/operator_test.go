@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
@@ -56,6 +57,8 @@ type counted struct {
 
 	mu   sync.Mutex
 	list []string
+	// meet is called before a request is handed on; nil for nothing.
+	meet func(*http.Request)
 }
 
 func count(t *testing.T, address string) *counted {
@@ -67,11 +70,22 @@ func count(t *testing.T, address string) *counted {
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		c.list = append(c.list, r.Method+" "+r.URL.Path)
+		meet := c.meet
 		c.mu.Unlock()
+		if meet != nil {
+			meet(r)
+		}
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(c.Close)
 	return c
+}
+
+// meets has every request from now on meet something.
+func (c *counted) meets(meet func(*http.Request)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.meet = meet
 }
 
 func (c *counted) take() []string {
@@ -89,13 +103,8 @@ func TestLifeOfAClusterWithVault(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	way := count(t, s.Address)
-	config := fixture.MakeCluster("vault").Obj()
-	theLab.Run(t, func(c *service.Config) {
-		c.Vault = &vault.Config{
-			Address: way.URL, MountPrefix: "pki-", TTL: term,
-			KubernetesRole: "kvm-operator", KubernetesMount: "kubernetes", KubernetesTokenFile: s.trustServiceAccount(t),
-		}
-	})
+	config := fixture.MakeCluster("vault").Label(shard, "vault").Obj()
+	s.serve(t, "vault", way)
 	s.Seal(t)
 	theLab.Create(t, config)
 	theLab.AwaitCondition(t, config, lab.Condition{
@@ -144,13 +153,29 @@ path "sys/mounts/pki-*" { capabilities = ["create", "read", "update", "delete"] 
 path "pki-*"            { capabilities = ["create", "read", "update"] }
 `
 
-// trustServiceAccount has Vault let the service account of an operator in, and returns the file with its token.
-func (s *Server) trustServiceAccount(t *testing.T) string {
+// shard is the label by which each test has an operator of its own.
+const shard = "shard"
+
+// serve runs an operator that goes this way to Vault, for the clusters of a shard. It logs in with its service account.
+func (s *Server) serve(t *testing.T, of string, way *counted) {
 	t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kvm-operator"}}
+	token := s.trustServiceAccount(t, "kvm-operator-"+of)
+	theLab.Run(t, func(c *service.Config) {
+		c.Selector = labels.SelectorFromSet(labels.Set{shard: of})
+		c.Vault = &vault.Config{
+			Address: way.URL, MountPrefix: "pki-", TTL: term,
+			KubernetesRole: "kvm-operator", KubernetesMount: "kubernetes", KubernetesTokenFile: token,
+		}
+	})
+}
+
+// trustServiceAccount has Vault let a service account in, and returns the file with its token.
+func (s *Server) trustServiceAccount(t *testing.T, name string) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	theLab.Create(t, account)
 	theLab.Create(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "reviews-tokens"},
+		ObjectMeta: metav1.ObjectMeta{Name: "reviews-tokens-" + name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
 	})

@@ -132,7 +132,7 @@ func Decide(m Machine) Decision {
 	}
 	if needed(m) {
 		return Decision{Cordon: uncordoned(m), Reason: QuorumAtRisk, After: evictEvery, Message: fmt.Sprintf(
-			"without this master %d of %d would be Ready, and etcd would lose its majority", m.Healthy, m.Masters)}
+			"without this master %d of %d would be Ready and have a vote, and etcd would lose its majority", m.Healthy, m.Masters)}
 	}
 	switch {
 	case !m.Watched:

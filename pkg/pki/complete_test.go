@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -139,6 +140,45 @@ func TestAuthoritiesThatCannotSign(t *testing.T) {
 				t.Errorf("other pairs were made (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// fails is an issuer that makes so many pairs and no more.
+type fails struct {
+	pki.Issuer
+	after int
+}
+
+func (f *fails) Issue(request pki.Request, authority pki.KeyPair) (pki.KeyPair, error) {
+	if f.after--; f.after < 0 {
+		return pki.KeyPair{}, errRefused
+	}
+	return f.Issuer.Issue(request, authority)
+}
+
+// TestIssuerThatFailsInTheMiddle, after each number of pairs: those that were made belong to their authorities, the others are told of,
+// and when it is well again they come and the first ones stay.
+func TestIssuerThatFailsInTheMiddle(t *testing.T) {
+	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
+	for made := range requests() {
+		first, err := pki.Complete(nil, requests(), &fails{issuer, made}, now)
+		if !errors.Is(err, errRefused) || len(first.Set) != made {
+			t.Fatalf("after %d pairs there are %d, err = %v", made, len(first.Set), err)
+		}
+		for _, request := range requests() {
+			if _, there := first.Set[request.Name]; there && request.Authority != "" {
+				if _, there := first.Set[request.Authority]; !there {
+					t.Errorf("after %d pairs there is %s and not its authority %s", made, request.Name, request.Authority)
+				}
+			}
+		}
+		second, err := pki.Complete(first.Set, requests(), issuer, now)
+		if err != nil || len(second.Set) != len(requests()) {
+			t.Fatalf("%d of %d pairs, err = %v", len(second.Set), len(requests()), err)
+		}
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(first.Set)), common(first.Set, second.Set)); diff != "" {
+			t.Errorf("after %d pairs, these did not stay (-want +got):\n%s", made, diff)
+		}
 	}
 }
 

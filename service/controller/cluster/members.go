@@ -81,6 +81,18 @@ func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.
 	return k.State()
 }
 
+// Votes says whether a member has a vote. Where nobody knows, it may have one; where somebody will know in a moment, it is waited for.
+func (m *Members) Votes(name types.NamespacedName, member string) bool {
+	m.mu.Lock()
+	k := m.keepers[name]
+	m.mu.Unlock()
+	if k == nil {
+		return true
+	}
+	s, asked := k.Asked()
+	return asked && s.Votes(member)
+}
+
 // forget has the members of a cluster left as they are.
 func (m *Members) forget(name types.NamespacedName) {
 	m.mu.Lock()
@@ -95,7 +107,8 @@ func (m *Members) forget(name types.NamespacedName) {
 // spec included.
 func (w *Workloads) members(s *snapshot.Snapshot, seen world) etcd.State {
 	pair, issued := s.Introduction(pki.EtcdClient)
-	if w.Members == nil || !issued {
+	address := w.etcdAddresses(s)
+	if address == nil || !issued {
 		return etcd.State{}
 	}
 	if s.Restore.Halted() {
@@ -107,17 +120,23 @@ func (w *Workloads) members(s *snapshot.Snapshot, seen world) etcd.State {
 	stay := slices.DeleteFunc(retired(seen), s.Former)
 	for _, n := range append(s.Masters(), stay...) {
 		if pod := n.Holder(); pod != nil {
-			access.Endpoints = append(access.Endpoints, endpoint(s, n.ID, pod))
+			access.Endpoints = append(access.Endpoints, etcd.Endpoint{Name: pki.EtcdMember(n.ID), Address: address(pod), ServerName: s.MemberHost(n.ID)})
 		}
 	}
 	return w.Members.look(nameOf(s), access, s.EtcdMasters())
 }
 
-func endpoint(s *snapshot.Snapshot, nodeID string, pod *corev1.Pod) etcd.Endpoint {
-	return etcd.Endpoint{
-		Name:       pki.EtcdMember(nodeID),
-		Address:    net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(key.PortEtcdClient))),
-		ServerName: s.MemberHost(nodeID),
+func (w *Workloads) etcdAddresses(s *snapshot.Snapshot) func(*corev1.Pod) string {
+	if w.EtcdAddresses == nil {
+		return nil
+	}
+	return w.EtcdAddresses(s)
+}
+
+// memberAddresses are those of the node pods.
+func memberAddresses(*snapshot.Snapshot) func(*corev1.Pod) string {
+	return func(pod *corev1.Pod) string {
+		return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(key.PortEtcdClient)))
 	}
 }
 

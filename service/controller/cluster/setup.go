@@ -112,10 +112,8 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 		if err := m.Add(r.Workloads.Pool); err != nil {
 			return microerror.Mask(err)
 		}
-		if r.Workloads.Members != nil {
-			if err := m.Add(r.Workloads.Members); err != nil {
-				return microerror.Mask(err)
-			}
+		if err := m.Add(r.Workloads.Members); err != nil {
+			return microerror.Mask(err)
 		}
 		b = b.WatchesRawSource(r.Workloads.source())
 	}

@@ -32,8 +32,10 @@ type Workloads struct {
 	// Addresses is where the API of a cluster answers, given the address of the Service "master".
 	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
 
-	// Members keep the members of etcd; nil leaves them alone.
-	Members *Members
+	// Members keep the members of etcd. EtcdAddresses is where those of a cluster answer, host:port, by their node pods; nil, itself or
+	// for a cluster, leaves them alone.
+	Members       *Members
+	EtcdAddresses func(s *snapshot.Snapshot) func(pod *corev1.Pod) string
 
 	// queue is the controller's, once that runs.
 	queue atomic.Pointer[queue]
@@ -43,7 +45,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // NewWorkloads makes the connections. scheme and mapper know the WorkloadKinds.
 func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper) *Workloads {
-	w := &Workloads{Addresses: (*snapshot.Snapshot).APIAddresses}
+	w := &Workloads{Addresses: (*snapshot.Snapshot).APIAddresses, EtcdAddresses: memberAddresses}
 	w.Pool = workload.NewPool(workload.Options{Kinds: managedInside(), Scheme: scheme, Mapper: mapper, Changed: w.changed})
 	w.Members = NewMembers(w.changed)
 	return w

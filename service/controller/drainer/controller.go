@@ -49,6 +49,8 @@ type Reconciler struct {
 	Live   client.Reader
 	// Pool has the connections to workload clusters; nil where the operator does not look into them.
 	Pool *workload.Pool
+	// Votes says whether a member of a cluster's etcd has a vote, as far as that is known; nil where the operator does not look into etcd.
+	Votes func(cluster types.NamespacedName, member string) bool
 	// Release tells the runner of a node pod to power its machine down. It may be told twice.
 	Release func(ctx context.Context, namespace, pod string) error
 	// Timeout is how long pods are waited for where the KVMConfig does not say; zero: for ever.

@@ -17,6 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
 // look finds out what has to be known of a machine. config is nil when the KVMConfig is gone; pods says how the other pods are.
@@ -131,25 +132,36 @@ func (r *Reconciler) countMasters(
 	if err := from.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
 		return microerror.Mask(err)
 	}
-	all, healthy := map[string]bool{pod.Labels[key.LabelNode]: true}, map[string]bool{}
-	for _, n := range config.Spec.Cluster.Masters {
+	votes := func(id string) bool {
+		return r.Votes == nil || r.Votes(client.ObjectKeyFromObject(config), pki.EtcdMember(id))
+	}
+	m.Masters, m.Healthy = count(pod, config.Spec.Cluster.Masters, pods.Items, ready, votes)
+	return nil
+}
+
+// count counts the masters by node, and those besides this pod's that have a vote in etcd, are Ready and stay. One that joins has all of a
+// master and no vote: it is no part of the majority yet.
+func count(
+	pod *corev1.Pod, spec []v1alpha1.Node, pods []corev1.Pod, ready map[string]bool, votes func(nodeID string) bool,
+) (masters, healthy int) {
+	all, well := map[string]bool{pod.Labels[key.LabelNode]: true}, map[string]bool{}
+	for _, n := range spec {
 		all[n.ID] = true
 	}
-	for i := range pods.Items {
-		other := &pods.Items[i]
+	for i := range pods {
+		other := &pods[i]
 		id := other.Labels[key.LabelNode]
 		if other.Labels[key.LabelApp] != key.RoleMaster || id == pod.Labels[key.LabelNode] || stopped(other) {
 			continue
 		}
 		all[id] = true
-		if drain.Stays(pod.Name, certain(pod), drain.Master{
-			Pod: other.Name, Ready: well(other, ready), Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
+		if votes(id) && drain.Stays(pod.Name, certain(pod), drain.Master{
+			Pod: other.Name, Ready: isWell(other, ready), Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
 		}) {
-			healthy[id] = true
+			well[id] = true
 		}
 	}
-	m.Masters, m.Healthy = len(all), len(healthy)
-	return nil
+	return len(all), len(well)
 }
 
 // times are how long the machine has been held, how long pods may make it wait, and how long it can be held: whoever deletes a pod may
@@ -193,9 +205,9 @@ func serves(pod *corev1.Pod) bool {
 	})
 }
 
-// well says that a master serves, as far as its pod and its Node know; ready has the Nodes that are seen. Where there is none, what the
+// isWell says that a master serves, as far as its pod and its Node know; ready has the Nodes that are seen. Where there is none, what the
 // machine says counts: that its API server, which needs its member of etcd, answers.
-func well(pod *corev1.Pod, ready map[string]bool) bool {
+func isWell(pod *corev1.Pod, ready map[string]bool) bool {
 	nodeReady, known := ready[pod.Name]
 	return known && nodeReady && cluster.PodReady(pod) || !known && serves(pod)
 }

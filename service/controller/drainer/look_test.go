@@ -1,6 +1,8 @@
 package drainer
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,9 +114,32 @@ func TestWhichMastersServe(t *testing.T) {
 		"somebody has deleted the Node of an ill machine":    {pod("False", "False"), map[string]bool{"master-m2": true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := well(test.pod, test.nodes); got != test.want {
+			if got := isWell(test.pod, test.nodes); got != test.want {
 				t.Errorf("it serves: %t, want %t", got, test.want)
 			}
 		})
+	}
+}
+
+// TestLearnersAreNoMajority covers F-26: of a cluster that grows from one master to three, the first one must not be let go while etcd
+// hangs on it, however well the others are.
+func TestLearnersAreNoMajority(t *testing.T) {
+	var pods []corev1.Pod
+	ready := map[string]bool{}
+	for _, id := range []string{"m1", "m2", "m3"} {
+		pods = append(pods, corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "master-" + id, Labels: map[string]string{key.LabelApp: key.RoleMaster, key.LabelNode: id}},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+			}},
+		})
+		ready["master-"+id] = true
+	}
+	spec := []v1alpha1.Node{{ID: "m1"}, {ID: "m2"}, {ID: "m3"}}
+	for voters, want := range map[string]int{"m1": 0, "m1 m2": 1, "m1 m2 m3": 2} {
+		votes := func(id string) bool { return slices.Contains(strings.Fields(voters), id) }
+		if masters, healthy := count(&pods[0], spec, pods, ready, votes); masters != 3 || healthy != want {
+			t.Errorf("%s have votes: %d of %d others are well, want %d of 3", voters, healthy, masters, want)
+		}
 	}
 }

@@ -1,0 +1,95 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Operations are what CrashEverywhere can do to a cluster.
+var Operations = map[string]struct {
+	masters, workers int
+	do               func(*life, context.Context) error
+}{
+	"a worker is drained":                  {1, 2, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleWorker) }},
+	"a worker is removed":                  {1, 3, func(c *life, ctx context.Context) error { return errors.Join(c.shrink(ctx), c.grow(ctx)) }},
+	"one of three masters is drained":      {3, 1, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleMaster) }},
+	"one of three masters gives way":       {3, 1, (*life).succeed},
+	"one master becomes three, or three 1": {1, 1, (*life).crown},
+}
+
+// CrashEverywhere does an operation to clusters again and again, each time beside an operator that crashes one write later, at the write or
+// after it, and is followed by another one, until it has nothing to write any more before it crashes. It takes each so many-eth of these
+// points, every being 1 for all, and returns how many writes there were, and what was violated. The clusters have to be new to the world.
+func (w *World) CrashEverywhere(ctx context.Context, operation string, every int, clusters []string) (writes int, violations []string) {
+	o := Operations[operation]
+	for i, id := range clusters {
+		l := &life{world: w, id: id}
+		l.begin(uint64(i))
+		w.lives = append(w.lives, l)
+	}
+	lives := w.lives[len(w.lives)-len(clusters):]
+	most := make([]int, len(lives))
+	all(lives, func(l *life) {
+		at := slices.Index(lives, l)
+		if err := l.make(ctx, o.masters, o.workers); err != nil {
+			l.failed("declaring the cluster: %s", err)
+			return
+		}
+		operators := newOperators(w, rand.New(rand.NewPCG(0, 0)))
+		operators.only = l.id
+		life := operators.begin(nil)
+		l.settle(ctx)
+		for point := every * at; len(l.complaints()) == 0 && life.crashAt(ctx, l, point/2+1, point%2 == 0, o.do); point += every * len(lives) {
+			most[at] = point/2 + 1
+			life.kill()
+			life = operators.begin(nil)
+			l.settle(ctx)
+		}
+		life.close(w.judge)
+	})
+	found, suspects := w.verdict(lives)
+	violations = append(found, suspects...)
+	return slices.Max(most), violations
+}
+
+// crashAt does something to a cluster that has settled, beside an operator that crashes at the k-th write from then on, or after it. It says
+// whether that write has come; if not, the cluster has settled without it.
+func (o *operator) crashAt(ctx context.Context, l *life, k int, after bool, do func(*life, context.Context) error) (crashed bool) {
+	l.say("the operator crashes at write %d, which is carried out: %t", k, after)
+	o.way.crashAt(k, after)
+	if err := do(l, ctx); err != nil {
+		l.failed("%s", err)
+	}
+	settled, quiet := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		// The operator may not have seen yet what was done, and has more to write when all is as it should be.
+		pause(settled, known)
+		l.settle(settled)
+		pause(settled, known)
+	}()
+	defer quiet()
+	select {
+	case <-o.way.crashed:
+		quiet()
+		<-ended
+		return true
+	case <-ended:
+		return false
+	}
+}
+
+// evictOne deletes the pod of a node of a role.
+func (c *life) evictOne(ctx context.Context, role string) error {
+	pod, err := c.somePod(ctx, role)
+	if pod == nil {
+		return err
+	}
+	c.say("pod %s is deleted", pod.Name)
+	return c.world.lab.Client.Delete(ctx, pod)
+}

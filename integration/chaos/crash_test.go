@@ -1,0 +1,45 @@
+package chaos_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/kvm-operator/kvm-operator/integration/chaos"
+)
+
+var every = flag.Int("every", 11, "take every so many-eth `point` of those where an operation can crash; 1 for all")
+
+// TestF33CrashAtEveryWriteOfADrain: drains, and changes of masters whose members are those of a real etcd, end as without a crash,
+// wherever the operator ends, and nothing happens on the way that must never be.
+func TestF33CrashAtEveryWriteOfADrain(t *testing.T) {
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	for operation := range chaos.Operations {
+		t.Run(operation, func(t *testing.T) {
+			world, err := chaos.Start(ctx, len(clusters))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := world.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			writes, violations := world.CrashEverywhere(ctx, operation, *every, clusters)
+			for _, v := range violations {
+				t.Error(v)
+			}
+			if ctx.Err() != nil {
+				t.Fatal(context.Cause(ctx))
+			}
+			t.Logf("%s: %d writes; a crash at and after each of them, of which one in %d was taken", operation, writes, *every)
+		})
+	}
+}
+
+// clusters are those that share the writes of an operation.
+var clusters = []string{"x00", "x01", "x02", "x03", "x04", "x05"}

@@ -1,0 +1,148 @@
+package etcdguest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	latest "github.com/coreos/ignition/v2/config/v3_6"
+	"github.com/coreos/ignition/v2/config/v3_6/types"
+	"github.com/vincent-petithory/dataurl"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+)
+
+// unit is what lets the member of a master begin, on its environment.
+const unit = "k8s-etcd.service"
+
+var environment = regexp.MustCompile(`(?m)^Environment=DATA=(\S+) "TICKET=([^"]*)" MANIFEST=(\S+) MANIFESTS=(\S+)$`)
+
+// boot does with the boot data of a master what its machine does as far as etcd is concerned, on the machine's disk, and returns the
+// arguments of the member.
+func (m *Machines) boot(ctx context.Context, c *machine, pod *corev1.Pod) ([]string, error) {
+	config, err := m.bootData(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range config.Storage.Files {
+		if err := write(c.root, f); err != nil {
+			return nil, err
+		}
+	}
+	manifest, err := runUnit(ctx, c.root, config)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		return nil, err
+	}
+	static := &corev1.Pod{}
+	if err := yaml.Unmarshal(text, static); err != nil {
+		return nil, err
+	}
+	return c.adapted(static.Spec.Containers[0].Command[1:]), nil
+}
+
+// bootData are both halves of a node pod's boot data.
+func (m *Machines) bootData(ctx context.Context, pod *corev1.Pod) (types.Config, error) {
+	name := client.ObjectKey{Namespace: pod.Namespace, Name: key.BootDataName(key.RoleMaster, pod.Namespace, pod.Labels[key.LabelNode])}
+	public, private := &corev1.ConfigMap{}, &corev1.Secret{}
+	if err := errors.Join(m.management.Get(ctx, name, public), m.management.Get(ctx, name, private)); err != nil {
+		return types.Config{}, err
+	}
+	config := types.Config{}
+	for _, half := range []string{public.Data[nodepod.UserData], string(private.Data[nodepod.UserData])} {
+		raw, err := bootdata.Decode(half)
+		if err != nil {
+			return types.Config{}, err
+		}
+		parsed, _, err := latest.ParseCompatibleVersion(raw)
+		if err != nil {
+			return types.Config{}, err
+		}
+		config = latest.Merge(config, parsed)
+	}
+	return config, nil
+}
+
+// write puts a file where etcd or its script look for it.
+func write(root string, f types.File) error {
+	if f.Contents.Source == nil || !strings.HasPrefix(f.Path, "/etc/kubernetes/") && !strings.HasPrefix(f.Path, "/opt/") {
+		return nil
+	}
+	content, err := dataurl.DecodeString(*f.Contents.Source)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(root, f.Path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	mode := os.FileMode(0o600)
+	if f.Mode != nil {
+		mode = os.FileMode(*f.Mode) //nolint:gosec // the mode of a file
+	}
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return os.WriteFile(path, content.Data, mode)
+}
+
+// runUnit runs what the unit runs and returns the manifest that the kubelet has got.
+func runUnit(ctx context.Context, root string, config types.Config) (manifest string, err error) {
+	for _, u := range config.Systemd.Units {
+		if u.Name != unit || u.Contents == nil {
+			continue
+		}
+		found := environment.FindStringSubmatch(*u.Contents)
+		if found == nil {
+			return "", fmt.Errorf("%s has another environment than expected:\n%s", unit, *u.Contents)
+		}
+		data, manifests := filepath.Join(root, found[1]), filepath.Join(root, found[4])
+		if err := errors.Join(os.MkdirAll(filepath.Dir(data), 0o700), os.MkdirAll(manifests, 0o700)); err != nil {
+			return "", err
+		}
+		manifest = filepath.Join(manifests, "etcd.yaml")
+		if err := os.Remove(manifest); err != nil && !os.IsNotExist(err) {
+			return "", err
+		}
+		script := exec.CommandContext(ctx, "sh", filepath.Join(root, "opt", "kvm-operator", "etcd"))
+		script.Env = append(os.Environ(), "DATA="+data, "TICKET="+found[2], "MANIFEST="+filepath.Join(root, found[3]), "MANIFESTS="+manifests)
+		if output, err := script.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s does not let the member begin: %w\n%s", unit, err, output)
+		}
+		return manifest, nil
+	}
+	return "", fmt.Errorf("the boot data has no %s", unit)
+}
+
+// adapted are the arguments of a member that is a process among others: its disk is a directory, its address one of loopback, it does not
+// wait for the disk, and it is not emulated.
+func (c *machine) adapted(arguments []string) []string {
+	var all []string
+	for _, a := range arguments {
+		switch name, value, _ := strings.Cut(a, "="); {
+		case strings.HasPrefix(value, "/"):
+			a = name + "=" + filepath.Join(c.root, value)
+		case strings.HasPrefix(name, "--listen-"):
+			a = strings.NewReplacer("0.0.0.0", c.address, "127.0.0.1", c.address).Replace(a)
+		case name == "--heartbeat-interval":
+			a = name + "=200"
+		case name == "--election-timeout":
+			a = name + "=2000"
+		}
+		all = append(all, a)
+	}
+	return append(all, "--unsafe-no-fsync")
+}

@@ -1,0 +1,201 @@
+package etcdguest
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+const (
+	// pace is how long a user waits between two writes, answering how long for an answer.
+	pace      = 200 * time.Millisecond
+	answering = 3 * time.Second
+	// prefix is that of all keys.
+	prefix = "ledger/"
+)
+
+// Ledger is what one user has written to a cluster's etcd, who begins as soon as there is one and does not stop until Close.
+type Ledger struct {
+	machines *Machines
+	// secret is the Secret with the user's certificate.
+	secret client.ObjectKey
+	id     string
+	end    context.CancelFunc
+	ended  chan struct{}
+
+	mu sync.Mutex
+	// confirmed is the number of the last write that etcd has confirmed.
+	confirmed int64
+	connected *clientv3.Client
+}
+
+// Open begins to write to the etcd of a cluster whose KVMConfig is in the namespace.
+func (m *Machines) Open(namespace, id string) *Ledger {
+	ctx, end := context.WithCancel(context.Background())
+	l := &Ledger{machines: m, secret: client.ObjectKey{Namespace: namespace, Name: key.SecretName(id, pki.EtcdClient)}, id: id, end: end, ended: make(chan struct{})}
+	go func() {
+		defer close(l.ended)
+		l.write(ctx)
+	}()
+	return l
+}
+
+// Close stops writing.
+func (l *Ledger) Close() {
+	l.end()
+	<-l.ended
+	if l.connected != nil {
+		_ = l.connected.Close() // nothing is under way
+	}
+}
+
+func (l *Ledger) write(ctx context.Context) {
+	for ; ctx.Err() == nil; pause(ctx, pace) {
+		c, err := l.client(ctx)
+		if err != nil {
+			continue // there is no etcd yet
+		}
+		asked, cancel := context.WithTimeout(ctx, answering)
+		_, err = c.Put(asked, fmt.Sprintf("%s%09d", prefix, l.count()+1), "")
+		cancel()
+		if err == nil {
+			l.mu.Lock()
+			l.confirmed++
+			l.mu.Unlock()
+		}
+	}
+}
+
+func (l *Ledger) count() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.confirmed
+}
+
+// client is that of the user, who knows all members that run.
+func (l *Ledger) client(ctx context.Context) (*clientv3.Client, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var endpoints []string
+	l.machines.mu.Lock()
+	for _, c := range l.machines.all {
+		if c.cluster == l.id && c.down.IsZero() {
+			endpoints = append(endpoints, fmt.Sprintf("https://%s:%d", l.machines.host(c), key.PortEtcdClient))
+		}
+	}
+	l.machines.mu.Unlock()
+	if len(endpoints) == 0 {
+		return nil, errors.New("no member runs")
+	}
+	if l.connected != nil {
+		if !slices.Equal(l.connected.Endpoints(), endpoints) {
+			l.connected.SetEndpoints(endpoints...)
+		}
+		return l.connected, nil
+	}
+	secret := &corev1.Secret{}
+	if err := l.machines.management.Get(ctx, l.secret, secret); err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(secret.Data[cluster.SecretKeyCertificate], secret.Data[cluster.SecretKeyKey])
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(secret.Data[cluster.SecretKeyCA])
+	l.connected, err = clientv3.New(clientv3.Config{
+		Endpoints: endpoints, Logger: zap.NewNop(),
+		TLS:         &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(l.machines.dial)},
+	})
+	return l.connected, err
+}
+
+// Check says whether all that was confirmed is there, and nothing that nobody has written.
+func (l *Ledger) Check(ctx context.Context) error {
+	c, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answering)
+	defer cancel()
+	least := l.count()
+	have, err := c.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	// One more may have been carried out and not been confirmed.
+	if most := l.count() + 1; have.Count < least || have.Count > most {
+		return &LostError{Cluster: l.id, Want: least, Have: have.Count}
+	}
+	return nil
+}
+
+// LostError says that etcd does not have what was written to it.
+type LostError struct {
+	Cluster    string
+	Want, Have int64
+}
+
+// Error says it in words.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("the etcd of cluster %s has confirmed %d writes and has %d", e.Cluster, e.Want, e.Have)
+}
+
+// Voter is a member with a vote.
+type Voter struct {
+	// Name is the member's; Down is for how long it has not run.
+	Name string
+	Down time.Duration
+}
+
+// Voters are those that a majority has agreed on.
+func (l *Ledger) Voters(ctx context.Context) ([]Voter, error) {
+	c, err := l.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answering)
+	defer cancel()
+	list, err := c.MemberList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var voters []Voter
+	for _, m := range list.Members {
+		if !m.IsLearner {
+			voters = append(voters, Voter{Name: m.Name, Down: l.machines.downtimeOf(l.id, m.Name)})
+		}
+	}
+	return voters, nil
+}
+
+// downtimeOf is the downtime of a member. One without a name has never run.
+func (m *Machines) downtimeOf(id, member string) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.all {
+		if c.cluster == id && pki.EtcdMember(c.node) == member {
+			if c.down.IsZero() {
+				return 0
+			}
+			return time.Since(c.down)
+		}
+	}
+	return time.Hour
+}

@@ -1,0 +1,303 @@
+// Package etcdguest runs the members of etcd of machines that are played: real processes, which begin as the boot data of their masters
+// says, on disks that stay when a machine goes.
+package etcdguest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// again is how long the kubelet of a machine waits before it begins a member again that has ended.
+const again = 500 * time.Millisecond
+
+// Machines are those of masters. Close them when done.
+type Machines struct {
+	management client.Reader
+	binary     string
+	directory  string
+	domain     string
+	first      int
+
+	mu  sync.Mutex
+	all []*machine
+	// released are the pods whose machines never run again, by namespace and name.
+	released map[string]bool
+	over     bool
+}
+
+// machine is that of one master. Its disk and its address stay when it is off.
+type machine struct {
+	// cluster is the namespace, node the id of the master.
+	cluster, node string
+	// root is the disk, address is where it answers.
+	root, address string
+
+	// pod is the one whose machine runs, the others are what ends it; empty and nil while none does. They are guarded by Machines.mu.
+	pod   string
+	end   context.CancelFunc
+	ended chan struct{}
+	// off is until when it does not begin; down is since when its member does not run, zero while it does; trouble is why.
+	off, down time.Time
+	trouble   string
+}
+
+// New makes machines whose boot data stands in the management cluster. domain is that of its Services.
+func New(management client.Reader, domain string) (*Machines, error) {
+	_, file, _, _ := runtime.Caller(0)
+	binary := filepath.Join(filepath.Dir(file), "..", "..", ".tools", "etcd")
+	if _, err := os.Stat(binary); err != nil {
+		return nil, fmt.Errorf("%w; `make tools` installs it", err)
+	}
+	directory, err := os.MkdirTemp("", "etcdguest-")
+	if err != nil {
+		return nil, err
+	}
+	m := &Machines{
+		management: management, binary: binary, directory: directory, domain: domain, first: rand.IntN(1 << 20), released: map[string]bool{},
+	}
+	return m, m.nameAll()
+}
+
+// Close ends all machines and removes their disks.
+func (m *Machines) Close() error {
+	m.mu.Lock()
+	m.over = true
+	all := slices.Clone(m.all)
+	m.mu.Unlock()
+	for _, c := range all {
+		m.stop(c, "")
+	}
+	return os.RemoveAll(m.directory)
+}
+
+// Address is where the member on a node pod answers clients, host:port.
+func (m *Machines) Address(pod *corev1.Pod) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprintf("%s:%d", m.of(pod.Namespace, pod.Labels[key.LabelNode]).address, key.PortEtcdClient)
+}
+
+// of is the machine of a master, which is made when it is asked for first.
+func (m *Machines) of(cluster, node string) *machine {
+	for _, c := range m.all {
+		if c.cluster == cluster && c.node == node {
+			return c
+		}
+	}
+	n := m.first + len(m.all)
+	c := &machine{
+		cluster: cluster, node: node, root: filepath.Join(m.directory, cluster, node),
+		// Addresses of loopback, others in each world.
+		address: fmt.Sprintf("127.%d.%d.%d", 80+(n>>16)&31, (n>>8)&255, 1+n%254), down: time.Now(),
+	}
+	m.all = append(m.all, c)
+	if err := m.nameAll(); err != nil {
+		c.trouble = err.Error()
+	}
+	return c
+}
+
+// hosts is the file that leads members to each other by their names, which no resolver knows.
+func (m *Machines) hosts() string { return filepath.Join(m.directory, "hosts") }
+
+// nameAll writes all names down.
+func (m *Machines) nameAll() error {
+	text := "127.0.0.1 localhost\n"
+	for _, c := range m.all {
+		text += c.address + " " + m.host(c) + "\n"
+	}
+	return os.WriteFile(m.hosts(), []byte(text), 0o600) // in its place, for members have it mounted
+}
+
+// named runs a program with the hosts file in the place of /etc/hosts, which nobody else sees.
+const named = `mount --make-rprivate / && mount --bind "$0" /etc/hosts && exec "$@"`
+
+// host is the name of a machine's member, which leads to it in a management cluster.
+func (m *Machines) host(c *machine) string {
+	return key.ServiceHost(key.DeploymentName(key.RoleMaster, c.node), c.cluster, m.domain)
+}
+
+// dial connects to a member by its name.
+func (m *Machines) dial(ctx context.Context, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	at := slices.IndexFunc(m.all, func(c *machine) bool { return m.host(c) == host })
+	if at < 0 {
+		m.mu.Unlock()
+		return nil, fmt.Errorf("nobody is called %s", host)
+	}
+	address = net.JoinHostPort(m.all[at].address, port)
+	m.mu.Unlock()
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+}
+
+var errOff = errors.New("the machine is off for a moment")
+
+// Start has the machine of a pod run, if it does not yet. It fails while another one uses its disk.
+func (m *Machines) Start(pod *corev1.Pod) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.of(pod.Namespace, pod.Labels[key.LabelNode])
+	switch {
+	case c.pod == pod.Name || m.over || m.released[pod.Namespace+"/"+pod.Name]:
+		return nil
+	case c.pod != "":
+		return fmt.Errorf("the disk of %s/%s is in use by the machine of pod %s", c.cluster, c.node, c.pod)
+	case time.Now().Before(c.off):
+		return errOff
+	}
+	life, end := context.WithCancel(context.Background())
+	c.pod, c.end, c.ended = pod.Name, end, make(chan struct{})
+	go func(ended chan struct{}) {
+		defer close(ended)
+		m.run(life, c, pod)
+	}(c.ended)
+	return nil
+}
+
+// Stop powers the machine of a pod down, as if the plug was pulled, and returns when it is off.
+func (m *Machines) Stop(namespace, pod string) { m.Crash(namespace, pod, 0) }
+
+// Release is Stop for a machine that never begins again.
+func (m *Machines) Release(namespace, pod string) {
+	m.mu.Lock()
+	m.released[namespace+"/"+pod] = true
+	m.mu.Unlock()
+	m.Stop(namespace, pod)
+}
+
+// Crash is Stop for a machine that does not begin again for some time.
+func (m *Machines) Crash(namespace, pod string, off time.Duration) {
+	m.mu.Lock()
+	at := slices.IndexFunc(m.all, func(c *machine) bool { return c.cluster == namespace && c.pod == pod })
+	if at < 0 {
+		m.mu.Unlock()
+		return
+	}
+	c := m.all[at]
+	c.off = time.Now().Add(off)
+	m.mu.Unlock()
+	m.stop(c, pod)
+}
+
+// stop ends the machine of a pod; of any, if none is named.
+func (m *Machines) stop(c *machine, pod string) {
+	m.mu.Lock()
+	if c.pod == "" || pod != "" && c.pod != pod {
+		m.mu.Unlock()
+		return
+	}
+	pod = c.pod
+	ended := c.ended
+	c.end()
+	m.mu.Unlock()
+	<-ended
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.pod == pod {
+		c.pod, c.end, c.ended = "", nil, nil
+	}
+}
+
+// run is a machine until it ends: it boots, and its kubelet has the member run.
+func (m *Machines) run(ctx context.Context, c *machine, pod *corev1.Pod) {
+	var arguments []string
+	for ctx.Err() == nil {
+		var err error
+		if arguments, err = m.boot(ctx, c, pod); err == nil {
+			break
+		}
+		m.note(c, time.Now(), err.Error())
+		pause(ctx, again)
+	}
+	for ctx.Err() == nil {
+		p, err := process.Start(process.Command{
+			Name: "etcd", Path: "/bin/sh", Args: append([]string{"-c", named, m.hosts(), m.binary}, arguments...), Dir: c.root,
+			Isolate: unix.CLONE_NEWNS,
+		})
+		if err != nil {
+			m.note(c, time.Now(), err.Error())
+			pause(ctx, again)
+			continue
+		}
+		m.note(c, time.Time{}, "")
+		select {
+		case <-ctx.Done():
+			_ = p.Stop(0) // it is killed
+			m.note(c, time.Now(), "it is off")
+			return
+		case <-p.Done():
+			m.note(c, time.Now(), fmt.Sprint(p.Failure()))
+			pause(ctx, again)
+		}
+	}
+}
+
+func (m *Machines) note(c *machine, down time.Time, trouble string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if down.IsZero() || c.down.IsZero() {
+		c.down = down
+	}
+	c.trouble = trouble
+}
+
+// Story is what can be said of the machines of a cluster.
+func (m *Machines) Story(cluster string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var text strings.Builder
+	for _, c := range m.all {
+		if c.cluster != cluster {
+			continue
+		}
+		fmt.Fprintf(&text, "\n  machine of %s: pod %q, down since %s %s, %s", c.node, c.pod, c.down.Format(time.TimeOnly), c.trouble, c.certificates())
+		if tail, err := process.Tail(filepath.Join(c.root, "etcd.log"), 3); err == nil {
+			text.WriteString("\n    " + strings.ReplaceAll(tail, "\n", "\n    "))
+		}
+	}
+	return text.String()
+}
+
+// certificates are those on the disk, in short.
+func (c *machine) certificates() string {
+	var all []string
+	found, err := filepath.Glob(filepath.Join(c.root, "etc", "kubernetes", "pki", "etcd", "*"))
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if cert, parseErr := pki.ParseCertificate(text); err == nil && parseErr == nil {
+			all = append(all, fmt.Sprintf("%s: %s by %s (%x), from %s, for %v", filepath.Base(path), cert.Subject, cert.Issuer, cert.AuthorityKeyId,
+				cert.NotBefore, cert.DNSNames))
+		}
+	}
+	return fmt.Sprint(all, err)
+}
+
+// pause waits, or less when the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

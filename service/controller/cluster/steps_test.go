@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+)
+
+// TestConsoleOfANodeThatHangs is asked for once its step takes longer than any should, again while nobody answers, and never again
+// once it is known; then people are told, once.
+func TestConsoleOfANodeThatHangs(t *testing.T) {
+	asked, recorder := []string{}, events.NewFakeRecorder(10)
+	answer := func() (string, error) { return "", errors.New("the host does not answer") }
+	r := &Reconciler{Events: recorder, Console: func(_ context.Context, namespace, pod string) (string, error) {
+		asked = append(asked, namespace+"/"+pod)
+		return answer()
+	}}
+	since := metav1.NewTime(now)
+	config := &v1alpha1.KVMConfig{}
+	config.Spec.Cluster.ID = "abc"
+	config.Status.Nodes = []v1alpha1.NodeStatus{
+		{ID: "w1", Role: "worker", Pod: "worker-w1", Step: string(nodestep.Booting), Since: &since},
+		{ID: "w2", Role: "worker", Pod: "worker-w2", Step: string(nodestep.Ready), Since: &since},
+		{ID: "w3", Role: "worker", Step: string(nodestep.NoPod), Since: &since},
+	}
+	look := func(after time.Duration) *v1alpha1.KVMConfig {
+		r.Clock = testingclock.NewFakePassiveClock(now.Add(after))
+		later := config.DeepCopy()
+		r.showConsoles(t.Context(), "abc", later.Status.Nodes)
+		r.tellSteps(config, later)
+		return later
+	}
+	for _, row := range []struct {
+		after   time.Duration
+		answers func() (string, error)
+		asked   []string
+		console string
+		told    []string
+	}{
+		{after: 6*time.Minute - 1, answers: answer},
+		{after: 6 * time.Minute, answers: answer, asked: []string{"abc/worker-w1"}},
+		{
+			after: 7 * time.Minute, answers: func() (string, error) { return "no root\xff\n", nil }, asked: []string{"abc/worker-w1"}, console: "no root?\n",
+			told: []string{"Warning NodeHangs worker w1 hangs at Booting; the end of its console:\nno root?\n"},
+		},
+		{after: time.Hour, answers: answer, console: "no root?\n"},
+	} {
+		t.Run(fmt.Sprint(row.after), func(t *testing.T) {
+			asked, answer = nil, row.answers
+			config = look(row.after)
+			var told []string
+			for len(recorder.Events) > 0 {
+				told = append(told, <-recorder.Events)
+			}
+			if diff := cmp.Diff(row.asked, asked); diff != "" {
+				t.Errorf("other consoles were asked for (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(row.told, told); diff != "" {
+				t.Errorf("something else was told (-want +got):\n%s", diff)
+			}
+			if got := config.Status.Nodes[0].Console; got != row.console {
+				t.Errorf("the status shows %q, want %q", got, row.console)
+			}
+		})
+	}
+}
