@@ -47,6 +47,9 @@ func TestCoursesWithFaults(t *testing.T) {
 		}
 		seed := *first + uint64(done)
 		r := world.Batch(ctx, seed, n)
+		if ctx.Err() != nil {
+			t.Fatal(context.Cause(ctx))
+		}
 		done += n
 		fmt.Printf("%6.0fs  %d courses from seed %d: %d lives of the operator with %v, %d requests; %s of faults, %s until all were settled; %d violations\n",
 			time.Since(began).Seconds(), n, seed, r.Lives, r.Faults, r.Requests,

@@ -14,17 +14,18 @@ var Operations = map[string]struct {
 	masters, workers int
 	do               func(*life, context.Context) error
 }{
-	"a worker is drained":                  {1, 2, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleWorker) }},
-	"a worker is removed":                  {1, 3, func(c *life, ctx context.Context) error { return errors.Join(c.shrink(ctx), c.grow(ctx)) }},
-	"one of three masters is drained":      {3, 1, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleMaster) }},
-	"one of three masters gives way":       {3, 1, (*life).succeed},
-	"one master becomes three, or three 1": {1, 1, (*life).crown},
+	"a worker is drained":             {1, 2, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleWorker) }},
+	"a worker is removed":             {1, 3, func(c *life, ctx context.Context) error { return errors.Join(c.shrink(ctx), c.grow(ctx)) }},
+	"one of three masters is drained": {3, 1, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleMaster) }},
+	"one of three masters gives way":  {3, 1, (*life).succeed},
+	"masters become more or less":     {1, 1, (*life).crown},
 }
 
 // CrashEverywhere does an operation to clusters again and again, each time beside an operator that crashes one write later, at the write or
 // after it, and is followed by another one, until it has nothing to write any more before it crashes. It takes each so many-eth of these
-// points, every being 1 for all, and returns how many writes there were, and what was violated. The clusters have to be new to the world.
-func (w *World) CrashEverywhere(ctx context.Context, operation string, every int, clusters []string) (writes int, violations []string) {
+// points, every being 1 for all, and returns how many writes there were, and what was violated and suspected. The clusters have to be new to
+// the world.
+func (w *World) CrashEverywhere(ctx context.Context, operation string, every int, clusters []string) (writes int, violations, suspects []string) {
 	o := Operations[operation]
 	for i, id := range clusters {
 		l := &life{world: w, id: id}
@@ -51,9 +52,8 @@ func (w *World) CrashEverywhere(ctx context.Context, operation string, every int
 		}
 		life.close(w.judge)
 	})
-	found, suspects := w.verdict(lives)
-	violations = append(found, suspects...)
-	return slices.Max(most), violations
+	violations, suspects = w.verdict(lives)
+	return slices.Max(most), violations, suspects
 }
 
 // crashAt does something to a cluster that has settled, beside an operator that crashes at the k-th write from then on, or after it. It says

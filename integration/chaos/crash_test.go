@@ -29,9 +29,13 @@ func TestF33CrashAtEveryWriteOfADrain(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			writes, violations := world.CrashEverywhere(ctx, operation, *every, clusters)
+			writes, violations, suspects := world.CrashEverywhere(ctx, operation, *every, clusters)
 			for _, v := range violations {
 				t.Error(v)
+			}
+			suspect(t, suspects)
+			if writes == 0 {
+				t.Error("nothing was done that takes a write")
 			}
 			if ctx.Err() != nil {
 				t.Fatal(context.Cause(ctx))

@@ -68,6 +68,20 @@ func (c *life) kept(ctx context.Context, config *v1alpha1.KVMConfig) error {
 		same("the members are those of masters", want, each(voters, func(v etcdguest.Voter) string { return v.Name })), ledger.Check(ctx))
 }
 
+// discard removes the disks of masters that are not there any more, but those of the first ones, which the next cluster of this id finds.
+func (c *life) discard(ctx context.Context) {
+	config, err := c.config(ctx, c.world.lab.Client)
+	if err != nil {
+		return
+	}
+	if err := c.world.machines.Discard(c.id, func(node string) bool {
+		return slices.Contains([]string{"m0aaa", "m1aaa", "m2aaa"}, node) ||
+			slices.ContainsFunc(config.Spec.Cluster.Masters, func(n v1alpha1.Node) bool { return n.ID == node })
+	}); err != nil {
+		c.failed("removing disks: %s", err)
+	}
+}
+
 // crown has one master more become three, three become one or five, and five three.
 func (c *life) crown(ctx context.Context) error {
 	if !hasEtcd(c.id) {
@@ -117,7 +131,7 @@ func (c *life) removeMaster(config *v1alpha1.KVMConfig) {
 }
 
 // seeMemberGo is called before the machine of a master is let go: etcd has a majority without it, unless it has no vote or is the only one
-// that has. Members that went down a moment ago count, for nobody can know that.
+// that has. Members that crashed a moment ago count, for nobody can know that.
 func (j *judge) seeMemberGo(ctx context.Context, ledger *etcdguest.Ledger, pod *corev1.Pod) {
 	voters, err := ledger.Voters(ctx)
 	if err != nil {
@@ -128,7 +142,7 @@ func (j *judge) seeMemberGo(ctx context.Context, ledger *etcdguest.Ledger, pod *
 		switch {
 		case v.Name == pki.EtcdMember(pod.Labels[key.LabelNode]):
 			votes = v.Down == 0
-		case v.Down < known:
+		case v.Down == 0 || v.Down < known && !v.Released:
 			left++
 		}
 	}

@@ -210,6 +210,7 @@ func (c *life) settle(ctx context.Context) {
 		}
 		return c.settled(ctx, c.world.lab.Client)
 	})
+	c.discard(ctx)
 }
 
 func (c *life) bound(ctx context.Context, within time.Duration, condition func(context.Context) error) {

@@ -161,9 +161,9 @@ func (p *park) tend(ctx context.Context, name types.NamespacedName) error {
 	case err != nil:
 		return err
 	}
-	want := corev1.ConditionUnknown
-	if on && p.hangsSince(name.Name).IsZero() {
-		want = corev1.ConditionTrue
+	want, err := p.readiness(name, pod, on)
+	if err != nil {
+		return err
 	}
 	if len(node.Status.Conditions) == 1 && node.Status.Conditions[0].Status == want {
 		return nil
@@ -175,6 +175,20 @@ func (p *park) tend(ctx context.Context, name types.NamespacedName) error {
 	_, err = p.inside.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
 	return err
 }
+
+// readiness is what the kubelet of a machine says of it, if anything.
+func (p *park) readiness(name types.NamespacedName, pod *corev1.Pod, on bool) (corev1.ConditionStatus, error) {
+	switch {
+	case !on || !p.hangsSince(name.Name).IsZero():
+		return corev1.ConditionUnknown, nil
+	case hasEtcd(name.Namespace) && pod.Labels[key.LabelApp] == key.RoleMaster && !p.world.machines.Runs(pod):
+		return "", errBoots
+	}
+	return corev1.ConditionTrue, nil
+}
+
+// errBoots has a machine be looked at again soon.
+var errBoots = errors.New("the machine boots")
 
 // power switches the machine of a master on or off, where it has a member of etcd.
 func (p *park) power(name types.NamespacedName, pod *corev1.Pod, on bool) error {

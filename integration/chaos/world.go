@@ -103,6 +103,9 @@ func (w *World) populate(ctx context.Context) error {
 func (w *World) Close() error {
 	w.cancel()
 	var errs []error
+	for _, l := range w.lives {
+		l.keepBooks(nil)
+	}
 	if w.machines != nil {
 		errs = append(errs, w.machines.Close())
 	}

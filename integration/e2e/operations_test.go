@@ -82,7 +82,7 @@ func TestOperations(t *testing.T) {
 	l.ends()
 }
 
-// during does something as a test of its own, which -run can choose.
+// during does something as a test of its own. They build on each other, but a snapshot can be restored alone.
 func (l *life) during(t *testing.T, name string, do func()) bool {
 	t.Helper()
 	return t.Run(name, func(t *testing.T) {
@@ -188,10 +188,17 @@ func (o *operations) bootedAgain(node string, before member) {
 func (o *operations) hangWorker() {
 	hung := o.node("w1").name
 	o.patch(`[{"op":"add","path":"/spec/remediation","value":{"enabled":true,"unhealthyAfter":"4m"}}]`)
-	o.run(hung, "console", "--type=echo the last words of "+hung)
+	words := "the last words of " + hung
+	o.run(hung, "console", "--type=echo "+words)
+	o.eventually(patience, func() error {
+		if console := o.run(hung, "console"); !strings.Contains(console, words) {
+			return fmt.Errorf("the console is %q", console)
+		}
+		return nil
+	})
 	o.run(hung, "qmp", `{"execute":"stop"}`)
 	o.eventually(patience, func() error {
-		if told := o.management("get", "events", "--field-selector=reason=NodeHangs", "--output=jsonpath={.items[*].message}{.items[*].note}"); !strings.Contains(told, "the last words of "+hung) {
+		if told := o.management("get", "kvmconfig", id, "--output=jsonpath={.status.nodes[*].console}"); !strings.Contains(told, words) {
 			return fmt.Errorf("the console of the hung worker is not told: %q", told)
 		}
 		return nil
@@ -367,7 +374,7 @@ func (o *operations) patch(change string) {
 }
 
 // run runs the runner's command in a node pod.
-func (o *operations) run(pod string, arguments ...string) {
+func (o *operations) run(pod string, arguments ...string) (output string) {
 	o.t.Helper()
-	o.management(append([]string{"--namespace=" + id, "exec", pod, "--", stage.Program, "runner"}, arguments...)...)
+	return o.management(append([]string{"--namespace=" + id, "exec", pod, "--", stage.Program, "runner"}, arguments...)...)
 }

@@ -88,7 +88,7 @@ func (w *witness) unasked(d departure) (ran int, err error) {
 	defer w.mu.Unlock()
 	var errs []error
 	for _, pod := range w.web {
-		if pod.Spec.NodeName != d.pod {
+		if pod.Spec.NodeName != d.pod || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		ran++

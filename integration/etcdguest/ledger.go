@@ -42,6 +42,7 @@ type Ledger struct {
 	// confirmed is the number of the last write that etcd has confirmed.
 	confirmed int64
 	connected *clientv3.Client
+	closed    bool
 }
 
 // Open begins to write to the etcd of a cluster whose KVMConfig is in the namespace.
@@ -59,6 +60,9 @@ func (m *Machines) Open(namespace, id string) *Ledger {
 func (l *Ledger) Close() {
 	l.end()
 	<-l.ended
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
 	if l.connected != nil {
 		_ = l.connected.Close() // nothing is under way
 	}
@@ -99,8 +103,8 @@ func (l *Ledger) client(ctx context.Context) (*clientv3.Client, error) {
 		}
 	}
 	l.machines.mu.Unlock()
-	if len(endpoints) == 0 {
-		return nil, errors.New("no member runs")
+	if len(endpoints) == 0 || l.closed {
+		return nil, errors.New("no member runs, or nobody asks any more")
 	}
 	if l.connected != nil {
 		if !slices.Equal(l.connected.Endpoints(), endpoints) {
@@ -159,9 +163,10 @@ func (e *LostError) Error() string {
 
 // Voter is a member with a vote.
 type Voter struct {
-	// Name is the member's; Down is for how long it has not run.
-	Name string
-	Down time.Duration
+	// Name is the member's; Down is for how long it has not run; Released says that its machine was let go.
+	Name     string
+	Down     time.Duration
+	Released bool
 }
 
 // Voters are those that a majority has agreed on.
@@ -179,23 +184,23 @@ func (l *Ledger) Voters(ctx context.Context) ([]Voter, error) {
 	var voters []Voter
 	for _, m := range list.Members {
 		if !m.IsLearner {
-			voters = append(voters, Voter{Name: m.Name, Down: l.machines.downtimeOf(l.id, m.Name)})
+			voters = append(voters, l.machines.voter(l.id, m.Name))
 		}
 	}
 	return voters, nil
 }
 
-// downtimeOf is the downtime of a member. One without a name has never run.
-func (m *Machines) downtimeOf(id, member string) time.Duration {
+// voter is a member by its name. One without a name has never run.
+func (m *Machines) voter(id, member string) Voter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	v := Voter{Name: member, Down: time.Hour}
 	for _, c := range m.all {
 		if c.cluster == id && pki.EtcdMember(c.node) == member {
-			if c.down.IsZero() {
-				return 0
+			if v.Down = 0; !c.down.IsZero() {
+				v.Down, v.Released = time.Since(c.down), c.pod == "" && c.released
 			}
-			return time.Since(c.down)
 		}
 	}
-	return time.Hour
+	return v
 }

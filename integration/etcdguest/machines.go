@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,7 +34,8 @@ type Machines struct {
 	binary     string
 	directory  string
 	domain     string
-	first      int
+	// made counts addresses, beginning anywhere.
+	made int
 
 	mu  sync.Mutex
 	all []*machine
@@ -54,6 +55,8 @@ type machine struct {
 	pod   string
 	end   context.CancelFunc
 	ended chan struct{}
+	// released says that the last of them was let go.
+	released bool
 	// off is until when it does not begin; down is since when its member does not run, zero while it does; trouble is why.
 	off, down time.Time
 	trouble   string
@@ -70,8 +73,11 @@ func New(management client.Reader, domain string) (*Machines, error) {
 	if err != nil {
 		return nil, err
 	}
+	if output, err := exec.Command("unshare", named("/etc/hosts", "true", nil)...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("members need a mount namespace each, for which one has to be root or have user namespaces: %w\n%s", err, output)
+	}
 	m := &Machines{
-		management: management, binary: binary, directory: directory, domain: domain, first: rand.IntN(1 << 20), released: map[string]bool{},
+		management: management, binary: binary, directory: directory, domain: domain, made: rand.IntN(1 << 20), released: map[string]bool{},
 	}
 	return m, m.nameAll()
 }
@@ -102,11 +108,12 @@ func (m *Machines) of(cluster, node string) *machine {
 			return c
 		}
 	}
-	n := m.first + len(m.all)
+	m.made++
+	n := m.made
 	c := &machine{
 		cluster: cluster, node: node, root: filepath.Join(m.directory, cluster, node),
 		// Addresses of loopback, others in each world.
-		address: fmt.Sprintf("127.%d.%d.%d", 80+(n>>16)&31, (n>>8)&255, 1+n%254), down: time.Now(),
+		address: fmt.Sprintf("127.%d.%d.%d", 80+n/254/256%32, n/254%256, 1+n%254), down: time.Now(),
 	}
 	m.all = append(m.all, c)
 	if err := m.nameAll(); err != nil {
@@ -127,8 +134,15 @@ func (m *Machines) nameAll() error {
 	return os.WriteFile(m.hosts(), []byte(text), 0o600) // in its place, for members have it mounted
 }
 
-// named runs a program with the hosts file in the place of /etc/hosts, which nobody else sees.
-const named = `mount --make-rprivate / && mount --bind "$0" /etc/hosts && exec "$@"`
+// named are the arguments with which unshare runs a program with a file in the place of /etc/hosts, which nobody else sees.
+func named(hosts, program string, arguments []string) []string {
+	all := []string{"--mount"}
+	if os.Getuid() != 0 {
+		all = append(all, "--map-root-user")
+	}
+	all = append(all, "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, hosts, program)
+	return append(all, arguments...)
+}
 
 // host is the name of a machine's member, which leads to it in a management cluster.
 func (m *Machines) host(c *machine) string {
@@ -168,6 +182,7 @@ func (m *Machines) Start(pod *corev1.Pod) error {
 		return errOff
 	}
 	life, end := context.WithCancel(context.Background())
+	c.released = false
 	c.pod, c.end, c.ended = pod.Name, end, make(chan struct{})
 	go func(ended chan struct{}) {
 		defer close(ended)
@@ -183,6 +198,9 @@ func (m *Machines) Stop(namespace, pod string) { m.Crash(namespace, pod, 0) }
 func (m *Machines) Release(namespace, pod string) {
 	m.mu.Lock()
 	m.released[namespace+"/"+pod] = true
+	for _, c := range m.all {
+		c.released = c.released || c.cluster == namespace && c.pod == pod
+	}
 	m.mu.Unlock()
 	m.Stop(namespace, pod)
 }
@@ -220,6 +238,29 @@ func (m *Machines) stop(c *machine, pod string) {
 	}
 }
 
+// Runs says whether the member of a pod's machine has begun.
+func (m *Machines) Runs(pod *corev1.Pod) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.of(pod.Namespace, pod.Labels[key.LabelNode])
+	return c.pod == pod.Name && c.down.IsZero()
+}
+
+// Discard removes the disks of machines that are off and that nobody wants any more.
+func (m *Machines) Discard(cluster string, wanted func(node string) bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	m.all = slices.DeleteFunc(m.all, func(c *machine) bool {
+		if c.cluster != cluster || c.pod != "" || wanted(c.node) {
+			return false
+		}
+		errs = append(errs, os.RemoveAll(c.root))
+		return true
+	})
+	return errors.Join(errs...)
+}
+
 // run is a machine until it ends: it boots, and its kubelet has the member run.
 func (m *Machines) run(ctx context.Context, c *machine, pod *corev1.Pod) {
 	var arguments []string
@@ -233,8 +274,7 @@ func (m *Machines) run(ctx context.Context, c *machine, pod *corev1.Pod) {
 	}
 	for ctx.Err() == nil {
 		p, err := process.Start(process.Command{
-			Name: "etcd", Path: "/bin/sh", Args: append([]string{"-c", named, m.hosts(), m.binary}, arguments...), Dir: c.root,
-			Isolate: unix.CLONE_NEWNS,
+			Name: "etcd", Path: "unshare", Args: named(m.hosts(), m.binary, arguments), Dir: c.root,
 		})
 		if err != nil {
 			m.note(c, time.Now(), err.Error())

@@ -85,11 +85,12 @@ type Machine struct {
 	// Trouble is why it is not seen, for a person; empty when that is not known.
 	Trouble string
 	// Master says that etcd runs in the machine. Masters is how many there are with this one, Healthy how many others are
-	// Ready and stay, see Stays: where the cluster is not seen, as their own machines say.
+	// Ready, stay, see Stays, and have a vote in etcd: where the cluster is not seen, as their own machines say.
 	Master           bool
 	Masters, Healthy int
-	// Serves says that the machine of a master does, by its own account.
-	Serves bool
+	// Serves says that the machine of a master does, by its own account; Votes that its member of etcd has a vote and answers, or that this
+	// will be known in a moment.
+	Serves, Votes bool
 	// Node is the Node; nil when there is none. It and Pods, which are those on it, are known when Connected.
 	Node *corev1.Node
 	Pods []corev1.Pod
@@ -184,14 +185,14 @@ func blind(m Machine) Decision {
 	return Decision{Reason: Unreachable, After: max(next, time.Second), Message: message}
 }
 
-// needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it; where its Node is
-// not seen, or somebody has deleted it, what its machine says counts.
+// needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it, unless its member of
+// etcd answers; where its Node is not seen, or somebody has deleted it, what its machine says counts.
 func needed(m Machine) bool {
 	part := m.Serves
 	if m.Node != nil {
 		part = joining.Ready(m.Node)
 	}
-	return m.Master && m.Masters > 1 && part && m.Healthy <= m.Masters/2
+	return m.Master && m.Masters > 1 && (part || m.Votes) && m.Healthy <= m.Masters/2
 }
 
 // Announced says whether letting the machine go takes a member from those of which etcd needs a majority, so that it has to be

@@ -85,6 +85,7 @@ func nodeIs(s corev1.ConditionStatus) func(*drain.Machine) {
 func waited(d time.Duration) func(*drain.Machine) { return func(m *drain.Machine) { m.Waited = d } }
 func silent(d time.Duration) func(*drain.Machine) { return func(m *drain.Machine) { m.Silent = d } }
 func serves(m *drain.Machine)                     { m.Serves = true }
+func votes(m *drain.Machine)                      { m.Votes = true }
 func unwatched(m *drain.Machine)                  { m.Watched = false }
 func graceOver(m *drain.Machine)                  { m.Waited, m.Grace = 5*time.Minute, 5*time.Minute }
 
@@ -133,18 +134,21 @@ func TestDrainTable(t *testing.T) {
 		"one of three masters":                                      {with(worker(), master(3, 2)), "release; Drained"},
 		"one of three, another is away":                             {with(worker(dns), master(3, 1)), "QuorumAtRisk"},
 		"one of three, it is the one that is away":                  {with(worker(), master(3, 1), nodeIs(corev1.ConditionFalse)), "release; Drained"},
-		"one of five, another is away":                              {with(worker(), master(5, 3)), "release; Drained"},
-		"one of five, two others are away":                          {with(worker(), master(5, 2)), "QuorumAtRisk"},
-		"etcd at risk, and the time is over":                        {with(worker(), master(3, 1), waited(time.Hour)), "QuorumAtRisk"},
-		"etcd at risk, and the host ends the pod":                   {with(worker(), master(3, 1), graceOver), "release; GracePeriodOver"},
-		"the host ends the pod":                                     {with(worker(web), graceOver), "release; GracePeriodOver"},
-		"the cluster is deleted":                                    {with(worker(web), func(m *drain.Machine) { m.ClusterGone = true }), "release; ClusterDeleted"},
-		"a snapshot is restored":                                    {with(worker(web), master(3, 0), func(m *drain.Machine) { m.Restoring = true }), "release; Restoring"},
-		"the host shuts down":                                       {with(worker(web), func(m *drain.Machine) { m.HostShutsDown = true }), "release; HostShutsDown"},
-		"nobody looks into the cluster":                             {with(worker(), unreachable, unwatched), "release; NotWatched"},
-		"nobody looks into the cluster, another master is away":     {with(worker(), unreachable, unwatched, master(3, 1), serves), "QuorumAtRisk"},
-		"it has been let go":                                        {with(worker(web), func(m *drain.Machine) { m.LetGo = drain.TimedOut }), "DrainTimedOut"},
-		"it has ended":                                              {with(worker(web), func(m *drain.Machine) { m.Stopped = true }), "finish"},
+		"one of three, its kubelet is silent, its etcd is well, another is away": {
+			with(worker(), master(3, 1), nodeIs(corev1.ConditionUnknown), votes), "QuorumAtRisk",
+		},
+		"one of five, another is away":                          {with(worker(), master(5, 3)), "release; Drained"},
+		"one of five, two others are away":                      {with(worker(), master(5, 2)), "QuorumAtRisk"},
+		"etcd at risk, and the time is over":                    {with(worker(), master(3, 1), waited(time.Hour)), "QuorumAtRisk"},
+		"etcd at risk, and the host ends the pod":               {with(worker(), master(3, 1), graceOver), "release; GracePeriodOver"},
+		"the host ends the pod":                                 {with(worker(web), graceOver), "release; GracePeriodOver"},
+		"the cluster is deleted":                                {with(worker(web), func(m *drain.Machine) { m.ClusterGone = true }), "release; ClusterDeleted"},
+		"a snapshot is restored":                                {with(worker(web), master(3, 0), func(m *drain.Machine) { m.Restoring = true }), "release; Restoring"},
+		"the host shuts down":                                   {with(worker(web), func(m *drain.Machine) { m.HostShutsDown = true }), "release; HostShutsDown"},
+		"nobody looks into the cluster":                         {with(worker(), unreachable, unwatched), "release; NotWatched"},
+		"nobody looks into the cluster, another master is away": {with(worker(), unreachable, unwatched, master(3, 1), serves), "QuorumAtRisk"},
+		"it has been let go":                                    {with(worker(web), func(m *drain.Machine) { m.LetGo = drain.TimedOut }), "DrainTimedOut"},
+		"it has ended":                                          {with(worker(web), func(m *drain.Machine) { m.Stopped = true }), "finish"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, say(drain.Decide(row.machine))); diff != "" {
@@ -200,7 +204,7 @@ func TestEverySmallState(t *testing.T) {
 }
 
 // smallStates is how many there are.
-const smallStates = 2_752_512
+const smallStates = 5_505_024
 
 // each visits every combination of what a machine can be in.
 func each(visit func(drain.Machine)) {
@@ -211,7 +215,7 @@ func each(visit func(drain.Machine)) {
 		{pod("default/agent", ofDaemonSet)}, {pod("kube-system/dns"), pod("default/web")}, {pod("kube-system/dns")},
 	}
 	times := combinations([]time.Duration{0, time.Hour}, 4)
-	for _, bits := range combinations(both, 9) {
+	for _, bits := range combinations(both, 10) {
 		for _, masters := range [][2]int{{1, 0}, {3, 0}, {3, 1}, {3, 2}, {5, 1}, {5, 2}, {5, 3}, {5, 4}} {
 			for _, n := range nodes {
 				for _, p := range pods {
@@ -221,7 +225,7 @@ func each(visit func(drain.Machine)) {
 							Masters: masters[0], Healthy: masters[1], Node: n, Pods: p, Now: now,
 							Waited: t[0], Timeout: t[1], Grace: t[2], Silent: t[3],
 						}
-						m.Serves, m.Restoring = bits[7], bits[8]
+						m.Serves, m.Restoring, m.Votes = bits[7], bits[8], bits[9]
 						if bits[6] {
 							m.LetGo = drain.Drained
 						}
@@ -259,7 +263,7 @@ func free(m drain.Machine) bool { return unconditional(m) || !m.Watched || over(
 
 // atRisk says that etcd has its majority with this master only.
 func atRisk(m drain.Machine) bool {
-	part := m.Node == nil && m.Serves || m.Node != nil && joining.Ready(m.Node)
+	part := m.Votes || m.Node == nil && m.Serves || m.Node != nil && joining.Ready(m.Node)
 	return m.Master && m.Masters > 1 && part && m.Healthy < m.Masters/2+1
 }
 

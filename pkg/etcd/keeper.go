@@ -33,11 +33,6 @@ type State struct {
 // Known says whether there is a list.
 func (s State) Known() bool { return s.Members != nil }
 
-// Votes says whether a member has a vote, as far as that is known: where there is no list, it may have one.
-func (s State) Votes(name string) bool {
-	return !s.Known() || slices.ContainsFunc(s.Members, func(m Member) bool { return m.Name == name && !m.Learner })
-}
-
 func (s State) equal(t State) bool {
 	return slices.Equal(s.Members, t.Members) && s.Step == t.Step && slices.Equal(s.Alarms, t.Alarms) && s.Known() == t.Known()
 }
@@ -56,7 +51,10 @@ type Keeper struct {
 	access  Access
 	masters []Master
 	state   State
-	asked   bool
+	// asked says that the members were asked, listed is the last list they have told, at listedAt.
+	asked    bool
+	listed   []Member
+	listedAt time.Time
 }
 
 // NewKeeper makes a Keeper; changed is called when its State is another one, and must not block.
@@ -96,13 +94,6 @@ func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state
-}
-
-// Asked is the State, and whether anybody has been asked for it yet.
-func (k *Keeper) Asked() (s State, asked bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.state, k.asked
 }
 
 // Run looks, decides and acts until the context ends. At most one Run may be under way for a cluster; should two be, by two
@@ -154,6 +145,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted 
 	if ctx.Err() != nil {
 		return false
 	}
+	k.note(o.members)
 	if err != nil {
 		k.become(unreachable(err))
 		return false
@@ -187,7 +179,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted 
 func (k *Keeper) become(next State) {
 	k.mu.Lock()
 	changed := !k.state.equal(next)
-	k.state, k.asked = next, true
+	k.state = next
 	k.mu.Unlock()
 	if changed {
 		k.changed()

@@ -81,16 +81,15 @@ func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.
 	return k.State()
 }
 
-// Votes says whether a member has a vote. Where nobody knows, it may have one; where somebody will know in a moment, it is waited for.
-func (m *Members) Votes(name types.NamespacedName, member string) bool {
+// Vote is what is known of the vote of a member.
+func (m *Members) Vote(name types.NamespacedName, member string) etcd.Vote {
 	m.mu.Lock()
 	k := m.keepers[name]
 	m.mu.Unlock()
 	if k == nil {
-		return true
+		return etcd.VoteUnknown
 	}
-	s, asked := k.Asked()
-	return asked && s.Votes(member)
+	return k.Vote(member)
 }
 
 // forget has the members of a cluster left as they are.

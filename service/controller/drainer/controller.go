@@ -25,6 +25,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
@@ -49,8 +50,8 @@ type Reconciler struct {
 	Live   client.Reader
 	// Pool has the connections to workload clusters; nil where the operator does not look into them.
 	Pool *workload.Pool
-	// Votes says whether a member of a cluster's etcd has a vote, as far as that is known; nil where the operator does not look into etcd.
-	Votes func(cluster types.NamespacedName, member string) bool
+	// Vote is what is known of the vote of a member of a cluster's etcd; nil where the operator does not look into etcd.
+	Vote func(cluster types.NamespacedName, member string) etcd.Vote
 	// Release tells the runner of a node pod to power its machine down. It may be told twice.
 	Release func(ctx context.Context, namespace, pod string) error
 	// Timeout is how long pods are waited for where the KVMConfig does not say; zero: for ever.

@@ -14,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
@@ -132,17 +133,23 @@ func (r *Reconciler) countMasters(
 	if err := from.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
 		return microerror.Mask(err)
 	}
-	votes := func(id string) bool {
-		return r.Votes == nil || r.Votes(client.ObjectKeyFromObject(config), pki.EtcdMember(id))
+	vote := func(nodeID string) etcd.Vote {
+		if r.Vote == nil {
+			return etcd.VoteUnknown
+		}
+		return r.Vote(client.ObjectKeyFromObject(config), pki.EtcdMember(nodeID))
 	}
-	m.Masters, m.Healthy = count(pod, config.Spec.Cluster.Masters, pods.Items, ready, votes)
+	m.Masters, m.Healthy = count(pod, config.Spec.Cluster.Masters, pods.Items, ready, vote)
+	// One whose kubelet is silent may have a member that is well.
+	own := vote(pod.Labels[key.LabelNode])
+	m.Votes = own == etcd.VoteGiven || own == etcd.VoteAwaited
 	return nil
 }
 
-// count counts the masters by node, and those besides this pod's that have a vote in etcd, are Ready and stay. One that joins has all of a
-// master and no vote: it is no part of the majority yet.
+// count counts the masters by node, and those besides this pod's that are Ready and stay and whose members have a vote in etcd and answer, as
+// far as that is known. One that joins has all of a master and no vote: it is no part of the majority yet.
 func count(
-	pod *corev1.Pod, spec []v1alpha1.Node, pods []corev1.Pod, ready map[string]bool, votes func(nodeID string) bool,
+	pod *corev1.Pod, spec []v1alpha1.Node, pods []corev1.Pod, ready map[string]bool, vote func(nodeID string) etcd.Vote,
 ) (masters, healthy int) {
 	all, well := map[string]bool{pod.Labels[key.LabelNode]: true}, map[string]bool{}
 	for _, n := range spec {
@@ -155,7 +162,7 @@ func count(
 			continue
 		}
 		all[id] = true
-		if votes(id) && drain.Stays(pod.Name, certain(pod), drain.Master{
+		if v := vote(id); (v == etcd.VoteGiven || v == etcd.VoteUnknown) && drain.Stays(pod.Name, certain(pod), drain.Master{
 			Pod: other.Name, Ready: isWell(other, ready), Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
 		}) {
 			well[id] = true

@@ -2,7 +2,6 @@ package drainer
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
@@ -136,10 +136,17 @@ func TestLearnersAreNoMajority(t *testing.T) {
 		ready["master-"+id] = true
 	}
 	spec := []v1alpha1.Node{{ID: "m1"}, {ID: "m2"}, {ID: "m3"}}
-	for voters, want := range map[string]int{"m1": 0, "m1 m2": 1, "m1 m2 m3": 2} {
-		votes := func(id string) bool { return slices.Contains(strings.Fields(voters), id) }
-		if masters, healthy := count(&pods[0], spec, pods, ready, votes); masters != 3 || healthy != want {
-			t.Errorf("%s have votes: %d of %d others are well, want %d of 3", voters, healthy, masters, want)
+	for votes, want := range map[[3]etcd.Vote]int{
+		{etcd.VoteGiven, etcd.VoteNone, etcd.VoteNone}:         0,
+		{etcd.VoteGiven, etcd.VoteGiven, etcd.VoteNone}:        1,
+		{etcd.VoteGiven, etcd.VoteGiven, etcd.VoteGiven}:       2,
+		{etcd.VoteGiven, etcd.VoteMissing, etcd.VoteGiven}:     1,
+		{etcd.VoteAwaited, etcd.VoteAwaited, etcd.VoteAwaited}: 0,
+		{etcd.VoteUnknown, etcd.VoteUnknown, etcd.VoteUnknown}: 2,
+	} {
+		vote := func(id string) etcd.Vote { return votes[slices.Index([]string{"m1", "m2", "m3"}, id)] }
+		if masters, healthy := count(&pods[0], spec, pods, ready, vote); masters != 3 || healthy != want {
+			t.Errorf("votes %v: %d of %d others are well, want %d of 3", votes, healthy, masters, want)
 		}
 	}
 }

@@ -1,0 +1,29 @@
+package etcd
+
+import (
+	"testing"
+
+	"github.com/go-logr/logr"
+)
+
+func TestWhoHasAVote(t *testing.T) {
+	k := NewKeeper(logr.Discard(), func() {})
+	expect := func(when string, want map[string]Vote) {
+		t.Helper()
+		for name, vote := range want {
+			if got := k.Vote(name); got != vote {
+				t.Errorf("%s, %s has the vote %d, want %d", when, name, got, vote)
+			}
+		}
+	}
+	expect("before anybody is asked", map[string]Vote{"etcd-m1": VoteAwaited})
+	k.note(nil)
+	expect("when nobody answers", map[string]Vote{"etcd-m1": VoteUnknown})
+	k.note([]Member{{Name: "etcd-m1", Healthy: true}, {Name: "etcd-m2"}, {Name: "etcd-m3", Healthy: true, Learner: true}})
+	now := map[string]Vote{"etcd-m1": VoteGiven, "etcd-m2": VoteMissing, "etcd-m3": VoteNone, "etcd-m4": VoteNone}
+	expect("when there is a list", now)
+	k.note(nil)
+	expect("when the members do not answer for once", now)
+	k.listedAt = k.listedAt.Add(-remembered)
+	expect("when they have not answered for long", map[string]Vote{"etcd-m1": VoteUnknown, "etcd-m3": VoteUnknown})
+}
