@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kvm-operator/kvm-operator/integration/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // slower is how many times as long as by hand a cluster may take from its KVMConfig.
@@ -31,11 +32,12 @@ func BenchmarkFounding(b *testing.B) {
 		if err := l.Apply(l.ctx, manifest(id, []string{"m1"}, []string{"w1"})); err != nil {
 			l.t.Fatal(err)
 		}
+		founding := l.foundingData("m1")
 		l.awaitReady(2)
 		operator = time.Since(began)
 		b.Logf("the operator made the cluster in %s", operator.Round(time.Second))
 
-		outside, inside := l.objects()
+		outside, inside := l.objects(founding)
 		l.ends()
 		l.scaleOperator(0)
 		began = time.Now()
@@ -61,8 +63,23 @@ func (l *life) scaleOperator(replicas int) {
 	}
 }
 
-// objects are what a cluster consists of, for a person to create: on the management cluster, and in the workload cluster.
-func (l *life) objects() (outside, inside []unstructured.Unstructured) {
+// foundingData are the halves of the boot data that a master begins with. Once its member of etcd is known to have run they let no other
+// one begin.
+func (l *life) foundingData(master string) []unstructured.Unstructured {
+	l.t.Helper()
+	l.eventually(patience, func() error {
+		if l.management("--namespace="+id, "get", "deployment", key.DeploymentName(key.RoleMaster, master), "--ignore-not-found", "--output=name") == "" {
+			return fmt.Errorf("master %s has no Deployment", master)
+		}
+		return nil
+	})
+	name := key.BootDataName(key.RoleMaster, id, master)
+	return l.list(l.management("--namespace="+id, "get", "configmap/"+name, "secret/"+name, "--output=json"))
+}
+
+// objects are what a cluster consists of, for a person to create: on the management cluster, with the boot data of its founding, and in the
+// workload cluster.
+func (l *life) objects(founding []unstructured.Unstructured) (outside, inside []unstructured.Unstructured) {
 	l.t.Helper()
 	namespace := unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": id}}}
 	text := l.management("--namespace="+id, "get", "serviceaccounts,configmaps,secrets,services,deployments",
@@ -72,7 +89,12 @@ func (l *life) objects() (outside, inside []unstructured.Unstructured) {
 	outside = append([]unstructured.Unstructured{namespace}, l.list(text)...)
 	inside = l.list(l.workload("", "get", "--all-namespaces", "--selector=giantswarm.io/managed-by=kvm-operator", "--output=json",
 		"namespaces,serviceaccounts,configmaps,secrets,services,daemonsets,deployments,poddisruptionbudgets,clusterroles,clusterrolebindings"))
-	for _, o := range outside {
+	for i, o := range outside {
+		for _, f := range founding {
+			if f.GetKind() == o.GetKind() && f.GetName() == o.GetName() {
+				outside[i] = f
+			}
+		}
 		switch o.GetKind() {
 		case "Service":
 			selector := o.GetLabels()
