@@ -24,7 +24,7 @@ CHART   := helm/$(NAME)/Chart.yaml
 
 # Several management clusters at a time are fast; more of them than cores make timeouts a matter of luck.
 TEST_PACKAGES_AT_ONCE ?= 2
-TEST_TIMEOUT          ?= 30m
+TEST_TIMEOUT          ?= 40m
 E2E_TIMEOUT           ?= 2h
 HA_TIMEOUT            ?= 2h
 BENCH_TIMEOUT         ?= 2h
