@@ -17,8 +17,8 @@ var Operations = map[string]struct {
 	"a worker is drained":             {1, 2, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleWorker) }},
 	"a worker is removed":             {1, 3, func(c *life, ctx context.Context) error { return errors.Join(c.shrink(ctx), c.grow(ctx)) }},
 	"one of three masters is drained": {3, 1, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleMaster) }},
-	"one of three masters gives way":  {3, 1, (*life).succeed},
-	"masters become more or less":     {1, 1, (*life).crown},
+	"one of three masters gives way":  {3, 1, (*life).replaceMaster},
+	"masters become more or less":     {1, 1, (*life).resizeControlPlane},
 }
 
 // CrashEverywhere does an operation to clusters again and again, each time beside an operator that crashes one write later, at the write or
@@ -42,15 +42,15 @@ func (w *World) CrashEverywhere(ctx context.Context, operation string, every int
 		}
 		operators := newOperators(w, rand.New(rand.NewPCG(0, 0)))
 		operators.only = l.id
-		life := operators.begin(nil)
+		operator := operators.begin(nil)
 		l.settle(ctx)
-		for point := every * at; len(l.complaints()) == 0 && life.crashAt(ctx, l, point/2+1, point%2 == 0, o.do); point += every * len(lives) {
+		for point := every * at; len(l.complaints()) == 0 && operator.crashAt(ctx, l, point/2+1, point%2 == 0, o.do); point += every * len(lives) {
 			most[at] = point/2 + 1
-			life.kill()
-			life = operators.begin(nil)
+			operator.kill()
+			operator = operators.begin(nil)
 			l.settle(ctx)
 		}
-		life.close(w.judge)
+		operator.close(w.judge)
 	})
 	violations, suspects = w.verdict(lives)
 	return slices.Max(most), violations, suspects
@@ -82,14 +82,4 @@ func (o *operator) crashAt(ctx context.Context, l *life, k int, after bool, do f
 	case <-ended:
 		return false
 	}
-}
-
-// evictOne deletes the pod of a node of a role.
-func (c *life) evictOne(ctx context.Context, role string) error {
-	pod, err := c.somePod(ctx, role)
-	if pod == nil {
-		return err
-	}
-	c.say("pod %s is deleted", pod.Name)
-	return c.world.lab.Client.Delete(ctx, pod)
 }

@@ -82,8 +82,8 @@ func (c *life) discard(ctx context.Context) {
 	}
 }
 
-// crown has one master more become three, three become one or five, and five three.
-func (c *life) crown(ctx context.Context) error {
+// resizeControlPlane has one master become three, three become one or five, and five three.
+func (c *life) resizeControlPlane(ctx context.Context) error {
 	if !hasEtcd(c.id) {
 		return nil // new masters wait for etcd
 	}
@@ -101,8 +101,8 @@ func (c *life) crown(ctx context.Context) error {
 	})
 }
 
-// succeed has one of several masters give way to another one.
-func (c *life) succeed(ctx context.Context) error {
+// replaceMaster has one of several masters give way to another one.
+func (c *life) replaceMaster(ctx context.Context) error {
 	if !hasEtcd(c.id) {
 		return nil
 	}
@@ -115,8 +115,8 @@ func (c *life) succeed(ctx context.Context) error {
 }
 
 func (c *life) addMaster(config *v1alpha1.KVMConfig) {
-	id := fmt.Sprintf("m%daaa", c.crowned)
-	c.crowned++
+	id := fmt.Sprintf("m%daaa", c.bornMasters)
+	c.bornMasters++
 	c.say("master %s is added", id)
 	config.Spec.Cluster.Masters = append(config.Spec.Cluster.Masters, v1alpha1.Node{ID: id})
 	config.Spec.KVM.Masters = append(config.Spec.KVM.Masters, v1alpha1.Machine{CPUs: 2, Memory: "4G"})

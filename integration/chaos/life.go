@@ -44,10 +44,10 @@ type life struct {
 	world *World
 	id    string
 	line  *tenant.Line
-	// made says that its KVMConfig exists, or is being deleted. born counts the workers so far, and crowned the masters; their ids are
+	// made says that its KVMConfig exists, or is being deleted. born counts the workers so far, and bornMasters the masters; their ids are
 	// never used again.
-	made          bool
-	born, crowned int
+	made              bool
+	born, bornMasters int
 	// restores counts the snapshots that were to be restored.
 	restores int64
 
@@ -168,7 +168,7 @@ func (c *life) make(ctx context.Context, masters, workers int) error {
 		c.line = line
 		c.world.places.Put(c.id, line.Address)
 	}
-	c.made, c.crowned, c.born = true, masters, workers
+	c.made, c.bornMasters, c.born = true, masters, workers
 	c.say("a cluster with %d masters and %d workers", masters, workers)
 	if hasEtcd(c.id) {
 		c.keepBooks(c.world.machines.Open(metav1.NamespaceDefault, c.id))

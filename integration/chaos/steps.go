@@ -30,8 +30,8 @@ var steps = []step{
 	{"a worker less", (*life).shrink},
 	{"a worker of another size", (*life).resize},
 	{"another version", (*life).upgrade},
-	{"masters more or less", (*life).crown},
-	{"another master", (*life).succeed},
+	{"masters more or less", (*life).resizeControlPlane},
+	{"another master", (*life).replaceMaster},
 	{"the rollout is paused", (*life).pauseRollout},
 	{"nothing is to be done for a while", (*life).pauseAll},
 	{"a node pod is deleted", (*life).evict},
@@ -129,8 +129,11 @@ func (c *life) somePod(ctx context.Context, role string) (*corev1.Pod, error) {
 	return &pods[c.random.IntN(len(pods))], nil
 }
 
-func (c *life) evict(ctx context.Context) error {
-	pod, err := c.somePod(ctx, "")
+func (c *life) evict(ctx context.Context) error { return c.evictOne(ctx, "") }
+
+// evictOne deletes the pod of a node of a role, of any if none is named.
+func (c *life) evictOne(ctx context.Context, role string) error {
+	pod, err := c.somePod(ctx, role)
 	if pod == nil {
 		return err
 	}

@@ -89,14 +89,7 @@ func write(root string, f types.File) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	mode := os.FileMode(0o600)
-	if f.Mode != nil {
-		mode = os.FileMode(*f.Mode) //nolint:gosec // the mode of a file
-	}
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	return os.WriteFile(path, content.Data, mode)
+	return os.WriteFile(path, content.Data, 0o600)
 }
 
 // runUnit runs what the unit runs and returns the manifest that the kubelet has got.

@@ -145,20 +145,9 @@ func (l *Ledger) Check(ctx context.Context) error {
 	}
 	// One more may have been carried out and not been confirmed.
 	if most := l.count() + 1; have.Count < least || have.Count > most {
-		return &LostError{Cluster: l.id, Want: least, Have: have.Count}
+		return fmt.Errorf("the etcd of cluster %s has confirmed %d writes and has %d", l.id, least, have.Count)
 	}
 	return nil
-}
-
-// LostError says that etcd does not have what was written to it.
-type LostError struct {
-	Cluster    string
-	Want, Have int64
-}
-
-// Error says it in words.
-func (e *LostError) Error() string {
-	return fmt.Sprintf("the etcd of cluster %s has confirmed %d writes and has %d", e.Cluster, e.Want, e.Have)
 }
 
 // Voter is a member with a vote.

@@ -69,12 +69,12 @@ func New(management client.Reader, domain string) (*Machines, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("%w; `make tools` installs it", err)
 	}
+	if output, err := exec.Command("unshare", named("/etc/hosts", "true", nil)...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("members need a mount namespace each, for which one has to be root or have user namespaces: %w\n%s", err, output)
+	}
 	directory, err := os.MkdirTemp("", "etcdguest-")
 	if err != nil {
 		return nil, err
-	}
-	if output, err := exec.Command("unshare", named("/etc/hosts", "true", nil)...).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("members need a mount namespace each, for which one has to be root or have user namespaces: %w\n%s", err, output)
 	}
 	m := &Machines{
 		management: management, binary: binary, directory: directory, domain: domain, made: rand.IntN(1 << 20), released: map[string]bool{},
