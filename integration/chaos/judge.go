@@ -28,6 +28,9 @@ import (
 // known is how long ago something must have happened for the operator to know of it when it acts.
 const known = 5 * time.Second
 
+// blurred is by how much two times differ that are written down in whole seconds, by clocks that were set by the answers of an API server.
+const blurred = 2 * time.Second
+
 // judge sees every change and notes what must never be.
 type judge struct {
 	mu         sync.Mutex
@@ -267,11 +270,16 @@ func (j *judge) hears(w *World) func(http.RoundTripper) http.RoundTripper {
 	}
 }
 
-// seeReplacement is called when the operator deletes a pod, to have an unhealthy node replaced: one at a time, and in a workload cluster
-// that it sees.
+// seeReplacement is called when the operator deletes a pod, to have an unhealthy node replaced: one that has been unhealthy for long, one
+// at a time, and in a workload cluster that it sees.
 func (j *judge) seeReplacement(ctx context.Context, w *World, namespace, name string) {
-	if !slices.ContainsFunc(w.lives, func(l *life) bool { return l.id == namespace && l.cutFor() < known }) {
+	at := slices.IndexFunc(w.lives, func(l *life) bool { return l.id == namespace })
+	if at < 0 || w.lives[at].cutFor() >= known {
 		j.violated("%s/%s is replaced while the workload cluster is cut off", namespace, name)
+		return
+	}
+	if unready, least := w.park.unreadyFor(ctx, name), w.lives[at].replacesAfter(); unready < least-blurred {
+		j.violated("%s/%s is replaced after it was not Ready for %s, and it was to be for %s", namespace, name, unready, least)
 	}
 	pods, err := w.park.management.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelNode})
 	if err != nil {

@@ -62,6 +62,8 @@ type life struct {
 	complaint string
 	// cut is since when the workload cluster is cut off; zero while it is not.
 	cut time.Time
+	// patient is how long any node may have been unhealthy until it was to be replaced, the least that was ever said.
+	patient time.Duration
 }
 
 // begin begins another course.
@@ -91,6 +93,13 @@ func (c *life) cutAt(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut = t
+}
+
+// replacesAfter is how long a node is unhealthy at least before it is replaced.
+func (c *life) replacesAfter() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.patient
 }
 
 // failed notes what ended the course. The first failure counts.
@@ -149,13 +158,16 @@ func (c *life) storm(ctx context.Context) {
 // errGoing ends the storm of a course: the cluster is being deleted, and another one takes its name when the course settles.
 var errGoing = errors.New("the cluster is being deleted")
 
-// declare makes the cluster unless there is one.
+// declare makes the cluster unless there is one. In every other one, unhealthy nodes are replaced from its beginning.
 func (c *life) declare(ctx context.Context) error {
 	if c.made {
 		return nil
 	}
 	masters := 1 + 2*c.random.IntN(2)
-	return c.make(ctx, masters, 1+c.random.IntN(2))
+	if err := c.make(ctx, masters, 1+c.random.IntN(2)); err != nil || c.random.IntN(2) == 0 {
+		return err
+	}
+	return c.remediate(ctx)
 }
 
 // make makes the cluster with so many masters and workers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -253,6 +254,23 @@ func (p *park) hangsSince(name string) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hung[name]
+}
+
+// unreadyFor is how long a Node has not been Ready, as far as the operator has to know; very long when it cannot be told.
+func (p *park) unreadyFor(ctx context.Context, name string) time.Duration {
+	const unknown = math.MaxInt64
+	node, err := p.inside.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil || len(node.Status.Conditions) == 0 {
+		return unknown // somebody has deleted it, or it never was; or the API server is not what is judged
+	}
+	since := time.Since(node.Status.Conditions[0].LastTransitionTime.Time)
+	switch {
+	case node.Status.Conditions[0].Status != corev1.ConditionTrue:
+		return since
+	case since < known:
+		return unknown // before it was Ready again
+	}
+	return 0
 }
 
 // hang makes the kubelet of a machine silent; wake lets it speak again.

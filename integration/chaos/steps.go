@@ -157,14 +157,19 @@ func (c *life) hang(ctx context.Context) error {
 	}
 	c.say("the kubelet of pod %s hangs for a while", pod.Name)
 	c.world.park.hang(pod)
-	pause(ctx, c.some(6*time.Second))
+	pause(ctx, c.some(8*time.Second))
 	c.world.park.wake(pod)
 	return nil
 }
 
 func (c *life) remediate(ctx context.Context) error {
-	after := time.Second + c.some(3*time.Second)
+	after := 2*time.Second + c.some(4*time.Second)
 	c.say("nodes that are unhealthy for %s are to be replaced", after)
+	c.mu.Lock()
+	if c.patient == 0 || after < c.patient {
+		c.patient = after
+	}
+	c.mu.Unlock()
 	return c.change(ctx, func(config *v1alpha1.KVMConfig) {
 		config.Spec.Remediation = &v1alpha1.Remediation{Enabled: true, UnhealthyAfter: &metav1.Duration{Duration: after.Round(time.Millisecond)}}
 	})

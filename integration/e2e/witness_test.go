@@ -88,16 +88,18 @@ func (w *witness) unasked(d departure) (ran int, err error) {
 	defer w.mu.Unlock()
 	var errs []error
 	for _, pod := range w.web {
-		if pod.Spec.NodeName != d.pod || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		asked := pod.DeletionTimestamp != nil
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if pod.Spec.NodeName != d.pod || ended && !asked {
 			continue
 		}
 		ran++
-		if pod.DeletionTimestamp == nil {
+		if !asked {
 			errs = append(errs, fmt.Errorf("%s is let go, and pod %s on it was never asked to go", d, pod.Name))
 			continue
 		}
-		asked := pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
-		if late := asked.Sub(d.drained.LastTransitionTime.Time); late > clocksDiffer {
+		when := pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+		if late := when.Sub(d.drained.LastTransitionTime.Time); late > clocksDiffer {
 			errs = append(errs, fmt.Errorf("pod %s was asked to go %s after %s", pod.Name, late, d))
 		}
 	}

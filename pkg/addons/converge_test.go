@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -150,7 +151,7 @@ func pass(t *testing.T, engine *apply.Engine, asked *requests, p addons.Params) 
 // does not make the engine write again, neither now nor after a restart, and what is switched off goes.
 func TestAddonsConverge(t *testing.T) {
 	m, asked := connect(t, startAPIServer(t))
-	engine := apply.New(m.GetClient(), m.GetAPIReader())
+	engine := apply.New(m.GetClient(), m.GetAPIReader(), clock.RealClock{})
 	for _, request := range pass(t, engine, asked, params()) {
 		if !strings.HasPrefix(request, "POST ") {
 			t.Errorf("creating takes %s", request)
@@ -163,7 +164,7 @@ func TestAddonsConverge(t *testing.T) {
 		}
 	}
 	none("second pass", engine, params())
-	engine = apply.New(m.GetClient(), m.GetAPIReader())
+	engine = apply.New(m.GetClient(), m.GetAPIReader(), clock.RealClock{})
 	none("first pass after a restart", engine, params())
 
 	other := func(p *addons.Params) { everything(p); p.Cluster.Kubernetes.DNS = params().Cluster.Kubernetes.DNS }
@@ -171,7 +172,7 @@ func TestAddonsConverge(t *testing.T) {
 		t.Error("a change is not written")
 	}
 	none("pass after a change", engine, params(other))
-	none("pass after a change and a restart", apply.New(m.GetClient(), m.GetAPIReader()), params(other))
+	none("pass after a change and a restart", apply.New(m.GetClient(), m.GetAPIReader(), clock.RealClock{}), params(other))
 
 	off := func(p *addons.Params) {
 		p.KubeProxy.Disabled, p.CoreDNS.Disabled, p.CNI.Type = true, true, addons.CNINone

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,11 +30,11 @@ func newBench(t *testing.T) *bench {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
 	do(t, direct.Create(t.Context(), namespace))
 	asked.take()
-	return &bench{T: t, namespace: namespace.Name, engine: apply.New(cached, live)}
+	return &bench{T: t, namespace: namespace.Name, engine: apply.New(cached, live, clock.RealClock{})}
 }
 
 // restart forgets everything that the engine knows.
-func (b *bench) restart() { b.engine = apply.New(cached, live) }
+func (b *bench) restart() { b.engine = apply.New(cached, live, clock.RealClock{}) }
 
 // apply applies and returns the methods of the requests that it took.
 func (b *bench) apply(set apply.Set) []string {

@@ -57,9 +57,9 @@ type objectKey struct {
 }
 
 // New makes an Engine. c reads from informers that have the index IndexOwner and writes to the API server; live reads
-// from the API server, which happens only when the two turn out to disagree.
-func New(c client.Client, live client.Reader) *Engine {
-	return &Engine{client: c, live: live, clock: clock.RealClock{}, verified: map[objectKey]verified{}, refused: map[objectKey]refused{}}
+// from the API server, which happens only when the two turn out to disagree. What is written says by the clock since when it is so.
+func New(c client.Client, live client.Reader, now clock.PassiveClock) *Engine {
+	return &Engine{client: c, live: live, clock: now, verified: map[objectKey]verified{}, refused: map[objectKey]refused{}}
 }
 
 // Apply brings the world to the set: objects first, then pruning. An object that cannot be applied does not hold up the

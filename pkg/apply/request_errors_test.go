@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -20,7 +21,7 @@ import (
 
 // through makes the bench's engine speak through an interceptor.
 func (b *bench) through(funcs interceptor.Funcs) {
-	b.engine = apply.New(interceptor.NewClient(unwatched{cached}, funcs), live)
+	b.engine = apply.New(interceptor.NewClient(unwatched{cached}, funcs), live, clock.RealClock{})
 }
 
 // unwatched makes the cached client one that interceptor takes; nobody watches through it.

@@ -38,8 +38,8 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 	if !enabled {
 		return chain.Outcome{State: chain.StateDone, Reason: "Disabled"}, nil
 	}
-	nodes := look(s)
-	d := remediation.Decide(nodes, remediation.Limits{After: after, Connected: s.Workload.Connected}, h.clock.Now())
+	now := h.clock.Now()
+	d := remediation.Decide(look(s, now), remediation.Limits{After: after, Connected: s.Workload.Connected}, now)
 	var errs []error
 	for _, i := range d.Replace {
 		errs = append(errs, h.terminator.DeletePod(ctx, s.Nodes[i].Pod()))
@@ -50,9 +50,9 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 	return chain.Wait(d.Reason, d.Message, d.After), nil
 }
 
-// look is what the decision needs of each node, in the order of the snapshot. Since when a node is not Ready stands in its pod,
-// by the operator's own clock.
-func look(s *cluster.Snapshot) []remediation.Node {
+// look is what the decision needs of each node, in the order of the snapshot. Since when a node is not Ready stands in its pod, by the
+// operator's clock.
+func look(s *cluster.Snapshot, now time.Time) []remediation.Node {
 	var nodes []remediation.Node
 	for _, n := range s.Nodes {
 		seen := remediation.Node{Name: n.Role + " " + n.ID, Master: n.Role == key.RoleMaster, Leaving: true}
@@ -61,19 +61,24 @@ func look(s *cluster.Snapshot) []remediation.Node {
 			seen.Leaving = pod.DeletionTimestamp != nil || len(n.Pods) > 1
 			node := s.Workload.Node(pod.Name)
 			seen.Ready = joining.NodeReady(node).Status == corev1.ConditionTrue
-			seen.Joined, seen.Since = gate(pod)
+			seen.Joined, seen.Since = unreadySince(pod, now)
 		}
 		nodes = append(nodes, seen)
 	}
 	return nodes
 }
 
-// gate tells whether the pod's Node has ever been seen and since when it is as it is.
-func gate(pod *corev1.Pod) (joined bool, since time.Time) {
+// unreadySince tells whether the pod's Node has ever been seen, and since when it is not Ready, if it is not: just now if the pod does
+// not say so yet.
+func unreadySince(pod *corev1.Pod, now time.Time) (joined bool, since time.Time) {
 	for _, c := range pod.Status.Conditions {
-		if c.Type == key.ConditionNodeReady {
-			return true, c.LastTransitionTime.Time
+		if c.Type != key.ConditionNodeReady {
+			continue
 		}
+		if c.Status == corev1.ConditionTrue {
+			return true, now
+		}
+		return true, c.LastTransitionTime.Time
 	}
 	return false, time.Time{}
 }

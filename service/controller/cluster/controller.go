@@ -55,7 +55,7 @@ type Reconciler struct {
 
 // Init builds the chain over an engine of its own. It fails when the chain contradicts itself.
 func (r *Reconciler) Init() error {
-	r.chain = NewChain(apply.New(r.Client, r.Live), r.Workloads, r.Vault, r.Clock)
+	r.chain = NewChain(apply.New(r.Client, r.Live, r.Clock), r.Workloads, r.Vault, r.Clock)
 	r.renderer = cloudconfig.NewRenderer()
 	return microerror.Mask(r.chain.Validate())
 }

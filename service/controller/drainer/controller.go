@@ -64,7 +64,7 @@ type Reconciler struct {
 
 // SetupWithManager makes the controller run when a node pod changes, or the end of its cluster begins.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
-	r.engine = apply.New(r.Client, r.Live)
+	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	return microerror.Mask(builder.ControllerManagedBy(m).Named(Name).For(&corev1.Pod{}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,

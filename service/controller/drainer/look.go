@@ -2,6 +2,7 @@ package drainer
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -147,7 +148,8 @@ func (r *Reconciler) countMasters(
 }
 
 // count counts the masters by node, and those besides this pod's that are Ready and stay and whose members have a vote in etcd and answer, as
-// far as that is known. One that joins has all of a master and no vote: it is no part of the majority yet.
+// far as that is known. One that joins has all of a master and no vote: it is no part of the majority yet. One that has left the spec and
+// lost its vote is no master any more: its pod may stay for ever on a host that is dead.
 func count(
 	pod *corev1.Pod, spec []v1alpha1.Node, pods []corev1.Pod, ready map[string]bool, vote func(nodeID string) etcd.Vote,
 ) (masters, healthy int) {
@@ -161,13 +163,15 @@ func count(
 		if other.Labels[key.LabelApp] != key.RoleMaster || id == pod.Labels[key.LabelNode] || stopped(other) {
 			continue
 		}
-		all[id] = true
-		if v := vote(id); (v == etcd.VoteGiven || v == etcd.VoteUnknown) && drain.Stays(pod.Name, certain(pod), drain.Master{
+		v := vote(id)
+		all[id] = all[id] || v != etcd.VoteNone
+		if (v == etcd.VoteGiven || v == etcd.VoteUnknown) && drain.Stays(pod.Name, certain(pod), drain.Master{
 			Pod: other.Name, Ready: isWell(other, ready), Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
 		}) {
 			well[id] = true
 		}
 	}
+	maps.DeleteFunc(all, func(_ string, counts bool) bool { return !counts })
 	return len(all), len(well)
 }
 

@@ -121,12 +121,10 @@ func TestWhichMastersServe(t *testing.T) {
 	}
 }
 
-// TestLearnersAreNoMajority covers F-26: of a cluster that grows from one master to three, the first one must not be let go while etcd
-// hangs on it, however well the others are.
-func TestLearnersAreNoMajority(t *testing.T) {
-	var pods []corev1.Pod
-	ready := map[string]bool{}
-	for _, id := range []string{"m1", "m2", "m3"} {
+// masters are pods of masters that are Ready and have Nodes that are.
+func masters(ids ...string) (pods []corev1.Pod, ready map[string]bool) {
+	ready = map[string]bool{}
+	for _, id := range ids {
 		pods = append(pods, corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "master-" + id, Labels: map[string]string{key.LabelApp: key.RoleMaster, key.LabelNode: id}},
 			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
@@ -135,6 +133,13 @@ func TestLearnersAreNoMajority(t *testing.T) {
 		})
 		ready["master-"+id] = true
 	}
+	return pods, ready
+}
+
+// TestLearnersAreNoMajority covers F-26: of a cluster that grows from one master to three, the first one must not be let go while etcd
+// hangs on it, however well the others are.
+func TestLearnersAreNoMajority(t *testing.T) {
+	pods, ready := masters("m1", "m2", "m3")
 	spec := []v1alpha1.Node{{ID: "m1"}, {ID: "m2"}, {ID: "m3"}}
 	for votes, want := range map[[3]etcd.Vote]int{
 		{etcd.VoteGiven, etcd.VoteNone, etcd.VoteNone}:         0,
@@ -147,6 +152,27 @@ func TestLearnersAreNoMajority(t *testing.T) {
 		vote := func(id string) etcd.Vote { return votes[slices.Index([]string{"m1", "m2", "m3"}, id)] }
 		if masters, healthy := count(&pods[0], spec, pods, ready, vote); masters != 3 || healthy != want {
 			t.Errorf("votes %v: %d of %d others are well, want %d of 3", votes, healthy, masters, want)
+		}
+	}
+}
+
+// TestAMasterThatHasLeftHoldsNobody covers a master that was replaced because its host had died: its pod stays until somebody says that
+// the host is gone, and once etcd has forgotten it, the others may be let go one by one.
+func TestAMasterThatHasLeftHoldsNobody(t *testing.T) {
+	pods, ready := masters("m1", "m2", "m3", "m4")
+	ready["master-m3"] = false
+	spec := []v1alpha1.Node{{ID: "m1"}, {ID: "m2"}, {ID: "m4"}}
+	for left, want := range map[etcd.Vote]int{
+		etcd.VoteNone: 3, etcd.VoteMissing: 4, etcd.VoteGiven: 4, etcd.VoteUnknown: 4, etcd.VoteAwaited: 4,
+	} {
+		vote := func(id string) etcd.Vote {
+			if id == "m3" {
+				return left
+			}
+			return etcd.VoteGiven
+		}
+		if masters, healthy := count(&pods[0], spec, pods, ready, vote); masters != want || healthy != 2 {
+			t.Errorf("the vote of the one that left is %v: %d of %d others are well, want 2 of %d", left, healthy, masters, want)
 		}
 	}
 }

@@ -1,0 +1,84 @@
+package terminateunhealthynodes
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// deleted are the names of the pods that were deleted.
+type deleted []string
+
+func (d *deleted) DeletePod(_ context.Context, pod *corev1.Pod) error {
+	*d = append(*d, pod.Name)
+	return nil
+}
+
+// node has a pod of the day before yesterday, whose gate is as it is for so long; for never, it has none.
+func node(id string, gate corev1.ConditionStatus, ago time.Duration) cluster.Node {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "worker-" + id, CreationTimestamp: metav1.NewTime(now.Add(-48 * time.Hour)),
+	}}
+	if gate != "" {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: key.ConditionNodeReady, Status: gate, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+	}
+	return cluster.Node{ID: id, Role: key.RoleWorker, Pods: []corev1.Pod{pod}}
+}
+
+// TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced covers what pods say of their Nodes: the chain comes here before a pod's gate has
+// followed a Node that has just stopped to be Ready.
+func TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		gate  corev1.ConditionStatus
+		ago   time.Duration
+		ready corev1.ConditionStatus // of the Node; none if empty
+		want  deleted
+	}{
+		"Ready for long": {corev1.ConditionTrue, 24 * time.Hour, corev1.ConditionTrue, nil},
+		"not Ready for a moment, its gate has not followed":      {corev1.ConditionTrue, 24 * time.Hour, corev1.ConditionFalse, nil},
+		"unknown for a moment, its gate has not followed":        {corev1.ConditionTrue, 24 * time.Hour, corev1.ConditionUnknown, nil},
+		"gone for a moment, its gate has not followed":           {corev1.ConditionTrue, 24 * time.Hour, "", nil},
+		"not Ready for less than it may be":                      {corev1.ConditionFalse, 9 * time.Minute, corev1.ConditionFalse, nil},
+		"not Ready for as long as it may be":                     {corev1.ConditionFalse, 10 * time.Minute, corev1.ConditionFalse, deleted{"worker-w1"}},
+		"gone for as long as it may be":                          {corev1.ConditionFalse, 10 * time.Minute, "", deleted{"worker-w1"}},
+		"Ready again for a moment, its gate has not followed":    {corev1.ConditionFalse, time.Hour, corev1.ConditionTrue, nil},
+		"never part of the cluster, and its pod says nothing":    {"", 0, "", nil},
+		"just part of the cluster, and its pod has not followed": {"", 0, corev1.ConditionFalse, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &cluster.Snapshot{
+				Config: &v1alpha1.KVMConfig{Spec: v1alpha1.KVMConfigSpec{Remediation: &v1alpha1.Remediation{
+					Enabled: true, UnhealthyAfter: &metav1.Duration{Duration: 10 * time.Minute},
+				}}},
+				Nodes:    []cluster.Node{node("w0", corev1.ConditionTrue, time.Hour), node("w1", test.gate, test.ago), node("w2", corev1.ConditionTrue, time.Hour)},
+				Workload: cluster.Workload{Connected: true},
+			}
+			for name, ready := range map[string]corev1.ConditionStatus{"w0": corev1.ConditionTrue, "w1": test.ready, "w2": corev1.ConditionTrue} {
+				if ready != "" {
+					s.Workload.Nodes = append(s.Workload.Nodes, corev1.Node{
+						ObjectMeta: metav1.ObjectMeta{Name: "worker-" + name},
+						Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+					})
+				}
+			}
+			var got deleted
+			if _, err := New(&got, testingclock.NewFakePassiveClock(now)).EnsureCreated(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("other pods are deleted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
