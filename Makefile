@@ -49,13 +49,21 @@ demo-down: ## Stop a demo that was left behind
 
 ##@ Test
 
-.PHONY: test vault chaos soak e2e e2e-life e2e-operations e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+.PHONY: test states vault chaos soak e2e e2e-life e2e-operations e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests; vault and e2e as far as there is time
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$')
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
+	@$(MAKE) --no-print-directory states
 	@integration/ifthereistime.sh $(STARTED) e2e-life:30 vault:15 e2e-operations:60
+
+states: ## What is decided about etcd, drains, repairs and rollouts, in every small state there is, with the count of states
+	@for package in pkg/etcd pkg/drain pkg/remediation pkg/rolling; do \
+		go test -v ./$$package | awk -v package=$$package '/^=== RUN/ {test = $$3} \
+			/ (states|situations)/ {sub(".*_test.go:[0-9]*: ", ""); print package " " test ": " $$0} \
+			/FAIL|panic:/ {print; failed = 1} END {exit failed}' || exit 1; \
+	done
 
 vault: ## Certificates from a real Vault; the part of test that builds longest, and is left out when there is no time for it
 	@integration/build.sh .tools kubeall kwok vault

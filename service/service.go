@@ -187,7 +187,7 @@ func addDrainer(m manager.Manager, c Config, writer client.Client, w *cluster.Wo
 		Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"),
 	}
 	if w != nil {
-		d.Pool, d.Vote = w.Pool, w.Members.Vote
+		d.Pool, d.Etcd = w.Pool, w.Members
 	}
 	if d.Release == nil {
 		var err error

@@ -15,6 +15,7 @@ var Operations = map[string]struct {
 	do               func(*life, context.Context) error
 }{
 	"a worker is drained":             {1, 2, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleWorker) }},
+	"a worker is ill":                 {1, 3, (*life).ail},
 	"a worker is removed":             {1, 3, func(c *life, ctx context.Context) error { return errors.Join(c.shrink(ctx), c.grow(ctx)) }},
 	"one of three masters is drained": {3, 1, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleMaster) }},
 	"one of three masters gives way":  {3, 1, (*life).replaceMaster},

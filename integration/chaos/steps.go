@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -151,19 +152,39 @@ func (c *life) crash(ctx context.Context) error {
 }
 
 func (c *life) hang(ctx context.Context) error {
-	pod, err := c.somePod(ctx, "")
+	return c.hangOne(ctx, "", func(*corev1.Pod) { pause(ctx, c.some(12*time.Second)) })
+}
+
+// hangOne has the kubelet of a node of a role, of any if none is named, be silent as long as it is waited for.
+func (c *life) hangOne(ctx context.Context, role string, wait func(*corev1.Pod)) error {
+	pod, err := c.somePod(ctx, role)
 	if pod == nil {
 		return err
 	}
 	c.say("the kubelet of pod %s hangs for a while", pod.Name)
 	c.world.park.hang(pod)
-	pause(ctx, c.some(8*time.Second))
+	wait(pod)
 	c.world.park.wake(pod)
 	return nil
 }
 
+// ail has a worker be ill until it is to be replaced.
+func (c *life) ail(ctx context.Context) error {
+	if err := c.remediate(ctx); err != nil {
+		return err
+	}
+	return c.hangOne(ctx, key.RoleWorker, func(pod *corev1.Pod) {
+		c.await(ctx, func(ctx context.Context) error {
+			if err := c.world.lab.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+				return client.IgnoreNotFound(err)
+			}
+			return errors.New("it is not replaced yet")
+		})
+	})
+}
+
 func (c *life) remediate(ctx context.Context) error {
-	after := 2*time.Second + c.some(4*time.Second)
+	after := 4*time.Second + c.some(4*time.Second)
 	c.say("nodes that are unhealthy for %s are to be replaced", after)
 	c.mu.Lock()
 	if c.patient == 0 || after < c.patient {

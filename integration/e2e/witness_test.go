@@ -81,6 +81,18 @@ func (w *witness) seeWeb(pod *corev1.Pod) {
 	}
 }
 
+// runs is how many pods of the web server run on a Node.
+func (w *witness) runs(node string) (count int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, pod := range w.web {
+		if pod.Spec.NodeName == node && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+			count++
+		}
+	}
+	return count
+}
+
 // unasked says which pods of the web server were on a machine and not asked to go before it was let go, by the word of the workload
 // cluster, and how many there were at all.
 func (w *witness) unasked(d departure) (ran int, err error) {

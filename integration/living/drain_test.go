@@ -9,11 +9,14 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,9 +41,13 @@ func TestF19DrainOfANode(t *testing.T) {
 	l.runs(t, "web", old.Name)
 	l.runs(t, "elsewhere", other.Name)
 	l.keeps(t, "web")
+	allow := l.refuseCordon(t, old.Name)
 
 	must(t, theLab.Client.Delete(t.Context(), old.DeepCopy()))
-	l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "default/web", "disruption budget")
+	// Who refuses one thing does not keep the others from being done.
+	l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "default/web", "disruption budget", "its Node cannot be cordoned", "must not be cordoned")
+	allow()
+	l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "waits for default/web; default/web: ", "disruption budget")
 	if node := l.node(t, old.Name); !node.Spec.Unschedulable {
 		t.Error("the Node is drained and not cordoned")
 	}
@@ -179,6 +186,47 @@ func (l *living) keeps(t testing.TB, name string) {
 			MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 		},
 	}))
+}
+
+// refuseCordon has the API server refuse that a Node is cordoned, until the function that it returns is called.
+func (l *living) refuseCordon(t testing.TB, name string) (allow func()) {
+	t.Helper()
+	clients, err := kubernetes.NewForConfig(l.RESTConfig())
+	must(t, err)
+	policies := clients.AdmissionregistrationV1()
+	_, err = policies.ValidatingAdmissionPolicies().Create(context.Background(), &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				ResourceNames: []string{name}, RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Update},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{
+				Expression: "!has(object.spec.unschedulable) || !object.spec.unschedulable", Message: "this Node must not be cordoned",
+			}},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = policies.ValidatingAdmissionPolicyBindings().Create(context.Background(), &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	lab.Eventually(t, patience, func() error {
+		_, err := clients.CoreV1().Nodes().Patch(context.Background(), name, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return fmt.Errorf("Node %s can be cordoned: %w", name, errNotYet)
+		}
+		return nil
+	})
+	return func() {
+		must(t, policies.ValidatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{}))
+	}
 }
 
 func (l *living) node(t testing.TB, name string) *corev1.Node {

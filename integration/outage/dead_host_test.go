@@ -38,7 +38,11 @@ func TestHostDies(t *testing.T) {
 	says(t, mc, doomed)
 	mc.Run(t, func(c *service.Config) {
 		c.Release = func(ctx context.Context, namespace, name string) error {
-			if pod := podOf(t, mc, "w0aaa"); pod != nil && pod.Name == name && pod.Spec.NodeName == doomed.Name {
+			pod := &corev1.Pod{}
+			if err := mc.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
+				return err
+			}
+			if pod.Spec.NodeName == doomed.Name {
 				return errors.New("its host does not answer")
 			}
 			return mc.Release(ctx, namespace, name)
@@ -64,7 +68,7 @@ func TestHostDies(t *testing.T) {
 	dead := podOf(t, mc, "w0aaa")
 	must(t, mc.Client.Delete(t.Context(), dead.DeepCopy()))
 	lab.Eventually(t, lab.Timeout, func() error {
-		dead = podOf(t, mc, "w0aaa")
+		must(t, mc.Client.Get(t.Context(), client.ObjectKeyFromObject(dead), dead))
 		for _, c := range dead.Status.Conditions {
 			if c.Type == key.ConditionDrained && c.Reason == string(drain.ReleaseFailed) {
 				return nil
@@ -106,7 +110,7 @@ func says(t *testing.T, mc *lab.Lab, host *corev1.Node) {
 	})
 }
 
-// podOf is the pod of a node, nil when there is none.
+// podOf is the pod of a node, nil when there is none, and any when one takes the place of another.
 func podOf(t *testing.T, mc *lab.Lab, node string) *corev1.Pod {
 	t.Helper()
 	var pods corev1.PodList

@@ -55,8 +55,10 @@ func (s *Snapshot) Retires(n Node) bool {
 }
 
 // Former says that a machine that is not in the spec any more ran a member of before the restore that the cluster began with: it may be part of
-// the majority of an etcd that is none of the cluster's any more.
-func (s *Snapshot) Former(n Node) bool { return s.FoundingTicket() != "" && s.RanAs(n) == "" }
+// the majority of an etcd that is none of the cluster's any more. One that the list of now names did not.
+func (s *Snapshot) Former(n Node) bool {
+	return s.FoundingTicket() != "" && s.RanAs(n) == "" && s.EtcdMember(n.ID) == nil
+}
 
 // EtcdMemberMark is how the member of a master is written down at its Deployment: with what etcd began with, for a snapshot that was
 // restored knows none of the members that there were.
@@ -138,7 +140,7 @@ func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
 }
 
 // FoundersOf reads who founded the cluster's etcd from its namespace. Before there is any machine it is the masters of the spec, as
-// they may change until then. Where nobody has written it down it is those that have machines, retired ones included: masters were
+// they may change until then; that there was one stands in the status, too, for Deployments may be lost. Where nobody has written it down it is those that have machines, retired ones included: masters were
 // not changed in the time before it was. Those who have been given the data of a snapshot found the cluster anew.
 func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node, r Restore) []string {
 	var all, made []string
@@ -147,7 +149,7 @@ func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node, r Res
 			continue
 		}
 		all = append(all, n.ID)
-		if n.Deployment != nil || n.EtcdHost != "" {
+		if n.Deployment != nil || n.EtcdHost != "" || n.EtcdClaim != "" {
 			made = append(made, n.ID)
 		}
 	}

@@ -78,6 +78,8 @@ type Snapshot struct {
 	PublishedService *corev1.Service
 	// OwnsNamespace says that the cluster's namespace exists and belongs to the KVMConfig and not to somebody else.
 	OwnsNamespace bool
+	// NamespaceTaken says that the namespace exists and belongs to somebody else.
+	NamespaceTaken bool
 }
 
 // Terms is what is known of how long key pairs hold.
@@ -125,10 +127,14 @@ type Node struct {
 	Pods []corev1.Pod
 	// EtcdHost is the host with the data of a master's etcd, as far as it is known; the handler "placement" drafts it.
 	EtcdHost string
+	// EtcdClaim is the claim with the data of a master's etcd, where it has had a machine.
+	EtcdClaim string
 	// RestoredOn is the host on which the snapshot was put in the place of a master's data, while EtcdHost is not known.
 	RestoredOn string
 	// BootData is what the machine boots with.
 	BootData cloudconfig.Rendered
+	// Renewed is the private half that the node keeps, with the bootstrap token of now; empty when it has that, or is not kept.
+	Renewed string
 	// Hash is that of everything that makes a running node outdated.
 	Hash string
 	// Ready says that the node serves in the form that its Deployment asks for; otherwise Message says why not.
@@ -197,6 +203,12 @@ func (s *Snapshot) EtcdOnHost(n Node) bool { return n.Role == key.RoleMaster && 
 // restart would apply it.
 func (s *Snapshot) MustWait(n Node) bool {
 	return n.Deployment != nil && n.Outdated() && !s.Rollout.Replace[n.ID]
+}
+
+// KeepsBootData says whether the boot data of a node stays as it is: as long as it is not its turn to be replaced, and as it is not known how
+// its member of etcd begins.
+func (s *Snapshot) KeepsBootData(n Node) bool {
+	return s.MustWait(n) || n.Deployment != nil && s.AwaitsMember(n)
 }
 
 // Outdated says whether what runs is not what is wanted.

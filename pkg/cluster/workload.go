@@ -105,7 +105,7 @@ func (s *Snapshot) APIAddresses(serviceIP string) []string {
 	if serviceIP != "" && serviceIP != corev1.ClusterIPNone {
 		addresses = append(addresses, net.JoinHostPort(serviceIP, port))
 	}
-	for _, n := range s.Masters() {
+	for _, n := range s.EtcdMachines() {
 		for _, pod := range n.Pods {
 			if pod.Status.PodIP != "" && pod.Status.Phase == corev1.PodRunning {
 				addresses = append(addresses, net.JoinHostPort(pod.Status.PodIP, port))

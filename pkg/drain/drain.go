@@ -91,14 +91,14 @@ type Machine struct {
 	// Serves says that the machine of a master does, by its own account; Votes that its member of etcd has a vote and answers, or that this
 	// will be known in a moment.
 	Serves, Votes bool
-	// Node is the Node; nil when there is none. It and Pods, which are those on it, are known when Connected.
+	// Node is the Node; nil when there is none. It and Pods, which are those on it, are known when Connected. Now is the time at which they
+	// were, by the clock of their API server.
 	Node *corev1.Node
 	Pods []corev1.Pod
+	Now  time.Time
 	// Waited is how long the machine has been held. Timeout is how long pods may make it wait; zero: for ever. Grace is how long it
 	// can be held before the host ends the pod; zero while nobody has asked for that.
 	Waited, Timeout, Grace time.Duration
-	// Now is the time of the decision.
-	Now time.Time
 }
 
 // Decision is what to do next.
@@ -200,6 +200,11 @@ func needed(m Machine) bool {
 func (d Decision) Announced(m Machine) bool {
 	reason, _ := unconditional(m)
 	return d.Release && reason == "" && m.Master && m.Masters > 1
+}
+
+// Sudden says that a master is let go whatever becomes of the majority, so that it has to be written down before that it does not stay.
+func (d Decision) Sudden(m Machine) bool {
+	return d.Release && m.Master && (d.Reason == HostShutsDown || d.Reason == GracePeriodOver)
 }
 
 func uncordoned(m Machine) bool { return m.Connected && m.Node != nil && !m.Node.Spec.Unschedulable }

@@ -97,8 +97,9 @@ func TestDrainTable(t *testing.T) {
 		// want is what is done, then the reason: cordon, evict <pods>, wait <pods>, release, finish.
 		want string
 	}{
-		"nothing runs there":                                        {worker(), "release; Drained"},
-		"not cordoned":                                              {with(worker(web), uncordoned), "cordon; evict default/web; wait default/web; Draining"},
+		"nothing runs there": {worker(), "release; Drained"},
+		"not cordoned":       {with(worker(web), uncordoned), "cordon; evict default/web; wait default/web; Draining"},
+		"its Node was made anew while it was drained":               {with(worker(pod("default/web", goneAt(20*time.Second))), uncordoned), "cordon; wait default/web; Draining"},
 		"not cordoned, and empty":                                   {with(worker(), uncordoned), "cordon; release; Drained"},
 		"cordoned, a pod is left":                                   {worker(web), "evict default/web; wait default/web; Draining"},
 		"a pod was asked and is on its way":                         {worker(pod("default/web", goneAt(20*time.Second))), "wait default/web; Draining"},

@@ -40,7 +40,8 @@ func (s State) equal(t State) bool {
 // ReasonUnreachable is that of a State without a list, unless it is for want of a majority.
 const ReasonUnreachable = "Unreachable"
 
-// Keeper keeps the members of one cluster. Its methods never wait for a member and may be called from several goroutines.
+// Keeper keeps the members of one cluster. Its methods, but for Ask and Run, never wait for a member; they may be called from several
+// goroutines.
 type Keeper struct {
 	changed func()
 	log     logr.Logger
@@ -55,6 +56,8 @@ type Keeper struct {
 	asked    bool
 	listed   []Member
 	listedAt time.Time
+	// waiting are closed when the members were asked once more.
+	waiting []chan struct{}
 }
 
 // NewKeeper makes a Keeper; changed is called when its State is another one, and must not block.
@@ -86,6 +89,32 @@ func (k *Keeper) Hurry() {
 	select {
 	case k.hurry <- struct{}{}:
 	default:
+	}
+}
+
+// Ask has the members be asked, and waits until they were, or the context ends.
+func (k *Keeper) Ask(ctx context.Context) {
+	asked := make(chan struct{})
+	k.mu.Lock()
+	k.waiting = append(k.waiting, asked)
+	k.mu.Unlock()
+	k.Hurry()
+	select {
+	case <-asked:
+	case <-ctx.Done():
+	}
+}
+
+// asking takes over who waits from now on; the function that it returns tells them.
+func (k *Keeper) asking() (tell func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	waiting := k.waiting
+	k.waiting = nil
+	return func() {
+		for _, asked := range waiting {
+			close(asked)
+		}
 	}
 }
 
@@ -141,11 +170,13 @@ func (k *Keeper) wanted() (Access, []Master) {
 // turn looks once and does what is next. It says whether a member was added, changed or taken out, so that the next look comes at once;
 // upkeep has time.
 func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted bool) {
+	tell := k.asking()
 	o, err := c.observe(ctx)
 	if ctx.Err() != nil {
 		return false
 	}
 	k.note(o.members)
+	tell()
 	if err != nil {
 		k.become(unreachable(err))
 		return false

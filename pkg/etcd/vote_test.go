@@ -1,10 +1,44 @@
 package etcd
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-logr/logr"
 )
+
+// TestAsk: whoever asks goes on when the members were asked after that, and not for an answer to who has asked before.
+func TestAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := NewKeeper(logr.Discard(), func() {})
+		before := k.asking()
+		answered := false
+		go func() {
+			k.Ask(t.Context())
+			answered = true
+		}()
+		synctest.Wait()
+		select {
+		case <-k.hurry:
+		default:
+			t.Error("there is no hurry")
+		}
+		before()
+		synctest.Wait()
+		if answered {
+			t.Error("what was asked before has been the answer")
+		}
+		k.asking()()
+		synctest.Wait()
+		if !answered {
+			t.Error("the members were asked, and it is still waited for")
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		k.Ask(over) // returns
+	})
+}
 
 func TestWhoHasAVote(t *testing.T) {
 	k := NewKeeper(logr.Discard(), func() {})

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/big"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,12 @@ type Token struct {
 
 // String is the token as boot data carries it.
 func (t Token) String() string { return t.ID + "." + t.Secret }
+
+// TokenID is the public part of a token as boot data carries it.
+func TokenID(token string) string {
+	id, _, _ := strings.Cut(token, ".")
+	return id
+}
 
 // Tokens are the bootstrap tokens of a cluster at one time.
 type Tokens struct {

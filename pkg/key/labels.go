@@ -49,6 +49,8 @@ const (
 	// is to be done without asking the API server.
 	AnnotationApplied = "kvm-operator.giantswarm.io/applied"
 
+	// AnnotationBootstrapToken stands on the Secret with a node's boot data: the public part of the bootstrap token in it.
+	AnnotationBootstrapToken = "kvm-operator.giantswarm.io/bootstrap-token"
 	// AnnotationNodeHash stands on the pod template of a node pod: the hash of everything that makes a running node
 	// outdated, which is pod, boot data and guest image.
 	AnnotationNodeHash = "kvm-operator.giantswarm.io/node-hash"

@@ -10,6 +10,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -78,6 +79,16 @@ func (c *Cluster) Live() (client.Reader, bool) {
 		return nil, false
 	}
 	return s.live, true
+}
+
+// Clock tells the time of the workload cluster's API server, by which its objects say when something happened to them; otherwise it is like
+// Client.
+func (c *Cluster) Clock() (clock.PassiveClock, bool) {
+	s := c.current()
+	if s == nil {
+		return nil, false
+	}
+	return s.link.clock, true
 }
 
 // Engine applies sets of objects of Options.Kinds over Client and Live. There is one for each connection, so what it

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apiclock"
 )
 
 const (
@@ -32,6 +35,9 @@ type link struct {
 	addresses *addresses
 	tls       *tls.Config
 	transport *http.Transport
+	// clock tells the time of the API server, and way is the transport that it learns from.
+	clock *apiclock.Clock
+	way   http.RoundTripper
 	// happened gets a value when something was noted in watches.
 	happened chan struct{}
 
@@ -50,7 +56,7 @@ type link struct {
 func newLink(a *addresses, config *tls.Config) *link {
 	l := &link{
 		host: net.JoinHostPort(config.ServerName, "443"), addresses: a, tls: config,
-		happened: make(chan struct{}, 1), connections: map[*connection]struct{}{},
+		happened: make(chan struct{}, 1), connections: map[*connection]struct{}{}, clock: apiclock.New(clock.RealClock{}),
 	}
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.transport = &http.Transport{
@@ -59,6 +65,7 @@ func newLink(a *addresses, config *tls.Config) *link {
 			SendPingTimeout: silenceBeforePing, PingTimeout: pingTimeout, WriteByteTimeout: silenceBeforePing + pingTimeout,
 		},
 	}
+	l.way = l.clock.Transport(l.transport)
 	return l
 }
 

@@ -18,7 +18,7 @@ func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 		return l.sendWatch(request)
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
-	response, err := l.transport.RoundTrip(identified(ctx, request))
+	response, err := l.way.RoundTrip(identified(ctx, request))
 	if err != nil {
 		cancel()
 		l.noteFailure(request.Context(), err)
@@ -38,7 +38,7 @@ func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 // sendWatch sends a watch. Its errors do not show what they are made of: after a refused connection or a 429 the reflector
 // would sleep for up to a minute without looking at its context.
 func (l *link) sendWatch(request *http.Request) (*http.Response, error) {
-	response, err := l.transport.RoundTrip(identified(request.Context(), request))
+	response, err := l.way.RoundTrip(identified(request.Context(), request))
 	if err != nil {
 		l.noteFailure(request.Context(), err)
 		return nil, errors.New(err.Error())

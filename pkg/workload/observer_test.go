@@ -194,6 +194,27 @@ func TestClosedLinkHoldsNothing(t *testing.T) {
 	}
 }
 
+// TestTimeIsTheServers: a guest whose clock is behind says of pods that they were to be gone a day ago.
+func TestTimeIsTheServers(t *testing.T) {
+	behind := 24 * time.Hour
+	s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(-behind).UTC().Format(http.TimeFormat))
+	})
+	l := s.link(t)
+	for _, query := range []string{"", "?watch=true"} {
+		behind *= 2
+		_, c := l.config()
+		response, err := c.Get("https://example.com/api/v1/pods" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if off := l.clock.Since(time.Now().Add(-behind)); off.Abs() > 2*time.Second {
+			t.Errorf("the clock is %s off", off)
+		}
+	}
+}
+
 func TestUserAgentIsTheOperators(t *testing.T) {
 	var got atomic.Value
 	l := newServer(t, func(_ http.ResponseWriter, r *http.Request) { got.Store(r.UserAgent()) }).link(t)

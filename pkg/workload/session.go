@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,7 +88,7 @@ func (s *session) makeClients() error {
 		return err
 	}
 	s.client, s.live = &boundedClient{Client: patience.New(cached, patience.Limit), session: s}, live
-	s.engine = apply.New(s.client, s.live, clock.RealClock{})
+	s.engine = apply.New(s.client, s.live, s.link.clock)
 	return nil
 }
 

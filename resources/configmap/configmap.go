@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
@@ -27,13 +28,22 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	for _, n := range s.Nodes {
 		meta := s.Meta(key.BootDataName(n.Role, s.ID(), n.ID))
 		config, secret := &corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: *meta.DeepCopy()}
-		if s.MustWait(n) || n.Deployment != nil && s.AwaitsMember(n) {
-			desired.Keep = append(desired.Keep, config, secret)
+		if s.Tokens.Current != "" {
+			secret.Annotations = map[string]string{key.AnnotationBootstrapToken: joining.TokenID(s.Tokens.Current)}
+		}
+		if !s.KeepsBootData(n) {
+			config.Data = map[string]string{nodepod.UserData: n.BootData.Public}
+			secret.Data = map[string][]byte{nodepod.UserData: []byte(n.BootData.Private)}
+			desired.Objects = append(desired.Objects, config, secret)
 			continue
 		}
-		config.Data = map[string]string{nodepod.UserData: n.BootData.Public}
-		secret.Data = map[string][]byte{nodepod.UserData: []byte(n.BootData.Private)}
-		desired.Objects = append(desired.Objects, config, secret)
+		desired.Keep = append(desired.Keep, config)
+		if n.Renewed == "" {
+			desired.Keep = append(desired.Keep, secret)
+			continue
+		}
+		secret.Data = map[string][]byte{nodepod.UserData: []byte(n.Renewed)}
+		desired.Objects = append(desired.Objects, secret)
 	}
 	for _, n := range s.Retiring {
 		meta := s.Meta(key.BootDataName(n.Role, s.ID(), n.ID))

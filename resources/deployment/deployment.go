@@ -25,7 +25,8 @@ func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "deployment", Kinds: []client.Object{&appsv1.Deployment{}}, Build: build}
 }
 
-// build leaves alone the nodes whose turn to begin, or to be replaced, has not come, and asks to wait while a node is not Ready.
+// build leaves alone the nodes whose turn to begin, or to be replaced, has not come, and those whose boot data stays; it asks to wait while a
+// node is not Ready.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	var desired apply.Desired
 	for _, n := range s.Nodes {
@@ -41,7 +42,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			desired.Objects = append(desired.Objects, halted(d))
 			continue
 		}
-		if s.Delayed(n) != "" || s.MustWait(n) {
+		if s.Delayed(n) != "" || s.KeepsBootData(n) {
 			keep(&desired, s, n)
 			continue
 		}
@@ -53,6 +54,9 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	desired.Wait = wait(s)
 	return desired, nil
 }
+
+// named is how many nodes are told of.
+const named = 20
 
 func wait(s *cluster.Snapshot) *chain.Outcome {
 	if len(s.Rollout.Waiting) > 0 {
@@ -66,6 +70,9 @@ func wait(s *cluster.Snapshot) *chain.Outcome {
 		case n.Outdated():
 			messages = append(messages, n.Role+" "+n.ID+": is being replaced") // Ready was its old form
 		}
+	}
+	if more := len(messages) - named; more > 0 {
+		messages = append(messages[:named], fmt.Sprintf("and %d more, see status.nodes", more))
 	}
 	if len(messages) > 0 {
 		return ptr.To(chain.Wait("NodesNotReady", strings.Join(messages, "; "), 0))
@@ -100,15 +107,16 @@ func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 	}
 }
 
-// keep leaves a Deployment as it is, but for one that was stopped for a restore that was called off: its machine begins again in the form that
-// it had.
+// keep leaves a Deployment as it is, but for what is known of its member of etcd, and for one that was stopped for a restore that was called
+// off: its machine begins again in the form that it had.
 func keep(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
 	meta := s.Meta(key.DeploymentName(n.Role, n.ID), nodepod.Selector(s, n))
-	if n.Deployment == nil || n.Deployment.Annotations[key.AnnotationEtcdHalted] == "" {
+	meta.Annotations = annotations(s, n)
+	if n.Deployment == nil || n.Deployment.Annotations[key.AnnotationEtcdHalted] == "" &&
+		n.Deployment.Annotations[key.AnnotationEtcdMember] == meta.Annotations[key.AnnotationEtcdMember] {
 		desired.Keep = append(desired.Keep, &appsv1.Deployment{ObjectMeta: meta})
 		return
 	}
-	meta.Annotations = annotations(s, n)
 	spec := n.Deployment.Spec.DeepCopy()
 	spec.Replicas = ptr.To[int32](1)
 	desired.Objects = append(desired.Objects, &appsv1.Deployment{ObjectMeta: meta, Spec: *spec})

@@ -26,10 +26,14 @@ func New() apply.Resource[*cluster.Snapshot] {
 	}
 }
 
-// build: "master", "api" and "worker" lead to node pods that are Ready and not terminating. A member's Service leads to its
+// build: "master", "api" and "worker" lead to node pods that are Ready and not terminating, and where no master of the spec is, to those that
+// have left it and whose members are part of etcd yet. A member's Service leads to its
 // node pod as soon as that has an address, for etcd members have to meet before they can be ready.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	masters, workers := ready(s.Masters()), ready(s.Workers())
+	if len(masters) == 0 {
+		masters = ready(s.Retiring)
+	}
 	masterPorts, workerPorts := key.MasterPorts(s.Cluster()), key.WorkerPorts(s.Config.Spec.KVM)
 	var desired apply.Desired
 	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleMaster, key.RoleMaster, masters, masterPorts)...)

@@ -79,6 +79,12 @@ func wait(s *cluster.Snapshot, phase etcd.Phase) *chain.Outcome {
 				"or name another snapshot%s", name, failure.Reason, s.Namespace(), name, callOff(s)), 0))
 		}
 	}
+	for i, n := range s.Masters() {
+		name := key.EtcdRestoreName(ticket, n.ID)
+		if phase == etcd.Placing && !s.Restore.Masters[i].Placed && hostOf(n) == "" && cluster.Succeeded(s.Restore.Jobs[name]) {
+			return ptr.To(chain.Wait(string(phase), fmt.Sprintf("Job %s has ended, and its pod, which knew on which host, is gone; delete the Job, and it is done again", name), 0))
+		}
+	}
 	message := map[etcd.Phase]string{
 		etcd.Checking:   "it is checked that " + file + " is there and whole",
 		etcd.Stopping:   "the machines of masters are stopped: " + running(s),

@@ -30,7 +30,7 @@ func (handler) EnsureCreated(context.Context, *cluster.Snapshot) (chain.Outcome,
 // EnsureDeleted takes the authorities away once every machine and every Secret is gone. Those of a cluster whose id is somebody else's
 // are not its own.
 func (h handler) EnsureDeleted(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
-	if !s.OwnsNamespace {
+	if s.NamespaceTaken {
 		return chain.Done(), nil
 	}
 	return chain.Done(), h.revoker.Revoke(cluster.CertificateRequests(s.Config, s.Settings))

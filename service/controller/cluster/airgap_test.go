@@ -7,19 +7,20 @@ import (
 	"testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/resources/addon"
 )
 
 var (
 	// links are URLs, apart from those that only people follow.
 	links = regexp.MustCompile(`https?://[^\s"'\\,<>)]+`)
-	// images are names of container images with the registry that they come from.
-	images = regexp.MustCompile(`image: "?([a-z0-9.-]+\.[a-z0-9.-]+(?::\d+)?)/`)
+	// images are names of container images, the first part of which is the registry that they come from.
+	images = regexp.MustCompile(`image: "?([^/\s"]+)`)
 	// read by people only.
 	documentation = regexp.MustCompile(`Documentation=\S+|#[^\n]*`)
 )
 
 // TestAirGappedClusterNamesNoOtherHost covers F-32: where the settings name registry, mirrors and downloads, neither the
-// management cluster nor a guest is told to ask anybody else for anything.
+// management cluster nor a guest is told to ask anybody else for anything, nor are the add-ons in the workload cluster.
 func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
 	sc := full()
 	sc.settings.RunnerImage = "registry.corp.example/kvm-operator/runner:test"
@@ -32,8 +33,16 @@ func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
 	sc.config.Spec.GuestImage = &v1alpha1.GuestImage{
 		Name: "own", Kernel: v1alpha1.ImageFile{URL: "https://files.corp.example/vmlinuz"}, Initrd: v1alpha1.ImageFile{URL: "https://files.corp.example/initrd"},
 	}
+	rendered, snapshot, inside := sc.render(t), sc.snapshot(t, world{}), 0
+	for _, a := range addon.All() {
+		desired, err := a.Build(snapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered = append(rendered, Rendered{Handler: a.Handler, Objects: desired.Objects})
+	}
 	asked := 0
-	for name, text := range files(t, sc.render(t)) {
+	for name, text := range files(t, rendered) {
 		text = documentation.ReplaceAllString(text, "")
 		for _, link := range links.FindAllString(text, -1) {
 			u, err := url.Parse(link)
@@ -47,10 +56,16 @@ func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
 		}
 		for _, image := range images.FindAllStringSubmatch(text, -1) {
 			asked++
+			if strings.Contains(name, "DaemonSet") || strings.Contains(name, "Deployment-coredns") {
+				inside++
+			}
 			if !ownHost(image[1]) {
 				t.Errorf("%s has an image of %s", name, image[1])
 			}
 		}
+	}
+	if inside < 3 {
+		t.Errorf("only %d images of add-ons are looked at", inside)
 	}
 	if asked < 25 {
 		t.Errorf("only %d hosts are named: the test does not see what it looks for", asked)

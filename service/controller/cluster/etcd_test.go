@@ -9,8 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -141,6 +144,56 @@ func TestFoundersAreWrittenDownOnce(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestFoundersStayWhenMachinesAreLost: somebody has deleted all Deployments of a cluster that grew from one master to three. Their volumes
+// have data, and the two that joined must not found another etcd, of which they would be the majority.
+func TestFoundersStayWhenMachinesAreLost(t *testing.T) {
+	scenario, w := replaced(t)
+	w.namespace.Annotations[key.AnnotationEtcdFounders] = "m0aaa"
+	scenario.config.Spec.KVM.K8sKVM.StorageType = v1alpha1.StorageTypePersistentVolume
+	before := scenario.snapshot(t, w)
+	scenario.config.Status.Nodes = status(before, []chain.Result{{Handler: "deployment"}}, now).Nodes
+	w.deployments, w.retired, w.pods = nil, nil, nil
+	s := scenario.snapshot(t, w)
+	if !slices.Equal(s.Founders, []string{"m0aaa"}) {
+		t.Errorf("the founders are %v", s.Founders)
+	}
+	if got := []bool{s.AwaitsMember(s.Masters()[0]), s.AwaitsMember(s.Masters()[1]), s.AwaitsMember(s.Masters()[2])}; !slices.Equal(got, []bool{false, true, true}) {
+		t.Errorf("who waits: %v", got)
+	}
+}
+
+// TestMarkOfAMemberIsWrittenWhereAMachineWaits: whoever has run must not begin with an empty disk, and a rollout may be paused for long.
+func TestMarkOfAMemberIsWrittenWhereAMachineWaits(t *testing.T) {
+	scenario, w := replaced(t)
+	scenario.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true}
+	old := w.deployments["master-m1aaa"].DeepCopy()
+	old.Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
+	w.deployments["master-m1aaa"] = old
+	s := scenario.snapshot(t, w)
+	s.Etcd = etcd.State{Members: members(s, "m0aaa", "m1aaa", "m2aaa")}
+	desired, err := build(t, s, "deployment")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(desired.Objects, func(o client.Object) bool { return o.GetName() == old.Name })
+	if at < 0 {
+		t.Fatalf("%s stays without a mark", old.Name)
+	}
+	got := desired.Objects[at].(*appsv1.Deployment)
+	if got.Annotations[key.AnnotationEtcdMember] != "2" {
+		t.Errorf("the mark is %q, want 2", got.Annotations[key.AnnotationEtcdMember])
+	}
+	if diff := cmp.Diff(old.Spec, got.Spec); diff != "" {
+		t.Errorf("the machine changes (-old +new):\n%s", diff)
+	}
+	w.deployments["master-m1aaa"] = got
+	s = scenario.snapshot(t, w)
+	s.Etcd = etcd.State{Members: members(s, "m0aaa", "m1aaa", "m2aaa")}
+	if desired, err = build(t, s, "deployment"); err != nil || slices.Contains(names(desired.Objects), old.Name) {
+		t.Errorf("it is written again: %v", err)
 	}
 }
 

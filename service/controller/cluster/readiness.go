@@ -3,7 +3,7 @@ package cluster
 import (
 	"fmt"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
@@ -12,8 +12,8 @@ import (
 )
 
 // readiness is that of the node pod and, as far as it is known, of its Node: a master's pod has no readiness gate, so its
-// Node is asked here. The message of a node that is not Ready is the step that it is at.
-func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node) {
+// Node is asked here. The message of a node that is not Ready is the step that it is at; answered are the answers to kubelets.
+func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node, answered map[string]*joining.Decision) {
 	n.Ready, n.Message = r.Readiness(*n)
 	if r.Workloads == nil {
 		return
@@ -24,7 +24,7 @@ func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node) {
 	}
 	seen := nodestep.Seen{Pod: n.Pod(), API: api(s.Workload)}
 	if seen.Pod != nil {
-		seen.Node, seen.Request = s.Workload.Node(seen.Pod.Name), request(s, seen.Pod.Name)
+		seen.Node, seen.Request = s.Workload.Node(seen.Pod.Name), answered[seen.Pod.Name]
 	}
 	step := nodestep.At(seen)
 	switch n.Step = step.Name; {
@@ -64,24 +64,24 @@ func api(w snapshot.Workload) nodestep.API {
 	return nodestep.APIUnreachable
 }
 
-// request is the decision on the newest request of the kubelet of the given node that is open or approved; nil when there is
-// none.
-func request(s *snapshot.Snapshot, name string) *joining.Decision {
-	var newest *certificatesv1.CertificateSigningRequest
+// answers are the decisions on the newest requests of kubelets that are open or approved, by the names of their nodes. Each request is read
+// once, for whoever holds a bootstrap token can make many.
+func answers(s *snapshot.Snapshot) map[string]*joining.Decision {
 	world := joining.NewWorld(s.NodePods(), s.Workload.ReadyNodes())
-	var decision *joining.Decision
+	newest, all := map[string]metav1.Time{}, map[string]*joining.Decision{}
 	for i := range s.Workload.Requests {
 		r := &s.Workload.Requests[i]
-		if joining.NodeOf(*r) != name || newest != nil && r.CreationTimestamp.Before(&newest.CreationTimestamp) {
+		name := joining.NodeOf(*r)
+		if at, known := newest[name]; name == "" || known && r.CreationTimestamp.Before(&at) {
 			continue
 		}
-		d := joining.Decide(*r, world)
-		if joining.Approved(r) {
-			d = joining.Decision{Verdict: joining.Approve}
+		d := joining.Decision{Verdict: joining.Approve}
+		if !joining.Approved(r) {
+			d = joining.Decide(*r, world)
 		}
 		if d.Verdict != joining.Ignore {
-			newest, decision = r, &d
+			newest[name], all[name] = r.CreationTimestamp, &d
 		}
 	}
-	return decision
+	return all
 }

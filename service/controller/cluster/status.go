@@ -77,6 +77,7 @@ func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha
 	next := *s.Config.Status.DeepCopy()
 	next.ObservedGeneration = s.Config.Generation
 	next.Nodes = nodeStatuses(s, now)
+	noteClaims(s, results, next.Nodes)
 	next.Conditions = conditions(s, results, now)
 	next.Cluster = legacyStatus(s, now)
 	return next
@@ -184,7 +185,7 @@ const (
 func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
 	var list []v1alpha1.NodeStatus
 	for _, n := range s.Nodes {
-		st := v1alpha1.NodeStatus{ID: n.ID, Role: n.Role, Phase: phase(n), Message: join(n.Message, drained(n.Pods)), EtcdHost: n.EtcdHost}
+		st := v1alpha1.NodeStatus{ID: n.ID, Role: n.Role, Phase: phase(n), Message: join(n.Message, drained(n.Pods)), EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim}
 		st.Step, st.Since, st.Console = step(s.Config.Status.Nodes, n, now)
 		if pod := n.Pod(); pod != nil {
 			st.Pod, st.IP, st.Host = pod.Name, pod.Status.PodIP, pod.Spec.NodeName
@@ -192,6 +193,19 @@ func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
 		list = append(list, st)
 	}
 	return departing(list, s.Leaving)
+}
+
+// noteClaims keeps in mind on which volumes masters have data of etcd, from when their machines are made.
+func noteClaims(s *snapshot.Snapshot, results []chain.Result, nodes []v1alpha1.NodeStatus) {
+	made := func(r chain.Result) bool { return r.Handler == "deployment" && len(r.BlockedBy) == 0 && r.Err == nil }
+	if !s.EtcdOnVolume() || !slices.ContainsFunc(results, made) {
+		return
+	}
+	for i := range nodes {
+		if nodes[i].Role == key.RoleMaster {
+			nodes[i].EtcdClaim = key.EtcdClaimName(s.ID(), nodes[i].ID)
+		}
+	}
 }
 
 // departing adds to the nodes of the spec those that are not in it any more and whose machines are still there.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +17,29 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
+
+// TestHostsThatDoNotAnswerHoldUpNobody: many nodes hang, and most of their hosts do not say what is on the console.
+func TestHostsThatDoNotAnswerHoldUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Reconciler{Clock: testingclock.NewFakePassiveClock(now.Add(time.Hour)), Console: func(ctx context.Context, _, pod string) (string, error) {
+			if pod == "answers" {
+				return "login:", nil
+			}
+			<-ctx.Done()
+			return "", ctx.Err()
+		}}
+		since := metav1.NewTime(now)
+		var nodes []v1alpha1.NodeStatus
+		for _, pod := range append(slices.Repeat([]string{"silent"}, 40), "answers") {
+			nodes = append(nodes, v1alpha1.NodeStatus{Pod: pod, Step: string(nodestep.Booting), Since: &since})
+		}
+		began := time.Now()
+		r.showConsoles(t.Context(), "abc", nodes)
+		if took := time.Since(began); took > 10*time.Second || nodes[40].Console != "login:" {
+			t.Errorf("it took %s, and the console of the one that answers is %q", took, nodes[40].Console)
+		}
+	})
+}
 
 // TestConsoleOfANodeThatHangs is asked for once its step takes longer than any should, again while nobody answers, and never again
 // once it is known; then people are told, once.

@@ -27,6 +27,11 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	if err != nil || m.LetGo != "" {
 		return err
 	}
+	if d.Sudden(m) && !certain(pod) {
+		if err := r.say(ctx, pod, config, held(string(drain.Releasing), d.Message)); err != nil {
+			return err
+		}
+	}
 	said := held(string(d.Reason), d.Message+refusals)
 	if !d.Release && m.Master && certain(pod) {
 		// The others count on it that this one may be gone.
@@ -34,12 +39,19 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	}
 	if d.Release {
 		said.Status = corev1.ConditionTrue
-		if err = r.Release(ctx, pod.Namespace, pod.Name); err != nil {
+		if err = r.release(ctx, pod); err != nil {
 			said = held(string(drain.ReleaseFailed),
 				fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, err))
 		}
 	}
 	return errors.Join(err, r.say(ctx, pod, config, said))
+}
+
+// release tells the runner. A host that does not answer must not keep others waiting.
+func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	return r.Release(ctx, pod.Namespace, pod.Name)
 }
 
 // announce tells whoever decides on another master that this one goes, decides once more, on what the API server knows, and makes it
@@ -51,6 +63,7 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 			return drain.Machine{}, drain.Decision{}, err
 		}
 	}
+	r.askEtcd(ctx, config)
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 		return drain.Machine{}, drain.Decision{}, err
 	}
@@ -71,6 +84,16 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 	return machine, decision, nil
 }
 
+// askEtcd has the members be asked how they are: what they have said last may be a minute ago. One that takes its time is known to do so.
+func (r *Reconciler) askEtcd(ctx context.Context, config *v1alpha1.KVMConfig) {
+	if r.Etcd == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	r.Etcd.Ask(ctx, client.ObjectKeyFromObject(config))
+}
+
 // errTakenBack makes the controller begin anew.
 var errTakenBack = errors.New("another operator has taken back the announcement that the machine is let go")
 
@@ -84,12 +107,13 @@ func (r *Reconciler) empty(ctx context.Context, config *v1alpha1.KVMConfig, node
 	if inside == nil {
 		return "", errLost
 	}
+	var refusals []string
 	if d.Cordon {
+		// Whoever refuses it must not keep pods from being asked to go.
 		if err := inside.Cordon(ctx, node); err != nil {
-			return "", err
+			refusals = append(refusals, "; its Node cannot be cordoned: "+reason(err))
 		}
 	}
-	var refusals []string
 	for i := range d.Evict {
 		if err := inside.Evict(ctx, &d.Evict[i]); err != nil {
 			refusals = append(refusals, fmt.Sprintf("; %s/%s: %s", d.Evict[i].Namespace, d.Evict[i].Name, reason(err)))

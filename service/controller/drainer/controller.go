@@ -41,6 +41,9 @@ const (
 	// retryFirst and retryLast bound the back-off of a pod that cannot be worked on.
 	retryFirst = 200 * time.Millisecond
 	retryLast  = 30 * time.Second
+	// releaseTimeout bounds how long a runner, and askTimeout how long etcd is waited for.
+	releaseTimeout = 10 * time.Second
+	askTimeout     = 15 * time.Second
 )
 
 // Reconciler holds node pods until they may go.
@@ -50,8 +53,8 @@ type Reconciler struct {
 	Live   client.Reader
 	// Pool has the connections to workload clusters; nil where the operator does not look into them.
 	Pool *workload.Pool
-	// Vote is what is known of the vote of a member of a cluster's etcd; nil where the operator does not look into etcd.
-	Vote func(cluster types.NamespacedName, member string) etcd.Vote
+	// Etcd knows of the members of clusters' etcd; nil where the operator does not look into etcd.
+	Etcd Etcd
 	// Release tells the runner of a node pod to power its machine down. It may be told twice.
 	Release func(ctx context.Context, namespace, pod string) error
 	// Timeout is how long pods are waited for where the KVMConfig does not say; zero: for ever.
@@ -60,6 +63,14 @@ type Reconciler struct {
 	Events  events.EventRecorder
 
 	engine *apply.Engine
+}
+
+// Etcd knows of the members of clusters' etcd.
+type Etcd interface {
+	// Vote is what is known of the vote of a member.
+	Vote(cluster types.NamespacedName, member string) etcd.Vote
+	// Ask has the members be asked, and waits until they were, or the context ends.
+	Ask(ctx context.Context, cluster types.NamespacedName)
 }
 
 // SetupWithManager makes the controller run when a node pod changes, or the end of its cluster begins.

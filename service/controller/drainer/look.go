@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -27,7 +28,7 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 	m := drain.Machine{
 		Stopped: stopped(pod), LetGo: letGo(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
 		HostShutsDown: endedByHost(pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster,
-		Serves: serves(pod), Now: r.Clock.Now(),
+		Serves: serves(pod),
 	}
 	if m.Stopped || m.LetGo != "" || m.ClusterGone || m.HostShutsDown {
 		return m, nil
@@ -37,41 +38,48 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 		return m, err
 	}
 	m.Waited, m.Timeout, m.Grace = r.times(pod, config)
-	live, ready := r.connect(pod, config, &m)
+	way, ready := r.connect(pod, config, &m)
 	if err := r.countMasters(ctx, pod, config, pods, ready, &m); err != nil {
 		return m, err
 	}
 	if m.Node != nil {
-		podsOn(ctx, live, &m)
+		podsOn(ctx, way, &m)
 	}
 	return m, nil
 }
 
+// inside is the way into a workload cluster: what reads there, and the clock by which its objects are.
+type inside struct {
+	client.Reader
+	clock clock.PassiveClock
+}
+
 // connect notes what is known of the way to the workload cluster, and the Node of the pod. It returns how to read there, and which Nodes
 // there are, and whether they are Ready; nothing while it is not reached.
-func (r *Reconciler) connect(pod *corev1.Pod, config *v1alpha1.KVMConfig, m *drain.Machine) (client.Reader, map[string]bool) {
+func (r *Reconciler) connect(pod *corev1.Pod, config *v1alpha1.KVMConfig, m *drain.Machine) (way inside, ready map[string]bool) {
 	if !m.Watched {
-		return nil, nil
+		return way, nil
 	}
 	seen := r.Pool.Get(client.ObjectKeyFromObject(config))
 	if seen == nil {
-		return nil, nil
+		return way, nil
 	}
 	nodes, connected := seen.Nodes()
 	live, alive := seen.Live()
-	if !connected || !alive {
+	by, known := seen.Clock()
+	if !connected || !alive || !known {
 		m.Silent, m.Trouble = seen.Silent(), seen.State().Message
-		return nil, nil
+		return way, nil
 	}
 	m.Connected = true
-	ready := map[string]bool{}
+	ready = map[string]bool{}
 	for i := range nodes {
 		ready[nodes[i].Name] = joining.Ready(&nodes[i])
 		if nodes[i].Name == pod.Name {
 			m.Node = &nodes[i]
 		}
 	}
-	return live, ready
+	return inside{live, by}, ready
 }
 
 // restoring says whether a master is stopped for a restore. That it is said so in the cache may be long ago, and a master that is let go
@@ -95,13 +103,13 @@ func (r *Reconciler) restoring(ctx context.Context, pod *corev1.Pod) (bool, erro
 
 // podsOn asks for the pods of the Node. A cluster that does not tell is one that does not answer: the time that the machine is
 // held for goes on.
-func podsOn(ctx context.Context, live client.Reader, m *drain.Machine) {
+func podsOn(ctx context.Context, way inside, m *drain.Machine) {
 	var pods corev1.PodList
-	if err := live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": m.Node.Name}); err != nil {
+	if err := way.List(ctx, &pods, client.MatchingFields{"spec.nodeName": m.Node.Name}); err != nil {
 		m.Connected, m.Node, m.Trouble = false, nil, err.Error()
 		return
 	}
-	m.Pods = pods.Items
+	m.Pods, m.Now = pods.Items, way.clock.Now()
 }
 
 // member says whether the machine may run a member of etcd that counts. The Deployment of a master that is not in the spec any
@@ -135,10 +143,10 @@ func (r *Reconciler) countMasters(
 		return microerror.Mask(err)
 	}
 	vote := func(nodeID string) etcd.Vote {
-		if r.Vote == nil {
+		if r.Etcd == nil {
 			return etcd.VoteUnknown
 		}
-		return r.Vote(client.ObjectKeyFromObject(config), pki.EtcdMember(nodeID))
+		return r.Etcd.Vote(client.ObjectKeyFromObject(config), pki.EtcdMember(nodeID))
 	}
 	m.Masters, m.Healthy = count(pod, config.Spec.Cluster.Masters, pods.Items, ready, vote)
 	// One whose kubelet is silent may have a member that is well.
@@ -233,9 +241,9 @@ func endedByHost(pod *corev1.Pod) bool {
 	return false
 }
 
-// leaving says that it was announced that the machine of a pod is let go.
+// leaving says that it was announced that the machine of a pod is let go, or that its host ends it.
 func leaving(pod *corev1.Pod) bool {
-	return drainedCondition(pod).Reason == string(drain.LettingGo) || certain(pod)
+	return drainedCondition(pod).Reason == string(drain.LettingGo) || certain(pod) || endedByHost(pod)
 }
 
 // certain says that the machine of a pod has been let go, or may have been.

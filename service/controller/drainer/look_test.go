@@ -87,9 +87,13 @@ func TestWhatPodsSayOfTheirEnd(t *testing.T) {
 		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet},
 		{Type: key.ConditionDrained, Status: corev1.ConditionTrue, Reason: string(drain.TimedOut)},
 	}}}
-	if !endedByHost(pod) || letGo(pod) != drain.TimedOut {
-		t.Errorf("ended by its host: %t, let go: %q", endedByHost(pod), letGo(pod))
+	if !endedByHost(pod) || letGo(pod) != drain.TimedOut || !leaving(pod) {
+		t.Errorf("ended by its host: %t, let go: %q, leaves: %t", endedByHost(pod), letGo(pod), leaving(pod))
 	}
+	if pod.Status.Conditions[1] = (corev1.PodCondition{}); !leaving(pod) {
+		t.Error("the pod that its host ends stays")
+	}
+	pod.Status.Conditions[1] = corev1.PodCondition{Type: key.ConditionDrained, Status: corev1.ConditionTrue, Reason: string(drain.TimedOut)}
 	pod.Status.Conditions[0].Reason, pod.Status.Conditions[1].Status = "EvictionByEvictionAPI", corev1.ConditionFalse
 	if endedByHost(pod) || letGo(pod) != "" {
 		t.Errorf("evicted: ended by its host: %t, let go: %q", endedByHost(pod), letGo(pod))

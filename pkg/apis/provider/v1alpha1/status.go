@@ -51,6 +51,9 @@ type NodeStatus struct {
 	// EtcdHost is the host whose directory holds the data of this master's etcd, when that is kept on hosts. The master
 	// runs there and nowhere else. When that host and its data are lost for good, replace the master by one with another id.
 	EtcdHost string `json:"etcdHost,omitempty"`
+	// EtcdClaim is the PersistentVolumeClaim with the data of this master's etcd, when that is kept on volumes, once the master has had a
+	// machine: its etcd is never founded anew.
+	EtcdClaim string `json:"etcdClaim,omitempty"`
 
 	// Phase is Pending, Starting, Ready, Outdated or Terminating.
 	Phase string `json:"phase"`
