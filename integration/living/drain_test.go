@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,9 +110,26 @@ func TestTwoMastersDeletedAtOnceGoOneAfterTheOther(t *testing.T) {
 	first := l.awaitOneGone(t, pair...)
 	second := pair[1-slices.Index(pair, first)]
 	replacement := l.pod(t, first.Labels[key.LabelNode])
-	l.awaitDrained(t, second, corev1.ConditionFalse, drain.QuorumAtRisk)
+	l.awaitTold(t, second, drain.QuorumAtRisk)
 	l.join(t, replacement)
 	l.awaitOneGone(t, second)
+}
+
+// awaitTold waits until it was told why a pod is held, be it for a moment.
+func (l *living) awaitTold(t testing.TB, pod *corev1.Pod, reason drain.Reason) {
+	t.Helper()
+	clients, err := kubernetes.NewForConfig(theLab.RESTConfig())
+	must(t, err)
+	lab.Eventually(t, patience, func() error {
+		events, err := clients.EventsV1().Events(metav1.NamespaceDefault).List(context.Background(), metav1.ListOptions{FieldSelector: "reason=" + string(reason)})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Related != nil && e.Related.Name == pod.Name }) {
+			return fmt.Errorf("nobody was told that pod %s is held for %s", pod.Name, reason)
+		}
+		return nil
+	})
 }
 
 // awaitOneGone waits until one of the pods does not exist any more, and returns it.

@@ -15,6 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 	"github.com/kvm-operator/kvm-operator/integration/tenant"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
@@ -36,11 +37,18 @@ func TestNodesAndTheirPods(t *testing.T) {
 	t.Run("F-24: the readiness gate closes when the Node is deleted", func(t *testing.T) { closesWithoutNode(t, l) })
 	t.Run("nothing happens while the API server is away", func(t *testing.T) { staysWhileBlind(t, l, line) })
 	t.Run("addresses follow pods at once", func(t *testing.T) { followsAtOnce(t, l, first) })
+	l.change(t, func(c *v1alpha1.KVMConfig) {
+		c.Spec.Remediation = &v1alpha1.Remediation{Enabled: true}
+		c.Spec.Etcd = &v1alpha1.EtcdData{Snapshots: &v1alpha1.EtcdSnapshots{
+			Schedule: "0 0 1 1 *", Volume: v1alpha1.SnapshotVolume{HostPath: "/var/snapshots"},
+		}}
+	})
+	l.await(t, isTrue("SnapshotsTaken"))
 	// The second operator has no events to tell of what happened above, and nothing to write.
 	l.settle(t, first, time.Second)
 	l.await(t, isTrue("Ready"))
 	first.Stop()
-	t.Run("F-14: a cluster at rest costs nothing", func(t *testing.T) { costsNothing(t, l, theLab.Run(t, ofShard("shard=live"))) })
+	t.Run("F-14: a cluster at rest costs nothing, with everything on", func(t *testing.T) { costsNothing(t, l, theLab.Run(t, ofShard("shard=live"))) })
 }
 
 // awaitBehind waits until exactly the pods are behind a Service and returns how long that took.

@@ -23,6 +23,8 @@ const (
 	etcdData = etcdDirectory + "/" + etcdfiles.Data
 	// portEtcdHealth answers probes on localhost: no probe can present a client certificate.
 	portEtcdHealth = 2381
+	// etcdService is the unit that decides whether the member may begin.
+	etcdService = "k8s-etcd.service"
 	// etcdManifest is where the static pod waits until it is clear that the member may begin.
 	etcdManifest = "/etc/kubernetes/etcd/etcd.yaml"
 )
@@ -39,7 +41,7 @@ func etcdMember(p Params) parts {
 		{path: "/etc/profile.d/etcdctl.sh", mode: modePublic, text: etcdctl},
 		{path: scriptDirectory + "/etcd", mode: modeExecutable, text: asset("etcd.sh")},
 	}}
-	all.units = append(all.units, service("k8s-etcd.service", fmt.Sprintf(etcdUnit, etcdDirectory, etcdData, p.EtcdTicket, etcdManifest, manifestDirectory)))
+	all.units = append(all.units, service(etcdService, fmt.Sprintf(etcdUnit, etcdDirectory, etcdData, p.EtcdTicket, etcdManifest, manifestDirectory)))
 	return all
 }
 

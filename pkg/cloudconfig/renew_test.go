@@ -7,8 +7,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
 )
 
-// TestRenewed: of what a node keeps, the bootstrap token changes and nothing else.
-func TestRenewed(t *testing.T) {
+// TestWithToken: of what a node keeps, the bootstrap token changes and nothing else.
+func TestWithToken(t *testing.T) {
 	const old, latest = "aaaaaa.0123456789abcdef", "bbbbbb.fedcba9876543210"
 	private := func(change func(*Params)) string {
 		p := fullParams()
@@ -19,18 +19,12 @@ func TestRenewed(t *testing.T) {
 		}
 		return rendered.Private
 	}
-	decoded := func(text string) string {
-		raw, err := bootdata.Decode(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(raw)
-	}
+	decoded := func(text string) string { return decodedHalf(t, text) }
 	stored := private(func(p *Params) { p.BootstrapToken = old })
 	now := private(func(p *Params) {
 		p.BootstrapToken, p.EncryptionKey = latest, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 	})
-	renewed, err := Renewed(stored, now)
+	renewed, err := WithToken(stored, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +32,52 @@ func TestRenewed(t *testing.T) {
 		t.Errorf("renewed boot data is\n%s\nwant\n%s", got, want)
 	}
 	for name, half := range map[string]string{"no boot data": "?", "nothing": ""} {
-		if _, err := Renewed(half, now); err == nil || strings.Contains(err.Error(), latest) {
+		if _, err := WithToken(half, now); err == nil || strings.Contains(err.Error(), latest) {
 			t.Errorf("%s is renewed: %v", name, err)
 		}
+	}
+}
+
+func decodedHalf(t *testing.T, text string) string {
+	t.Helper()
+	raw, err := bootdata.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestWithoutTicket: of what a master keeps, the right to begin with an empty disk goes and nothing else.
+func TestWithoutTicket(t *testing.T) {
+	for name, test := range map[string]struct {
+		params        Params
+		ticket, state string
+	}{
+		"a founder":           {masterParams(), EtcdFounding + "1234", EtcdNew},
+		"one that has joined": {masterParams(), "8e9e05c52164694d", EtcdExisting},
+		"one without":         {masterParams(), "", EtcdExisting},
+		"a worker":            {workerParams(), "", EtcdNew},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := test.params
+			p.EtcdState, p.EtcdTicket = test.state, test.ticket
+			rendered, err := NewRenderer().Render(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := WithoutTicket(rendered.Public)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := decodedHalf(t, rendered.Public)
+			if test.ticket != "" {
+				want = strings.Replace(want, "TICKET="+test.ticket, "TICKET=", 1)
+			} else if got != rendered.Public {
+				t.Error("it is another text")
+			}
+			if decodedHalf(t, got) != want {
+				t.Errorf("it is\n%s\nwant\n%s", decodedHalf(t, got), want)
+			}
+		})
 	}
 }

@@ -181,6 +181,7 @@ func TestKubeletThatDoesNotJoinSaysWhyOnTheConsole(t *testing.T) {
 	const (
 		noRoute = `E1122 05:41:24.123456     812 bootstrap.go:1] "Unhandled" err="dial tcp 10.4.0.9:443: connect: no route to host"`
 		clock   = `F1122 05:42:24.123456     812 run.go:72] "command failed" err="x509: certificate has expired or is not yet valid"`
+		expired = `E1122 05:42:24.523456     812 certificate_manager.go:562] "Failed while requesting a signed certificate from the control plane" err="cannot create certificate signing request: Unauthorized"`
 		beside  = `I1122 05:42:25.123456     812 server.go:1] "Starting"`
 	)
 	for name, test := range map[string]struct {
@@ -189,6 +190,10 @@ func TestKubeletThatDoesNotJoinSaysWhyOnTheConsole(t *testing.T) {
 	}{
 		"no complaint":              {[]string{"", beside}, nil},
 		"one complaint, many times": {[]string{noRoute, noRoute + "\n" + beside}, []string{`"Unhandled" err="dial tcp 10.4.0.9:443: connect: no route to host"`}},
+		"its token has expired": {
+			[]string{beside + "\n" + expired},
+			[]string{`"Failed while requesting a signed certificate from the control plane" err="cannot create certificate signing request: Unauthorized"`},
+		},
 		"one after the other": {
 			[]string{noRoute, noRoute + "\n" + clock},
 			[]string{`"Unhandled" err="dial tcp 10.4.0.9:443: connect: no route to host"`, `"command failed" err="x509: certificate has expired or is not yet valid"`},

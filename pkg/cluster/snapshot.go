@@ -133,8 +133,9 @@ type Node struct {
 	RestoredOn string
 	// BootData is what the machine boots with.
 	BootData cloudconfig.Rendered
-	// Renewed is the private half that the node keeps, with the bootstrap token of now; empty when it has that, or is not kept.
-	Renewed string
+	// Kept are the halves that the node keeps, see KeepsBootData, where they have to change all the same: the private one with the bootstrap
+	// token of now, the public one without the ticket of a member that has run. Else they are empty.
+	Kept struct{ Public, Private string }
 	// Hash is that of everything that makes a running node outdated.
 	Hash string
 	// Ready says that the node serves in the form that its Deployment asks for; otherwise Message says why not.

@@ -37,13 +37,18 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			desired.Objects = append(desired.Objects, config, secret)
 			continue
 		}
-		desired.Keep = append(desired.Keep, config)
-		if n.Renewed == "" {
-			desired.Keep = append(desired.Keep, secret)
-			continue
+		if n.Kept.Public == "" {
+			desired.Keep = append(desired.Keep, config)
+		} else {
+			config.Data = map[string]string{nodepod.UserData: n.Kept.Public}
+			desired.Objects = append(desired.Objects, config)
 		}
-		secret.Data = map[string][]byte{nodepod.UserData: []byte(n.Renewed)}
-		desired.Objects = append(desired.Objects, secret)
+		if n.Kept.Private == "" {
+			desired.Keep = append(desired.Keep, secret)
+		} else {
+			secret.Data = map[string][]byte{nodepod.UserData: []byte(n.Kept.Private)}
+			desired.Objects = append(desired.Objects, secret)
+		}
 	}
 	for _, n := range s.Retiring {
 		meta := s.Meta(key.BootDataName(n.Role, s.ID(), n.ID))

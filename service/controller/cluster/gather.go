@@ -15,7 +15,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -57,38 +56,7 @@ func (r *Reconciler) gather(ctx context.Context, config *v1alpha1.KVMConfig) (*s
 	if err != nil {
 		return nil, err
 	}
-	return s, r.renewTokens(ctx, s, w.secrets)
-}
-
-// renewTokens has nodes be able to join that keep their boot data for longer than a token is accepted. What a list shows may be some
-// seconds old, so what is to be changed is asked for by name.
-func (r *Reconciler) renewTokens(ctx context.Context, s *snapshot.Snapshot, listed []corev1.Secret) error {
-	renewed := func(secret *corev1.Secret) bool {
-		return secret.Annotations[key.AnnotationBootstrapToken] == joining.TokenID(s.Tokens.Current)
-	}
-	known := map[client.ObjectKey]bool{}
-	for i := range listed {
-		known[client.ObjectKeyFromObject(&listed[i])] = renewed(&listed[i])
-	}
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		name := client.ObjectKey{Namespace: s.Namespace(), Name: key.BootDataName(n.Role, s.ID(), n.ID)}
-		if n.BootData.Private == "" || known[name] || !s.KeepsBootData(*n) {
-			continue
-		}
-		var stored corev1.Secret
-		if err := r.Client.Get(ctx, name, &stored); err != nil || renewed(&stored) {
-			if client.IgnoreNotFound(err) != nil {
-				return microerror.Mask(err)
-			}
-			continue
-		}
-		var err error
-		if n.Renewed, err = cloudconfig.Renewed(string(stored.Data[nodepod.UserData]), n.BootData.Private); err != nil {
-			s.BootDataErr = problem.Newf("BootDataInvalid", "boot data of node %s, which it keeps: %s", n.ID, err)
-		}
-	}
-	return nil
+	return s, r.changeKept(ctx, s, w.secrets)
 }
 
 func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (world, error) {

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// changeKept changes what has to change of the boot data that nodes keep: nobody would join with a token of yesterday, and a member of etcd
+// that has run must not begin with an empty disk. What a list shows may be some seconds old, so what is to be changed is asked for by name.
+func (r *Reconciler) changeKept(ctx context.Context, s *snapshot.Snapshot, listed []corev1.Secret) error {
+	current := map[client.ObjectKey]bool{}
+	for i := range listed {
+		current[client.ObjectKeyFromObject(&listed[i])] = hasToken(s, &listed[i])
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.BootData.Private == "" || !s.KeepsBootData(*n) {
+			continue
+		}
+		name := client.ObjectKey{Namespace: s.Namespace(), Name: key.BootDataName(n.Role, s.ID(), n.ID)}
+		if !current[name] {
+			if err := r.renewToken(ctx, s, n, name); err != nil {
+				return err
+			}
+		}
+		if s.RanAs(*n) != "" {
+			if err := r.takeTicket(ctx, s, n, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hasToken says whether boot data has the bootstrap token of now.
+func hasToken(s *snapshot.Snapshot, private *corev1.Secret) bool {
+	return private.Annotations[key.AnnotationBootstrapToken] == joining.TokenID(s.Tokens.Current)
+}
+
+func (r *Reconciler) renewToken(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node, name client.ObjectKey) error {
+	var stored corev1.Secret
+	if err := r.Client.Get(ctx, name, &stored); err != nil || hasToken(s, &stored) {
+		return microerror.Mask(client.IgnoreNotFound(err))
+	}
+	text, err := cloudconfig.WithToken(string(stored.Data[nodepod.UserData]), n.BootData.Private)
+	n.Kept.Private = text
+	noteInvalid(s, n, err)
+	return nil
+}
+
+func (r *Reconciler) takeTicket(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node, name client.ObjectKey) error {
+	var stored corev1.ConfigMap
+	if err := r.Client.Get(ctx, name, &stored); err != nil {
+		return microerror.Mask(client.IgnoreNotFound(err))
+	}
+	text, err := cloudconfig.WithoutTicket(stored.Data[nodepod.UserData])
+	if text != stored.Data[nodepod.UserData] {
+		n.Kept.Public = text
+	}
+	noteInvalid(s, n, err)
+	return nil
+}
+
+// noteInvalid has a person be told of boot data that somebody has damaged.
+func noteInvalid(s *snapshot.Snapshot, n *snapshot.Node, err error) {
+	if err != nil {
+		s.BootDataErr = problem.Newf("BootDataInvalid", "boot data of node %s, which it keeps: %s", n.ID, err)
+	}
+}
