@@ -140,8 +140,9 @@ func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
 }
 
 // FoundersOf reads who founded the cluster's etcd from its namespace. Before there is any machine it is the masters of the spec, as
-// they may change until then; that there was one stands in the status, too, for Deployments may be lost. Where nobody has written it down it is those that have machines, retired ones included: masters were
-// not changed in the time before it was. Those who have been given the data of a snapshot found the cluster anew.
+// they may change until then; that there was one stands in the status, too, for Deployments may be lost. Where nobody has written it down it
+// is those that have machines, retired ones included: masters were not changed in the time before it was. Those who have been given the data
+// of a snapshot found the cluster anew.
 func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node, r Restore) []string {
 	var all, made []string
 	for _, n := range nodes {

@@ -62,8 +62,8 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 		if err := r.say(ctx, pod, config, announcement); err != nil {
 			return drain.Machine{}, drain.Decision{}, err
 		}
+		r.askEtcd(ctx, config)
 	}
-	r.askEtcd(ctx, config)
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 		return drain.Machine{}, drain.Decision{}, err
 	}

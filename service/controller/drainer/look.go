@@ -2,7 +2,6 @@ package drainer
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -172,14 +171,15 @@ func count(
 			continue
 		}
 		v := vote(id)
-		all[id] = all[id] || v != etcd.VoteNone
+		if v != etcd.VoteNone {
+			all[id] = true
+		}
 		if (v == etcd.VoteGiven || v == etcd.VoteUnknown) && drain.Stays(pod.Name, certain(pod), drain.Master{
 			Pod: other.Name, Ready: isWell(other, ready), Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
 		}) {
 			well[id] = true
 		}
 	}
-	maps.DeleteFunc(all, func(_ string, counts bool) bool { return !counts })
 	return len(all), len(well)
 }
 
