@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -83,4 +84,47 @@ func (o *operator) crashAt(ctx context.Context, l *life, k int, after bool, do f
 	case <-ended:
 		return false
 	}
+}
+
+// CrashWhileFounding makes clusters with three masters, two of which leave the spec when the operator crashes: at each so many-eth point, as
+// CrashEverywhere takes them. The cluster has to become one with one master all the same.
+func (w *World) CrashWhileFounding(ctx context.Context, every int, clusters []string) (writes int, violations, suspects []string) {
+	for i, id := range clusters {
+		l := &life{world: w, id: id}
+		l.begin(uint64(i))
+		w.lives = append(w.lives, l)
+	}
+	lives := w.lives[len(w.lives)-len(clusters):]
+	most := make([]int, len(lives))
+	all(lives, func(l *life) {
+		at := slices.Index(lives, l)
+		for point := every * at; len(l.complaints()) == 0 && l.crashFounding(ctx, point/2+1, point%2 == 0); point += every * len(lives) {
+			most[at] = point/2 + 1
+		}
+	})
+	violations, suspects = w.verdict(lives)
+	return slices.Max(most), violations, suspects
+}
+
+// crashFounding says whether the write has come, as crashAt does; the cluster is gone in the end.
+func (c *life) crashFounding(ctx context.Context, k int, after bool) (crashed bool) {
+	operators := newOperators(c.world, rand.New(rand.NewPCG(0, 0)))
+	operators.only = c.id
+	operator := operators.begin(nil)
+	crashed = operator.crashAt(ctx, c, k, after, func(c *life, ctx context.Context) error { return c.make(ctx, 3, 1) })
+	operator.kill()
+	if crashed {
+		if err := c.change(ctx, func(config *v1alpha1.KVMConfig) {
+			c.removeMaster(config)
+			c.removeMaster(config)
+		}); err != nil {
+			c.failed("%s", err)
+		}
+	}
+	operator = operators.begin(nil)
+	c.settle(ctx)
+	c.end(ctx)
+	c.made, c.line = false, nil
+	operator.close(c.world.judge)
+	return crashed
 }

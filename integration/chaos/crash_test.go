@@ -16,33 +16,48 @@ var every = flag.Int("every", 11, "take every so many-eth `point` of those where
 // TestF33CrashAtEveryWriteOfADrain: drains, and changes of masters whose members are those of a real etcd, end as without a crash,
 // wherever the operator ends, and nothing happens on the way that must never be.
 func TestF33CrashAtEveryWriteOfADrain(t *testing.T) {
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	for operation := range chaos.Operations {
 		t.Run(operation, func(t *testing.T) {
-			world, err := chaos.Start(ctx, len(clusters))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := world.Close(); err != nil {
-					t.Error(err)
-				}
+			crashes(t, operation, func(ctx context.Context, w *chaos.World) (int, []string, []string) {
+				return w.CrashEverywhere(ctx, operation, *every, clusters)
 			})
-			writes, violations, suspects := world.CrashEverywhere(ctx, operation, *every, clusters)
-			for _, v := range violations {
-				t.Error(v)
-			}
-			suspect(t, suspects)
-			if writes == 0 {
-				t.Error("nothing was done that takes a write")
-			}
-			if ctx.Err() != nil {
-				t.Fatal(context.Cause(ctx))
-			}
-			t.Logf("%s: %d writes; a crash at and after each of them, of which one in %d was taken", operation, writes, *every)
 		})
 	}
+}
+
+// TestF33CrashAtEveryWriteOfAFounding: etcd begins wherever the operator ends while a cluster is made, even though masters leave the spec then
+// of which there are machines or not.
+func TestF33CrashAtEveryWriteOfAFounding(t *testing.T) {
+	crashes(t, "a cluster is made", func(ctx context.Context, w *chaos.World) (int, []string, []string) {
+		return w.CrashWhileFounding(ctx, *every, clusters)
+	})
+}
+
+func crashes(t *testing.T, operation string, do func(context.Context, *chaos.World) (writes int, violations, suspects []string)) {
+	t.Helper()
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	t.Cleanup(stop)
+	world, err := chaos.Start(ctx, len(clusters))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := world.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	writes, violations, suspects := do(ctx, world)
+	for _, v := range violations {
+		t.Error(v)
+	}
+	suspect(t, suspects)
+	if writes == 0 {
+		t.Error("nothing was done that takes a write")
+	}
+	if ctx.Err() != nil {
+		t.Fatal(context.Cause(ctx))
+	}
+	t.Logf("%s: %d writes; a crash at and after each of them, of which one in %d was taken", operation, writes, *every)
 }
 
 // clusters are those that share the writes of an operation.

@@ -140,14 +140,12 @@ func (j *judge) seePod(object any, gone bool) {
 	if !gone && runs(pod) && pod.Labels[key.LabelApp] == key.RoleMaster {
 		j.machines[node][pod.Name] = true
 	}
-	name := pod.Namespace + "/" + pod.Name
-	j.ran[name] = j.ran[name] || runs(pod)
-	held := gone && j.ran[name] && !j.released[name]
+	held := j.goesHeld(pod, gone)
 	several, placing := len(j.machines[node]) > 1, len(j.machines[node]) > 0 && len(j.placing[pod.Namespace]) > 0
 	j.mu.Unlock()
 	if held {
-		j.suspected("%s is gone, and its runner was never told to power the machine down: grace period %d, host %q, %+v",
-			name, ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.Spec.NodeName, pod.Status)
+		j.suspected("%s/%s is gone, and its runner was never told to power the machine down: grace period %d, host %q, %+v",
+			pod.Namespace, pod.Name, ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.Spec.NodeName, pod.Status)
 	}
 	if several {
 		j.violated("%s: two machines of one master run", node)
@@ -155,6 +153,17 @@ func (j *judge) seePod(object any, gone bool) {
 	if placing {
 		j.violated("%s: the machine runs while a snapshot takes the place of data", node)
 	}
+}
+
+// goesHeld says that a pod is gone whose machine ran and was not let go. Whoever deletes a pod in the moment in which it is bound to a host
+// has it end without a grace period, for the API server decides before: that pod counts as let go.
+func (j *judge) goesHeld(pod *corev1.Pod, gone bool) bool {
+	name := pod.Namespace + "/" + pod.Name
+	if ptr.Deref(pod.DeletionGracePeriodSeconds, -1) == 0 && !j.ran[name] {
+		j.released[name] = true
+	}
+	j.ran[name] = j.ran[name] || runs(pod)
+	return gone && j.ran[name] && !j.released[name]
 }
 
 func (j *judge) seePlacing(pod *corev1.Pod, gone bool) {

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -137,31 +135,4 @@ func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
 	for _, m := range members {
 		p.EtcdMembers = append(p.EtcdMembers, cloudconfig.Member{Name: m.Name, PeerURL: m.PeerURL})
 	}
-}
-
-// FoundersOf reads who founded the cluster's etcd from its namespace. Before there is any machine it is the masters of the spec, as
-// they may change until then; that there was one stands in the status, too, for Deployments may be lost. Where nobody has written it down it
-// is those that have machines, retired ones included: masters were not changed in the time before it was. Those who have been given the data
-// of a snapshot found the cluster anew.
-func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node, r Restore) []string {
-	var all, made []string
-	for _, n := range nodes {
-		if n.Role != key.RoleMaster {
-			continue
-		}
-		all = append(all, n.ID)
-		if n.Deployment != nil || n.EtcdHost != "" || n.EtcdClaim != "" {
-			made = append(made, n.ID)
-		}
-	}
-	for _, n := range retired {
-		made = append(made, n.ID)
-	}
-	switch text := namespace.Annotations[key.AnnotationEtcdFounders]; {
-	case len(made) == 0 && r.Done == "" || r.Phase() == etcd.Founding:
-		return all
-	case text != "":
-		return strings.Split(text, ",")
-	}
-	return made
 }

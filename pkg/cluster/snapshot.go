@@ -64,6 +64,10 @@ type Snapshot struct {
 	// Etcd is what is known of the cluster's etcd, and Founders are the ids of the masters that it began with.
 	Etcd     etcd.State
 	Founders []string
+	// Founding says that etcd is still being founded, and Held are those of the founders that are not in the spec any more and stay, as
+	// Nodes, for that.
+	Founding bool
+	Held     []string
 	// Restore is the way back to a snapshot of it, and SnapshotJob takes snapshots; nil when there is none.
 	Restore     Restore
 	SnapshotJob *batchv1.CronJob
@@ -206,10 +210,10 @@ func (s *Snapshot) MustWait(n Node) bool {
 	return n.Deployment != nil && n.Outdated() && !s.Rollout.Replace[n.ID]
 }
 
-// KeepsBootData says whether the boot data of a node stays as it is: as long as it is not its turn to be replaced, and as it is not known how
-// its member of etcd begins.
+// KeepsBootData says whether the boot data of a node stays as it is: as long as it is not its turn to be replaced, as it is not known how
+// its member of etcd begins, and as the node is there only for etcd to begin at all.
 func (s *Snapshot) KeepsBootData(n Node) bool {
-	return s.MustWait(n) || n.Deployment != nil && s.AwaitsMember(n)
+	return s.MustWait(n) || n.Deployment != nil && (s.AwaitsMember(n) || n.Role == key.RoleMaster && slices.Contains(s.Held, n.ID))
 }
 
 // Outdated says whether what runs is not what is wanted.

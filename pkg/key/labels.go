@@ -68,6 +68,8 @@ const (
 	AnnotationAuthorityGeneration = "kvm-operator.giantswarm.io/authority-generation"
 	// AnnotationEtcdFounders stands on a cluster's namespace: the ids of the masters that its etcd began with.
 	AnnotationEtcdFounders = "kvm-operator.giantswarm.io/etcd-founders"
+	// AnnotationEtcdFounding stands beside it until a member has told that etcd has begun: until then the founders stay.
+	AnnotationEtcdFounding = "kvm-operator.giantswarm.io/etcd-founding"
 	// AnnotationEtcdRestoring and AnnotationEtcdRestored stand on a cluster's namespace: the snapshot that is being put in the place of
 	// etcd's data, and the one that the data began with, each "<file>/<generation>".
 	AnnotationEtcdRestoring = "kvm-operator.giantswarm.io/etcd-restoring"

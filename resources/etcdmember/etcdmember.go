@@ -4,6 +4,7 @@ package etcdmember
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
@@ -35,6 +36,10 @@ func decide(s *cluster.Snapshot) chain.Outcome {
 	step := s.Etcd.Step
 	gone := step.Reason != "" && !s.Workload.Connected && s.Founded() && !s.Restore.Halted()
 	switch {
+	case len(s.Held) > 0 && !s.Etcd.Known():
+		return chain.Wait("Founding", fmt.Sprintf("etcd is to begin with the masters %s, and %s, which the spec has lost meanwhile, stay until it has: "+
+			"it needs a majority of those that it begins with; a cluster of which too few can run has no data yet and can be deleted and made anew",
+			strings.Join(s.Founders, ", "), strings.Join(s.Held, ", ")), 0)
 	case !s.Etcd.Known() && !changes(s) && !gone:
 		return chain.Done()
 	case len(s.Etcd.Alarms) > 0:

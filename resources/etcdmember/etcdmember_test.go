@@ -28,6 +28,7 @@ func TestDecide(t *testing.T) {
 		etcd     etcd.State
 		founders []string
 		retiring int
+		held     []string
 		gone     bool // the API server does not answer, and etcd has run
 		want     string
 	}{
@@ -37,15 +38,20 @@ func TestDecide(t *testing.T) {
 		"nobody is asked, and no API server is":   {founders: []string{"m1"}, gone: true, want: "Done"},
 		"nobody answers, and a master is added":   {etcd: unreachable, founders: []string{"m0"}, want: "Wait Unreachable: nobody answers"},
 		"nobody answers, and a master goes":       {etcd: unreachable, founders: []string{"m1"}, retiring: 1, want: "Wait Unreachable: nobody answers"},
-		"whole":                                   {etcd: at(etcd.None, ""), founders: []string{"m1"}, want: "Done"},
-		"a member is added":                       {etcd: at(etcd.Add, etcd.ReasonJoining), founders: []string{"m1"}, want: "Wait Joining: because"},
-		"a member is not well":                    {etcd: at(etcd.Wait, etcd.ReasonMemberUnhealthy), founders: []string{"m1"}, want: "Wait MemberUnhealthy: because"},
-		"an alarm":                                {etcd: full, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE"},
-		"an alarm that needs people":              {etcd: stuck, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE; delete objects"},
+		"a founder has left the spec": {etcd: unreachable, founders: []string{"m1", "m2", "m3"}, held: []string{"m2", "m3"},
+			want: "Wait Founding: etcd is to begin with the masters m1, m2, m3, and m2, m3, which the spec has lost meanwhile, stay until it has: " +
+				"it needs a majority of those that it begins with; a cluster of which too few can run has no data yet and can be deleted and made anew"},
+		"a founder has left the spec, and etcd has begun": {etcd: at(etcd.Remove, etcd.ReasonLeaving), founders: []string{"m1", "m2"}, held: []string{"m2"},
+			want: "Wait Leaving: because"},
+		"whole":                      {etcd: at(etcd.None, ""), founders: []string{"m1"}, want: "Done"},
+		"a member is added":          {etcd: at(etcd.Add, etcd.ReasonJoining), founders: []string{"m1"}, want: "Wait Joining: because"},
+		"a member is not well":       {etcd: at(etcd.Wait, etcd.ReasonMemberUnhealthy), founders: []string{"m1"}, want: "Wait MemberUnhealthy: because"},
+		"an alarm":                   {etcd: full, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE"},
+		"an alarm that needs people": {etcd: stuck, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE; delete objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &cluster.Snapshot{
-				Config: &v1alpha1.KVMConfig{}, Etcd: test.etcd, Founders: test.founders,
+				Config: &v1alpha1.KVMConfig{}, Etcd: test.etcd, Founders: test.founders, Held: test.held,
 				Nodes: []cluster.Node{{ID: "m1", Role: key.RoleMaster}}, Retiring: make([]cluster.Node, test.retiring),
 				Workload: cluster.Workload{Connected: !test.gone},
 			}

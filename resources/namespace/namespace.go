@@ -45,6 +45,9 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 // found an etcd of its own. The two steps of a restore that cannot be taken back are one write each.
 func annotations(s *cluster.Snapshot) map[string]string {
 	a := map[string]string{key.AnnotationEtcdFounders: strings.Join(s.Founders, ",")}
+	if s.Founding {
+		a[key.AnnotationEtcdFounding] = "true"
+	}
 	begun, done := s.Restore.Committed, ""
 	if s.Restore.Done != "" {
 		done = fmt.Sprintf("%s#%d", s.Restore.Done, s.Restore.Number-1)

@@ -35,19 +35,11 @@ func (h *handler) Name() string { return "placement" }
 func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	var errs []error
 	found := false
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if !s.EtcdOnHost(*n) {
-			n.EtcdHost = ""
-			continue
-		}
-		d := decide(*n)
-		if d.host != n.EtcdHost {
-			n.EtcdHost, found = d.host, true
-			continue
-		}
-		if d.release != nil {
-			errs = append(errs, h.placer.PlacePod(ctx, d.release, key.GateEtcdHost, n.EtcdHost))
+	for _, nodes := range [][]cluster.Node{s.Nodes, s.Retiring} {
+		for i := range nodes {
+			stored, err := h.place(ctx, s, &nodes[i])
+			found = found || stored
+			errs = append(errs, err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -57,6 +49,23 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 		return chain.Store("the hosts of masters were found out"), nil
 	}
 	return chain.Done(), nil
+}
+
+// place lets the gated pod of a node go, or notes where its data is, which has to be stored first.
+func (h *handler) place(ctx context.Context, s *cluster.Snapshot, n *cluster.Node) (found bool, err error) {
+	if !s.EtcdOnHost(*n) {
+		n.EtcdHost = ""
+		return false, nil
+	}
+	d := decide(*n)
+	if d.host != n.EtcdHost {
+		n.EtcdHost = d.host
+		return true, nil
+	}
+	if d.release == nil {
+		return false, nil
+	}
+	return false, h.placer.PlacePod(ctx, d.release, key.GateEtcdHost, n.EtcdHost)
 }
 
 // EnsureDeleted has nothing to do: pods go with their Deployment, gated or not.

@@ -77,18 +77,28 @@ func TestD2MasterStaysWhereItsDataIs(t *testing.T) {
 			config := fixture.MakeCluster("abc12").Obj()
 			s := &cluster.Snapshot{Config: config, Nodes: cluster.NewNodes(config.Spec)}
 			s.Nodes[0].EtcdHost, s.Nodes[0].Pods = test.known, test.pods
-			var got placed
-			outcome, err := New(&got).EnsureCreated(t.Context(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.wantPlaced, got); diff != "" {
-				t.Errorf("placed (-want +got):\n%s", diff)
-			}
-			if s.Nodes[0].EtcdHost != test.wantHost || outcome.State != test.wantState {
-				t.Errorf("host %q and state %d, want %q and %d", s.Nodes[0].EtcdHost, outcome.State, test.wantHost, test.wantState)
-			}
+			check(t, s, &s.Nodes[0], test.wantPlaced, test.wantHost, test.wantState)
 		})
+		t.Run(name+", and it has left the spec", func(t *testing.T) {
+			retiring := []cluster.Node{{ID: "m7", Role: key.RoleMaster, EtcdHost: test.known, Pods: test.pods}}
+			s := &cluster.Snapshot{Config: fixture.MakeCluster("abc12").Obj(), Retiring: retiring}
+			check(t, s, &s.Retiring[0], test.wantPlaced, test.wantHost, test.wantState)
+		})
+	}
+}
+
+func check(t *testing.T, s *cluster.Snapshot, n *cluster.Node, wantPlaced placed, wantHost string, wantState chain.State) {
+	t.Helper()
+	var got placed
+	outcome, err := New(&got).EnsureCreated(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantPlaced, got); diff != "" {
+		t.Errorf("placed (-want +got):\n%s", diff)
+	}
+	if n.EtcdHost != wantHost || outcome.State != wantState {
+		t.Errorf("host %q and state %d, want %q and %d", n.EtcdHost, outcome.State, wantHost, wantState)
 	}
 }
 

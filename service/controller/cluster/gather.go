@@ -35,6 +35,8 @@ type world struct {
 	secrets     []corev1.Secret
 	pods        []corev1.Pod
 	deployments map[string]*appsv1.Deployment
+	// held are masters that only the copy of the spec has, see snapshot.HoldFounders.
+	held []string
 	// retired are Deployments of masters that are not in the spec.
 	retired   []appsv1.Deployment
 	volumes   []corev1.PersistentVolume
@@ -48,10 +50,16 @@ type world struct {
 
 // gather reads everything that the handlers decide on, from caches only.
 func (r *Reconciler) gather(ctx context.Context, config *v1alpha1.KVMConfig) (*snapshot.Snapshot, error) {
+	var namespace corev1.Namespace
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: key.Namespace(config.Spec.Cluster.ID)}, &namespace); client.IgnoreNotFound(err) != nil {
+		return nil, microerror.Mask(err)
+	}
+	config, held := snapshot.HoldFounders(config, &namespace)
 	w, err := r.read(ctx, config)
 	if err != nil {
 		return nil, err
 	}
+	w.namespace, w.held = namespace, held
 	s, err := r.complete(config, w)
 	if err != nil {
 		return nil, err
@@ -71,7 +79,6 @@ func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (worl
 		r.readSnapshots(ctx, config, &w),
 		r.Client.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.MatchingFields{IndexCluster: id}),
 		r.Client.List(ctx, &volumes),
-		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Name: key.Namespace(id)}, &w.namespace)),
 		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.RoleMaster}, &w.master)),
 		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.PublishedService}, &w.api)),
 	)
@@ -203,6 +210,10 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 		s.Etcd = r.Workloads.members(s, w)
 	}
 	s.Retiring = slices.DeleteFunc(retired(w), func(n snapshot.Node) bool { return !s.Retires(n) })
+	for i := range s.Retiring {
+		findData(s, &s.Retiring[i])
+	}
+	s.LookAtFounding(&w.namespace, w.held)
 	s.Leaving = leaving(s.Nodes, w.pods)
 	if w.api.UID != "" {
 		s.PublishedService = &w.api
@@ -256,11 +267,14 @@ func attach(s *snapshot.Snapshot, pods []corev1.Pod, deployments map[string]*app
 			n.Deployment = d
 		}
 		n.Pods = snapshot.PodsOf(pods, *n)
-		for _, known := range s.Config.Status.Nodes {
-			if known.ID == n.ID {
-				n.EtcdHost, n.EtcdClaim = known.EtcdHost, known.EtcdClaim
-			}
-		}
+		findData(s, n)
+	}
+}
+
+// findData notes where the data of a master is, as the status tells.
+func findData(s *snapshot.Snapshot, n *snapshot.Node) {
+	if known := statusOf(s.Config.Status.Nodes, n.ID); known != nil {
+		n.EtcdHost, n.EtcdClaim = known.EtcdHost, known.EtcdClaim
 	}
 }
 

@@ -185,14 +185,24 @@ const (
 func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
 	var list []v1alpha1.NodeStatus
 	for _, n := range s.Nodes {
-		st := v1alpha1.NodeStatus{ID: n.ID, Role: n.Role, Phase: phase(n), Message: join(n.Message, drained(n.Pods)), EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim}
+		st := nodeStatus(n, phase(n), n.Message)
 		st.Step, st.Since, st.Console = step(s.Config.Status.Nodes, n, now)
-		if pod := n.Pod(); pod != nil {
-			st.Pod, st.IP, st.Host = pod.Name, pod.Status.PodIP, pod.Spec.NodeName
-		}
 		list = append(list, st)
 	}
+	for _, n := range s.Retiring {
+		list = append(list, nodeStatus(n, phaseTerminating, notInSpec+" and stays until its member of etcd is taken out"))
+	}
 	return departing(list, s.Leaving)
+}
+
+const notInSpec = "it is not in the spec any more"
+
+func nodeStatus(n snapshot.Node, phase, message string) v1alpha1.NodeStatus {
+	st := v1alpha1.NodeStatus{ID: n.ID, Role: n.Role, Phase: phase, Message: join(message, drained(n.Pods)), EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim}
+	if pod := n.Pod(); pod != nil {
+		st.Pod, st.IP, st.Host = pod.Name, pod.Status.PodIP, pod.Spec.NodeName
+	}
+	return st
 }
 
 // noteClaims keeps in mind on which volumes masters have data of etcd, from when their machines are made.
@@ -217,7 +227,7 @@ func departing(list []v1alpha1.NodeStatus, pods []corev1.Pod) []v1alpha1.NodeSta
 			continue
 		}
 		list = append(list, v1alpha1.NodeStatus{
-			ID: id, Role: pod.Labels[key.LabelApp], Phase: phaseTerminating, Message: join("it is not in the spec any more", drained(pods[i:i+1])),
+			ID: id, Role: pod.Labels[key.LabelApp], Phase: phaseTerminating, Message: join(notInSpec, drained(pods[i:i+1])),
 			Pod: pod.Name, IP: pod.Status.PodIP, Host: pod.Spec.NodeName,
 		})
 	}

@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// FoundersOf reads who founded the cluster's etcd from its namespace. Before there is any machine it is the masters of the spec, as
+// they may change until then; that there was one stands in the status, too, for Deployments may be lost. Where nobody has written it down it
+// is those that have machines, retired ones included: masters were not changed in the time before it was. Those who have been given the data
+// of a snapshot found the cluster anew. While etcd is being founded, who was written down stays: a machine of one of them may run that the
+// cache does not show yet, with a member that knows the others.
+func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node, r Restore) []string {
+	var all, made []string
+	for _, n := range nodes {
+		if n.Role != key.RoleMaster {
+			continue
+		}
+		all = append(all, n.ID)
+		if n.Deployment != nil || n.EtcdHost != "" || n.EtcdClaim != "" {
+			made = append(made, n.ID)
+		}
+	}
+	for _, n := range retired {
+		made = append(made, n.ID)
+	}
+	switch text := namespace.Annotations[key.AnnotationEtcdFounders]; {
+	case r.Phase() == etcd.Founding, len(made) == 0 && r.Done == "" && !isFounding(namespace):
+		return all
+	case text != "":
+		return strings.Split(text, ",")
+	}
+	return made
+}
+
+// HoldFounders returns a copy of the KVMConfig that still has the masters which etcd is being founded with and the spec has lost
+// meanwhile, and their ids. Without a majority of those that it knows etcd never begins. They go like all others, once it has.
+func HoldFounders(config *v1alpha1.KVMConfig, namespace *corev1.Namespace) (complete *v1alpha1.KVMConfig, held []string) {
+	owner := key.Owner(config.Namespace, config.Name, "namespace")
+	if !isFounding(namespace) || namespace.Annotations[key.AnnotationOwner] != owner || len(config.Spec.KVM.Masters) == 0 {
+		return config, nil
+	}
+	complete = config.DeepCopy()
+	for _, id := range strings.Split(namespace.Annotations[key.AnnotationEtcdFounders], ",") {
+		if slices.ContainsFunc(config.Spec.Cluster.Masters, func(n v1alpha1.Node) bool { return n.ID == id }) {
+			continue
+		}
+		// Of what size it was is forgotten, and counts only where its machine was not made yet.
+		machine := *config.Spec.KVM.Masters[0].DeepCopy()
+		machine.ID = id
+		complete.Spec.Cluster.Masters = append(complete.Spec.Cluster.Masters, v1alpha1.Node{ID: id})
+		complete.Spec.KVM.Masters = append(complete.Spec.KVM.Masters, machine)
+		held = append(held, id)
+	}
+	return complete, held
+}
+
+// isFounding says that the masters that the namespace names are to found etcd, and that nobody has seen that they have.
+func isFounding(namespace *corev1.Namespace) bool {
+	return namespace.Annotations[key.AnnotationEtcdFounding] != "" && namespace.Annotations[key.AnnotationEtcdFounders] != ""
+}
+
+// LookAtFounding finds out whether etcd is still being founded. It needs to be known what etcd tells, and which machines there are. A cluster
+// that exists and does not say so has begun before.
+func (s *Snapshot) LookAtFounding(namespace *corev1.Namespace, held []string) {
+	s.Founding = (namespace.UID == "" || isFounding(namespace)) && !s.Etcd.Known() && !s.Founded() &&
+		s.Restore.Done == "" && s.Restore.Phase() == etcd.NotRestoring
+	s.Held = held
+}
