@@ -57,7 +57,7 @@ func (c *life) kept(ctx context.Context, config *v1alpha1.KVMConfig) error {
 		return nil
 	}
 	if have := meta.FindStatusCondition(config.Status.Conditions, "EtcdReady"); !meta.IsStatusConditionTrue(config.Status.Conditions, "EtcdReady") {
-		return fmt.Errorf("the condition EtcdReady is %+v", have)
+		return told{fmt.Errorf("the condition EtcdReady is %+v", have)}
 	}
 	voters, err := ledger.Voters(ctx)
 	if err != nil {

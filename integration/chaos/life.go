@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +32,8 @@ const (
 	// settling is how long a cluster may take to become what it is to be, with an operator that is let alone and on a machine that
 	// is busy; ending is the same for its end.
 	settling, ending = 10 * time.Minute, 10 * time.Minute
+	// telling is how long something may be missing that no condition tells of: what is told may be somewhat late.
+	telling = time.Minute
 	// mostWorkers is how many workers a cluster has at most.
 	mostWorkers = 4
 )
@@ -184,8 +183,25 @@ func (c *life) make(ctx context.Context, masters, workers int) error {
 	c.say("a cluster with %d masters and %d workers", masters, workers)
 	if hasEtcd(c.id) {
 		c.keepBooks(c.world.machines.Open(metav1.NamespaceDefault, c.id))
+		c.line.Cut()
+		go c.serve(ctx, c.line, c.books())
 	}
 	return c.world.server.Declare(ctx, c.world.lab.Client, fixture.MakeCluster(c.id).Masters(masters).Workers(workers).Label(labelCourse, c.id).Obj())
+}
+
+// serve has the API server answer once etcd does, without which none would.
+func (c *life) serve(ctx context.Context, line *tenant.Line, ledger *etcdguest.Ledger) {
+	for !ledger.Begun() {
+		if ctx.Err() != nil || c.books() != ledger {
+			return
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut.IsZero() && c.ledger == ledger {
+		line.Mend()
+	}
 }
 
 // labelCourse is on KVMConfigs: the id of the cluster, by which an operator can have it alone.
@@ -215,12 +231,23 @@ func (c *life) settle(ctx context.Context) {
 			c.failed("declaring the cluster anew: %s", err)
 		}
 	}
+	var untold time.Time
 	c.bound(ctx, settling, func(ctx context.Context) error {
 		// What is seen may be late; the API server has the last word.
-		if err := c.settled(ctx, c.world.seen); err != nil {
-			return err
+		err := c.settled(ctx, c.world.seen)
+		if err == nil {
+			err = c.settled(ctx, c.world.lab.Client)
 		}
-		return c.settled(ctx, c.world.lab.Client)
+		switch {
+		case err == nil || errors.As(err, &told{}):
+			untold = time.Time{}
+		case untold.IsZero():
+			untold = time.Now()
+		case time.Since(untold) > telling:
+			c.failed("for %s the conditions say that all is as it should be, and it is not: %s%s", telling, err, c.situation(ctx))
+			untold = time.Time{}
+		}
+		return err
 	})
 	c.discard(ctx)
 }
@@ -255,96 +282,6 @@ func (c *life) change(ctx context.Context, by func(*v1alpha1.KVMConfig)) error {
 		by(config)
 		return c.world.lab.Client.Update(ctx, config)
 	})
-}
-
-// settledConditions are True when the cluster is as it should be. Add-ons are not among them: the clusters share an API server, in
-// which they belong to one of them.
-var settledConditions = []string{
-	"IndexesAssigned", "NamespaceReady", "CertificatesReady", "KeysReady", "ServiceAccountReady", "RoleBindingsReady", "ServicesReady", "EndpointsReady", "BootDataReady", "MastersPlaced",
-	"WorkloadReachable", "NodesReady", "NodesLabelled",
-}
-
-// settled says what is missing.
-func (c *life) settled(ctx context.Context, from client.Reader) error {
-	config, err := c.config(ctx, from)
-	if err != nil {
-		return err
-	}
-	if config.Status.ObservedGeneration != config.Generation {
-		return fmt.Errorf("generation %d is not observed", config.Generation)
-	}
-	for _, kind := range settledConditions {
-		if have := meta.FindStatusCondition(config.Status.Conditions, kind); have == nil || have.Status != metav1.ConditionTrue {
-			return fmt.Errorf("the condition %s is %+v", kind, have)
-		}
-	}
-	if err := isRestored(config); err != nil {
-		return err
-	}
-	pods, err := c.pods(ctx, from)
-	if err != nil {
-		return err
-	}
-	return errors.Join(ofNodes(config, pods), c.joined(ctx, pods), c.behind(ctx, from, key.RoleMaster, pods), c.behind(ctx, from, key.RoleWorker, pods),
-		c.kept(ctx, config))
-}
-
-// isRestored: the cluster is that of its snapshot, and nothing is under way.
-func isRestored(config *v1alpha1.KVMConfig) error {
-	have := meta.FindStatusCondition(config.Status.Conditions, "SnapshotRestored")
-	wanted := config.Spec.Etcd != nil && config.Spec.Etcd.Restore != nil
-	if wanted && have == nil || have != nil && have.Status != metav1.ConditionTrue {
-		return fmt.Errorf("the condition SnapshotRestored is %+v", have)
-	}
-	return nil
-}
-
-// ofNodes: there is one pod a node.
-func ofNodes(config *v1alpha1.KVMConfig, pods []corev1.Pod) error {
-	var want []string
-	for _, n := range slices.Concat(config.Spec.Cluster.Masters, config.Spec.Cluster.Workers) {
-		want = append(want, n.ID)
-	}
-	return same("the pods are those of nodes", want, each(pods, func(p corev1.Pod) string { return p.Labels[key.LabelNode] }))
-}
-
-// joined: the Nodes of the workload cluster are those of the pods.
-func (c *life) joined(ctx context.Context, pods []corev1.Pod) error {
-	var nodes corev1.NodeList
-	if err := c.world.server.Client.List(ctx, &nodes, client.MatchingLabels{key.LabelGSCluster: c.id}); err != nil {
-		return err
-	}
-	return same("the Nodes of the workload cluster are",
-		each(pods, func(p corev1.Pod) string { return p.Name }), each(nodes.Items, func(n corev1.Node) string { return n.Name }))
-}
-
-// behind: the addresses of the pods of a role are behind its Service.
-func (c *life) behind(ctx context.Context, from client.Reader, role string, pods []corev1.Pod) error {
-	slice := &discoveryv1.EndpointSlice{}
-	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace(c.id), Name: role}, slice); err != nil {
-		return err
-	}
-	of := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.Labels[key.LabelApp] != role })
-	return same("the addresses of "+role+"s are",
-		each(of, func(p corev1.Pod) string { return p.Status.PodIP }),
-		each(slice.Endpoints, func(e discoveryv1.Endpoint) string { return strings.Join(e.Addresses, ",") }))
-}
-
-func each[T any](list []T, text func(T) string) []string {
-	all := []string{}
-	for _, item := range list {
-		all = append(all, text(item))
-	}
-	return all
-}
-
-func same(what string, want, have []string) error {
-	slices.Sort(want)
-	slices.Sort(have)
-	if diff := cmp.Diff(want, have); diff != "" {
-		return fmt.Errorf("%s (-want +have):\n%s", what, diff)
-	}
-	return nil
 }
 
 // pods are the node pods, those that are on their way out included.

@@ -198,11 +198,13 @@ func (c *life) remediate(ctx context.Context) error {
 
 func (c *life) partition(ctx context.Context) error {
 	c.say("the workload cluster is cut off for a while")
-	c.line.Cut()
 	c.cutAt(time.Now())
+	c.line.Cut()
 	pause(ctx, c.some(7*time.Second))
-	c.line.Mend()
 	c.cutAt(time.Time{})
+	if ledger := c.books(); ledger == nil || ledger.Begun() { // else serve mends it
+		c.line.Mend()
+	}
 	return nil
 }
 

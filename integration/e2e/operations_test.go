@@ -191,7 +191,7 @@ func (o *operations) hangWorker() {
 	words := "the last words of " + hung
 	o.run(hung, "console", "--type=echo "+words)
 	o.eventually(patience, func() error {
-		if console := o.run(hung, "console"); !strings.Contains(console, words) {
+		if console := o.run(hung, "console", "--tail"); !strings.Contains(console, words) {
 			return fmt.Errorf("the console is %q", console)
 		}
 		return nil

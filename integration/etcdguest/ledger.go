@@ -85,6 +85,9 @@ func (l *Ledger) write(ctx context.Context) {
 	}
 }
 
+// Begun says that etcd has confirmed a write.
+func (l *Ledger) Begun() bool { return l.count() > 0 }
+
 func (l *Ledger) count() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

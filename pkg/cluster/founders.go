@@ -11,30 +11,37 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// FoundersOf reads who founded the cluster's etcd from its namespace. Before there is any machine it is the masters of the spec, as
-// they may change until then; that there was one stands in the status, too, for Deployments may be lost. Where nobody has written it down it
-// is those that have machines, retired ones included: masters were not changed in the time before it was. Those who have been given the data
-// of a snapshot found the cluster anew. While etcd is being founded, who was written down stays: a machine of one of them may run that the
-// cache does not show yet, with a member that knows the others.
-func FoundersOf(namespace *corev1.Namespace, nodes []Node, retired []Node, r Restore) []string {
-	var all, made []string
+// FoundersOf reads who founded the cluster's etcd from its namespace. Before it is written down there, and while there has been no machine,
+// it is the masters of the spec. What is written down for etcd to be founded with stays until it has: the machine of one of them may run that
+// the cache does not show yet, with a member that knows the others. Where nobody has written it down it is those that have machines, retired
+// ones included: masters were not changed in the time before it was. Those who have been given the data of a snapshot found the cluster anew.
+func FoundersOf(namespace *corev1.Namespace, nodes, retired []Node, r Restore) []string {
+	var all []string
 	for _, n := range nodes {
-		if n.Role != key.RoleMaster {
-			continue
-		}
-		all = append(all, n.ID)
-		if n.Deployment != nil || n.EtcdHost != "" || n.EtcdClaim != "" {
-			made = append(made, n.ID)
+		if n.Role == key.RoleMaster {
+			all = append(all, n.ID)
 		}
 	}
-	for _, n := range retired {
-		made = append(made, n.ID)
-	}
+	made := mastersMade(nodes, retired)
 	switch text := namespace.Annotations[key.AnnotationEtcdFounders]; {
 	case r.Phase() == etcd.Founding, len(made) == 0 && r.Done == "" && !isFounding(namespace):
 		return all
 	case text != "":
 		return strings.Split(text, ",")
+	}
+	return made
+}
+
+// mastersMade are the ids of the masters that have had a machine. That there was one stands in the status, too, for Deployments may be lost.
+func mastersMade(nodes, retired []Node) []string {
+	var made []string
+	for _, n := range nodes {
+		if n.Role == key.RoleMaster && (n.Deployment != nil || n.EtcdHost != "" || n.EtcdClaim != "") {
+			made = append(made, n.ID)
+		}
+	}
+	for _, n := range retired {
+		made = append(made, n.ID)
 	}
 	return made
 }
@@ -66,10 +73,21 @@ func isFounding(namespace *corev1.Namespace) bool {
 	return namespace.Annotations[key.AnnotationEtcdFounding] != "" && namespace.Annotations[key.AnnotationEtcdFounders] != ""
 }
 
-// LookAtFounding finds out whether etcd is still being founded. It needs to be known what etcd tells, and which machines there are. A cluster
-// that exists and does not say so has begun before.
-func (s *Snapshot) LookAtFounding(namespace *corev1.Namespace, held []string) {
-	s.Founding = (namespace.UID == "" || isFounding(namespace)) && !s.Etcd.Known() && !s.Founded() &&
-		s.Restore.Done == "" && s.Restore.Phase() == etcd.NotRestoring
+// LookAtFounding finds out whether etcd is still being founded. It needs to be known what the workload cluster and its etcd tell, and which
+// machines there are: an API that answers has an etcd, and a cluster that has machines and does not say so has begun before.
+func (s *Snapshot) LookAtFounding(namespace *corev1.Namespace, retired []Node, held []string) {
 	s.Held = held
+	switch s.Restore.Phase() {
+	case etcd.Founding:
+		s.Founding = true
+	case etcd.NotRestoring:
+		begins := isFounding(namespace) || len(mastersMade(s.Nodes, retired)) == 0 && s.Restore.Done == ""
+		s.Founding = begins && !s.Etcd.Known() && !s.Founded() && !s.Workload.Connected
+	case etcd.Checking, etcd.Stopping, etcd.Committing, etcd.Placing:
+	}
+}
+
+// Holds says that a master is there only for etcd to begin, see HoldFounders.
+func (s *Snapshot) Holds(n Node) bool {
+	return n.Role == key.RoleMaster && slices.Contains(s.Held, n.ID)
 }

@@ -63,44 +63,53 @@ func TestFoundersAreFinal(t *testing.T) {
 	}
 }
 
-// TestWhenEtcdIsBeingFounded: from when the cluster is made until a member has told of others, or of itself.
+// TestWhenEtcdIsBeingFounded: from when the cluster is made until a member has told of others, or of itself, or the API server, which needs
+// etcd, answers.
 func TestWhenEtcdIsBeingFounded(t *testing.T) {
 	config := fixture.MakeCluster("abc12").Masters(1).Obj()
 	founding := map[string]string{key.AnnotationEtcdFounders: "m", key.AnnotationEtcdFounding: "true"}
-	known := etcd.State{Members: []etcd.Member{{ID: 1, Name: "etcd-m"}}}
+	begun := map[string]string{key.AnnotationEtcdFounders: "m"}
+	marked := func(s *cluster.Snapshot) {
+		s.Nodes[0].Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}
+	}
+	restoring := func(s *cluster.Snapshot) {
+		s.Config.Spec.Etcd = &v1alpha1.EtcdData{
+			Snapshots: &v1alpha1.EtcdSnapshots{}, Restore: &v1alpha1.EtcdRestore{Snapshot: "some-20261122T060000Z.db", Generation: 1},
+		}
+	}
 	for name, test := range map[string]struct {
-		uid     string
 		written map[string]string
-		etcd    etcd.State
-		marked  bool
-		restore string
+		change  func(*cluster.Snapshot)
+		retired int
 		want    bool
 	}{
 		"nothing is there":                          {want: true},
-		"it is written down":                        {uid: "1", written: founding, want: true},
-		"the cluster is older than what is written": {uid: "1", written: map[string]string{key.AnnotationEtcdFounders: "m"}},
-		"etcd has told":                             {uid: "1", written: founding, etcd: known},
-		"a member has run":                          {uid: "1", written: founding, marked: true},
-		"it begins with a snapshot":                 {restore: "some-20261122T060000Z.db"},
+		"it is written down":                        {written: founding, want: true},
+		"written down, and there are machines":      {written: founding, change: func(s *cluster.Snapshot) { s.Nodes[0].EtcdHost = "host-1" }, want: true},
+		"older than what is written":                {written: begun, change: func(s *cluster.Snapshot) { s.Nodes[0].EtcdHost = "host-1" }},
+		"the namespace is lost":                     {change: func(s *cluster.Snapshot) { s.Nodes[0].EtcdHost = "host-1" }},
+		"the namespace is lost, on volumes":         {change: func(s *cluster.Snapshot) { s.Nodes[0].EtcdClaim = "claim" }},
+		"a machine is there that has left":          {retired: 1},
+		"etcd has told":                             {written: founding, change: func(s *cluster.Snapshot) { s.Etcd.Members = []etcd.Member{{ID: 1, Name: "etcd-m"}} }},
+		"a member has run":                          {written: founding, change: marked},
+		"the API server answers":                    {written: founding, change: func(s *cluster.Snapshot) { s.Workload.Connected = true }},
+		"a snapshot is checked":                     {written: founding, change: restoring},
+		"it has begun with a snapshot":              {written: map[string]string{key.AnnotationEtcdFounders: "m", key.AnnotationEtcdRestored: "a.db/1#0"}},
+		"it begins with a snapshot":                 {written: map[string]string{key.AnnotationEtcdFounders: "m", key.AnnotationEtcdFounding: "true", key.AnnotationEtcdRestored: "a.db/1#0"}, want: true},
+		"it begins with a snapshot, and was marked": {written: map[string]string{key.AnnotationEtcdFounders: "m", key.AnnotationEtcdFounding: "true", key.AnnotationEtcdRestored: "a.db/1#0"}, change: marked, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{Config: config.DeepCopy(), Nodes: cluster.NewNodes(config.Spec), Etcd: test.etcd}
+			s := &cluster.Snapshot{Config: config.DeepCopy(), Nodes: cluster.NewNodes(config.Spec)}
+			if test.change != nil {
+				test.change(s)
+			}
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: test.written}}
-			if test.uid == "" {
-				namespace = &corev1.Namespace{}
-			}
-			if test.marked {
-				s.Nodes[0].Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}
-			}
-			if test.restore != "" {
-				s.Config.Spec.Etcd = &v1alpha1.EtcdData{
-					Snapshots: &v1alpha1.EtcdSnapshots{}, Restore: &v1alpha1.EtcdRestore{Snapshot: test.restore, Generation: 1},
-				}
-				s.LookAtRestore(namespace, nil, nil)
-			}
-			s.LookAtFounding(namespace, nil)
+			s.LookAtRestore(namespace, nil, nil)
+			retired := make([]cluster.Node, test.retired)
+			s.Founders = cluster.FoundersOf(namespace, s.Nodes, retired, s.Restore)
+			s.LookAtFounding(namespace, retired, nil)
 			if s.Founding != test.want {
-				t.Errorf("got %t", s.Founding)
+				t.Errorf("got %t, want %t", s.Founding, test.want)
 			}
 		})
 	}

@@ -62,6 +62,32 @@ func because(pod *corev1.Pod) string {
 	return ""
 }
 
+// What is said of nodes that are not in the spec any more: those that go, and masters that stay, for etcd to begin or until it has one member
+// less.
+const (
+	NotInSpec = "it is not in the spec any more"
+	IsHeld    = NotInSpec + " and stays until etcd has begun"
+	Retires   = NotInSpec + " and stays until its member of etcd is taken out"
+)
+
+// WhyHeld says for a person what holds those of the pods that are being deleted; empty when none is.
+func WhyHeld(pods ...corev1.Pod) string {
+	var reasons []string
+	for _, p := range pods {
+		for _, c := range p.Status.Conditions {
+			if p.DeletionTimestamp != nil && c.Type == key.ConditionDrained {
+				reasons = append(reasons, p.Name+" goes: "+c.Reason+": "+c.Message)
+			}
+		}
+	}
+	return Sentence(reasons...)
+}
+
+// Sentence joins parts of a message that are not empty.
+func Sentence(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "; ")
+}
+
 // PodsOf picks the pods of one node, the newest first.
 func PodsOf(pods []corev1.Pod, n Node) []corev1.Pod {
 	var own []corev1.Pod

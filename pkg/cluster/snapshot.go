@@ -213,7 +213,12 @@ func (s *Snapshot) MustWait(n Node) bool {
 // KeepsBootData says whether the boot data of a node stays as it is: as long as it is not its turn to be replaced, as it is not known how
 // its member of etcd begins, and as the node is there only for etcd to begin at all.
 func (s *Snapshot) KeepsBootData(n Node) bool {
-	return s.MustWait(n) || n.Deployment != nil && (s.AwaitsMember(n) || n.Role == key.RoleMaster && slices.Contains(s.Held, n.ID))
+	if n.Deployment == nil {
+		return false
+	}
+	// One that is halted gets the right to begin with what a snapshot was put in the place of.
+	held := s.Holds(n) && n.Deployment.Annotations[key.AnnotationEtcdHalted] == ""
+	return held || s.MustWait(n) || s.AwaitsMember(n)
 }
 
 // Outdated says whether what runs is not what is wanted.

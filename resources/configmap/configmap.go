@@ -37,12 +37,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			desired.Objects = append(desired.Objects, config, secret)
 			continue
 		}
-		if n.Kept.Public == "" {
-			desired.Keep = append(desired.Keep, config)
-		} else {
-			config.Data = map[string]string{nodepod.UserData: n.Kept.Public}
-			desired.Objects = append(desired.Objects, config)
-		}
+		keepPublic(&desired, n, config)
 		if n.Kept.Private == "" {
 			desired.Keep = append(desired.Keep, secret)
 		} else {
@@ -52,7 +47,17 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	}
 	for _, n := range s.Retiring {
 		meta := s.Meta(key.BootDataName(n.Role, s.ID(), n.ID))
-		desired.Keep = append(desired.Keep, &corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: meta})
+		desired.Keep = append(desired.Keep, &corev1.Secret{ObjectMeta: *meta.DeepCopy()})
+		keepPublic(&desired, n, &corev1.ConfigMap{ObjectMeta: meta})
 	}
 	return desired, nil
+}
+
+func keepPublic(desired *apply.Desired, n cluster.Node, config *corev1.ConfigMap) {
+	if n.Kept.Public == "" {
+		desired.Keep = append(desired.Keep, config)
+		return
+	}
+	config.Data = map[string]string{nodepod.UserData: n.Kept.Public}
+	desired.Objects = append(desired.Objects, config)
 }

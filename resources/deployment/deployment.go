@@ -60,24 +60,57 @@ const named = 20
 
 func wait(s *cluster.Snapshot) *chain.Outcome {
 	if len(s.Rollout.Waiting) > 0 {
-		return ptr.To(chain.Wait("RollingOut", rolloutMessage(s.Rollout), 0))
+		return ptr.To(chain.Wait("RollingOut", cluster.Sentence(rolloutMessage(s.Rollout), heldUp(s)), 0))
 	}
 	var messages []string
 	for _, n := range s.Nodes {
 		switch {
 		case !n.Ready:
-			messages = append(messages, n.Role+" "+n.ID+": "+n.Message)
+			messages = append(messages, n.Role+" "+n.ID+": "+cluster.Sentence(n.Message, cluster.WhyHeld(n.Pods...)))
 		case n.Outdated():
 			messages = append(messages, n.Role+" "+n.ID+": is being replaced") // Ready was its old form
 		}
 	}
+	reason := "NodesNotReady"
+	if len(messages) == 0 {
+		reason = "NodesLeaving"
+	}
+	messages = append(messages, leaving(s)...)
 	if more := len(messages) - named; more > 0 {
 		messages = append(messages[:named], fmt.Sprintf("and %d more, see status.nodes", more))
 	}
 	if len(messages) > 0 {
-		return ptr.To(chain.Wait("NodesNotReady", strings.Join(messages, "; "), 0))
+		return ptr.To(chain.Wait(reason, strings.Join(messages, "; "), 0))
 	}
 	return nil
+}
+
+// leaving tells of nodes that are not in the spec any more and whose machines are there yet.
+func leaving(s *cluster.Snapshot) []string {
+	var messages []string
+	retiring := map[string]bool{}
+	for _, n := range s.Retiring {
+		retiring[n.ID] = true
+		messages = append(messages, n.Role+" "+n.ID+": "+cluster.Sentence(cluster.Retires, cluster.WhyHeld(n.Pods...)))
+	}
+	for _, pod := range s.Leaving {
+		id, role := pod.Labels[key.LabelNode], pod.Labels[key.LabelApp]
+		if id == "" || role == key.RoleMaster && retiring[id] {
+			continue
+		}
+		messages = append(messages, role+" "+id+": "+cluster.Sentence(cluster.NotInSpec, cluster.WhyHeld(pod)))
+	}
+	slices.Sort(messages)
+	return messages
+}
+
+// heldUp is what holds the old machine of the node that the others wait for.
+func heldUp(s *cluster.Snapshot) string {
+	at := slices.IndexFunc(s.Nodes, func(n cluster.Node) bool { return n.ID == s.Rollout.WaitingFor })
+	if at < 0 {
+		return ""
+	}
+	return cluster.WhyHeld(s.Nodes[at].Pods...)
 }
 
 func rolloutMessage(d rolling.Decision) string {

@@ -38,7 +38,7 @@ func decide(s *cluster.Snapshot) chain.Outcome {
 	switch {
 	case len(s.Held) > 0 && !s.Etcd.Known():
 		return chain.Wait("Founding", fmt.Sprintf("etcd is to begin with the masters %s, and %s, which the spec has lost meanwhile, stay until it has: "+
-			"it needs a majority of those that it begins with; a cluster of which too few can run has no data yet and can be deleted and made anew",
+			"it needs a majority of those that it begins with; when too few of them can run, and the cluster has never served, delete it and make it anew",
 			strings.Join(s.Founders, ", "), strings.Join(s.Held, ", ")), 0)
 	case !s.Etcd.Known() && !changes(s) && !gone:
 		return chain.Done()
@@ -48,6 +48,8 @@ func decide(s *cluster.Snapshot) chain.Outcome {
 			message += "; " + step.Message
 		}
 		return chain.Wait("Alarm", message, 0)
+	case step.Action == etcd.None && len(s.Retiring) > 0:
+		return chain.Wait(etcd.ReasonLeaving, "masters have left the spec, and etcd has not been asked for their members since", 0)
 	case step.Action == etcd.None:
 		return chain.Done()
 	}

@@ -9,6 +9,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,12 +36,14 @@ func (h *handler) Name() string { return "placement" }
 // else happens to the node.
 func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	var errs []error
+	var lost []string
 	found := false
-	for _, nodes := range [][]cluster.Node{s.Nodes, s.Retiring} {
-		for i := range nodes {
-			stored, err := h.place(ctx, s, &nodes[i])
-			found = found || stored
-			errs = append(errs, err)
+	for _, n := range append(pointers(s.Nodes), pointers(s.Retiring)...) {
+		stored, err := h.place(ctx, s, n)
+		found = found || stored
+		errs = append(errs, err)
+		if s.EtcdOnHost(*n) && isLost(*n) {
+			lost = append(lost, n.ID)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -47,6 +51,10 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 	}
 	if found {
 		return chain.Store("the hosts of masters were found out"), nil
+	}
+	if len(lost) > 0 {
+		return chain.Wait("HostUnknown", fmt.Sprintf("etcd has run on masters %s, and nobody knows on which hosts their data is, so that they are not placed: "+
+			"name them in status.nodes[].etcdHost, or replace these masters by others with other ids", strings.Join(lost, ", ")), 0), nil
 	}
 	return chain.Done(), nil
 }
@@ -62,7 +70,7 @@ func (h *handler) place(ctx context.Context, s *cluster.Snapshot, n *cluster.Nod
 		n.EtcdHost = d.host
 		return true, nil
 	}
-	if d.release == nil {
+	if d.release == nil || isLost(*n) {
 		return false, nil
 	}
 	return false, h.placer.PlacePod(ctx, d.release, key.GateEtcdHost, n.EtcdHost)
@@ -71,6 +79,21 @@ func (h *handler) place(ctx context.Context, s *cluster.Snapshot, n *cluster.Nod
 // EnsureDeleted has nothing to do: pods go with their Deployment, gated or not.
 func (h *handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
+}
+
+// isLost says that a master has run a member of etcd, and that nobody knows on which host. On another one it would be of no use, and would
+// pass for the one with the data from then on.
+func isLost(n cluster.Node) bool {
+	ran := n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != ""
+	return ran && decide(n).host == "" && decide(n).release != nil
+}
+
+func pointers(nodes []cluster.Node) []*cluster.Node {
+	var all []*cluster.Node
+	for i := range nodes {
+		all = append(all, &nodes[i])
+	}
+	return all
 }
 
 // decision is what to do for one master.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -83,6 +84,31 @@ func TestD2MasterStaysWhereItsDataIs(t *testing.T) {
 			retiring := []cluster.Node{{ID: "m7", Role: key.RoleMaster, EtcdHost: test.known, Pods: test.pods}}
 			s := &cluster.Snapshot{Config: fixture.MakeCluster("abc12").Obj(), Retiring: retiring}
 			check(t, s, &s.Retiring[0], test.wantPlaced, test.wantHost, test.wantState)
+		})
+	}
+}
+
+// TestNobodyIsPlacedWhoseDataIsSomewhere: the status that had the host is lost.
+func TestNobodyIsPlacedWhoseDataIsSomewhere(t *testing.T) {
+	ran := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}
+	for name, test := range map[string]struct {
+		known, bound string
+		want         placed
+		wantState    chain.State
+	}{
+		"nobody knows where":    {wantState: chain.StateWaiting},
+		"the status knows":      {known: "host-1", want: placed{"b@host-1"}},
+		"an older pod is there": {bound: "host-1", wantState: chain.StateStore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := []corev1.Pod{pod("b", "", true, false)}
+			if test.bound != "" {
+				pods = append(pods, pod("a", test.bound, false, true))
+			}
+			config := fixture.MakeCluster("abc12").Obj()
+			s := &cluster.Snapshot{Config: config, Nodes: cluster.NewNodes(config.Spec)}
+			s.Nodes[0].EtcdHost, s.Nodes[0].Pods, s.Nodes[0].Deployment = test.known, pods, ran
+			check(t, s, &s.Nodes[0], test.want, test.known+test.bound, test.wantState)
 		})
 	}
 }

@@ -50,21 +50,34 @@ type world struct {
 
 // gather reads everything that the handlers decide on, from caches only.
 func (r *Reconciler) gather(ctx context.Context, config *v1alpha1.KVMConfig) (*snapshot.Snapshot, error) {
-	var namespace corev1.Namespace
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: key.Namespace(config.Spec.Cluster.ID)}, &namespace); client.IgnoreNotFound(err) != nil {
+	namespace, err := r.readNamespace(ctx, config)
+	if err != nil {
 		return nil, microerror.Mask(err)
 	}
-	config, held := snapshot.HoldFounders(config, &namespace)
+	var held []string
+	if r.Workloads != nil { // else nobody would ever see that etcd has begun
+		config, held = snapshot.HoldFounders(config, namespace)
+	}
 	w, err := r.read(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	w.namespace, w.held = namespace, held
+	w.namespace, w.held = *namespace, held
 	s, err := r.complete(config, w)
 	if err != nil {
 		return nil, err
 	}
 	return s, r.changeKept(ctx, s, w.secrets)
+}
+
+// readNamespace reads what etcd began with. Of a cluster that has a status, the namespace is not gone because the cache does not show it.
+func (r *Reconciler) readNamespace(ctx context.Context, config *v1alpha1.KVMConfig) (*corev1.Namespace, error) {
+	namespace, name := &corev1.Namespace{}, client.ObjectKey{Name: key.Namespace(config.Spec.Cluster.ID)}
+	err := r.Client.Get(ctx, name, namespace)
+	if apierrors.IsNotFound(err) && config.Status.ObservedGeneration > 0 && config.DeletionTimestamp == nil {
+		err = r.Live.Get(ctx, name, namespace)
+	}
+	return namespace, client.IgnoreNotFound(err)
 }
 
 func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (world, error) {
@@ -213,7 +226,6 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	for i := range s.Retiring {
 		findData(s, &s.Retiring[i])
 	}
-	s.LookAtFounding(&w.namespace, w.held)
 	s.Leaving = leaving(s.Nodes, w.pods)
 	if w.api.UID != "" {
 		s.PublishedService = &w.api
@@ -221,6 +233,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Workload = r.Workloads.look(s, w.master.Spec.ClusterIP)
 	}
+	s.LookAtFounding(&w.namespace, retired(w), w.held)
 	s.BootDataErr = r.decideRollout(s)
 	return s, nil
 }
@@ -273,7 +286,7 @@ func attach(s *snapshot.Snapshot, pods []corev1.Pod, deployments map[string]*app
 
 // findData notes where the data of a master is, as the status tells.
 func findData(s *snapshot.Snapshot, n *snapshot.Node) {
-	if known := statusOf(s.Config.Status.Nodes, n.ID); known != nil {
+	if known := statusOf(s.Config.Status.Nodes, n.Role, n.ID); known != nil {
 		n.EtcdHost, n.EtcdClaim = known.EtcdHost, known.EtcdClaim
 	}
 }
@@ -305,6 +318,9 @@ func (r *Reconciler) decideRollout(s *snapshot.Snapshot) error {
 		r.readiness(s, n, answered)
 		if failed == nil {
 			failed = r.renderNode(s, n)
+		}
+		if s.Holds(*n) && n.Deployment != nil {
+			continue // it stays as it is
 		}
 		nodes = append(nodes, rolling.Node{
 			ID: n.ID, Master: n.Role == key.RoleMaster, Exists: n.Deployment != nil, Outdated: n.Outdated(), Ready: n.Ready,

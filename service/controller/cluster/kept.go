@@ -33,10 +33,13 @@ func (r *Reconciler) changeKept(ctx context.Context, s *snapshot.Snapshot, liste
 				return err
 			}
 		}
-		if s.RanAs(*n) != "" {
-			if err := r.takeTicket(ctx, s, n, name); err != nil {
-				return err
-			}
+		if err := r.takeTicket(ctx, s, n); err != nil {
+			return err
+		}
+	}
+	for i := range s.Retiring {
+		if err := r.takeTicket(ctx, s, &s.Retiring[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -58,7 +61,11 @@ func (r *Reconciler) renewToken(ctx context.Context, s *snapshot.Snapshot, n *sn
 	return nil
 }
 
-func (r *Reconciler) takeTicket(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node, name client.ObjectKey) error {
+func (r *Reconciler) takeTicket(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node) error {
+	if s.RanAs(*n) == "" {
+		return nil
+	}
+	name := client.ObjectKey{Namespace: s.Namespace(), Name: key.BootDataName(n.Role, s.ID(), n.ID)}
 	var stored corev1.ConfigMap
 	if err := r.Client.Get(ctx, name, &stored); err != nil {
 		return microerror.Mask(client.IgnoreNotFound(err))

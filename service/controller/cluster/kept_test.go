@@ -2,16 +2,17 @@ package cluster
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
@@ -30,8 +31,8 @@ func (s stored) Get(_ context.Context, name client.ObjectKey, object client.Obje
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name.Name)
 }
 
-// TestWhoHasRunLosesItsTicket also where the node keeps its boot data, for a rollout may be paused for long: a disk that is lost meanwhile
-// must not become an empty member under an old number.
+// TestWhoHasRunLosesItsTicket also where the node keeps its boot data, for a rollout may be paused for long, and a master that has left the
+// spec stays until its member is out: a disk that is lost meanwhile must not become an empty member under an old number.
 func TestWhoHasRunLosesItsTicket(t *testing.T) {
 	scenario, w := replaced(t)
 	founding := scenario.snapshot(t, w).Masters()[1].BootData.Public
@@ -40,29 +41,37 @@ func TestWhoHasRunLosesItsTicket(t *testing.T) {
 	}
 	scenario.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true}
 	w.deployments["master-m1aaa"].Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
-	for mark, want := range map[string]bool{"": false, "2": true} {
-		w.deployments["master-m1aaa"].Annotations[key.AnnotationEtcdMember] = mark
-		s := scenario.snapshot(t, w)
-		r := &Reconciler{Client: stored{config: corev1.ConfigMap{Data: map[string]string{nodepod.UserData: founding}}}}
-		if err := r.changeKept(t.Context(), s, nil); err != nil || s.BootDataErr != nil {
-			t.Fatal(err, s.BootDataErr)
-		}
-		desired, err := build(t, s, "configmap")
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := slices.IndexFunc(desired.Objects, func(o client.Object) bool {
-			_, public := o.(*corev1.ConfigMap)
-			return public && o.GetName() == key.BootDataName(key.RoleMaster, "ab1cd", "m1aaa")
-		})
-		if (at >= 0) != want {
-			t.Fatalf("with the mark %q its boot data changes: %t, want %t", mark, at >= 0, want)
-		}
-		if want {
-			text := decode(t, desired.Objects[at].(*corev1.ConfigMap).Data[nodepod.UserData])
-			if !strings.Contains(text, `TICKET=\"`) {
-				t.Errorf("it has its ticket:\n%s", text)
+	for id, deployment := range map[string]*appsv1.Deployment{"m1aaa": w.deployments["master-m1aaa"], "m2aaa": &w.retired[0]} {
+		for mark, want := range map[string]bool{"": false, "2": true} {
+			deployment.Annotations[key.AnnotationEtcdMember] = mark
+			s := scenario.snapshot(t, w)
+			r := &Reconciler{Client: stored{config: corev1.ConfigMap{Data: map[string]string{nodepod.UserData: founding}}}}
+			if err := r.changeKept(t.Context(), s, nil); err != nil || s.BootDataErr != nil {
+				t.Fatal(err, s.BootDataErr)
+			}
+			text := bootDataOf(t, s, id)
+			if (text != "") != want {
+				t.Fatalf("with the mark %q the boot data of %s changes: %t, want %t", mark, id, text != "", want)
+			}
+			if want && !strings.Contains(text, `TICKET=\"`) {
+				t.Errorf("%s has its ticket:\n%s", id, text)
 			}
 		}
+		deployment.Annotations[key.AnnotationEtcdMember] = ""
 	}
+}
+
+// bootDataOf is the public half of the boot data of a master, where it is written.
+func bootDataOf(t *testing.T, s *snapshot.Snapshot, id string) string {
+	t.Helper()
+	desired, err := build(t, s, "configmap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range desired.Objects {
+		if config, public := o.(*corev1.ConfigMap); public && o.GetName() == key.BootDataName(key.RoleMaster, "ab1cd", id) {
+			return decode(t, config.Data[nodepod.UserData])
+		}
+	}
+	return ""
 }

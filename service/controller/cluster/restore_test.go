@@ -45,7 +45,7 @@ func restorable(t *testing.T) (scenario, world) {
 		w.deployments[key.DeploymentName(key.RoleMaster, n.ID)].Annotations = map[string]string{
 			key.AnnotationOwner: "default/ab1cd/deployment", key.AnnotationEtcdMember: "abc",
 		}
-		s.config.Status.Nodes = append(s.config.Status.Nodes, v1alpha1.NodeStatus{ID: n.ID, EtcdHost: "host-" + n.ID})
+		s.config.Status.Nodes = append(s.config.Status.Nodes, v1alpha1.NodeStatus{ID: n.ID, Role: key.RoleMaster, EtcdHost: "host-" + n.ID})
 	}
 	w.namespace.Annotations = map[string]string{key.AnnotationEtcdFounders: s.config.Spec.Cluster.Masters[0].ID}
 	return s, w
@@ -90,7 +90,7 @@ func TestRestoreInSteps(t *testing.T) {
 	if diff := cmp.Diff(want, phases); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
-	wantAnnotations := map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa", key.AnnotationEtcdRestored: wantedSnapshot + "/0#0"}
+	wantAnnotations := map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa", key.AnnotationEtcdFounding: "true", key.AnnotationEtcdRestored: wantedSnapshot + "/0#0"}
 	if diff := cmp.Diff(wantAnnotations, w.namespace.Annotations); diff != "" {
 		t.Errorf("annotations of the namespace (-want +got):\n%s", diff)
 	}
@@ -242,7 +242,7 @@ func TestMastersWithoutAHostGetOneEach(t *testing.T) {
 		}
 		last := jobs[len(jobs)-1].GetName()
 		s.config.Status.Nodes = append(s.config.Status.Nodes, v1alpha1.NodeStatus{
-			ID: strings.Split(last, "-")[2], EtcdHost: fmt.Sprintf("host-%d", len(s.config.Status.Nodes)+1),
+			ID: strings.Split(last, "-")[2], Role: key.RoleMaster, EtcdHost: fmt.Sprintf("host-%d", len(s.config.Status.Nodes)+1),
 		})
 	}
 }

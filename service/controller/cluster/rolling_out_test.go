@@ -13,6 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/drain"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -80,6 +81,31 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 			func(_ *scenario, w *world) { notReady(&w.pods[2]) },
 			plan{all, "", "NodesNotReady: worker w1aaa: node pod worker-w1aaa-574dd54b85-x2x2x is not Ready"},
 		},
+		"a worker has left": {
+			func(s *scenario, w *world) {
+				s.config = fixture.MakeCluster("ab1cd").Workers(1).Obj()
+				drains(&w.pods[2])
+			},
+			plan{"master-m0aaa worker-w0aaa", "", "NodesLeaving: worker w1aaa: it is not in the spec any more; " +
+				"worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
+		},
+		"a worker has left, and another one is away": {
+			func(s *scenario, w *world) {
+				s.config = fixture.MakeCluster("ab1cd").Workers(1).Obj()
+				drains(&w.pods[2])
+				notReady(&w.pods[1])
+			},
+			plan{"master-m0aaa worker-w0aaa", "", "NodesNotReady: worker w0aaa: node pod worker-w0aaa-574dd54b85-x2x2x is not Ready; " +
+				"worker w1aaa: it is not in the spec any more; worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
+		},
+		"memory of both workers, and the first one drains": {
+			func(s *scenario, w *world) {
+				s.config.Spec.KVM.Workers[0].Memory, s.config.Spec.KVM.Workers[1].Memory = "8G", "8G"
+				drains(&w.pods[1])
+			},
+			plan{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait to be replaced until w0aaa is Ready in its new form; " +
+				"worker-w0aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
+		},
 		"a port mapping is no reason to restart a machine": {
 			func(s *scenario, _ *world) {
 				s.config.Spec.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", NodePort: 30100, TargetPort: 80}}
@@ -100,6 +126,13 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 			}
 		})
 	}
+}
+
+func drains(pod *corev1.Pod) {
+	terminating(pod)
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: key.ConditionDrained, Status: corev1.ConditionFalse, Reason: string(drain.Draining), Message: "waits for default/web",
+	})
 }
 
 // TestRolloutStepByStep covers F-16 to its end: every step replaces what the last one made Ready room for.

@@ -186,19 +186,23 @@ func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
 	var list []v1alpha1.NodeStatus
 	for _, n := range s.Nodes {
 		st := nodeStatus(n, phase(n), n.Message)
+		if s.Holds(n) {
+			st.Message = snapshot.Sentence(snapshot.IsHeld, st.Message)
+		}
 		st.Step, st.Since, st.Console = step(s.Config.Status.Nodes, n, now)
 		list = append(list, st)
 	}
 	for _, n := range s.Retiring {
-		list = append(list, nodeStatus(n, phaseTerminating, notInSpec+" and stays until its member of etcd is taken out"))
+		list = append(list, nodeStatus(n, phaseTerminating, snapshot.Retires))
 	}
 	return departing(list, s.Leaving)
 }
 
-const notInSpec = "it is not in the spec any more"
-
 func nodeStatus(n snapshot.Node, phase, message string) v1alpha1.NodeStatus {
-	st := v1alpha1.NodeStatus{ID: n.ID, Role: n.Role, Phase: phase, Message: join(message, drained(n.Pods)), EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim}
+	st := v1alpha1.NodeStatus{
+		ID: n.ID, Role: n.Role, Phase: phase, Message: snapshot.Sentence(message, snapshot.WhyHeld(n.Pods...)),
+		EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim,
+	}
 	if pod := n.Pod(); pod != nil {
 		st.Pod, st.IP, st.Host = pod.Name, pod.Status.PodIP, pod.Spec.NodeName
 	}
@@ -221,37 +225,17 @@ func noteClaims(s *snapshot.Snapshot, results []chain.Result, nodes []v1alpha1.N
 // departing adds to the nodes of the spec those that are not in it any more and whose machines are still there.
 func departing(list []v1alpha1.NodeStatus, pods []corev1.Pod) []v1alpha1.NodeStatus {
 	pods = slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	for i, pod := range pods {
-		id := pod.Labels[key.LabelNode]
-		if id == "" || statusOf(list, id) != nil {
+	for _, pod := range pods {
+		id, role := pod.Labels[key.LabelNode], pod.Labels[key.LabelApp]
+		if id == "" || statusOf(list, role, id) != nil {
 			continue
 		}
 		list = append(list, v1alpha1.NodeStatus{
-			ID: id, Role: pod.Labels[key.LabelApp], Phase: phaseTerminating, Message: join(notInSpec, drained(pods[i:i+1])),
+			ID: id, Role: role, Phase: phaseTerminating, Message: snapshot.Sentence(snapshot.NotInSpec, snapshot.WhyHeld(pod)),
 			Pod: pod.Name, IP: pod.Status.PodIP, Host: pod.Spec.NodeName,
 		})
 	}
 	return list
-}
-
-// drained is what holds pods that are being deleted; empty when none is.
-func drained(pods []corev1.Pod) string {
-	text := ""
-	for _, p := range pods {
-		for _, c := range p.Status.Conditions {
-			if p.DeletionTimestamp != nil && c.Type == key.ConditionDrained {
-				text = join(text, fmt.Sprintf("%s goes: %s: %s", p.Name, c.Reason, c.Message))
-			}
-		}
-	}
-	return text
-}
-
-func join(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + "; " + b
 }
 
 func phase(n snapshot.Node) string {

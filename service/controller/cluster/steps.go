@@ -33,7 +33,7 @@ func step(before []v1alpha1.NodeStatus, n snapshot.Node, now time.Time) (name st
 		// The runner wrote it down when it ended.
 		console = strings.ToValidUTF8(nodestep.Console(n.Pod()), "?")
 	}
-	if known := statusOf(before, n.ID); known != nil && known.Step == string(n.Step) && known.Since != nil && samePod(*known, n) {
+	if known := statusOf(before, n.Role, n.ID); known != nil && known.Step == string(n.Step) && known.Since != nil && samePod(*known, n) {
 		return known.Step, known.Since, cmp.Or(console, known.Console)
 	}
 	at := metav1.NewTime(now)
@@ -45,8 +45,9 @@ func samePod(known v1alpha1.NodeStatus, n snapshot.Node) bool {
 	return pod == nil && known.Pod == "" || pod != nil && pod.Name == known.Pod
 }
 
-func statusOf(nodes []v1alpha1.NodeStatus, id string) *v1alpha1.NodeStatus {
-	i := slices.IndexFunc(nodes, func(n v1alpha1.NodeStatus) bool { return n.ID == id })
+// statusOf is that of a node. A worker may have the id of a master that is on its way out.
+func statusOf(nodes []v1alpha1.NodeStatus, role, id string) *v1alpha1.NodeStatus {
+	i := slices.IndexFunc(nodes, func(n v1alpha1.NodeStatus) bool { return n.ID == id && n.Role == role })
 	if i < 0 {
 		return nil
 	}
@@ -99,7 +100,7 @@ func hurry(nodes []v1alpha1.NodeStatus) time.Duration {
 // come to hang.
 func (r *Reconciler) tellSteps(before, after *v1alpha1.KVMConfig) {
 	for _, n := range after.Status.Nodes {
-		known := statusOf(before.Status.Nodes, n.ID)
+		known := statusOf(before.Status.Nodes, n.Role, n.ID)
 		if n.Step != "" && (known == nil || known.Step != n.Step) {
 			note := n.Message
 			if note == "" {

@@ -1,0 +1,112 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// settledConditions are True when the cluster is as it should be. Add-ons are not among them: the clusters share an API server, in
+// which they belong to one of them.
+var settledConditions = []string{
+	"IndexesAssigned", "NamespaceReady", "CertificatesReady", "KeysReady", "ServiceAccountReady", "RoleBindingsReady", "ServicesReady", "EndpointsReady", "BootDataReady", "MastersPlaced",
+	"WorkloadReachable", "NodesReady", "NodesLabelled",
+}
+
+// told is what is missing by the conditions' own account.
+type told struct{ error }
+
+// settled says what is missing.
+func (c *life) settled(ctx context.Context, from client.Reader) error {
+	config, err := c.config(ctx, from)
+	if err != nil {
+		return err
+	}
+	if config.Status.ObservedGeneration != config.Generation {
+		return told{fmt.Errorf("generation %d is not observed", config.Generation)}
+	}
+	for _, kind := range settledConditions {
+		if have := meta.FindStatusCondition(config.Status.Conditions, kind); have == nil || have.Status != metav1.ConditionTrue {
+			return told{fmt.Errorf("the condition %s is %+v", kind, have)}
+		}
+	}
+	if err := isRestored(config); err != nil {
+		return err
+	}
+	pods, err := c.pods(ctx, from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ofNodes(config, pods), c.joined(ctx, pods), c.behind(ctx, from, key.RoleMaster, pods), c.behind(ctx, from, key.RoleWorker, pods),
+		c.kept(ctx, config))
+}
+
+// isRestored: the cluster is that of its snapshot, and nothing is under way.
+func isRestored(config *v1alpha1.KVMConfig) error {
+	have := meta.FindStatusCondition(config.Status.Conditions, "SnapshotRestored")
+	wanted := config.Spec.Etcd != nil && config.Spec.Etcd.Restore != nil
+	if wanted && have == nil || have != nil && have.Status != metav1.ConditionTrue {
+		return told{fmt.Errorf("the condition SnapshotRestored is %+v", have)}
+	}
+	return nil
+}
+
+// ofNodes: there is one pod a node.
+func ofNodes(config *v1alpha1.KVMConfig, pods []corev1.Pod) error {
+	var want []string
+	for _, n := range slices.Concat(config.Spec.Cluster.Masters, config.Spec.Cluster.Workers) {
+		want = append(want, n.ID)
+	}
+	return same("the pods are those of nodes", want, each(pods, func(p corev1.Pod) string { return p.Labels[key.LabelNode] }))
+}
+
+// joined: the Nodes of the workload cluster are those of the pods.
+func (c *life) joined(ctx context.Context, pods []corev1.Pod) error {
+	var nodes corev1.NodeList
+	if err := c.world.server.Client.List(ctx, &nodes, client.MatchingLabels{key.LabelGSCluster: c.id}); err != nil {
+		return err
+	}
+	return same("the Nodes of the workload cluster are",
+		each(pods, func(p corev1.Pod) string { return p.Name }), each(nodes.Items, func(n corev1.Node) string { return n.Name }))
+}
+
+// behind: the addresses of the pods of a role are behind its Service.
+func (c *life) behind(ctx context.Context, from client.Reader, role string, pods []corev1.Pod) error {
+	slice := &discoveryv1.EndpointSlice{}
+	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace(c.id), Name: role}, slice); err != nil {
+		return err
+	}
+	of := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.Labels[key.LabelApp] != role })
+	return same("the addresses of "+role+"s are",
+		each(of, func(p corev1.Pod) string { return p.Status.PodIP }),
+		each(slice.Endpoints, func(e discoveryv1.Endpoint) string { return strings.Join(e.Addresses, ",") }))
+}
+
+func each[T any](list []T, text func(T) string) []string {
+	all := []string{}
+	for _, item := range list {
+		all = append(all, text(item))
+	}
+	return all
+}
+
+func same(what string, want, have []string) error {
+	slices.Sort(want)
+	slices.Sort(have)
+	if diff := cmp.Diff(want, have); diff != "" {
+		return fmt.Errorf("%s (-want +have):\n%s", what, diff)
+	}
+	return nil
+}
