@@ -24,7 +24,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-const snapshotFile = "some-20261122T060000Z.db"
+func snapshotFile(id string) string { return id + "-20261122T060000Z.db" }
 
 func withSnapshots(spec *v1alpha1.KVMConfigSpec) {
 	spec.Etcd = &v1alpha1.EtcdData{Snapshots: &v1alpha1.EtcdSnapshots{
@@ -40,8 +40,10 @@ func TestClusterIsBroughtBackToASnapshot(t *testing.T) {
 	masters := []string{"m0aaa", "m1aaa", "m2aaa"}
 	before, workers := podUIDs(t, config, masters...), podUIDs(t, config, "w0aaa")
 	order := followRestore(t, config)
-	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: snapshotFile} })
-	lab.Eventually(t, 2*lab.Timeout, func() error { return restored(t, config, snapshotFile+"/0#0") })
+	change(t, config, func(c *v1alpha1.KVMConfig) {
+		c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: snapshotFile(c.Spec.Cluster.ID)}
+	})
+	lab.Eventually(t, 2*lab.Timeout, func() error { return restored(t, config, snapshotFile(config.Spec.Cluster.ID)+"/0#0") })
 	theLab.AwaitReady(t, config)
 	order.verdict(t, len(masters))
 	for i, uid := range podUIDs(t, config, masters...) {
@@ -58,7 +60,7 @@ func TestClusterIsBroughtBackToASnapshot(t *testing.T) {
 	}
 	again := podUIDs(t, config, masters...)
 	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore.Generation = 1 })
-	lab.Eventually(t, 2*lab.Timeout, func() error { return restored(t, config, snapshotFile+"/1#1") })
+	lab.Eventually(t, 2*lab.Timeout, func() error { return restored(t, config, snapshotFile(config.Spec.Cluster.ID)+"/1#1") })
 	theLab.AwaitReady(t, config)
 	for i, uid := range podUIDs(t, config, masters...) {
 		if uid == again[i] {
@@ -71,11 +73,11 @@ func TestClusterIsBroughtBackToASnapshot(t *testing.T) {
 func TestClusterThatBeginsWithASnapshot(t *testing.T) {
 	t.Parallel()
 	config := makeCluster("resnw").Masters(3).Workers(1).With(withSnapshots).With(func(spec *v1alpha1.KVMConfigSpec) {
-		spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: snapshotFile}
+		spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: snapshotFile(spec.Cluster.ID)}
 	}).Obj()
 	order := followRestore(t, config)
 	createReady(t, config)
-	if err := restored(t, config, snapshotFile+"/0#0"); err != nil {
+	if err := restored(t, config, snapshotFile(config.Spec.Cluster.ID)+"/0#0"); err != nil {
 		t.Error(err)
 	}
 	order.verdict(t, 3)
@@ -87,7 +89,9 @@ func TestSnapshotThatIsNotThere(t *testing.T) {
 	config := createReady(t, makeCluster("resno").Masters(3).Workers(1).With(withSnapshots).Obj())
 	before := podUIDs(t, config, "m0aaa", "m1aaa", "m2aaa")
 	failChecks(t, config)
-	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: snapshotFile} })
+	change(t, config, func(c *v1alpha1.KVMConfig) {
+		c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: snapshotFile(c.Spec.Cluster.ID)}
+	})
 	theLab.AwaitCondition(t, config, lab.Condition{Type: "SnapshotRestored", Status: metav1.ConditionFalse, Reason: "RestoreFailed"})
 	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore = nil })
 	theLab.AwaitReady(t, config)
@@ -115,7 +119,7 @@ func failChecks(t *testing.T, config *v1alpha1.KVMConfig) {
 		return nil
 	})
 	lab.Watch(t, theLab, &batchv1.JobList{}, func(event watch.EventType, job *batchv1.Job) {
-		if event != watch.Added || !strings.HasPrefix(job.Name, "etcd-restore-check-") {
+		if event != watch.Added || !strings.HasPrefix(job.Name, "etcd-check-") {
 			return
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"activeDeadlineSeconds":1}}`))
@@ -175,7 +179,7 @@ func (o *restoreOrder) seePod(event watch.EventType, pod *corev1.Pod, masters in
 }
 
 func (o *restoreOrder) seeJob(event watch.EventType, job *batchv1.Job) {
-	if !strings.HasPrefix(job.Name, "etcd-restore-m") || event == watch.Deleted {
+	if !strings.HasPrefix(job.Name, key.EtcdPlacing) || event == watch.Deleted {
 		return
 	}
 	o.mu.Lock()

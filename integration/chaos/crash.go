@@ -3,8 +3,13 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -104,6 +109,53 @@ func (w *World) CrashWhileFounding(ctx context.Context, every int, clusters []st
 	})
 	violations, suspects = w.verdict(lives)
 	return slices.Max(most), violations, suspects
+}
+
+// LosesNamespace has a cluster come to a master that did not found its etcd, and somebody delete its namespace then: it comes back with its
+// data. The cluster has to be new to the world. It returns what was violated.
+func (w *World) LosesNamespace(ctx context.Context, id string) (violations, suspects []string) {
+	l := &life{world: w, id: id}
+	l.begin(0)
+	w.lives = append(w.lives, l)
+	operators := newOperators(w, rand.New(rand.NewPCG(0, 0)))
+	operator := operators.begin(nil)
+	if err := l.make(ctx, 1, 1); err != nil {
+		l.failed("declaring the cluster: %s", err)
+	}
+	l.settle(ctx)
+	for _, change := range []func(*v1alpha1.KVMConfig){
+		func(c *v1alpha1.KVMConfig) { l.addMaster(c); l.addMaster(c) },
+		func(c *v1alpha1.KVMConfig) {
+			for range 2 {
+				l.say("master %s is removed", c.Spec.Cluster.Masters[0].ID)
+				c.Spec.Cluster.Masters, c.Spec.KVM.Masters = c.Spec.Cluster.Masters[1:], c.Spec.KVM.Masters[1:]
+			}
+		},
+	} {
+		if err := l.change(ctx, change); err != nil {
+			l.failed("%s", err)
+		}
+		l.settle(ctx)
+	}
+	l.say("the namespace is deleted")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace(id)}}
+	if err := w.lab.Client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); err != nil {
+		l.failed("%s", err)
+	}
+	before := namespace.UID
+	if err := w.lab.Client.Delete(ctx, namespace); err != nil {
+		l.failed("%s", err)
+	}
+	l.bound(ctx, func(ctx context.Context) error {
+		if err := w.lab.Client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); err != nil || namespace.UID == before {
+			return fmt.Errorf("the namespace of before is there, or none is: %w", err)
+		}
+		return nil
+	})
+	l.settle(ctx)
+	l.end(ctx)
+	operator.close(w.judge)
+	return w.verdict([]*life{l})
 }
 
 // crashFounding says whether the write has come, as crashAt does; the cluster is gone in the end.

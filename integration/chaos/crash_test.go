@@ -33,7 +33,27 @@ func TestF33CrashAtEveryWriteOfAFounding(t *testing.T) {
 	})
 }
 
+// TestDataSurvivesTheNamespace: somebody deletes it, and with it all that is written down there.
+func TestDataSurvivesTheNamespace(t *testing.T) {
+	inWorld(t, func(ctx context.Context, w *chaos.World) ([]string, []string) {
+		return w.LosesNamespace(ctx, clusters[0])
+	})
+}
+
 func crashes(t *testing.T, operation string, do func(context.Context, *chaos.World) (writes int, violations, suspects []string)) {
+	t.Helper()
+	inWorld(t, func(ctx context.Context, w *chaos.World) ([]string, []string) {
+		writes, violations, suspects := do(ctx, w)
+		if writes == 0 {
+			t.Error("nothing was done that takes a write")
+		}
+		t.Logf("%s: %d writes; a crash at and after each of them, of which one in %d was taken", operation, writes, *every)
+		return violations, suspects
+	})
+}
+
+// inWorld does something in a world of its own.
+func inWorld(t *testing.T, do func(context.Context, *chaos.World) (violations, suspects []string)) {
 	t.Helper()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
@@ -46,18 +66,14 @@ func crashes(t *testing.T, operation string, do func(context.Context, *chaos.Wor
 			t.Error(err)
 		}
 	})
-	writes, violations, suspects := do(ctx, world)
+	violations, suspects := do(ctx, world)
 	for _, v := range violations {
 		t.Error(v)
 	}
 	suspect(t, suspects)
-	if writes == 0 {
-		t.Error("nothing was done that takes a write")
-	}
 	if ctx.Err() != nil {
 		t.Fatal(context.Cause(ctx))
 	}
-	t.Logf("%s: %d writes; a crash at and after each of them, of which one in %d was taken", operation, writes, *every)
 }
 
 // clusters are those that share the writes of an operation.

@@ -17,7 +17,7 @@ func (c *life) end(ctx context.Context) {
 	if err := c.delete(ctx); err != nil {
 		c.failed("deleting the cluster: %s", err)
 	}
-	c.bound(ctx, ending, c.gone)
+	c.bound(ctx, c.gone)
 	if c.line != nil {
 		c.line.Close()
 	}

@@ -118,7 +118,7 @@ func (j *judge) watch(ctx context.Context, w *World) (client.Reader, error) {
 // goes with its machine running.
 func (j *judge) seePod(object any, gone bool) {
 	pod := object.(*corev1.Pod)
-	if strings.HasPrefix(pod.Labels[batchv1.JobNameLabel], "etcd-restore-m") {
+	if strings.HasPrefix(pod.Labels[batchv1.JobNameLabel], key.EtcdPlacing) {
 		j.seePlacing(pod, gone)
 		return
 	}

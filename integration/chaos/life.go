@@ -29,9 +29,9 @@ const (
 	// steps are how many changes and faults a course has, pace how long it waits between two at most.
 	stepsLeast, stepsMost = 2, 5
 	pace                  = 1500 * time.Millisecond
-	// settling is how long a cluster may take to become what it is to be, with an operator that is let alone and on a machine that
-	// is busy; ending is the same for its end.
-	settling, ending = 10 * time.Minute, 10 * time.Minute
+	// settling is how long a cluster may take to become what it is to be, or to end, with an operator that is let alone and on a machine
+	// that is busy.
+	settling = 10 * time.Minute
 	// telling is how long something may be missing that no condition tells of: what is told may be somewhat late.
 	telling = time.Minute
 	// mostWorkers is how many workers a cluster has at most.
@@ -225,14 +225,14 @@ func (c *life) young(ctx context.Context) error {
 // settle waits until the cluster is what its KVMConfig says.
 func (c *life) settle(ctx context.Context) {
 	if config, err := c.config(ctx, c.world.lab.Client); apierrors.IsNotFound(err) || err == nil && config.DeletionTimestamp != nil {
-		c.bound(ctx, ending, c.gone)
+		c.bound(ctx, c.gone)
 		c.made = false
 		if err := c.declare(ctx); err != nil {
 			c.failed("declaring the cluster anew: %s", err)
 		}
 	}
 	var untold time.Time
-	c.bound(ctx, settling, func(ctx context.Context) error {
+	c.bound(ctx, func(ctx context.Context) error {
 		// What is seen may be late; the API server has the last word.
 		err := c.settled(ctx, c.world.seen)
 		if err == nil {
@@ -252,15 +252,15 @@ func (c *life) settle(ctx context.Context) {
 	c.discard(ctx)
 }
 
-func (c *life) bound(ctx context.Context, within time.Duration, condition func(context.Context) error) {
+func (c *life) bound(ctx context.Context, condition func(context.Context) error) {
 	began := time.Now()
 	for {
 		err := condition(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > within {
-			c.failed("not within %s: %s%s", within, err, c.situation(ctx))
+		if time.Since(began) > settling {
+			c.failed("not within %s: %s%s", settling, err, c.situation(ctx))
 			return
 		}
 		pause(ctx, 200*time.Millisecond)

@@ -246,7 +246,7 @@ func (c *life) restore(ctx context.Context) error {
 		c.restores++
 		config.Spec.Etcd = &v1alpha1.EtcdData{
 			Snapshots: &v1alpha1.EtcdSnapshots{Keep: 1, Volume: v1alpha1.SnapshotVolume{HostPath: "/var/snapshots"}},
-			Restore:   &v1alpha1.EtcdRestore{Snapshot: "some-20261122T060000Z.db", Generation: c.restores},
+			Restore:   &v1alpha1.EtcdRestore{Snapshot: c.id + "-20261122T060000Z.db", Generation: c.restores},
 		}
 	}
 	if c.random.IntN(3) > 0 {

@@ -142,7 +142,9 @@ func (i installation) restore(t *testing.T, config *v1alpha1.KVMConfig) {
 		}
 		return nil
 	})
-	lab.Change(t, i.Lab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: "some.db"} })
+	lab.Change(t, i.Lab, config, func(c *v1alpha1.KVMConfig) {
+		c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: c.Spec.Cluster.ID + "-some.db"}
+	})
 	i.AwaitCondition(t, config, lab.Condition{Type: "SnapshotRestored", Status: metav1.ConditionFalse, Reason: "Checking"})
 	var jobs batchv1.JobList
 	if err := i.Client.List(context.Background(), &jobs, client.InNamespace(quota.Namespace)); err != nil || len(jobs.Items) != 1 {

@@ -29,7 +29,9 @@ func (e *Engine) SetPodConditionAsSeen(ctx context.Context, pod *corev1.Pod, con
 func (e *Engine) setPodCondition(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition, metadata map[string]any) error {
 	since := metav1.NewTime(e.clock.Now())
 	for _, c := range pod.Status.Conditions {
-		if c.Type == condition.Type && c.Status == condition.Status && !c.LastTransitionTime.IsZero() {
+		// What alternates between False and Unknown is all the time not True.
+		same := (c.Status == corev1.ConditionTrue) == (condition.Status == corev1.ConditionTrue)
+		if c.Type == condition.Type && same && !c.LastTransitionTime.IsZero() {
 			since = c.LastTransitionTime
 		}
 	}

@@ -23,12 +23,9 @@ const (
 	EtcdExisting = "existing"
 )
 
-// EtcdFounding is what the Params.EtcdTicket of a founder begins with.
+// EtcdFounding is what the Params.EtcdTicket of a founder begins with, or key.EtcdRestored when the cluster's etcd begins with a snapshot,
+// which is no right to begin with an empty disk: the data has to be there, and has to have been put there with the same ticket.
 const EtcdFounding = "founding"
-
-// EtcdRestored is what the Params.EtcdTicket of a founder begins with when the cluster's etcd begins with a snapshot. It is no right to
-// begin with an empty disk: the data has to be there, and has to have been put there with the same ticket.
-const EtcdRestored = "restored"
 
 // Node is the node whose boot data is rendered.
 type Node struct {

@@ -68,12 +68,30 @@ func (s *Snapshot) EtcdMemberMark(id uint64) string {
 	return mark
 }
 
-// RanAs is the member that a master has been known to run, as its Deployment tells; empty when there was none.
-func (s *Snapshot) RanAs(n Node) string {
-	if n.Deployment == nil {
-		return ""
+// EtcdMemberMark is what is written down of the member that a master has run: at its Deployment, and in the status, for somebody may delete
+// that.
+func (n Node) EtcdMemberMark() string {
+	if n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != "" {
+		return n.Deployment.Annotations[key.AnnotationEtcdMember]
 	}
-	mark := n.Deployment.Annotations[key.AnnotationEtcdMember]
+	return n.EtcdMember
+}
+
+// MarkToKeep is what is to be written down of the member of a master from now on.
+func (s *Snapshot) MarkToKeep(n Node) string {
+	m := s.EtcdMember(n.ID)
+	switch {
+	case n.Role != key.RoleMaster || s.LostMember(n):
+		return ""
+	case m != nil && m.Started:
+		return s.EtcdMemberMark(m.ID)
+	}
+	return n.EtcdMemberMark()
+}
+
+// RanAs is the member that a master has been known to run, as it is written down; empty when there was none.
+func (s *Snapshot) RanAs(n Node) string {
+	mark := n.EtcdMemberMark()
 	if _, ticket, _ := strings.Cut(mark, "@"); ticket != s.FoundingTicket() {
 		return ""
 	}

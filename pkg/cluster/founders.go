@@ -15,7 +15,8 @@ import (
 // it is the masters of the spec. What is written down for etcd to be founded with stays until it has: the machine of one of them may run that
 // the cache does not show yet, with a member that knows the others. Where nobody has written it down it is those that have machines, retired
 // ones included: masters were not changed in the time before it was. Those who have been given the data of a snapshot found the cluster anew.
-func FoundersOf(namespace *corev1.Namespace, nodes, retired []Node, r Restore) []string {
+// The status has what was written down, for somebody may delete the namespace.
+func FoundersOf(namespace *corev1.Namespace, status *v1alpha1.EtcdStatus, nodes, retired []Node, r Restore) []string {
 	var all []string
 	for _, n := range nodes {
 		if n.Role == key.RoleMaster {
@@ -28,6 +29,8 @@ func FoundersOf(namespace *corev1.Namespace, nodes, retired []Node, r Restore) [
 		return all
 	case text != "":
 		return strings.Split(text, ",")
+	case status != nil && len(status.Founders) > 0:
+		return status.Founders
 	}
 	return made
 }

@@ -58,7 +58,7 @@ func TestFoundersAreFinal(t *testing.T) {
 	nodes := cluster.NewNodes(fixture.MakeCluster("abc12").Masters(3).Obj().Spec)
 	founding := map[string]string{key.AnnotationEtcdFounders: nodes[0].ID, key.AnnotationEtcdFounding: "true"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: founding}}
-	if got := cluster.FoundersOf(namespace, nodes, nil, cluster.Restore{}); !slices.Equal(got, []string{nodes[0].ID}) {
+	if got := cluster.FoundersOf(namespace, nil, nodes, nil, cluster.Restore{}); !slices.Equal(got, []string{nodes[0].ID}) {
 		t.Errorf("the founders are %v", got)
 	}
 }
@@ -106,7 +106,7 @@ func TestWhenEtcdIsBeingFounded(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: test.written}}
 			s.LookAtRestore(namespace, nil, nil)
 			retired := make([]cluster.Node, test.retired)
-			s.Founders = cluster.FoundersOf(namespace, s.Nodes, retired, s.Restore)
+			s.Founders = cluster.FoundersOf(namespace, nil, s.Nodes, retired, s.Restore)
 			s.LookAtFounding(namespace, retired, nil)
 			if s.Founding != test.want {
 				t.Errorf("got %t, want %t", s.Founding, test.want)

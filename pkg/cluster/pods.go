@@ -27,12 +27,22 @@ func PodReadiness(n Node) (bool, string) {
 		return false, "node pod " + pod.Name + " is terminating"
 	case pod.Annotations[key.AnnotationNodeHash] != want:
 		return false, "node pod " + pod.Name + " is about to be replaced"
-	case len(n.Pods) > 1:
+	case len(n.Standing()) > 1:
 		return false, "the old node pod is still terminating"
 	case !PodReady(pod):
 		return false, "node pod " + pod.Name + " is not Ready" + because(pod)
 	}
 	return true, ""
+}
+
+// Standing are the pods of a node that have not ended, all where each has: a pod that a kubelet has ended, for its host goes down, stays until
+// somebody deletes it.
+func (n Node) Standing() []corev1.Pod {
+	standing := slices.DeleteFunc(slices.Clone(n.Pods), func(p corev1.Pod) bool { return !alive(p) })
+	if len(standing) == 0 {
+		return n.Pods
+	}
+	return standing
 }
 
 // PodReady says whether the pod's condition Ready is true.

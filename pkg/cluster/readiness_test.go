@@ -33,6 +33,7 @@ func pod(name, hash string, changes ...func(*corev1.Pod)) corev1.Pod {
 }
 
 func notReady(p *corev1.Pod)    { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+func ended(p *corev1.Pod)       { p.Status.Phase = corev1.PodFailed }
 func terminating(p *corev1.Pod) { p.DeletionTimestamp = &now }
 
 func with(conditions ...corev1.PodCondition) func(*corev1.Pod) {
@@ -57,6 +58,12 @@ func TestReadinessOfNodes(t *testing.T) {
 		"there is no Deployment":     {cluster.Node{}, "no node pod yet"},
 		"a pod without a Deployment": {cluster.Node{Pods: []corev1.Pod{pod("a", "1")}}, "no node pod yet"},
 		"there is no pod":            {cluster.Node{Deployment: made("1")}, "no node pod yet"},
+		"a kubelet has ended the pod before": {
+			cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("b", "1"), pod("a", "1", ended)}}, "",
+		},
+		"a kubelet has ended the only pod": {
+			cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, ended)}}, "node pod a is not Ready",
+		},
 		"the pod terminates":         {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", terminating)}}, "node pod a is terminating"},
 		"the pod is of the old form": {cluster.Node{Deployment: made("2"), Pods: []corev1.Pod{pod("a", "1")}}, "node pod a is about to be replaced"},
 		"the old pod still ends": {

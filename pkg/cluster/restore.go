@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
@@ -40,6 +40,9 @@ func (s *Snapshot) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
 
 // FoundingTicket is the ticket that etcd began with when it began with a snapshot; empty otherwise.
 func (s *Snapshot) FoundingTicket() string {
+	if known := s.Config.Status.Etcd; known != nil && known.Ticket != "" && known.Restored == s.Restore.DoneMark() {
+		return known.Ticket
+	}
 	return s.ticket(s.Restore.Done, s.Restore.Number-1, s.Founders)
 }
 
@@ -61,11 +64,19 @@ func (s *Snapshot) ticket(snapshot string, number int64, founders []string) stri
 	}
 	text := fmt.Sprintf("%s %s %d %s", s.Restore.namespace, snapshot, number, strings.Join(slices.Sorted(slices.Values(founders)), ","))
 	sum := sha256.Sum256([]byte(text))
-	return cloudconfig.EtcdRestored + hex.EncodeToString(sum[:6])
+	return key.EtcdRestored + hex.EncodeToString(sum[:6])
 }
 
 // RestoredMark is how it is written down at the namespace that etcd has begun with the snapshot that the cluster is on its way to.
 func (r Restore) RestoredMark() string { return fmt.Sprintf("%s#%d", r.Target(), r.Number) }
+
+// DoneMark is the same of the snapshot that etcd began with; empty when it began with nothing.
+func (r Restore) DoneMark() string {
+	if r.Done == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s#%d", r.Done, r.Number-1)
+}
 
 // readMark reads it. The first restore has the number 0.
 func (r *Restore) readMark(mark string) {
@@ -94,6 +105,9 @@ func (s *Snapshot) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job
 	}
 	r.Committed = namespace.Annotations[key.AnnotationEtcdRestoring]
 	r.readMark(namespace.Annotations[key.AnnotationEtcdRestored])
+	if known := s.Config.Status.Etcd; known != nil && r.Done == "" {
+		r.readMark(known.Restored)
+	}
 	s.Restore = r
 	ticket := s.RestoreTicket()
 	r.Checked = Succeeded(r.Jobs[key.EtcdRestoreName(ticket, "")])
@@ -135,8 +149,11 @@ func restoredOn(pods []corev1.Pod, job string) string {
 // Succeeded says whether a Job has done what it was made for.
 func Succeeded(j *batchv1.Job) bool { return finished(j, batchv1.JobComplete) != nil }
 
-// Failure is why a Job was given up; nil when it was not.
-func Failure(j *batchv1.Job) *batchv1.JobCondition { return finished(j, batchv1.JobFailed) }
+// Failure is why a Job was given up; nil when it was not. It is not yet said to have failed while a pod of it ends, which on a dead host
+// takes for ever.
+func Failure(j *batchv1.Job) *batchv1.JobCondition {
+	return cmp.Or(finished(j, batchv1.JobFailed), finished(j, batchv1.JobFailureTarget))
+}
 
 func finished(j *batchv1.Job, as batchv1.JobConditionType) *batchv1.JobCondition {
 	if j == nil {

@@ -52,7 +52,11 @@ type Secrets struct {
 
 // ReadSecrets sorts the Secrets labelled with the cluster's id. Those that another KVMConfig owns are not looked at; one
 // of the cluster's own goes before one of somebody else's.
-func ReadSecrets(secrets []corev1.Secret, id, certificateOwner, keyOwner string) Secrets {
+func ReadSecrets(secrets []corev1.Secret, id, certificateOwner, keyOwner string, requests []pki.Request) Secrets {
+	requested := map[string]bool{}
+	for _, r := range requests {
+		requested[r.Name] = true
+	}
 	read := Secrets{
 		Pairs: pki.Set{}, Keys: map[string]string{}, Adopted: map[string]bool{}, Versions: map[string]string{}, Generations: map[string]int64{},
 		malformed: map[string]bool{},
@@ -70,7 +74,8 @@ func ReadSecrets(secrets []corev1.Secret, id, certificateOwner, keyOwner string)
 		if secret.Labels[key.LabelGSCluster] != id || owned && owner != certificateOwner && owner != keyOwner {
 			continue
 		}
-		if name := secret.Labels[key.LabelCertificate]; name != "" {
+		// A pair of somebody else that nobody asks for is none of the cluster's, whatever it looks like.
+		if name := secret.Labels[key.LabelCertificate]; name != "" && (owned || requested[name]) {
 			read.pair(name, secret, !owned)
 		}
 		if name := secret.Labels[key.LabelRandomKey]; name != "" {

@@ -23,6 +23,9 @@ const (
 	encryptionKey    = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 )
 
+// asked are the pairs that the cluster asks for.
+var asked = []pki.Request{{Name: "ca"}, {Name: "api"}, {Name: "worker"}, {Name: "etcd"}}
+
 // certificateSecret holds a pair for the cluster ab1cd under the name; owner "" means that it is somebody else's.
 func certificateSecret(t *testing.T, namespace, name, owner string, changes ...func(*corev1.Secret)) corev1.Secret {
 	t.Helper()
@@ -76,7 +79,7 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		"F-11: another cluster's": {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
 		"F-11: without cluster":   {[]corev1.Secret{certificateSecret(t, "default", "api", "", func(s *corev1.Secret) { delete(s.Labels, key.LabelGSCluster) })}, "", ""},
 		"F-11: another label":     {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, ""), label("giantswarm.io/cert", "api"))}, "", ""},
-		"F-11: another name":      {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "prometheus"))}, "prometheus*", ""},
+		"F-11: another name":      {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "etcd"))}, "etcd*", ""},
 		"of another KVMConfig":    {[]corev1.Secret{certificateSecret(t, "default", "api", "default/other/certificates"), keySecret("default", "encryption", encryptionKey, "default/other/randomkey")}, "", ""},
 		"a boot data Secret":      {[]corev1.Secret{labelled("ab1cd", "x", "y", "default/ab1cd/configmap", nil, nil)}, "", ""},
 		"a broken certificate": {
@@ -95,6 +98,7 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 			[]corev1.Secret{certificateSecret(t, "default", "ca", certificateOwner, data("next.key", "x"))},
 			"", `Secret default/ab1cd-ca: keys "next.crt" and "next.key" are not those of a successor; remove both to have another one made`,
 		},
+		"a pair of somebody else that nobody asks for": {[]corev1.Secret{certificateSecret(t, "tenant", "prometheus", "", data("crt", "x"))}, "", ""},
 		"a key that is too short": {
 			[]corev1.Secret{keySecret("default", "encryption", "AAAA", "")},
 			"", `Secret default/ab1cd-encryption: key "encryption" does not hold a valid encryption; put the right one back`,
@@ -104,7 +108,7 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		"a broken bootstrap token": {[]corev1.Secret{keySecret("default", "bootstrap-token", "abcdef", keyOwner)}, "", `Secret default/ab1cd-bootstrap-token: key "bootstrap-token" does not hold a valid bootstrap-token; put the right one back`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := cluster.ReadSecrets(test.secrets, "ab1cd", certificateOwner, keyOwner)
+			read := cluster.ReadSecrets(test.secrets, "ab1cd", certificateOwner, keyOwner, asked)
 			var found []string
 			for _, name := range append(slices.Collect(maps.Keys(read.Pairs)), slices.Collect(maps.Keys(read.Keys))...) {
 				if read.Adopted[name] {
@@ -133,7 +137,7 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 	own, foreign := certificateSecret(t, "default", "api", certificateOwner), certificateSecret(t, "aaa", "api", "")
 	first, second := certificateSecret(t, "aaa", "worker", ""), certificateSecret(t, "bbb", "worker", "")
 	for _, order := range [][]corev1.Secret{{foreign, second, own, first}, {own, first, foreign, second}} {
-		read := cluster.ReadSecrets(order, "ab1cd", certificateOwner, keyOwner)
+		read := cluster.ReadSecrets(order, "ab1cd", certificateOwner, keyOwner, asked)
 		got := map[string]string{"api": string(read.Pairs["api"].Certificate), "worker": string(read.Pairs["worker"].Certificate)}
 		want := map[string]string{"api": string(own.Data["crt"]), "worker": string(first.Data["crt"])}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -146,7 +150,7 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
 	read := cluster.ReadSecrets([]corev1.Secret{
 		certificateSecret(t, "default", "ca", certificateOwner, data("crt", "x")), keySecret("default", "encryption", "x", keyOwner),
-	}, "ab1cd", certificateOwner, keyOwner)
+	}, "ab1cd", certificateOwner, keyOwner, asked)
 	var missing []string
 	for _, request := range read.Requests([]pki.Request{{Name: "ca"}, {Name: "api"}}) {
 		missing = append(missing, request.Name)

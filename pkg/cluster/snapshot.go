@@ -71,6 +71,9 @@ type Snapshot struct {
 	// Restore is the way back to a snapshot of it, and SnapshotJob takes snapshots; nil when there is none.
 	Restore     Restore
 	SnapshotJob *batchv1.CronJob
+	// SnapshotHangs says that the last one is being taken for longer than it may be, and SnapshotFailed that it has been told that one was not
+	// taken.
+	SnapshotHangs, SnapshotFailed bool
 	// Rollout says which outdated nodes may be replaced now.
 	Rollout rolling.Decision
 	// BootDataErr is why boot data could not be rendered.
@@ -131,6 +134,8 @@ type Node struct {
 	Pods []corev1.Pod
 	// EtcdHost is the host with the data of a master's etcd, as far as it is known; the handler "placement" drafts it.
 	EtcdHost string
+	// EtcdMember is what the status says of its member of etcd, see EtcdMemberMark.
+	EtcdMember string
 	// EtcdClaim is the claim with the data of a master's etcd, where it has had a machine.
 	EtcdClaim string
 	// RestoredOn is the host on which the snapshot was put in the place of a master's data, while EtcdHost is not known.

@@ -40,13 +40,20 @@ func EtcdHostPath(id, nodeID string) string {
 const EtcdSnapshotName = "etcd-snapshot"
 
 // EtcdRestoreName is the name of the Job that puts the snapshot with a ticket in the place of a master's data; without a master, of
-// the one that checks it.
+// the one that checks it. It has 63 characters at most, as the names of Jobs may, for the longest ids, which have 39.
 func EtcdRestoreName(ticket, nodeID string) string {
 	if nodeID == "" {
-		return "etcd-restore-check-" + ticket
+		return "etcd-check-" + ticket
 	}
-	return "etcd-restore-" + nodeID + "-" + ticket
+	return EtcdPlacing + nodeID + "-" + strings.TrimPrefix(ticket, EtcdRestored)
 }
+
+// EtcdPlacing is what the names of Jobs begin with that put a snapshot in the place of a master's data, and EtcdRestored what the tickets of
+// such data begin with.
+const (
+	EtcdPlacing  = "etcd-place-"
+	EtcdRestored = "restored"
+)
 
 // HostVolumeClaimName is the name of the claim of a worker's host volume.
 func HostVolumeClaimName(id, nodeID, mountTag string) string {

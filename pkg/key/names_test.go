@@ -2,6 +2,7 @@ package key
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +35,19 @@ func TestNames(t *testing.T) {
 }
 
 // TestDomains covers F-06. That an API domain must begin with "api." is a rule of the CRD and tested with it.
+// TestNamesOfJobsFit: longer ones are refused by the API server, which would be when masters are down.
+func TestNamesOfJobsFit(t *testing.T) {
+	longest, ticket := strings.Repeat("m", 39), EtcdRestored+"0123456789ab"
+	for _, id := range []string{"", longest, "check"} {
+		if name := EtcdRestoreName(ticket, id); len(name) > 63 {
+			t.Errorf("%s has %d characters", name, len(name))
+		}
+	}
+	if EtcdRestoreName(ticket, "check") == EtcdRestoreName(ticket, "") {
+		t.Error("a master has the Job of the check")
+	}
+}
+
 func TestDomains(t *testing.T) {
 	domains := func(change func(*v1alpha1.Cluster)) [3]string {
 		var c v1alpha1.Cluster

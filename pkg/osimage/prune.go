@@ -2,6 +2,7 @@ package osimage
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +17,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
 )
 
-// pruned is the suffix of a directory that is being removed.
+// pruned is in the name of a directory that is being removed, before a part that is its own: the next one of the same name may be removed
+// before it is gone.
 const pruned = ".pruned"
 
 var slotPattern = regexp.MustCompile(`^.+-[0-9a-f]{16}$`)
@@ -37,7 +39,7 @@ func (c *Cache) Prune(ctx context.Context, keep time.Duration) error {
 			return errors.Join(append(errs, context.Cause(ctx))...)
 		}
 		path := filepath.Join(c.Directory, e.Name())
-		switch name, removed := strings.CutSuffix(e.Name(), pruned); {
+		switch name, _, removed := strings.Cut(e.Name(), pruned); {
 		case !e.IsDir() || !slotPattern.MatchString(name):
 		case removed: // somebody was interrupted
 			errs = append(errs, os.RemoveAll(path))
@@ -91,13 +93,11 @@ func (c *Cache) remove(path string, keep time.Duration) (used bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return true, err
 	}
-	if err := os.RemoveAll(path + pruned); err != nil {
+	aside := path + pruned + rand.Text()
+	if err := os.Rename(path, aside); err != nil {
 		return true, err
 	}
-	if err := os.Rename(path, path+pruned); err != nil {
-		return true, err
-	}
-	return false, os.RemoveAll(path + pruned)
+	return false, os.RemoveAll(aside)
 }
 
 // usedWithin says whether the image was used, or, if it never was, begun, within the last time.

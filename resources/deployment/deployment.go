@@ -49,6 +49,12 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		desired.Objects = append(desired.Objects, d)
 	}
 	for _, n := range s.Retiring {
+		if s.Restore.Halted() {
+			// Those that have left the spec meanwhile are part of the etcd that ends; they have no right to the next one.
+			spec := *n.Deployment.Spec.DeepCopy()
+			desired.Objects = append(desired.Objects, halted(&appsv1.Deployment{ObjectMeta: metaOf(s, n), Spec: spec}))
+			continue
+		}
 		keep(&desired, s, n)
 	}
 	desired.Wait = wait(s)
@@ -127,10 +133,8 @@ func rolloutMessage(d rolling.Decision) string {
 
 func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 	selector := nodepod.Selector(s, n)
-	meta := s.Meta(key.DeploymentName(n.Role, n.ID), selector)
-	meta.Annotations = annotations(s, n)
 	return &appsv1.Deployment{
-		ObjectMeta: meta,
+		ObjectMeta: metaOf(s, n),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
 			Selector: &metav1.LabelSelector{MatchLabels: selector},
@@ -140,11 +144,16 @@ func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 	}
 }
 
+func metaOf(s *cluster.Snapshot, n cluster.Node) metav1.ObjectMeta {
+	meta := s.Meta(key.DeploymentName(n.Role, n.ID), nodepod.Selector(s, n))
+	meta.Annotations = annotations(s, n)
+	return meta
+}
+
 // keep leaves a Deployment as it is, but for what is known of its member of etcd, and for one that was stopped for a restore that was called
 // off: its machine begins again in the form that it had.
 func keep(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
-	meta := s.Meta(key.DeploymentName(n.Role, n.ID), nodepod.Selector(s, n))
-	meta.Annotations = annotations(s, n)
+	meta := metaOf(s, n)
 	if n.Deployment == nil || n.Deployment.Annotations[key.AnnotationEtcdHalted] == "" &&
 		n.Deployment.Annotations[key.AnnotationEtcdMember] == meta.Annotations[key.AnnotationEtcdMember] {
 		desired.Keep = append(desired.Keep, &appsv1.Deployment{ObjectMeta: meta})
@@ -171,10 +180,8 @@ func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
 	if v := s.Version(); v != "" {
 		a[key.AnnotationVersionBundle] = v
 	}
-	if m := s.EtcdMember(n.ID); n.Role == key.RoleMaster && m != nil && m.Started {
-		a[key.AnnotationEtcdMember] = s.EtcdMemberMark(m.ID)
-	} else if n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != "" {
-		a[key.AnnotationEtcdMember] = n.Deployment.Annotations[key.AnnotationEtcdMember]
+	if mark := s.MarkToKeep(n); mark != "" {
+		a[key.AnnotationEtcdMember] = mark
 	}
 	return a
 }

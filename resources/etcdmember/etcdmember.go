@@ -34,7 +34,7 @@ func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome,
 // about it is to change.
 func decide(s *cluster.Snapshot) chain.Outcome {
 	step := s.Etcd.Step
-	gone := step.Reason != "" && !s.Workload.Connected && s.Founded() && !s.Restore.Halted()
+	gone := step.Reason != "" && !s.Workload.Connected && (s.Founded() || s.Restore.Done != "") && !s.Restore.Halted()
 	switch {
 	case len(s.Held) > 0 && !s.Etcd.Known():
 		return chain.Wait("Founding", fmt.Sprintf("etcd is to begin with the masters %s, and %s, which the spec has lost meanwhile, stay until it has: "+

@@ -22,6 +22,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/etcdjob"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
 // Name of the handler.
@@ -33,8 +34,9 @@ const (
 	volumeRoot = "restored"
 	volumeEtcd = "etcd-data"
 	// bump is how far each restore raises the revision, so that nobody who has watched before takes what comes for what he has seen
-	// (https://etcd.io/docs/v3.6/op-guide/recovery). Those before count, for the snapshot may be older than they are.
-	bump = 1_000_000_000
+	// (https://etcd.io/docs/v3.6/op-guide/recovery). It is twice that of the restore before, and so more than all before together, for the
+	// snapshot may be older than they are; the revision, of 63 bits, has room for as many as doublings.
+	bump, doublings = 1_000_000_000, 32
 	// retries is how often a Job is tried once more.
 	retries = 3
 )
@@ -55,12 +57,26 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	if s.VersionsErr != nil {
 		return apply.Desired{}, s.VersionsErr
 	}
+	if err := ofOthers(s, phase); err != nil {
+		return apply.Desired{}, err
+	}
 	desired := apply.Desired{Objects: []client.Object{check(s)}}
 	if phase == etcd.Placing || phase == etcd.Founding {
 		desired.Objects = append(desired.Objects, places(s)...)
 	}
 	desired.Wait = wait(s, phase)
 	return desired, nil
+}
+
+// ofOthers refuses a snapshot of another cluster: several may share a volume, and the objects of another one would be acted on twice, their
+// Secrets being unreadable. What has been begun is ended.
+func ofOthers(s *cluster.Snapshot, phase etcd.Phase) error {
+	file := cluster.SnapshotFile(s.Restore.Target())
+	if phase != etcd.Checking || strings.HasPrefix(file, s.ID()+"-") {
+		return nil
+	}
+	return problem.Newf("OtherCluster", "snapshot %s is not one of this cluster, whose snapshots have the names %s-<time>.db; name another one, or none, "+
+		"or give the file such a name if it is the right one all the same", file, s.ID())
 }
 
 // wait says what is being done, or which Job was given up.
@@ -150,7 +166,7 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 		"--data-dir=" + path.Join(root, etcdfiles.Data), "--name=" + member.Name,
 		"--initial-cluster=" + strings.Join(founders, ","), "--initial-advertise-peer-urls=" + member.PeerURL,
 		"--initial-cluster-token=" + cloudconfig.EtcdToken(s.ID(), ticket),
-		fmt.Sprintf("--bump-revision=%d", bump*(s.Restore.Number+1)), "--mark-compacted",
+		fmt.Sprintf("--bump-revision=%d", int64(bump)<<min(s.Restore.Number, doublings)), "--mark-compacted",
 	}, etcdjob.SnapshotsMount(true), mount)
 	put := etcdjob.Runner(s, "place", []string{
 		"place", "--volume=" + nodepod.EtcdData, "--ticket=" + ticket, "--disk=" + nodepod.EtcdDisk, root,

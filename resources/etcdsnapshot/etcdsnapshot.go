@@ -55,17 +55,26 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return apply.Desired{Objects: []client.Object{secret, cronJob(s)}, Wait: wait(s)}, nil
 }
 
-// wait tells of snapshots that fail. One that is being taken is no news yet.
+const failed = "SnapshotFailed"
+
+// wait tells of snapshots that fail, until one is taken. One that is being taken is no news yet.
 func wait(s *cluster.Snapshot) *chain.Outcome {
 	if s.SnapshotJob == nil {
 		return nil
 	}
 	status := s.SnapshotJob.Status
-	if status.LastScheduleTime == nil || len(status.Active) > 0 ||
-		status.LastSuccessfulTime != nil && !status.LastSuccessfulTime.Before(status.LastScheduleTime) {
+	taken := status.LastSuccessfulTime != nil && !status.LastSuccessfulTime.Before(status.LastScheduleTime)
+	switch {
+	case status.LastScheduleTime == nil || taken:
+		return nil
+	case s.SnapshotHangs && len(status.Active) > 0:
+		return ptr.To(chain.Wait(failed, fmt.Sprintf("Job %[2]s does not end, and no snapshot is taken until it has: a pod of it may be on a host that does not answer, "+
+			"or its volume may hang; mend that, or kubectl --namespace=%[1]s delete job %[2]s, and its pods with --force when their host is gone",
+			s.Namespace(), status.Active[0].Name), 0))
+	case len(status.Active) > 0 && !s.SnapshotFailed:
 		return nil
 	}
-	return ptr.To(chain.Wait("SnapshotFailed", fmt.Sprintf("the last snapshot of etcd was not taken: kubectl --namespace=%[1]s describe pods --selector=app=%[2]s "+
+	return ptr.To(chain.Wait(failed, fmt.Sprintf("the last snapshot of etcd was not taken: kubectl --namespace=%[1]s describe pods --selector=app=%[2]s "+
 		"tells why; the next one is tried as scheduled, or with kubectl --namespace=%[1]s create job --from=cronjob/%[2]s now", s.Namespace(), key.EtcdSnapshotName), 0))
 }
 

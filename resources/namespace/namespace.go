@@ -2,7 +2,6 @@
 package namespace
 
 import (
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,10 +47,7 @@ func annotations(s *cluster.Snapshot) map[string]string {
 	if s.Founding {
 		a[key.AnnotationEtcdFounding] = "true"
 	}
-	begun, done := s.Restore.Committed, ""
-	if s.Restore.Done != "" {
-		done = fmt.Sprintf("%s#%d", s.Restore.Done, s.Restore.Number-1)
-	}
+	begun, done := s.Restore.Committed, s.Restore.DoneMark()
 	switch s.Restore.Phase() {
 	case etcd.Committing:
 		begun = s.Restore.Target()

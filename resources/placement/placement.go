@@ -84,8 +84,7 @@ func (h *handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outco
 // isLost says that a master has run a member of etcd, and that nobody knows on which host. On another one it would be of no use, and would
 // pass for the one with the data from then on.
 func isLost(n cluster.Node) bool {
-	ran := n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != ""
-	return ran && decide(n).host == "" && decide(n).release != nil
+	return n.EtcdMemberMark() != "" && decide(n).host == "" && decide(n).release != nil
 }
 
 func pointers(nodes []cluster.Node) []*cluster.Node {

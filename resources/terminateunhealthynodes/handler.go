@@ -58,7 +58,7 @@ func look(s *cluster.Snapshot, now time.Time) []remediation.Node {
 		seen := remediation.Node{Name: n.Role + " " + n.ID, Master: n.Role == key.RoleMaster, Leaving: true}
 		if pod := n.Pod(); pod != nil {
 			seen.Created = pod.CreationTimestamp.Time
-			seen.Leaving = pod.DeletionTimestamp != nil || len(n.Pods) > 1
+			seen.Leaving = pod.DeletionTimestamp != nil || len(n.Standing()) > 1
 			node := s.Workload.Node(pod.Name)
 			seen.Ready = joining.NodeReady(node).Status == corev1.ConditionTrue
 			seen.Joined, seen.Since = unreadySince(pod, now)

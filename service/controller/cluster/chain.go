@@ -123,8 +123,9 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		// Everything a node pod mounts exists before the pod does.
 		{Handler: configmap.New().Handle(e), Needs: []string{"network", "release", "certificates", "randomkey"}},
 		{Handler: pvc.New(e), Needs: []string{"namespace"}},
-		// Checks and places a snapshot. On deletion its Jobs end before the volumes go that they write to.
-		{Handler: etcdrestore.New().Handle(e), Needs: []string{"pvc"}},
+		// Checks and places a snapshot. It does not need "pvc", which a worker's volume may hold up: pods wait for their claims, and claims, on
+		// deletion, for their pods.
+		{Handler: etcdrestore.New().Handle(e), Needs: []string{"namespace"}},
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
 		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}},
 		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"service"}},

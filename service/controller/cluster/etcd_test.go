@@ -9,11 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -144,6 +146,49 @@ func TestFoundersAreWrittenDownOnce(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestNothingBeginsAnewWhenTheNamespaceIsLost: somebody has deleted it, and with it all Deployments, of a cluster that was once brought back to a
+// snapshot and has got another master since. What its masters wrote later is on their disks.
+func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
+	scenario, w := replaced(t)
+	scenario.config.Spec.Etcd = &v1alpha1.EtcdData{
+		Snapshots: &v1alpha1.EtcdSnapshots{}, Restore: &v1alpha1.EtcdRestore{Snapshot: "ab1cd-20261122T060000Z.db", Generation: 1},
+	}
+	w.namespace.Annotations[key.AnnotationEtcdRestored] = "ab1cd-20261122T060000Z.db/1#0"
+	w.namespace.UID = "of before"
+	w.retired = nil
+	ticket := scenario.snapshot(t, w).FoundingTicket()
+	for i, n := range scenario.config.Spec.Cluster.Masters {
+		w.deployments[key.DeploymentName(key.RoleMaster, n.ID)] = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			key.AnnotationOwner: "default/ab1cd/deployment", key.AnnotationEtcdMember: fmt.Sprintf("%d@%s", i+1, ticket),
+		}}}
+	}
+	w.namespace.Annotations[key.AnnotationOwner] = "default/ab1cd/namespace"
+	scenario.config.Status = status(scenario.snapshot(t, w), nil, now)
+	for _, namespace := range []corev1.Namespace{{}, {ObjectMeta: metav1.ObjectMeta{UID: "of now"}}} {
+		if namespace.UID != "" {
+			desired, err := build(t, scenario.snapshot(t, world{}), "namespace")
+			if err != nil {
+				t.Fatal(err)
+			}
+			namespace.Annotations = desired.Objects[0].GetAnnotations()
+			namespace.Annotations[key.AnnotationOwner] = "default/ab1cd/namespace"
+		}
+		s := scenario.snapshot(t, world{namespace: namespace})
+		if got := s.FoundingTicket(); got != ticket || s.Restore.Phase() != etcd.NotRestoring || s.Founding {
+			t.Errorf("the ticket was %q and is %q, the phase is %q, founding %t", ticket, got, s.Restore.Phase(), s.Founding)
+		}
+		for _, n := range s.Masters() {
+			if p := s.BootParams(n); p.EtcdTicket != "" || p.EtcdState != cloudconfig.EtcdExisting || p.EtcdFrom != ticket || s.AwaitsMember(n) {
+				t.Errorf("%s begins as %s, with the ticket %q, from %q; awaits its member %t", n.ID, p.EtcdState, p.EtcdTicket, p.EtcdFrom, s.AwaitsMember(n))
+			}
+		}
+		scenario.config.Status = status(s, nil, now)
+	}
+	if got := scenario.config.Status.Etcd; got == nil || !slices.Equal(got.Founders, []string{"m0aaa", "m1aaa", "m2aaa"}) {
+		t.Errorf("the status says %+v", got)
 	}
 }
 

@@ -4,18 +4,21 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdjob"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
@@ -218,7 +221,9 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	attach(s, w.pods, w.deployments)
 	s.LookAtRestore(&w.namespace, w.restores, w.pods)
 	s.SnapshotJob = w.snapshots
-	s.Founders = snapshot.FoundersOf(&w.namespace, s.Nodes, retired(w), s.Restore)
+	s.SnapshotFailed = meta.IsStatusConditionFalse(config.Status.Conditions, conditionTypes["etcdsnapshot"])
+	s.SnapshotHangs = hangsIn(s, r.Clock.Now()) < 0
+	s.Founders = snapshot.FoundersOf(&w.namespace, s.Config.Status.Etcd, s.Nodes, retired(w), s.Restore)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Etcd = r.Workloads.members(s, w)
 	}
@@ -238,8 +243,20 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	return s, nil
 }
 
+// snapshotGrace is how much longer than its Job may run a snapshot of etcd is waited for.
+const snapshotGrace = 10 * time.Minute
+
+// hangsIn is when a snapshot that is being taken has to have ended; zero when none is.
+func hangsIn(s *snapshot.Snapshot, now time.Time) time.Duration {
+	if s.SnapshotJob == nil || len(s.SnapshotJob.Status.Active) == 0 || s.SnapshotJob.Status.LastScheduleTime == nil {
+		return 0
+	}
+	return s.SnapshotJob.Status.LastScheduleTime.Add(etcdjob.Deadline*time.Second + snapshotGrace).Sub(now)
+}
+
 func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, secrets []corev1.Secret) error {
-	found := snapshot.ReadSecrets(secrets, s.ID(), s.Owner("certificates"), s.Owner("randomkey"))
+	requests := snapshot.CertificateRequests(s.Config, s.Settings)
+	found := snapshot.ReadSecrets(secrets, s.ID(), s.Owner("certificates"), s.Owner("randomkey"), requests)
 	s.Adopted, s.Keys, s.KeysErr, s.Stored = found.Adopted, found.Keys, found.KeysErr, found.Pairs
 	for _, name := range []string{snapshot.KeyEncryption, snapshot.KeyBootstrapToken} {
 		if !found.NeedsKey(name) {
@@ -259,7 +276,7 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, secrets []corev1.Secr
 		s.Certificates, s.CertificatesErr = found.Pairs, errNoNamespace
 		return nil
 	}
-	requests := found.Requests(snapshot.CertificateRequests(s.Config, s.Settings))
+	requests = found.Requests(requests)
 	complete, err := pki.Complete(found.Pairs, requests, r.Issuer, r.Clock.Now())
 	s.Certificates, s.CertificatesErr = complete.Set, errors.Join(found.PairsErr, err)
 	s.Terms = snapshot.Terms{
@@ -284,10 +301,10 @@ func attach(s *snapshot.Snapshot, pods []corev1.Pod, deployments map[string]*app
 	}
 }
 
-// findData notes where the data of a master is, as the status tells.
+// findData notes where the data of a master is, and of which member, as the status tells.
 func findData(s *snapshot.Snapshot, n *snapshot.Node) {
 	if known := statusOf(s.Config.Status.Nodes, n.Role, n.ID); known != nil {
-		n.EtcdHost, n.EtcdClaim = known.EtcdHost, known.EtcdClaim
+		n.EtcdHost, n.EtcdClaim, n.EtcdMember = known.EtcdHost, known.EtcdClaim, known.EtcdMember
 	}
 }
 

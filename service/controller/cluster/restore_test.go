@@ -4,6 +4,7 @@ import (
 	stdcmp "cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
 	"github.com/kvm-operator/kvm-operator/resources/configmap"
 	"github.com/kvm-operator/kvm-operator/resources/deployment"
 	"github.com/kvm-operator/kvm-operator/resources/etcdrestore"
@@ -216,6 +218,67 @@ func TestCalledOffWithAChangeOfMasters(t *testing.T) {
 	t.Error("the machine stays down")
 }
 
+// TestWhoLeavesDuringARestoreIsStopped, too: they would be the majority of the etcd that ends.
+func TestWhoLeavesDuringARestoreIsStopped(t *testing.T) {
+	s, w := restorable(t)
+	runs := w.deployments["master-m2aaa"].DeepCopy()
+	for _, phase := range []etcd.Phase{etcd.Checking, etcd.Stopping} {
+		now := s.snapshot(t, w)
+		if now.Restore.Phase() != phase {
+			t.Fatalf("the phase is %q, want %q", now.Restore.Phase(), phase)
+		}
+		now.Retiring = []snapshot.Node{{ID: "m9zzz", Role: key.RoleMaster, Deployment: runs}}
+		stopped := false
+		for _, object := range built(t, deployment.New(), now) {
+			d := object.(*appsv1.Deployment)
+			stopped = stopped || d.Name == "master-m9zzz" && *d.Spec.Replicas == 0 && d.Annotations[key.AnnotationEtcdHalted] != ""
+		}
+		if want := phase == etcd.Stopping; stopped != want {
+			t.Errorf("%s: stopped %t, want %t", phase, stopped, want)
+		}
+		done(&w, built(t, etcdrestore.New(), now)[0].(*batchv1.Job))
+	}
+}
+
+// TestSnapshotOfAnotherClusterIsRefused as long as nothing has been touched.
+func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
+	s, w := restorable(t)
+	s.config.Spec.Etcd.Restore.Snapshot = "ab1ce-20261122T060000Z.db"
+	_, err := etcdrestore.New().Build(s.snapshot(t, w))
+	if p, ok := problem.As(err); !ok || p.Reason != "OtherCluster" {
+		t.Errorf("err %v", err)
+	}
+	w.namespace.Annotations[key.AnnotationEtcdRestoring] = "ab1ce-20261122T060000Z.db/0"
+	if _, err := etcdrestore.New().Build(s.snapshot(t, w)); err != nil {
+		t.Errorf("what was begun is not ended: %v", err)
+	}
+}
+
+// TestRevisionsOnlyGrow over restores of any snapshot that there was: that of the k-th is above those of all before.
+func TestRevisionsOnlyGrow(t *testing.T) {
+	s, w := restorable(t)
+	sum := int64(0)
+	for number := range 8 {
+		w.namespace.Annotations[key.AnnotationEtcdRestored] = fmt.Sprintf("ab1cd-x.db/9#%d", number-1)
+		if number == 0 {
+			delete(w.namespace.Annotations, key.AnnotationEtcdRestored)
+		}
+		w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+		w.pods = nil
+		jobs := built(t, etcdrestore.New(), s.snapshot(t, w))
+		var by int64
+		for _, argument := range jobs[1].(*batchv1.Job).Spec.Template.Spec.InitContainers[0].Command {
+			if text, found := strings.CutPrefix(argument, "--bump-revision="); found {
+				by, _ = strconv.ParseInt(text, 10, 64)
+			}
+		}
+		if by <= sum {
+			t.Errorf("restore %d raises revisions by %d, and those before have by %d", number, by, sum)
+		}
+		sum += by
+	}
+}
+
 // TestMastersWithoutAHostGetOneEach: where no host is known to have the data of masters, one is chosen after the other, and none twice.
 func TestMastersWithoutAHostGetOneEach(t *testing.T) {
 	s, w := restorable(t)
@@ -252,9 +315,14 @@ func TestSnapshotsThatFailAreTold(t *testing.T) {
 	at := func(minute int) *metav1.Time { return &metav1.Time{Time: now.AddDate(0, 0, minute)} }
 	for name, test := range map[string]struct {
 		status batchv1.CronJobStatus
+		told   bool
 		want   string
 	}{
-		"none was due":             {},
+		"none was due": {},
+		"one is being taken after one that failed": {
+			status: batchv1.CronJobStatus{LastScheduleTime: at(3), LastSuccessfulTime: at(2), Active: []corev1.ObjectReference{{}}}, told: true, want: "SnapshotFailed",
+		},
+		"one hangs":                {status: batchv1.CronJobStatus{LastScheduleTime: at(-1), LastSuccessfulTime: at(-2), Active: []corev1.ObjectReference{{}}}, want: "SnapshotFailed"},
 		"the last one was taken":   {status: batchv1.CronJobStatus{LastScheduleTime: at(1), LastSuccessfulTime: at(2)}},
 		"one is being taken":       {status: batchv1.CronJobStatus{LastScheduleTime: at(3), LastSuccessfulTime: at(2), Active: []corev1.ObjectReference{{}}}},
 		"the last one failed":      {status: batchv1.CronJobStatus{LastScheduleTime: at(3), LastSuccessfulTime: at(2)}, want: "SnapshotFailed"},
@@ -264,6 +332,9 @@ func TestSnapshotsThatFailAreTold(t *testing.T) {
 			s, w := restorable(t)
 			s.config.Spec.Etcd.Restore = nil
 			w.snapshots = &batchv1.CronJob{Status: test.status}
+			if test.told {
+				s.config.Status.Conditions = []metav1.Condition{{Type: "SnapshotsTaken", Status: metav1.ConditionFalse, Reason: "SnapshotFailed"}}
+			}
 			desired, err := etcdsnapshot.New().Build(s.snapshot(t, w))
 			if err != nil {
 				t.Fatal(err)

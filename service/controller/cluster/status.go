@@ -78,6 +78,9 @@ func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha
 	next.ObservedGeneration = s.Config.Generation
 	next.Nodes = nodeStatuses(s, now)
 	noteClaims(s, results, next.Nodes)
+	if s.OwnsNamespace { // else it is lost, and this is what is left
+		next.Etcd = &v1alpha1.EtcdStatus{Founders: s.Founders, Restored: s.Restore.DoneMark(), Ticket: s.FoundingTicket()}
+	}
 	next.Conditions = conditions(s, results, now)
 	next.Cluster = legacyStatus(s, now)
 	return next
@@ -185,7 +188,7 @@ const (
 func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
 	var list []v1alpha1.NodeStatus
 	for _, n := range s.Nodes {
-		st := nodeStatus(n, phase(n), n.Message)
+		st := nodeStatus(s, n, phase(n), n.Message)
 		if s.Holds(n) {
 			st.Message = snapshot.Sentence(snapshot.IsHeld, st.Message)
 		}
@@ -193,15 +196,15 @@ func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
 		list = append(list, st)
 	}
 	for _, n := range s.Retiring {
-		list = append(list, nodeStatus(n, phaseTerminating, snapshot.Retires))
+		list = append(list, nodeStatus(s, n, phaseTerminating, snapshot.Retires))
 	}
 	return departing(list, s.Leaving)
 }
 
-func nodeStatus(n snapshot.Node, phase, message string) v1alpha1.NodeStatus {
+func nodeStatus(s *snapshot.Snapshot, n snapshot.Node, phase, message string) v1alpha1.NodeStatus {
 	st := v1alpha1.NodeStatus{
 		ID: n.ID, Role: n.Role, Phase: phase, Message: snapshot.Sentence(message, snapshot.WhyHeld(n.Pods...)),
-		EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim,
+		EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim, EtcdMember: s.MarkToKeep(n),
 	}
 	if pod := n.Pod(); pod != nil {
 		st.Pod, st.IP, st.Host = pod.Name, pod.Status.PodIP, pod.Spec.NodeName

@@ -15,11 +15,15 @@ type KVMConfigStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Nodes is the state of every node, masters first.
+	// Nodes is the state of every node, masters first. A worker may have the id of a master that is on its way out.
 	//
 	// +listType=map
 	// +listMapKey=id
+	// +listMapKey=role
 	Nodes []NodeStatus `json:"nodes,omitempty"`
+
+	// Etcd is what the cluster's etcd began with. The namespace of the cluster says so, too, but somebody may delete that.
+	Etcd *EtcdStatus `json:"etcd,omitempty"`
 
 	// Versions are the component versions in force.
 	Versions *Versions `json:"versions,omitempty"`
@@ -55,6 +59,10 @@ type NodeStatus struct {
 	// machine: its etcd is never founded anew.
 	EtcdClaim string `json:"etcdClaim,omitempty"`
 
+	// EtcdMember is the number that etcd gave the member on this master, once that has run, followed by "@" and the ticket of its data when
+	// that was a snapshot's: from then on the master never begins with an empty disk.
+	EtcdMember string `json:"etcdMember,omitempty"`
+
 	// Phase is Pending, Starting, Ready, Outdated or Terminating.
 	Phase string `json:"phase"`
 
@@ -67,6 +75,21 @@ type NodeStatus struct {
 
 	// Console is the end of the machine's console, once the node has been at its step for too long.
 	Console string `json:"console,omitempty"`
+}
+
+// EtcdStatus is what an etcd began with.
+type EtcdStatus struct {
+	// Founders are the ids of the masters that it began with.
+	//
+	// +listType=atomic
+	Founders []string `json:"founders,omitempty"`
+
+	// Restored is the snapshot that it began with, "<file>/<generation>", followed by "#" and how many others were restored before; empty
+	// when it began with nothing.
+	Restored string `json:"restored,omitempty"`
+
+	// Ticket is the name under which the data of that snapshot was given to masters.
+	Ticket string `json:"ticket,omitempty"`
 }
 
 // LegacyClusterStatus is the status block of the original API.
