@@ -73,11 +73,11 @@ func (r *Reconciler) gather(ctx context.Context, config *v1alpha1.KVMConfig) (*s
 	return s, r.changeKept(ctx, s, w.secrets)
 }
 
-// readNamespace reads what etcd began with. Of a cluster that has a status, the namespace is not gone because the cache does not show it.
+// readNamespace reads what etcd began with. A namespace that there was is not gone because the cache does not show it.
 func (r *Reconciler) readNamespace(ctx context.Context, config *v1alpha1.KVMConfig) (*corev1.Namespace, error) {
 	namespace, name := &corev1.Namespace{}, client.ObjectKey{Name: key.Namespace(config.Spec.Cluster.ID)}
 	err := r.Client.Get(ctx, name, namespace)
-	if apierrors.IsNotFound(err) && config.Status.ObservedGeneration > 0 && config.DeletionTimestamp == nil {
+	if apierrors.IsNotFound(err) && meta.IsStatusConditionTrue(config.Status.Conditions, conditionTypes["namespace"]) && config.DeletionTimestamp == nil {
 		err = r.Live.Get(ctx, name, namespace)
 	}
 	return namespace, client.IgnoreNotFound(err)
