@@ -79,6 +79,10 @@ const unlimited = -1
 // shutdownTimeout is how long reconciles in flight may take to end.
 const shutdownTimeout = 20 * time.Second
 
+// controllers take clusters and pods first come, first served. With priorities, what is there when the operator begins waits as long as
+// others change: a node pod of a quiet cluster for ever.
+var controllers = config.Controller{SkipNameValidation: ptr.To(true), UsePriorityQueue: ptr.To(false)}
+
 // Service is the operator ready to run.
 type Service struct {
 	manager manager.Manager
@@ -116,7 +120,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 		LeaderElectionNamespace:       c.LeaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
-		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
+		Controller:                    controllers,
 	})
 	if err != nil {
 		return nil, microerror.Mask(err)

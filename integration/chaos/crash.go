@@ -34,12 +34,7 @@ var Operations = map[string]struct {
 // the world.
 func (w *World) CrashEverywhere(ctx context.Context, operation string, every int, clusters []string) (writes int, violations, suspects []string) {
 	o := Operations[operation]
-	for i, id := range clusters {
-		l := &life{world: w, id: id}
-		l.begin(uint64(i))
-		w.lives = append(w.lives, l)
-	}
-	lives := w.lives[len(w.lives)-len(clusters):]
+	lives := w.newcomers(clusters)
 	most := make([]int, len(lives))
 	all(lives, func(l *life) {
 		at := slices.Index(lives, l)
@@ -61,6 +56,16 @@ func (w *World) CrashEverywhere(ctx context.Context, operation string, every int
 	})
 	violations, suspects = w.verdict(lives)
 	return slices.Max(most), violations, suspects
+}
+
+// newcomers are clusters that are new to the world, none of which is made yet.
+func (w *World) newcomers(clusters []string) []*life {
+	for i, id := range clusters {
+		l := &life{world: w, id: id}
+		l.begin(uint64(i))
+		w.lives = append(w.lives, l)
+	}
+	return w.lives[len(w.lives)-len(clusters):]
 }
 
 // crashAt does something to a cluster that has settled, beside an operator that crashes at the k-th write from then on, or after it. It says
@@ -94,12 +99,7 @@ func (o *operator) crashAt(ctx context.Context, l *life, k int, after bool, do f
 // CrashWhileFounding makes clusters with three masters, two of which leave the spec when the operator crashes: at each so many-eth point, as
 // CrashEverywhere takes them. The cluster has to become one with one master all the same.
 func (w *World) CrashWhileFounding(ctx context.Context, every int, clusters []string) (writes int, violations, suspects []string) {
-	for i, id := range clusters {
-		l := &life{world: w, id: id}
-		l.begin(uint64(i))
-		w.lives = append(w.lives, l)
-	}
-	lives := w.lives[len(w.lives)-len(clusters):]
+	lives := w.newcomers(clusters)
 	most := make([]int, len(lives))
 	all(lives, func(l *life) {
 		at := slices.Index(lives, l)
@@ -114,9 +114,7 @@ func (w *World) CrashWhileFounding(ctx context.Context, every int, clusters []st
 // LosesNamespace has a cluster come to a master that did not found its etcd, and somebody delete its namespace then: it comes back with its
 // data. The cluster has to be new to the world. It returns what was violated.
 func (w *World) LosesNamespace(ctx context.Context, id string) (violations, suspects []string) {
-	l := &life{world: w, id: id}
-	l.begin(0)
-	w.lives = append(w.lives, l)
+	l := w.newcomers([]string{id})[0]
 	operators := newOperators(w, rand.New(rand.NewPCG(0, 0)))
 	operator := operators.begin(nil)
 	if err := l.make(ctx, 1, 1); err != nil {

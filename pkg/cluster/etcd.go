@@ -68,9 +68,9 @@ func (s *Snapshot) EtcdMemberMark(id uint64) string {
 	return mark
 }
 
-// EtcdMemberMark is what is written down of the member that a master has run: at its Deployment, and in the status, for somebody may delete
+// WrittenMark is what is written down of the member that a master has run: at its Deployment, and in the status, for somebody may delete
 // that.
-func (n Node) EtcdMemberMark() string {
+func (n Node) WrittenMark() string {
 	if n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != "" {
 		return n.Deployment.Annotations[key.AnnotationEtcdMember]
 	}
@@ -86,12 +86,12 @@ func (s *Snapshot) MarkToKeep(n Node) string {
 	case m != nil && m.Started:
 		return s.EtcdMemberMark(m.ID)
 	}
-	return n.EtcdMemberMark()
+	return n.WrittenMark()
 }
 
 // RanAs is the member that a master has been known to run, as it is written down; empty when there was none.
 func (s *Snapshot) RanAs(n Node) string {
-	mark := n.EtcdMemberMark()
+	mark := n.WrittenMark()
 	if _, ticket, _ := strings.Cut(mark, "@"); ticket != s.FoundingTicket() {
 		return ""
 	}

@@ -75,10 +75,21 @@ func because(pod *corev1.Pod) string {
 // What is said of nodes that are not in the spec any more: those that go, and masters that stay, for etcd to begin or until it has one member
 // less.
 const (
-	NotInSpec = "it is not in the spec any more"
-	IsHeld    = NotInSpec + " and stays until etcd has begun"
-	Retires   = NotInSpec + " and stays until its member of etcd is taken out"
+	MessageLeaving  = "it is not in the spec any more"
+	MessageHeld     = MessageLeaving + " and stays until etcd has begun"
+	MessageRetiring = MessageLeaving + " and stays until its member of etcd is taken out"
 )
+
+// Departing are the pods of nodes that are not in the spec any more, but for masters that retire, by their names.
+func (s *Snapshot) Departing() []corev1.Pod {
+	pods := slices.DeleteFunc(slices.Clone(s.Leaving), func(p corev1.Pod) bool {
+		id := p.Labels[key.LabelNode]
+		retires := p.Labels[key.LabelApp] == key.RoleMaster && slices.ContainsFunc(s.Retiring, func(n Node) bool { return n.ID == id })
+		return id == "" || retires
+	})
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return pods
+}
 
 // WhyHeld says for a person what holds those of the pods that are being deleted; empty when none is.
 func WhyHeld(pods ...corev1.Pod) string {

@@ -94,19 +94,12 @@ func wait(s *cluster.Snapshot) *chain.Outcome {
 // leaving tells of nodes that are not in the spec any more and whose machines are there yet.
 func leaving(s *cluster.Snapshot) []string {
 	var messages []string
-	retiring := map[string]bool{}
 	for _, n := range s.Retiring {
-		retiring[n.ID] = true
-		messages = append(messages, n.Role+" "+n.ID+": "+cluster.Sentence(cluster.Retires, cluster.WhyHeld(n.Pods...)))
+		messages = append(messages, n.Role+" "+n.ID+": "+cluster.Sentence(cluster.MessageRetiring, cluster.WhyHeld(n.Pods...)))
 	}
-	for _, pod := range s.Leaving {
-		id, role := pod.Labels[key.LabelNode], pod.Labels[key.LabelApp]
-		if id == "" || role == key.RoleMaster && retiring[id] {
-			continue
-		}
-		messages = append(messages, role+" "+id+": "+cluster.Sentence(cluster.NotInSpec, cluster.WhyHeld(pod)))
+	for _, pod := range s.Departing() {
+		messages = append(messages, pod.Labels[key.LabelApp]+" "+pod.Labels[key.LabelNode]+": "+cluster.Sentence(cluster.MessageLeaving, cluster.WhyHeld(pod)))
 	}
-	slices.Sort(messages)
 	return messages
 }
 

@@ -38,12 +38,18 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 	var errs []error
 	var lost []string
 	found := false
-	for _, n := range append(pointers(s.Nodes), pointers(s.Retiring)...) {
-		stored, err := h.place(ctx, s, n)
-		found = found || stored
-		errs = append(errs, err)
-		if s.EtcdOnHost(*n) && isLost(*n) {
-			lost = append(lost, n.ID)
+	for _, nodes := range [][]cluster.Node{s.Nodes, s.Retiring} {
+		for i := range nodes {
+			n := &nodes[i]
+			d := decide(s, *n)
+			switch {
+			case d.host != n.EtcdHost:
+				n.EtcdHost, found = d.host, found || d.host != ""
+			case d.lost:
+				lost = append(lost, n.ID)
+			case d.release != nil:
+				errs = append(errs, h.placer.PlacePod(ctx, d.release, key.GateEtcdHost, d.host))
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -59,40 +65,9 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 	return chain.Done(), nil
 }
 
-// place lets the gated pod of a node go, or notes where its data is, which has to be stored first.
-func (h *handler) place(ctx context.Context, s *cluster.Snapshot, n *cluster.Node) (found bool, err error) {
-	if !s.EtcdOnHost(*n) {
-		n.EtcdHost = ""
-		return false, nil
-	}
-	d := decide(*n)
-	if d.host != n.EtcdHost {
-		n.EtcdHost = d.host
-		return true, nil
-	}
-	if d.release == nil || isLost(*n) {
-		return false, nil
-	}
-	return false, h.placer.PlacePod(ctx, d.release, key.GateEtcdHost, n.EtcdHost)
-}
-
 // EnsureDeleted has nothing to do: pods go with their Deployment, gated or not.
 func (h *handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
-}
-
-// isLost says that a master has run a member of etcd, and that nobody knows on which host. On another one it would be of no use, and would
-// pass for the one with the data from then on.
-func isLost(n cluster.Node) bool {
-	return n.EtcdMemberMark() != "" && decide(n).host == "" && decide(n).release != nil
-}
-
-func pointers(nodes []cluster.Node) []*cluster.Node {
-	var all []*cluster.Node
-	for i := range nodes {
-		all = append(all, &nodes[i])
-	}
-	return all
 }
 
 // decision is what to do for one master.
@@ -101,11 +76,17 @@ type decision struct {
 	host string
 	// release is the gated pod that may go, to host if that is known.
 	release *corev1.Pod
+	// lost says that the master has run a member of etcd, and that nobody knows on which host: on another one its machine would be of no use,
+	// and would pass for the one with the data from then on.
+	lost bool
 }
 
 // decide: what is stored counts. Before anything is stored, a snapshot that was put somewhere is the data, or else the pod that was bound
 // first made it.
-func decide(n cluster.Node) decision {
+func decide(s *cluster.Snapshot, n cluster.Node) decision {
+	if !s.EtcdOnHost(n) {
+		return decision{}
+	}
 	d := decision{host: cmp.Or(n.EtcdHost, n.RestoredOn)}
 	for i := range n.Pods {
 		pod := &n.Pods[i]
@@ -116,6 +97,7 @@ func decide(n cluster.Node) decision {
 			d.release = pod
 		}
 	}
+	d.lost = d.release != nil && d.host == "" && n.WrittenMark() != ""
 	return d
 }
 

@@ -223,14 +223,12 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	s.SnapshotJob = w.snapshots
 	s.SnapshotFailed = meta.IsStatusConditionFalse(config.Status.Conditions, conditionTypes["etcdsnapshot"])
 	s.SnapshotHangs = hangsIn(s, r.Clock.Now()) < 0
-	s.Founders = snapshot.FoundersOf(&w.namespace, s.Config.Status.Etcd, s.Nodes, retired(w), s.Restore)
+	gone := retired(s, w)
+	s.Founders = snapshot.FoundersOf(&w.namespace, s.Config.Status.Etcd, s.Nodes, gone, s.Restore)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
-		s.Etcd = r.Workloads.members(s, w)
+		s.Etcd = r.Workloads.members(s, gone)
 	}
-	s.Retiring = slices.DeleteFunc(retired(w), func(n snapshot.Node) bool { return !s.Retires(n) })
-	for i := range s.Retiring {
-		findData(s, &s.Retiring[i])
-	}
+	s.Retiring = slices.DeleteFunc(slices.Clone(gone), func(n snapshot.Node) bool { return !s.Retires(n) })
 	s.Leaving = leaving(s.Nodes, w.pods)
 	if w.api.UID != "" {
 		s.PublishedService = &w.api
@@ -238,7 +236,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Workload = r.Workloads.look(s, w.master.Spec.ClusterIP)
 	}
-	s.LookAtFounding(&w.namespace, retired(w), w.held)
+	s.LookAtFounding(&w.namespace, gone, w.held)
 	s.BootDataErr = r.decideRollout(s)
 	return s, nil
 }

@@ -114,7 +114,7 @@ func (m *Members) forget(name types.NamespacedName) {
 
 // members is what is known of the cluster's etcd. Machines that may run a member are asked, those of masters that have left the
 // spec included.
-func (w *Workloads) members(s *snapshot.Snapshot, seen world) etcd.State {
+func (w *Workloads) members(s *snapshot.Snapshot, retired []snapshot.Node) etcd.State {
 	pair, issued := s.Introduction(pki.EtcdClient)
 	address := w.etcdAddresses(s)
 	if address == nil || !issued {
@@ -126,7 +126,7 @@ func (w *Workloads) members(s *snapshot.Snapshot, seen world) etcd.State {
 		return etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "a snapshot is restored"}}
 	}
 	access := etcd.Access{CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key}
-	stay := slices.DeleteFunc(retired(seen), s.Former)
+	stay := slices.DeleteFunc(slices.Clone(retired), s.Former)
 	for _, n := range append(s.Masters(), stay...) {
 		if pod := n.Holder(); pod != nil {
 			access.Endpoints = append(access.Endpoints, etcd.Endpoint{Name: pki.EtcdMember(n.ID), Address: address(pod), ServerName: s.MemberHost(n.ID)})
@@ -150,11 +150,12 @@ func memberAddresses(*snapshot.Snapshot) func(*corev1.Pod) string {
 }
 
 // retired are the masters that have machines and are not in the spec.
-func retired(seen world) []snapshot.Node {
+func retired(s *snapshot.Snapshot, seen world) []snapshot.Node {
 	var all []snapshot.Node
 	for i := range seen.retired {
 		n := snapshot.Node{ID: seen.retired[i].Labels[key.LabelNode], Role: key.RoleMaster, Deployment: &seen.retired[i]}
 		n.Pods = snapshot.PodsOf(seen.pods, n)
+		findData(s, &n)
 		all = append(all, n)
 	}
 	return all

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -190,15 +189,15 @@ func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
 	for _, n := range s.Nodes {
 		st := nodeStatus(s, n, phase(n), n.Message)
 		if s.Holds(n) {
-			st.Message = snapshot.Sentence(snapshot.IsHeld, st.Message)
+			st.Message = snapshot.Sentence(snapshot.MessageHeld, st.Message)
 		}
 		st.Step, st.Since, st.Console = step(s.Config.Status.Nodes, n, now)
 		list = append(list, st)
 	}
 	for _, n := range s.Retiring {
-		list = append(list, nodeStatus(s, n, phaseTerminating, snapshot.Retires))
+		list = append(list, nodeStatus(s, n, phaseTerminating, snapshot.MessageRetiring))
 	}
-	return departing(list, s.Leaving)
+	return departing(list, s.Departing())
 }
 
 func nodeStatus(s *snapshot.Snapshot, n snapshot.Node, phase, message string) v1alpha1.NodeStatus {
@@ -227,14 +226,13 @@ func noteClaims(s *snapshot.Snapshot, results []chain.Result, nodes []v1alpha1.N
 
 // departing adds to the nodes of the spec those that are not in it any more and whose machines are still there.
 func departing(list []v1alpha1.NodeStatus, pods []corev1.Pod) []v1alpha1.NodeStatus {
-	pods = slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, pod := range pods {
 		id, role := pod.Labels[key.LabelNode], pod.Labels[key.LabelApp]
-		if id == "" || statusOf(list, role, id) != nil {
-			continue
+		if statusOf(list, role, id) != nil {
+			continue // by another pod
 		}
 		list = append(list, v1alpha1.NodeStatus{
-			ID: id, Role: role, Phase: phaseTerminating, Message: snapshot.Sentence(snapshot.NotInSpec, snapshot.WhyHeld(pod)),
+			ID: id, Role: role, Phase: phaseTerminating, Message: snapshot.Sentence(snapshot.MessageLeaving, snapshot.WhyHeld(pod)),
 			Pod: pod.Name, IP: pod.Status.PodIP, Host: pod.Spec.NodeName,
 		})
 	}
