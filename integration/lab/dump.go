@@ -82,7 +82,7 @@ func portable(object client.Object) (string, error) {
 		}
 	}
 	drop(content, "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "clusterIP", "clusterIPs", "nodePort", "finalizers",
-		key.AnnotationApplied, key.AnnotationNodeHash, key.AnnotationBootstrapToken, "deployment.kubernetes.io/revision")
+		key.AnnotationApplied, key.AnnotationNodeHash, key.AnnotationBootstrapToken, key.AnnotationCertificatesEnd, "deployment.kubernetes.io/revision")
 	text, err := yaml.Marshal(content)
 	return string(text), err
 }

@@ -63,13 +63,14 @@ func New(c client.Client, live client.Reader, now clock.PassiveClock) *Engine {
 }
 
 // Apply brings the world to the set: objects first, then pruning. An object that cannot be applied does not hold up the
-// others, but what exists is then not pruned; a lost race ends the call, for what the set was made from is outdated.
+// others, but what exists is then not pruned; a lost race ends the call, for what the set was made from is outdated, and where objects are only
+// created, the first error does, for what comes later builds on it.
 // Errors that a person has to mend are problem.Problems.
 func (e *Engine) Apply(ctx context.Context, set Set) error {
 	var errs []error
 	for _, desired := range set.Objects {
 		err := e.applyOne(ctx, set, desired)
-		if IsOutdated(err) {
+		if IsOutdated(err) || set.CreateOnly && err != nil {
 			return microerror.Mask(err)
 		}
 		errs = append(errs, err)

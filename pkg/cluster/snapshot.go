@@ -145,6 +145,8 @@ type Node struct {
 	// Kept are the halves that the node keeps, see KeepsBootData, where they have to change all the same: the private one with the bootstrap
 	// token of now, the public one without the ticket of a member that has run. Else they are empty.
 	Kept struct{ Public, Private string }
+	// CertificatesEnd is when the first of the certificates ends that its machine runs with; zero where that is not known.
+	CertificatesEnd time.Time
 	// Hash is that of everything that makes a running node outdated.
 	Hash string
 	// Ready says that the node serves in the form that its Deployment asks for; otherwise Message says why not.

@@ -51,6 +51,8 @@ const (
 
 	// AnnotationBootstrapToken stands on the Secret with a node's boot data: the public part of the bootstrap token in it.
 	AnnotationBootstrapToken = "kvm-operator.giantswarm.io/bootstrap-token"
+	// AnnotationCertificatesEnd stands there, too, where it is a master's: when the first of the certificates in it ends, by RFC 3339.
+	AnnotationCertificatesEnd = "kvm-operator.giantswarm.io/certificates-end"
 	// AnnotationNodeHash stands on the pod template of a node pod: the hash of everything that makes a running node
 	// outdated, which is pod, boot data and guest image.
 	AnnotationNodeHash = "kvm-operator.giantswarm.io/node-hash"

@@ -148,14 +148,17 @@ func atKubelet(s Seen) *Step {
 	if s.API == APIConnected && isReady(s.Node) {
 		return &Step{Name: NotReady, Message: "the guest's kubelet does not answer the runner, although its Node is Ready", Problem: true}
 	}
-	message := "the machine boots: its kubelet does not answer yet"
-	if s.Pod.Labels[key.LabelApp] == key.RoleMaster {
-		message = "the machine boots: its kubelet or its API server does not answer yet"
+	step := Step{Name: Booting, Message: "the machine boots: its kubelet does not answer yet"}
+	switch {
+	case s.API == APIConnected && isSilent(s.Node):
+		step = Step{Name: NotReady, Message: "the machine hangs or boots again: neither its Node nor its kubelet answers"}
+	case s.Pod.Labels[key.LabelApp] == key.RoleMaster:
+		step.Message = "the machine boots: its kubelet or its API server does not answer yet"
 	}
 	if ended := status.LastTerminationState.Terminated; ended != nil {
-		message += "; the time before " + howItEnded(ended)
+		step.Message += "; the time before " + howItEnded(ended)
 	}
-	return &Step{Name: Booting, Message: message}
+	return &step
 }
 
 func atAPI(s Seen) *Step {
@@ -238,6 +241,15 @@ func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
 		return nil
 	}
 	return &node.Status.Conditions[i]
+}
+
+// isSilent says that the workload cluster has not heard of a kubelet for a while.
+func isSilent(node *corev1.Node) bool {
+	if node == nil {
+		return false
+	}
+	c := nodeCondition(node)
+	return c != nil && c.Status == corev1.ConditionUnknown
 }
 
 func isReady(node *corev1.Node) bool {

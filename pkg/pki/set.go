@@ -1,6 +1,8 @@
 // Package pki issues and keeps the certificates of one workload cluster.
 package pki
 
+import "time"
+
 // Names of the key pairs of a cluster. The first group is the contract of the original's cert-operator, which other
 // software finds by the label giantswarm.io/certificate; the others are what today's control plane needs besides.
 const (
@@ -58,3 +60,16 @@ type KeyPair struct {
 
 // Set holds the key pairs of one cluster by name.
 type Set map[string]KeyPair
+
+// FirstEnd is when the first of the certificates ends that are of use as such, zero when none can be read: that of ServiceAccount holds a key,
+// and nobody looks at its end.
+func (s Set) FirstEnd() time.Time {
+	var first time.Time
+	for name, pair := range s {
+		cert, err := ParseCertificate(pair.Certificate)
+		if err == nil && name != ServiceAccount && (first.IsZero() || cert.NotAfter.Before(first)) {
+			first = cert.NotAfter
+		}
+	}
+	return first
+}

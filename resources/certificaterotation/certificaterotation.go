@@ -111,12 +111,15 @@ func decide(s *cluster.Snapshot, now time.Time) (decision, error) {
 		d.outcome = chain.Wait("RotatingAuthorities", "the next step begins for "+strings.Join(going, ", "), 0)
 		return d, nil
 	case len(going) > 0:
+		if err := aging(s, now); err != nil {
+			return decision{}, err
+		}
 		d.outcome = chain.Wait("RotatingAuthorities", strings.Join(going, ", ")+": "+waits, retry(s))
 		return d, nil
 	case s.Terms.Failed != nil:
-		return decision{}, s.Terms.Failed
+		return decision{}, errors.Join(aging(s, now), s.Terms.Failed)
 	}
-	if err := errors.Join(others(s), ending(s, now)); err != nil {
+	if err := errors.Join(others(s), ending(s, now), aging(s, now)); err != nil {
 		return decision{}, err
 	}
 	d.outcome = rest(s, now)
@@ -205,6 +208,32 @@ func ending(s *cluster.Snapshot, now time.Time) error {
 	return errors.Join(errs...)
 }
 
+// aging tells of machines whose certificates are about to end: none could be issued in their place, or the turn of the machine to begin anew
+// with those has not come.
+func aging(s *cluster.Snapshot, now time.Time) error {
+	var errs []error
+	for _, n := range s.Nodes {
+		if !n.CertificatesEnd.IsZero() && !now.Before(n.CertificatesEnd.Add(-margin(s))) {
+			errs = append(errs, problem.Newf("MachineCertificatesEnd",
+				"the machine of %s %s runs with certificates that end on %s, and has not been replaced by one with newer ones",
+				n.Role, n.ID, n.CertificatesEnd.UTC().Format(time.DateOnly)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// margin is how long before its certificates end a machine that still runs with them is told of: half of the time that there was to replace
+// it, and no longer than that of others' certificates.
+func margin(s *cluster.Snapshot) time.Duration {
+	least := warning
+	for name, pair := range s.Certificates {
+		if cert, err := pki.ParseCertificate(pair.Certificate); err == nil && !s.Adopted[name] {
+			least = min(least, cert.NotAfter.Sub(cert.NotBefore)/6)
+		}
+	}
+	return least
+}
+
 // foreign are the ends of the certificates of others.
 func foreign(s *cluster.Snapshot) map[string]time.Time {
 	ends := map[string]time.Time{}
@@ -221,6 +250,11 @@ func rest(s *cluster.Snapshot, now time.Time) chain.Outcome {
 	times := []time.Time{s.Terms.Next}
 	for _, until := range foreign(s) {
 		times = append(times, until.Add(-warning))
+	}
+	for _, n := range s.Nodes {
+		if !n.CertificatesEnd.IsZero() {
+			times = append(times, n.CertificatesEnd.Add(-margin(s)))
+		}
 	}
 	for _, name := range pki.Authorities {
 		if !s.Adopted[name] {

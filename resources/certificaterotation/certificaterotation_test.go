@@ -189,6 +189,14 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *cluster.Snapshot) { adopt(s) },
 			says: "CertificateEnds", message: `certificate "api" is not the operator's and ends on 2027-11-22`,
 		},
+		"a machine's certificates end": {
+			change: func(_ *testing.T, s *cluster.Snapshot) { s.Nodes[0].CertificatesEnd = now.Add(29 * 24 * time.Hour) },
+			says:   "MachineCertificatesEnd", message: "the machine of master m0aaa runs with certificates that end on 2026-12-21",
+		},
+		"a machine's certificates end later": {
+			change: func(_ *testing.T, s *cluster.Snapshot) { s.Nodes[0].CertificatesEnd = now.Add(40 * 24 * time.Hour) },
+			says:   "Done", message: "no certificate needs care before 2026-12-02",
+		},
 		"a renewal fails": {
 			change: func(_ *testing.T, s *cluster.Snapshot) { s.Terms.Failed = errVault }, says: "error", message: "the issuer is sealed",
 		},

@@ -3,6 +3,8 @@
 package configmap
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,13 +27,13 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		return apply.Desired{}, s.BootDataErr
 	}
 	var desired apply.Desired
+	end := map[string]time.Time{key.RoleMaster: s.Certificates.FirstEnd()} // workers have no certificates
 	for _, n := range s.Nodes {
 		meta := s.Meta(key.BootDataName(n.Role, s.ID(), n.ID))
 		config, secret := &corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: *meta.DeepCopy()}
-		if s.Tokens.Current != "" {
-			secret.Annotations = map[string]string{key.AnnotationBootstrapToken: joining.TokenID(s.Tokens.Current)}
-		}
+		secret.Annotations = notes(s, n.CertificatesEnd)
 		if !s.KeepsBootData(n) {
+			secret.Annotations = notes(s, end[n.Role])
 			config.Data = map[string]string{nodepod.UserData: n.BootData.Public}
 			secret.Data = map[string][]byte{nodepod.UserData: []byte(n.BootData.Private)}
 			desired.Objects = append(desired.Objects, config, secret)
@@ -51,6 +53,18 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		keepPublic(&desired, n, &corev1.ConfigMap{ObjectMeta: meta})
 	}
 	return desired, nil
+}
+
+// notes are what is said of private boot data without reading it.
+func notes(s *cluster.Snapshot, certificatesEnd time.Time) map[string]string {
+	notes := map[string]string{}
+	if s.Tokens.Current != "" {
+		notes[key.AnnotationBootstrapToken] = joining.TokenID(s.Tokens.Current)
+	}
+	if !certificatesEnd.IsZero() {
+		notes[key.AnnotationCertificatesEnd] = certificatesEnd.UTC().Format(time.RFC3339)
+	}
+	return notes
 }
 
 func keepPublic(desired *apply.Desired, n cluster.Node, config *corev1.ConfigMap) {

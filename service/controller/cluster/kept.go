@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
@@ -18,20 +19,22 @@ import (
 // changeKept changes what has to change of the boot data that nodes keep: nobody would join with a token of yesterday, and a member of etcd
 // that has run must not begin with an empty disk. What a list shows may be some seconds old, so what is to be changed is asked for by name.
 func (r *Reconciler) changeKept(ctx context.Context, s *snapshot.Snapshot, listed []corev1.Secret) error {
-	current := map[client.ObjectKey]bool{}
+	private := map[client.ObjectKey]*corev1.Secret{}
 	for i := range listed {
-		current[client.ObjectKeyFromObject(&listed[i])] = hasToken(s, &listed[i])
+		private[client.ObjectKeyFromObject(&listed[i])] = &listed[i]
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
+		name := client.ObjectKey{Namespace: s.Namespace(), Name: key.BootDataName(n.Role, s.ID(), n.ID)}
+		seen := private[name]
+		if seen != nil {
+			n.CertificatesEnd = certificatesEnd(seen)
+		}
 		if n.BootData.Private == "" || !s.KeepsBootData(*n) {
 			continue
 		}
-		name := client.ObjectKey{Namespace: s.Namespace(), Name: key.BootDataName(n.Role, s.ID(), n.ID)}
-		if !current[name] {
-			if err := r.renewToken(ctx, s, n, name); err != nil {
-				return err
-			}
+		if err := r.renewToken(ctx, s, n, name, seen); err != nil {
+			return err
 		}
 		if err := r.takeTicket(ctx, s, n); err != nil {
 			return err
@@ -50,13 +53,26 @@ func hasToken(s *snapshot.Snapshot, private *corev1.Secret) bool {
 	return private.Annotations[key.AnnotationBootstrapToken] == joining.TokenID(s.Tokens.Current)
 }
 
-func (r *Reconciler) renewToken(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node, name client.ObjectKey) error {
+// certificatesEnd is when the first of the certificates in boot data ends; zero where that is not said.
+func certificatesEnd(private *corev1.Secret) time.Time {
+	end, err := time.Parse(time.RFC3339, private.Annotations[key.AnnotationCertificatesEnd])
+	if err != nil {
+		return time.Time{}
+	}
+	return end
+}
+
+// renewToken has a node keep its private boot data with the token of now; seen is that as a list has it, nil where it does not.
+func (r *Reconciler) renewToken(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node, name client.ObjectKey, seen *corev1.Secret) error {
+	if seen != nil && hasToken(s, seen) {
+		return nil
+	}
 	var stored corev1.Secret
 	if err := r.Client.Get(ctx, name, &stored); err != nil || hasToken(s, &stored) {
 		return microerror.Mask(client.IgnoreNotFound(err))
 	}
 	text, err := cloudconfig.WithToken(string(stored.Data[nodepod.UserData]), n.BootData.Private)
-	n.Kept.Private = text
+	n.Kept.Private, n.CertificatesEnd = text, certificatesEnd(&stored)
 	noteInvalid(s, n, err)
 	return nil
 }

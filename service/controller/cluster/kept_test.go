@@ -2,30 +2,39 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// stored plays a cache with one ConfigMap and no Secret.
+// stored plays a cache with one ConfigMap, and one Secret if any.
 type stored struct {
 	client.Client
 	config corev1.ConfigMap
+	secret *corev1.Secret
 }
 
 func (s stored) Get(_ context.Context, name client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	if config, ok := object.(*corev1.ConfigMap); ok {
 		s.config.DeepCopyInto(config)
+		return nil
+	}
+	if secret, ok := object.(*corev1.Secret); ok && s.secret != nil && client.ObjectKeyFromObject(s.secret) == name {
+		s.secret.DeepCopyInto(secret)
 		return nil
 	}
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name.Name)
@@ -74,4 +83,54 @@ func bootDataOf(t *testing.T, s *snapshot.Snapshot, id string) string {
 		}
 	}
 	return ""
+}
+
+// TestCertificatesOfAMachineAreKnown as long as it runs with them: those that were issued since do not count, nor does a new token.
+func TestCertificatesOfAMachineAreKnown(t *testing.T) {
+	scenario, w := replaced(t)
+	s := scenario.snapshot(t, w)
+	requests := snapshot.CertificateRequests(s.Config, s.Settings)
+	authority := requests[slices.IndexFunc(requests, func(r pki.Request) bool { return r.Name == pki.CA })]
+	var err error
+	if s.Certificates[pki.CA], err = (pki.Embedded{Clock: clock.RealClock{}}).Issue(authority, pki.KeyPair{}); err != nil {
+		t.Fatal(err)
+	}
+	fresh := privateOf(t, s, "m0aaa")
+	if fresh.Annotations[key.AnnotationCertificatesEnd] == "" {
+		t.Fatalf("boot data does not say when its certificates end: %v", fresh.Annotations)
+	}
+	scenario.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true}
+	w.deployments["master-m0aaa"].Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
+	fresh.Annotations[key.AnnotationCertificatesEnd] = "2026-12-01T00:00:00Z"
+	for _, token := range []string{fresh.Annotations[key.AnnotationBootstrapToken], "of yesterday"} {
+		fresh.Annotations[key.AnnotationBootstrapToken] = token
+		s := scenario.snapshot(t, w)
+		r := &Reconciler{Client: stored{secret: fresh}}
+		if err := r.changeKept(t.Context(), s, []corev1.Secret{*fresh}); err != nil || s.BootDataErr != nil {
+			t.Fatal(err, s.BootDataErr)
+		}
+		if got := s.Nodes[0].CertificatesEnd.Format(time.DateOnly); got != "2026-12-01" {
+			t.Errorf("with token %q the certificates of %s end on %s", token, s.Nodes[0].ID, got)
+		}
+		if written := privateOf(t, s, "m0aaa"); (written != nil) != (token == "of yesterday") {
+			t.Errorf("with token %q boot data is written: %t", token, written != nil)
+		} else if written != nil && written.Annotations[key.AnnotationCertificatesEnd] != "2026-12-01T00:00:00Z" {
+			t.Errorf("a new token makes it forget: %v", written.Annotations)
+		}
+	}
+}
+
+// privateOf is the private half of the boot data of a master, where it is written.
+func privateOf(t *testing.T, s *snapshot.Snapshot, id string) *corev1.Secret {
+	t.Helper()
+	desired, err := build(t, s, "configmap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range desired.Objects {
+		if secret, private := o.(*corev1.Secret); private && o.GetName() == key.BootDataName(key.RoleMaster, "ab1cd", id) {
+			return secret
+		}
+	}
+	return nil
 }
