@@ -180,6 +180,48 @@ func TestF12SecretThatBreaksLaterLeavesTheMachinesAlone(t *testing.T) {
 	}
 }
 
+// TestWhatMachinesCannotDoWithoutIsNotMadeASecondTime: the key that encrypts what is in etcd, and that by which tokens are believed.
+func TestWhatMachinesCannotDoWithoutIsNotMadeASecondTime(t *testing.T) {
+	t.Parallel()
+	config := createReady(t, makeCluster("sec10").Workers(1).Obj())
+	uids := podUIDs(t, config, "m0aaa", "w0aaa")
+	for name, condition := range map[string]string{"encryption": "KeysReady", pki.ServiceAccount: "CertificatesReady"} {
+		secret := &corev1.Secret{ObjectMeta: beside(config, name)}
+		theLab.Get(t, secret)
+		saved := secret.DeepCopy()
+		saved.ResourceVersion, saved.UID = "", ""
+		theLab.Delete(t, secret)
+		theLab.AwaitCondition(t, config, lab.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "KeyLost"}, goesOn("ServicesReady"))
+		create(t, saved)
+		theLab.AwaitReady(t, config)
+		if theLab.Get(t, secret); !maps.EqualFunc(secret.Data, saved.Data, bytes.Equal) {
+			t.Errorf("Secret %s has other keys than before", secret.Name)
+		}
+	}
+	if after := podUIDs(t, config, "m0aaa", "w0aaa"); after[0] != uids[0] || after[1] != uids[1] {
+		t.Error("a machine was replaced on the way")
+	}
+}
+
+// TestSecretWithoutItsLabelsIsNotReplacedByAnother, and is told of: what would be made in its place could not be kept.
+func TestSecretWithoutItsLabelsIsNotReplacedByAnother(t *testing.T) {
+	t.Parallel()
+	config := createReady(t, makeCluster("sec11").Obj())
+	uids := podUIDs(t, config, "m0aaa")
+	secret := &corev1.Secret{ObjectMeta: beside(config, pki.API)}
+	theLab.Get(t, secret)
+	change(t, secret, func(s *corev1.Secret) {
+		delete(s.Labels, key.LabelCertificate)
+		delete(s.Annotations, key.AnnotationOwner)
+	})
+	theLab.AwaitCondition(t, config, lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "SecretMalformed"}, goesOn("ServicesReady"))
+	change(t, secret, func(s *corev1.Secret) { s.Labels[key.LabelCertificate] = pki.API })
+	theLab.AwaitReady(t, config)
+	if after := podUIDs(t, config, "m0aaa"); after[0] != uids[0] {
+		t.Error("a machine was replaced on the way")
+	}
+}
+
 // goesOn is the condition of a step that has nothing to do with the trouble.
 func goesOn(conditionType string) lab.Condition {
 	return lab.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: "Done"}

@@ -27,7 +27,7 @@ type witness struct {
 	mu   sync.Mutex
 	told map[string][]corev1.PodCondition // what the condition of a pod's drain has said, in order
 	gone []departure                      // the node pods that went
-	web  map[types.UID]*corev1.Pod        // the last of each pod of the web server that ran on a Node
+	web  map[types.UID]*corev1.Pod        // each pod of the web server that ran on a Node, as it was when it was asked to go, or is
 }
 
 // departure is the end of a node pod.
@@ -76,7 +76,8 @@ func (l *life) follow(clients kubernetes.Interface, namespace, selector string, 
 func (w *witness) seeWeb(pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if pod.Spec.NodeName != "" {
+	// Who is asked once more, or removed with its Node, has been asked before.
+	if before := w.web[pod.UID]; pod.Spec.NodeName != "" && (before == nil || before.DeletionTimestamp == nil) {
 		w.web[pod.UID] = pod
 	}
 }

@@ -161,9 +161,6 @@ func (in *intent) request(live client.Object) ([]byte, error) {
 	return u.MarshalJSON()
 }
 
-// legacyLabels are the labels by which the original's objects tell their cluster.
-var legacyLabels = []string{key.LabelGSCluster, key.LabelCluster, key.LabelClusterID, key.LabelGSClusterID}
-
 // adoptable refuses objects that belong to somebody else. An object without an owner is adopted when it carries the
 // labels of the original for the same cluster.
 func adoptable(live client.Object, in *intent) error {
@@ -175,10 +172,8 @@ func adoptable(live client.Object, in *intent) error {
 		return problem.Newf(reasonOwnedByOther, "%s belongs to %q and is left alone; delete it or choose another cluster id", in.ref, owner)
 	}
 	cluster := in.object.GetLabels()[key.LabelGSCluster]
-	for _, label := range legacyLabels {
-		if value := live.GetLabels()[label]; value != "" && value == cluster {
-			return nil
-		}
+	if cluster != "" && key.OfCluster(live.GetLabels(), cluster) {
+		return nil
 	}
 	return problem.Newf(reasonNotOwned, "%s exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label %s=%s",
 		in.ref, key.LabelGSCluster, cluster)

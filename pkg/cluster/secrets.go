@@ -51,8 +51,8 @@ type Secrets struct {
 }
 
 // ReadSecrets sorts the Secrets labelled with the cluster's id. Those that another KVMConfig owns are not looked at; one
-// of the cluster's own goes before one of somebody else's.
-func ReadSecrets(secrets []corev1.Secret, id, certificateOwner, keyOwner string, requests []pki.Request) Secrets {
+// of the cluster's own goes before one of somebody else's. namespace is where the cluster's own are.
+func ReadSecrets(secrets []corev1.Secret, id, namespace, certificateOwner, keyOwner string, requests []pki.Request) Secrets {
 	requested := map[string]bool{}
 	for _, r := range requests {
 		requested[r.Name] = true
@@ -61,28 +61,60 @@ func ReadSecrets(secrets []corev1.Secret, id, certificateOwner, keyOwner string,
 		Pairs: pki.Set{}, Keys: map[string]string{}, Adopted: map[string]bool{}, Versions: map[string]string{}, Generations: map[string]int64{},
 		malformed: map[string]bool{},
 	}
-	ordered := slices.Clone(secrets)
-	slices.SortFunc(ordered, func(a, b corev1.Secret) int {
+	ours := slices.DeleteFunc(slices.Clone(secrets), func(s corev1.Secret) bool {
+		owner, owned := s.Annotations[key.AnnotationOwner]
+		return owned && owner != certificateOwner && owner != keyOwner || !owned && !key.OfCluster(s.Labels, id)
+	})
+	slices.SortFunc(ours, func(a, b corev1.Secret) int {
 		if own := ownFirst(a) - ownFirst(b); own != 0 {
 			return own
 		}
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
-	for i := range ordered {
-		secret := &ordered[i]
-		owner, owned := secret.Annotations[key.AnnotationOwner]
-		if secret.Labels[key.LabelGSCluster] != id || owned && owner != certificateOwner && owner != keyOwner {
-			continue
+	for i := range ours {
+		if ours[i].Labels[key.LabelGSCluster] == id {
+			read.labelled(&ours[i], requested)
 		}
-		// A pair of somebody else that nobody asks for is none of the cluster's, whatever it looks like.
-		if name := secret.Labels[key.LabelCertificate]; name != "" && (owned || requested[name]) {
-			read.pair(name, secret, !owned)
-		}
-		if name := secret.Labels[key.LabelRandomKey]; name != "" {
-			read.key(name, secret, !owned)
+	}
+	for i := range ours {
+		if ours[i].Namespace == namespace {
+			read.unlabelled(&ours[i], id, requested)
 		}
 	}
 	return read
+}
+
+func (r *Secrets) labelled(secret *corev1.Secret, requested map[string]bool) {
+	_, owned := secret.Annotations[key.AnnotationOwner]
+	// A pair of somebody else that nobody asks for is none of the cluster's, whatever it looks like.
+	if name := secret.Labels[key.LabelCertificate]; name != "" && (owned || requested[name]) {
+		r.pair(name, secret, !owned)
+	}
+	if name := secret.Labels[key.LabelRandomKey]; name != "" {
+		r.key(name, secret, !owned)
+	}
+}
+
+// unlabelled refuses a Secret that stands where one of the cluster's own would, and does not say so: whatever was made in its place could
+// not be kept, and would be another one each time.
+func (r *Secrets) unlabelled(secret *corev1.Secret, id string, requested map[string]bool) {
+	name, found := strings.CutPrefix(secret.Name, key.SecretName(id, ""))
+	isKey := name == KeyEncryption || name == KeyBootstrapToken
+	if !found || r.malformed[name] || !isKey && !requested[name] {
+		return
+	}
+	label, errs := key.LabelCertificate, &r.PairsErr
+	_, known := r.Pairs[name]
+	if isKey {
+		label, errs = key.LabelRandomKey, &r.KeysErr
+		_, known = r.Keys[name]
+	}
+	if known {
+		return
+	}
+	r.malformed[name] = true
+	*errs = errors.Join(*errs, problem.Newf("SecretMalformed", "Secret %s/%s lacks the labels %s=%s and %s=%s; set them, or delete the Secret if what is in it is of no use",
+		secret.Namespace, secret.Name, key.LabelGSCluster, id, label, name))
 }
 
 func ownFirst(s corev1.Secret) int {
@@ -160,6 +192,29 @@ func checkPair(secret *corev1.Secret, pair pki.KeyPair) error {
 		return problem.Newf("SecretMalformed", "Secret %s: key %q is empty; mend it, or delete the Secret to get new certificates", ref, SecretKeyKey)
 	}
 	return nil
+}
+
+// Lose has keys that are missing be told of and not be made a second time, for machines that run with what they were: that which encrypts what
+// is in etcd, and that by which all tokens are believed. Where the latter is gone, whatever else is missing went with it.
+func (r *Secrets) Lose(id, namespace string, requests []pki.Request) {
+	if r.NeedsKey(KeyEncryption) {
+		r.malformed[KeyEncryption] = true
+		r.KeysErr = errors.Join(r.KeysErr, lost(id, namespace, KeyEncryption))
+	}
+	if _, found := r.Pairs[pki.ServiceAccount]; found || r.malformed[pki.ServiceAccount] {
+		return
+	}
+	r.PairsErr = errors.Join(r.PairsErr, lost(id, namespace, pki.ServiceAccount))
+	for _, request := range requests {
+		if _, found := r.Pairs[request.Name]; !found {
+			r.malformed[request.Name] = true
+		}
+	}
+}
+
+func lost(id, namespace, name string) error {
+	return problem.Newf("KeyLost", "Secret %s/%s is gone, and machines run with the key that was in it; put it back, for another one is of no use to them: "+
+		"the boot data of masters has it, which stands in their Secrets in namespace %s", namespace, key.SecretName(id, name), key.Namespace(id))
 }
 
 var tokenFormat = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)

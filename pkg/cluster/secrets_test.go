@@ -63,6 +63,9 @@ func data(name, value string) func(*corev1.Secret) {
 	return func(s *corev1.Secret) { s.Data[name] = []byte(value) }
 }
 
+// unlabelled is what is said of a Secret that stands in the way of the cluster's own.
+const unlabelled = "Secret default/ab1cd-api lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/certificate=api; set them, or delete the Secret if what is in it is of no use"
+
 // TestSecretsAreFoundByLabels covers F-11: those of another cluster, of another KVMConfig or with another label are not
 // used; those of somebody else for this cluster are adopted, from any namespace.
 func TestSecretsAreFoundByLabels(t *testing.T) {
@@ -78,10 +81,18 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		"in another namespace":    {[]corev1.Secret{certificateSecret(t, "certs", "api", ""), keySecret("keys", "encryption", encryptionKey, "")}, "api* encryption*", ""},
 		"F-11: another cluster's": {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
 		"F-11: without cluster":   {[]corev1.Secret{certificateSecret(t, "default", "api", "", func(s *corev1.Secret) { delete(s.Labels, key.LabelGSCluster) })}, "", ""},
-		"F-11: another label":     {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, ""), label("giantswarm.io/cert", "api"))}, "", ""},
-		"F-11: another name":      {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "etcd"))}, "etcd*", ""},
-		"of another KVMConfig":    {[]corev1.Secret{certificateSecret(t, "default", "api", "default/other/certificates"), keySecret("default", "encryption", encryptionKey, "default/other/randomkey")}, "", ""},
-		"a boot data Secret":      {[]corev1.Secret{labelled("ab1cd", "x", "y", "default/ab1cd/configmap", nil, nil)}, "", ""},
+		"F-11: another label":     {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, ""), label("giantswarm.io/cert", "api"))}, "", unlabelled},
+		"F-11: another name":      {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "etcd"))}, "etcd*", unlabelled},
+		"F-11: elsewhere":         {[]corev1.Secret{certificateSecret(t, "certs", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
+		"a key without its label": {
+			[]corev1.Secret{keySecret("default", "encryption", encryptionKey, keyOwner, label(key.LabelRandomKey, ""))},
+			"", "Secret default/ab1cd-encryption lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/randomkey=encryption; set them, or delete the Secret if what is in it is of no use",
+		},
+		"in the way, and one that is adopted": {
+			[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "")), certificateSecret(t, "certs", "api", "")}, "api*", "",
+		},
+		"of another KVMConfig": {[]corev1.Secret{certificateSecret(t, "default", "api", "default/other/certificates"), keySecret("default", "encryption", encryptionKey, "default/other/randomkey")}, "", ""},
+		"a boot data Secret":   {[]corev1.Secret{labelled("ab1cd", "x", "y", "default/ab1cd/configmap", nil, nil)}, "", ""},
 		"a broken certificate": {
 			[]corev1.Secret{certificateSecret(t, "default", "api", "", data("crt", "x")), certificateSecret(t, "default", "worker", "")},
 			"worker*", `Secret default/ab1cd-api: key "crt": it is not a PEM certificate; mend it, or delete the Secret to get new certificates`,
@@ -108,7 +119,7 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		"a broken bootstrap token": {[]corev1.Secret{keySecret("default", "bootstrap-token", "abcdef", keyOwner)}, "", `Secret default/ab1cd-bootstrap-token: key "bootstrap-token" does not hold a valid bootstrap-token; put the right one back`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := cluster.ReadSecrets(test.secrets, "ab1cd", certificateOwner, keyOwner, asked)
+			read := cluster.ReadSecrets(test.secrets, "ab1cd", "default", certificateOwner, keyOwner, asked)
 			var found []string
 			for _, name := range append(slices.Collect(maps.Keys(read.Pairs)), slices.Collect(maps.Keys(read.Keys))...) {
 				if read.Adopted[name] {
@@ -137,7 +148,7 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 	own, foreign := certificateSecret(t, "default", "api", certificateOwner), certificateSecret(t, "aaa", "api", "")
 	first, second := certificateSecret(t, "aaa", "worker", ""), certificateSecret(t, "bbb", "worker", "")
 	for _, order := range [][]corev1.Secret{{foreign, second, own, first}, {own, first, foreign, second}} {
-		read := cluster.ReadSecrets(order, "ab1cd", certificateOwner, keyOwner, asked)
+		read := cluster.ReadSecrets(order, "ab1cd", "default", certificateOwner, keyOwner, asked)
 		got := map[string]string{"api": string(read.Pairs["api"].Certificate), "worker": string(read.Pairs["worker"].Certificate)}
 		want := map[string]string{"api": string(own.Data["crt"]), "worker": string(first.Data["crt"])}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -150,7 +161,7 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
 	read := cluster.ReadSecrets([]corev1.Secret{
 		certificateSecret(t, "default", "ca", certificateOwner, data("crt", "x")), keySecret("default", "encryption", "x", keyOwner),
-	}, "ab1cd", certificateOwner, keyOwner, asked)
+	}, "ab1cd", "default", certificateOwner, keyOwner, asked)
 	var missing []string
 	for _, request := range read.Requests([]pki.Request{{Name: "ca"}, {Name: "api"}}) {
 		missing = append(missing, request.Name)
@@ -158,5 +169,38 @@ func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
 	got := []any{missing, read.NeedsKey("encryption"), read.NeedsKey("bootstrap-token")}
 	if diff := cmp.Diff([]any{[]string{"api"}, false, true}, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatMachinesCannotDoWithoutIsNotMadeAnew: somebody has deleted one Secret, or all.
+func TestWhatMachinesCannotDoWithoutIsNotMadeAnew(t *testing.T) {
+	all := []corev1.Secret{
+		certificateSecret(t, "default", "ca", certificateOwner), certificateSecret(t, "default", "service-account", certificateOwner),
+		keySecret("default", "encryption", encryptionKey, keyOwner),
+	}
+	asked := []pki.Request{{Name: "ca"}, {Name: "api"}, {Name: "service-account"}}
+	for name, test := range map[string]struct {
+		left []corev1.Secret
+		// made are the pairs and keys that are issued.
+		made, told string
+	}{
+		"nothing is gone":          {all, "ca api service-account", ""},
+		"an authority":             {all[1:], "ca api service-account", ""},
+		"the encryption key":       {all[:2], "ca api service-account", "default/ab1cd-encryption is gone"},
+		"the key of tokens":        {[]corev1.Secret{all[0], all[2]}, "ca", "default/ab1cd-service-account is gone"},
+		"everything but the token": {nil, "", "default/ab1cd-service-account is gone"},
+	} {
+		read := cluster.ReadSecrets(test.left, "ab1cd", "default", certificateOwner, keyOwner, asked)
+		read.Lose("ab1cd", "default", asked)
+		var made []string
+		for _, request := range read.Requests(asked) {
+			made = append(made, request.Name)
+		}
+		if diff := cmp.Diff(test.made, strings.Join(made, " ")); diff != "" || read.NeedsKey("encryption") || !read.NeedsKey("bootstrap-token") {
+			t.Errorf("%s: encryption key needed: %t; pairs (-want +got):\n%s", name, read.NeedsKey("encryption"), diff)
+		}
+		if told := errorText(read.PairsErr) + errorText(read.KeysErr); !strings.Contains(told, test.told) || (told == "") != (test.told == "") {
+			t.Errorf("%s: it is told %q, want %q", name, told, test.told)
+		}
 	}
 }

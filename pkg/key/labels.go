@@ -128,3 +128,13 @@ const (
 	RoleMaster = "master"
 	RoleWorker = "worker"
 )
+
+// OfCluster says whether one of the labels by which the original's objects tell their cluster names the one with the given id.
+func OfCluster(labels map[string]string, id string) bool {
+	for _, label := range []string{LabelGSCluster, LabelCluster, LabelClusterID, LabelGSClusterID} {
+		if labels[label] == id {
+			return true
+		}
+	}
+	return false
+}

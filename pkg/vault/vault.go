@@ -12,6 +12,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -127,6 +128,9 @@ func (i *Issuer) authority(request pki.Request) (pki.KeyPair, error) {
 	}
 	pair := pki.KeyPair{Certificate: text(made, "certificate"), Key: text(made, "private_key"), Vault: mount + "/issuer/" + string(field(made, "issuer_id"))}
 	pair.CA = pair.Certificate
+	if _, err := pki.ParseCertificate(pair.Certificate); err != nil || len(field(made, "issuer_id")) == 0 || request.Name == pki.CA && len(pair.Key) == 0 {
+		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault does not answer with the authority that it was to make at %q", mount)
+	}
 	return pair, nil
 }
 
@@ -201,10 +205,14 @@ func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 	if err != nil {
 		return pki.KeyPair{}, err
 	}
-	return pki.KeyPair{
+	pair := pki.KeyPair{
 		CA: pki.Trusted(authority), Certificate: text(signed, "certificate"),
 		Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
-	}, nil
+	}
+	if _, err := tls.X509KeyPair(pair.Certificate, pair.Key); err != nil {
+		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault answers with no certificate for the key that it was to sign for: %s", err)
+	}
+	return pair, nil
 }
 
 func template(request pki.Request) *x509.CertificateRequest {

@@ -11,8 +11,8 @@ type addresses struct {
 	list []string
 	// good answered last.
 	good string
-	// silent are those that did not answer in time when they were tried last.
-	silent map[string]bool
+	// last are those to be tried after all others: they did not answer in time, or were not ready, when they were tried last.
+	last map[string]bool
 }
 
 // set replaces the list and says whether it was another one. What is known of addresses that stay is kept.
@@ -23,9 +23,9 @@ func (a *addresses) set(list []string) bool {
 		return false
 	}
 	a.list = slices.Clone(list)
-	for address := range a.silent {
+	for address := range a.last {
 		if !slices.Contains(list, address) {
-			delete(a.silent, address)
+			delete(a.last, address)
 		}
 	}
 	return true
@@ -35,14 +35,14 @@ func (a *addresses) set(list []string) bool {
 func (a *addresses) order() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return order(a.list, a.good, a.silent)
+	return order(a.list, a.good, a.last)
 }
 
 // tried notes what became of an address.
 func (a *addresses) tried(address string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.silent, address)
+	delete(a.last, address)
 	if err == nil {
 		a.good = address
 		return
@@ -50,21 +50,22 @@ func (a *addresses) tried(address string, err error) {
 	if a.good == address {
 		a.good = ""
 	}
-	if classify(err) == Timeout {
-		if a.silent == nil {
-			a.silent = map[string]bool{}
+	if reason := classify(err); reason == Timeout || reason == NotReady {
+		if a.last == nil {
+			a.last = map[string]bool{}
 		}
-		a.silent[address] = true
+		a.last[address] = true
 	}
 }
 
-// order puts the good address first and the silent ones last, for each of them costs seconds. The rest stays as it is.
-func order(list []string, good string, silent map[string]bool) []string {
+// order puts the good address first, and those to be tried after all others last: each of them costs seconds, or leads to an API server
+// that is of no use now, which goes on to take connections. The rest stays as it is.
+func order(list []string, good string, last map[string]bool) []string {
 	rank := func(address string) int {
 		switch {
 		case address == good:
 			return 0
-		case silent[address]:
+		case last[address]:
 			return 2
 		default:
 			return 1

@@ -51,6 +51,8 @@ func TestAddressesRemember(t *testing.T) {
 		{"the first is silent", func() { a.tried("a", context.DeadlineExceeded) }, []string{"b", "c", "a"}},
 		{"the second refuses, which costs no time", func() { a.tried("b", syscall.ECONNREFUSED) }, []string{"b", "c", "a"}},
 		{"the third answers", func() { a.tried("c", nil) }, []string{"c", "b", "a"}},
+		{"it is not ready", func() { a.tried("c", &statusError{code: 500}) }, []string{"b", "a", "c"}},
+		{"it is again", func() { a.tried("c", nil) }, []string{"c", "b", "a"}},
 		{"an address comes", func() { a.set([]string{"d", "a", "c"}) }, []string{"c", "d", "a"}},
 		{"the good one is lost", func() { a.tried("c", syscall.ECONNREFUSED) }, []string{"d", "c", "a"}},
 		{"the silent one answers", func() { a.tried("a", nil) }, []string{"a", "d", "c"}},

@@ -200,6 +200,9 @@ func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bo
 	l := newLink(c.addresses, config)
 	defer l.close()
 	if err := l.probe(ctx); err != nil {
+		if classify(err) == NotReady {
+			l.distrust(err) // that of another master may be
+		}
 		return false, c.fail(ctx, err)
 	}
 	s, err := newSession(ctx, l, c.options, c.changed)

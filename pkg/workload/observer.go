@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -27,10 +26,9 @@ func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodGet {
 		l.noteStatus(response.StatusCode)
 	}
-	if strings.HasSuffix(request.URL.Path, "/eviction") {
-		// client-go would sleep and ask again, up to ten times, before it tells that a budget refuses. Who evicts asks again himself.
-		response.Header.Del("Retry-After")
-	}
+	// client-go would sleep and ask again, up to ten times, before it tells that a budget refuses or that the API server has too much to do.
+	// Whoever asks has a pause of his own, and others to care for.
+	response.Header.Del("Retry-After")
 	response.Body = &answer{ReadCloser: http.MaxBytesReader(nil, response.Body, largestAnswer), cancel: cancel}
 	return response, nil
 }

@@ -283,3 +283,25 @@ func TestWatchThatDoesNotBeginAgainIsALoss(t *testing.T) {
 		}
 	})
 }
+
+// TestAnAPIServerThatStaysUnreadyIsLeft, although its watches are open: it may be the only one of several masters'.
+func TestAnAPIServerThatStaysUnreadyIsLeft(t *testing.T) {
+	server := newServer(t, http.NotFound)
+	server.ready.Store(http.StatusInternalServerError)
+	s := &session{link: server.link(t)}
+	s.link.noteWatches(2, &statusError{code: http.StatusInternalServerError})
+	if err := s.verify(t.Context()); err != nil || s.unready.IsZero() {
+		t.Fatalf("at first: %v, unready since %s", err, s.unready)
+	}
+	s.unready = s.unready.Add(-unreadyGrace)
+	if err := s.verify(t.Context()); classify(err) != NotReady {
+		t.Errorf("after %s: %v", unreadyGrace, err)
+	}
+	if order := s.link.addresses.order(); len(s.link.addresses.last) != 1 || !s.link.addresses.last[order[len(order)-1]] {
+		t.Errorf("it is not tried after all others: %v, %v", order, s.link.addresses.last)
+	}
+	server.ready.Store(http.StatusOK)
+	if err := s.verify(t.Context()); err != nil || !s.unready.IsZero() {
+		t.Errorf("once it is ready: %v, unready since %s", err, s.unready)
+	}
+}

@@ -26,6 +26,9 @@ const (
 	// watchGrace is how long a watch may be missing while the API server says that it is ready. The reflector tries again
 	// after about one second and then after ever longer pauses, so it is not waited for any longer.
 	watchGrace = 15 * time.Second
+	// unreadyGrace is how long an API server may say that it is not ready while all watches are open, and askAgain how often it is asked then.
+	unreadyGrace = time.Minute
+	askAgain     = 15 * time.Second
 )
 
 var (
@@ -43,6 +46,8 @@ type session struct {
 	client  client.Client
 	live    client.Reader
 	engine  *apply.Engine
+	// unready is since when the API server says that it is not ready; zero while it does not.
+	unready time.Time
 
 	// lost is done when the session has ended.
 	lost context.Context // it stands for the life of the session
@@ -182,17 +187,21 @@ func (s *session) keep(ctx context.Context) error {
 		if err := s.verify(ctx); err != nil {
 			return err
 		}
+		var again <-chan time.Time
+		if !s.unready.IsZero() {
+			again = time.After(askAgain)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-again:
 		case <-s.link.happened:
 		}
 	}
 }
 
 // verify finds out what the end of a watch or the failure of a request means. It sends nothing when watches end in good
-// order and begin again, as they do every few minutes; else the API server is asked, and its answer counts. While all watches
-// are open, "not ready" is no reason to leave: one check of many was slow, and whoever leaves asks for everything anew.
+// order and begin again, as they do every few minutes; else the API server is asked, and its answer counts.
 func (s *session) verify(ctx context.Context) error {
 	limit := time.NewTimer(watchGrace)
 	defer limit.Stop()
@@ -202,7 +211,9 @@ func (s *session) verify(ctx context.Context) error {
 		complete := open >= len(s.kinds())
 		if failure != nil {
 			last = failure
-			if err := s.link.probe(ctx); err != nil && (!complete || classify(err) != NotReady) {
+		}
+		if failure != nil || !s.unready.IsZero() {
+			if err := s.ask(ctx, complete); err != nil {
 				return err
 			}
 		}
@@ -217,6 +228,24 @@ func (s *session) verify(ctx context.Context) error {
 		case <-s.link.happened:
 		}
 	}
+}
+
+// ask asks the API server whether it is ready. While all watches are open, that it is not is no reason to leave at once: one check of many
+// was slow, and whoever leaves asks for everything anew. One that stays so is left, for it may be the only one among those of several masters.
+func (s *session) ask(ctx context.Context, complete bool) error {
+	err := s.link.probe(ctx)
+	switch {
+	case err == nil:
+		s.unready = time.Time{}
+		return nil
+	case s.unready.IsZero():
+		s.unready = time.Now()
+	}
+	if complete && classify(err) == NotReady && time.Since(s.unready) < unreadyGrace {
+		return nil
+	}
+	s.link.distrust(err)
+	return err
 }
 
 // nodes lists the Nodes by name, without copying what is in them.

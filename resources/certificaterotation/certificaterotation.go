@@ -53,10 +53,13 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 		return chain.Outcome{}, err
 	}
 	set := apply.Set{Owner: s.Owner("certificates"), CreateOnly: true}
+	var errs []error
 	for _, name := range d.further {
 		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return s.Terms.Successor(name) })
 		if err != nil {
-			return chain.Outcome{}, err
+			// What was made for others is kept: Vault would have to make it once more each time.
+			errs = append(errs, err)
+			continue
 		}
 		secret := s.CertificateSecret(name, pair, s.Terms.Versions[name])
 		if pki.PhaseOf(s.Certificates[name]) == pki.Alone {
@@ -65,11 +68,9 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 		set.Objects = append(set.Objects, secret)
 	}
 	if len(set.Objects) > 0 {
-		if err := h.writer.Apply(ctx, set); err != nil {
-			return chain.Outcome{}, err
-		}
+		errs = append(errs, h.writer.Apply(ctx, set))
 	}
-	return d.outcome, nil
+	return d.outcome, errors.Join(errs...)
 }
 
 // EnsureDeleted has nothing to do: the pairs are another handler's.

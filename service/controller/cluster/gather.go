@@ -214,7 +214,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
 	s.NamespaceTaken = w.namespace.UID != "" && !s.OwnsNamespace
 	if config.DeletionTimestamp == nil {
-		if err := r.completeSecrets(s, w.secrets); err != nil {
+		if err := r.completeSecrets(s, w); err != nil {
 			return nil, err
 		}
 	}
@@ -252,9 +252,12 @@ func hangsIn(s *snapshot.Snapshot, now time.Time) time.Duration {
 	return s.SnapshotJob.Status.LastScheduleTime.Add(etcdjob.Deadline*time.Second + snapshotGrace).Sub(now)
 }
 
-func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, secrets []corev1.Secret) error {
+func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 	requests := snapshot.CertificateRequests(s.Config, s.Settings)
-	found := snapshot.ReadSecrets(secrets, s.ID(), s.Owner("certificates"), s.Owner("randomkey"), requests)
+	found := snapshot.ReadSecrets(w.secrets, s.ID(), s.Config.Namespace, s.Owner("certificates"), s.Owner("randomkey"), requests)
+	if len(w.deployments) > 0 && meta.FindStatusCondition(s.Config.Status.Conditions, conditionTypes["randomkey"]) != nil {
+		found.Lose(s.ID(), s.Config.Namespace, requests)
+	}
 	s.Adopted, s.Keys, s.KeysErr, s.Stored = found.Adopted, found.Keys, found.KeysErr, found.Pairs
 	for _, name := range []string{snapshot.KeyEncryption, snapshot.KeyBootstrapToken} {
 		if !found.NeedsKey(name) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -158,5 +159,6 @@ func retired(s *snapshot.Snapshot, seen world) []snapshot.Node {
 		findData(s, &n)
 		all = append(all, n)
 	}
+	slices.SortFunc(all, func(a, b snapshot.Node) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -41,7 +42,7 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 		said.Status = corev1.ConditionTrue
 		if err = r.release(ctx, pod); err != nil {
 			said = held(string(drain.ReleaseFailed),
-				fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, err))
+				fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, joining.Steady(err.Error())))
 		}
 	}
 	return errors.Join(err, r.say(ctx, pod, config, said))
@@ -107,6 +108,8 @@ func (r *Reconciler) empty(ctx context.Context, config *v1alpha1.KVMConfig, node
 	if inside == nil {
 		return "", errLost
 	}
+	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
+	defer cancel()
 	var refusals []string
 	if d.Cordon {
 		// Whoever refuses it must not keep pods from being asked to go.
@@ -145,7 +148,7 @@ func (r *Reconciler) engineOf(config *v1alpha1.KVMConfig) *apply.Engine {
 func reason(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return err.Error()
+		return joining.Steady(err.Error())
 	}
 	text := status.Status().Message
 	if details := status.Status().Details; details != nil {
@@ -153,7 +156,7 @@ func reason(err error) string {
 			text += " " + cause.Message
 		}
 	}
-	return text
+	return joining.Steady(text)
 }
 
 // held is the condition of a pod whose machine has not been let go.

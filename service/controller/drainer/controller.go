@@ -41,9 +41,11 @@ const (
 	// retryFirst and retryLast bound the back-off of a pod that cannot be worked on.
 	retryFirst = 200 * time.Millisecond
 	retryLast  = 30 * time.Second
-	// releaseTimeout bounds how long a runner, and askTimeout how long etcd is waited for.
+	// releaseTimeout bounds how long a runner, askTimeout how long etcd, and insideTimeout how long the workload cluster is waited for each
+	// time that it is asked: one whose API hangs must leave a pass the time to decide without it, and the pods of others a turn.
 	releaseTimeout = 10 * time.Second
 	askTimeout     = 15 * time.Second
+	insideTimeout  = 10 * time.Second
 )
 
 // Reconciler holds node pods until they may go.
@@ -114,6 +116,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	config, err := r.configOf(ctx, pod)
+	if errors.Is(err, errNobodys) {
+		return reconcile.Result{RequeueAfter: ownerMissing}, nil
+	}
 	if errors.Is(err, errNotOurs) || config != nil && key.Paused(config.Annotations) {
 		return reconcile.Result{}, nil
 	}
@@ -136,6 +141,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: decision.After}, nil
 }
 
+// errNobodys: the namespace does not say whose it is. The cluster controller writes it down again where somebody has removed that.
+var errNobodys = errors.New("the pod's namespace belongs to nobody")
+
+// ownerMissing is when it is looked at again.
+const ownerMissing = 30 * time.Second
+
 // errNotOurs: the pod belongs to a cluster that this operator is not responsible for.
 var errNotOurs = errors.New("the pod belongs to nobody that this operator cares for")
 
@@ -148,7 +159,7 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 	}
 	parts := strings.Split(namespace.Annotations[key.AnnotationOwner], "/")
 	if len(parts) != 3 {
-		return nil, errNotOurs
+		return nil, errNobodys
 	}
 	name := types.NamespacedName{Namespace: parts[0], Name: parts[1]}
 	config := &v1alpha1.KVMConfig{}

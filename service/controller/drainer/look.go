@@ -103,9 +103,11 @@ func (r *Reconciler) restoring(ctx context.Context, pod *corev1.Pod) (bool, erro
 // podsOn asks for the pods of the Node. A cluster that does not tell is one that does not answer: the time that the machine is
 // held for goes on.
 func podsOn(ctx context.Context, way inside, m *drain.Machine) {
+	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
+	defer cancel()
 	var pods corev1.PodList
 	if err := way.List(ctx, &pods, client.MatchingFields{"spec.nodeName": m.Node.Name}); err != nil {
-		m.Connected, m.Node, m.Trouble = false, nil, err.Error()
+		m.Connected, m.Node, m.Trouble = false, nil, joining.Steady(err.Error())
 		return
 	}
 	m.Pods, m.Now = pods.Items, way.clock.Now()
