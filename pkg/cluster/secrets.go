@@ -99,7 +99,7 @@ func (r *Secrets) labelled(secret *corev1.Secret, requested map[string]bool) {
 // not be kept, and would be another one each time.
 func (r *Secrets) unlabelled(secret *corev1.Secret, id string, requested map[string]bool) {
 	name, found := strings.CutPrefix(secret.Name, key.SecretName(id, ""))
-	isKey := name == KeyEncryption || name == KeyBootstrapToken
+	isKey := slices.Contains(RandomKeys, name)
 	if !found || r.malformed[name] || !isKey && !requested[name] {
 		return
 	}

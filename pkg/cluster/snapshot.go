@@ -165,6 +165,9 @@ const (
 	KeyBootstrapToken = "bootstrap-token"
 )
 
+// RandomKeys are the names of all of them.
+var RandomKeys = []string{KeyEncryption, KeyBootstrapToken}
+
 // ID is the cluster's id.
 func (s *Snapshot) ID() string { return s.Config.Spec.Cluster.ID }
 

@@ -128,6 +128,8 @@ func TestSteadyMessages(t *testing.T) {
 		"at 2026-11-21 12:00:00.123456 +0000 UTC":                                                  "at … UTC",
 		"read udp 10.0.0.1:43211->10.96.0.10:53: i/o timeout":                                      "read udp 10.0.0.1->10.96.0.10:53: i/o timeout",
 		"dial tcp 10.0.0.1:443: connect: connection refused":                                       "dial tcp 10.0.0.1:443: connect: connection refused",
+		"stream error: stream ID 47; INTERNAL_ERROR; received from peer":                           "stream error: stream ID …; INTERNAL_ERROR; received from peer",
+		"http2: server sent GOAWAY and closed the connection; LastStreamID=1999, ErrCode=NO_ERROR": "http2: server sent GOAWAY and closed the connection; LastStreamID=…, ErrCode=NO_ERROR",
 		"cni plugin not initialized on worker-5s-abc, 3 nodes, v1.35.4, 4Gi":                       "cni plugin not initialized on worker-5s-abc, 3 nodes, v1.35.4, 4Gi",
 		"": "",
 	} {

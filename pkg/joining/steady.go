@@ -10,7 +10,7 @@ var volatile = []struct {
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| ?[+-]\d\d:?\d\d)?( m=[+-][\d.]+)?`), "…"},
 	{regexp.MustCompile(`:\d+->`), "->"},
-	{regexp.MustCompile(`(stream ID |LastStreamID)[:=] ?\d+|stream ID \d+`), "stream …"},
+	{regexp.MustCompile(`(stream ID |LastStreamID=)\d+`), "$1…"}, // errors of HTTP/2
 	{regexp.MustCompile(`(^|[\s("=])(\d+(\.\d+)?(h|m|s|ms|µs|ns))+\b`), "$1…"},
 }
 

@@ -38,10 +38,23 @@ func (a *addresses) order() []string {
 	return order(a.list, a.good, a.last)
 }
 
+// distrust notes what became of the address that answered last.
+func (a *addresses) distrust(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.good != "" {
+		a.note(a.good, err)
+	}
+}
+
 // tried notes what became of an address.
 func (a *addresses) tried(address string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.note(address, err)
+}
+
+func (a *addresses) note(address string, err error) {
 	delete(a.last, address)
 	if err == nil {
 		a.good = address

@@ -10,27 +10,27 @@ import (
 
 func TestOrder(t *testing.T) {
 	for name, c := range map[string]struct {
-		list   []string
-		good   string
-		silent []string
-		want   []string
+		list []string
+		good string
+		last []string
+		want []string
 	}{
 		"no address":                             {},
 		"as configured":                          {list: []string{"a", "b", "c"}, want: []string{"a", "b", "c"}},
 		"the good one first":                     {list: []string{"a", "b", "c"}, good: "b", want: []string{"b", "a", "c"}},
 		"the good one is not configured anymore": {list: []string{"a", "c"}, good: "b", want: []string{"a", "c"}},
-		"silent ones last, in their order":       {list: []string{"a", "b", "c", "d"}, silent: []string{"c", "a"}, want: []string{"b", "d", "a", "c"}},
-		"all are silent":                         {list: []string{"a", "b"}, silent: []string{"a", "b"}, want: []string{"a", "b"}},
-		"the good one although it was silent":    {list: []string{"a", "b"}, good: "b", silent: []string{"b"}, want: []string{"b", "a"}},
+		"silent ones last, in their order":       {list: []string{"a", "b", "c", "d"}, last: []string{"c", "a"}, want: []string{"b", "d", "a", "c"}},
+		"all are silent":                         {list: []string{"a", "b"}, last: []string{"a", "b"}, want: []string{"a", "b"}},
+		"the good one although it was silent":    {list: []string{"a", "b"}, good: "b", last: []string{"b"}, want: []string{"b", "a"}},
 		"named twice":                            {list: []string{"a", "a", "b"}, want: []string{"a", "b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			silent := map[string]bool{}
-			for _, address := range c.silent {
-				silent[address] = true
+			last := map[string]bool{}
+			for _, address := range c.last {
+				last[address] = true
 			}
 			before := append([]string(nil), c.list...)
-			if diff := cmp.Diff(c.want, order(c.list, c.good, silent)); diff != "" {
+			if diff := cmp.Diff(c.want, order(c.list, c.good, last)); diff != "" {
 				t.Errorf("order (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, c.list); diff != "" {
@@ -51,7 +51,7 @@ func TestAddressesRemember(t *testing.T) {
 		{"the first is silent", func() { a.tried("a", context.DeadlineExceeded) }, []string{"b", "c", "a"}},
 		{"the second refuses, which costs no time", func() { a.tried("b", syscall.ECONNREFUSED) }, []string{"b", "c", "a"}},
 		{"the third answers", func() { a.tried("c", nil) }, []string{"c", "b", "a"}},
-		{"it is not ready", func() { a.tried("c", &statusError{code: 500}) }, []string{"b", "a", "c"}},
+		{"it is not ready", func() { a.distrust(&statusError{code: 500}) }, []string{"b", "a", "c"}},
 		{"it is again", func() { a.tried("c", nil) }, []string{"c", "b", "a"}},
 		{"an address comes", func() { a.set([]string{"d", "a", "c"}) }, []string{"c", "d", "a"}},
 		{"the good one is lost", func() { a.tried("c", syscall.ECONNREFUSED) }, []string{"d", "c", "a"}},

@@ -201,7 +201,7 @@ func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bo
 	defer l.close()
 	if err := l.probe(ctx); err != nil {
 		if classify(err) == NotReady {
-			l.distrust(err) // that of another master may be
+			c.addresses.distrust(err) // that of another master may be
 		}
 		return false, c.fail(ctx, err)
 	}

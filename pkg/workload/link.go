@@ -46,8 +46,6 @@ type link struct {
 	watches int
 	// failure is the last trouble since somebody asked.
 	failure error
-	// reached is the address that was connected to last.
-	reached string
 	// connections are the open ones; nil once the link is closed.
 	connections map[*connection]struct{}
 
@@ -103,9 +101,6 @@ func (l *link) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 			l.addresses.tried(address, err)
 		}
 		if err == nil {
-			l.mu.Lock()
-			l.reached = address
-			l.mu.Unlock()
 			return c, nil
 		}
 		errs = append(errs, err)
@@ -114,16 +109,6 @@ func (l *link) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, errNoAddress
 	}
 	return nil, errs
-}
-
-// distrust has the address that was reached be tried after all others, for the reason that the error says.
-func (l *link) distrust(err error) {
-	l.mu.Lock()
-	reached := l.reached
-	l.mu.Unlock()
-	if reached != "" {
-		l.addresses.tried(reached, err)
-	}
 }
 
 func (l *link) dialOne(ctx context.Context, address string) (*tls.Conn, error) {

@@ -244,7 +244,7 @@ func (s *session) ask(ctx context.Context, complete bool) error {
 	if complete && classify(err) == NotReady && time.Since(s.unready) < unreadyGrace {
 		return nil
 	}
-	s.link.distrust(err)
+	s.link.addresses.distrust(err)
 	return err
 }
 

@@ -213,8 +213,9 @@ func ending(s *cluster.Snapshot, now time.Time) error {
 // with those has not come.
 func aging(s *cluster.Snapshot, now time.Time) error {
 	var errs []error
+	least := margin(s)
 	for _, n := range s.Nodes {
-		if !n.CertificatesEnd.IsZero() && !now.Before(n.CertificatesEnd.Add(-margin(s))) {
+		if !n.CertificatesEnd.IsZero() && !now.Before(n.CertificatesEnd.Add(-least)) {
 			errs = append(errs, problem.Newf("MachineCertificatesEnd",
 				"the machine of %s %s runs with certificates that end on %s, and has not been replaced by one with newer ones",
 				n.Role, n.ID, n.CertificatesEnd.UTC().Format(time.DateOnly)))
@@ -252,9 +253,10 @@ func rest(s *cluster.Snapshot, now time.Time) chain.Outcome {
 	for _, until := range foreign(s) {
 		times = append(times, until.Add(-warning))
 	}
+	least := margin(s)
 	for _, n := range s.Nodes {
 		if !n.CertificatesEnd.IsZero() {
-			times = append(times, n.CertificatesEnd.Add(-margin(s)))
+			times = append(times, n.CertificatesEnd.Add(-least))
 		}
 	}
 	for _, name := range pki.Authorities {

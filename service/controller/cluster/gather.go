@@ -111,7 +111,7 @@ func (r *Reconciler) readSecrets(ctx context.Context, config *v1alpha1.KVMConfig
 		return err
 	}
 	w.secrets = list.Items
-	names := []string{snapshot.KeyEncryption, snapshot.KeyBootstrapToken}
+	names := slices.Clone(snapshot.RandomKeys)
 	for _, request := range snapshot.CertificateRequests(snapshot.WithDefaults(config), r.Settings) {
 		names = append(names, request.Name)
 	}
@@ -255,11 +255,12 @@ func hangsIn(s *snapshot.Snapshot, now time.Time) time.Duration {
 func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 	requests := snapshot.CertificateRequests(s.Config, s.Settings)
 	found := snapshot.ReadSecrets(w.secrets, s.ID(), s.Config.Namespace, s.Owner("certificates"), s.Owner("randomkey"), requests)
+	// Machines alone may be the original's, whose keys are still to be handed over.
 	if len(w.deployments) > 0 && meta.FindStatusCondition(s.Config.Status.Conditions, conditionTypes["randomkey"]) != nil {
 		found.Lose(s.ID(), s.Config.Namespace, requests)
 	}
 	s.Adopted, s.Keys, s.KeysErr, s.Stored = found.Adopted, found.Keys, found.KeysErr, found.Pairs
-	for _, name := range []string{snapshot.KeyEncryption, snapshot.KeyBootstrapToken} {
+	for _, name := range snapshot.RandomKeys {
 		if !found.NeedsKey(name) {
 			continue
 		}

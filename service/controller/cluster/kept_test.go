@@ -73,16 +73,25 @@ func TestWhoHasRunLosesItsTicket(t *testing.T) {
 // bootDataOf is the public half of the boot data of a master, where it is written.
 func bootDataOf(t *testing.T, s *snapshot.Snapshot, id string) string {
 	t.Helper()
+	if public := halfOf[*corev1.ConfigMap](t, s, id); public != nil {
+		return decode(t, public.Data[nodepod.UserData])
+	}
+	return ""
+}
+
+// halfOf is one half of the boot data of a master, a ConfigMap or a Secret, where it is written.
+func halfOf[T client.Object](t *testing.T, s *snapshot.Snapshot, id string) (half T) {
+	t.Helper()
 	desired, err := build(t, s, "configmap")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range desired.Objects {
-		if config, public := o.(*corev1.ConfigMap); public && o.GetName() == key.BootDataName(key.RoleMaster, "ab1cd", id) {
-			return decode(t, config.Data[nodepod.UserData])
+		if found, ok := o.(T); ok && o.GetName() == key.BootDataName(key.RoleMaster, "ab1cd", id) {
+			return found
 		}
 	}
-	return ""
+	return half
 }
 
 // TestCertificatesOfAMachineAreKnown as long as it runs with them: those that were issued since do not count, nor does a new token.
@@ -95,7 +104,7 @@ func TestCertificatesOfAMachineAreKnown(t *testing.T) {
 	if s.Certificates[pki.CA], err = (pki.Embedded{Clock: clock.RealClock{}}).Issue(authority, pki.KeyPair{}); err != nil {
 		t.Fatal(err)
 	}
-	fresh := privateOf(t, s, "m0aaa")
+	fresh := halfOf[*corev1.Secret](t, s, "m0aaa")
 	if fresh.Annotations[key.AnnotationCertificatesEnd] == "" {
 		t.Fatalf("boot data does not say when its certificates end: %v", fresh.Annotations)
 	}
@@ -112,25 +121,10 @@ func TestCertificatesOfAMachineAreKnown(t *testing.T) {
 		if got := s.Nodes[0].CertificatesEnd.Format(time.DateOnly); got != "2026-12-01" {
 			t.Errorf("with token %q the certificates of %s end on %s", token, s.Nodes[0].ID, got)
 		}
-		if written := privateOf(t, s, "m0aaa"); (written != nil) != (token == "of yesterday") {
+		if written := halfOf[*corev1.Secret](t, s, "m0aaa"); (written != nil) != (token == "of yesterday") {
 			t.Errorf("with token %q boot data is written: %t", token, written != nil)
 		} else if written != nil && written.Annotations[key.AnnotationCertificatesEnd] != "2026-12-01T00:00:00Z" {
 			t.Errorf("a new token makes it forget: %v", written.Annotations)
 		}
 	}
-}
-
-// privateOf is the private half of the boot data of a master, where it is written.
-func privateOf(t *testing.T, s *snapshot.Snapshot, id string) *corev1.Secret {
-	t.Helper()
-	desired, err := build(t, s, "configmap")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range desired.Objects {
-		if secret, private := o.(*corev1.Secret); private && o.GetName() == key.BootDataName(key.RoleMaster, "ab1cd", id) {
-			return secret
-		}
-	}
-	return nil
 }
