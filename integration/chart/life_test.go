@@ -143,7 +143,7 @@ func (i installation) restore(t *testing.T, config *v1alpha1.KVMConfig) {
 		return nil
 	})
 	lab.Change(t, i.Lab, config, func(c *v1alpha1.KVMConfig) {
-		c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: c.Spec.Cluster.ID + "-some.db"}
+		c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: c.Spec.Cluster.ID + "-20261122T060000Z.db"}
 	})
 	i.AwaitCondition(t, config, lab.Condition{Type: "SnapshotRestored", Status: metav1.ConditionFalse, Reason: "Checking"})
 	var jobs batchv1.JobList

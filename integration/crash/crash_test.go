@@ -70,7 +70,7 @@ func withSnapshots(id string) *v1alpha1.KVMConfig {
 
 func restore(t *testing.T, config *v1alpha1.KVMConfig) {
 	lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) {
-		c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: c.Spec.Cluster.ID + "-some.db"}
+		c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: c.Spec.Cluster.ID + "-20261122T060000Z.db"}
 	})
 }
 
@@ -96,7 +96,7 @@ func restored(config *v1alpha1.KVMConfig) error {
 	if err := theLab.Client.Get(ctx, client.ObjectKey{Name: id}, namespace); err != nil {
 		return err
 	}
-	if namespace.Annotations[key.AnnotationEtcdRestored] != config.Spec.Cluster.ID+"-some.db/0#0" {
+	if namespace.Annotations[key.AnnotationEtcdRestored] != config.Spec.Cluster.ID+"-20261122T060000Z.db/0#0" {
 		return errors.New("the cluster has not begun with the snapshot")
 	}
 	return observed(config)

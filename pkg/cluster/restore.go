@@ -15,6 +15,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -92,6 +93,17 @@ func (r *Restore) readMark(mark string) {
 func SnapshotFile(snapshot string) string {
 	file, _, _ := strings.Cut(snapshot, "/")
 	return file
+}
+
+// RestoresOther says that the snapshot that is asked for has not the name of one of this cluster. What has been begun is ended.
+func (s *Snapshot) RestoresOther() bool {
+	return s.Restore.Phase() == etcd.Checking && !etcdfiles.OfCluster(SnapshotFile(s.Restore.Target()), s.ID())
+}
+
+// RestoreStands says that a restore that is asked for cannot begin until a person does something.
+func (s *Snapshot) RestoreStands() bool {
+	check := s.Restore.Jobs[key.EtcdRestoreName(s.RestoreTicket(), "")]
+	return s.Restore.Phase() == etcd.Checking && (s.RestoresOther() || Failure(check) != nil)
 }
 
 // LookAtRestore finds out how far the cluster is on its way back to a snapshot.

@@ -150,13 +150,13 @@ func (k *Keeper) Run(ctx context.Context) {
 // next is how long to wait until the next look.
 func next(pause time.Duration, before, now State) time.Duration {
 	switch {
+	case now.Step.Action == Wait && now.Step.Reason == ReasonDefragmenting:
+		return tryAgain
 	case now.Step.Action != before.Step.Action || now.Step.Reason != before.Step.Reason || !slices.Equal(now.Members, before.Members) ||
 		len(now.Alarms) > 0 && len(before.Alarms) == 0:
 		return firstPause
 	case now.Step.Action == None && len(now.Alarms) == 0:
 		return lookAgain
-	case now.Step.Reason == ReasonDefragmenting:
-		return tryAgain
 	}
 	return min(2*pause, longestPause)
 }

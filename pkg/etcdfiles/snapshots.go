@@ -74,6 +74,14 @@ func (r *interruptible) Read(p []byte) (int, error) {
 	return r.reader.Read(p)
 }
 
+// OfCluster says whether a file has the name of a snapshot of the cluster with an id, "<id>-<time>.db".
+func OfCluster(file, id string) bool {
+	taken, named := strings.CutPrefix(file, id+"-")
+	taken, ended := strings.CutSuffix(taken, ".db")
+	_, err := time.Parse(stamp, taken)
+	return named && ended && err == nil
+}
+
 // Archive is a directory with snapshots, which may be those of several clusters.
 type Archive struct {
 	// Directory is where they are, and Cluster the id that the names of one cluster's begin with.
@@ -105,13 +113,12 @@ func (a Archive) prune(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	whole := regexp.MustCompile(`^` + regexp.QuoteMeta(a.Cluster) + `-\d{8}T\d{6}Z\.db$`)
-	partial := regexp.MustCompile(`^` + regexp.QuoteMeta(a.Cluster+"-"+snapshotJob) + `-[a-z0-9-]+` + regexp.QuoteMeta(Unchecked) + `(\.part)?$`)
+	partial := regexp.MustCompile(`^` + regexp.QuoteMeta(a.Cluster) + `-[a-z0-9.-]+` + regexp.QuoteMeta(Unchecked) + `(\.part)?$`)
 	var names []string
 	var errs []error
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case whole.MatchString(name):
+		case OfCluster(name, a.Cluster):
 			names = append(names, name)
 		case partial.MatchString(name):
 			if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > litter {
@@ -125,6 +132,3 @@ func (a Archive) prune(now time.Time) error {
 	}
 	return errors.Join(errs...)
 }
-
-// snapshotJob is what the names of pods that take snapshots begin with.
-const snapshotJob = "etcd-snapshot"

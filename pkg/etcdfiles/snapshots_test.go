@@ -53,7 +53,7 @@ func TestArchive(t *testing.T) {
 	for _, name := range others {
 		write(t, filepath.Join(directory, name), "")
 	}
-	litters := []string{"ab1cd-etcd-snapshot-1-a.new", "ab1cd-etcd-snapshot-1-a.new.part"}
+	litters := []string{"ab1cd-etcd-snapshot-1-a.new", "ab1cd-etcd-snapshot-1-a.new.part", "ab1cd-now-x2x2x.new"}
 	begin := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	for _, name := range litters {
 		path := filepath.Join(directory, name)
@@ -88,6 +88,17 @@ func TestArchive(t *testing.T) {
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestOfCluster(t *testing.T) {
+	for file, want := range map[string]bool{
+		"ab1cd-20261122T060000Z.db": true, "ab1c-20261122T060000Z.db": false, "ab1cd-x-20261122T060000Z.db": false, "ab1cd-20261122T060000Z.db.copy": false,
+		"ab1cd-some.db": false, "20261122T060000Z.db": false, "ab1cd-20261322T060000Z.db": false,
+	} {
+		if got := OfCluster(file, "ab1cd"); got != want {
+			t.Errorf("%s: got %t", file, got)
+		}
 	}
 }
 

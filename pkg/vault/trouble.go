@@ -32,7 +32,7 @@ const (
 
 // ask has something done with a token. When Vault does not accept the token, it is done once more with another one.
 func (i *Issuer) ask(do func(context.Context, *api.Client) error) error {
-	if err := i.resting(); err != nil {
+	if err := i.admit(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -52,44 +52,57 @@ func (i *Issuer) ask(do func(context.Context, *api.Client) error) error {
 		i.session.end()
 		err = attempt()
 	}
-	return i.judge(err)
+	whole, err := i.judge(err)
+	if whole {
+		i.settle(err)
+	} else {
+		i.settle(nil)
+	}
+	return err
 }
 
-// resting is the last trouble while Vault is left alone.
-func (i *Issuer) resting() error {
+// admit refuses with the last trouble while Vault is left alone. After that one request finds out whether it is over; those beside it are refused
+// until it has, for each of them would wait as long.
+func (i *Issuer) admit() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.clock.Now().Before(i.rest) {
+	if i.trouble != nil && (i.probing || i.clock.Now().Before(i.rest)) {
 		return i.trouble
 	}
+	i.probing = true
 	return nil
 }
 
-// judge says what is wrong in words that a person can do something about, and keeps in mind what is wrong with Vault as a whole.
-func (i *Issuer) judge(err error) error {
+// settle keeps in mind what is wrong with Vault as a whole; nil when it has answered.
+func (i *Issuer) settle(trouble error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.probing, i.trouble = false, trouble
+	if trouble != nil {
+		i.rest = i.clock.Now().Add(restFor)
+	}
+}
+
+// judge says what is wrong in words that a person can do something about, and whether it is Vault as a whole.
+func (i *Issuer) judge(err error) (whole bool, judged error) {
 	if err == nil {
-		return nil
+		return false, nil
 	}
 	if _, known := problem.As(err); known {
-		return err
+		return false, err
 	}
 	where := "Vault at " + i.config.Address
 	switch code := status(err); {
 	case code == http.StatusServiceUnavailable:
-		err = problem.Newf(reasonSealed, "%s is sealed or has no active server; unseal it", where)
+		return true, problem.Newf(reasonSealed, "%s is sealed or has no active server; unseal it", where)
 	case code == http.StatusForbidden:
-		return problem.Newf(reasonDenied, "%s denies %s to the operator; give its token or role the policy of docs/certificates.md", where, of(err))
+		return false, problem.Newf(reasonDenied, "%s denies %s to the operator; give its token or role the policy of docs/certificates.md", where, of(err))
 	case code != 0:
-		return problem.Newf(reasonRefused, "%s refuses %s: %s", where, of(err), said(err))
+		return code == http.StatusTooManyRequests, problem.Newf(reasonRefused, "%s refuses %s: %s", where, of(err), said(err))
 	case errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err):
-		err = problem.Newf(reasonSlow, "%s has not answered within %s", where, patience)
-	default:
-		err = problem.Newf(reasonUnreachable, "%s cannot be reached: %s", where, cause(err))
+		return true, problem.Newf(reasonSlow, "%s has not answered within %s", where, patience)
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.rest, i.trouble = i.clock.Now().Add(restFor), err
-	return err
+	return true, problem.Newf(reasonUnreachable, "%s cannot be reached: %s", where, cause(err))
 }
 
 // status is that of Vault's answer; 0 when there was none.

@@ -69,9 +69,11 @@ type Issuer struct {
 	session session
 
 	mu sync.Mutex
-	// rest is until when nothing is asked because of trouble.
-	rest    time.Time
+	// trouble is what was wrong with Vault as a whole when it was last asked, and rest until when it is left alone because of that.
 	trouble error
+	rest    time.Time
+	// probing says that a request is under way that tells whether the trouble is over.
+	probing bool
 }
 
 // New makes an Issuer. Vault is asked nothing yet.

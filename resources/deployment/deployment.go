@@ -35,7 +35,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		}
 		d := deployment(s, n)
 		switch {
-		case n.Role != key.RoleMaster || s.Restore.Phase() == etcd.NotRestoring:
+		case n.Role != key.RoleMaster, s.Restore.Phase() == etcd.NotRestoring, s.Founded() && !s.Restore.Halted():
 		case n.Deployment == nil:
 			continue // it begins with the snapshot
 		case s.Restore.Halted():

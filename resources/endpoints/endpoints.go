@@ -30,9 +30,9 @@ func New() apply.Resource[*cluster.Snapshot] {
 // have left it and whose members are part of etcd yet. A member's Service leads to its
 // node pod as soon as that has an address, for etcd members have to meet before they can be ready.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
-	masters, workers := ready(s.Masters()), ready(s.Workers())
+	masters, workers := serving(s, s.Masters()), ready(s.Workers())
 	if len(masters) == 0 {
-		masters = ready(s.Retiring)
+		masters = serving(s, s.Retiring)
 	}
 	masterPorts, workerPorts := key.MasterPorts(s.Cluster()), key.WorkerPorts(s.Config.Spec.KVM)
 	var desired apply.Desired
@@ -52,6 +52,19 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		desired.Objects = append(desired.Objects, slicesOf(s, name, n.Role, pods, key.MemberPorts())...)
 	}
 	return desired, nil
+}
+
+// serving are the pods that answer for the API: where there is a choice, not those of masters whose own member of etcd does not answer or has
+// not caught up, for their API servers ask nobody else.
+func serving(s *cluster.Snapshot, masters []cluster.Node) []corev1.Pod {
+	withEtcd := slices.DeleteFunc(slices.Clone(masters), func(n cluster.Node) bool {
+		m := s.EtcdMember(n.ID)
+		return s.Etcd.Known() && (m == nil || !m.Healthy || m.Learner)
+	})
+	if pods := ready(withEtcd); len(pods) > 0 {
+		return pods
+	}
+	return ready(masters)
 }
 
 // ready are the pods that may get traffic.

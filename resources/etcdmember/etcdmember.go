@@ -31,16 +31,19 @@ func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome,
 }
 
 // decide: as long as the API server answers, which does not without etcd, who does not reach etcd itself says so only when something
-// about it is to change.
+// about it is to change, or has not reached it since it began.
 func decide(s *cluster.Snapshot) chain.Outcome {
 	step := s.Etcd.Step
-	gone := step.Reason != "" && !s.Workload.Connected && (s.Founded() || s.Restore.Done != "") && !s.Restore.Halted()
+	asked := step.Reason != "" && !s.Restore.Halted()
+	gone := asked && !s.Workload.Connected && (s.Founded() || s.Restore.Done != "")
+	// Until etcd was reached once nobody knows which master has a member, and none can be protected.
+	unmarked := asked && s.Workload.Connected && !s.Founded()
 	switch {
 	case len(s.Held) > 0 && !s.Etcd.Known():
 		return chain.Wait("Founding", fmt.Sprintf("etcd is to begin with the masters %s, and %s, which the spec has lost meanwhile, stay until it has: "+
 			"it needs a majority of those that it begins with; when too few of them can run, and the cluster has never served, delete it and make it anew",
 			strings.Join(s.Founders, ", "), strings.Join(s.Held, ", ")), 0)
-	case !s.Etcd.Known() && !changes(s) && !gone:
+	case !s.Etcd.Known() && !changes(s) && !gone && !unmarked:
 		return chain.Done()
 	case len(s.Etcd.Alarms) > 0:
 		message := "etcd warns: " + strings.Join(s.Etcd.Alarms, "; ")

@@ -30,10 +30,12 @@ func TestDecide(t *testing.T) {
 		retiring int
 		held     []string
 		gone     bool // the API server does not answer, and etcd has run
+		ran      bool // etcd was reached before
 		want     string
 	}{
 		"nobody is asked":                         {founders: []string{"m1"}, want: "Done"},
-		"nobody answers":                          {etcd: unreachable, founders: []string{"m1"}, want: "Done"},
+		"nobody answers":                          {etcd: unreachable, founders: []string{"m1"}, ran: true, want: "Done"},
+		"nobody has answered since it began":      {etcd: unreachable, founders: []string{"m1"}, want: "Wait Unreachable: nobody answers"},
 		"nobody answers, not even the API server": {etcd: unreachable, founders: []string{"m1"}, gone: true, want: "Wait Unreachable: nobody answers"},
 		"nobody is asked, and no API server is":   {founders: []string{"m1"}, gone: true, want: "Done"},
 		"nobody answers, and a master is added":   {etcd: unreachable, founders: []string{"m0"}, want: "Wait Unreachable: nobody answers"},
@@ -57,7 +59,7 @@ func TestDecide(t *testing.T) {
 				Nodes: []cluster.Node{{ID: "m1", Role: key.RoleMaster}}, Retiring: make([]cluster.Node, test.retiring),
 				Workload: cluster.Workload{Connected: !test.gone},
 			}
-			if test.gone {
+			if test.gone || test.ran {
 				s.Nodes[0].Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}
 			}
 			got := "Done"

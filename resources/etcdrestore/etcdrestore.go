@@ -57,8 +57,8 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	if s.VersionsErr != nil {
 		return apply.Desired{}, s.VersionsErr
 	}
-	if err := ofOthers(s, phase); err != nil {
-		return apply.Desired{}, err
+	if s.RestoresOther() {
+		return apply.Desired{}, ofOther(s)
 	}
 	desired := apply.Desired{Objects: []client.Object{check(s)}}
 	if phase == etcd.Placing || phase == etcd.Founding {
@@ -68,15 +68,11 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-// ofOthers refuses a snapshot of another cluster: several may share a volume, and the objects of another one would be acted on twice, their
-// Secrets being unreadable. What has been begun is ended.
-func ofOthers(s *cluster.Snapshot, phase etcd.Phase) error {
-	file := cluster.SnapshotFile(s.Restore.Target())
-	if phase != etcd.Checking || strings.HasPrefix(file, s.ID()+"-") {
-		return nil
-	}
+// ofOther refuses a snapshot of another cluster: several may share a volume, and the objects of another one would be acted on twice, their
+// Secrets being unreadable.
+func ofOther(s *cluster.Snapshot) error {
 	return problem.Newf("OtherCluster", "snapshot %s is not one of this cluster, whose snapshots have the names %s-<time>.db; name another one, or none, "+
-		"or give the file such a name if it is the right one all the same", file, s.ID())
+		"or give the file such a name if it is the right one all the same", cluster.SnapshotFile(s.Restore.Target()), s.ID())
 }
 
 // wait says what is being done, or which Job was given up.

@@ -93,7 +93,7 @@ func cronJob(s *cluster.Snapshot) *batchv1.CronJob {
 			Schedule: snapshots.Schedule, TimeZone: ptr.To("Etc/UTC"),
 			ConcurrencyPolicy: batchv1.ForbidConcurrent, StartingDeadlineSeconds: ptr.To[int64](etcdjob.Deadline),
 			// A snapshot of data that is about to be replaced would push out an older one that may be needed.
-			Suspend:                    ptr.To(s.Restore.Phase() != etcd.NotRestoring),
+			Suspend:                    ptr.To(s.Restore.Phase() != etcd.NotRestoring && !s.RestoreStands()),
 			SuccessfulJobsHistoryLimit: ptr.To[int32](finished), FailedJobsHistoryLimit: ptr.To[int32](finished),
 			JobTemplate: job,
 		},

@@ -169,6 +169,71 @@ func done(w *world, job *batchv1.Job) bool {
 	return true
 }
 
+// TestWhatGoesOnWhileARestoreStands: one that cannot begin, be it that the check has failed or that the snapshot is another cluster's, keeps
+// nobody from taking snapshots; one that is checked does. A master that is lost meanwhile is made anew either way, unless the cluster is to begin
+// with the snapshot.
+func TestWhatGoesOnWhileARestoreStands(t *testing.T) {
+	failed := func(t *testing.T, s scenario, w *world) {
+		for _, object := range built(t, etcdrestore.New(), s.snapshot(t, *w)) {
+			job := object.(*batchv1.Job)
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue}}
+			w.restores = append(w.restores, *job)
+		}
+	}
+	for name, test := range map[string]struct {
+		change    func(*testing.T, scenario, *world)
+		suspended bool
+		lacks     bool
+	}{
+		"it is checked":    {func(*testing.T, scenario, *world) {}, true, false},
+		"the check failed": {failed, false, false},
+		"it is of another": {func(_ *testing.T, s scenario, _ *world) {
+			s.config.Spec.Etcd.Restore.Snapshot = "ab1ce-20261122T060000Z.db"
+		}, false, false},
+		"it is of such a one": {func(_ *testing.T, s scenario, _ *world) {
+			s.config.Spec.Etcd.Restore.Snapshot = "ab1cd-x-20261122T060000Z.db"
+		}, false, false},
+		"it has begun, and its check has not been forgotten": {func(t *testing.T, s scenario, w *world) {
+			failed(t, s, w)
+			w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+		}, true, true},
+		"the cluster has never run": {func(_ *testing.T, s scenario, w *world) {
+			s.config.Status.Nodes = nil
+			for _, d := range w.deployments {
+				delete(d.Annotations, key.AnnotationEtcdMember)
+			}
+		}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, w := restorable(t)
+			for i := range s.config.Status.Nodes {
+				s.config.Status.Nodes[i].EtcdMember = "abc"
+			}
+			test.change(t, s, &w)
+			if got := *snapshots(t, s.snapshot(t, w)).Spec.Suspend; got != test.suspended {
+				t.Errorf("snapshots are suspended: %t, want %t", got, test.suspended)
+			}
+			delete(w.deployments, "master-m1aaa")
+			w.pods = slices.DeleteFunc(w.pods, func(p corev1.Pod) bool { return p.Labels[key.LabelNode] == "m1aaa" })
+			lacks := !slices.Contains(names(built(t, deployment.New(), s.snapshot(t, w))), "master-m1aaa")
+			if lacks != test.lacks {
+				t.Errorf("the lost master stays away: %t, want %t", lacks, test.lacks)
+			}
+		})
+	}
+}
+
+func snapshots(t *testing.T, s *snapshot.Snapshot) *batchv1.CronJob {
+	t.Helper()
+	for _, object := range built(t, etcdsnapshot.New(), s) {
+		if job, ok := object.(*batchv1.CronJob); ok {
+			return job
+		}
+	}
+	t.Fatal("nobody takes snapshots")
+	return nil
+}
+
 // TestNoTwoRestoresHaveTheSameTicket: what one has put somewhere must never pass for what another puts there.
 func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
 	seen := map[string]string{}
