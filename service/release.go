@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
 // releases tells runners to let their machines go. It is an exec, for a runner has no port, and nothing else reaches a pod that
@@ -26,7 +27,7 @@ func releases(config *rest.Config) (func(ctx context.Context, namespace, pod str
 	return func(ctx context.Context, namespace, pod string) error {
 		request := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 			VersionedParams(&corev1.PodExecOptions{
-				Container: nodepod.Container, Command: []string{nodepod.Binary, "runner", "release"}, Stdout: true, Stderr: true,
+				Container: nodestep.Container, Command: []string{nodepod.Binary, "runner", "release"}, Stdout: true, Stderr: true,
 			}, scheme.ParameterCodec)
 		executor, err := remotecommand.NewWebSocketExecutor(config, "GET", request.URL().String())
 		if err != nil {

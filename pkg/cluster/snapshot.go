@@ -254,7 +254,7 @@ func (n Node) Pod() *corev1.Pod {
 func (n Node) Holder() *corev1.Pod {
 	for i := range slices.Backward(n.Pods) {
 		pod := &n.Pods[i]
-		if pod.Status.PodIP != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if pod.Status.PodIP != "" && alive(*pod) {
 			return pod
 		}
 	}

@@ -18,6 +18,8 @@ import (
 const (
 	// evictEvery is how often what refused to go is asked again, and how often it is looked whether what was asked has gone.
 	evictEvery = 5 * time.Second
+	// cordonSeen is when it is looked whether a Node is seen to be cordoned.
+	cordonSeen = time.Second
 	// blindMaster is how long a master waits for an API that has stopped to answer. Nothing but its own control plane runs on it
 	// that must not end with it, and its machine may be what keeps the API from answering.
 	blindMaster = 2 * time.Minute
@@ -76,6 +78,8 @@ type Machine struct {
 	ClusterGone bool
 	// Restoring says that the machine is a master's, which has to be down for a snapshot to take the place of its data.
 	Restoring bool
+	// NamespaceGoes says that all pods of the cluster go with their namespace, and none comes back in it.
+	NamespaceGoes bool
 	// HostShutsDown says that the kubelet of the host ends the pod.
 	HostShutsDown bool
 	// Watched says that the operator looks into workload clusters, Connected that it sees this one.
@@ -146,8 +150,12 @@ func Decide(m Machine) Decision {
 		return Decision{Release: true, Reason: NodeMissing, Message: "there is no Node of this name"}
 	}
 	left, evict := remaining(m.Pods, m.Now)
-	if len(left) == 0 {
-		return Decision{Release: true, Cordon: uncordoned(m), Reason: Drained, Message: "no pod is left that could go elsewhere"}
+	switch {
+	case len(left) == 0 && uncordoned(m):
+		// Until it is, pods may come that nobody has seen.
+		return Decision{Cordon: true, Reason: Draining, After: cordonSeen, Message: "no pod is left, and its Node is cordoned first"}
+	case len(left) == 0:
+		return Decision{Release: true, Reason: Drained, Message: "no pod is left that could go elsewhere"}
 	}
 	return Decision{
 		Cordon: uncordoned(m), Evict: evict, Left: left, Reason: Draining, After: evictEvery, Message: "waits for " + names(left),
@@ -186,13 +194,14 @@ func blind(m Machine) Decision {
 }
 
 // needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it, unless its member of
-// etcd answers; where its Node is not seen, or somebody has deleted it, what its machine says counts.
+// etcd answers; where its Node is not seen, or somebody has deleted it, what its machine says counts. With the namespace the others go, too, and nobody
+// comes back before they have.
 func needed(m Machine) bool {
 	part := m.Serves
 	if m.Node != nil {
 		part = joining.Ready(m.Node)
 	}
-	return m.Master && m.Masters > 1 && (part || m.Votes) && m.Healthy <= m.Masters/2
+	return m.Master && !m.NamespaceGoes && m.Masters > 1 && (part || m.Votes) && m.Healthy <= m.Masters/2
 }
 
 // Announced says whether letting the machine go takes a member from those of which etcd needs a majority, so that it has to be

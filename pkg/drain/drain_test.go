@@ -86,6 +86,7 @@ func waited(d time.Duration) func(*drain.Machine) { return func(m *drain.Machine
 func silent(d time.Duration) func(*drain.Machine) { return func(m *drain.Machine) { m.Silent = d } }
 func serves(m *drain.Machine)                     { m.Serves = true }
 func votes(m *drain.Machine)                      { m.Votes = true }
+func namespaceGoes(m *drain.Machine)              { m.NamespaceGoes = true }
 func unwatched(m *drain.Machine)                  { m.Watched = false }
 func graceOver(m *drain.Machine)                  { m.Waited, m.Grace = 5*time.Minute, 5*time.Minute }
 
@@ -100,7 +101,7 @@ func TestDrainTable(t *testing.T) {
 		"nothing runs there": {worker(), "release; Drained"},
 		"not cordoned":       {with(worker(web), uncordoned), "cordon; evict default/web; wait default/web; Draining"},
 		"its Node was made anew while it was drained":               {with(worker(pod("default/web", goneAt(20*time.Second))), uncordoned), "cordon; wait default/web; Draining"},
-		"not cordoned, and empty":                                   {with(worker(), uncordoned), "cordon; release; Drained"},
+		"not cordoned, and empty":                                   {with(worker(), uncordoned), "cordon; Draining"},
 		"cordoned, a pod is left":                                   {worker(web), "evict default/web; wait default/web; Draining"},
 		"a pod was asked and is on its way":                         {worker(pod("default/web", goneAt(20*time.Second))), "wait default/web; Draining"},
 		"a pod is late by less than a minute":                       {worker(pod("default/web", goneAt(-50*time.Second))), "wait default/web; Draining"},
@@ -138,6 +139,8 @@ func TestDrainTable(t *testing.T) {
 		"one of three, its kubelet is silent, its etcd is well, another is away": {
 			with(worker(), master(3, 1), nodeIs(corev1.ConditionUnknown), votes), "QuorumAtRisk",
 		},
+		"the others of a majority go with the namespace":        {with(worker(), master(3, 0), namespaceGoes), "release; Drained"},
+		"and pods are waited for all the same":                  {with(worker(web), master(3, 0), namespaceGoes), "evict default/web; wait default/web; Draining"},
 		"one of five, another is away":                          {with(worker(), master(5, 3)), "release; Drained"},
 		"one of five, two others are away":                      {with(worker(), master(5, 2)), "QuorumAtRisk"},
 		"etcd at risk, and the time is over":                    {with(worker(), master(3, 1), waited(time.Hour)), "QuorumAtRisk"},
@@ -205,7 +208,7 @@ func TestEverySmallState(t *testing.T) {
 }
 
 // smallStates is how many there are.
-const smallStates = 5_505_024
+const smallStates = 11_010_048
 
 // each visits every combination of what a machine can be in.
 func each(visit func(drain.Machine)) {
@@ -216,7 +219,7 @@ func each(visit func(drain.Machine)) {
 		{pod("default/agent", ofDaemonSet)}, {pod("kube-system/dns"), pod("default/web")}, {pod("kube-system/dns")},
 	}
 	times := combinations([]time.Duration{0, time.Hour}, 4)
-	for _, bits := range combinations(both, 10) {
+	for _, bits := range combinations(both, 11) {
 		for _, masters := range [][2]int{{1, 0}, {3, 0}, {3, 1}, {3, 2}, {5, 1}, {5, 2}, {5, 3}, {5, 4}} {
 			for _, n := range nodes {
 				for _, p := range pods {
@@ -226,7 +229,7 @@ func each(visit func(drain.Machine)) {
 							Masters: masters[0], Healthy: masters[1], Node: n, Pods: p, Now: now,
 							Waited: t[0], Timeout: t[1], Grace: t[2], Silent: t[3],
 						}
-						m.Serves, m.Restoring, m.Votes = bits[7], bits[8], bits[9]
+						m.Serves, m.Restoring, m.Votes, m.NamespaceGoes = bits[7], bits[8], bits[9], bits[10]
 						if bits[6] {
 							m.LetGo = drain.Drained
 						}
@@ -265,7 +268,7 @@ func free(m drain.Machine) bool { return unconditional(m) || !m.Watched || over(
 // atRisk says that etcd has its majority with this master only.
 func atRisk(m drain.Machine) bool {
 	part := m.Votes || m.Node == nil && m.Serves || m.Node != nil && joining.Ready(m.Node)
-	return m.Master && m.Masters > 1 && part && m.Healthy < m.Masters/2+1
+	return m.Master && !m.NamespaceGoes && m.Masters > 1 && part && m.Healthy < m.Masters/2+1
 }
 
 var rules = map[string]func(drain.Machine, drain.Decision) bool{
@@ -293,6 +296,9 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 	},
 	"nothing is evicted unless the Node is or gets cordoned": func(m drain.Machine, d drain.Decision) bool {
 		return len(d.Evict) == 0 || d.Cordon || m.Node != nil && m.Node.Spec.Unschedulable
+	},
+	"no machine is taken for drained before its Node is cordoned": func(m drain.Machine, d drain.Decision) bool {
+		return !d.Release || d.Reason != drain.Drained || m.Node.Spec.Unschedulable
 	},
 	"a Node that is cordoned is not cordoned again": func(m drain.Machine, d drain.Decision) bool {
 		return !d.Cordon || m.Node != nil && !m.Node.Spec.Unschedulable

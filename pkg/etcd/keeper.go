@@ -58,11 +58,15 @@ type Keeper struct {
 	listedAt time.Time
 	// waiting are closed when the members were asked once more.
 	waiting []chan struct{}
+
+	// upkeep is what was last decided on members that are whole, and restUntil when they are looked after again; both are Run's.
+	upkeep    Step
+	restUntil time.Time
 }
 
 // NewKeeper makes a Keeper; changed is called when its State is another one, and must not block.
 func NewKeeper(log logr.Logger, changed func()) *Keeper {
-	return &Keeper{changed: changed, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("nobody has been asked yet"))}
+	return &Keeper{changed: changed, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("nobody has been asked yet")), upkeep: Step{Action: None}}
 }
 
 func unreachable(why error) State {
@@ -105,8 +109,8 @@ func (k *Keeper) Ask(ctx context.Context) {
 	}
 }
 
-// asking takes over who waits from now on; the function that it returns tells them.
-func (k *Keeper) asking() (tell func()) {
+// asking takes over who waits from now on, and says whether somebody does; the function that it returns tells them.
+func (k *Keeper) asking() (tell func(), asked bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	waiting := k.waiting
@@ -115,7 +119,7 @@ func (k *Keeper) asking() (tell func()) {
 		for _, asked := range waiting {
 			close(asked)
 		}
-	}
+	}, len(waiting) > 0
 }
 
 // State is what is known.
@@ -150,7 +154,7 @@ func (k *Keeper) Run(ctx context.Context) {
 // next is how long to wait until the next look.
 func next(pause time.Duration, before, now State) time.Duration {
 	switch {
-	case now.Step.Action == Wait && now.Step.Reason == ReasonDefragmenting:
+	case failedToDefragment(now.Step):
 		return tryAgain
 	case now.Step.Action != before.Step.Action || now.Step.Reason != before.Step.Reason || !slices.Equal(now.Members, before.Members) ||
 		len(now.Alarms) > 0 && len(before.Alarms) == 0:
@@ -170,7 +174,7 @@ func (k *Keeper) wanted() (Access, []Master) {
 // turn looks once and does what is next. It says whether a member was added, changed or taken out, so that the next look comes at once;
 // upkeep has time.
 func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted bool) {
-	tell := k.asking()
+	tell, asked := k.asking()
 	o, err := c.observe(ctx)
 	if ctx.Err() != nil {
 		return false
@@ -182,28 +186,45 @@ func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted 
 		return false
 	}
 	step := Decide(o.members, masters)
-	whole := step
-	if whole.Action == None {
-		if upkeep := Maintain(o.databases, o.full()); upkeep.Action != None {
-			step = upkeep
-		}
-	}
-	acted = step.Action != None && step.Action != Wait
-	if acted {
-		if err := o.do(ctx, step); err != nil {
-			// A learner that has not caught up is refused here, and so is what has been compacted: both are asked about again.
-			step.Action, step.Message = Wait, fmt.Sprintf("%s; etcd says: %s", step.Message, cause(err))
-			acted = false
-		}
-	}
-	if acted {
-		k.log.Info("etcd was changed", "action", step.Action, "member", step.Member.label(), "master", step.Master.Name, "why", step.Message)
-	}
-	if acted && whole.Action == None {
-		step, acted = whole, false // upkeep that goes well is nothing to wait for
+	switch {
+	case step.Action != None:
+		step, acted = k.act(ctx, o, step)
+	case asked || time.Now().Before(k.restUntil):
+		// Whoever asks is about to let a master go, and needs the others to answer.
+		step = k.upkeep
+	default:
+		step = k.maintain(ctx, o)
 	}
 	k.become(State{Members: o.members, Step: step, Alarms: o.alarms})
 	return acted
+}
+
+// maintain does what members that are whole need. What goes well is nothing to wait for.
+func (k *Keeper) maintain(ctx context.Context, o observation) Step {
+	step, acted := k.act(ctx, o, Maintain(o.databases, o.full()))
+	if acted {
+		step = Step{Action: None}
+	}
+	if k.upkeep = step; failedToDefragment(step) {
+		k.restUntil = time.Now().Add(tryAgain)
+	}
+	return step
+}
+
+func failedToDefragment(s Step) bool { return s.Action == Wait && s.Reason == ReasonDefragmenting }
+
+// act does a step, if there is something to do. One that etcd refuses becomes one to wait, and says why.
+func (k *Keeper) act(ctx context.Context, o observation, step Step) (taken Step, acted bool) {
+	if step.Action == None || step.Action == Wait {
+		return step, false
+	}
+	if err := o.do(ctx, step); err != nil {
+		// A learner that has not caught up is refused here, and so is what has been compacted: both are asked about again.
+		step.Action, step.Message = Wait, fmt.Sprintf("%s; etcd says: %s", step.Message, cause(err))
+		return step, false
+	}
+	k.log.Info("etcd was changed", "action", step.Action, "member", step.Member.label(), "master", step.Master.Name, "why", step.Message)
+	return step, true
 }
 
 // become publishes a state.

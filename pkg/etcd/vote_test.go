@@ -12,7 +12,7 @@ import (
 func TestAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := NewKeeper(logr.Discard(), func() {})
-		before := k.asking()
+		before, _ := k.asking()
 		answered := false
 		go func() {
 			k.Ask(t.Context())
@@ -29,7 +29,11 @@ func TestAsk(t *testing.T) {
 		if answered {
 			t.Error("what was asked before has been the answer")
 		}
-		k.asking()()
+		tell, asked := k.asking()
+		if !asked {
+			t.Error("nobody is said to ask")
+		}
+		tell()
 		synctest.Wait()
 		if !answered {
 			t.Error("the members were asked, and it is still waited for")

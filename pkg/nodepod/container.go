@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
 // Paths inside the runner's container.
@@ -38,7 +39,7 @@ const hostImages = "/var/lib/flatcar-kvm-images"
 func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 	privileged := true
 	return corev1.Container{
-		Name:            Container,
+		Name:            nodestep.Container,
 		Image:           s.Settings.RunnerImage,
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            []string{"runner"},

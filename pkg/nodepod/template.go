@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// Container is the name of the runner's container.
-	Container = "k8s-kvm"
 	// HoldPeriod is how long a runner that nobody releases keeps its machine running after it was told to stop. It is the
 	// longest that a drain may take: the pod cannot be told another one later, and a change of it would replace every node.
 	HoldPeriod = 30 * 24 * time.Hour

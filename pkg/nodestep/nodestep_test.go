@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
-	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
@@ -209,12 +208,5 @@ func TestConsoleOfTheLastEnd(t *testing.T) {
 				t.Errorf("another console (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestTheContainerIsTheRunners: the name is that in node pods.
-func TestTheContainerIsTheRunners(t *testing.T) {
-	if nodestep.Container != nodepod.Container {
-		t.Errorf("node pods call it %s", nodepod.Container)
 	}
 }

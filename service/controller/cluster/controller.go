@@ -48,6 +48,8 @@ type Reconciler struct {
 	Events    events.EventRecorder
 	// Console reads the end of what the machine of a node pod has printed; nil where nobody can.
 	Console func(ctx context.Context, namespace, pod string) (string, error)
+	// silent are the pods whose consoles did not come.
+	silent silence
 
 	chain    chain.Chain[*snapshot.Snapshot]
 	renderer *cloudconfig.Renderer

@@ -3,10 +3,12 @@ package cluster
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -239,6 +241,45 @@ func TestMarkOfAMemberIsWrittenWhereAMachineWaits(t *testing.T) {
 	s.Etcd = etcd.State{Members: members(s, "m0aaa", "m1aaa", "m2aaa")}
 	if desired, err = build(t, s, "deployment"); err != nil || slices.Contains(names(desired.Objects), old.Name) {
 		t.Errorf("it is written again: %v", err)
+	}
+}
+
+// TestAMasterWhoseEtcdIsSilentGoesFirst: its machine and its Node may be well, and no other one may go before it has mended.
+func TestAMasterWhoseEtcdIsSilentGoesFirst(t *testing.T) {
+	scenario := simple()
+	scenario.config = fixture.MakeCluster("ab1cd").Masters(3).Obj()
+	w := scenario.running(t)
+	r := &Reconciler{Settings: scenario.settings, Readiness: snapshot.PodReadiness, renderer: renderer}
+	replaced := func(outdated ...string) []string {
+		changed := w
+		changed.deployments = maps.Clone(w.deployments)
+		for _, id := range outdated {
+			d := w.deployments[key.DeploymentName(key.RoleMaster, id)].DeepCopy()
+			d.Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
+			changed.deployments[d.Name] = d
+		}
+		changed.pods = slices.Clone(w.pods)
+		for i, p := range changed.pods {
+			if slices.Contains(outdated, p.Labels[key.LabelNode]) {
+				changed.pods[i].Annotations = map[string]string{key.AnnotationNodeHash: "of before"}
+			}
+		}
+		s := scenario.snapshot(t, changed)
+		s.Workload.Connected = true
+		s.Etcd = etcd.State{Members: members(s, "m0aaa", "m1aaa", "m2aaa")}
+		s.Etcd.Members[1].Healthy = false
+		if err := r.decideRollout(s); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Sorted(maps.Keys(s.Rollout.Replace))
+	}
+	for _, test := range []struct{ outdated, want []string }{
+		{[]string{"m0aaa", "m1aaa", "m2aaa"}, []string{"m1aaa"}},
+		{[]string{"m0aaa", "m2aaa"}, nil},
+	} {
+		if diff := cmp.Diff(test.want, replaced(test.outdated...), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("of the outdated %v others are replaced (-want +got):\n%s", test.outdated, diff)
+		}
 	}
 }
 

@@ -342,7 +342,7 @@ func (r *Reconciler) decideRollout(s *snapshot.Snapshot) error {
 			continue // it stays as it is
 		}
 		nodes = append(nodes, rolling.Node{
-			ID: n.ID, Master: n.Role == key.RoleMaster, Exists: n.Deployment != nil, Outdated: n.Outdated(), Ready: n.Ready,
+			ID: n.ID, Master: n.Role == key.RoleMaster, Exists: n.Deployment != nil, Outdated: n.Outdated(), Ready: n.Ready && !silent(s, *n),
 		})
 	}
 	if failed != nil {

@@ -40,7 +40,7 @@ func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node, answered 
 }
 
 // memberTrouble is why etcd does not count on a master; empty when it does, or when nobody knows. One that did not answer in time
-// counts: whether it serves is told by its API server, which does not without it.
+// counts, for that may pass; who is to be replaced is decided without it, see silent.
 func memberTrouble(s *snapshot.Snapshot, n snapshot.Node) string {
 	if n.Role != key.RoleMaster || !s.Etcd.Known() {
 		return ""
@@ -52,6 +52,16 @@ func memberTrouble(s *snapshot.Snapshot, n snapshot.Node) string {
 		return "its member of etcd has no vote yet"
 	}
 	return ""
+}
+
+// silent says that a master's member of etcd does not answer the others. Its machine and its Node may be well: no other master is to be replaced
+// before it has mended, and it goes first.
+func silent(s *snapshot.Snapshot, n snapshot.Node) bool {
+	if n.Role != key.RoleMaster {
+		return false
+	}
+	m := s.EtcdMember(n.ID)
+	return m != nil && !m.Healthy
 }
 
 func api(w snapshot.Workload) nodestep.API {

@@ -2,13 +2,10 @@ package cluster
 
 import (
 	"cmp"
-	"context"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,38 +49,6 @@ func statusOf(nodes []v1alpha1.NodeStatus, role, id string) *v1alpha1.NodeStatus
 		return nil
 	}
 	return &nodes[i]
-}
-
-const (
-	// consoleTimeout is how long one console is waited for, and consolesTimeout all of them: hosts that do not answer must not keep a status
-	// from being written. So many are asked for at a time.
-	consoleTimeout, consolesTimeout = 3 * time.Second, 10 * time.Second
-	consolesAtOnce                  = 16
-)
-
-// showConsoles adds the end of its console to each node that hangs, once. A console that cannot be had is asked for again
-// at the next look, in another order.
-func (r *Reconciler) showConsoles(ctx context.Context, id string, nodes []v1alpha1.NodeStatus) {
-	ctx, cancel := context.WithTimeout(ctx, consolesTimeout)
-	defer cancel()
-	var asked errgroup.Group
-	asked.SetLimit(consolesAtOnce)
-	for _, i := range rand.Perm(len(nodes)) { //nolint:gosec // the order is no secret
-		n := &nodes[i]
-		if r.Console == nil || n.Console != "" || n.Pod == "" || n.Since == nil || !nodestep.Hangs(nodestep.Name(n.Step), r.Clock.Since(n.Since.Time)) {
-			continue
-		}
-		asked.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, consoleTimeout)
-			defer cancel()
-			text, err := r.Console(ctx, key.Namespace(id), n.Pod)
-			if err == nil {
-				n.Console = strings.ToValidUTF8(text, "?")
-			}
-			return nil
-		})
-	}
-	_ = asked.Wait() // nobody fails
 }
 
 // hurry is when to look at nodes again that are not Ready; zero when all are.

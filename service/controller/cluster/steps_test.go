@@ -41,6 +41,31 @@ func TestHostsThatDoNotAnswerHoldUpNobody(t *testing.T) {
 	})
 }
 
+// TestAHostThatDoesNotAnswerIsAskedEverMoreSeldom: each look at its nodes would keep a worker from other clusters.
+func TestAHostThatDoesNotAnswerIsAskedEverMoreSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []time.Duration
+		clock := testingclock.NewFakePassiveClock(now)
+		r := &Reconciler{Clock: clock, Console: func(ctx context.Context, _, _ string) (string, error) {
+			asked = append(asked, clock.Since(now))
+			<-ctx.Done()
+			return "", ctx.Err()
+		}}
+		since := metav1.NewTime(now)
+		for after := time.Duration(0); after < 20*time.Minute; after += 30 * time.Second {
+			clock.SetTime(now.Add(after))
+			r.showConsoles(t.Context(), "abc", []v1alpha1.NodeStatus{{Pod: "worker-w1", Step: string(nodestep.Booting), Since: &since}})
+		}
+		want := []time.Duration{6 * time.Minute, 7*time.Minute + 30*time.Second, 9*time.Minute + 30*time.Second, 12 * time.Minute, 15 * time.Minute, 19 * time.Minute}
+		if diff := cmp.Diff(want, asked); diff != "" {
+			t.Errorf("the console was asked for at (-want +got):\n%s", diff)
+		}
+		if len(r.silent.until) != 1 {
+			t.Errorf("%d pods are remembered", len(r.silent.until))
+		}
+	})
+}
+
 // TestConsoleOfANodeThatHangs is asked for once its step takes longer than any should, again while nobody answers, and never again
 // once it is known; then people are told, once.
 func TestConsoleOfANodeThatHangs(t *testing.T) {

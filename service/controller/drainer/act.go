@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,24 +111,64 @@ func (r *Reconciler) empty(ctx context.Context, config *v1alpha1.KVMConfig, node
 	if inside == nil {
 		return "", errLost
 	}
-	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
+	ctx, cancel := context.WithTimeout(ctx, emptyTimeout)
 	defer cancel()
-	var refusals []string
-	if d.Cordon {
-		// Whoever refuses it must not keep pods from being asked to go.
-		if err := inside.Cordon(ctx, node); err != nil {
-			refusals = append(refusals, "; its Node cannot be cordoned: "+reason(err))
+	var cordonErr error
+	cordoned := make(chan struct{})
+	go func() {
+		defer close(cordoned)
+		if d.Cordon {
+			cordonErr = inside.Cordon(ctx, node)
+		}
+	}()
+	// Whoever refuses it, or takes his time, must not keep pods from being asked to go.
+	select {
+	case <-cordoned:
+	case <-time.After(cordonFirst):
+	}
+	answers := evict(ctx, d.Evict, inside.Evict)
+	<-cordoned
+	return refusals(cordonErr, d.Evict, answers), nil
+}
+
+// evict asks pods to go and returns what each is answered. One whose admission takes long must not keep others waiting, nor be asked
+// first each time.
+func evict(ctx context.Context, pods []corev1.Pod, ask func(context.Context, *corev1.Pod) error) []error {
+	answers := make([]error, len(pods))
+	var asked errgroup.Group
+	asked.SetLimit(evictionsAtOnce)
+	for _, at := range rand.Perm(len(pods)) { //nolint:gosec // the order is no secret
+		asked.Go(func() error {
+			answers[at] = ask(ctx, &pods[at])
+			return nil
+		})
+	}
+	_ = asked.Wait() // what they are answered is in the list
+	return answers
+}
+
+// refusals tells who refuses, and why. It is the same text as long as they do.
+func refusals(cordon error, pods []corev1.Pod, answers []error) string {
+	var texts []string
+	if cordon != nil {
+		texts = append(texts, "; its Node cannot be cordoned: "+reason(cordon))
+	}
+	late := false
+	for i, err := range answers {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			late = true
+		case err != nil:
+			texts = append(texts, fmt.Sprintf("; %s/%s: %s", pods[i].Namespace, pods[i].Name, reason(err)))
 		}
 	}
-	for i := range d.Evict {
-		if err := inside.Evict(ctx, &d.Evict[i]); err != nil {
-			refusals = append(refusals, fmt.Sprintf("; %s/%s: %s", d.Evict[i].Namespace, d.Evict[i].Name, reason(err)))
-		}
+	if len(texts) > mostRefusals {
+		texts = append(texts[:mostRefusals], fmt.Sprintf("; and %d more", len(texts)-mostRefusals))
 	}
-	if len(refusals) > mostRefusals {
-		refusals = append(refusals[:mostRefusals], fmt.Sprintf("; and %d more", len(refusals)-mostRefusals))
+	if late {
+		texts = append(texts, fmt.Sprintf("; not all evictions are answered within %s", emptyTimeout))
 	}
-	return strings.Join(refusals, ""), nil
+	return strings.Join(texts, "")
 }
 
 // mostRefusals is how many are told.

@@ -46,6 +46,11 @@ const (
 	releaseTimeout = 10 * time.Second
 	askTimeout     = 15 * time.Second
 	insideTimeout  = 10 * time.Second
+	// emptyTimeout bounds the requests that empty a Node: longer than an API server waits for a webhook unless told otherwise. So many
+	// evictions are under way at a time; they begin when the Node is cordoned, or after cordonFirst.
+	emptyTimeout    = 15 * time.Second
+	evictionsAtOnce = 16
+	cordonFirst     = 3 * time.Second
 )
 
 // Reconciler holds node pods until they may go.

@@ -36,6 +36,11 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 	if m.Restoring, err = r.restoring(ctx, pod); err != nil || m.Restoring {
 		return m, err
 	}
+	var namespace corev1.Namespace
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace); client.IgnoreNotFound(err) != nil {
+		return m, microerror.Mask(err)
+	}
+	m.NamespaceGoes = namespace.DeletionTimestamp != nil
 	m.Waited, m.Timeout, m.Grace = r.times(pod, config)
 	way, ready := r.connect(pod, config, &m)
 	if err := r.countMasters(ctx, pod, config, pods, ready, &m); err != nil {

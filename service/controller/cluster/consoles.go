@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+)
+
+const (
+	// consoleTimeout is how long one console is waited for, and consolesTimeout all of them: hosts that do not answer must not keep a status
+	// from being written. So many are asked for at a time.
+	consoleTimeout, consolesTimeout = 3 * time.Second, 10 * time.Second
+	consolesAtOnce                  = 16
+)
+
+// showConsoles adds the end of its console to each node that hangs, once. A console that cannot be had is asked for again
+// at a later look, in another order.
+func (r *Reconciler) showConsoles(ctx context.Context, id string, nodes []v1alpha1.NodeStatus) {
+	ctx, cancel := context.WithTimeout(ctx, consolesTimeout)
+	defer cancel()
+	var asked errgroup.Group
+	asked.SetLimit(consolesAtOnce)
+	now := r.Clock.Now()
+	for _, i := range rand.Perm(len(nodes)) { //nolint:gosec // the order is no secret
+		n := &nodes[i]
+		if r.Console == nil || n.Console != "" || n.Pod == "" || n.Since == nil {
+			continue
+		}
+		pod, hung := types.NamespacedName{Namespace: key.Namespace(id), Name: n.Pod}, now.Sub(n.Since.Time)
+		if !nodestep.Hangs(nodestep.Name(n.Step), hung) || r.silent.at(pod, now) {
+			continue
+		}
+		asked.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, consoleTimeout)
+			defer cancel()
+			text, err := r.Console(ctx, pod.Namespace, pod.Name)
+			if err == nil {
+				n.Console = strings.ToValidUTF8(text, "?")
+			}
+			if ctx.Err() != nil {
+				r.silent.leave(pod, now, hung/hungPerRest)
+			}
+			return nil
+		})
+	}
+	_ = asked.Wait() // nobody fails
+}
+
+// hungPerRest is for how many times as long a node has to have hung as its console is left alone after it did not come in time: a host that
+// is dead stays so for long, and each wait for it keeps a worker from other clusters.
+const hungPerRest = 4
+
+// silence is which pods did not answer in time, and until when each is left alone. Its zero value is ready for use.
+type silence struct {
+	mu    sync.Mutex
+	until map[types.NamespacedName]time.Time
+}
+
+// at says whether a pod is left alone now.
+func (s *silence) at(pod types.NamespacedName, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.until[pod])
+}
+
+// leave leaves a pod alone for a while, and forgets those whose time has passed.
+func (s *silence) leave(pod types.NamespacedName, now time.Time, rest time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.until == nil {
+		s.until = map[types.NamespacedName]time.Time{}
+	}
+	for other, until := range s.until {
+		if !now.Before(until) {
+			delete(s.until, other)
+		}
+	}
+	s.until[pod] = now.Add(rest)
+}

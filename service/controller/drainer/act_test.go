@@ -1,0 +1,95 @@
+package drainer
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var errBudget = errors.New("the budget is in the way")
+
+// TestEvictionsDoNotWaitForEachOther: some are admitted by a webhook that never answers, more than are under way at a time, and some are
+// refused; all others are asked within some looks.
+func TestEvictionsDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pods []corev1.Pod
+		for i := range 40 {
+			name := "well"
+			if i < 20 {
+				name = "hangs"
+			} else if i == 39 {
+				name = "refused"
+			}
+			pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + string(rune('A'+i))}})
+		}
+		var mu sync.Mutex
+		gone, texts := map[string]bool{}, map[string]bool{}
+		ask := func(ctx context.Context, p *corev1.Pod) error {
+			if strings.HasPrefix(p.Name, "hangs") {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			if strings.HasPrefix(p.Name, "refused") {
+				return errBudget
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			gone[p.Name] = true
+			return nil
+		}
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), emptyTimeout)
+			began := time.Now()
+			answers := evict(ctx, pods, ask)
+			cancel()
+			if took := time.Since(began); took > emptyTimeout {
+				t.Errorf("it took %s", took)
+			}
+			texts[refusals(nil, pods, answers)] = true
+		}
+		if len(gone) != 19 {
+			t.Errorf("%d pods of 19 were asked", len(gone))
+		}
+		for text := range texts {
+			if !strings.Contains(text, "not all evictions are answered within 15s") {
+				t.Errorf("it is said: %q", text)
+			}
+		}
+	})
+}
+
+// TestRefusalsAreTold: of many some, in an order that stays, and those that nobody answered together.
+func TestRefusalsAreTold(t *testing.T) {
+	var pods []corev1.Pod
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+	}
+	for name, test := range map[string]struct {
+		cordon  error
+		answers []error
+		want    string
+	}{
+		"nobody":            {nil, make([]error, 5), ""},
+		"one":               {nil, []error{nil, errBudget, nil, nil, nil}, "; default/b: the budget is in the way"},
+		"the Node":          {errBudget, make([]error, 5), "; its Node cannot be cordoned: the budget is in the way"},
+		"no answer to some": {nil, []error{nil, errBudget, context.DeadlineExceeded, nil, context.DeadlineExceeded}, "; default/b: the budget is in the way; not all evictions are answered within 15s"},
+		"many": {
+			nil, []error{errBudget, errBudget, errBudget, errBudget, errBudget},
+			"; default/a: the budget is in the way; default/b: the budget is in the way; default/c: the budget is in the way; and 2 more",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, refusals(test.cordon, pods, test.answers)); diff != "" {
+				t.Errorf("something else is told (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
