@@ -113,7 +113,7 @@ func exists(label string) labels.Selector {
 	return labels.NewSelector().Add(*requirement)
 }
 
-// trim drops what nobody reads. Of the field managers only the names stay: the engine wants to know whether a field was
+// trim drops what nobody reads. Of the field managers only the operator stays, and the time: the engine wants to know whether a field was
 // ever posted, not which.
 func trim(object any) (any, error) {
 	accessor, ok := object.(metav1.Object)
@@ -123,7 +123,7 @@ func trim(object any) (any, error) {
 	var managers []metav1.ManagedFieldsEntry
 	for _, entry := range accessor.GetManagedFields() {
 		if entry.Manager == key.Operator && entry.Subresource == "" {
-			managers = append(managers, metav1.ManagedFieldsEntry{Manager: entry.Manager, Operation: entry.Operation})
+			managers = append(managers, metav1.ManagedFieldsEntry{Manager: entry.Manager, Operation: entry.Operation, Time: entry.Time})
 		}
 	}
 	accessor.SetManagedFields(managers)

@@ -74,6 +74,8 @@ type Snapshot struct {
 	// SnapshotHangs says that the last one is being taken for longer than it may be, and SnapshotFailed that it has been told that one was not
 	// taken.
 	SnapshotHangs, SnapshotFailed bool
+	// SnapshotMissed is when one was due that has not begun; zero when none was.
+	SnapshotMissed time.Time
 	// Rollout says which outdated nodes may be replaced now.
 	Rollout rolling.Decision
 	// BootDataErr is why boot data could not be rendered.

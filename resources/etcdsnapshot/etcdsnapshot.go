@@ -4,6 +4,7 @@ package etcdsnapshot
 import (
 	"fmt"
 	"path"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -57,10 +58,15 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 
 const failed = "SnapshotFailed"
 
-// wait tells of snapshots that fail, until one is taken. One that is being taken is no news yet.
+// wait tells of snapshots that fail or are not begun, until one is taken. One that is being taken is no news yet.
 func wait(s *cluster.Snapshot) *chain.Outcome {
 	if s.SnapshotJob == nil {
 		return nil
+	}
+	if !s.SnapshotMissed.IsZero() {
+		return ptr.To(chain.Wait(failed, fmt.Sprintf("no snapshot of etcd has begun at %[3]s, as scheduled: kubectl --namespace=%[1]s describe cronjobs %[2]s tells why, "+
+			"if its Jobs are refused; the next one is tried as scheduled, or with kubectl --namespace=%[1]s create job --from=cronjob/%[2]s now",
+			s.Namespace(), key.EtcdSnapshotName, s.SnapshotMissed.UTC().Format(time.RFC3339)), 0))
 	}
 	status := s.SnapshotJob.Status
 	taken := status.LastSuccessfulTime != nil && !status.LastSuccessfulTime.Before(status.LastScheduleTime)

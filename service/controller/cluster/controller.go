@@ -102,11 +102,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 // sooner is the shorter of a wish to come back, of the time until bootstrap tokens change, and of when nodes that are not
-// Ready are looked at again.
+// Ready, and snapshots of etcd, are looked at again.
 func (r *Reconciler) sooner(after time.Duration, s *snapshot.Snapshot) time.Duration {
-	wishes := []time.Duration{after, hurry(nodeStatuses(s, r.Clock.Now())), hangsIn(s, r.Clock.Now())}
+	now := r.Clock.Now()
+	wishes := []time.Duration{after, hurry(nodeStatuses(s, now)), until(endsBy(s.SnapshotJob), now), until(beginsBy(s.SnapshotJob), now)}
 	if !s.Tokens.Next.IsZero() && r.Workloads != nil {
-		wishes = append(wishes, max(s.Tokens.Next.Sub(r.Clock.Now()), time.Second))
+		wishes = append(wishes, max(s.Tokens.Next.Sub(now), time.Second))
 	}
 	wishes = slices.DeleteFunc(wishes, func(d time.Duration) bool { return d <= 0 })
 	if len(wishes) == 0 {

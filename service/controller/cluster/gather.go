@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,7 +17,6 @@ import (
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/etcdjob"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
@@ -222,7 +220,10 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	s.LookAtRestore(&w.namespace, w.restores, w.pods)
 	s.SnapshotJob = w.snapshots
 	s.SnapshotFailed = meta.IsStatusConditionFalse(config.Status.Conditions, conditionTypes["etcdsnapshot"])
-	s.SnapshotHangs = hangsIn(s, r.Clock.Now()) < 0
+	s.SnapshotHangs = past(endsBy(s.SnapshotJob), r.Clock.Now())
+	if due := beginsBy(s.SnapshotJob); past(due, r.Clock.Now()) {
+		s.SnapshotMissed = due.Add(-snapshotGrace)
+	}
 	gone := retired(s, w)
 	s.Founders = snapshot.FoundersOf(&w.namespace, s.Config.Status.Etcd, s.Nodes, gone, s.Restore)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
@@ -239,17 +240,6 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	s.LookAtFounding(&w.namespace, gone, w.held)
 	s.BootDataErr = r.decideRollout(s)
 	return s, nil
-}
-
-// snapshotGrace is how much longer than its Job may run a snapshot of etcd is waited for.
-const snapshotGrace = 10 * time.Minute
-
-// hangsIn is when a snapshot that is being taken has to have ended; zero when none is.
-func hangsIn(s *snapshot.Snapshot, now time.Time) time.Duration {
-	if s.SnapshotJob == nil || len(s.SnapshotJob.Status.Active) == 0 || s.SnapshotJob.Status.LastScheduleTime == nil {
-		return 0
-	}
-	return s.SnapshotJob.Status.LastScheduleTime.Add(etcdjob.Deadline*time.Second + snapshotGrace).Sub(now)
 }
 
 func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -377,13 +378,22 @@ func TestMastersWithoutAHostGetOneEach(t *testing.T) {
 
 // TestSnapshotsThatFailAreTold: from a failure to the next success.
 func TestSnapshotsThatFailAreTold(t *testing.T) {
-	at := func(minute int) *metav1.Time { return &metav1.Time{Time: now.AddDate(0, 0, minute)} }
+	at := func(day int) *metav1.Time { return &metav1.Time{Time: now.AddDate(0, 0, day)} }
 	for name, test := range map[string]struct {
-		status batchv1.CronJobStatus
-		told   bool
-		want   string
+		status  batchv1.CronJobStatus
+		applied time.Time
+		suspend bool
+		told    bool
+		want    string
 	}{
 		"none was due": {},
+		"none was due since its schedule was changed": {status: batchv1.CronJobStatus{LastScheduleTime: at(-9), LastSuccessfulTime: at(-9)}, applied: now.Add(-time.Hour)},
+		"one that was due has not begun": {
+			status: batchv1.CronJobStatus{LastScheduleTime: at(-9), LastSuccessfulTime: at(-9)}, applied: at(-2).Time, want: "SnapshotFailed",
+		},
+		"the first one that was due has not begun": {applied: at(-2).Time, want: "SnapshotFailed"},
+		"one was taken out of turn":                {status: batchv1.CronJobStatus{LastScheduleTime: at(-9), LastSuccessfulTime: at(0)}, applied: at(-9).Time},
+		"none is to be taken for now":              {status: batchv1.CronJobStatus{LastScheduleTime: at(-9), LastSuccessfulTime: at(-9)}, suspend: true},
 		"one is being taken after one that failed": {
 			status: batchv1.CronJobStatus{LastScheduleTime: at(3), LastSuccessfulTime: at(2), Active: []corev1.ObjectReference{{}}}, told: true, want: "SnapshotFailed",
 		},
@@ -396,7 +406,10 @@ func TestSnapshotsThatFailAreTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, w := restorable(t)
 			s.config.Spec.Etcd.Restore = nil
-			w.snapshots = &batchv1.CronJob{Status: test.status}
+			w.snapshots = &batchv1.CronJob{Spec: batchv1.CronJobSpec{Schedule: "@daily", Suspend: &test.suspend}, Status: test.status}
+			if !test.applied.IsZero() {
+				w.snapshots.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: key.Operator, Time: &metav1.Time{Time: test.applied}}}
+			}
 			if test.told {
 				s.config.Status.Conditions = []metav1.Condition{{Type: "SnapshotsTaken", Status: metav1.ConditionFalse, Reason: "SnapshotFailed"}}
 			}
