@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -112,6 +113,36 @@ func (c *life) replaceMaster(ctx context.Context) error {
 			c.addMaster(config)
 		}
 	})
+}
+
+// freeze has some members of etcd stand still for a while, now and then a majority of them: then no one leads.
+func (c *life) freeze(ctx context.Context) error {
+	if !hasEtcd(c.id) {
+		return nil
+	}
+	thaw := c.world.machines.Freeze(c.id, func(node string) bool {
+		frozen := c.random.IntN(2) == 0
+		if frozen {
+			c.say("the member of %s stands still for a while", node)
+		}
+		return frozen
+	})
+	pause(ctx, c.some(8*time.Second))
+	thaw()
+	return nil
+}
+
+// fill has etcd be full. That there is room the operator has to find out.
+func (c *life) fill(ctx context.Context) error {
+	ledger := c.books()
+	if ledger == nil || !ledger.Begun() {
+		return nil
+	}
+	if err := ledger.Fill(ctx); err != nil {
+		return nil //nolint:nilerr // members go and come: there is nobody who could be full
+	}
+	c.say("etcd is full")
+	return nil
 }
 
 func (c *life) addMaster(config *v1alpha1.KVMConfig) {

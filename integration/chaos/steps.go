@@ -33,6 +33,8 @@ var steps = []step{
 	{"another version", (*life).upgrade},
 	{"masters more or less", (*life).resizeControlPlane},
 	{"another master", (*life).replaceMaster},
+	{"members of etcd stand still", (*life).freeze},
+	{"etcd is full", (*life).fill},
 	{"the rollout is paused", (*life).pauseRollout},
 	{"nothing is to be done for a while", (*life).pauseAll},
 	{"a node pod is deleted", (*life).evict},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +34,41 @@ func TestFullDatabase(t *testing.T) {
 	t.Logf("%d keys are in the way, and it is told", written)
 	_, err := client.Delete(t.Context(), "filler/", clientv3.WithPrefix())
 	must(t, err)
+	c.awaitRoom(client)
+	c.nothingLost()
+}
+
+// TestMembersAreAskedWhileOneIsDefragmented: who asks is told at once how all of them are, and that the one does not answer.
+func TestMembersAreAskedWhileOneIsDefragmented(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, 1, 2, 3)
+	c.quota = 32 << 20
+	c.start()
+	c.await(etcd.None, "")
+	client := c.client()
+	t.Cleanup(func() { _ = client.Close() })
+	c.fill(client, func(int) string { return "filler/same" })
+	member := c.await(etcd.Defragment, etcd.ReasonDefragmenting).Step.Member
+	signal := func(s os.Signal) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		must(t, c.machines[member.Name].Signal(s))
+	}
+	signal(syscall.SIGSTOP) // it takes its time
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c.current().Ask(ctx)
+	must(t, ctx.Err())
+	for _, w := range c.founders {
+		want := etcd.VoteGiven
+		if w.Name == member.Name {
+			want = etcd.VoteMissing
+		}
+		if got := c.current().Vote(w.Name); got != want {
+			t.Errorf("the vote of %s is %d, want %d", w.Name, got, want)
+		}
+	}
+	signal(syscall.SIGCONT)
 	c.awaitRoom(client)
 	c.nothingLost()
 }

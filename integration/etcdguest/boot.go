@@ -25,7 +25,7 @@ import (
 // unit is what lets the member of a master begin, on its environment.
 const unit = "k8s-etcd.service"
 
-var environment = regexp.MustCompile(`(?m)^Environment=DATA=(\S+) "TICKET=([^"]*)" MANIFEST=(\S+) MANIFESTS=(\S+)$`)
+var environment = regexp.MustCompile(`(?m)^Environment=DATA=(\S+) "TICKET=([^"]*)" CLUSTER=(\S+) MANIFEST=(\S+) MANIFESTS=(\S+)$`)
 
 // boot does with the boot data of a master what its machine does as far as etcd is concerned, on the machine's disk, and returns the
 // arguments of the member.
@@ -102,7 +102,7 @@ func runUnit(ctx context.Context, root string, config types.Config) (manifest st
 		if found == nil {
 			return "", fmt.Errorf("%s has another environment than expected:\n%s", unit, *u.Contents)
 		}
-		data, manifests := filepath.Join(root, found[1]), filepath.Join(root, found[4])
+		data, manifests := filepath.Join(root, found[1]), filepath.Join(root, found[5])
 		if err := errors.Join(os.MkdirAll(filepath.Dir(data), 0o700), os.MkdirAll(manifests, 0o700)); err != nil {
 			return "", err
 		}
@@ -111,7 +111,7 @@ func runUnit(ctx context.Context, root string, config types.Config) (manifest st
 			return "", err
 		}
 		script := exec.CommandContext(ctx, "sh", filepath.Join(root, "opt", "kvm-operator", "etcd"))
-		script.Env = append(os.Environ(), "DATA="+data, "TICKET="+found[2], "MANIFEST="+filepath.Join(root, found[3]), "MANIFESTS="+manifests)
+		script.Env = append(os.Environ(), "DATA="+data, "TICKET="+found[2], "CLUSTER="+found[3], "MANIFEST="+filepath.Join(root, found[4]), "MANIFESTS="+manifests)
 		if output, err := script.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s does not let the member begin: %w\n%s", unit, err, output)
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -153,9 +154,27 @@ func (l *Ledger) Check(ctx context.Context) error {
 	return nil
 }
 
+// Fill has etcd take no writes until it is told that there is room again: a member says that its database has reached its quota.
+func (l *Ledger) Fill(ctx context.Context) error {
+	c, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answering)
+	defer cancel()
+	list, err := c.MemberList(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = etcdserverpb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &etcdserverpb.AlarmRequest{
+		Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: list.Members[0].ID, Alarm: etcdserverpb.AlarmType_NOSPACE,
+	})
+	return err
+}
+
 // Voter is a member with a vote.
 type Voter struct {
-	// Name is the member's; Down is for how long it has not run; Released says that its machine was let go.
+	// Name is the member's; Down is for how long it has not run, or has stood still; Released says that its machine was let go.
 	Name     string
 	Down     time.Duration
 	Released bool
@@ -189,8 +208,12 @@ func (m *Machines) voter(id, member string) Voter {
 	v := Voter{Name: member, Down: time.Hour}
 	for _, c := range m.all {
 		if c.cluster == id && pki.EtcdMember(c.node) == member {
-			if v.Down = 0; !c.down.IsZero() {
+			v.Down = 0
+			switch {
+			case !c.down.IsZero():
 				v.Down, v.Released = time.Since(c.down), c.pod == "" && c.released
+			case !c.frozen.IsZero():
+				v.Down = time.Since(c.frozen)
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,9 @@ type machine struct {
 	ended chan struct{}
 	// released says that the last of them was let go.
 	released bool
+	// member is the process of the last member, and frozen since when it stands still; zero while it does not.
+	member *process.Process
+	frozen time.Time
 	// off is until when it does not begin; down is since when its member does not run, zero while it does; trouble is why.
 	off, down time.Time
 	trouble   string
@@ -281,7 +285,7 @@ func (m *Machines) run(ctx context.Context, c *machine, pod *corev1.Pod) {
 			pause(ctx, again)
 			continue
 		}
-		m.note(c, time.Time{}, "")
+		m.begun(c, p)
 		select {
 		case <-ctx.Done():
 			_ = p.Stop(0) // it is killed
@@ -290,6 +294,38 @@ func (m *Machines) run(ctx context.Context, c *machine, pod *corev1.Pod) {
 		case <-p.Done():
 			m.note(c, time.Now(), fmt.Sprint(p.Failure()))
 			pause(ctx, again)
+		}
+	}
+}
+
+// begun notes that a member has begun.
+func (m *Machines) begun(c *machine, member *process.Process) {
+	m.mu.Lock()
+	c.member, c.frozen = member, time.Time{}
+	m.mu.Unlock()
+	m.note(c, time.Time{}, "")
+}
+
+// Freeze has members of a cluster stand still, as if their machines hung or nobody was reached from them, and returns what has those of them
+// go on that still are there.
+func (m *Machines) Freeze(cluster string, which func(node string) bool) (thaw func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	frozen := map[*machine]*process.Process{}
+	for _, c := range m.all {
+		if c.cluster == cluster && c.down.IsZero() && which(c.node) {
+			frozen[c], c.frozen = c.member, time.Now()
+			_ = c.member.Signal(syscall.SIGSTOP) // one that has just ended stands still, too
+		}
+	}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for c, member := range frozen {
+			_ = member.Signal(syscall.SIGCONT) // it may have ended
+			if c.member == member {
+				c.frozen = time.Time{}
+			}
 		}
 	}
 }

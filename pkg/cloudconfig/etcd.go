@@ -2,6 +2,8 @@ package cloudconfig
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/url"
 	"slices"
@@ -41,7 +43,7 @@ func etcdMember(p Params) parts {
 		{path: "/etc/profile.d/etcdctl.sh", mode: modePublic, text: etcdctl},
 		{path: scriptDirectory + "/etcd", mode: modeExecutable, text: asset("etcd.sh")},
 	}}
-	all.units = append(all.units, service(etcdService, fmt.Sprintf(etcdUnit, etcdDirectory, etcdData, p.EtcdTicket, etcdManifest, manifestDirectory)))
+	all.units = append(all.units, service(etcdService, fmt.Sprintf(etcdUnit, etcdDirectory, etcdData, p.EtcdTicket, FoundingTicket(p.EncryptionKey), etcdManifest, manifestDirectory)))
 	return all
 }
 
@@ -53,7 +55,7 @@ RequiresMountsFor=%s
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-Environment=DATA=%s "TICKET=%s" MANIFEST=%s MANIFESTS=%s
+Environment=DATA=%s "TICKET=%s" CLUSTER=%s MANIFEST=%s MANIFESTS=%s
 ExecStart=/opt/kvm-operator/etcd
 StandardError=journal+console
 
@@ -134,6 +136,14 @@ func etcdCommand(p Params) []string {
 		// Lets the API server serve consistent lists from its cache.
 		"--watch-progress-notify-interval=" + p.slowed(5*time.Second),
 	}
+}
+
+// FoundingTicket is the Params.EtcdTicket of the founders of a cluster with this encryption key, and what its members' data is marked with: it
+// tells the data of this cluster from that of one of the same id that was there before, which may still be on the hosts. Without the
+// key nobody can read the data.
+func FoundingTicket(encryptionKey string) string {
+	sum := sha256.Sum256([]byte(encryptionKey))
+	return EtcdFounding + hex.EncodeToString(sum[:4])
 }
 
 // EtcdToken tells one cluster's members from those of others, and from those that ran before a snapshot with a ticket was restored.

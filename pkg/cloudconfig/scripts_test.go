@@ -121,24 +121,30 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 		// data says that there is some, madeWith what it was made with; empty: nothing says so.
 		data     bool
 		madeWith string
-		ticket   string
-		begins   bool
-		past     bool
-		want     string
+		// cluster is that of the data, as it is marked; empty when it is not.
+		cluster string
+		ticket  string
+		begins  bool
+		past    bool
+		want    string
 	}{
 		"a founder": {ticket: "founding", begins: true, want: "founding"},
-		"a founder that began and is not known to":    {data: true, madeWith: "founding", ticket: "founding", begins: true, want: "founding"},
-		"a founder of a time without tickets":         {data: true, ticket: "founding", begins: true},
-		"a founder on the host of a deleted cluster":  {data: true, madeWith: "foundingab", ticket: "foundingcd", begins: true, past: true, want: "foundingcd"},
-		"one that has run":                            {data: true, madeWith: "founding", begins: true, want: "founding"},
-		"one that has run before there were tickets":  {data: true, begins: true},
-		"one that has run, and its data is gone":      {madeWith: "founding", want: "founding"},
-		"one that has run, and its disk is new":       {},
-		"one that joins":                              {ticket: "8e9e05c52164694d", begins: true, want: "8e9e05c52164694d"},
-		"one that joins, and has begun to":            {data: true, madeWith: "8e9e", ticket: "8e9e", begins: true, want: "8e9e"},
-		"one that founded, was taken out, and joins":  {data: true, madeWith: "founding", ticket: "8e9e", begins: true, past: true, want: "8e9e"},
-		"one that joined, was taken out, and joins":   {data: true, madeWith: "8e9e", ticket: "77aa", begins: true, past: true, want: "77aa"},
-		"one without a note, was taken out and joins": {data: true, ticket: "77aa", begins: true, past: true, want: "77aa"},
+		"a founder that began and is not known to":                       {data: true, madeWith: "founding", ticket: "founding", begins: true, want: "founding"},
+		"a founder of a time without tickets":                            {data: true, ticket: "founding", begins: true},
+		"a founder on the host of a deleted cluster":                     {data: true, madeWith: "foundingab", ticket: "foundingcd", begins: true, past: true, want: "foundingcd"},
+		"one that has run":                                               {data: true, madeWith: "founding", begins: true, want: "founding"},
+		"one that has run before there were tickets":                     {data: true, begins: true},
+		"one that has run, and its data is gone":                         {madeWith: "founding", want: "founding"},
+		"one that has run, and its disk is new":                          {},
+		"one that joins":                                                 {ticket: "8e9e05c52164694d", begins: true, want: "8e9e05c52164694d"},
+		"one that joins, and has begun to":                               {data: true, madeWith: "8e9e", ticket: "8e9e", begins: true, want: "8e9e"},
+		"one that founded, was taken out, and joins":                     {data: true, madeWith: "founding", ticket: "8e9e", begins: true, past: true, want: "8e9e"},
+		"one that joined, was taken out, and joins":                      {data: true, madeWith: "8e9e", ticket: "77aa", begins: true, past: true, want: "77aa"},
+		"one without a note, was taken out and joins":                    {data: true, ticket: "77aa", begins: true, past: true, want: "77aa"},
+		"one that joined, and its cluster is made anew with its key":     {data: true, madeWith: "8e9e", cluster: "foundingcd", ticket: "foundingcd", begins: true, want: "8e9e"},
+		"one of a snapshot, and its cluster is made anew with its key":   {data: true, madeWith: "restoredab", cluster: "foundingcd", ticket: "foundingcd", begins: true, want: "restoredab"},
+		"one that joined, and its cluster is made anew with another key": {data: true, madeWith: "8e9e", cluster: "foundingab", ticket: "foundingcd", begins: true, past: true, want: "foundingcd"},
+		"one that joined, was taken out, and joins the same cluster":     {data: true, madeWith: "8e9e", cluster: "foundingcd", ticket: "77aa", begins: true, past: true, want: "77aa"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -151,8 +157,11 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 			if test.madeWith != "" {
 				write(t, dir, "data.ticket", test.madeWith+"\n", 0o600)
 			}
+			if test.cluster != "" {
+				write(t, dir, "data.cluster", test.cluster+"\n", 0o600)
+			}
 			env := []string{
-				"DATA=" + data, "TICKET=" + test.ticket, "MANIFEST=" + filepath.Join(dir, "etcd.yaml"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
+				"DATA=" + data, "TICKET=" + test.ticket, "CLUSTER=foundingcd", "MANIFEST=" + filepath.Join(dir, "etcd.yaml"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
 			}
 			output, err := run(t, "etcd.sh", "", env)
 			if (err == nil) != test.begins {
@@ -171,6 +180,9 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 			note, _ := os.ReadFile(filepath.Join(dir, "data.ticket"))
 			if got := strings.TrimSpace(string(note)); got != test.want {
 				t.Errorf("the data was made with %q, want %q", got, test.want)
+			}
+			if mark, _ := os.ReadFile(filepath.Join(dir, "data.cluster")); test.begins && string(mark) != "foundingcd\n" {
+				t.Errorf("the data is marked as that of %q", mark)
 			}
 		})
 	}

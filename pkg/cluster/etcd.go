@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -130,13 +128,6 @@ func (s *Snapshot) AwaitsMember(n Node) bool {
 	return beginning == etcd.Later
 }
 
-// ownTicket is the ticket of founders: that of this cluster, and not of one of the same id that was there before, whose data may still be
-// on the hosts. What tells them apart is the key without which nobody can read the data.
-func (s *Snapshot) ownTicket() string {
-	sum := sha256.Sum256([]byte(s.Keys[KeyEncryption]))
-	return cloudconfig.EtcdFounding + hex.EncodeToString(sum[:4])
-}
-
 // beginEtcd says in the boot data how the master's member begins. A master that must not begin yet gets the data of one that
 // has run, with which it would not begin either.
 func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
@@ -144,7 +135,7 @@ func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
 	beginning, members := s.beginning(n)
 	switch beginning {
 	case etcd.Found:
-		p.EtcdState, p.EtcdTicket = cloudconfig.EtcdNew, cmp.Or(p.EtcdFrom, s.ownTicket())
+		p.EtcdState, p.EtcdTicket = cloudconfig.EtcdNew, cmp.Or(p.EtcdFrom, cloudconfig.FoundingTicket(p.EncryptionKey))
 	case etcd.Join:
 		p.EtcdTicket = strconv.FormatUint(s.EtcdMember(n.ID).ID, 16)
 	case etcd.Return, etcd.Later:

@@ -14,8 +14,6 @@ import (
 const (
 	// lookAgain is how long members that are whole are left alone.
 	lookAgain = time.Minute
-	// tryAgain is how long a member is left alone that could not be defragmented: each try keeps it from answering.
-	tryAgain = 10 * time.Minute
 	// firstPause and longestPause bound the pause while something is waited for. It doubles as long as nothing changes.
 	firstPause, longestPause = time.Second, 15 * time.Second
 )
@@ -59,14 +57,12 @@ type Keeper struct {
 	// waiting are closed when the members were asked once more.
 	waiting []chan struct{}
 
-	// upkeep is what was last decided on members that are whole, and restUntil when they are looked after again; both are Run's.
-	upkeep    Step
-	restUntil time.Time
+	upkeep upkeep
 }
 
 // NewKeeper makes a Keeper; changed is called when its State is another one, and must not block.
 func NewKeeper(log logr.Logger, changed func()) *Keeper {
-	return &Keeper{changed: changed, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("nobody has been asked yet")), upkeep: Step{Action: None}}
+	return &Keeper{changed: changed, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("nobody has been asked yet"))}
 }
 
 func unreachable(why error) State {
@@ -134,6 +130,7 @@ func (k *Keeper) State() State {
 func (k *Keeper) Run(ctx context.Context) {
 	c := &clients{}
 	defer func() { c.close() }()
+	defer k.upkeep.ended.Wait()
 	var reached Access
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -143,7 +140,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			c, reached = dial(access), access
 		}
 		before := k.State()
-		acted := k.turn(ctx, c, masters)
+		acted := k.turn(ctx, c, access, masters)
 		pause = next(pause, before, k.State())
 		if !acted {
 			k.rest(ctx, pause)
@@ -154,8 +151,6 @@ func (k *Keeper) Run(ctx context.Context) {
 // next is how long to wait until the next look.
 func next(pause time.Duration, before, now State) time.Duration {
 	switch {
-	case failedToDefragment(now.Step):
-		return tryAgain
 	case now.Step.Action != before.Step.Action || now.Step.Reason != before.Step.Reason || !slices.Equal(now.Members, before.Members) ||
 		len(now.Alarms) > 0 && len(before.Alarms) == 0:
 		return firstPause
@@ -173,45 +168,42 @@ func (k *Keeper) wanted() (Access, []Master) {
 
 // turn looks once and does what is next. It says whether a member was added, changed or taken out, so that the next look comes at once;
 // upkeep has time.
-func (k *Keeper) turn(ctx context.Context, c *clients, masters []Master) (acted bool) {
+func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []Master) (acted bool) {
 	tell, asked := k.asking()
+	if asked {
+		k.upkeep.rest(restWhenAsked)
+	}
+	// Only the end of this turn begins with upkeep, so who is worked on now is all there is as long as members are asked.
+	under, resting := k.upkeep.now()
 	o, err := c.observe(ctx)
+	o.spare(under)
 	if ctx.Err() != nil {
 		return false
 	}
 	k.note(o.members)
 	tell()
 	if err != nil {
-		k.become(unreachable(err))
+		state := unreachable(err)
+		if under != nil {
+			state.Step = k.upkeep.told() // the only member is worked on
+		}
+		k.become(state)
 		return false
 	}
 	step := Decide(o.members, masters)
 	switch {
+	case under != nil:
+		step = k.upkeep.told() // until that is over the list stays as it is
 	case step.Action != None:
 		step, acted = k.act(ctx, o, step)
-	case asked || time.Now().Before(k.restUntil):
-		// Whoever asks is about to let a master go, and needs the others to answer.
-		step = k.upkeep
+	case resting:
+		step = k.upkeep.told()
 	default:
-		step = k.maintain(ctx, o)
+		step = k.maintain(ctx, access, masters, Maintain(o.databases, o.full()))
 	}
 	k.become(State{Members: o.members, Step: step, Alarms: o.alarms})
 	return acted
 }
-
-// maintain does what members that are whole need. What goes well is nothing to wait for.
-func (k *Keeper) maintain(ctx context.Context, o observation) Step {
-	step, acted := k.act(ctx, o, Maintain(o.databases, o.full()))
-	if acted {
-		step = Step{Action: None}
-	}
-	if k.upkeep = step; failedToDefragment(step) {
-		k.restUntil = time.Now().Add(tryAgain)
-	}
-	return step
-}
-
-func failedToDefragment(s Step) bool { return s.Action == Wait && s.Reason == ReasonDefragmenting }
 
 // act does a step, if there is something to do. One that etcd refuses becomes one to wait, and says why.
 func (k *Keeper) act(ctx context.Context, o observation, step Step) (taken Step, acted bool) {

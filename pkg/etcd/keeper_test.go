@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestPauses: what has just changed is looked at again at once, what is waited for ever more seldom, and a member that could not be defragmented
-// is left alone, be it the first time or not.
+// TestPauses: what has just changed is looked at again at once, and what is waited for ever more seldom.
 func TestPauses(t *testing.T) {
 	whole, joining := State{}, State{Step: Step{Action: Wait, Reason: ReasonJoining}}
 	whole.Step.Action = None
@@ -23,9 +22,9 @@ func TestPauses(t *testing.T) {
 		"it still is":                     {4 * time.Second, joining, joining, 8 * time.Second},
 		"it is for long":                  {longestPause, joining, joining, longestPause},
 		"an alarm":                        {lookAgain, whole, alarmed, firstPause},
-		"the first defragmentation fails": {lookAgain, whole, failed, tryAgain},
-		"a defragmentation fails again":   {tryAgain, failed, failed, tryAgain},
-		"a member is whole after a defragmentation": {tryAgain, failed, whole, firstPause},
+		"a defragmentation fails":         {lookAgain, whole, failed, firstPause},
+		"a member is left alone for long": {longestPause, failed, failed, longestPause},
+		"a member is whole after a defragmentation": {longestPause, failed, whole, firstPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := next(test.pause, test.before, test.now); got != test.want {

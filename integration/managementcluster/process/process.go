@@ -129,7 +129,10 @@ func (p *Process) Stop(grace time.Duration) error {
 }
 
 // signal ignores errors: the only one that a child of one's own can cause is that it has ended.
-func (p *Process) signal(signal os.Signal) { _ = p.cmd.Process.Signal(signal) }
+func (p *Process) signal(signal os.Signal) { _ = p.Signal(signal) }
+
+// Signal sends the process a signal. It fails when the process has ended.
+func (p *Process) Signal(signal os.Signal) error { return p.cmd.Process.Signal(signal) }
 
 // Failure describes what the process has come to, with the end and the path of its log.
 func (p *Process) Failure() error {

@@ -22,6 +22,15 @@ restored*)
 	fi
 	;;
 esac
+# Founders never find data of their own cluster that was made with another ticket, unless the cluster was made anew beside it.
+case $TICKET in
+founding*)
+	if [ -d "$DATA/member" ] && [ "$TICKET" != "$made_with" ] && [ "$(cat "$DATA.cluster" 2>/dev/null)" = "$CLUSTER" ]; then
+		echo "etcd: the data is that of a member of this cluster, which was made anew; the member begins with it" >&2
+		TICKET=
+	fi
+	;;
+esac
 if [ -d "$DATA/member" ] && [ -n "$TICKET" ] && [ "$TICKET" != "$made_with" ]; then
 	echo "etcd: the data is that of a member that was taken out, or of another cluster; it is put aside" >&2
 	rm -rf "$DATA.past"
@@ -35,6 +44,11 @@ if [ ! -d "$DATA/member" ]; then
 	echo "$TICKET" >"$DATA.ticket.new"
 	sync "$DATA.ticket.new"
 	mv "$DATA.ticket.new" "$DATA.ticket"
+fi
+if [ "$(cat "$DATA.cluster" 2>/dev/null)" != "$CLUSTER" ]; then
+	echo "$CLUSTER" >"$DATA.cluster.new"
+	sync "$DATA.cluster.new"
+	mv "$DATA.cluster.new" "$DATA.cluster"
 fi
 # The kubelet reads a file as soon as it sees it: whole or not at all.
 cp -p "$MANIFEST" "$MANIFESTS/.etcd.yaml"
