@@ -49,14 +49,14 @@ demo-down: ## Stop a demo that was left behind
 
 ##@ Test
 
-.PHONY: test states vault chaos soak e2e e2e-life e2e-operations e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
-test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests; vault and e2e as far as there is time
+.PHONY: test states vault courses chaos soak e2e e2e-life e2e-operations e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests; vault, more courses with faults and e2e as far as there is time
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$')
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
 	@$(MAKE) --no-print-directory states
-	@integration/ifthereistime.sh $(STARTED) e2e-life:30 vault:15 e2e-operations:60
+	@integration/ifthereistime.sh $(STARTED) e2e-life:30 vault:15 courses:25 e2e-operations:60
 
 states: ## What is decided about etcd, drains, repairs and rollouts, in every small state there is, with the count of states
 	@for package in pkg/etcd pkg/drain pkg/remediation pkg/rolling; do \
@@ -69,7 +69,10 @@ vault: ## Certificates from a real Vault; the part of test that builds longest, 
 	@integration/build.sh .tools kubeall kwok vault
 	@go test -timeout $(TEST_TIMEOUT) ./integration/issuer
 
-chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults, and an operator that crashes at every write of a drain; test has the first 100 of the 500, and one in eleven crashes
+courses: tools ## The other 400 of the 500 courses of chaos; the part of test that is left out when there is no time for it
+	@go test -timeout $(TEST_TIMEOUT) -run TestCoursesWithFaults ./integration/chaos -strict -seed=101 -courses=400
+
+chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults, and an operator that crashes at every write of a drain; test has all of the 500 if there is time, the first 100 in any case, and one in eleven crashes
 	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/chaos -strict -courses=500 -every=1
 
 soak: tools ## The same for SOAK, an hour unless set, from SEED, which is another one each time

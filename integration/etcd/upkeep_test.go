@@ -42,7 +42,7 @@ func TestFullDatabase(t *testing.T) {
 func TestMembersAreAskedWhileOneIsDefragmented(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 1, 2, 3)
-	c.quota = 32 << 20
+	c.quota = 16 << 20
 	c.start()
 	c.await(etcd.None, "")
 	client := c.client()

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/realcluster"
@@ -22,6 +23,8 @@ import (
 )
 
 const (
+	// sayAgain is how long nothing is said while something takes its time.
+	sayAgain = 5 * time.Second
 	// operatorNamespace is where the chart is installed, and release what it is called.
 	operatorNamespace = "giantswarm"
 	release           = "kvm-operator"
@@ -82,9 +85,11 @@ func Start(ctx context.Context, options Options) (*Stage, error) {
 }
 
 func (s *Stage) start(ctx context.Context) error {
-	s.options.Say("building the operator and its image")
-	image, err := s.buildOperator(ctx)
-	if err != nil {
+	var image string
+	if err := s.patiently("building the operator and its image", func() (err error) {
+		image, err = s.buildOperator(ctx)
+		return err
+	}); err != nil {
 		return err
 	}
 	images, shared := []string{image, s.tool("runner-image.tar")}, []string(nil)
@@ -106,6 +111,7 @@ func (s *Stage) start(ctx context.Context) error {
 			})
 		}
 	}
+	var err error
 	s.Cluster, err = realcluster.Start(ctx, realcluster.Options{
 		Dir: s.options.Dir, Nodes: nodes, Images: images, HostPaths: shared, Audit: s.options.Audit, Output: lines(s.options.Say),
 	})
@@ -115,8 +121,28 @@ func (s *Stage) start(ctx context.Context) error {
 	if err := s.copyGuest(ctx, len(nodes)); err != nil {
 		return err
 	}
-	s.options.Say("installing the operator from helm/kvm-operator")
-	return s.install(ctx)
+	return s.patiently("installing the operator from helm/kvm-operator", func() error { return s.install(ctx) })
+}
+
+// patiently says what is done, and every few seconds that it still is.
+func (s *Stage) patiently(what string, do func() error) error {
+	s.options.Say("%s", what)
+	began, over := time.Now(), make(chan struct{})
+	var speaker sync.WaitGroup
+	speaker.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(sayAgain):
+				s.options.Say("%s: %s so far", what, time.Since(began).Round(time.Second))
+			}
+		}
+	})
+	err := do()
+	close(over)
+	speaker.Wait()
+	return err
 }
 
 // Stop ends everything and removes every trace.
