@@ -58,6 +58,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		ClusterDomain:  r.text(flag.InstallationDomain),
 		DNSServers:     r.list(flag.InstallationDNSServers),
 		FlatcarChannel: r.text(flag.WorkloadFlatcarChannel),
+		FlatcarMirror:  r.text(flag.WorkloadFlatcarMirror),
 		ClusterRole:    r.text(flag.RBACGeneral),
 		PSPClusterRole: r.text(flag.RBACPSP),
 		IngressClass:   r.text(flag.IngressClassName),

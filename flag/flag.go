@@ -65,6 +65,7 @@ const (
 	WorkloadBinariesURL      = "service.workload.binaries.url"
 	WorkloadConnect          = "service.workload.connect"
 	WorkloadFlatcarChannel   = "service.workload.flatcar.channel"
+	WorkloadFlatcarMirror    = "service.workload.flatcar.mirror"
 	WorkloadIgnitionPath     = "service.workload.ignition.path"
 	WorkloadProxyHTTP        = "service.workload.proxy.http"
 	WorkloadProxyHTTPS       = "service.workload.proxy.https"
@@ -144,6 +145,7 @@ func registerWorkload(fs *pflag.FlagSet) {
 	fs.String(WorkloadBinariesURL, defaultBinaries, "where kubelets come from when the guest image has none")
 	fs.Bool(WorkloadConnect, true, "work in workload clusters too: let nodes join, install add-ons, judge nodes by what the cluster says; without it only machines are made")
 	fs.String(WorkloadFlatcarChannel, "stable", "release channel of the default guest image")
+	fs.String(WorkloadFlatcarMirror, "", "URL of the directory with the default guest image, {channel} and {version} standing for its release; empty for Flatcar's own")
 	fs.String(WorkloadIgnitionPath, "", "path of ignition templates"+ignored)
 	fs.String(WorkloadProxyHTTP, "", "HTTP proxy of the guests")
 	fs.String(WorkloadProxyHTTPS, "", "HTTPS proxy of the guests")

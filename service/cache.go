@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -32,7 +33,7 @@ import (
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		appsv1.AddToScheme, certificatesv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme,
+		apiextensionsv1.AddToScheme, appsv1.AddToScheme, certificatesv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme,
 		batchv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
 		providerv1alpha1.AddToScheme, releasev1alpha1.AddToScheme,
 	} {
@@ -45,6 +46,7 @@ func NewScheme() (*runtime.Scheme, error) {
 
 // clusterScoped are the kinds without namespace among those that the operator uses.
 var clusterScoped = []schema.GroupVersionKind{
+	apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
 	certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
 	corev1.SchemeGroupVersion.WithKind("Namespace"),
 	corev1.SchemeGroupVersion.WithKind("Node"),

@@ -57,8 +57,9 @@ func TestMembersAreAskedWhileOneIsDefragmented(t *testing.T) {
 	signal(syscall.SIGSTOP) // it takes its time
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c.current().Ask(ctx)
-	must(t, ctx.Err())
+	if !c.current().Ask(ctx) {
+		t.Fatal("nobody was asked within a minute")
+	}
 	for _, w := range c.founders {
 		want := etcd.VoteGiven
 		if w.Name == member.Name {

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +31,8 @@ import (
 const (
 	// CNIFlannel is flannel with VXLAN. It is also what an empty type means.
 	CNIFlannel = "flannel"
+	// CNICustom is what CNI.Manifests say.
+	CNICustom = "custom"
 	// CNINone leaves the pod network to somebody else.
 	CNINone = "none"
 )
@@ -66,10 +69,12 @@ type Addon struct {
 
 // CNI is the pod network.
 type CNI struct {
-	// Type is CNIFlannel, CNINone or empty.
+	// Type is CNIFlannel, CNICustom, CNINone or empty.
 	Type string
 	// Image replaces flannel's own, PluginImage that of its CNI plugin.
 	Image, PluginImage string
+	// Manifests are the YAML documents of a network of type CNICustom.
+	Manifests string
 	// MTU is that of pod interfaces in bytes. 0: what the node's interface has, less the encapsulation.
 	MTU int32
 }
@@ -77,18 +82,11 @@ type CNI struct {
 // Objects are all add-ons of a cluster, in the order in which they are applied. An add-on that is switched off is not
 // among them.
 func Objects(p Params) ([]client.Object, error) {
-	all := RBAC(p)
-	switch p.CNI.Type {
-	case CNIFlannel, "":
-		objects, err := Flannel(p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, objects...)
-	case CNINone:
-	default:
-		return nil, fmt.Errorf("the pod network of cluster %s: there is no type %q; choose %s or %s", p.Cluster.ID, p.CNI.Type, CNIFlannel, CNINone)
+	network, err := NetworkObjects(p)
+	if err != nil {
+		return nil, err
 	}
+	all := append(RBAC(p), network...)
 	if !p.KubeProxy.Disabled {
 		objects, err := KubeProxy(p)
 		if err != nil {
@@ -102,11 +100,25 @@ func Objects(p Params) ([]client.Object, error) {
 	return all, nil
 }
 
-// Kinds are all kinds that add-ons consist of.
+// NetworkObjects are the pod network of a cluster; none where it is left to somebody else.
+func NetworkObjects(p Params) ([]client.Object, error) {
+	switch p.CNI.Type {
+	case CNIFlannel, "":
+		return Flannel(p)
+	case CNICustom:
+		return Custom(p)
+	case CNINone:
+		return nil, nil
+	}
+	return nil, fmt.Errorf("the pod network of cluster %s: there is no type %q; choose %s, %s or %s", p.Cluster.ID, p.CNI.Type, CNIFlannel, CNICustom, CNINone)
+}
+
+// Kinds are all kinds that add-ons consist of, manifests of users included.
 func Kinds() []client.Object {
 	return []client.Object{
-		&appsv1.DaemonSet{}, &appsv1.Deployment{}, &corev1.ConfigMap{}, &corev1.Namespace{}, &corev1.Service{}, &corev1.ServiceAccount{},
-		&policyv1.PodDisruptionBudget{}, &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{},
+		&apiextensionsv1.CustomResourceDefinition{}, &appsv1.DaemonSet{}, &appsv1.Deployment{}, &corev1.ConfigMap{}, &corev1.Namespace{},
+		&corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &policyv1.PodDisruptionBudget{},
+		&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
 	}
 }
 

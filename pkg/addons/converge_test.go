@@ -2,6 +2,7 @@ package addons_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,8 +14,9 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -99,7 +101,7 @@ func connect(t *testing.T, config *rest.Config) (ctrl.Manager, *requests) {
 		options.ByObject[kind] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{key.LabelManagedBy: key.Operator})}
 	}
 	m, err := ctrl.NewManager(counted, ctrl.Options{
-		Scheme: scheme.Scheme, Cache: options, Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: everyKind(t), Cache: options, Metrics: metricsserver.Options{BindAddress: "0"},
 		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 	})
 	if err != nil {
@@ -112,6 +114,16 @@ func connect(t *testing.T, config *rest.Config) (ctrl.Manager, *requests) {
 	}
 	run(t, m)
 	return m, asked
+}
+
+// everyKind is the scheme of all kinds.
+func everyKind(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known)); err != nil {
+		t.Fatal(err)
+	}
+	return known
 }
 
 func run(t *testing.T, m ctrl.Manager) {
@@ -128,7 +140,7 @@ func run(t *testing.T, m ctrl.Manager) {
 	}
 }
 
-func kinds() []client.Object { return append(addons.Kinds(), &corev1.Secret{}) }
+func kinds() []client.Object { return addons.Kinds() }
 
 // pass applies everything and returns the requests that it took.
 func pass(t *testing.T, engine *apply.Engine, asked *requests, p addons.Params) []string {

@@ -172,7 +172,7 @@ func TestKindsAreComplete(t *testing.T) {
 	kinds := func(objects []client.Object) []string {
 		found := map[string]bool{}
 		for _, object := range objects {
-			gvk, err := apiutil.GVKForObject(object, scheme.Scheme)
+			gvk, err := apiutil.GVKForObject(object, everyKind(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,6 +184,11 @@ func TestKindsAreComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, err := addons.Custom(params(custom))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, own...)
 	if diff := cmp.Diff(kinds(addons.Kinds()), kinds(all)); diff != "" {
 		t.Errorf("other kinds (-said +built):\n%s", diff)
 	}
@@ -198,7 +203,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		change func(*addons.Params)
 		want   string
 	}{
-		"a pod network that nobody knows": {func(p *addons.Params) { p.CNI.Type = "calico" }, `the pod network of cluster abc12: there is no type "calico"; choose flannel or none`},
+		"a pod network that nobody knows": {func(p *addons.Params) { p.CNI.Type = "calico" }, `the pod network of cluster abc12: there is no type "calico"; choose flannel, custom or none`},
 		"a subnet that is none":           {func(p *addons.Params) { p.Cluster.Calico.Subnet = "x" }, `spec.cluster.calico of cluster abc12: "x/16" is not a network; correct subnet and cidr`},
 		"the same without flannel": {
 			func(p *addons.Params) { p.Cluster.Calico.Subnet, p.CNI.Type = "x", "none" }, `spec.cluster.calico of cluster abc12: "x/16" is not a network; correct subnet and cidr`,

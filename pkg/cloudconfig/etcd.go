@@ -146,12 +146,12 @@ func FoundingTicket(encryptionKey string) string {
 	return EtcdFounding + hex.EncodeToString(sum[:4])
 }
 
-// EtcdToken tells one cluster's members from those of others, and from those that ran before a snapshot with a ticket was restored.
-func EtcdToken(id, ticket string) string {
-	if ticket == "" {
+// EtcdToken tells one cluster's members from those of others, and by Params.EtcdFrom from those that ran before.
+func EtcdToken(id, from string) string {
+	if from == "" {
 		return "etcd-" + id
 	}
-	return "etcd-" + id + "-" + ticket
+	return "etcd-" + id + "-" + from
 }
 
 // EtcdImage is the container image of etcd and its tools.

@@ -72,7 +72,8 @@ type Params struct {
 	EtcdMembers []Member
 	// EtcdState is EtcdNew or EtcdExisting. Masters only.
 	EtcdState string
-	// EtcdFrom is the ticket of the snapshot that the cluster's etcd began with; empty when it began with nothing. Masters only.
+	// EtcdFrom is the ticket of the snapshot that the cluster's etcd began with, or what tells the cluster from one that was made under its
+	// name before; it becomes part of the numbers of founders. Masters only.
 	EtcdFrom string
 	// EtcdTicket is the right to begin with an empty disk: EtcdFounding, or the id of the member that was added for this
 	// master. Empty for a member that has run. Masters only.

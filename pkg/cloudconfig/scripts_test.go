@@ -171,7 +171,7 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 				t.Errorf("it said %q", output)
 			}
 			for path, want := range map[string]bool{
-				"manifests/etcd.yaml": test.begins, "data.past/member/wal/0.wal": test.past, "data/member/wal/0.wal": test.data && !test.past,
+				"manifests/etcd.yaml": test.begins, "data.past/data/member/wal/0.wal": test.past && test.cluster != "foundingab", "data.of-foundingab/data/member/wal/0.wal": test.past && test.cluster == "foundingab", "data/member/wal/0.wal": test.data && !test.past,
 			} {
 				if _, err := os.Stat(filepath.Join(dir, path)); (err == nil) != want {
 					t.Errorf("%s: %v, want it there: %t", path, err, want)
@@ -185,6 +185,50 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 				t.Errorf("the data is marked as that of %q", mark)
 			}
 		})
+	}
+}
+
+// TestDataThatAnotherClusterHasPutAside: a cluster is made anew without its key, by mistake, and then with it. Its data is taken back, also where
+// the script ends at any point and begins again.
+func TestDataThatAnotherClusterHasPutAside(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	write(t, dir, "etcd.yaml", "pod", 0o600)
+	write(t, dir, "manifests/other.yaml", "other", 0o600)
+	begin := func(cluster, ticket, bin string) (string, error) {
+		return run(t, "etcd.sh", bin, []string{
+			"DATA=" + data, "TICKET=" + ticket, "CLUSTER=" + cluster, "MANIFEST=" + filepath.Join(dir, "etcd.yaml"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
+			"COUNT=" + filepath.Join(dir, "count"),
+		})
+	}
+	must := func(output string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %s", err, output)
+		}
+	}
+	must(begin("foundingab", "8e9e", "")) // it joined
+	write(t, dir, "data/member/wal/0.wal", "precious", 0o600)
+	must(begin("foundingcd", "foundingcd", ""))
+	write(t, dir, "data/member/wal/0.wal", "worthless", 0o600)
+	// Each program that changes something fails once, at its k-th call.
+	for k := 1; ; k++ {
+		write(t, dir, "count", "0", 0o600)
+		for _, program := range []string{"mv", "rm", "sync", "mkdir"} {
+			write(t, dir, "bin/"+program, fmt.Sprintf("#!/bin/sh\nn=$(($(cat $COUNT) + 1))\necho $n >$COUNT\n[ $n -ne %d ] || kill -9 $PPID\nexec /bin/%s \"$@\"\n", k, program), 0o755)
+		}
+		_, err := begin("foundingab", "foundingab", filepath.Join(dir, "bin"))
+		must(begin("foundingab", "foundingab", ""))
+		for path, want := range map[string]string{"data/member/wal/0.wal": "precious", "data.of-foundingcd/data/member/wal/0.wal": "worthless", "data.ticket": "8e9e\n", "data.cluster": "foundingab\n"} {
+			if got, _ := os.ReadFile(filepath.Join(dir, path)); string(got) != want {
+				t.Fatalf("ended at call %d: %s has %q, want %q", k, path, got, want)
+			}
+		}
+		if err == nil {
+			t.Logf("%d points at which the script ends", k-1)
+			return
+		}
+		must(begin("foundingcd", "foundingcd", "")) // the same again
 	}
 }
 

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -128,14 +130,24 @@ func (s *Snapshot) AwaitsMember(n Node) bool {
 	return beginning == etcd.Later
 }
 
+// making tells the members of this cluster from those of one that was made under the same name and with the same key before: numbers of founders
+// are made of their addresses and of this, and a founder that finds no data must not get the number of one that has run.
+func (s *Snapshot) making() string {
+	if s.Config.UID == "" {
+		return "" // it is rendered and not made
+	}
+	sum := sha256.Sum256([]byte(s.Config.UID))
+	return hex.EncodeToString(sum[:4])
+}
+
 // beginEtcd says in the boot data how the master's member begins. A master that must not begin yet gets the data of one that
 // has run, with which it would not begin either.
 func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
-	p.EtcdState, p.EtcdFrom = cloudconfig.EtcdExisting, s.FoundingTicket()
+	p.EtcdState, p.EtcdFrom = cloudconfig.EtcdExisting, cmp.Or(s.FoundingTicket(), s.making())
 	beginning, members := s.beginning(n)
 	switch beginning {
 	case etcd.Found:
-		p.EtcdState, p.EtcdTicket = cloudconfig.EtcdNew, cmp.Or(p.EtcdFrom, cloudconfig.FoundingTicket(p.EncryptionKey))
+		p.EtcdState, p.EtcdTicket = cloudconfig.EtcdNew, cmp.Or(s.FoundingTicket(), cloudconfig.FoundingTicket(p.EncryptionKey))
 	case etcd.Join:
 		p.EtcdTicket = strconv.FormatUint(s.EtcdMember(n.ID).ID, 16)
 	case etcd.Return, etcd.Later:

@@ -17,6 +17,8 @@ type Settings struct {
 	DNSServers []string
 	// FlatcarChannel is the release channel of the default guest image.
 	FlatcarChannel string
+	// FlatcarMirror is the URL of the directory with its files, in which {channel} and {version} stand for the release; empty for Flatcar's own.
+	FlatcarMirror string
 
 	// ClusterRole is the role that the node pods' service account is bound to, PSPClusterRole a second one; empty for none.
 	ClusterRole, PSPClusterRole string

@@ -144,11 +144,9 @@ var errNoLeader = errors.New("no member knows a leader")
 func (c *clients) observe(ctx context.Context) (observation, error) {
 	told, failures := c.statuses(ctx)
 	failures = append(failures, c.failures...)
-	for _, s := range told {
-		if id := told[0].Header.GetClusterId(); s.Header.GetClusterId() != id {
-			// Which of them is the right one nobody here can know.
-			return observation{}, fmt.Errorf("%s and %s are members of different clusters", told[0].name, s.name)
-		}
+	told, err := ofOne(told)
+	if err != nil {
+		return observation{}, err
 	}
 	for _, s := range told {
 		if s.Leader == 0 || s.IsLearner {
@@ -175,6 +173,25 @@ func (c *clients) observe(ctx context.Context) (observation, error) {
 		return observation{}, fmt.Errorf("%w: %s", errNoLeader, strings.Join(failures, "; "))
 	}
 	return observation{}, errors.New(strings.Join(failures, "; "))
+}
+
+// ofOne are those that are members of one cluster: that of which alone somebody knows a leader. A founder that has lost its data has begun
+// another one, and can do nothing there. Where several have leaders, or none, nobody here can know which is the right one.
+func ofOne(told []status) ([]status, error) {
+	led := map[uint64]bool{}
+	for _, s := range told {
+		if s.Leader != 0 {
+			led[s.Header.GetClusterId()] = true
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(told), func(s status) bool { return s.Header.GetClusterId() == told[0].Header.GetClusterId() })
+	switch {
+	case len(others) == 0:
+		return told, nil
+	case len(led) != 1:
+		return nil, fmt.Errorf("%s and %s are members of different clusters", told[0].name, others[0].name)
+	}
+	return slices.DeleteFunc(slices.Clone(told), func(s status) bool { return !led[s.Header.GetClusterId()] }), nil
 }
 
 type status struct {

@@ -92,8 +92,9 @@ func (k *Keeper) Hurry() {
 	}
 }
 
-// Ask has the members be asked, and waits until they were, or the context ends.
-func (k *Keeper) Ask(ctx context.Context) {
+// Ask has the members be asked, and waits until they were, or the context ends. It says whether they were; what they did not answer is known
+// then, too.
+func (k *Keeper) Ask(ctx context.Context) bool {
 	asked := make(chan struct{})
 	k.mu.Lock()
 	k.waiting = append(k.waiting, asked)
@@ -101,7 +102,9 @@ func (k *Keeper) Ask(ctx context.Context) {
 	k.Hurry()
 	select {
 	case <-asked:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -171,10 +174,10 @@ func (k *Keeper) wanted() (Access, []Master) {
 func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []Master) (acted bool) {
 	tell, asked := k.asking()
 	if asked {
-		k.upkeep.rest(restWhenAsked)
+		k.upkeep.rest()
 	}
 	// Only the end of this turn begins with upkeep, so who is worked on now is all there is as long as members are asked.
-	under, resting := k.upkeep.now()
+	under := k.upkeep.now()
 	o, err := c.observe(ctx)
 	o.spare(under)
 	if ctx.Err() != nil {
@@ -184,19 +187,19 @@ func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []
 	tell()
 	if err != nil {
 		state := unreachable(err)
-		if under != nil {
-			state.Step = k.upkeep.told() // the only member is worked on
+		if told := k.upkeep.told(); under != nil && told.Action != None && len(access.Endpoints) == 1 {
+			state.Step = told // the only member is worked on
 		}
 		k.become(state)
 		return false
 	}
 	step := Decide(o.members, masters)
 	switch {
-	case under != nil:
+	case under != nil && (step.Reason != ReasonNoMajority || len(o.members) == 1):
 		step = k.upkeep.told() // until that is over the list stays as it is
 	case step.Action != None:
 		step, acted = k.act(ctx, o, step)
-	case resting:
+	case k.upkeep.rests(o.full()):
 		step = k.upkeep.told()
 	default:
 		step = k.maintain(ctx, access, masters, Maintain(o.databases, o.full()))

@@ -15,7 +15,9 @@ func TestAsk(t *testing.T) {
 		before, _ := k.asking()
 		answered := false
 		go func() {
-			k.Ask(t.Context())
+			if !k.Ask(t.Context()) {
+				t.Error("nobody was asked")
+			}
 			answered = true
 		}()
 		synctest.Wait()
@@ -40,7 +42,9 @@ func TestAsk(t *testing.T) {
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		k.Ask(over) // returns
+		if k.Ask(over) {
+			t.Error("the members are said to have been asked")
+		}
 	})
 }
 

@@ -9,8 +9,9 @@ import (
 const (
 	// tryAgain is how long a member is left alone that could not be defragmented: each try keeps it from answering.
 	tryAgain = 10 * time.Minute
-	// restWhenAsked is how long no upkeep begins after somebody has asked: he is about to let a master go, and needs the others to answer.
-	restWhenAsked = 2 * time.Minute
+	// restWhenAsked is how long no upkeep begins after somebody has asked: he is about to let a master go, and needs the others to answer until
+	// it is down, for which it has ten minutes. A database that is full does not wait for that.
+	restWhenAsked = 12 * time.Minute
 )
 
 // upkeep is what members that are whole need, one thing at a time. It takes minutes, in which its Keeper goes on looking at all members.
@@ -22,15 +23,23 @@ type upkeep struct {
 	// under is what is under way, nil when nothing is, and came what came of what was last.
 	under *Step
 	came  Step
-	// until is when something may begin again.
-	until time.Time
+	// tried is when what failed may be tried again, and asked until when nothing may begin because somebody has asked.
+	tried, asked time.Time
 }
 
-// now is what is under way, nil if nothing is, and whether nothing may begin.
-func (u *upkeep) now() (under *Step, resting bool) {
+// now is what is under way, nil if nothing is.
+func (u *upkeep) now() *Step {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.under, time.Now().Before(u.until)
+	return u.under
+}
+
+// rests says that nothing may begin.
+func (u *upkeep) rests(full bool) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := time.Now()
+	return now.Before(u.tried) || now.Before(u.asked) && !full
 }
 
 // told is what is to be told of it. What is tried again is told as what came of it before, or it would be another word each time.
@@ -46,13 +55,11 @@ func (u *upkeep) told() Step {
 	return u.came
 }
 
-// rest has nothing begin for some time.
-func (u *upkeep) rest(d time.Duration) {
+// rest has nothing begin for some time, for somebody has asked.
+func (u *upkeep) rest() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if until := time.Now().Add(d); until.After(u.until) {
-		u.until = until
-	}
+	u.asked = time.Now().Add(restWhenAsked)
 }
 
 // begin keeps in mind what is under way.
@@ -64,15 +71,14 @@ func (u *upkeep) begin(step Step) {
 
 // end keeps in mind what came of it.
 func (u *upkeep) end(came Step) {
-	switch {
-	case failedToDefragment(came):
-		u.rest(tryAgain)
-	case came.Action == Wait:
-		u.rest(longestPause)
-	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.under, u.came = nil, came
+	switch u.under, u.came = nil, came; {
+	case failedToDefragment(came):
+		u.tried = time.Now().Add(tryAgain)
+	case came.Action == Wait:
+		u.tried = time.Now().Add(longestPause)
+	}
 }
 
 func failedToDefragment(s Step) bool { return s.Action == Wait && s.Reason == ReasonDefragmenting }

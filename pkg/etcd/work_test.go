@@ -9,28 +9,30 @@ import (
 // TestUpkeepRests: after somebody has asked, and for longer after a member could not be defragmented; a shorter rest ends no longer one.
 func TestUpkeepRests(t *testing.T) {
 	for name, test := range map[string]struct {
-		came  Step
-		asked bool
-		want  time.Duration
+		came        Step
+		asked, full bool
+		want        time.Duration
 	}{
-		"all is well":                    {Step{Action: None}, false, 0},
-		"somebody has asked":             {Step{Action: None}, true, restWhenAsked},
-		"it failed":                      {Step{Action: Wait, Reason: ReasonDefragmenting}, false, tryAgain},
-		"it failed, and somebody asks":   {Step{Action: Wait, Reason: ReasonDefragmenting}, true, tryAgain},
-		"it is full, and nothing helped": {Step{Action: Wait, Reason: ReasonFull}, false, longestPause},
+		"all is well":                        {came: Step{Action: None}},
+		"somebody has asked":                 {came: Step{Action: None}, asked: true, want: restWhenAsked},
+		"somebody has asked, and it is full": {came: Step{Action: None}, asked: true, full: true},
+		"it failed":                          {came: Step{Action: Wait, Reason: ReasonDefragmenting}, want: tryAgain},
+		"it failed, and it is full":          {came: Step{Action: Wait, Reason: ReasonDefragmenting}, full: true, want: tryAgain},
+		"it failed, and somebody asks":       {came: Step{Action: Wait, Reason: ReasonDefragmenting}, asked: true, want: restWhenAsked},
+		"it is full, and nothing helped":     {came: Step{Action: Wait, Reason: ReasonFull}, full: true, want: longestPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := &upkeep{}
 				u.end(test.came)
 				if test.asked {
-					u.rest(restWhenAsked)
+					u.rest()
 				}
 				if u.told() != test.came {
 					t.Errorf("it is forgotten: %+v", u.told())
 				}
 				rested := time.Duration(0)
-				for _, resting := u.now(); resting; _, resting = u.now() {
+				for u.rests(test.full) {
 					time.Sleep(time.Second)
 					rested += time.Second
 				}

@@ -106,10 +106,14 @@ func image(s *cluster.Snapshot) []corev1.EnvVar {
 			return []corev1.EnvVar{{Name: "GUEST_IMAGE", Value: string(description)}}
 		}
 	}
-	return []corev1.EnvVar{
+	release := []corev1.EnvVar{
 		{Name: "FLATCAR_CHANNEL", Value: s.Settings.FlatcarChannel},
 		{Name: "FLATCAR_VERSION", Value: s.Versions.ContainerLinux},
 	}
+	if mirror := s.Settings.FlatcarMirror; mirror != "" {
+		release = append(release, corev1.EnvVar{Name: "FLATCAR_MIRROR", Value: mirror})
+	}
+	return release
 }
 
 // volumePaths lists the host volumes as tag:path, separated by commas.

@@ -34,12 +34,7 @@ func Bootstrap() Resource {
 
 // CNI is the handler of the pod network.
 func CNI() Resource {
-	return resource("cni", func(p addons.Params) ([]client.Object, error) {
-		if p.CNI.Type == addons.CNINone {
-			return nil, nil
-		}
-		return addons.Flannel(p)
-	})
+	return resource("cni", addons.NetworkObjects)
 }
 
 // KubeProxy is the handler of kube-proxy.
@@ -84,7 +79,8 @@ func params(s *cluster.Snapshot) addons.Params {
 		KubeProxy: addons.Addon{Disabled: chosen.KubeProxy.Disabled, Image: chosen.KubeProxy.Image},
 		CoreDNS:   addons.Addon{Disabled: chosen.CoreDNS.Disabled, Image: chosen.CoreDNS.Image},
 		CNI: addons.CNI{
-			Type: string(chosen.CNI.Type), Image: chosen.CNI.Image, PluginImage: chosen.CNI.PluginImage, MTU: s.Cluster().Calico.MTU,
+			Type: string(chosen.CNI.Type), Image: chosen.CNI.Image, PluginImage: chosen.CNI.PluginImage,
+			Manifests: chosen.CNI.Manifests, MTU: s.Cluster().Calico.MTU,
 		},
 	}
 }

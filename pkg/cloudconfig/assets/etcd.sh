@@ -22,33 +22,60 @@ restored*)
 	fi
 	;;
 esac
-# Founders never find data of their own cluster that was made with another ticket, unless the cluster was made anew beside it.
+cluster=$(cat "$DATA.cluster" 2>/dev/null || true)
+# note FILE TEXT: the file is as it was, or has the text.
+note() {
+	echo "$2" >"$1.new"
+	sync "$1.new"
+	mv "$1.new" "$1"
+}
+# What counts is the rename: until then the data is where it was, and all else is done again.
+put_aside() {
+	case $cluster in
+	"" | "$CLUSTER") aside=$DATA.past ;;
+	*) aside=$DATA.of-$cluster ;;
+	esac
+	echo "etcd: the data is that of a member that was taken out, or of another cluster; it is put aside, to $aside" >&2
+	rm -rf "$aside"
+	mkdir "$aside"
+	note "$aside/ticket" "$made_with"
+	mv "$DATA" "$aside/data"
+}
+take_back() {
+	if [ -e "$DATA" ]; then
+		put_aside
+	fi
+	echo "etcd: the data of this cluster was put aside by another one of its id; the member begins with it" >&2
+	note "$DATA.ticket" "$(cat "$DATA.of-$CLUSTER/ticket")"
+	note "$DATA.cluster" "$CLUSTER"
+	mv "$DATA.of-$CLUSTER/data" "$DATA"
+	rm -rf "$DATA.of-$CLUSTER"
+	cluster=$CLUSTER
+}
 case $TICKET in
 founding*)
-	if [ -d "$DATA/member" ] && [ "$TICKET" != "$made_with" ] && [ "$(cat "$DATA.cluster" 2>/dev/null)" = "$CLUSTER" ]; then
+	# Founders find data of their own cluster that was made with another ticket only where the cluster was made anew.
+	if [ -d "$DATA.of-$CLUSTER/data/member" ] && { [ ! -d "$DATA/member" ] || [ "$cluster" != "$CLUSTER" ]; }; then
+		take_back
+		TICKET=
+	elif [ -d "$DATA/member" ] && [ "$TICKET" != "$made_with" ] && [ "$cluster" = "$CLUSTER" ]; then
 		echo "etcd: the data is that of a member of this cluster, which was made anew; the member begins with it" >&2
 		TICKET=
 	fi
 	;;
 esac
 if [ -d "$DATA/member" ] && [ -n "$TICKET" ] && [ "$TICKET" != "$made_with" ]; then
-	echo "etcd: the data is that of a member that was taken out, or of another cluster; it is put aside" >&2
-	rm -rf "$DATA.past"
-	mv "$DATA" "$DATA.past"
+	put_aside
 fi
 if [ ! -d "$DATA/member" ]; then
 	if [ -z "$TICKET" ]; then
 		echo "etcd: this master's member has run before, and its data is gone. It does not begin. Replace the master by one with another id" >&2
 		exit 1
 	fi
-	echo "$TICKET" >"$DATA.ticket.new"
-	sync "$DATA.ticket.new"
-	mv "$DATA.ticket.new" "$DATA.ticket"
+	note "$DATA.ticket" "$TICKET"
 fi
-if [ "$(cat "$DATA.cluster" 2>/dev/null)" != "$CLUSTER" ]; then
-	echo "$CLUSTER" >"$DATA.cluster.new"
-	sync "$DATA.cluster.new"
-	mv "$DATA.cluster.new" "$DATA.cluster"
+if [ "$cluster" != "$CLUSTER" ]; then
+	note "$DATA.cluster" "$CLUSTER"
 fi
 # The kubelet reads a file as soon as it sees it: whole or not at all.
 cp -p "$MANIFEST" "$MANIFESTS/.etcd.yaml"

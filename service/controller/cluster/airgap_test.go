@@ -22,6 +22,18 @@ var (
 // TestAirGappedClusterNamesNoOtherHost covers F-32: where the settings name registry, mirrors and downloads, neither the
 // management cluster nor a guest is told to ask anybody else for anything, nor are the add-ons in the workload cluster.
 func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
+	for name, image := range map[string]*v1alpha1.GuestImage{
+		"the default image": nil,
+		"an image of its own": {
+			Name: "own", Kernel: v1alpha1.ImageFile{URL: "https://files.corp.example/vmlinuz"}, Initrd: v1alpha1.ImageFile{URL: "https://files.corp.example/initrd"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { namesNoOtherHost(t, image) })
+	}
+}
+
+func namesNoOtherHost(t *testing.T, guest *v1alpha1.GuestImage) {
+	t.Helper()
 	sc := full()
 	sc.settings.RunnerImage = "registry.corp.example/kvm-operator/runner:test"
 	sc.settings.Guest.RegistryDomain = "registry.corp.example"
@@ -30,9 +42,8 @@ func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
 	sc.settings.Guest.NTPServers = []string{"ntp.corp.example"}
 	sc.settings.Guest.Proxy.HTTP, sc.settings.Guest.Proxy.HTTPS = "", ""
 	sc.settings.Guest.OIDC.IssuerURL = "https://dex.corp.example"
-	sc.config.Spec.GuestImage = &v1alpha1.GuestImage{
-		Name: "own", Kernel: v1alpha1.ImageFile{URL: "https://files.corp.example/vmlinuz"}, Initrd: v1alpha1.ImageFile{URL: "https://files.corp.example/initrd"},
-	}
+	sc.settings.FlatcarMirror = "https://files.corp.example/flatcar/{channel}/{version}"
+	sc.config.Spec.GuestImage = guest
 	rendered, snapshot, inside := sc.render(t), sc.snapshot(t, world{}), 0
 	for _, a := range addon.All() {
 		desired, err := a.Build(snapshot)
@@ -41,7 +52,7 @@ func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
 		}
 		rendered = append(rendered, Rendered{Handler: a.Handler, Objects: desired.Objects})
 	}
-	asked := 0
+	asked, downloads := 0, 0
 	for name, text := range files(t, rendered) {
 		text = documentation.ReplaceAllString(text, "")
 		for _, link := range links.FindAllString(text, -1) {
@@ -50,6 +61,9 @@ func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
 				continue // a pattern such as https://{host}
 			}
 			asked++
+			if strings.Contains(name, "deployment/") && u.Hostname() == "files.corp.example" {
+				downloads++
+			}
 			if !ownHost(u.Hostname()) {
 				t.Errorf("%s has %s", name, link)
 			}
@@ -63,6 +77,9 @@ func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
 				t.Errorf("%s has an image of %s", name, image[1])
 			}
 		}
+	}
+	if downloads == 0 {
+		t.Error("no runner is told where its guest image is: it asks Flatcar")
 	}
 	if inside < 3 {
 		t.Errorf("only %d images of add-ons are looked at", inside)

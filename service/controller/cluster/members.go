@@ -93,14 +93,13 @@ func (m *Members) Vote(name types.NamespacedName, member string) etcd.Vote {
 	return k.Vote(member)
 }
 
-// Ask has the members of a cluster be asked, and waits until they were, or the context ends. Nobody is asked where there is no keeper.
-func (m *Members) Ask(ctx context.Context, name types.NamespacedName) {
+// Ask has the members of a cluster be asked, and waits until they were, or the context ends. It says whether nothing is left to wait for: nobody
+// is asked where there is no keeper.
+func (m *Members) Ask(ctx context.Context, name types.NamespacedName) bool {
 	m.mu.Lock()
 	k := m.keepers[name]
 	m.mu.Unlock()
-	if k != nil {
-		k.Ask(ctx)
-	}
+	return k == nil || k.Ask(ctx)
 }
 
 // forget has the members of a cluster left as they are.

@@ -56,7 +56,7 @@ func WorkloadKinds() []client.Object {
 	return append(managedInside(), &corev1.Node{}, &corev1.Pod{}, &certificatesv1.CertificateSigningRequest{})
 }
 
-func managedInside() []client.Object { return append(addons.Kinds(), &corev1.Secret{}) }
+func managedInside() []client.Object { return addons.Kinds() }
 
 // changed makes the controller look at a cluster. A change before the controller runs is seen when that begins.
 func (w *Workloads) changed(name types.NamespacedName) {

@@ -66,7 +66,10 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 		if err := r.say(ctx, pod, config, announcement); err != nil {
 			return drain.Machine{}, drain.Decision{}, err
 		}
-		r.askEtcd(ctx, config)
+	}
+	// One that is certain to go may have been so for long: its host did not answer.
+	if !r.askEtcd(ctx, config) {
+		return drain.Machine{}, drain.Decision{}, errUnasked
 	}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 		return drain.Machine{}, drain.Decision{}, err
@@ -88,15 +91,19 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 	return machine, decision, nil
 }
 
-// askEtcd has the members be asked how they are: what they have said last may be a minute ago. One that takes its time is known to do so.
-func (r *Reconciler) askEtcd(ctx context.Context, config *v1alpha1.KVMConfig) {
+// askEtcd has the members be asked how they are: what they have said last may be a minute ago. It says whether they were: their list may be
+// being changed, which takes longer than a pass may.
+func (r *Reconciler) askEtcd(ctx context.Context, config *v1alpha1.KVMConfig) bool {
 	if r.Etcd == nil {
-		return
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	r.Etcd.Ask(ctx, client.ObjectKeyFromObject(config))
+	return r.Etcd.Ask(ctx, client.ObjectKeyFromObject(config))
 }
+
+// errUnasked makes the controller come back.
+var errUnasked = errors.New("the members of etcd have not been asked in time; it is tried again")
 
 // errTakenBack makes the controller begin anew.
 var errTakenBack = errors.New("another operator has taken back the announcement that the machine is let go")

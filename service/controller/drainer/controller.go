@@ -76,8 +76,8 @@ type Reconciler struct {
 type Etcd interface {
 	// Vote is what is known of the vote of a member.
 	Vote(cluster types.NamespacedName, member string) etcd.Vote
-	// Ask has the members be asked, and waits until they were, or the context ends.
-	Ask(ctx context.Context, cluster types.NamespacedName)
+	// Ask has the members be asked, and waits until they were, or the context ends. It says whether they were.
+	Ask(ctx context.Context, cluster types.NamespacedName) bool
 }
 
 // SetupWithManager makes the controller run when a node pod changes, or the end of its cluster begins.

@@ -119,7 +119,7 @@ func podsOn(ctx context.Context, way inside, m *drain.Machine) {
 }
 
 // member says whether the machine may run a member of etcd that counts. The Deployment of a master that is not in the spec any
-// more stays until its member has been taken out.
+// more stays until its member has been taken out; somebody else may delete it before.
 func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (bool, error) {
 	id := pod.Labels[key.LabelNode]
 	if pod.Labels[key.LabelApp] != key.RoleMaster {
@@ -130,10 +130,14 @@ func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alph
 	}
 	d := &appsv1.Deployment{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: key.DeploymentName(key.RoleMaster, id)}, d)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	if client.IgnoreNotFound(err) != nil {
+		return false, microerror.Mask(err)
 	}
-	return d.DeletionTimestamp == nil, microerror.Mask(err)
+	if apierrors.IsNotFound(err) || d.DeletionTimestamp != nil {
+		vote := r.vote(config, id)
+		return vote == etcd.VoteGiven || vote == etcd.VoteMissing, nil
+	}
+	return true, nil
 }
 
 // countMasters counts the masters of the cluster by node, and those besides this pod's that are Ready and stay. It is about machines
@@ -148,17 +152,20 @@ func (r *Reconciler) countMasters(
 	if err := from.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
 		return microerror.Mask(err)
 	}
-	vote := func(nodeID string) etcd.Vote {
-		if r.Etcd == nil {
-			return etcd.VoteUnknown
-		}
-		return r.Etcd.Vote(client.ObjectKeyFromObject(config), pki.EtcdMember(nodeID))
-	}
+	vote := func(nodeID string) etcd.Vote { return r.vote(config, nodeID) }
 	m.Masters, m.Healthy = count(pod, config.Spec.Cluster.Masters, pods.Items, ready, vote)
 	// One whose kubelet is silent may have a member that is well.
 	own := vote(pod.Labels[key.LabelNode])
 	m.Votes = own == etcd.VoteGiven || own == etcd.VoteAwaited
 	return nil
+}
+
+// vote is what is known of the vote of a master's member.
+func (r *Reconciler) vote(config *v1alpha1.KVMConfig, nodeID string) etcd.Vote {
+	if r.Etcd == nil {
+		return etcd.VoteUnknown
+	}
+	return r.Etcd.Vote(client.ObjectKeyFromObject(config), pki.EtcdMember(nodeID))
 }
 
 // count counts the masters by node, and those besides this pod's that are Ready and stay and whose members have a vote in etcd and answer, as

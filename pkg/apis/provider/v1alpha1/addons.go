@@ -25,19 +25,23 @@ type AddOn struct {
 
 // CNIType is a network for pods.
 //
-// +kubebuilder:validation:Enum=flannel;none
+// +kubebuilder:validation:Enum=flannel;custom;none
 type CNIType string
 
 const (
 	// CNIFlannel is flannel with its VXLAN backend.
 	CNIFlannel CNIType = "flannel"
+	// CNICustom is what the user's manifests say.
+	CNICustom CNIType = "custom"
 	// CNINone leaves the network to the user; nodes are not Ready before there is one.
 	CNINone CNIType = "none"
 )
 
 // CNI is the pods' network. Its range and MTU are those of spec.cluster.calico, whatever the type.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == 'custom' ? has(self.manifests) : !has(self.manifests)",fieldPath=".manifests",message="goes with type custom, which needs it: name both, or neither"
 type CNI struct {
-	// Type is flannel, or none for a network that somebody else installs.
+	// Type is flannel, custom for a network that the operator installs from manifests, or none for one that somebody else installs.
 	//
 	// +kubebuilder:default=flannel
 	Type CNIType `json:"type,omitempty"`
@@ -51,4 +55,10 @@ type CNI struct {
 	//
 	// +kubebuilder:validation:MaxLength=512
 	PluginImage string `json:"pluginImage,omitempty"`
+
+	// Manifests are the objects of a network of type custom: YAML documents of the kinds that docs/addons.md names.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=524288
+	Manifests string `json:"manifests,omitempty"`
 }

@@ -36,7 +36,15 @@ var rejectedLifecycle = map[string]rejection{
 	},
 	"a pod network that does not exist": {
 		change: "spec: {addons: {cni: {type: calico}}}",
-		want:   `spec.addons.cni.type: Unsupported value: "calico": supported values: "flannel", "none"`,
+		want:   `spec.addons.cni.type: Unsupported value: "calico": supported values: "flannel", "custom", "none"`,
+	},
+	"a pod network of one's own without manifests": {
+		change: "spec: {addons: {cni: {type: custom}}}",
+		want:   `spec.addons.cni.manifests: Invalid value: goes with type custom, which needs it: name both, or neither`,
+	},
+	"manifests for flannel": {
+		change: `spec: {addons: {cni: {manifests: "kind: Secret"}}}`,
+		want:   `spec.addons.cni.manifests: Invalid value: goes with type custom, which needs it: name both, or neither`,
 	},
 	"a restore from nowhere": {
 		change: "spec: {etcd: {restore: {snapshot: ab1cd.db}}}",

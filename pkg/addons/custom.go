@@ -1,0 +1,157 @@
+package addons
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// reasonManifests is that of manifests that cannot be applied as they are.
+const reasonManifests = "ManifestsInvalid"
+
+// read keeps what was read of manifests, by their hash: to read some hundred KiB of them takes longer than all else of a pass. Those of so
+// many clusters that differ are kept.
+var read = lru.New(64)
+
+// manifest is what was read.
+type manifest struct {
+	objects []client.Object
+	err     error
+}
+
+// Custom are the objects of the user's manifests. They have to be of the Kinds of this package, for others are neither watched nor removed.
+func Custom(p Params) ([]client.Object, error) {
+	sum := sha256.Sum256([]byte(p.CNI.Manifests))
+	known, ok := read.Get(sum)
+	if !ok {
+		objects, err := parse(p.CNI.Manifests)
+		known = manifest{objects, err}
+		read.Add(sum, known)
+	}
+	m := known.(manifest)
+	if m.err != nil {
+		return nil, problem.Newf(reasonManifests, "spec.addons.cni.manifests: %s", m.err)
+	}
+	var all []client.Object
+	for _, object := range m.objects {
+		object := object.DeepCopyObject().(client.Object)
+		labels := maps.Clone(object.GetLabels())
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		maps.Copy(labels, p.meta("", "", nil).Labels)
+		object.SetLabels(labels)
+		all = append(all, object)
+	}
+	return all, nil
+}
+
+// parse reads YAML documents. A field that its kind does not have would get lost, so it is an error.
+func parse(text string) ([]client.Object, error) {
+	decoder := serializer.NewCodecFactory(ofKinds(), serializer.EnableStrict).UniversalDeserializer()
+	documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+	var all []client.Object
+	seen := map[string]bool{}
+	for number := 1; ; number++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", number, err)
+		}
+		if blank(document) {
+			continue
+		}
+		decoded, gvk, err := decoder.Decode(document, nil, nil)
+		var kind metav1.TypeMeta
+		if runtime.IsNotRegisteredError(err) && yaml.Unmarshal(document, &kind) == nil {
+			return nil, fmt.Errorf("document %d is a %s of %s; only these kinds are kept: %s. Install the others by yourself", number, kind.Kind, kind.APIVersion, kindNames())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", number, err)
+		}
+		object := decoded.(client.Object)
+		complete(object)
+		name := gvk.Kind + " " + client.ObjectKeyFromObject(object).String()
+		if object.GetName() == "" || seen[name] {
+			return nil, fmt.Errorf("document %d, a %s, has no name, or that of one before it", number, gvk.Kind)
+		}
+		seen[name] = true
+		all = append(all, object)
+	}
+}
+
+// blank says that there is nothing in a document but comments.
+func blank(document []byte) bool {
+	return !slices.ContainsFunc(strings.Split(string(document), "\n"), func(line string) bool {
+		line = strings.TrimSpace(line)
+		return line != "" && line != "---" && !strings.HasPrefix(line, "#")
+	})
+}
+
+// complete puts an object without a namespace where kubectl does, and says what it holds as the API server does.
+func complete(object client.Object) {
+	if secret, ok := object.(*corev1.Secret); ok {
+		for name, text := range secret.StringData {
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
+			}
+			secret.Data[name] = []byte(text)
+		}
+		secret.StringData = nil
+	}
+	switch object.(type) {
+	case *apiextensionsv1.CustomResourceDefinition, *corev1.Namespace, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
+		object.SetNamespace("")
+	default:
+		if object.GetNamespace() == "" {
+			object.SetNamespace(metav1.NamespaceDefault)
+		}
+	}
+}
+
+// ofKinds knows the Kinds and no others.
+func ofKinds() *runtime.Scheme {
+	known, all := runtime.NewScheme(), runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		apiextensionsv1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
+	} {
+		_ = add(all) // it is about types of this program
+	}
+	for _, kind := range Kinds() {
+		if kinds, _, err := all.ObjectKinds(kind); err == nil {
+			known.AddKnownTypes(kinds[0].GroupVersion(), kind)
+		}
+	}
+	return known
+}
+
+// kindNames are the names of the Kinds.
+func kindNames() string {
+	var names []string
+	for gvk := range ofKinds().AllKnownTypes() {
+		names = append(names, gvk.Kind)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
