@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -132,7 +133,22 @@ func (c *life) somePod(ctx context.Context, role string) (*corev1.Pod, error) {
 	return &pods[c.random.IntN(len(pods))], nil
 }
 
-func (c *life) evict(ctx context.Context) error { return c.evictOne(ctx, "") }
+// evict has a pod go: it is deleted, or evicted, as by kubectl drain of its host. A budget may refuse that.
+func (c *life) evict(ctx context.Context) error {
+	if c.random.IntN(2) > 0 {
+		return c.evictOne(ctx, "")
+	}
+	pod, err := c.somePod(ctx, "")
+	if pod == nil {
+		return err
+	}
+	err = c.world.lab.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{})
+	c.say("pod %s is evicted: %v", pod.Name, err)
+	if apierrors.IsTooManyRequests(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
 
 // evictOne deletes the pod of a node of a role, of any if none is named.
 func (c *life) evictOne(ctx context.Context, role string) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,21 +35,26 @@ const (
 // bareSlice is what the bare loop writes.
 const bareSlice = "bare"
 
-// bench is a pod whose readiness is switched and the slices that follow.
+// bench is a pod whose readiness is switched, or which is deleted, and the slices that follow.
 type bench struct {
 	t testing.TB
+	l *living
 	// rested waits until the operator is done with what came of the last switch.
 	rested  func()
 	clients kubernetes.Interface
 	pod     *corev1.Pod
-	// came gets the name of each slice that begins or ceases to have the pod's address, with the time.
-	came chan arrival
+
+	mu sync.Mutex
+	// came is when each slice has begun or ceased to have an address last, and told gets a value then.
+	came map[place]arrival
+	told chan struct{}
 }
 
+type place struct{ slice, address string }
+
 type arrival struct {
-	slice string
-	in    bool
-	at    time.Time
+	in bool
+	at time.Time
 }
 
 func newBench(t testing.TB, l *living, operator *lab.Operator) *bench {
@@ -56,7 +63,7 @@ func newBench(t testing.TB, l *living, operator *lab.Operator) *bench {
 	config.QPS = -1
 	clients, err := kubernetes.NewForConfig(config)
 	must(t, err)
-	b := &bench{t: t, clients: clients, pod: l.pod(t, "w0aaa"), came: make(chan arrival, 100)}
+	b := &bench{t: t, l: l, clients: clients, pod: l.pod(t, "w0aaa"), came: map[place]arrival{}, told: make(chan struct{}, 1)}
 	b.rested = func() { l.settle(t, operator, atRest) }
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -65,7 +72,7 @@ func newBench(t testing.TB, l *living, operator *lab.Operator) *bench {
 	return b
 }
 
-// runBareLoop watches the pod and writes the slice, and does nothing else: what no operator can be faster than.
+// runBareLoop watches the pods of the node and writes the slice, and does nothing else: what no operator can be faster than.
 func (b *bench) runBareLoop(ctx context.Context) {
 	b.t.Helper()
 	endpoints := b.clients.DiscoveryV1().EndpointSlices(b.pod.Namespace)
@@ -73,18 +80,22 @@ func (b *bench) runBareLoop(ctx context.Context) {
 		ObjectMeta: metav1.ObjectMeta{Name: bareSlice}, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}, metav1.CreateOptions{})
 	must(b.t, err)
-	pods, err := b.clients.CoreV1().Pods(b.pod.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + b.pod.Name})
+	pods, err := b.clients.CoreV1().Pods(b.pod.Namespace).Watch(ctx, metav1.ListOptions{LabelSelector: key.LabelNode + "=" + b.pod.Labels[key.LabelNode]})
 	must(b.t, err)
 	go func() {
+		serving := map[string]bool{}
 		for event := range pods.ResultChan() {
 			pod, ok := event.Object.(*corev1.Pod)
-			in := ok && lab.ConditionOf(pod, corev1.PodReady) == corev1.ConditionTrue
-			if !ok || in == (len(slice.Endpoints) > 0) {
+			in := ok && event.Type != watch.Deleted && pod.DeletionTimestamp == nil && lab.ConditionOf(pod, corev1.PodReady) == corev1.ConditionTrue
+			if !ok || in == serving[pod.Status.PodIP] {
 				continue
 			}
+			serving[pod.Status.PodIP] = in
 			slice.Endpoints = []discoveryv1.Endpoint{}
-			if in {
-				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{pod.Status.PodIP}})
+			for address, in := range serving {
+				if in {
+					slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+				}
 			}
 			updated, err := endpoints.Update(ctx, slice, metav1.UpdateOptions{})
 			if err != nil {
@@ -103,40 +114,62 @@ func (b *bench) follow(ctx context.Context) {
 	seen, err := b.clients.DiscoveryV1().EndpointSlices(b.pod.Namespace).Watch(ctx, metav1.ListOptions{})
 	must(b.t, err)
 	go func() {
-		has := map[string]bool{}
 		for event := range seen.ResultChan() {
 			slice, ok := event.Object.(*discoveryv1.EndpointSlice)
-			if !ok || event.Type == watch.Deleted || slice.Name != bareSlice && slice.Name != key.RoleWorker {
-				continue
-			}
-			in := slices.Contains(addressesOf(slice), b.pod.Status.PodIP)
-			if in != has[slice.Name] {
-				has[slice.Name] = in
-				b.came <- arrival{slice: slice.Name, in: in, at: time.Now()}
+			if ok && event.Type != watch.Deleted && (slice.Name == bareSlice || slice.Name == key.RoleWorker) {
+				b.see(slice, time.Now())
 			}
 		}
 	}()
 	b.t.Cleanup(seen.Stop)
-	b.until(true, time.Now())
+	b.until(true, time.Time{})
 }
 
-// until waits until the address is in or out of both slices, and returns how long each took since.
+// see notes what has changed in a slice.
+func (b *bench) see(slice *discoveryv1.EndpointSlice, at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := map[string]bool{}
+	for _, address := range addressesOf(slice) {
+		now[address] = true
+		if known := (place{slice.Name, address}); !b.came[known].in {
+			b.came[known] = arrival{in: true, at: at}
+		}
+	}
+	for known, last := range b.came {
+		if known.slice == slice.Name && last.in && !now[known.address] {
+			b.came[known] = arrival{at: at}
+		}
+	}
+	select {
+	case b.told <- struct{}{}:
+	default:
+	}
+}
+
+// until waits until the pod's address is in or out of both slices, and returns how long each took since.
 func (b *bench) until(in bool, since time.Time) map[string]time.Duration {
 	b.t.Helper()
-	took := map[string]time.Duration{}
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
-	for len(took) < 2 {
-		select {
-		case a := <-b.came:
-			if a.in == in {
-				took[a.slice] = a.at.Sub(since)
+	for {
+		took := map[string]time.Duration{}
+		b.mu.Lock()
+		for _, slice := range []string{bareSlice, key.RoleWorker} {
+			if a := b.came[place{slice, b.pod.Status.PodIP}]; a.in == in && a.at.After(since) {
+				took[slice] = a.at.Sub(since)
 			}
+		}
+		b.mu.Unlock()
+		if len(took) == 2 {
+			return took
+		}
+		select {
+		case <-b.told:
 		case <-limit.C:
 			b.t.Fatalf("within a minute only %v have followed pod %s", took, b.pod.Name)
 		}
 	}
-	return took
 }
 
 // turn makes the pod Ready or not, as its kubelet does, and returns how long the slices took to follow.
@@ -155,19 +188,39 @@ func (b *bench) turn(in bool) map[string]time.Duration {
 	return b.until(in, began)
 }
 
+// depart has the pod deleted, and returns how long the slices took to follow. Then the node's next pod takes its place.
+func (b *bench) depart() map[string]time.Duration {
+	b.t.Helper()
+	began := time.Now()
+	must(b.t, b.clients.CoreV1().Pods(b.pod.Namespace).Delete(context.Background(), b.pod.Name, metav1.DeleteOptions{}))
+	took := b.until(false, began)
+	b.pod = b.l.pod(b.t, b.pod.Labels[key.LabelNode])
+	b.l.join(b.t, b.pod)
+	b.until(true, time.Time{})
+	return took
+}
+
 // delays are those of the operator and of the bare loop, sorted.
 type delays struct{ operator, bare []time.Duration }
 
 // measure switches the pod the given number of times, there and back.
 func (b *bench) measure(times int) delays {
 	b.t.Helper()
+	in := true
+	return b.repeat(2*times, func() map[string]time.Duration {
+		in = !in
+		return b.turn(in)
+	})
+}
+
+// repeat does something so many times, each time with an operator that is done with what came before.
+func (b *bench) repeat(times int, do func() map[string]time.Duration) delays {
+	b.t.Helper()
 	var d delays
 	for range times {
-		for _, in := range []bool{false, true} {
-			b.rested()
-			took := b.turn(in)
-			d.operator, d.bare = append(d.operator, took[key.RoleWorker]), append(d.bare, took[bareSlice])
-		}
+		b.rested()
+		took := do()
+		d.operator, d.bare = append(d.operator, took[key.RoleWorker]), append(d.bare, took[bareSlice])
 	}
 	slices.Sort(d.operator)
 	slices.Sort(d.bare)
@@ -196,8 +249,8 @@ func followsAtOnce(t *testing.T, l *living, operator *lab.Operator) {
 	must(t, b.clients.DiscoveryV1().EndpointSlices(b.pod.Namespace).Delete(t.Context(), bareSlice, metav1.DeleteOptions{}))
 }
 
-// BenchmarkPodReadyToEndpoint is from a pod that is Ready, or is not any more, to the EndpointSlice, with 100 idle clusters
-// beside it.
+// BenchmarkPodReadyToEndpoint is from a pod that is Ready, or is not any more, to the EndpointSlice, and from one that is deleted, with 100 idle
+// clusters beside it.
 func BenchmarkPodReadyToEndpoint(b *testing.B) {
 	operator := theLab.Run(b, ofShard("shard in (live, idle)"))
 	var idle []*living
@@ -213,19 +266,30 @@ func BenchmarkPodReadyToEndpoint(b *testing.B) {
 	l.await(b, isTrue("Ready"))
 	bench := newBench(b, l, operator)
 	b.ResetTimer()
-	var d delays
-	passes := where.Passes(l.id)
+	var turned, departed delays
+	passes, last := 0, where.Passes(l.id)
 	for b.Loop() {
-		d = bench.measure(100)
+		turned = bench.measure(100)
+		passes += where.Passes(l.id) - last
+		departed = bench.repeat(50, bench.depart)
+		last = where.Passes(l.id)
 	}
-	b.ReportMetric(float64(where.Passes(l.id)-passes)/float64(len(d.operator)*b.N), "passes/change")
+	b.ReportMetric(float64(passes)/float64(len(turned.operator)*b.N), "passes/change")
+	turned.judge(b, "Ready or not")
+	departed.judge(b, "deleted")
+}
+
+// judge reports the delays and compares them with the bounds.
+func (d delays) judge(b *testing.B, what string) {
+	b.Helper()
+	unit := strings.ReplaceAll(what, " ", "-")
 	for _, p := range []int{50, 99} {
 		over := percentile(d.operator, p) - percentile(d.bare, p)
-		b.ReportMetric(float64(over.Microseconds())/1000, fmt.Sprintf("ms-over-bare-p%d", p))
-		b.ReportMetric(float64(percentile(d.operator, p).Microseconds())/1000, fmt.Sprintf("ms-operator-p%d", p))
+		b.ReportMetric(float64(over.Microseconds())/1000, fmt.Sprintf("ms-over-bare-p%d/%s", p, unit))
+		b.ReportMetric(float64(percentile(d.operator, p).Microseconds())/1000, fmt.Sprintf("ms-operator-p%d/%s", p, unit))
 	}
-	b.Log(d)
+	b.Logf("%s: %s", what, d)
 	if half, most := percentile(d.operator, 50)-percentile(d.bare, 50), percentile(d.operator, 99)-percentile(d.bare, 99); half > aboveHalf || most > aboveMost {
-		b.Errorf("over the bare loop it takes %s half of the time and %s most of the time, want at most %s and %s", half, most, aboveHalf, aboveMost)
+		b.Errorf("%s: over the bare loop it takes %s half of the time and %s most of the time, want at most %s and %s", what, half, most, aboveHalf, aboveMost)
 	}
 }

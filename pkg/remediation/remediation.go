@@ -77,8 +77,8 @@ func Decide(nodes []Node, l Limits, now time.Time) Decision {
 	case len(due) == 0:
 		return Decision{Reason: "Watching", Message: names(nodes, unready) + " is replaced once it has not been Ready for " + l.After.String(), After: next}
 	}
-	if wait := pause(nodes, l, now); wait > 0 {
-		return Decision{Reason: "Pausing", Message: "another node is being replaced or has been made within " + l.After.String(), After: wait}
+	if wait, why := pause(nodes, l, now); wait > 0 {
+		return Decision{Reason: "Pausing", Message: why, After: wait}
 	}
 	chosen := choose(nodes, due)
 	if len(chosen) == 0 {
@@ -87,16 +87,17 @@ func Decide(nodes []Node, l Limits, now time.Time) Decision {
 	return Decision{Replace: chosen, Reason: "Replacing", Message: names(nodes, chosen) + " has not been Ready for " + l.After.String(), After: l.After}
 }
 
-// pause is how long to wait until nothing is in motion.
-func pause(nodes []Node, l Limits, now time.Time) time.Duration {
-	var wait time.Duration
+// pause is how long to wait until nothing is in motion, and for whom: a pod on a host that is dead may be in motion for ever.
+func pause(nodes []Node, l Limits, now time.Time) (wait time.Duration, why string) {
 	for _, n := range nodes {
 		if n.Leaving {
-			return l.After
+			return l.After, n.Name + " is being replaced: one of its pods is on its way out, or there is none"
 		}
-		wait = max(wait, l.After-now.Sub(n.Created))
+		if left := l.After - now.Sub(n.Created); left > wait {
+			wait, why = left, n.Name+" has been made within "+l.After.String()
+		}
 	}
-	return wait
+	return wait, why
 }
 
 // choose takes as many of those that are due as may be replaced at once, the longest unready first.

@@ -106,6 +106,9 @@ var rules = map[string]func([]remediation.Node, remediation.Limits, remediation.
 		}
 		return !l.Connected || !still || dead*2 > len(nodes) || due == 0 || len(d.Replace) > 0
 	},
+	"who pauses names the node in the way": func(nodes []remediation.Node, _ remediation.Limits, d remediation.Decision) bool {
+		return d.Reason != "Pausing" || slices.ContainsFunc(nodes, func(n remediation.Node) bool { return strings.HasPrefix(d.Message, n.Name+" ") })
+	},
 	"who waits for time to pass says how long": func(_ []remediation.Node, _ remediation.Limits, d remediation.Decision) bool {
 		return d.Reason != "Watching" && d.Reason != "Pausing" || d.After > 0
 	},
