@@ -83,6 +83,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.VaultTTL:                 "720h0m0s",
 		flag.WorkloadBinariesURL:      "https://binaries.example.org/kubernetes",
 		flag.WorkloadFlatcarChannel:   "lts",
+		flag.WorkloadFlatcarMirror:    "https://files.example.org/flatcar/{channel}/{version}",
 		flag.WorkloadProxyHTTP:        "http://user:pass%23word@proxy.example.org:3128",
 		flag.WorkloadProxyHTTPS:       "http://user:pass%23word@proxy.example.org:3128",
 		flag.WorkloadProxyNoProxy:     "[10.0.0.0/8,.svc,10.244.0.0/16]",

@@ -54,10 +54,8 @@ func Custom(p Params) ([]client.Object, error) {
 	var all []client.Object
 	for _, object := range m.objects {
 		object := object.DeepCopyObject().(client.Object)
-		labels := maps.Clone(object.GetLabels())
-		if labels == nil {
-			labels = map[string]string{}
-		}
+		labels := map[string]string{}
+		maps.Copy(labels, object.GetLabels())
 		maps.Copy(labels, p.meta("", "", nil).Labels)
 		object.SetLabels(labels)
 		all = append(all, object)
@@ -65,7 +63,7 @@ func Custom(p Params) ([]client.Object, error) {
 	return all, nil
 }
 
-// parse reads YAML documents. A field that its kind does not have would get lost, so it is an error.
+// parse reads YAML documents.
 func parse(text string) ([]client.Object, error) {
 	decoder := serializer.NewCodecFactory(ofKinds(), serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
@@ -76,29 +74,41 @@ func parse(text string) ([]client.Object, error) {
 		if errors.Is(err, io.EOF) {
 			return all, nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", number, err)
-		}
-		if blank(document) {
+		if err == nil && blank(document) {
 			continue
 		}
-		decoded, gvk, err := decoder.Decode(document, nil, nil)
-		var kind metav1.TypeMeta
-		if runtime.IsNotRegisteredError(err) && yaml.Unmarshal(document, &kind) == nil {
-			return nil, fmt.Errorf("document %d is a %s of %s; only these kinds are kept: %s. Install the others by yourself", number, kind.Kind, kind.APIVersion, kindNames())
+		var object client.Object
+		if err == nil {
+			object, err = decode(decoder, document)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", number, err)
 		}
-		object := decoded.(client.Object)
-		complete(object)
-		name := gvk.Kind + " " + client.ObjectKeyFromObject(object).String()
-		if object.GetName() == "" || seen[name] {
-			return nil, fmt.Errorf("document %d, a %s, has no name, or that of one before it", number, gvk.Kind)
+		name := fmt.Sprintf("%T %s", object, client.ObjectKeyFromObject(object))
+		if seen[name] {
+			return nil, fmt.Errorf("document %d: %s is there before", number, object.GetName())
 		}
 		seen[name] = true
 		all = append(all, object)
 	}
+}
+
+// decode reads one document. A field that its kind does not have would get lost, so it is an error.
+func decode(decoder runtime.Decoder, document []byte) (client.Object, error) {
+	decoded, _, err := decoder.Decode(document, nil, nil)
+	var kind metav1.TypeMeta
+	if runtime.IsNotRegisteredError(err) && yaml.Unmarshal(document, &kind) == nil {
+		return nil, fmt.Errorf("a %s of %s is not kept, only these kinds are: %s; install it by yourself", kind.Kind, kind.APIVersion, kindNames())
+	}
+	if err != nil {
+		return nil, err
+	}
+	object := decoded.(client.Object)
+	if object.GetName() == "" {
+		return nil, errors.New("it has no name")
+	}
+	complete(object)
+	return object, nil
 }
 
 // blank says that there is nothing in a document but comments.

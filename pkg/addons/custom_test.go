@@ -137,10 +137,10 @@ func TestManifestsOfUsersConverge(t *testing.T) {
 func TestManifestsThatCannotBeKeptAreTold(t *testing.T) {
 	for name, test := range map[string]struct{ manifests, want string }{
 		"no YAML":                       {"a: b: c", "document 1: "},
-		"a kind that is not kept":       {"# first\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: b}\n", "document 3 is a Job of batch/v1; only these kinds are kept: ClusterRole, "},
+		"a kind that is not kept":       {"# first\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: b}\n", "document 3: a Job of batch/v1 is not kept, only these kinds are: ClusterRole, "},
 		"a field that is none":          {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndatas: {}\n", `unknown field "datas"`},
-		"no name":                       {"apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "document 1, a ConfigMap, has no name"},
-		"the same object twice":         {strings.Repeat("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n", 2), "document 2, a ConfigMap, has no name, or that of one before it"},
+		"no name":                       {"apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "document 1: it has no name"},
+		"the same object twice":         {strings.Repeat("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n", 2), "document 2: a is there before"},
 		"something that is no manifest": {"hello: world\n", "document 1: "},
 	} {
 		t.Run(name, func(t *testing.T) {
