@@ -56,7 +56,7 @@ test: verify lint tools ## Everything: generated files, format, modules, linters
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
 	@$(MAKE) --no-print-directory states
-	@integration/ifthereistime.sh $(STARTED) e2e-life:20 courses:25 vault:15 e2e-operations:60
+	@integration/ifthereistime.sh $(STARTED) e2e-life:30 courses:25 vault:15 e2e-operations:60
 
 states: ## What is decided about etcd, drains, repairs and rollouts, in every small state there is, with the count of states
 	@for package in pkg/etcd pkg/drain pkg/remediation pkg/rolling; do \
