@@ -81,11 +81,12 @@ func startAPIServer(t *testing.T) *rest.Config {
 	environment := &envtest.Environment{}
 	environment.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", params().Cluster.Kubernetes.API.ClusterIPRange).
 		Set("enable-bootstrap-token-auth", "true").Set("authorization-mode", "Node,RBAC").Append("enable-admission-plugins", "NodeRestriction")
+	// Also what has begun and does not get ready in time has to end.
+	t.Cleanup(func() { _ = environment.Stop() })
 	config, err := environment.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = environment.Stop() })
 	return config
 }
 
