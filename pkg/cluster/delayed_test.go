@@ -1,12 +1,17 @@
 package cluster_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
@@ -58,6 +63,59 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 			}
 			if got := s.Delayed(s.Nodes[0]); got != "" {
 				t.Errorf("a master waits because %q", got)
+			}
+		})
+	}
+}
+
+// TestEmulatedMastersBeginWithAMajority: the others wait until an API answers, or until that has taken too long.
+func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
+	const noAPI = "its machine is emulated and begins once there is an API to join"
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	since := func(minutes int) []corev1.Pod {
+		return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(minutes) * time.Minute))}}}
+	}
+	halted := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdHalted: "true"}}}
+	connected, founding := cluster.Workload{Connected: true}, cluster.Workload{Reason: "Refused"}
+	for name, test := range map[string]struct {
+		masters    int
+		workload   cluster.Workload
+		runs       []corev1.Pod
+		deployment *appsv1.Deployment
+		committed  string
+		delayed    int
+	}{
+		"one founds":                            {masters: 1, workload: founding},
+		"three found":                           {masters: 3, workload: founding, delayed: 1},
+		"five found":                            {masters: 5, workload: founding, delayed: 2},
+		"nobody looks":                          {masters: 3},
+		"the API answers":                       {masters: 3, workload: connected},
+		"a majority is about to be there":       {masters: 3, workload: founding, runs: since(14), delayed: 1},
+		"a majority does not get there":         {masters: 3, workload: founding, runs: since(16)},
+		"all have begun":                        {masters: 3, workload: founding, deployment: &appsv1.Deployment{}},
+		"all are down for a restore":            {masters: 3, workload: founding, deployment: halted, committed: "a.db/0"},
+		"three found anew with a snapshot":      {masters: 3, workload: founding, deployment: halted, delayed: 1},
+		"a majority runs on from this snapshot": {masters: 3, workload: connected, deployment: halted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &v1alpha1.KVMConfig{}
+			config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
+			s := &cluster.Snapshot{Config: config, Workload: test.workload, Restore: cluster.Restore{Restoration: etcd.Restoration{Committed: test.committed}}}
+			for i := range test.masters {
+				id := fmt.Sprintf("m%d", i+1)
+				s.Founders = append(s.Founders, id)
+				s.Nodes = append(s.Nodes, cluster.Node{ID: id, Role: key.RoleMaster, Step: nodestep.Booting, Deployment: test.deployment})
+			}
+			s.Nodes[0].Pods = test.runs
+			s.LookForAPI(now)
+			for i, n := range s.Nodes {
+				want := ""
+				if i >= test.masters-test.delayed {
+					want = noAPI
+				}
+				if got := s.Delayed(n); got != want {
+					t.Errorf("%s waits because %q, want %q", n.ID, got, want)
+				}
 			}
 		})
 	}

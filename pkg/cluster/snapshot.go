@@ -52,8 +52,10 @@ type Snapshot struct {
 	// Tokens are the bootstrap tokens of this time, made of the key of that name.
 	Tokens joining.Tokens
 
-	// Workload is what the workload cluster tells of itself.
+	// Workload is what the workload cluster tells of itself, and APILate says that a master has run for long enough and its API does not
+	// answer.
 	Workload Workload
+	APILate  bool
 
 	// Nodes are all nodes, masters first, in the order of the spec.
 	Nodes []Node
@@ -229,8 +231,13 @@ func (s *Snapshot) KeepsBootData(n Node) bool {
 		return false
 	}
 	// One that is halted gets the right to begin with what a snapshot was put in the place of.
-	held := s.Holds(n) && n.Deployment.Annotations[key.AnnotationEtcdHalted] == ""
+	held := s.Holds(n) && !n.halted()
 	return held || s.MustWait(n) || s.AwaitsMember(n)
+}
+
+// halted says that the machine of a master is down for a restore.
+func (n Node) halted() bool {
+	return n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdHalted] != ""
 }
 
 // Outdated says whether what runs is not what is wanted.

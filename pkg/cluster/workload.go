@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,20 +50,23 @@ func (w Workload) ReadyNodes() map[string]bool {
 
 // Delayed says why a node is not begun yet, and is empty when it may begin. Software that emulates machines keeps the processors
 // busy for minutes, and many that begin together let each other run into their timeouts: emulated workers begin when there is an
-// API to join, one after the other. Where nobody looks into the workload cluster, or nothing is wrong with it, all nodes begin at
-// once.
+// API to join, one after the other, and so do masters that etcd does not need for its majority. Where nobody looks into the workload
+// cluster, or nothing is wrong with it, all nodes begin at once.
 func (s *Snapshot) Delayed(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
 		return "its machine begins once its member is added to etcd: " + s.Etcd.Step.Message
 	}
-	if !s.Emulated() || n.Role != key.RoleWorker || n.Deployment != nil {
+	if !s.Emulated() || s.Restore.Halted() || n.Deployment != nil && !n.halted() {
 		return ""
 	}
 	if !s.Workload.Connected {
-		if s.Workload.Reason == "" {
+		if s.Workload.Reason == "" || n.Role == key.RoleMaster && (s.beginsFirst(n) || s.APILate) {
 			return ""
 		}
 		return "its machine is emulated and begins once there is an API to join"
+	}
+	if n.Role == key.RoleMaster {
+		return ""
 	}
 	for _, earlier := range s.Nodes {
 		switch {
@@ -73,6 +77,23 @@ func (s *Snapshot) Delayed(n Node) string {
 		}
 	}
 	return ""
+}
+
+// beginsFirst says that a master is one of the first of the spec that are a majority together.
+func (s *Snapshot) beginsFirst(n Node) bool {
+	masters := s.Masters()
+	return slices.ContainsFunc(masters[:len(masters)/2+1], func(m Node) bool { return m.ID == n.ID })
+}
+
+// apiTakes is how long the API of emulated masters takes at most when all goes well: six minutes on two cores.
+const apiTakes = 15 * time.Minute
+
+// LookForAPI finds out whether masters that wait for an API wait in vain: one of those that begin first may be unable to.
+func (s *Snapshot) LookForAPI(now time.Time) {
+	s.APILate = slices.ContainsFunc(s.Masters(), func(n Node) bool {
+		pod := n.Pod()
+		return !s.Workload.Connected && pod != nil && pod.CreationTimestamp.Add(apiTakes).Before(now)
+	})
 }
 
 // settled says whether a node has come as far as it can: its Node is Ready, or lacks only a pod network that somebody else brings.

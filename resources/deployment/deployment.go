@@ -42,7 +42,12 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			desired.Objects = append(desired.Objects, halted(d))
 			continue
 		}
-		if s.Delayed(n) != "" || s.KeepsBootData(n) {
+		delayed := s.Delayed(n) != ""
+		if delayed && n.Deployment != nil {
+			desired.Objects = append(desired.Objects, haltedAsItIs(s, n)) // the restore is over, and its turn has not come
+			continue
+		}
+		if delayed || s.KeepsBootData(n) {
 			keep(&desired, s, n)
 			continue
 		}
@@ -51,8 +56,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	for _, n := range s.Retiring {
 		if s.Restore.Halted() {
 			// Those that have left the spec meanwhile are part of the etcd that ends; they have no right to the next one.
-			spec := *n.Deployment.Spec.DeepCopy()
-			desired.Objects = append(desired.Objects, halted(&appsv1.Deployment{ObjectMeta: metaOf(s, n), Spec: spec}))
+			desired.Objects = append(desired.Objects, haltedAsItIs(s, n))
 			continue
 		}
 		keep(&desired, s, n)
@@ -163,6 +167,10 @@ func halted(d *appsv1.Deployment) *appsv1.Deployment {
 	d.Annotations[key.AnnotationEtcdHalted] = "true"
 	d.Spec.Replicas = ptr.To[int32](0)
 	return d
+}
+
+func haltedAsItIs(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
+	return halted(&appsv1.Deployment{ObjectMeta: metaOf(s, n), Spec: *n.Deployment.Spec.DeepCopy()})
 }
 
 func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
