@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,9 +69,13 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestEmulatedMastersBeginWithAMajority: the others wait until an API answers, or until that has taken too long.
+// TestEmulatedMastersBeginWithAMajority: the others wait until those are Ready, or until that has taken too long.
 func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
-	const noAPI = "its machine is emulated and begins once there is an API to join"
+	const (
+		noAPI = "its machine is emulated and begins once there is an API to join"
+		forM1 = "its machine is emulated and begins once master m1 is Ready"
+		forM4 = "its machine is emulated and begins once master m4 is Ready"
+	)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	since := func(minutes int) []corev1.Pod {
 		return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(minutes) * time.Minute))}}}
@@ -81,41 +86,48 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 		masters    int
 		workload   cluster.Workload
 		runs       []corev1.Pod
+		ready      int
 		deployment *appsv1.Deployment
 		committed  string
-		delayed    int
+		want       []string
 	}{
-		"one founds":                            {masters: 1, workload: founding},
-		"three found":                           {masters: 3, workload: founding, delayed: 1},
-		"five found":                            {masters: 5, workload: founding, delayed: 2},
-		"nobody looks":                          {masters: 3},
-		"the API answers":                       {masters: 3, workload: connected},
-		"a majority is about to be there":       {masters: 3, workload: founding, runs: since(14), delayed: 1},
-		"a majority does not get there":         {masters: 3, workload: founding, runs: since(16)},
-		"all have begun":                        {masters: 3, workload: founding, deployment: &appsv1.Deployment{}},
-		"all are down for a restore":            {masters: 3, workload: founding, deployment: halted, committed: "a.db/0"},
-		"three found anew with a snapshot":      {masters: 3, workload: founding, deployment: halted, delayed: 1},
-		"a majority runs on from this snapshot": {masters: 3, workload: connected, deployment: halted},
+		"one founds":                                   {masters: 1, workload: founding},
+		"three found":                                  {masters: 3, workload: founding, want: []string{"m3: " + noAPI}},
+		"five found":                                   {masters: 5, workload: founding, want: []string{"m4: " + noAPI, "m5: " + noAPI}},
+		"nobody looks":                                 {masters: 3},
+		"the API answers":                              {masters: 3, workload: connected, want: []string{"m3: " + forM1}},
+		"a majority is Ready":                          {masters: 3, workload: connected, ready: 2},
+		"a majority of five is Ready":                  {masters: 5, workload: connected, ready: 3, want: []string{"m5: " + forM4}},
+		"a majority has not been there for long":       {masters: 3, workload: founding, runs: since(19), want: []string{"m3: " + noAPI}},
+		"a majority does not get there":                {masters: 3, workload: founding, runs: since(21)},
+		"a majority does not become Ready":             {masters: 3, workload: connected, runs: since(21)},
+		"all have begun":                               {masters: 3, workload: founding, deployment: &appsv1.Deployment{}},
+		"all are down for a restore":                   {masters: 3, workload: founding, deployment: halted, committed: "a.db/0"},
+		"three found anew with a snapshot":             {masters: 3, workload: founding, deployment: halted, want: []string{"m3: " + noAPI}},
+		"a majority runs and is Ready with a snapshot": {masters: 3, workload: connected, ready: 2, deployment: halted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.KVMConfig{}
 			config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
 			s := &cluster.Snapshot{Config: config, Workload: test.workload, Restore: cluster.Restore{Restoration: etcd.Restoration{Committed: test.committed}}}
 			for i := range test.masters {
-				id := fmt.Sprintf("m%d", i+1)
-				s.Founders = append(s.Founders, id)
-				s.Nodes = append(s.Nodes, cluster.Node{ID: id, Role: key.RoleMaster, Step: nodestep.Booting, Deployment: test.deployment})
+				n := cluster.Node{ID: fmt.Sprintf("m%d", i+1), Role: key.RoleMaster, Step: nodestep.Booting, Deployment: test.deployment}
+				if i < test.ready {
+					n.Step = nodestep.Ready
+				}
+				s.Founders = append(s.Founders, n.ID)
+				s.Nodes = append(s.Nodes, n)
 			}
 			s.Nodes[0].Pods = test.runs
-			s.LookForAPI(now)
-			for i, n := range s.Nodes {
-				want := ""
-				if i >= test.masters-test.delayed {
-					want = noAPI
+			s.LookForMasters(now)
+			var waiting []string
+			for _, n := range s.Nodes {
+				if why := s.Delayed(n); why != "" {
+					waiting = append(waiting, n.ID+": "+why)
 				}
-				if got := s.Delayed(n); got != want {
-					t.Errorf("%s waits because %q, want %q", n.ID, got, want)
-				}
+			}
+			if !slices.Equal(waiting, test.want) {
+				t.Errorf("these wait: %q, want %q", waiting, test.want)
 			}
 		})
 	}

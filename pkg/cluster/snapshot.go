@@ -52,13 +52,13 @@ type Snapshot struct {
 	// Tokens are the bootstrap tokens of this time, made of the key of that name.
 	Tokens joining.Tokens
 
-	// Workload is what the workload cluster tells of itself, and APILate says that a master has run for long enough and its API does not
-	// answer.
+	// Workload is what the workload cluster tells of itself.
 	Workload Workload
-	APILate  bool
 
-	// Nodes are all nodes, masters first, in the order of the spec.
-	Nodes []Node
+	// Nodes are all nodes, masters first, in the order of the spec, and MastersLate says that a master runs for long enough for all to be
+	// Ready that began with it.
+	Nodes       []Node
+	MastersLate bool
 	// Retiring are masters that are not in the spec any more and may be members of etcd yet: their machines stay.
 	Retiring []Node
 	// Leaving are the pods of nodes that are not in the spec any more.

@@ -49,24 +49,21 @@ func (w Workload) ReadyNodes() map[string]bool {
 }
 
 // Delayed says why a node is not begun yet, and is empty when it may begin. Software that emulates machines keeps the processors
-// busy for minutes, and many that begin together let each other run into their timeouts: emulated workers begin when there is an
-// API to join, one after the other, and so do masters that etcd does not need for its majority. Where nobody looks into the workload
-// cluster, or nothing is wrong with it, all nodes begin at once.
+// busy for minutes, and many that begin together let each other run into their timeouts: emulated nodes begin when there is an API to
+// join, one after the other, but for the masters that etcd needs for its majority. Where nobody looks into the workload cluster, or
+// nothing is wrong with it, all nodes begin at once.
 func (s *Snapshot) Delayed(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
 		return "its machine begins once its member is added to etcd: " + s.Etcd.Step.Message
 	}
-	if !s.Emulated() || s.Restore.Halted() || n.Deployment != nil && !n.halted() {
+	if !s.Emulated() || s.Restore.Halted() || n.Deployment != nil && !n.halted() || n.Role == key.RoleMaster && (s.beginsFirst(n) || s.MastersLate) {
 		return ""
 	}
 	if !s.Workload.Connected {
-		if s.Workload.Reason == "" || n.Role == key.RoleMaster && (s.beginsFirst(n) || s.APILate) {
+		if s.Workload.Reason == "" {
 			return ""
 		}
 		return "its machine is emulated and begins once there is an API to join"
-	}
-	if n.Role == key.RoleMaster {
-		return ""
 	}
 	for _, earlier := range s.Nodes {
 		switch {
@@ -85,14 +82,14 @@ func (s *Snapshot) beginsFirst(n Node) bool {
 	return slices.ContainsFunc(masters[:len(masters)/2+1], func(m Node) bool { return m.ID == n.ID })
 }
 
-// apiTakes is how long the API of emulated masters takes at most when all goes well: six minutes on two cores.
-const apiTakes = 15 * time.Minute
+// mastersTake is how long emulated masters take at most to become Ready when all goes well: a quarter of an hour on two cores.
+const mastersTake = 20 * time.Minute
 
-// LookForAPI finds out whether masters that wait for an API wait in vain: one of those that begin first may be unable to.
-func (s *Snapshot) LookForAPI(now time.Time) {
-	s.APILate = slices.ContainsFunc(s.Masters(), func(n Node) bool {
+// LookForMasters finds out whether masters wait in vain: one of those that begin first may be unable to.
+func (s *Snapshot) LookForMasters(now time.Time) {
+	s.MastersLate = slices.ContainsFunc(s.Masters(), func(n Node) bool {
 		pod := n.Pod()
-		return !s.Workload.Connected && pod != nil && pod.CreationTimestamp.Add(apiTakes).Before(now)
+		return pod != nil && pod.CreationTimestamp.Add(mastersTake).Before(now)
 	})
 }
 
