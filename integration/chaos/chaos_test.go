@@ -51,8 +51,8 @@ func TestCoursesWithFaults(t *testing.T) {
 			t.Fatal(context.Cause(ctx))
 		}
 		done += n
-		fmt.Printf("%6.0fs  %d courses from seed %d: %d lives of the operator with %v, %d requests; %s of faults, %s until all were settled; %d violations\n",
-			time.Since(began).Seconds(), n, seed, r.Lives, r.Faults, r.Requests,
+		fmt.Printf("%6.0fs  %d courses from seed %d: %d lives of the operator with %v, %d requests (%s); %s of faults, %s until all were settled; %d violations\n",
+			time.Since(began).Seconds(), n, seed, r.Lives, r.Faults, r.Requests, r.Busiest,
 			r.Stormy.Round(time.Second), r.Settled.Round(time.Second), len(r.Violations))
 		for _, v := range r.Violations {
 			t.Error(v)

@@ -28,6 +28,9 @@ import (
 // known is how long ago something must have happened for the operator to know of it when it acts.
 const known = 5 * time.Second
 
+// outdated is how old what the operator writes may be: its watches lag behind, or it was paused.
+const outdated = 15 * time.Second
+
 // blurred is by how much two times differ that are written down in whole seconds, by clocks that were set by the answers of an API server.
 const blurred = 2 * time.Second
 
@@ -45,14 +48,17 @@ type judge struct {
 	indexes map[string]map[string]int32
 	// ran are the pods whose machines have run, and released those whose runners were told to let them go, by namespace and name.
 	ran, released map[string]bool
-	// ready are the addresses that a pod of the namespace which was Ready has had.
-	ready map[string]map[string]bool
+	// ready are the addresses that Ready pods of the namespace have or had, and when they were last: the zero time for those that are.
+	ready map[string]map[string]time.Time
+	// pulse is that of the operators.
+	pulse pulse
 }
 
 func newJudge() *judge {
 	return &judge{
 		machines: map[string]map[string]bool{}, placing: map[string]map[string]bool{}, indexes: map[string]map[string]int32{},
-		ran: map[string]bool{}, released: map[string]bool{}, ready: map[string]map[string]bool{},
+		ran: map[string]bool{}, released: map[string]bool{}, ready: map[string]map[string]time.Time{},
+		pulse: pulse{sent: map[string][]time.Time{}},
 	}
 }
 
@@ -96,7 +102,12 @@ func (j *judge) watch(ctx context.Context, w *World) (client.Reader, error) {
 			return nil, err
 		}
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(object any) { see(object, false) }, UpdateFunc: func(_, object any) { see(object, false) },
+			AddFunc: func(object any) { see(object, false) },
+			UpdateFunc: func(before, object any) {
+				if before.(client.Object).GetResourceVersion() != object.(client.Object).GetResourceVersion() {
+					see(object, false)
+				}
+			},
 			DeleteFunc: func(object any) {
 				if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 					object = last.Obj
@@ -126,12 +137,7 @@ func (j *judge) seePod(object any, gone bool) {
 		return
 	}
 	j.mu.Lock()
-	if lab.ConditionOf(pod, corev1.PodReady) == corev1.ConditionTrue && pod.Status.PodIP != "" {
-		if j.ready[pod.Namespace] == nil {
-			j.ready[pod.Namespace] = map[string]bool{}
-		}
-		j.ready[pod.Namespace][pod.Status.PodIP] = true
-	}
+	j.seeReadiness(pod, gone)
 	node := pod.Namespace + "/" + pod.Labels[key.LabelNode]
 	if j.machines[node] == nil {
 		j.machines[node] = map[string]bool{}
@@ -152,6 +158,25 @@ func (j *judge) seePod(object any, gone bool) {
 	}
 	if placing {
 		j.violated("%s: the machine runs while a snapshot takes the place of data", node)
+	}
+}
+
+// seeReadiness remembers who is Ready, and until when the others were.
+func (j *judge) seeReadiness(pod *corev1.Pod, gone bool) {
+	if pod.Status.PodIP == "" {
+		return
+	}
+	of := j.ready[pod.Namespace]
+	if of == nil {
+		of = map[string]time.Time{}
+		j.ready[pod.Namespace] = of
+	}
+	was, known := of[pod.Status.PodIP]
+	switch {
+	case !gone && lab.ConditionOf(pod, corev1.PodReady) == corev1.ConditionTrue:
+		of[pod.Status.PodIP] = time.Time{}
+	case known && was.IsZero():
+		of[pod.Status.PodIP] = time.Now()
 	}
 }
 
@@ -207,34 +232,38 @@ func (j *judge) seeConfig(object any, _ bool) {
 	}
 }
 
-// seeSlice: traffic goes to nobody who has never been Ready. Pods are seen by a watch of their own, perhaps later.
+// seeSlice: nobody leads traffic to an address that is not that of a Ready pod, or was not a moment ago. Pods are seen by a watch of their own,
+// perhaps later.
 func (j *judge) seeSlice(ctx context.Context, object any, gone bool) {
 	slice := object.(*discoveryv1.EndpointSlice)
 	if gone || slice.Labels[key.LabelGSCluster] == "" {
 		return
 	}
-	unknown := func() []string {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		var all []string
-		for _, e := range slice.Endpoints {
-			for _, a := range e.Addresses {
-				if !j.ready[slice.Namespace][a] {
-					all = append(all, a)
-				}
-			}
-		}
-		return all
-	}
-	if len(unknown()) == 0 {
+	written := time.Now()
+	if len(j.unready(slice, written)) == 0 {
 		return
 	}
 	go func() {
 		pause(ctx, known)
-		if left := unknown(); len(left) > 0 {
-			j.violated("%s/%s: %v are addresses of nobody who has been Ready", slice.Namespace, slice.Name, left)
+		if left := j.unready(slice, written); len(left) > 0 {
+			j.violated("%s/%s: %v are addresses of nobody who is Ready, or was %s before", slice.Namespace, slice.Name, left, outdated)
 		}
 	}()
+}
+
+// unready are the addresses in a slice of pods that had not been Ready for a while when it was written.
+func (j *judge) unready(slice *discoveryv1.EndpointSlice, written time.Time) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []string
+	for _, e := range slice.Endpoints {
+		for _, a := range e.Addresses {
+			if until, known := j.ready[slice.Namespace][a]; !known || !until.IsZero() && written.Sub(until) > outdated {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
 }
 
 // seeRelease is called while the machine still runs: nothing is on it that could go elsewhere, and the other masters are a majority
@@ -273,6 +302,9 @@ func (j *judge) hears(w *World) func(http.RoundTripper) http.RoundTripper {
 		return transport(func(request *http.Request) (*http.Response, error) {
 			if match := deletion.FindStringSubmatch(request.URL.Path); match != nil && request.Method == http.MethodDelete {
 				j.seeReplacement(request.Context(), w, match[1], match[2])
+			}
+			if what, tooMany := j.pulse.count(request, time.Now()); tooMany {
+				j.violated("the operator goes round in circles: %d times %s within %s", pulseMost, what, pulseOf)
 			}
 			return next.RoundTrip(request)
 		})

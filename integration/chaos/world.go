@@ -142,8 +142,9 @@ type Result struct {
 	// Faults counts those that the operator met, by their name; Lives is how often it began.
 	Faults map[string]int
 	Lives  int
-	// Requests is how many the operator has made.
+	// Requests is how many the operator has made, and Busiest which one most often in a short time.
 	Requests int
+	Busiest  string
 	// Stormy and Settled are how long the parts of the batch took.
 	Stormy, Settled time.Duration
 }
@@ -179,7 +180,7 @@ func (w *World) Batch(ctx context.Context, seed uint64, courses int) Result {
 	o.costsNothing(ctx, w.judge)
 	last.close(w.judge)
 	r.Settled = lap()
-	r.Faults, r.Lives, r.Requests = o.faults, o.lives, o.requests()
+	r.Faults, r.Lives, r.Requests, r.Busiest = o.faults, o.lives, o.requests(), w.judge.pulse.busiest()
 	r.Violations, r.Suspects = w.verdict(lives)
 	r.Violations = append(r.Violations, w.strangers.touched(ctx)...)
 	return r

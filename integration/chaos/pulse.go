@@ -1,0 +1,49 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// pulseOf is the time in which requests are counted that are the same, and pulseMost how many there may be of one whatever happens: an operator
+// that begins anew, or to which everything happens again, asks several times a second.
+const (
+	pulseOf   = 10 * time.Second
+	pulseMost = 150
+)
+
+// pulse counts the requests of operators, to find who goes round in circles.
+type pulse struct {
+	mu   sync.Mutex
+	sent map[string][]time.Time
+	// most is how many there were of the busiest one, what.
+	most int
+	what string
+}
+
+// count counts one more. It says whether there were too many, once each time that it comes to that.
+func (p *pulse) count(request *http.Request, now time.Time) (what string, tooMany bool) {
+	what = request.Method + " " + request.URL.Path
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sent := append(p.sent[what], now)
+	for now.Sub(sent[0]) > pulseOf {
+		sent = sent[1:]
+	}
+	p.sent[what] = sent
+	if len(sent) > p.most {
+		p.most, p.what = len(sent), what
+	}
+	return what, len(sent) == pulseMost
+}
+
+// busiest tells of it, and begins anew.
+func (p *pulse) busiest() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := fmt.Sprintf("%d in %s at most, %s", p.most, pulseOf, p.what)
+	p.most, p.what = 0, ""
+	return text
+}

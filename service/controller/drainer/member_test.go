@@ -1,0 +1,85 @@
+package drainer
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// members stands for the keepers of members.
+type members struct {
+	vote     etcd.Vote
+	answered bool
+	asked    int
+}
+
+func (m *members) Vote(types.NamespacedName, string) etcd.Vote { return m.vote }
+
+func (m *members) Ask(context.Context, types.NamespacedName) bool {
+	m.asked++
+	return m.answered
+}
+
+// masterPod is that of a master with a Deployment of the same name.
+func masterPod(id string) *corev1.Pod {
+	labels := map[string]string{key.LabelApp: key.RoleMaster, key.LabelNode: id}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ab1cd", Name: "master-" + id, Labels: labels}}
+}
+
+// TestWhichMachinesRunAMember: whoever has left the spec counts by its Deployment, and where somebody has deleted that, by what etcd says.
+func TestWhichMachinesRunAMember(t *testing.T) {
+	config := &v1alpha1.KVMConfig{}
+	config.Spec.Cluster.Masters = []v1alpha1.Node{{ID: "m1"}}
+	deployment := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ab1cd", Name: "master-m2"}}
+	deleted := deployment
+	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: now}, []string{metav1.FinalizerDeleteDependents}
+	for name, test := range map[string]struct {
+		id         string
+		deployment *appsv1.Deployment
+		vote       etcd.Vote
+		want       bool
+	}{
+		"one of the spec":                               {"m1", nil, etcd.VoteNone, true},
+		"one that retires":                              {"m2", &deployment, etcd.VoteNone, true},
+		"one whose Deployment goes, with a vote":        {"m2", &deleted, etcd.VoteGiven, true},
+		"one whose Deployment is gone, with a vote":     {"m2", nil, etcd.VoteGiven, true},
+		"one whose Deployment is gone, which is silent": {"m2", nil, etcd.VoteMissing, true},
+		"one whose Deployment is gone, without a vote":  {"m2", nil, etcd.VoteNone, false},
+		"one of whom nobody knows":                      {"m2", nil, etcd.VoteUnknown, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			management := fake.NewClientBuilder()
+			if test.deployment != nil {
+				management.WithObjects(test.deployment.DeepCopy())
+			}
+			r := &Reconciler{Client: management.Build(), Etcd: &members{vote: test.vote}}
+			if got, err := r.member(t.Context(), masterPod(test.id), config); got != test.want || err != nil {
+				t.Errorf("it runs a member: %t (%v), want %t", got, err, test.want)
+			}
+		})
+	}
+}
+
+// TestEtcdIsAskedEachTimeBeforeAMasterGoes covers one that was certain to go hours ago and whose host did not answer: how the others are
+// now counts, and that nobody says so is no answer.
+func TestEtcdIsAskedEachTimeBeforeAMasterGoes(t *testing.T) {
+	pod := masterPod("m1")
+	note(pod, held(string(drain.Releasing), "the other masters stay; the runner is told to power the machine down"))
+	silent := &members{}
+	r := &Reconciler{Client: fake.NewClientBuilder().Build(), Etcd: silent}
+	machine, decision, err := r.announce(t.Context(), pod, &v1alpha1.KVMConfig{})
+	if !errors.Is(err, errUnasked) || decision.Release || silent.asked != 1 {
+		t.Errorf("etcd was asked %d times, and with %+v it was decided: %+v (%v)", silent.asked, machine, decision, err)
+	}
+}
