@@ -29,7 +29,7 @@ import (
 const known = 5 * time.Second
 
 // outdated is how old what the operator writes may be: its watches lag behind, or it was paused.
-const outdated = 15 * time.Second
+const outdated = 30 * time.Second
 
 // blurred is by how much two times differ that are written down in whole seconds, by clocks that were set by the answers of an API server.
 const blurred = 2 * time.Second

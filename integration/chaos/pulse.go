@@ -2,6 +2,8 @@ package chaos
 
 import (
 	"fmt"
+	"hash/crc32"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -11,7 +13,7 @@ import (
 // that begins anew, or to which everything happens again, asks several times a second.
 const (
 	pulseOf   = 10 * time.Second
-	pulseMost = 150
+	pulseMost = 50
 )
 
 // pulse counts the requests of operators, to find who goes round in circles.
@@ -23,9 +25,15 @@ type pulse struct {
 	what string
 }
 
-// count counts one more. It says whether there were too many, once each time that it comes to that.
+// count counts one more; objects that are made are told from each other by what they are. It says whether there were too many, once each time that it comes to that.
 func (p *pulse) count(request *http.Request, now time.Time) (what string, tooMany bool) {
 	what = request.Method + " " + request.URL.Path
+	if request.Method == http.MethodPost && request.GetBody != nil {
+		if body, err := request.GetBody(); err == nil {
+			text, _ := io.ReadAll(body) // it is in memory
+			what += fmt.Sprintf(" (body %x)", crc32.ChecksumIEEE(text))
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sent := append(p.sent[what], now)
