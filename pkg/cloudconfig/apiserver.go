@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
@@ -125,7 +126,19 @@ func apiServerCommand(p Params) []string {
 	if prefix := p.Cluster.Etcd.Prefix; prefix != "" {
 		command = append(command, "--etcd-prefix="+prefix)
 	}
+	if p.Emulated && keepsAnonymous(p.Versions.Kubernetes) {
+		command = append(command, "--feature-gates=UnauthenticatedHTTP2DOSMitigation=false")
+	}
 	return command
+}
+
+// keepsAnonymous says that an API server of the version can be told to keep the connections of clients that it does not know. By default it
+// ends them after each answer, so that nobody can make it work for long for nothing (CVE-2023-44487). Until a kubelet has its certificate it
+// asks about twice a second without one, and a handshake each time costs an emulated master a third of a processor. Newer API servers may
+// not know the feature gate any more, and would not begin.
+func keepsAnonymous(kubernetes string) bool {
+	v, err := version.ParseGeneric(kubernetes)
+	return err == nil && v.LessThan(version.MajorMinor(1, 36))
 }
 
 // encryptionConfiguration is apiserver.config.k8s.io/v1 EncryptionConfiguration.
