@@ -13,6 +13,39 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// TestFeatureGatesAreKnownToTheRealBinary: an API server that does not know one does not begin.
+func TestFeatureGatesAreKnownToTheRealBinary(t *testing.T) {
+	help, err := exec.Command(tool(t, "kube-apiserver"), "--help").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, arg := range staticPod(t, mustRender(t, golden["emulated-master"]()), "kube-apiserver").Spec.Containers[0].Command {
+		gates, ok := strings.CutPrefix(arg, "--feature-gates=")
+		if !ok {
+			continue
+		}
+		for gate := range strings.SplitSeq(gates, ",") {
+			found++
+			name, _, _ := strings.Cut(gate, "=")
+			if !strings.Contains(string(help), "kube:"+name+"=") {
+				t.Errorf("the API server does not know %s", name)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no feature gate is set")
+	}
+}
+
+func TestWhichAPIServersKeepTheConnectionsOfStrangers(t *testing.T) {
+	for version, want := range map[string]bool{"1.32.11": true, "1.35.4": true, "1.36.0": false, "2.0.0": false, "": false} {
+		if got := keepsAnonymous(version); got != want {
+			t.Errorf("%q can be told to: %t, want %t", version, got, want)
+		}
+	}
+}
+
 // tool is the path of a binary that `make tools` builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()
