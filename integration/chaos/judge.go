@@ -50,15 +50,12 @@ type judge struct {
 	ran, released map[string]bool
 	// ready are the addresses that Ready pods of the namespace have or had, and when they were last: the zero time for those that are.
 	ready map[string]map[string]time.Time
-	// pulse is that of the operators.
-	pulse pulse
 }
 
 func newJudge() *judge {
 	return &judge{
 		machines: map[string]map[string]bool{}, placing: map[string]map[string]bool{}, indexes: map[string]map[string]int32{},
 		ran: map[string]bool{}, released: map[string]bool{}, ready: map[string]map[string]time.Time{},
-		pulse: pulse{sent: map[string][]time.Time{}},
 	}
 }
 
@@ -296,14 +293,14 @@ func (j *judge) seeRelease(ctx context.Context, p *park, namespace, name string)
 // deletion is a request to delete a pod.
 var deletion = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)$`)
 
-// hears has the judge know what the operator asks for.
-func (j *judge) hears(w *World) func(http.RoundTripper) http.RoundTripper {
+// hears has the judge know what a life of the operator asks for.
+func (j *judge) hears(w *World, own *pulse) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(request *http.Request) (*http.Response, error) {
 			if match := deletion.FindStringSubmatch(request.URL.Path); match != nil && request.Method == http.MethodDelete {
 				j.seeReplacement(request.Context(), w, match[1], match[2])
 			}
-			if what, tooMany := j.pulse.count(request, time.Now()); tooMany {
+			if what, tooMany := own.count(request, time.Now()); tooMany {
 				j.violated("the operator goes round in circles: %d times %s within %s", pulseMost, what, pulseOf)
 			}
 			return next.RoundTrip(request)

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -29,7 +30,8 @@ type operators struct {
 // operator is one life.
 type operator struct {
 	*lab.Operator
-	way *way
+	way   *way
+	pulse *pulse
 }
 
 func newOperators(w *World, random *rand.Rand) *operators {
@@ -38,11 +40,11 @@ func newOperators(w *World, random *rand.Rand) *operators {
 
 // begin begins a life. The clock is the operator's own; nil is the right one.
 func (o *operators) begin(clock clock.PassiveClock) *operator {
-	life := &operator{way: newWay(rand.New(rand.NewPCG(o.random.Uint64(), 0)))}
+	life := &operator{way: newWay(rand.New(rand.NewPCG(o.random.Uint64(), 0))), pulse: &pulse{sent: map[string][]time.Time{}}}
 	var err error
 	life.Operator, err = o.world.lab.StartOperator(func(c *service.Config) {
 		c.REST = rest.CopyConfig(c.REST)
-		c.REST.Wrap(o.world.judge.hears(o.world))
+		c.REST.Wrap(o.world.judge.hears(o.world, life.pulse))
 		c.REST.Wrap(life.way.transport)
 		c.MachinesOnly, c.Addresses, c.Release, c.Clock = false, o.world.places.Answers, o.world.park.release, clock
 		if o.only != "" {
@@ -144,6 +146,17 @@ func (o *operators) requests() int {
 		sum += len(life.Requests.All())
 	}
 	return sum
+}
+
+// busiest is which request one life has made most often in a short time.
+func (o *operators) busiest() string {
+	most, what := 0, ""
+	for _, life := range o.all {
+		if n, w := life.pulse.busiest(); n > most {
+			most, what = n, w
+		}
+	}
+	return fmt.Sprintf("%d in %s at most, %s", most, pulseOf, what)
 }
 
 // restFor is for how long a world that has settled is looked at; restWithin is how long the operator may take to come to rest.

@@ -16,7 +16,7 @@ const (
 	pulseMost = 50
 )
 
-// pulse counts the requests of operators, to find who goes round in circles.
+// pulse counts the requests of one life of the operator, to find out whether it goes round in circles.
 type pulse struct {
 	mu   sync.Mutex
 	sent map[string][]time.Time
@@ -47,11 +47,9 @@ func (p *pulse) count(request *http.Request, now time.Time) (what string, tooMan
 	return what, len(sent) == pulseMost
 }
 
-// busiest tells of it, and begins anew.
-func (p *pulse) busiest() string {
+// busiest is which request was made most often, and how often.
+func (p *pulse) busiest() (most int, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text := fmt.Sprintf("%d in %s at most, %s", p.most, pulseOf, p.what)
-	p.most, p.what = 0, ""
-	return text
+	return p.most, p.what
 }

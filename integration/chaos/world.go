@@ -180,7 +180,7 @@ func (w *World) Batch(ctx context.Context, seed uint64, courses int) Result {
 	o.costsNothing(ctx, w.judge)
 	last.close(w.judge)
 	r.Settled = lap()
-	r.Faults, r.Lives, r.Requests, r.Busiest = o.faults, o.lives, o.requests(), w.judge.pulse.busiest()
+	r.Faults, r.Lives, r.Requests, r.Busiest = o.faults, o.lives, o.requests(), o.busiest()
 	r.Violations, r.Suspects = w.verdict(lives)
 	r.Violations = append(r.Violations, w.strangers.touched(ctx)...)
 	return r
