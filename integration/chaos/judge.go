@@ -168,11 +168,11 @@ func (j *judge) seeReadiness(pod *corev1.Pod, gone bool) {
 		of = map[string]time.Time{}
 		j.ready[pod.Namespace] = of
 	}
-	was, known := of[pod.Status.PodIP]
+	was, seen := of[pod.Status.PodIP]
 	switch {
 	case !gone && lab.ConditionOf(pod, corev1.PodReady) == corev1.ConditionTrue:
 		of[pod.Status.PodIP] = time.Time{}
-	case known && was.IsZero():
+	case seen && was.IsZero():
 		of[pod.Status.PodIP] = time.Now()
 	}
 }
@@ -255,7 +255,7 @@ func (j *judge) unready(slice *discoveryv1.EndpointSlice, written time.Time) []s
 	var all []string
 	for _, e := range slice.Endpoints {
 		for _, a := range e.Addresses {
-			if until, known := j.ready[slice.Namespace][a]; !known || !until.IsZero() && written.Sub(until) > outdated {
+			if until, seen := j.ready[slice.Namespace][a]; !seen || !until.IsZero() && written.Sub(until) > outdated {
 				all = append(all, a)
 			}
 		}

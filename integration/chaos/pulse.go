@@ -25,7 +25,8 @@ type pulse struct {
 	what string
 }
 
-// count counts one more; objects that are made are told from each other by what they are. It says whether there were too many, once each time that it comes to that.
+// count counts one more; objects that are made are told from each other by what they are. It says whether there were too many, once each
+// time that it comes to that.
 func (p *pulse) count(request *http.Request, now time.Time) (what string, tooMany bool) {
 	what = request.Method + " " + request.URL.Path
 	if request.Method == http.MethodPost && request.GetBody != nil {

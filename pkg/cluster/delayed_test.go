@@ -119,7 +119,7 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 				s.Nodes = append(s.Nodes, n)
 			}
 			s.Nodes[0].Pods = test.runs
-			s.LookForMasters(now)
+			s.MastersLate = !s.MastersDue().IsZero() && s.MastersDue().Before(now)
 			var waiting []string
 			for _, n := range s.Nodes {
 				if why := s.Delayed(n); why != "" {

@@ -55,8 +55,7 @@ type Snapshot struct {
 	// Workload is what the workload cluster tells of itself.
 	Workload Workload
 
-	// Nodes are all nodes, masters first, in the order of the spec, and MastersLate says that a master runs for long enough for all to be
-	// Ready that began with it.
+	// Nodes are all nodes, masters first, in the order of the spec, and MastersLate says that MastersDue is over.
 	Nodes       []Node
 	MastersLate bool
 	// Retiring are masters that are not in the spec any more and may be members of etcd yet: their machines stay.
@@ -231,14 +230,17 @@ func (s *Snapshot) KeepsBootData(n Node) bool {
 		return false
 	}
 	// One that is halted gets the right to begin with what a snapshot was put in the place of.
-	held := s.Holds(n) && !n.halted()
+	held := s.Holds(n) && !n.Halted()
 	return held || s.MustWait(n) || s.AwaitsMember(n)
 }
 
-// halted says that the machine of a master is down for a restore.
-func (n Node) halted() bool {
+// Halted says that the machine of a master is down for a restore.
+func (n Node) Halted() bool {
 	return n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdHalted] != ""
 }
+
+// begun says that the machine of a node has been told to run.
+func (n Node) begun() bool { return n.Deployment != nil && !n.Halted() }
 
 // Outdated says whether what runs is not what is wanted.
 func (n Node) Outdated() bool {

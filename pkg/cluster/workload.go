@@ -56,7 +56,7 @@ func (s *Snapshot) Delayed(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
 		return "its machine begins once its member is added to etcd: " + s.Etcd.Step.Message
 	}
-	if !s.Emulated() || s.Restore.Halted() || n.Deployment != nil && !n.halted() || n.Role == key.RoleMaster && (s.beginsFirst(n) || s.MastersLate) {
+	if !s.Emulated() || s.Restore.Halted() || n.begun() || n.Role == key.RoleMaster && (s.beginsFirst(n) || s.MastersLate) {
 		return ""
 	}
 	if !s.Workload.Connected {
@@ -85,12 +85,18 @@ func (s *Snapshot) beginsFirst(n Node) bool {
 // mastersTake is how long emulated masters take at most to become Ready when all goes well: a quarter of an hour on two cores.
 const mastersTake = 20 * time.Minute
 
-// LookForMasters finds out whether masters wait in vain: one of those that begin first may be unable to.
-func (s *Snapshot) LookForMasters(now time.Time) {
-	s.MastersLate = slices.ContainsFunc(s.Masters(), func(n Node) bool {
-		pod := n.Pod()
-		return pod != nil && pod.CreationTimestamp.Add(mastersTake).Before(now)
-	})
+// MastersDue is when those that wait for the first masters wait in vain: one of these may be unable to begin. It is zero when nobody waits.
+func (s *Snapshot) MastersDue() time.Time {
+	var due time.Time
+	if !s.Emulated() || !slices.ContainsFunc(s.Masters(), func(n Node) bool { return !s.beginsFirst(n) && !n.begun() }) {
+		return due
+	}
+	for _, n := range s.Masters() {
+		if pod := n.Pod(); pod != nil && (due.IsZero() || pod.CreationTimestamp.Add(mastersTake).Before(due)) {
+			due = pod.CreationTimestamp.Add(mastersTake)
+		}
+	}
+	return due
 }
 
 // settled says whether a node has come as far as it can: its Node is Ready, or lacks only a pod network that somebody else brings.

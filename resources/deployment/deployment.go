@@ -151,7 +151,7 @@ func metaOf(s *cluster.Snapshot, n cluster.Node) metav1.ObjectMeta {
 // off: its machine begins again in the form that it had.
 func keep(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
 	meta := metaOf(s, n)
-	if n.Deployment == nil || n.Deployment.Annotations[key.AnnotationEtcdHalted] == "" &&
+	if n.Deployment == nil || !n.Halted() &&
 		n.Deployment.Annotations[key.AnnotationEtcdMember] == meta.Annotations[key.AnnotationEtcdMember] {
 		desired.Keep = append(desired.Keep, &appsv1.Deployment{ObjectMeta: meta})
 		return

@@ -284,6 +284,32 @@ func TestCalledOffWithAChangeOfMasters(t *testing.T) {
 	t.Error("the machine stays down")
 }
 
+// TestEmulatedMastersBeginWithASnapshotInTurn: the third one stays down, in the form that it has, until the others are Ready.
+func TestEmulatedMastersBeginWithASnapshotInTurn(t *testing.T) {
+	s, w := restorable(t)
+	s.config.Spec.Etcd.Restore = nil
+	s.config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
+	now := s.snapshot(t, w)
+	now.Workload = snapshot.Workload{Reason: "Refused"}
+	for i := range now.Nodes {
+		if n := &now.Nodes[i]; n.Role == key.RoleMaster {
+			n.Deployment = n.Deployment.DeepCopy()
+			n.Deployment.Annotations[key.AnnotationEtcdHalted], n.Deployment.Spec.Replicas = "true", ptr.To[int32](0)
+		}
+	}
+	want := map[string]int32{"master-m0aaa": 1, "master-m1aaa": 1, "master-m2aaa": 0}
+	for _, object := range built(t, deployment.New(), now) {
+		d := object.(*appsv1.Deployment)
+		if replicas, ok := want[d.Name]; ok && *d.Spec.Replicas != replicas {
+			t.Errorf("%s has %d replicas, want %d", d.Name, *d.Spec.Replicas, replicas)
+		}
+		delete(want, d.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("of these is said nothing: %v", want)
+	}
+}
+
 // TestWhoLeavesDuringARestoreIsStopped, too: they would be the majority of the etcd that ends.
 func TestWhoLeavesDuringARestoreIsStopped(t *testing.T) {
 	s, w := restorable(t)

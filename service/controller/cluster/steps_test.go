@@ -10,11 +10,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
@@ -122,5 +126,35 @@ func TestConsoleOfANodeThatHangs(t *testing.T) {
 				t.Errorf("the status shows %q, want %q", got, row.console)
 			}
 		})
+	}
+}
+
+// TestMastersDoNotWaitForEver covers emulated masters whose first two hang for good, so that nothing happens any more: the operator comes
+// back in time to have the third one begin.
+func TestMastersDoNotWaitForEver(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(now)
+	r := &Reconciler{Clock: clock}
+	config := &v1alpha1.KVMConfig{}
+	config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
+	s := &snapshot.Snapshot{Config: config, Workload: snapshot.Workload{Reason: "Refused"}}
+	for i, id := range []string{"m1", "m2", "m3"} {
+		n := snapshot.Node{ID: id, Role: key.RoleMaster}
+		if i < 2 {
+			n.Deployment = &appsv1.Deployment{}
+			n.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(time.Duration(i) * time.Second))}}}
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	after := r.sooner(0, s)
+	if after <= 0 || after > 21*time.Minute {
+		t.Fatalf("the operator comes back after %s", after)
+	}
+	clock.SetTime(now.Add(after))
+	if s.MastersLate = past(s.MastersDue(), clock.Now()); !s.MastersLate {
+		t.Error("it comes back too early")
+	}
+	s.Nodes[2].Deployment = s.Nodes[0].Deployment
+	if after := r.sooner(0, s); after != 0 {
+		t.Errorf("all have begun, and it comes back after %s", after)
 	}
 }
