@@ -5,8 +5,7 @@ import "fmt"
 // waitingDirectory holds the static pods that begin once the API server of their machine is ready.
 const waitingDirectory = "/etc/kubernetes/controllers"
 
-// readyPause is how many seconds lie between two questions whether the API server is ready. Each starts kubectl, which takes
-// an emulated machine five seconds of a processor.
+// readyPause is how many seconds lie between two questions whether the API server is ready.
 const readyPause = 5
 
 // controllers lets controller manager and scheduler begin when there is an API server to talk to.
@@ -16,7 +15,7 @@ func controllers(p Params) parts {
 	}
 	all := parts{files: []file{{path: scriptDirectory + "/controllers", mode: modeExecutable, text: asset("controllers.sh")}}}
 	all.units = append(all.units, service("k8s-controllers.service", fmt.Sprintf(controllersUnit,
-		p.Cluster.Kubernetes.API.SecurePort, controllerManagerKubeconfig, searchPath, readyPause*p.slowness(), waitingDirectory, manifestDirectory)))
+		p.Cluster.Kubernetes.API.SecurePort, caFile, controllerManagerKubeconfig, searchPath, readyPause*p.slowness(), waitingDirectory, manifestDirectory)))
 	return all
 }
 
@@ -26,7 +25,7 @@ Description=Controllers of Kubernetes, once the API server is ready
 After=k8s-download@kubectl.service
 
 [Service]
-Environment=HOME=/root PORT=%d KUBECONFIG=%s "PATH=%s" PAUSE=%d TRIES=40 WAITING=%s MANIFESTS=%s
+Environment=HOME=/root PORT=%d CA=%s KUBECONFIG=%s "PATH=%s" PAUSE=%d TRIES=40 WAITING=%s MANIFESTS=%s
 ExecStart=/opt/kvm-operator/controllers
 Restart=on-failure
 RestartSec=5

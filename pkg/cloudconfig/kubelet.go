@@ -177,6 +177,9 @@ const (
 	systemReservedMiB = 384
 )
 
+// reservedMillicores is what is set aside for Kubernetes, and for the system, at most; the original did so on all nodes.
+const reservedMillicores = 250
+
 // reserved is what is set aside of a node's memory: a share of it, so that a small node has room for pods, and never more
 // than mostMiB. A node whose memory is unknown sets the most aside.
 func reserved(p Params, mostMiB, share int64) string {
@@ -185,6 +188,16 @@ func reserved(p Params, mostMiB, share int64) string {
 		mib = min(mib, p.Node.MemoryMiB/share)
 	}
 	return fmt.Sprintf("%dMi", mib)
+}
+
+// reservedCPU is what is set aside of a node's processors: a sixteenth, so that the control plane, the pod network and the proxy of Services
+// fit on a master with one. A node whose processors are unknown sets the most aside.
+func reservedCPU(p Params) string {
+	millicores := int64(reservedMillicores)
+	if p.Node.CPUs > 0 {
+		millicores = min(millicores, p.Node.CPUs*1000/16)
+	}
+	return fmt.Sprintf("%dm", millicores)
 }
 
 func kubeletConfig(p Params) kubeletConfiguration {
@@ -215,8 +228,8 @@ func kubeletConfig(p Params) kubeletConfiguration {
 		RuntimeRequestTimeout:     p.slowed(2 * time.Minute),
 
 		MaxPods:        maxPods(p.Cluster.Calico),
-		KubeReserved:   map[string]string{"cpu": "250m", "memory": reserved(p, kubeReservedMiB, 6), "ephemeral-storage": "1Gi"},
-		SystemReserved: map[string]string{"cpu": "250m", "memory": reserved(p, systemReservedMiB, 12)},
+		KubeReserved:   map[string]string{"cpu": reservedCPU(p), "memory": reserved(p, kubeReservedMiB, 6), "ephemeral-storage": "1Gi"},
+		SystemReserved: map[string]string{"cpu": reservedCPU(p), "memory": reserved(p, systemReservedMiB, 12)},
 		// A list of one's own replaces the defaults, so all of them stand here.
 		EvictionHard: map[string]string{
 			"memory.available": "200Mi", "imagefs.available": "15%", "nodefs.available": "10%", "nodefs.inodesFree": "5%",

@@ -8,6 +8,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kvm-operator/kvm-operator/pkg/addons"
 )
 
 // The real kubelet reads the configuration strictly and validates it, together with a drop-in that it must refuse: so it
@@ -68,5 +73,41 @@ func TestReservedMemoryFollowsThatOfTheNode(t *testing.T) {
 		if got := [2]string{config.KubeReserved["memory"], config.SystemReserved["memory"]}; got != want {
 			t.Errorf("of %d MiB, kubeReserved and systemReserved are %v, want %v", memory, got, want)
 		}
+	}
+}
+
+// What the kubelet has no processor for it refuses, a static pod like any other.
+func TestAMasterWithOneProcessorHasRoomForItsPods(t *testing.T) {
+	for cpus, want := range map[int64]string{0: "250m", 1: "62m", 2: "125m", 4: "250m", 64: "250m"} {
+		params := masterParams()
+		params.Node.CPUs = cpus
+		config := kubeletConfig(params)
+		if config.KubeReserved["cpu"] != want || config.SystemReserved["cpu"] != want {
+			t.Errorf("of %d processors, %s and %s are set aside, want %s each", cpus, config.KubeReserved["cpu"], config.SystemReserved["cpu"], want)
+		}
+	}
+	params := masterParams()
+	params.Node.CPUs = 1
+	left := resource.MustParse("1")
+	for _, aside := range []map[string]string{kubeletConfig(params).KubeReserved, kubeletConfig(params).SystemReserved} {
+		left.Sub(resource.MustParse(aside["cpu"]))
+	}
+	data := mustRender(t, params)
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		left.Sub(*staticPod(t, data, name).Spec.Containers[0].Resources.Requests.Cpu())
+	}
+	objects, err := addons.Objects(addons.Params{Cluster: params.Cluster, Versions: params.Versions, APIServerURL: params.APIServerURL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemons := 0
+	for _, object := range objects {
+		if daemon, is := object.(*appsv1.DaemonSet); is {
+			daemons++
+			left.Sub(*daemon.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu())
+		}
+	}
+	if daemons != 2 || left.Sign() < 0 {
+		t.Errorf("with %d DaemonSets, want 2, %s of the processor is left", daemons, left.String())
 	}
 }

@@ -35,6 +35,8 @@ type Node struct {
 	Role string
 	// Index is the node's number in its cluster, 1 or greater; it is part of the iSCSI initiator's name.
 	Index int32
+	// CPUs are the processors of the machine. Zero: unknown.
+	CPUs int64
 	// MemoryMiB is the memory of the machine in MiB. Zero: unknown.
 	MemoryMiB int64
 	// MountTags are the 9p tags of the host volumes; each is mounted at /data/<tag>. Workers only.

@@ -1,8 +1,12 @@
 package cloudconfig
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -279,42 +283,74 @@ func TestKubeletThatDoesNotJoinSaysWhyOnTheConsole(t *testing.T) {
 	}
 }
 
+// TestControllersBeginWhenTheAPIServerIsReady as a server that speaks TLS says. On a machine without OpenSSL kubectl asks it.
 func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	const (
+		inVain  = "the API server is not ready after 4 tries; the controllers begin\n"
+		kubectl = `#!/bin/sh
+[ $1 = --kubeconfig=/k ] && printf 'GET /readyz HTTP/1.0\r\n\r\n' | $OPENSSL s_client -quiet -connect "127.0.0.1:$PORT" 2>/dev/null | grep -q '^HTTP/1.0 200'
+`
+	)
+	openssl, err := exec.LookPath("openssl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
 	for name, test := range map[string]struct {
-		kubectl, want string
-		asked         int
+		openssl bool
+		ca      string // of whom its certificate has to be; empty: its own
+		readyAt int
+		want    string
+		asked   int
 	}{
-		"ready at the third try": {`[ "$(wc -l <$ASKED)" -ge 3 ]`, "", 3},
-		"never ready":            {"false", "the API server is not ready after 4 tries; the controllers begin\n", 4},
+		"ready at the third try":               {openssl: true, readyAt: 3, asked: 3},
+		"never ready":                          {openssl: true, readyAt: 99, want: inVain, asked: 4},
+		"somebody else is ready":               {openssl: true, ca: "/dev/null", readyAt: 1, want: inVain},
+		"ready at the third try, says kubectl": {readyAt: 3, asked: 3},
+		"never ready, says kubectl":            {readyAt: 99, want: inVain, asked: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
+			asked := 0
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if asked++; asked < test.readyAt || r.URL.Path != "/readyz" {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+			}))
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			server.StartTLS()
+			defer server.Close()
 			dir := t.TempDir()
-			asked := filepath.Join(dir, "asked")
-			write(t, dir, "bin/kubectl", "#!/bin/sh\necho \"$*\" >>$ASKED\n"+test.kubectl+"\n", 0o755)
+			own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+			write(t, dir, "ca.crt", string(own), 0o644)
 			write(t, dir, "bin/sleep", "#!/bin/sh\n", 0o755)
+			write(t, dir, "bin/kubectl", kubectl, 0o755)
 			write(t, dir, "waiting/a.yaml", "a", 0o600)
 			write(t, dir, "waiting/b.yaml", "b", 0o600)
 			write(t, dir, "manifests/etcd.yaml", "etcd", 0o600)
-			_, port, _ := net.SplitHostPort(listener.Addr().String())
-			env := []string{
-				"PORT=" + port, "KUBECONFIG=/k", "PAUSE=1", "TRIES=4", "ASKED=" + asked,
-				"WAITING=" + filepath.Join(dir, "waiting"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
+			programs := []string{"bash", "cp", "grep", "head", "mv", "sh", "timeout"}
+			if test.openssl {
+				programs = append(programs, "openssl")
 			}
-			output, err := run(t, "controllers.sh", filepath.Join(dir, "bin"), env)
-			if err != nil || output != test.want {
+			for _, program := range programs {
+				path, err := exec.LookPath(program)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(path, filepath.Join(dir, "bin", program)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(t, dir, "controllers", asset("controllers.sh"), 0o755)
+			_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+			script := exec.Command("/bin/sh", filepath.Join(dir, "controllers"))
+			script.Env = []string{
+				"PATH=" + filepath.Join(dir, "bin"), "OPENSSL=" + openssl, "PORT=" + port, "CA=" + cmp.Or(test.ca, filepath.Join(dir, "ca.crt")),
+				"KUBECONFIG=/k", "PAUSE=1", "TRIES=4", "WAITING=" + filepath.Join(dir, "waiting"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
+			}
+			if output, err := script.CombinedOutput(); err != nil || string(output) != test.want {
 				t.Errorf("it said %q and ended with %v, want %q", output, err, test.want)
 			}
-			log, err := os.ReadFile(asked)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if lines := strings.Split(strings.TrimSpace(string(log)), "\n"); len(lines) != test.asked || !strings.Contains(lines[0], "--kubeconfig=/k") {
-				t.Errorf("kubectl was asked %q, want %d times", lines, test.asked)
+			if asked != test.asked {
+				t.Errorf("the server was asked %d times, want %d", asked, test.asked)
 			}
 			found, err := filepath.Glob(filepath.Join(dir, "manifests", "*"))
 			if err != nil || len(found) != 3 {

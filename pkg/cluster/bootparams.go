@@ -14,7 +14,7 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 	p := cloudconfig.Params{
 		Cluster: c,
 		Node: cloudconfig.Node{
-			ID: n.ID, Role: n.Role, Index: s.Index(n.ID), MemoryMiB: memory.Value() >> 20,
+			ID: n.ID, Role: n.Role, Index: s.Index(n.ID), CPUs: int64(n.Machine.CPUs), MemoryMiB: memory.Value() >> 20,
 			MountTags: n.MountTags(), Labels: c.Kubernetes.Kubelet.Labels,
 		},
 		Versions: s.Versions,
