@@ -134,8 +134,8 @@ func apiServerCommand(p Params) []string {
 
 // keepsAnonymous says that an API server of the version can be told to keep the connections of clients that it does not know. By default it
 // ends them after each answer, so that nobody can make it work for long for nothing (CVE-2023-44487). Until a kubelet has its certificate it
-// asks about twice a second without one, and a handshake each time costs an emulated master a third of a processor. Newer API servers may
-// not know the feature gate any more, and would not begin.
+// asks about twice a second without one, with a handshake each time. Newer API servers may not know the feature gate any more, and would not
+// begin.
 func keepsAnonymous(kubernetes string) bool {
 	v, err := version.ParseGeneric(kubernetes)
 	return err == nil && v.LessThan(version.MajorMinor(1, 36))

@@ -8,8 +8,8 @@ import (
 )
 
 // emulatedSlowness is how many times rarer the parts of an emulated node ask each other how they are, and how many times
-// longer they wait before they give each other up. A handshake costs such a node a tenth of a second of a processor, and one
-// that gives up begins anew with all that it had done already.
+// longer they wait before they give each other up. A TLS handshake costs such a node 20 ms of a processor, and one that
+// gives up begins anew with all that it had done already.
 const emulatedSlowness = 3
 
 // slowness is the factor of all times that parts of this node have with each other: probes, leader election, leases.
