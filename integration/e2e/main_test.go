@@ -176,12 +176,7 @@ func manifest(id string, masters, workers []string) string {
 		}
 		return strings.Join(n, ", "), strings.Join(m, ", ")
 	}
-	// Several emulated machines with two processors each on hosts that share two would mostly wait for one another's.
-	cpus := 2
-	if len(masters) > 1 {
-		cpus = 1
-	}
-	masterNodes, masterMachines := list(masters, fmt.Sprintf("{cpus: %d, memory: 3G}", cpus))
+	masterNodes, masterMachines := list(masters, "{cpus: 2, memory: 3G}")
 	workerNodes, workerMachines := list(workers, "{cpus: 1, memory: 2500M}")
 	file := func(name string) string { return fmt.Sprintf("{url: \"file://%s/%s\"}", stage.GuestDirectory, name) }
 	return fmt.Sprintf(`apiVersion: provider.giantswarm.io/v1alpha1

@@ -1,7 +1,6 @@
 package cloudconfig
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/pem"
 	"fmt"
@@ -15,6 +14,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
 // run runs a script as its unit would, with programs in bin before those of the machine.
@@ -295,16 +299,20 @@ func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	others, err := pki.Complete(nil, pki.Requests(testCluster(), "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
-		openssl bool
-		ca      string // of whom its certificate has to be; empty: its own
-		readyAt int
-		want    string
-		asked   int
+		openssl  bool
+		stranger bool // its certificate is not of the authority that is trusted
+		readyAt  int
+		want     string
+		asked    int
 	}{
 		"ready at the third try":               {openssl: true, readyAt: 3, asked: 3},
 		"never ready":                          {openssl: true, readyAt: 99, want: inVain, asked: 4},
-		"somebody else is ready":               {openssl: true, ca: "/dev/null", readyAt: 1, want: inVain},
+		"somebody else is ready":               {openssl: true, stranger: true, readyAt: 1, want: inVain},
 		"ready at the third try, says kubectl": {readyAt: 3, asked: 3},
 		"never ready, says kubectl":            {readyAt: 99, want: inVain, asked: 4},
 	} {
@@ -319,8 +327,11 @@ func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 			server.StartTLS()
 			defer server.Close()
 			dir := t.TempDir()
-			own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-			write(t, dir, "ca.crt", string(own), 0o644)
+			trusted := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+			if test.stranger {
+				trusted = string(others.Set[pki.API].CA)
+			}
+			write(t, dir, "ca.crt", trusted, 0o644)
 			write(t, dir, "bin/sleep", "#!/bin/sh\n", 0o755)
 			write(t, dir, "bin/kubectl", kubectl, 0o755)
 			write(t, dir, "waiting/a.yaml", "a", 0o600)
@@ -343,7 +354,7 @@ func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 			_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 			script := exec.Command("/bin/sh", filepath.Join(dir, "controllers"))
 			script.Env = []string{
-				"PATH=" + filepath.Join(dir, "bin"), "OPENSSL=" + openssl, "PORT=" + port, "CA=" + cmp.Or(test.ca, filepath.Join(dir, "ca.crt")),
+				"PATH=" + filepath.Join(dir, "bin"), "OPENSSL=" + openssl, "PORT=" + port, "CA=" + filepath.Join(dir, "ca.crt"),
 				"KUBECONFIG=/k", "PAUSE=1", "TRIES=4", "WAITING=" + filepath.Join(dir, "waiting"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
 			}
 			if output, err := script.CombinedOutput(); err != nil || string(output) != test.want {

@@ -12,12 +12,11 @@ import (
 )
 
 // FoundersOf reads who founded the cluster's etcd from its namespace. Before it is written down there, and while there has been no machine,
-// it is the masters of the spec, of emulated ones the first alone: a second would need half of the processors for as long as there is no API,
-// and joins in less. What is written down for etcd to be founded with stays until it has: the machine of one of them may run that
+// it is the masters of the spec. What is written down for etcd to be founded with stays until it has: the machine of one of them may run that
 // the cache does not show yet, with a member that knows the others. Where nobody has written it down it is those that have machines, retired
 // ones included: masters were not changed in the time before it was. Those who have been given the data of a snapshot found the cluster anew.
 // The status has what was written down, for somebody may delete the namespace.
-func FoundersOf(namespace *corev1.Namespace, config *v1alpha1.KVMConfig, nodes, retired []Node, r Restore) []string {
+func FoundersOf(namespace *corev1.Namespace, status *v1alpha1.EtcdStatus, nodes, retired []Node, r Restore) []string {
 	var all []string
 	for _, n := range nodes {
 		if n.Role == key.RoleMaster {
@@ -26,17 +25,12 @@ func FoundersOf(namespace *corev1.Namespace, config *v1alpha1.KVMConfig, nodes, 
 	}
 	made := mastersMade(nodes, retired)
 	switch text := namespace.Annotations[key.AnnotationEtcdFounders]; {
-	case r.Phase() == etcd.Founding:
-		return all
-	case len(made) == 0 && r.Done == "" && !isFounding(namespace):
-		if emulated(config) && len(all) > 1 {
-			return all[:1]
-		}
+	case r.Phase() == etcd.Founding, len(made) == 0 && r.Done == "" && !isFounding(namespace):
 		return all
 	case text != "":
 		return strings.Split(text, ",")
-	case config.Status.Etcd != nil && len(config.Status.Etcd.Founders) > 0:
-		return config.Status.Etcd.Founders
+	case status != nil && len(status.Founders) > 0:
+		return status.Founders
 	}
 	return made
 }

@@ -55,44 +55,11 @@ func TestFoundersStayUntilEtcdHasBegun(t *testing.T) {
 
 // TestFoundersAreFinal: once they are written down, nobody else founds, even while no machine is seen: one may be there.
 func TestFoundersAreFinal(t *testing.T) {
-	config := fixture.MakeCluster("abc12").Masters(3).Obj()
-	nodes := cluster.NewNodes(config.Spec)
+	nodes := cluster.NewNodes(fixture.MakeCluster("abc12").Masters(3).Obj().Spec)
 	founding := map[string]string{key.AnnotationEtcdFounders: nodes[0].ID, key.AnnotationEtcdFounding: "true"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: founding}}
-	if got := cluster.FoundersOf(namespace, config, nodes, nil, cluster.Restore{}); !slices.Equal(got, []string{nodes[0].ID}) {
+	if got := cluster.FoundersOf(namespace, nil, nodes, nil, cluster.Restore{}); !slices.Equal(got, []string{nodes[0].ID}) {
 		t.Errorf("the founders are %v", got)
-	}
-}
-
-// TestTheFirstOfEmulatedMastersFounds, but with a snapshot, whose data all have; the others join.
-func TestTheFirstOfEmulatedMastersFounds(t *testing.T) {
-	anew := cluster.Restore{Restoration: etcd.Restoration{
-		Wanted: "a.db/1", Committed: "a.db/1", Masters: []etcd.RestoredMaster{{Placed: true}, {Placed: true}, {Placed: true}},
-	}}
-	if anew.Phase() != etcd.Founding {
-		t.Fatalf("with a snapshot the phase is %s", anew.Phase())
-	}
-	for _, test := range []struct {
-		acceleration v1alpha1.Acceleration
-		masters      int
-		restore      cluster.Restore
-		want         int
-	}{
-		{v1alpha1.AccelerationTCG, 1, cluster.Restore{}, 1},
-		{v1alpha1.AccelerationTCG, 3, cluster.Restore{}, 1},
-		{v1alpha1.AccelerationTCG, 3, anew, 3},
-		{v1alpha1.AccelerationKVM, 3, cluster.Restore{}, 3},
-		{v1alpha1.AccelerationAuto, 3, cluster.Restore{}, 3},
-	} {
-		config := fixture.MakeCluster("abc12").Masters(test.masters).Obj()
-		config.Spec.KVM.K8sKVM.Acceleration = test.acceleration
-		var want []string
-		for _, n := range cluster.NewNodes(config.Spec)[:test.want] {
-			want = append(want, n.ID)
-		}
-		if got := cluster.FoundersOf(&corev1.Namespace{}, config, cluster.NewNodes(config.Spec), nil, test.restore); !slices.Equal(got, want) {
-			t.Errorf("%s: the founders of %d masters are %v, want %v", test.acceleration, test.masters, got, want)
-		}
 	}
 }
 
@@ -139,7 +106,7 @@ func TestWhenEtcdIsBeingFounded(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: test.written}}
 			s.LookAtRestore(namespace, nil, nil)
 			retired := make([]cluster.Node, test.retired)
-			s.Founders = cluster.FoundersOf(namespace, s.Config, s.Nodes, retired, s.Restore)
+			s.Founders = cluster.FoundersOf(namespace, nil, s.Nodes, retired, s.Restore)
 			s.LookAtFounding(namespace, retired, nil)
 			if s.Founding != test.want {
 				t.Errorf("got %t, want %t", s.Founding, test.want)

@@ -76,22 +76,23 @@ func (s *Snapshot) Delayed(n Node) string {
 	return ""
 }
 
-// beginsFirst says that a master is one of the first founders that are a majority together.
+// beginsFirst says that a master is one of the first of the spec that are a majority together.
 func (s *Snapshot) beginsFirst(n Node) bool {
-	return slices.Contains(s.Founders[:min(len(s.Founders), len(s.Founders)/2+1)], n.ID)
+	masters := s.Masters()
+	return slices.ContainsFunc(masters[:len(masters)/2+1], func(m Node) bool { return m.ID == n.ID })
 }
 
-// mastersTake is how long an emulated master takes at most to become Ready when all goes well: a quarter of an hour on two cores.
+// mastersTake is how long emulated masters take at most to become Ready when all goes well: a quarter of an hour on two cores.
 const mastersTake = 20 * time.Minute
 
-// MastersDue is when those that wait for the masters before them wait in vain: one of these may be unable to begin. It is zero when nobody waits.
+// MastersDue is when those that wait for the first masters wait in vain: one of these may be unable to begin. It is zero when nobody waits.
 func (s *Snapshot) MastersDue() time.Time {
 	var due time.Time
 	if !s.Emulated() || !slices.ContainsFunc(s.Masters(), func(n Node) bool { return !s.beginsFirst(n) && !n.begun() }) {
 		return due
 	}
 	for _, n := range s.Masters() {
-		if pod := n.Pod(); pod != nil && pod.CreationTimestamp.Add(mastersTake).After(due) {
+		if pod := n.Pod(); pod != nil && (due.IsZero() || pod.CreationTimestamp.Add(mastersTake).Before(due)) {
 			due = pod.CreationTimestamp.Add(mastersTake)
 		}
 	}
@@ -106,10 +107,8 @@ func (s *Snapshot) settled(n Node) bool {
 
 // Emulated says that software runs the instructions of the machines because the KVMConfig demands it. Where it is a host that
 // has no KVM, nobody knows before the machine begins.
-func (s *Snapshot) Emulated() bool { return emulated(s.Config) }
-
-func emulated(config *v1alpha1.KVMConfig) bool {
-	return config.Spec.KVM.K8sKVM.Acceleration == v1alpha1.AccelerationTCG
+func (s *Snapshot) Emulated() bool {
+	return s.Config.Spec.KVM.K8sKVM.Acceleration == v1alpha1.AccelerationTCG
 }
 
 // NodePods are the pods of all nodes, those among them that are not in the spec any more.

@@ -11,7 +11,7 @@ done
 ready() {
 	if command -v openssl >/dev/null; then
 		printf 'GET /readyz HTTP/1.0\r\n\r\n' |
-			timeout 10 openssl s_client -quiet -verify_return_error -CAfile "$CA" -connect "127.0.0.1:$PORT" 2>/dev/null |
+			timeout 10 openssl s_client -quiet -verify_return_error -partial_chain -CAfile "$CA" -connect "127.0.0.1:$PORT" 2>/dev/null |
 			head -n 1 | grep -q ' 200 '
 	else
 		kubectl --kubeconfig="$KUBECONFIG" --request-timeout=10s get --raw=/readyz >/dev/null 2>&1

@@ -225,7 +225,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 		s.SnapshotMissed = due.Add(-snapshotGrace)
 	}
 	gone := retired(s, w)
-	s.Founders = snapshot.FoundersOf(&w.namespace, s.Config, s.Nodes, gone, s.Restore)
+	s.Founders = snapshot.FoundersOf(&w.namespace, s.Config.Status.Etcd, s.Nodes, gone, s.Restore)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Etcd = r.Workloads.members(s, gone)
 	}

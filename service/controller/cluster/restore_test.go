@@ -289,7 +289,6 @@ func TestEmulatedMastersBeginWithASnapshotInTurn(t *testing.T) {
 	s, w := restorable(t)
 	s.config.Spec.Etcd.Restore = nil
 	s.config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
-	w.namespace.Annotations[key.AnnotationEtcdFounders] = "m0aaa,m1aaa,m2aaa"
 	now := s.snapshot(t, w)
 	now.Workload = snapshot.Workload{Reason: "Refused"}
 	for i := range now.Nodes {

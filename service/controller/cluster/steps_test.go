@@ -136,9 +136,8 @@ func TestMastersDoNotWaitForEver(t *testing.T) {
 	r := &Reconciler{Clock: clock}
 	config := &v1alpha1.KVMConfig{}
 	config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
-	masters := []string{"m1", "m2", "m3"}
-	s := &snapshot.Snapshot{Config: config, Founders: masters, Workload: snapshot.Workload{Reason: "Refused"}}
-	for i, id := range masters {
+	s := &snapshot.Snapshot{Config: config, Workload: snapshot.Workload{Reason: "Refused"}}
+	for i, id := range []string{"m1", "m2", "m3"} {
 		n := snapshot.Node{ID: id, Role: key.RoleMaster}
 		if i < 2 {
 			n.Deployment = &appsv1.Deployment{}
