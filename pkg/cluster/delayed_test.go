@@ -132,3 +132,23 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 		})
 	}
 }
+
+// TestEmulatedMastersJoinInEtcdsOrder, which is that of their names: whose member was added does not wait for one whose member is added
+// after it has joined.
+func TestEmulatedMastersJoinInEtcdsOrder(t *testing.T) {
+	config := &v1alpha1.KVMConfig{}
+	config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
+	s := &cluster.Snapshot{Config: config, Founders: []string{"mz"}, Workload: cluster.Workload{Connected: true}, Nodes: []cluster.Node{
+		{ID: "mz", Role: key.RoleMaster, Step: nodestep.Ready, Deployment: &appsv1.Deployment{}},
+		{ID: "mc", Role: key.RoleMaster}, {ID: "ma", Role: key.RoleMaster}, {ID: "w1", Role: key.RoleWorker},
+	}}
+	s.Etcd.Members = []etcd.Member{
+		{ID: 1, Name: s.EtcdMaster("mz").Name, PeerURL: s.EtcdMaster("mz").PeerURL, Started: true, Healthy: true},
+		{ID: 2, PeerURL: s.EtcdMaster("ma").PeerURL, Learner: true},
+	}
+	for at, begins := range []bool{true, false, true, false} {
+		if why := s.Delayed(s.Nodes[at]); (why == "") != begins {
+			t.Errorf("%s begins: %t, want %t: %s", s.Nodes[at].ID, !begins, begins, why)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -54,7 +55,8 @@ func (w Workload) ReadyNodes() map[string]bool {
 // nothing is wrong with it, all nodes begin at once.
 func (s *Snapshot) Delayed(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
-		return "its machine begins once its member is added to etcd: " + s.Etcd.Step.Message
+		const unasked = "nobody asks the other members, for which the operator needs a certificate and the setting service.workload.connect"
+		return "its machine begins once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
 	}
 	if !s.Emulated() || s.Restore.Halted() || n.begun() || n.Role == key.RoleMaster && (s.beginsFirst(n) || s.MastersLate) {
 		return ""
@@ -69,6 +71,8 @@ func (s *Snapshot) Delayed(n Node) string {
 		switch {
 		case earlier.ID == n.ID && earlier.Role == n.Role:
 			return ""
+		case n.Role == key.RoleMaster && earlier.Deployment == nil && s.AwaitsMember(earlier):
+			// Members are not added in the order of the spec: its turn comes after this one's.
 		case !s.settled(earlier):
 			return fmt.Sprintf("its machine is emulated and begins once %s %s is Ready", earlier.Role, earlier.ID)
 		}

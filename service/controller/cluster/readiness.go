@@ -15,11 +15,11 @@ import (
 // Node is asked here. The message of a node that is not Ready is the step that it is at; answered are the answers to kubelets.
 func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node, answered map[string]*joining.Decision) {
 	n.Ready, n.Message = r.Readiness(*n)
-	if r.Workloads == nil {
-		return
-	}
 	if reason := s.Delayed(*n); reason != "" {
 		n.Ready, n.Message = false, reason
+		return
+	}
+	if r.Workloads == nil {
 		return
 	}
 	seen := nodestep.Seen{Pod: n.Pod(), API: api(s.Workload)}

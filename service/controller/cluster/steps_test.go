@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,5 +157,18 @@ func TestMastersDoNotWaitForEver(t *testing.T) {
 	s.Nodes[2].Deployment = s.Nodes[0].Deployment
 	if after := r.sooner(0, s); after != 0 {
 		t.Errorf("all have begun, and it comes back after %s", after)
+	}
+}
+
+// TestMasterThatNobodyAddsIsTold covers an operator that makes machines only, and a master that joins others: who has to be told what is missing.
+func TestMasterThatNobodyAddsIsTold(t *testing.T) {
+	r := &Reconciler{Readiness: snapshot.PodReadiness}
+	joins := snapshot.Node{ID: "m2", Role: key.RoleMaster}
+	s := &snapshot.Snapshot{Config: &v1alpha1.KVMConfig{}, Founders: []string{"m1"}, Nodes: []snapshot.Node{
+		{ID: "m1", Role: key.RoleMaster, Deployment: &appsv1.Deployment{}}, joins,
+	}}
+	r.readiness(s, &joins, nil)
+	if want := "service.workload.connect"; joins.Ready || !strings.Contains(joins.Message, want) {
+		t.Errorf("ready %t, and it waits because %q, want something with %q", joins.Ready, joins.Message, want)
 	}
 }
