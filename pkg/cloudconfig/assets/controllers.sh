@@ -5,7 +5,7 @@
 set -eu
 
 until bash -c ": </dev/tcp/127.0.0.1/$PORT" 2>/dev/null; do
-	sleep "$PAUSE"
+	sleep $((PAUSE / 2))
 done
 # Where there is OpenSSL it asks, for what anybody may ask: kubectl needs seconds of an emulated processor to begin, each time.
 ready() {
