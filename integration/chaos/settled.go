@@ -1,10 +1,12 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
 // settledConditions are True when the cluster is as it should be. Add-ons are not among them: the clusters share an API server, in
@@ -45,6 +49,9 @@ func (c *life) settled(ctx context.Context, from client.Reader) error {
 	if err := isRestored(config); err != nil {
 		return err
 	}
+	if err := c.areSucceeded(ctx, config); err != nil {
+		return err
+	}
 	pods, err := c.pods(ctx, from)
 	if err != nil {
 		return err
@@ -59,6 +66,27 @@ func isRestored(config *v1alpha1.KVMConfig) error {
 	wanted := config.Spec.Etcd != nil && config.Spec.Etcd.Restore != nil
 	if wanted && have == nil || have != nil && have.Status != metav1.ConditionTrue {
 		return told{fmt.Errorf("the condition SnapshotRestored is %+v", have)}
+	}
+	return nil
+}
+
+// areSucceeded: the operator's authorities are those that were asked for last, and nobody is believed beside them.
+func (c *life) areSucceeded(ctx context.Context, config *v1alpha1.KVMConfig) error {
+	if config.Spec.Certificates == nil {
+		return nil
+	}
+	if have := meta.FindStatusCondition(config.Status.Conditions, "CertificatesCurrent"); have == nil || have.Reason == "RotatingAuthorities" {
+		return told{fmt.Errorf("the condition CertificatesCurrent is %+v", have)}
+	}
+	for _, name := range []string{pki.EtcdCA, pki.FrontProxyCA} {
+		secret := &corev1.Secret{}
+		if err := c.world.lab.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: key.SecretName(c.id, name)}, secret); err != nil {
+			return err
+		}
+		have, want := secret.Annotations[key.AnnotationAuthorityGeneration], strconv.FormatInt(config.Spec.Certificates.AuthorityGeneration, 10)
+		if have != want || !bytes.Equal(secret.Data[cluster.SecretKeyCA], secret.Data[cluster.SecretKeyCertificate]) {
+			return fmt.Errorf("authority %s is of generation %q, want %s alone", name, have, want)
+		}
 	}
 	return nil
 }

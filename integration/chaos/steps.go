@@ -46,6 +46,7 @@ var steps = []step{
 	{"pods must not be evicted for a while", (*life).block},
 	{"somebody removes what belongs to the cluster", (*life).drift},
 	{"a snapshot is restored", (*life).restore},
+	{"authorities are succeeded", (*life).succeed},
 	{"the cluster is made anew", (*life).again},
 }
 
@@ -272,6 +273,17 @@ func (c *life) restore(ctx context.Context) error {
 	}
 	c.say("or not")
 	return c.forAWhile(ctx, do, func(config *v1alpha1.KVMConfig) { config.Spec.Etcd.Restore = nil })
+}
+
+// succeed has the operator's own authorities be succeeded by new ones: the others are the API servers'.
+func (c *life) succeed(ctx context.Context) error {
+	c.say("authorities are to be succeeded")
+	return c.change(ctx, func(config *v1alpha1.KVMConfig) {
+		if config.Spec.Certificates == nil {
+			config.Spec.Certificates = &v1alpha1.Certificates{}
+		}
+		config.Spec.Certificates.AuthorityGeneration++
+	})
 }
 
 // again deletes the cluster. Another one takes its name: once it is gone, or when the course settles.

@@ -43,7 +43,9 @@ type Ledger struct {
 	// confirmed is the number of the last write that etcd has confirmed.
 	confirmed int64
 	connected *clientv3.Client
-	closed    bool
+	// introduced is the version of the Secret by which it is connected.
+	introduced string
+	closed     bool
 }
 
 // Open begins to write to the etcd of a cluster whose KVMConfig is in the namespace.
@@ -78,11 +80,27 @@ func (l *Ledger) write(ctx context.Context) {
 		asked, cancel := context.WithTimeout(ctx, answering)
 		_, err = c.Put(asked, fmt.Sprintf("%s%09d", prefix, l.count()+1), "")
 		cancel()
-		if err == nil {
-			l.mu.Lock()
-			l.confirmed++
-			l.mu.Unlock()
+		if err != nil {
+			l.introduceAnew(ctx)
+			continue
 		}
+		l.mu.Lock()
+		l.confirmed++
+		l.mu.Unlock()
+	}
+}
+
+// introduceAnew has the user begin anew with a certificate that was issued since, as whoever is not answered any more has to.
+func (l *Ledger) introduceAnew(ctx context.Context) {
+	secret := &corev1.Secret{}
+	if err := l.machines.management.Get(ctx, l.secret, secret); err != nil {
+		return // it is asked again after the next write that fails
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.connected != nil && secret.ResourceVersion != l.introduced {
+		_ = l.connected.Close() // what is under way fails, as it did before
+		l.connected = nil
 	}
 }
 
@@ -126,6 +144,7 @@ func (l *Ledger) client(ctx context.Context) (*clientv3.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(secret.Data[cluster.SecretKeyCA])
+	l.introduced = secret.ResourceVersion
 	l.connected, err = clientv3.New(clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(),
 		TLS:         &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},

@@ -1,7 +1,9 @@
 package issuer
 
 import (
+	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,13 +32,15 @@ const signatures = 4
 // tooLong is longer than the operator waits for an answer.
 const tooLong = 12 * time.Second
 
-// troubles are what Vault, or who asks it, meets in the middle of the certificates of a cluster, and how that ends.
-var troubles = map[string]struct {
+// trouble is what Vault, or who asks it, meets in the middle of the certificates of a cluster, and how that ends.
+type trouble struct {
 	begin, end func(t *testing.T, s *Server)
 	// meet is what each request meets on its way, if anything.
 	meet   func()
 	reason string
-}{
+}
+
+var troubles = map[string]trouble{
 	"sealed": {begin: func(t *testing.T, s *Server) { s.Seal(t) }, end: func(t *testing.T, s *Server) { s.Unseal(t) }, reason: "VaultSealed"},
 	"denied": {
 		begin: func(t *testing.T, s *Server) {
@@ -57,22 +62,7 @@ func TestVaultThatFailsInTheMiddle(t *testing.T) {
 			t.Parallel()
 			s := Start(t)
 			way := count(t, s.Address)
-			var signed atomic.Int32
-			way.meets(func(r *http.Request) {
-				if !strings.Contains(r.URL.Path, "/sign-verbatim/") {
-					return
-				}
-				n := signed.Add(1)
-				if n <= signatures {
-					return
-				}
-				if trouble.begin != nil && n == signatures+1 {
-					trouble.begin(t, s)
-				}
-				if trouble.meet != nil {
-					trouble.meet()
-				}
-			})
+			trouble.approaches(t, s, way)
 			s.serve(t, name, way)
 			config := fixture.MakeCluster(name).Label(shard, name).Obj()
 			theLab.Create(t, config)
@@ -88,10 +78,7 @@ func TestVaultThatFailsInTheMiddle(t *testing.T) {
 			if len(machines.Items) > 0 {
 				t.Errorf("there are %d machines, and not all certificates", len(machines.Items))
 			}
-			way.meets(nil)
-			if trouble.end != nil {
-				trouble.end(t, s)
-			}
+			trouble.passes(t, s, way)
 			theLab.AwaitReady(t, config)
 			after := pairs(t, config)
 			for name := range before {
@@ -103,6 +90,108 @@ func TestVaultThatFailsInTheMiddle(t *testing.T) {
 				t.Errorf("%d certificates were there in the middle and %d at last", len(before), len(after))
 			}
 		})
+	}
+}
+
+// TestVaultThatFailsInTheMiddleOfASuccession: a cluster whose authorities are being succeeded, and only some of whose certificates the
+// successors have signed, says in which step it is and why; each pair is whole and believed. Once Vault is well again the succession comes to
+// its end.
+func TestVaultThatFailsInTheMiddleOfASuccession(t *testing.T) {
+	t.Parallel()
+	for name, trouble := range troubles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id := "next" + name
+			s := Start(t)
+			way := count(t, s.Address)
+			s.serve(t, id, way)
+			config := fixture.MakeCluster(id).Label(shard, id).Obj()
+			theLab.Create(t, config)
+			theLab.AwaitReady(t, config)
+			before := pairs(t, config)
+			trouble.approaches(t, s, way)
+			lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 1} })
+			lab.Eventually(t, lab.Timeout, func() error {
+				have := meta.FindStatusCondition(theLab.Current(t, config).Status.Conditions, "CertificatesCurrent")
+				if have == nil || have.Status != metav1.ConditionFalse || have.Reason != "RotatingAuthorities" ||
+					!strings.Contains(have.Message, "step 2 of 3") || !strings.Contains(have.Message, "Vault at "+way.URL) {
+					return fmt.Errorf("the condition CertificatesCurrent is %+v", have)
+				}
+				return nil
+			})
+			middle := pairs(t, config)
+			renewed := believed(t, config, middle, before)
+			if renewed == 0 || renewed == len(middle) {
+				t.Errorf("%d of %d pairs are other ones in the middle", renewed, len(middle))
+			}
+			trouble.passes(t, s, way)
+			lab.Eventually(t, 2*lab.Timeout, func() error {
+				for _, name := range pki.Authorities {
+					pair := pairs(t, config)[key.SecretName(id, name)]
+					if !bytes.Equal(pair[cluster.SecretKeyCA], pair[cluster.SecretKeyCertificate]) {
+						return fmt.Errorf("authority %s is being succeeded", name)
+					}
+				}
+				return nil
+			})
+			theLab.AwaitReady(t, config)
+			believed(t, config, pairs(t, config), before)
+		})
+	}
+}
+
+// believed has each pair be whole and signed by an authority that is believed, and counts those that are not what they were.
+func believed(t *testing.T, config *v1alpha1.KVMConfig, now, before map[string]map[string][]byte) (others int) {
+	t.Helper()
+	id := config.Spec.Cluster.ID
+	for _, request := range pki.Requests(config.Spec.Cluster, lab.Settings().ClusterDomain) {
+		name := key.SecretName(id, request.Name)
+		if err := isWhole(now[name]); err != nil {
+			t.Errorf("Secret %s: %v", name, err)
+			continue
+		}
+		if !bytes.Equal(now[name][cluster.SecretKeyCertificate], before[name][cluster.SecretKeyCertificate]) {
+			others++
+		}
+		if request.Usage == pki.UsageAuthority || request.Keep {
+			continue
+		}
+		cert, err := pki.ParseCertificate(now[name][cluster.SecretKeyCertificate])
+		must(t, err)
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(now[key.SecretName(id, request.Authority)][cluster.SecretKeyCA])
+		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			t.Errorf("certificate %s: %v", request.Name, err)
+		}
+	}
+	return others
+}
+
+// approaches has the trouble begin once Vault has signed some more certificates.
+func (k trouble) approaches(t *testing.T, s *Server, way *counted) {
+	var signed atomic.Int32
+	way.meets(func(r *http.Request) {
+		if !strings.Contains(r.URL.Path, "/sign-verbatim/") {
+			return
+		}
+		n := signed.Add(1)
+		if n <= signatures {
+			return
+		}
+		if k.begin != nil && n == signatures+1 {
+			k.begin(t, s)
+		}
+		if k.meet != nil {
+			k.meet()
+		}
+	})
+}
+
+// passes ends the trouble.
+func (k trouble) passes(t *testing.T, s *Server, way *counted) {
+	way.meets(nil)
+	if k.end != nil {
+		k.end(t, s)
 	}
 }
 
