@@ -101,13 +101,13 @@ func (w *witness) unasked(d departure) (ran int, err error) {
 	defer w.mu.Unlock()
 	var errs []error
 	for _, pod := range w.web {
-		asked := pod.DeletionTimestamp != nil
+		// A pod that its kubelet ended when the guest shut down in order is removed with its Node, if nobody does so before.
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Spec.NodeName != d.pod || ended && !asked {
+		if pod.Spec.NodeName != d.pod || ended {
 			continue
 		}
 		ran++
-		if !asked {
+		if pod.DeletionTimestamp == nil {
 			errs = append(errs, fmt.Errorf("%s is let go, and pod %s on it was never asked to go", d, pod.Name))
 			continue
 		}
