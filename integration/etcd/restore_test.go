@@ -117,7 +117,7 @@ func (c *cluster) jobs() *jobs {
 	s := &kvmcluster.Snapshot{
 		Config: kvmcluster.WithDefaults(config), Settings: kvmcluster.Settings{ClusterDomain: "cluster.local"},
 		Versions: v1alpha1.Versions{Etcd: "3.6.5"}, Nodes: kvmcluster.NewNodes(config.Spec),
-		Stored: pki.Set{pki.EtcdClient: {CA: c.pairs[pki.EtcdCA].Certificate, Certificate: c.pairs[pki.Etcd].Certificate, Key: c.pairs[pki.Etcd].Key}},
+		Certificates: pki.Set{pki.EtcdClient: {CA: c.pairs[pki.EtcdCA].Certificate, Certificate: c.pairs[pki.Etcd].Certificate, Key: c.pairs[pki.Etcd].Key}},
 	}
 	for i := range s.Nodes {
 		s.Nodes[i].EtcdHost = "host-" + s.Nodes[i].ID

@@ -53,6 +53,9 @@ func (s *Snapshot) PublishedURL() (address, missing string) {
 			return "", "the load balancer of Service api has no address yet; the management cluster has to provide one"
 		}
 	case v1alpha1.AccessIngress:
+		if s.Settings.IngressClass == "" && access.Host == "" {
+			return "", "no Ingress is made, for the operator was not told a class; set service.ingress.classname, or spec.access.host to where somebody else leads to the API"
+		}
 		host, port = cmp.Or(access.Host, s.Cluster().Kubernetes.API.Domain), portHTTPS
 	}
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(port))), ""

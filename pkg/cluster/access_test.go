@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ func TestWherePeopleReachTheAPI(t *testing.T) {
 				spec.Access = test.access
 				spec.Cluster.Kubernetes.API.Domain, spec.Cluster.Kubernetes.API.SecurePort = domain, 443
 			}).Obj()
-			s := &cluster.Snapshot{Config: config, Settings: cluster.Settings{ClusterDomain: "cluster.local"}, PublishedService: test.service}
+			s := &cluster.Snapshot{Config: config, Settings: cluster.Settings{ClusterDomain: "cluster.local", IngressClass: "nginx"}, PublishedService: test.service}
 			url, missing := s.PublishedURL()
 			if url != test.url || (missing == "") != (url != "") {
 				t.Errorf("the address is %q (%s), want %q", url, missing, test.url)
@@ -46,5 +47,17 @@ func TestWherePeopleReachTheAPI(t *testing.T) {
 				t.Errorf("clients tell the name %q, want %q", tell, test.tell)
 			}
 		})
+	}
+}
+
+// TestIngressThatNobodyMakes: without a class there is none, and whoever asks for one is told, unless he has a way of his own.
+func TestIngressThatNobodyMakes(t *testing.T) {
+	for host, told := range map[string]bool{"": true, "10.0.0.1": false} {
+		s := &cluster.Snapshot{Config: fixture.MakeCluster("ab1cd").With(func(spec *v1alpha1.KVMConfigSpec) {
+			spec.Access = &v1alpha1.Access{Type: v1alpha1.AccessIngress, Host: host}
+		}).Obj()}
+		if url, missing := s.PublishedURL(); strings.Contains(missing, "service.ingress.classname") != told || (url == "") != told {
+			t.Errorf("with the host %q the address is %q (%s)", host, url, missing)
+		}
 	}
 }

@@ -107,16 +107,6 @@ type Terms struct {
 	Successor func(name string) (pki.KeyPair, error)
 }
 
-// Introduction is the pair by which the operator introduces itself to a part of the cluster: the stored one, for one that was just
-// issued may never be stored, and a new one each time would end the connection each time.
-func (s *Snapshot) Introduction(name string) (pair pki.KeyPair, issued bool) {
-	if pair, issued = s.Stored[name]; issued {
-		return pair, true
-	}
-	pair, issued = s.Certificates[name]
-	return pair, issued
-}
-
 // AuthorityGeneration is the generation of authorities that the KVMConfig asks for.
 func (s *Snapshot) AuthorityGeneration() int64 {
 	if c := s.Config.Spec.Certificates; c != nil {

@@ -147,8 +147,7 @@ func (s *Snapshot) APIAddresses(serviceIP string) []string {
 // certificate of somebody else, another of those that the original's had.
 func (s *Snapshot) APIServerName() string {
 	own := key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain)
-	pair, _ := s.Introduction(pki.API)
-	certificate, err := pki.ParseCertificate(pair.Certificate)
+	certificate, err := pki.ParseCertificate(s.Stored[pki.API].Certificate)
 	if err != nil {
 		return own
 	}

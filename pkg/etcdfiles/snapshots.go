@@ -91,13 +91,16 @@ type Archive struct {
 }
 
 // Add checks a new file of the directory, gives it the name of a snapshot that was taken at a time and removes those that are too many. It
-// returns the name.
+// returns the name, which comes after those that there are: hosts take turns, and the clock of one may be behind that of another.
 func (a Archive) Add(ctx context.Context, file string, now time.Time) (string, error) {
 	path := filepath.Join(a.Directory, file)
 	if err := Check(ctx, path); err != nil {
 		return "", err
 	}
-	name := a.Cluster + "-" + now.UTC().Format(stamp) + ".db"
+	name, err := a.next(now)
+	if err != nil {
+		return "", err
+	}
 	if err := os.Rename(path, filepath.Join(a.Directory, name)); err != nil {
 		return "", err
 	}
@@ -107,26 +110,58 @@ func (a Archive) Add(ctx context.Context, file string, now time.Time) (string, e
 	return name, a.prune(now)
 }
 
+// next is the name of a snapshot that is taken now.
+func (a Archive) next(now time.Time) (string, error) {
+	names, err := a.names()
+	if err != nil {
+		return "", err
+	}
+	if len(names) > 0 {
+		// It has the form of one, see OfCluster.
+		newest, _ := time.Parse(stamp, strings.TrimSuffix(strings.TrimPrefix(names[0], a.Cluster+"-"), ".db"))
+		if earliest := newest.Add(time.Second); now.Before(earliest) {
+			now = earliest
+		}
+	}
+	return a.Cluster + "-" + now.UTC().Format(stamp) + ".db", nil
+}
+
+// names are those of the cluster's snapshots, the newest first.
+func (a Archive) names() ([]string, error) {
+	entries, err := os.ReadDir(a.Directory)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if OfCluster(e.Name(), a.Cluster) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortFunc(names, func(x, y string) int { return strings.Compare(y, x) })
+	return names, nil
+}
+
 // prune removes the oldest snapshots, and what is left of ones that never ended. Nothing else in the directory is touched.
 func (a Archive) prune(now time.Time) error {
+	names, err := a.names()
+	if err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(a.Directory)
 	if err != nil {
 		return err
 	}
 	partial := regexp.MustCompile(`^` + regexp.QuoteMeta(a.Cluster) + `-[a-z0-9.-]+` + regexp.QuoteMeta(Unchecked) + `(\.part)?$`)
-	var names []string
 	var errs []error
 	for _, e := range entries {
-		switch name := e.Name(); {
-		case OfCluster(name, a.Cluster):
-			names = append(names, name)
-		case partial.MatchString(name):
-			if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > litter {
-				errs = append(errs, os.Remove(filepath.Join(a.Directory, name)))
-			}
+		if !partial.MatchString(e.Name()) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > litter {
+			errs = append(errs, os.Remove(filepath.Join(a.Directory, e.Name())))
 		}
 	}
-	slices.SortFunc(names, func(x, y string) int { return strings.Compare(y, x) }) // the newest first
 	for _, name := range names[min(a.Keep, len(names)):] {
 		errs = append(errs, os.Remove(filepath.Join(a.Directory, name)))
 	}

@@ -91,6 +91,28 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// TestClocksOfHostsDiffer: what was taken last is the newest, whatever the clock of its host says.
+func TestClocksOfHostsDiffer(t *testing.T) {
+	a := Archive{Directory: t.TempDir(), Cluster: "ab1cd", Keep: 1}
+	for i, test := range []struct{ clock, want string }{
+		{"20261122T000000Z", "20261122T000000Z"}, {"20200101T000000Z", "20261122T000001Z"}, {"20310101T000000Z", "20310101T000000Z"},
+		{"20310101T000000Z", "20310101T000001Z"}, {"20261122T010000Z", "20310101T000002Z"},
+	} {
+		now, err := time.Parse(stamp, test.clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(a.Directory, "file.new"), snapshotOf(i+1))
+		name, err := a.Add(t.Context(), "file.new", now)
+		if err != nil || name != "ab1cd-"+test.want+".db" {
+			t.Errorf("at %s it is called %s, want %s (%v)", test.clock, name, test.want, err)
+		}
+		if left, err := filepath.Glob(filepath.Join(a.Directory, "*")); err != nil || !slices.Equal(left, []string{filepath.Join(a.Directory, name)}) {
+			t.Errorf("at %s there are %v (%v)", test.clock, left, err)
+		}
+	}
+}
+
 func TestOfCluster(t *testing.T) {
 	for file, want := range map[string]bool{
 		"ab1cd-20261122T060000Z.db": true, "ab1c-20261122T060000Z.db": false, "ab1cd-x-20261122T060000Z.db": false, "ab1cd-20261122T060000Z.db.copy": false,

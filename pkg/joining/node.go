@@ -62,6 +62,9 @@ const (
 	ReasonNodeSilent  = "NodeSilent"
 )
 
+// longestReason is how many bytes of a reason are passed on.
+const longestReason = 128
+
 // NodeReady is the readiness gate of the pod that holds the given Node; nil when there is no Node. Times are left out: they
 // are the writer's.
 func NodeReady(node *corev1.Node) corev1.PodCondition {
@@ -73,7 +76,7 @@ func NodeReady(node *corev1.Node) corev1.PodCondition {
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			return gate(known(c.Status), c.Reason, Steady(c.Message))
+			return gate(known(c.Status), cut(c.Reason, longestReason), Steady(c.Message))
 		}
 	}
 	return gate(corev1.ConditionUnknown, ReasonNodeSilent, "the kubelet has not reported yet")

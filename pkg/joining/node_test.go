@@ -1,7 +1,9 @@
 package joining_test
 
 import (
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -136,5 +138,17 @@ func TestSteadyMessages(t *testing.T) {
 		if got := joining.Steady(message); got != want {
 			t.Errorf("%q becomes %q, want %q", message, got, want)
 		}
+	}
+}
+
+// TestWordsOfNodesAreCut: whoever rules a Node writes what he likes into its status, and the operator has to store what it passes on.
+func TestWordsOfNodesAreCut(t *testing.T) {
+	long := strings.Repeat("ü<", 1<<19)
+	if got := joining.Steady(long); len(got) > 1<<10 || !utf8.ValidString(got) || !strings.HasSuffix(got, "ü<…") && !strings.HasSuffix(got, "<ü…") {
+		t.Errorf("%d bytes are left, which end in %q", len(got), got[max(0, len(got)-10):])
+	}
+	node := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: "False", Reason: long, Message: long}}}}
+	if gate := joining.NodeReady(node); len(gate.Reason) > 128 || len(gate.Message) > 1<<10 {
+		t.Errorf("the pod is told a reason of %d bytes and a message of %d", len(gate.Reason), len(gate.Message))
 	}
 }

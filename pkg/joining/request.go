@@ -2,6 +2,7 @@ package joining
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -15,8 +16,18 @@ import (
 // block that is broken.
 const pemStart = "-----BEGIN CERTIFICATE REQUEST-----"
 
+// LongestRequest is how many bytes of a request are looked at, and largestKey how many bits an RSA key of one may have. What kubelets ask for
+// has ECDSA keys and is ten times shorter; to verify a signature takes the square of the length of an RSA key.
+const (
+	LongestRequest = 8 << 10
+	largestKey     = 8 << 10
+)
+
 // parse reads the one PEM block with a request whose signature proves that the requestor holds the key.
 func parse(text []byte) (*x509.CertificateRequest, error) {
+	if len(text) > LongestRequest {
+		return nil, fmt.Errorf("it is longer than %d bytes", LongestRequest)
+	}
 	text = bytes.TrimSpace(text)
 	block, rest := pem.Decode(text)
 	if block == nil || !bytes.HasPrefix(text, []byte(pemStart)) || bytes.Count(text, []byte("-----BEGIN")) > 1 || len(rest) > 0 {
@@ -26,6 +37,9 @@ func parse(text []byte) (*x509.CertificateRequest, error) {
 	if err != nil {
 		// The parser's words may repeat what the requestor wrote.
 		return nil, errors.New("it is no PKCS #10 request")
+	}
+	if k, ok := request.PublicKey.(*rsa.PublicKey); ok && k.N.BitLen() > largestKey {
+		return nil, fmt.Errorf("its RSA key has more than %d bits", largestKey)
 	}
 	if request.CheckSignature() != nil {
 		return nil, errors.New("its signature does not fit its key")

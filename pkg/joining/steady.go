@@ -1,6 +1,9 @@
 package joining
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // volatile are the parts of a message that change although nothing has changed: durations, times and the ports that the
 // kernel gives to clients.
@@ -14,11 +17,23 @@ var volatile = []struct {
 	{regexp.MustCompile(`(^|[\s("=])(\d+(\.\d+)?(h|m|s|ms|µs|ns))+\b`), "$1…"},
 }
 
-// Steady leaves out of a message what changes without telling anything new. A status that repeated it would be written
-// again and again.
+// longest is how many bytes of a message are passed on: whoever rules a Node writes what he likes into its status.
+const longest = 1 << 10
+
+// Steady leaves out of a message what changes without telling anything new, and what is too long. A status that repeated it would be
+// written again and again.
 func Steady(message string) string {
+	message = cut(message, 4*longest)
 	for _, v := range volatile {
 		message = v.pattern.ReplaceAllString(message, v.instead)
 	}
-	return message
+	return cut(message, longest)
+}
+
+// cut is the beginning of a text.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }

@@ -21,6 +21,10 @@ import (
 // Period is how long boot data carries the same bootstrap token. Periods begin at 0 and 12 o'clock UTC.
 const Period = 12 * time.Hour
 
+// reserve is how long a token that the operator wants no more would still be accepted, were it not removed: a workload cluster whose clock is
+// ahead by less does not remove one that the operator would make again at once.
+const reserve = Period
+
 // BootstrapGroup is the group of those who introduce themselves by one of the operator's bootstrap tokens.
 const BootstrapGroup = "system:bootstrappers:kvm-operator"
 
@@ -37,7 +41,7 @@ type Token struct {
 	ID string
 	// Secret proves that its holder was given the token.
 	Secret string
-	// Expires is when the workload cluster stops to accept the token.
+	// Expires is when the workload cluster stops to accept the token if the operator has not removed it before.
 	Expires time.Time
 }
 
@@ -63,7 +67,7 @@ type Tokens struct {
 }
 
 // TokensAt returns the tokens at the given time. They follow from the cluster's stored seed, so that they are renewed
-// without anything being stored. A token is accepted until the end of the period after its own: a guest that boots with
+// without anything being stored. A token is valid until the end of the period after its own: a guest that boots with
 // it has 12 hours at least.
 func TokensAt(seed string, now time.Time) Tokens {
 	start := now.UTC().Truncate(Period)
@@ -87,7 +91,7 @@ func tokenOf(seed string, start time.Time) Token {
 		number.DivMod(number, base, digit)
 		digits[i] = alphabet[digit.Int64()]
 	}
-	return Token{ID: string(digits[:idLength]), Secret: string(digits[idLength:]), Expires: start.Add(2 * Period)}
+	return Token{ID: string(digits[:idLength]), Secret: string(digits[idLength:]), Expires: start.Add(2*Period + reserve)}
 }
 
 // SecretName is the name of the Secret of the token with the given id in namespace kube-system. Kubernetes looks tokens up
@@ -95,7 +99,7 @@ func tokenOf(seed string, start time.Time) Token {
 func SecretName(id string) string { return "bootstrap-token-" + id }
 
 // Secret is the object by which a workload cluster knows the token. Once it has expired the token cleaner of
-// kube-controller-manager deletes it.
+// kube-controller-manager deletes it, should the operator be away.
 func Secret(token Token) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

@@ -23,8 +23,10 @@ type guest struct {
 	address netip.Addr
 	// served says that its API server has been ready, and has not been away since.
 	served atomic.Bool
-	exited chan struct{}
-	err    error // how the process ended; valid once exited is closed
+	// unready is since when its API server says that it is not ready, in nanoseconds since 1970; zero while it does not.
+	unready atomic.Int64
+	exited  chan struct{}
+	err     error // how the process ended; valid once exited is closed
 
 	attention
 }

@@ -23,6 +23,8 @@ const (
 	healthOK    = "ok"
 	// healthTimeout is less than that of the kubelet's exec probe, so that a probe gets the reason and not a timeout.
 	healthTimeout = 3 * time.Second
+	// unreadyMost is how long an API server that has served may say that it is not ready and count as one that serves.
+	unreadyMost = 5 * time.Minute
 )
 
 // askMachine is QEMU's own word on the machine, and whether it gave one.
@@ -56,23 +58,32 @@ func askKubelet(ctx context.Context, g *guest, port int) string {
 	return healthOK
 }
 
-// askAPI asks a master's API server whether it serves. One that has served is taken to do so while it is only slow: without it
-// behind its Service, clients would find nobody at all.
+// askAPI asks a master's API server whether it serves. One that has served is taken to do so while it is only slow, or not ready for a
+// moment: without it behind its Service, clients would find nobody at all. One that says for long that it is not ready has no etcd.
 func askAPI(ctx context.Context, g *guest, port int) string {
 	if port == 0 || !g.address.IsValid() {
 		return ""
 	}
 	err := askHealth(ctx, "https://"+g.host(port)+"/readyz")
-	switch {
-	case err == nil:
-		g.served.Store(true)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		g.served.Store(false)
-		return err.Error()
-	case !g.served.Load():
-		return err.Error()
+	if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
+		g.served.Store(err == nil)
+		g.unready.Store(0)
 	}
-	return healthOK
+	answered := new(answerError)
+	if errors.As(err, &answered) && g.unreadyFor() >= unreadyMost {
+		g.served.Store(false)
+	}
+	if g.served.Load() {
+		return healthOK
+	}
+	return err.Error()
+}
+
+// unreadyFor is how long the API server has said that it is not ready, now included.
+func (g *guest) unreadyFor() time.Duration {
+	now := time.Now()
+	g.unready.CompareAndSwap(0, now.UnixNano())
+	return now.Sub(time.Unix(0, g.unready.Load()))
 }
 
 // host is where a port of the guest is.
@@ -92,7 +103,15 @@ func askHealth(ctx context.Context, url string) error {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 256))
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+		err = &answerError{url: url, status: response.Status, text: strings.TrimSpace(string(body))}
 	}
 	return err
+}
+
+// answerError is an answer that is not that all is well.
+type answerError struct{ url, status, text string }
+
+// Error tells the answer.
+func (e *answerError) Error() string {
+	return fmt.Sprintf("%s answers %s: %s", e.url, e.status, e.text)
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -55,13 +56,17 @@ func trimNode(node *corev1.Node) {
 	}
 }
 
-// trimRequest keeps of requests that no kubelet makes nothing but their existence: a field selector knows no "or".
+// trimRequest keeps of requests that no kubelet makes nothing but their existence: a field selector knows no "or". One that is too long to be
+// answered is dropped.
 func trimRequest(request *certificatesv1.CertificateSigningRequest) {
 	request.ObjectMeta = trimMeta(request.ObjectMeta)
 	if !ofKubelet(request) {
 		request.Labels, request.Annotations = nil, nil
 		request.Spec = certificatesv1.CertificateSigningRequestSpec{SignerName: request.Spec.SignerName}
 		request.Status = certificatesv1.CertificateSigningRequestStatus{}
+	}
+	if len(request.Spec.Request) > joining.LongestRequest {
+		request.Spec.Request = nil
 	}
 }
 

@@ -29,6 +29,8 @@ func TestTrim(t *testing.T) {
 	}
 	kubelet := request(certificatesv1.KubeletServingSignerName)
 	kubelet.ManagedFields = nil
+	long, short := request(certificatesv1.KubeletServingSignerName), kubelet.DeepCopy()
+	long.Spec.Request, short.Spec.Request = make([]byte, 1<<20), nil
 	for name, c := range map[string]struct{ object, want any }{
 		"a Node keeps what decisions are made of": {
 			object: &corev1.Node{
@@ -67,6 +69,7 @@ func TestTrim(t *testing.T) {
 			},
 		},
 		"a kubelet's request stays whole": {object: request(certificatesv1.KubeletServingSignerName), want: kubelet},
+		"one that is too long is dropped": {object: long, want: short},
 		"of other requests only the name and the signer stay": {
 			object: request("example.com/x"),
 			want: &certificatesv1.CertificateSigningRequest{

@@ -43,7 +43,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	if snapshots == nil || snapshots.Schedule == "" {
 		return apply.Desired{}, nil
 	}
-	pair, issued := s.Introduction(pki.EtcdClient)
+	pair, issued := s.Certificates[pki.EtcdClient]
 	if s.VersionsErr != nil || !issued {
 		meta := s.Meta(key.EtcdSnapshotName)
 		return apply.Desired{Keep: []client.Object{&corev1.Secret{ObjectMeta: meta}, &batchv1.CronJob{ObjectMeta: meta}}}, s.VersionsErr

@@ -128,7 +128,7 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		{Handler: etcdrestore.New().Handle(e), Needs: []string{"namespace"}},
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
 		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}},
-		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"service"}},
+		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"service", "certificates"}},
 		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}},
 		// Late, for it may ask to store what it found out: where the data of masters is.
 		{Handler: placement.New(e), Needs: []string{"namespace"}},

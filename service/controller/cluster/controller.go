@@ -74,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	deleting := config.DeletionTimestamp != nil
 	if key.Paused(config.Annotations) || deleting && !controllerutil.ContainsFinalizer(config, key.FinalizerCluster) {
-		r.Workloads.leave(request.NamespacedName)
+		r.Workloads.spareMembers(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if !deleting {

@@ -24,6 +24,8 @@ type Members struct {
 
 	mu      sync.Mutex
 	keepers map[types.NamespacedName]*keeper
+	// spared are the clusters whose members are not asked on purpose. Those that are in neither map have not been looked at yet.
+	spared map[types.NamespacedName]bool
 	// running is nil until Start is called.
 	running context.Context // the goroutines of keepers that come later live as long
 	ended   sync.WaitGroup
@@ -38,7 +40,7 @@ type keeper struct {
 
 // NewMembers makes Members that reach nobody before they are started.
 func NewMembers(changed func(types.NamespacedName)) *Members {
-	return &Members{changed: changed, keepers: map[types.NamespacedName]*keeper{}}
+	return &Members{changed: changed, keepers: map[types.NamespacedName]*keeper{}, spared: map[types.NamespacedName]bool{}}
 }
 
 // Start runs the keepers until the context ends and none is under way.
@@ -71,6 +73,7 @@ func (m *Members) launch(k *keeper) {
 func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.Master) etcd.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.spared, name)
 	k := m.keepers[name]
 	if k == nil {
 		k = &keeper{Keeper: etcd.NewKeeper(log.Log.WithName("etcd").WithValues("cluster", name.String()), func() { m.changed(name) })}
@@ -84,28 +87,47 @@ func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.
 
 // Vote is what is known of the vote of a member.
 func (m *Members) Vote(name types.NamespacedName, member string) etcd.Vote {
-	m.mu.Lock()
-	k := m.keepers[name]
-	m.mu.Unlock()
-	if k == nil {
+	k, spared := m.of(name)
+	switch {
+	case spared:
 		return etcd.VoteUnknown
+	case k == nil:
+		return etcd.VoteAwaited
 	}
 	return k.Vote(member)
 }
 
 // Ask has the members of a cluster be asked, and waits until they were, or the context ends. It says whether nothing is left to wait for: nobody
-// is asked where there is no keeper.
+// is asked where that is so on purpose.
 func (m *Members) Ask(ctx context.Context, name types.NamespacedName) bool {
-	m.mu.Lock()
-	k := m.keepers[name]
-	m.mu.Unlock()
-	return k == nil || k.Ask(ctx)
+	k, spared := m.of(name)
+	return spared || k != nil && k.Ask(ctx)
 }
 
-// forget has the members of a cluster left as they are.
+func (m *Members) of(name types.NamespacedName) (k *keeper, spared bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.keepers[name], m.spared[name]
+}
+
+// spare has the members of a cluster left as they are, and not asked.
+func (m *Members) spare(name types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(name)
+	m.spared[name] = true
+}
+
+// forget is for clusters that are gone.
 func (m *Members) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.drop(name)
+	delete(m.spared, name)
+}
+
+// drop ends the keeper of a cluster. mu is held.
+func (m *Members) drop(name types.NamespacedName) {
 	if k := m.keepers[name]; k != nil {
 		k.end()
 		delete(m.keepers, name)
@@ -115,14 +137,15 @@ func (m *Members) forget(name types.NamespacedName) {
 // members is what is known of the cluster's etcd. Machines that may run a member are asked, those of masters that have left the
 // spec included.
 func (w *Workloads) members(s *snapshot.Snapshot, retired []snapshot.Node) etcd.State {
-	pair, issued := s.Introduction(pki.EtcdClient)
+	pair, stored := s.Stored[pki.EtcdClient]
 	address := w.etcdAddresses(s)
-	if address == nil || !issued {
+	if address == nil || !stored || s.NamespaceTaken {
+		w.spareMembers(nameOf(s))
 		return etcd.State{}
 	}
 	if s.Restore.Halted() {
 		// Members end on purpose, and the ones that come after them are others.
-		w.Members.forget(nameOf(s))
+		w.Members.spare(nameOf(s))
 		return etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "a snapshot is restored"}}
 	}
 	access := etcd.Access{CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key}

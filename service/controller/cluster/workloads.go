@@ -75,12 +75,16 @@ func (w *Workloads) source() source.Source {
 
 func nameOf(s *snapshot.Snapshot) types.NamespacedName { return client.ObjectKeyFromObject(s.Config) }
 
-// look connects to the cluster, if it is not yet, and returns what is known of it. It does not wait.
+// look connects to the cluster, if it is not yet, and returns what is known of it. It does not wait. The operator introduces itself by what
+// is stored: what was just issued may never be, and with another pair each time the connection would begin anew each time.
 func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Workload {
-	pair, issued := s.Introduction(pki.API)
+	pair, stored := s.Stored[pki.API]
 	addresses := w.Addresses(s, serviceIP)
 	switch {
-	case !issued:
+	case s.NamespaceTaken:
+		w.Pool.Forget(nameOf(s))
+		return snapshot.Workload{Reason: "NamespaceTaken", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
+	case !stored:
 		return snapshot.Workload{Reason: "NoCertificate", Message: "the certificate \"api\" is missing"}
 	case len(addresses) == 0:
 		return snapshot.Workload{Reason: "NoMaster", Message: "no master has an address yet"}
@@ -133,15 +137,18 @@ func (w *Workloads) labeller(s *snapshot.Snapshot) nodelabel.Labeller {
 func (w *Workloads) Forget(s *snapshot.Snapshot) { w.forget(nameOf(s)) }
 
 func (w *Workloads) forget(name types.NamespacedName) {
-	if w != nil {
-		w.Pool.Forget(name)
-		w.leave(name)
+	if w == nil {
+		return
+	}
+	w.Pool.Forget(name)
+	if w.Members != nil {
+		w.Members.forget(name)
 	}
 }
 
-// leave has the members of etcd of a cluster left as they are.
-func (w *Workloads) leave(name types.NamespacedName) {
+// spareMembers has the members of etcd of a cluster left as they are.
+func (w *Workloads) spareMembers(name types.NamespacedName) {
 	if w != nil && w.Members != nil {
-		w.Members.forget(name)
+		w.Members.spare(name)
 	}
 }

@@ -135,7 +135,7 @@ func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alph
 	}
 	if apierrors.IsNotFound(err) || d.DeletionTimestamp != nil {
 		vote := r.vote(config, id)
-		return vote == etcd.VoteGiven || vote == etcd.VoteMissing, nil
+		return vote == etcd.VoteGiven || vote == etcd.VoteMissing || vote == etcd.VoteAwaited, nil
 	}
 	return true, nil
 }
@@ -238,11 +238,11 @@ func serves(pod *corev1.Pod) bool {
 	})
 }
 
-// isWell says that a master serves, as far as its pod and its Node know; ready has the Nodes that are seen. Where there is none, what the
-// machine says counts: that its API server, which needs its member of etcd, answers.
+// isWell says that a master serves, as far as its pod and its Node know; ready has the Nodes that are seen. Of a pod whose host is dead, only
+// its readiness is taken back, what its containers said last stands.
 func isWell(pod *corev1.Pod, ready map[string]bool) bool {
 	nodeReady, known := ready[pod.Name]
-	return known && nodeReady && cluster.PodReady(pod) || !known && serves(pod)
+	return cluster.PodReady(pod) && (nodeReady || !known)
 }
 
 // endedByHost says that a kubelet ends the pod by itself, for its host goes down or has no memory left.

@@ -114,8 +114,9 @@ func TestWhichMastersServe(t *testing.T) {
 		"pod and Node are Ready": {pod("True", "True"), map[string]bool{"master-m1": true}, true},
 		"the Node is not":        {pod("True", "True"), map[string]bool{"master-m1": false}, false},
 		"the pod is not":         {pod("False", "True"), map[string]bool{"master-m1": true}, false},
-		"somebody has deleted the Node, the machine is well": {pod("False", "True"), nil, true},
+		"somebody has deleted the Node, the machine is well": {pod("True", "True"), nil, true},
 		"somebody has deleted the Node of an ill machine":    {pod("False", "False"), map[string]bool{"master-m2": true}, false},
+		"nobody sees the Node, the host is dead":             {pod("False", "True"), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := isWell(test.pod, test.nodes); got != test.want {

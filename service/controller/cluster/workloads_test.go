@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// TestVotesOfClustersThatNobodyHasLookedAt: an operator that has just begun does not let masters go by what it does not know yet.
+func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
+	name := types.NamespacedName{Namespace: "default", Name: "ab1cd"}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	m := NewMembers(func(types.NamespacedName) {})
+	for _, step := range []struct {
+		what  string
+		do    func()
+		vote  etcd.Vote
+		asked bool
+	}{
+		{"before anybody looks", func() {}, etcd.VoteAwaited, false},
+		{"when they are looked at", func() { m.look(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
+		{"when they are left as they are", func() { m.spare(name) }, etcd.VoteUnknown, true},
+		{"when they are looked at again", func() { m.look(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
+		{"when the cluster is gone", func() { m.forget(name) }, etcd.VoteAwaited, false},
+	} {
+		step.do()
+		if vote, asked := m.Vote(name, "etcd-m1"), m.Ask(over, name); vote != step.vote || asked != step.asked {
+			t.Errorf("%s: the vote is %d, want %d; they were asked: %t, want %t", step.what, vote, step.vote, asked, step.asked)
+		}
+	}
+}
+
+// TestWhoIsNotReached: nobody is shown a certificate that is not stored, for each pass may make another one; and the machines of another
+// cluster are not this one's, although it has the same id.
+func TestWhoIsNotReached(t *testing.T) {
+	pair := pki.KeyPair{CA: []byte("a"), Certificate: []byte("c"), Key: []byte("k")}
+	pairs := pki.Set{pki.API: pair, pki.EtcdClient: pair}
+	for name, test := range map[string]struct {
+		stored pki.Set
+		taken  bool
+		reason string
+	}{
+		"nothing is stored":                      {nil, false, "NoCertificate"},
+		"the namespace belongs to somebody else": {pairs, true, "NamespaceTaken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := NewWorkloads(nil, nil)
+			w.Addresses = func(*snapshot.Snapshot, string) []string { return []string{"127.0.0.1:1"} }
+			w.EtcdAddresses = func(*snapshot.Snapshot) func(*corev1.Pod) string {
+				return func(*corev1.Pod) string { return "127.0.0.1:1" }
+			}
+			config := fixture.MakeCluster("ab1cd").Obj()
+			s := &snapshot.Snapshot{Config: config, Nodes: snapshot.NewNodes(config.Spec), Certificates: pairs, Stored: test.stored, NamespaceTaken: test.taken}
+			if state := w.members(s, nil); len(state.Members) > 0 || len(w.Members.keepers) > 0 || w.Members.Vote(nameOf(s), "etcd-m0aaa") != etcd.VoteUnknown {
+				t.Errorf("somebody keeps members of etcd: %+v", state)
+			}
+			if got := w.look(s, "10.0.0.1"); got.Connected || got.Reason != test.reason || w.Pool.Get(nameOf(s)) != nil {
+				t.Errorf("the cluster is reached: %+v, want %s", got, test.reason)
+			}
+		})
+	}
+}
