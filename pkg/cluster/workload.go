@@ -23,6 +23,9 @@ type Workload struct {
 	// Connected says that Nodes and Requests are known and kept up to date. While it is false they are empty and nothing
 	// may be concluded from that.
 	Connected bool
+	// Watched is how long it has been connected without a break, by the operator's clock, and Now the time by the clock of its API server.
+	Watched time.Duration
+	Now     time.Time
 	// Reason and Message tell why it is not connected.
 	Reason, Message string
 	// Nodes are the Nodes of the workload cluster.

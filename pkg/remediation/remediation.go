@@ -35,9 +35,14 @@ type Node struct {
 type Limits struct {
 	// After is how long a node is unready before it is replaced, and how long nothing is replaced after any node pod was made.
 	After time.Duration
-	// Connected says that the workload cluster answers.
+	// Connected says that the workload cluster answers, Watched how long it has done so without a break.
 	Connected bool
+	Watched   time.Duration
 }
+
+// settling is how long a workload cluster answers at least before anything is replaced, or After, if that is less: kubelets that are well
+// report every ten seconds, and may not have since the API is back.
+const settling = 30 * time.Second
 
 // Decision says what to replace now.
 type Decision struct {
@@ -51,7 +56,7 @@ type Decision struct {
 
 // Decide decides which nodes to replace at the given time: at most one master, and only when all others are Ready; of all nodes a
 // tenth, and one at least. Nothing is replaced while the cluster does not answer or most of its nodes look dead, for then it is
-// more likely that the one who looks is ill, nor within the pause after any pod was made.
+// more likely that the one who looks is ill, nor when it has answered for a moment only, nor within the pause after any pod was made.
 func Decide(nodes []Node, l Limits, now time.Time) Decision {
 	var unready, due []int
 	var next time.Duration
@@ -76,6 +81,9 @@ func Decide(nodes []Node, l Limits, now time.Time) Decision {
 			"%d of %d nodes are not Ready: this has a common cause that replacing them would not mend", len(unready), len(nodes))}
 	case len(due) == 0:
 		return Decision{Reason: "Watching", Message: names(nodes, unready) + " is replaced once it has not been Ready for " + l.After.String(), After: next}
+	}
+	if left := min(settling, l.After) - l.Watched; left > 0 {
+		return Decision{Reason: "Watching", After: left, Message: names(nodes, due) + " is replaced if it is not Ready, either, once the API of the workload cluster has answered for " + min(settling, l.After).String()}
 	}
 	if wait, why := pause(nodes, l, now); wait > 0 {
 		return Decision{Reason: "Pausing", Message: why, After: wait}

@@ -14,7 +14,7 @@ import (
 
 var (
 	now    = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	limits = remediation.Limits{After: 10 * time.Minute, Connected: true}
+	limits = remediation.Limits{After: 10 * time.Minute, Connected: true, Watched: time.Hour}
 )
 
 // states are all the states that one node can be in.
@@ -55,6 +55,9 @@ func each(visit func([]remediation.Node)) {
 var rules = map[string]func([]remediation.Node, remediation.Limits, remediation.Decision) bool{
 	"nothing is replaced while the cluster does not answer": func(_ []remediation.Node, l remediation.Limits, d remediation.Decision) bool {
 		return l.Connected || len(d.Replace) == 0
+	},
+	"nothing is replaced when the cluster has answered for a moment only": func(_ []remediation.Node, l remediation.Limits, d remediation.Decision) bool {
+		return l.Watched >= 30*time.Second || len(d.Replace) == 0
 	},
 	"only what has been unready for long is replaced": func(nodes []remediation.Node, l remediation.Limits, d remediation.Decision) bool {
 		return !slices.ContainsFunc(d.Replace, func(i int) bool {
@@ -104,7 +107,7 @@ var rules = map[string]func([]remediation.Node, remediation.Limits, remediation.
 				}
 			}
 		}
-		return !l.Connected || !still || dead*2 > len(nodes) || due == 0 || len(d.Replace) > 0
+		return !l.Connected || l.Watched < 30*time.Second || !still || dead*2 > len(nodes) || due == 0 || len(d.Replace) > 0
 	},
 	"who pauses names the node in the way": func(nodes []remediation.Node, _ remediation.Limits, d remediation.Decision) bool {
 		return d.Reason != "Pausing" || slices.ContainsFunc(nodes, func(n remediation.Node) bool { return strings.HasPrefix(d.Message, n.Name+" ") })
@@ -117,9 +120,9 @@ var rules = map[string]func([]remediation.Node, remediation.Limits, remediation.
 func TestEverySmallState(t *testing.T) {
 	count, failures := 0, 0
 	each(func(nodes []remediation.Node) {
-		for _, connected := range []bool{true, false} {
+		for _, watched := range []time.Duration{0, 29 * time.Second, 30 * time.Second} {
 			l := limits
-			l.Connected = connected
+			l.Connected, l.Watched = watched > 0, watched
 			count++
 			d := remediation.Decide(slices.Clone(nodes), l, now)
 			for sentence, holds := range rules {
@@ -137,7 +140,7 @@ func TestEverySmallState(t *testing.T) {
 }
 
 // smallStates is how many there are.
-const smallStates = 114_996
+const smallStates = 172_494
 
 // TestManyIllNodes is about clusters in which a tenth is more than one node: whatever share of them is ill, no more of them is replaced at a
 // time, and as many as may be.

@@ -32,13 +32,13 @@ type Cluster struct {
 	mu      sync.Mutex
 	state   State
 	session *session  // nil unless connected
-	silent  time.Time // since when it has not been connected
+	since   time.Time // since when it is connected, or is not
 }
 
 func newCluster(name types.NamespacedName, a Access, o Options) *Cluster {
 	c := &Cluster{
 		name: name, access: a, addresses: &addresses{list: a.Addresses}, options: o,
-		hurry: make(chan struct{}, 1), state: State{Phase: Connecting}, silent: o.Clock.Now(),
+		hurry: make(chan struct{}, 1), state: State{Phase: Connecting}, since: o.Clock.Now(),
 	}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	observe(name.String(), c.state)
@@ -59,7 +59,17 @@ func (c *Cluster) Silent() time.Duration {
 	if c.session != nil {
 		return 0
 	}
-	return c.options.Clock.Since(c.silent)
+	return c.options.Clock.Since(c.since)
+}
+
+// Watched is how long the cluster has been connected without a break; zero while it is not.
+func (c *Cluster) Watched() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return 0
+	}
+	return c.options.Clock.Since(c.since)
 }
 
 // Client reads from the cache and writes to the workload cluster; reads see the client's own writes. It is false unless the
@@ -156,8 +166,8 @@ func (c *Cluster) become(next State, s *session) {
 		return
 	}
 	changed := c.state != next
-	if c.session != nil && s == nil {
-		c.silent = c.options.Clock.Now()
+	if (c.session == nil) != (s == nil) {
+		c.since = c.options.Clock.Now()
 	}
 	c.state, c.session = next, s
 	if changed {

@@ -39,7 +39,7 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 		return chain.Outcome{State: chain.StateDone, Reason: "Disabled"}, nil
 	}
 	now := h.clock.Now()
-	d := remediation.Decide(look(s, now), remediation.Limits{After: after, Connected: s.Workload.Connected}, now)
+	d := remediation.Decide(look(s, now), remediation.Limits{After: after, Connected: s.Workload.Connected, Watched: s.Workload.Watched}, now)
 	var errs []error
 	for _, i := range d.Replace {
 		errs = append(errs, h.terminator.DeletePod(ctx, s.Nodes[i].Pod()))
@@ -62,6 +62,9 @@ func look(s *cluster.Snapshot, now time.Time) []remediation.Node {
 			node := s.Workload.Node(pod.Name)
 			seen.Ready = joining.NodeReady(node).Status == corev1.ConditionTrue
 			seen.Joined, seen.Since = unreadySince(pod, now)
+			if changed := changedUnseen(node, s.Workload, now); changed.After(seen.Since) {
+				seen.Since = changed
+			}
 		}
 		nodes = append(nodes, seen)
 	}
@@ -81,6 +84,20 @@ func unreadySince(pod *corev1.Pod, now time.Time) (joined bool, since time.Time)
 		return true, c.LastTransitionTime.Time
 	}
 	return false, time.Time{}
+}
+
+// changedUnseen is when a Node began to be as Ready as it is, by the operator's clock, if that was before the workload cluster was seen without a
+// break; zero if it was after that: then it stands in the pod. Meanwhile the Node may have been Ready.
+func changedUnseen(node *corev1.Node, w cluster.Workload, now time.Time) time.Time {
+	if node == nil {
+		return time.Time{}
+	}
+	for _, c := range node.Status.Conditions {
+		if ago := w.Now.Sub(c.LastTransitionTime.Time); c.Type == corev1.NodeReady && ago > w.Watched {
+			return now.Add(-ago)
+		}
+	}
+	return time.Time{}
 }
 
 // EnsureDeleted has nothing to do.

@@ -15,7 +15,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+var (
+	now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	// serverNow is the same by the clock of the workload cluster.
+	serverNow = now.Add(-3 * time.Hour)
+)
 
 // deleted are the names of the pods that were deleted.
 type deleted []string
@@ -43,18 +47,21 @@ func TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
 		gate  corev1.ConditionStatus
 		ago   time.Duration
 		ready corev1.ConditionStatus // of the Node; none if empty
+		since time.Duration          // that the Node says so; as long as its gate if zero
 		want  deleted
 	}{
-		"Ready for long": {corev1.ConditionTrue, 24 * time.Hour, corev1.ConditionTrue, nil},
-		"not Ready for a moment, its gate has not followed":      {corev1.ConditionTrue, 24 * time.Hour, corev1.ConditionFalse, nil},
-		"unknown for a moment, its gate has not followed":        {corev1.ConditionTrue, 24 * time.Hour, corev1.ConditionUnknown, nil},
-		"gone for a moment, its gate has not followed":           {corev1.ConditionTrue, 24 * time.Hour, "", nil},
-		"not Ready for less than it may be":                      {corev1.ConditionFalse, 9 * time.Minute, corev1.ConditionFalse, nil},
-		"not Ready for as long as it may be":                     {corev1.ConditionFalse, 10 * time.Minute, corev1.ConditionFalse, deleted{"worker-w1"}},
-		"gone for as long as it may be":                          {corev1.ConditionFalse, 10 * time.Minute, "", deleted{"worker-w1"}},
-		"Ready again for a moment, its gate has not followed":    {corev1.ConditionFalse, time.Hour, corev1.ConditionTrue, nil},
-		"never part of the cluster, and its pod says nothing":    {"", 0, "", nil},
-		"just part of the cluster, and its pod has not followed": {"", 0, corev1.ConditionFalse, nil},
+		"Ready for long": {corev1.ConditionTrue, 24 * time.Hour, corev1.ConditionTrue, 0, nil},
+		"not Ready for a moment, its gate has not followed":      {corev1.ConditionTrue, 24 * time.Hour, corev1.ConditionFalse, 0, nil},
+		"unknown for a moment, its gate has not followed":        {corev1.ConditionTrue, 24 * time.Hour, corev1.ConditionUnknown, 0, nil},
+		"gone for a moment, its gate has not followed":           {corev1.ConditionTrue, 24 * time.Hour, "", 0, nil},
+		"not Ready for less than it may be":                      {corev1.ConditionFalse, 9 * time.Minute, corev1.ConditionFalse, 0, nil},
+		"not Ready for as long as it may be":                     {corev1.ConditionFalse, 10 * time.Minute, corev1.ConditionFalse, 0, deleted{"worker-w1"}},
+		"gone for as long as it may be":                          {corev1.ConditionFalse, 10 * time.Minute, "", 0, deleted{"worker-w1"}},
+		"Ready again for a moment, its gate has not followed":    {corev1.ConditionFalse, time.Hour, corev1.ConditionTrue, 0, nil},
+		"Ready while nobody looked, and not for a moment":        {corev1.ConditionFalse, time.Hour, corev1.ConditionFalse, time.Minute + time.Second, nil},
+		"not Ready, then unknown, which was seen":                {corev1.ConditionFalse, time.Hour, corev1.ConditionUnknown, time.Minute, deleted{"worker-w1"}},
+		"never part of the cluster, and its pod says nothing":    {"", 0, "", 0, nil},
+		"just part of the cluster, and its pod has not followed": {"", 0, corev1.ConditionFalse, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &cluster.Snapshot{
@@ -62,13 +69,19 @@ func TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
 					Enabled: true, UnhealthyAfter: &metav1.Duration{Duration: 10 * time.Minute},
 				}}},
 				Nodes:    []cluster.Node{node("w0", corev1.ConditionTrue, time.Hour), node("w1", test.gate, test.ago), node("w2", corev1.ConditionTrue, time.Hour)},
-				Workload: cluster.Workload{Connected: true},
+				Workload: cluster.Workload{Connected: true, Watched: time.Minute, Now: serverNow},
+			}
+			since := test.since
+			if since == 0 {
+				since = test.ago
 			}
 			for name, ready := range map[string]corev1.ConditionStatus{"w0": corev1.ConditionTrue, "w1": test.ready, "w2": corev1.ConditionTrue} {
 				if ready != "" {
 					s.Workload.Nodes = append(s.Workload.Nodes, corev1.Node{
 						ObjectMeta: metav1.ObjectMeta{Name: "worker-" + name},
-						Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+						Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+							Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(serverNow.Add(-since)),
+						}}},
 					})
 				}
 			}

@@ -94,11 +94,12 @@ func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Worklo
 	})
 	nodes, connected := cluster.Nodes()
 	requests, seen := cluster.Requests()
-	if !connected || !seen {
+	by, known := cluster.Clock()
+	if !connected || !seen || !known {
 		state := cluster.State()
 		return snapshot.Workload{Reason: cmp.Or(string(state.Reason), string(state.Phase)), Message: state.Message}
 	}
-	return snapshot.Workload{Connected: true, Nodes: nodes, Requests: requests}
+	return snapshot.Workload{Connected: true, Watched: cluster.Watched(), Now: by.Now(), Nodes: nodes, Requests: requests}
 }
 
 // engine is what writes to the cluster; nil while it cannot be reached.

@@ -170,11 +170,14 @@ func (r *Reconciler) vote(config *v1alpha1.KVMConfig, nodeID string) etcd.Vote {
 
 // count counts the masters by node, and those besides this pod's that are Ready and stay and whose members have a vote in etcd and answer, as
 // far as that is known. One that joins has all of a master and no vote: it is no part of the majority yet. One that has left the spec and
-// lost its vote is no master any more: its pod may stay for ever on a host that is dead.
+// lost its vote is no master any more: its pod may stay for ever on a host that is dead. Of a master whose Node is not Ready itself, what hangs
+// on it is etcd: the word of the other members is enough, for several Nodes may be ill of one cause that only new machines mend.
 func count(
 	pod *corev1.Pod, spec []v1alpha1.Node, pods []corev1.Pod, ready map[string]bool, vote func(nodeID string) etcd.Vote,
 ) (masters, healthy int) {
 	all, well := map[string]bool{pod.Labels[key.LabelNode]: true}, map[string]bool{}
+	nodeReady, known := ready[pod.Name]
+	ill := known && !nodeReady
 	for _, n := range spec {
 		all[n.ID] = true
 	}
@@ -189,7 +192,7 @@ func count(
 			all[id] = true
 		}
 		if (v == etcd.VoteGiven || v == etcd.VoteUnknown) && drain.Stays(pod.Name, certain(pod), drain.Master{
-			Pod: other.Name, Ready: isWell(other, ready), Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
+			Pod: other.Name, Ready: isWell(other, ready) || ill && v == etcd.VoteGiven, Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
 		}) {
 			well[id] = true
 		}

@@ -181,3 +181,26 @@ func TestAMasterThatHasLeftHoldsNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestMastersThatAreIllGoOneByOne covers masters whose Nodes are not Ready of one cause, and whose members of etcd are well: none of them could
+// become Ready without being replaced.
+func TestMastersThatAreIllGoOneByOne(t *testing.T) {
+	spec := []v1alpha1.Node{{ID: "m1"}, {ID: "m2"}, {ID: "m3"}}
+	for name, test := range map[string]struct {
+		own  bool
+		vote etcd.Vote
+		want int
+	}{
+		"the members of the others answer":       {false, etcd.VoteGiven, 2},
+		"nobody knows of the members":            {false, etcd.VoteUnknown, 0},
+		"the others' members do not answer":      {false, etcd.VoteMissing, 0},
+		"one that is Ready does not go so":       {true, etcd.VoteGiven, 0},
+		"the members have not been asked so far": {false, etcd.VoteAwaited, 0},
+	} {
+		pods, ready := masters("m1", "m2", "m3")
+		ready["master-m1"], ready["master-m2"], ready["master-m3"] = test.own, false, false
+		if _, healthy := count(&pods[0], spec, pods, ready, func(string) etcd.Vote { return test.vote }); healthy != test.want {
+			t.Errorf("%s: %d others are well, want %d", name, healthy, test.want)
+		}
+	}
+}
