@@ -1,12 +1,10 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -78,17 +75,7 @@ func (c *life) areSucceeded(ctx context.Context, config *v1alpha1.KVMConfig) err
 	if have := meta.FindStatusCondition(config.Status.Conditions, "CertificatesCurrent"); have == nil || have.Reason == "RotatingAuthorities" {
 		return told{fmt.Errorf("the condition CertificatesCurrent is %+v", have)}
 	}
-	for _, name := range []string{pki.EtcdCA, pki.FrontProxyCA} {
-		secret := &corev1.Secret{}
-		if err := c.world.lab.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: key.SecretName(c.id, name)}, secret); err != nil {
-			return err
-		}
-		have, want := secret.Annotations[key.AnnotationAuthorityGeneration], strconv.FormatInt(config.Spec.Certificates.AuthorityGeneration, 10)
-		if have != want || !bytes.Equal(secret.Data[cluster.SecretKeyCA], secret.Data[cluster.SecretKeyCertificate]) {
-			return fmt.Errorf("authority %s is of generation %q, want %s alone", name, have, want)
-		}
-	}
-	return nil
+	return c.world.lab.Succeeded(ctx, config, pki.EtcdCA, pki.FrontProxyCA)
 }
 
 // ofNodes: there is one pod a node.

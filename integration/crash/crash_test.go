@@ -1,7 +1,6 @@
 package crash_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -107,17 +106,7 @@ func succeeded(config *v1alpha1.KVMConfig) error {
 	if err := observed(config); err != nil {
 		return err
 	}
-	for _, name := range pki.Authorities {
-		secret := &corev1.Secret{}
-		object := client.ObjectKey{Namespace: config.Namespace, Name: key.SecretName(config.Spec.Cluster.ID, name)}
-		if err := theLab.Client.Get(context.Background(), object, secret); err != nil {
-			return err
-		}
-		if secret.Annotations[key.AnnotationAuthorityGeneration] != "1" || !bytes.Equal(secret.Data["ca"], secret.Data["crt"]) {
-			return fmt.Errorf("authority %s is being succeeded", name)
-		}
-	}
-	return nil
+	return theLab.Succeeded(context.Background(), config, pki.Authorities...)
 }
 
 func changeVersion(t *testing.T, config *v1alpha1.KVMConfig) {

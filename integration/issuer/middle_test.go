@@ -3,7 +3,6 @@ package issuer
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"strings"
@@ -126,13 +125,7 @@ func TestVaultThatFailsInTheMiddleOfASuccession(t *testing.T) {
 			}
 			trouble.passes(t, s, way)
 			lab.Eventually(t, 2*lab.Timeout, func() error {
-				for _, name := range pki.Authorities {
-					pair := pairs(t, config)[key.SecretName(id, name)]
-					if !bytes.Equal(pair[cluster.SecretKeyCA], pair[cluster.SecretKeyCertificate]) {
-						return fmt.Errorf("authority %s is being succeeded", name)
-					}
-				}
-				return nil
+				return theLab.Succeeded(t.Context(), theLab.Current(t, config), pki.Authorities...)
 			})
 			theLab.AwaitReady(t, config)
 			believed(t, config, pairs(t, config), before)
@@ -140,15 +133,20 @@ func TestVaultThatFailsInTheMiddleOfASuccession(t *testing.T) {
 	}
 }
 
-// believed has each pair be whole and signed by an authority that is believed, and counts those that are not what they were.
+// believed has each pair be whole, what was asked for, and signed by an authority that is believed, and counts those that are not what they
+// were.
 func believed(t *testing.T, config *v1alpha1.KVMConfig, now, before map[string]map[string][]byte) (others int) {
 	t.Helper()
-	id := config.Spec.Cluster.ID
-	for _, request := range pki.Requests(config.Spec.Cluster, lab.Settings().ClusterDomain) {
-		name := key.SecretName(id, request.Name)
+	requests := pki.Requests(config.Spec.Cluster, lab.Settings().ClusterDomain)
+	set := pki.Set{}
+	for _, request := range requests {
+		data := now[key.SecretName(config.Spec.Cluster.ID, request.Name)]
+		set[request.Name] = pki.KeyPair{CA: data[cluster.SecretKeyCA], Certificate: data[cluster.SecretKeyCertificate], Key: data[cluster.SecretKeyKey]}
+	}
+	for _, request := range requests {
+		name := key.SecretName(config.Spec.Cluster.ID, request.Name)
 		if err := isWhole(now[name]); err != nil {
 			t.Errorf("Secret %s: %v", name, err)
-			continue
 		}
 		if !bytes.Equal(now[name][cluster.SecretKeyCertificate], before[name][cluster.SecretKeyCertificate]) {
 			others++
@@ -156,11 +154,7 @@ func believed(t *testing.T, config *v1alpha1.KVMConfig, now, before map[string]m
 		if request.Usage == pki.UsageAuthority || request.Keep {
 			continue
 		}
-		cert, err := pki.ParseCertificate(now[name][cluster.SecretKeyCertificate])
-		must(t, err)
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(now[key.SecretName(id, request.Authority)][cluster.SecretKeyCA])
-		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		if err := verify(request, set); err != nil {
 			t.Errorf("certificate %s: %v", request.Name, err)
 		}
 	}

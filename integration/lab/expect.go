@@ -1,18 +1,23 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
@@ -107,6 +112,22 @@ func (l *Lab) AwaitReady(t *testing.T, configs ...*v1alpha1.KVMConfig) {
 	for _, config := range configs {
 		l.AwaitCondition(t, config, Condition{Type: cluster.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready"})
 	}
+}
+
+// Succeeded says whether authorities of a cluster are those that its KVMConfig asks for, and nobody is believed beside them.
+func (l *Lab) Succeeded(ctx context.Context, config *v1alpha1.KVMConfig, authorities ...string) error {
+	for _, name := range authorities {
+		secret := &corev1.Secret{}
+		object := client.ObjectKey{Namespace: config.Namespace, Name: key.SecretName(config.Spec.Cluster.ID, name)}
+		if err := l.Client.Get(ctx, object, secret); err != nil {
+			return err
+		}
+		have, want := secret.Annotations[key.AnnotationAuthorityGeneration], strconv.FormatInt(config.Spec.Certificates.AuthorityGeneration, 10)
+		if have != want || !bytes.Equal(secret.Data[snapshot.SecretKeyCA], secret.Data[snapshot.SecretKeyCertificate]) {
+			return fmt.Errorf("authority %s is of generation %q, want %s alone", name, have, want)
+		}
+	}
+	return nil
 }
 
 // AwaitGone waits until an object has vanished.

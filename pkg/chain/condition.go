@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/text"
 )
 
 // Reasons of conditions that every handler may have.
@@ -34,21 +35,13 @@ func (r Result) Condition(conditionType string) metav1.Condition {
 	default:
 		c.Reason, c.Message = r.Outcome.Reason, r.Outcome.Message
 	}
-	c.Message = shortened(c.Message)
+	c.Message = text.Beginning(c.Message, mostMessage)
 	return c
 }
 
 // mostMessage is how many bytes the message of a condition has at most. The API refuses a status with one of more than 32,768 characters,
 // and another handler's name may come before it.
 const mostMessage = 16 << 10
-
-// shortened is the beginning of a text, as much as goes into the message of a condition.
-func shortened(text string) string {
-	if len(text) <= mostMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:mostMessage], "") + "…"
-}
 
 // problemRetry is how often a problem is looked at again without an event. It costs no request unless something changed.
 const problemRetry = time.Minute

@@ -38,7 +38,7 @@ func TestEveryResultHasItsCondition(t *testing.T) {
 		"an error beside an outcome": {chain.Result{Outcome: chain.Done(), Err: errTransient}, condition("False", "Retrying", "the API server did not answer")},
 		"blocked":                    {chain.Result{BlockedBy: []string{"a", "b"}}, condition("Unknown", "Blocked", "waits for a, b")},
 		"more than the API takes": {
-			chain.Result{Outcome: chain.Wait("Starting", strings.Repeat("ö", 32<<10), 0)}, condition("False", "Starting", strings.Repeat("ö", 8<<10)+"…"),
+			chain.Result{Outcome: chain.Wait("Starting", strings.Repeat("ö", 32<<10), 0)}, condition("False", "Starting", strings.Repeat("ö", 8<<10-2)+"…"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,10 +76,16 @@ func (r *interruptible) Read(p []byte) (int, error) {
 
 // OfCluster says whether a file has the name of a snapshot of the cluster with an id, "<id>-<time>.db".
 func OfCluster(file, id string) bool {
-	taken, named := strings.CutPrefix(file, id+"-")
-	taken, ended := strings.CutSuffix(taken, ".db")
-	_, err := time.Parse(stamp, taken)
-	return named && ended && err == nil
+	_, ok := takenAt(file, id)
+	return ok
+}
+
+// takenAt is the time in the name of a snapshot of a cluster, if it is one.
+func takenAt(file, id string) (taken time.Time, ok bool) {
+	text, named := strings.CutPrefix(file, id+"-")
+	text, ended := strings.CutSuffix(text, ".db")
+	taken, err := time.Parse(stamp, text)
+	return taken, named && ended && err == nil
 }
 
 // Archive is a directory with snapshots, which may be those of several clusters.
@@ -112,56 +118,38 @@ func (a Archive) Add(ctx context.Context, file string, now time.Time) (string, e
 
 // next is the name of a snapshot that is taken now.
 func (a Archive) next(now time.Time) (string, error) {
-	names, err := a.names()
+	entries, err := os.ReadDir(a.Directory)
 	if err != nil {
 		return "", err
 	}
-	if len(names) > 0 {
-		// It has the form of one, see OfCluster.
-		newest, _ := time.Parse(stamp, strings.TrimSuffix(strings.TrimPrefix(names[0], a.Cluster+"-"), ".db"))
-		if earliest := newest.Add(time.Second); now.Before(earliest) {
-			now = earliest
+	for _, e := range entries {
+		if taken, ok := takenAt(e.Name(), a.Cluster); ok && now.Before(taken.Add(time.Second)) {
+			now = taken.Add(time.Second)
 		}
 	}
 	return a.Cluster + "-" + now.UTC().Format(stamp) + ".db", nil
 }
 
-// names are those of the cluster's snapshots, the newest first.
-func (a Archive) names() ([]string, error) {
-	entries, err := os.ReadDir(a.Directory)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if OfCluster(e.Name(), a.Cluster) {
-			names = append(names, e.Name())
-		}
-	}
-	slices.SortFunc(names, func(x, y string) int { return strings.Compare(y, x) })
-	return names, nil
-}
-
 // prune removes the oldest snapshots, and what is left of ones that never ended. Nothing else in the directory is touched.
 func (a Archive) prune(now time.Time) error {
-	names, err := a.names()
-	if err != nil {
-		return err
-	}
 	entries, err := os.ReadDir(a.Directory)
 	if err != nil {
 		return err
 	}
 	partial := regexp.MustCompile(`^` + regexp.QuoteMeta(a.Cluster) + `-[a-z0-9.-]+` + regexp.QuoteMeta(Unchecked) + `(\.part)?$`)
+	var names []string
 	var errs []error
 	for _, e := range entries {
-		if !partial.MatchString(e.Name()) {
-			continue
-		}
-		if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > litter {
-			errs = append(errs, os.Remove(filepath.Join(a.Directory, e.Name())))
+		switch name := e.Name(); {
+		case OfCluster(name, a.Cluster):
+			names = append(names, name)
+		case partial.MatchString(name):
+			if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > litter {
+				errs = append(errs, os.Remove(filepath.Join(a.Directory, name)))
+			}
 		}
 	}
+	slices.SortFunc(names, func(x, y string) int { return strings.Compare(y, x) }) // the newest first
 	for _, name := range names[min(a.Keep, len(names)):] {
 		errs = append(errs, os.Remove(filepath.Join(a.Directory, name)))
 	}

@@ -136,34 +136,6 @@ func block(edit func(*pem.Block)) change {
 	})
 }
 
-// ofRSA is a request with a key of so many bits, whose signature nobody has made.
-func ofRSA(bits uint) []byte {
-	modulus := new(big.Int).Lsh(big.NewInt(1), bits-1)
-	public, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: modulus.Add(modulus, big.NewInt(1)), E: 65537})
-	if err != nil {
-		panic(err)
-	}
-	type info struct {
-		Version    int
-		Subject    pkix.RDNSequence
-		PublicKey  asn1.RawValue
-		Attributes []asn1.RawValue `asn1:"tag:0,set"`
-	}
-	der, err := asn1.Marshal(struct {
-		Info      info
-		Algorithm pkix.AlgorithmIdentifier
-		Signature asn1.BitString
-	}{
-		info{PublicKey: asn1.RawValue{FullBytes: public}},
-		pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 11}, Parameters: asn1.NullRawValue},
-		asn1.BitString{Bytes: make([]byte, bits/8), BitLength: int(bits)},
-	})
-	if err != nil {
-		panic(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-}
-
 // attribute adds one to the subject that Go has no field for.
 func attribute(oid asn1.ObjectIdentifier, value string) change {
 	return subject(func(n *pkix.Name) {
@@ -216,7 +188,6 @@ var decisions = map[string]struct {
 	"a request with something behind it":    {client(block(func(b *pem.Block) { b.Bytes = append(b.Bytes, 0) })), "Wait Malformed: the request cannot be read: it is no PKCS #10 request"},
 	"a signature of another key":            {client(block(func(b *pem.Block) { b.Bytes[len(b.Bytes)-1] ^= 1 })), "Wait Malformed: the request cannot be read: its signature does not fit its key"},
 	"a request that is too long":            {client(text(func(text []byte) []byte { return append(text, bytes.Repeat([]byte("\n"), 1<<20)...) })), "Wait Malformed: the request cannot be read: it is longer than 8192 bytes"},
-	"a key that takes long to verify":       {client(text(func([]byte) []byte { return ofRSA(16 << 10) })), "Wait Malformed: the request cannot be read: its RSA key has more than 8192 bits"},
 	"a subject that was changed afterwards": {client(block(func(b *pem.Block) { b.Bytes = bytes.Replace(b.Bytes, []byte("w0aaa"), []byte("w1aaa"), 1) })), "Wait Malformed: the request cannot be read: its signature does not fit its key"},
 
 	"by a user":                                  {client(user("alice"), groups("system:authenticated")), strings.ReplaceAll(notToken, "%", "alice")},
@@ -279,6 +250,45 @@ func TestOnlyNodePodsGetCertificates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestKeysThatTakeLongToVerify are not verified: a tenant could keep the operator busy for hours.
+func TestKeysThatTakeLongToVerify(t *testing.T) {
+	const want = "Wait Malformed: the request cannot be read: its RSA key has more than 8192 bits"
+	request := client().obj(t)
+	request.Spec.Request = ofRSA(t, 16<<10)
+	if diff := cmp.Diff(want, describe(joining.Decide(request, world))); diff != "" {
+		t.Errorf("another decision (-want +got):\n%s", diff)
+	}
+}
+
+// ofRSA is a request with a key of so many bits, whose signature nobody has made.
+func ofRSA(t *testing.T, bits uint) []byte {
+	t.Helper()
+	modulus := new(big.Int).Lsh(big.NewInt(1), bits-1)
+	public, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: modulus.Add(modulus, big.NewInt(1)), E: 65537})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type info struct {
+		Version    int
+		Subject    pkix.RDNSequence
+		PublicKey  asn1.RawValue
+		Attributes []asn1.RawValue `asn1:"tag:0,set"`
+	}
+	der, err := asn1.Marshal(struct {
+		Info      info
+		Algorithm pkix.AlgorithmIdentifier
+		Signature asn1.BitString
+	}{
+		info{PublicKey: asn1.RawValue{FullBytes: public}},
+		pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 11}, Parameters: asn1.NullRawValue},
+		asn1.BitString{Bytes: make([]byte, bits/8), BitLength: int(bits)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
 func describe(d joining.Decision) string {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/text"
 )
 
 // Labels of Nodes that only the operator can set, for NodeRestriction does not let kubelets name their own role.
@@ -62,9 +63,6 @@ const (
 	ReasonNodeSilent  = "NodeSilent"
 )
 
-// longestReason is how many bytes of a reason are passed on.
-const longestReason = 128
-
 // NodeReady is the readiness gate of the pod that holds the given Node; nil when there is no Node. Times are left out: they
 // are the writer's.
 func NodeReady(node *corev1.Node) corev1.PodCondition {
@@ -76,7 +74,7 @@ func NodeReady(node *corev1.Node) corev1.PodCondition {
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			return gate(known(c.Status), cut(c.Reason, longestReason), Steady(c.Message))
+			return gate(known(c.Status), text.Beginning(c.Reason, longestReason), Steady(c.Message))
 		}
 	}
 	return gate(corev1.ConditionUnknown, ReasonNodeSilent, "the kubelet has not reported yet")

@@ -2,7 +2,8 @@ package joining
 
 import (
 	"regexp"
-	"strings"
+
+	"github.com/kvm-operator/kvm-operator/pkg/text"
 )
 
 // volatile are the parts of a message that change although nothing has changed: durations, times and the ports that the
@@ -17,23 +18,18 @@ var volatile = []struct {
 	{regexp.MustCompile(`(^|[\s("=])(\d+(\.\d+)?(h|m|s|ms|µs|ns))+\b`), "$1…"},
 }
 
-// longest is how many bytes of a message are passed on: whoever rules a Node writes what he likes into its status.
-const longest = 1 << 10
+// longestMessage and longestReason are how many bytes are passed on: whoever rules a Node writes what he likes into its status.
+const (
+	longestMessage = 1 << 10
+	longestReason  = 128
+)
 
 // Steady leaves out of a message what changes without telling anything new, and what is too long. A status that repeated it would be
 // written again and again.
 func Steady(message string) string {
-	message = cut(message, 4*longest)
+	message = text.Beginning(message, 4*longestMessage)
 	for _, v := range volatile {
 		message = v.pattern.ReplaceAllString(message, v.instead)
 	}
-	return cut(message, longest)
-}
-
-// cut is the beginning of a text.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+	return text.Beginning(message, longestMessage)
 }

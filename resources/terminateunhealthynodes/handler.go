@@ -62,7 +62,7 @@ func look(s *cluster.Snapshot, now time.Time) []remediation.Node {
 			node := s.Workload.Node(pod.Name)
 			seen.Ready = joining.NodeReady(node).Status == corev1.ConditionTrue
 			seen.Joined, seen.Since = unreadySince(pod, now)
-			if changed := changedUnseen(node, s.Workload, now); changed.After(seen.Since) {
+			if changed := changedUnseen(node, s.Workload, now); seen.Since.Before(changed) {
 				seen.Since = changed
 			}
 		}

@@ -83,7 +83,7 @@ func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Worklo
 	switch {
 	case s.NamespaceTaken:
 		w.Pool.Forget(nameOf(s))
-		return snapshot.Workload{Reason: "NamespaceTaken", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
+		return snapshot.Workload{Reason: "OwnedByOther", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
 	case !stored:
 		return snapshot.Workload{Reason: "NoCertificate", Message: "the certificate \"api\" is missing"}
 	case len(addresses) == 0:

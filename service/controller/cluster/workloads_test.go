@@ -49,7 +49,7 @@ func TestWhoIsNotReached(t *testing.T) {
 		reason string
 	}{
 		"nothing is stored":                      {nil, false, "NoCertificate"},
-		"the namespace belongs to somebody else": {pairs, true, "NamespaceTaken"},
+		"the namespace belongs to somebody else": {pairs, true, "OwnedByOther"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := NewWorkloads(nil, nil)
