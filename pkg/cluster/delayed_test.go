@@ -17,12 +17,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
-// TestEmulatedWorkersBeginOneAfterTheOther, and whoever waits names whom it waits for.
+// TestEmulatedWorkersBeginOneAfterTheOther, beside the only master whose API answers, and whoever waits names whom it waits for.
 func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 	const (
 		noAPI   = "its machine is emulated and begins once there is an API to join"
 		forM1   = "its machine is emulated and begins once master m1 is Ready"
-		forW1   = "its machine is emulated and begins once worker w1 is Ready"
+		forW1   = "its machine is emulated and begins once worker w1 has joined"
 		nothing = ""
 	)
 	connected, founding := cluster.Workload{Connected: true}, cluster.Workload{Reason: "Refused"}
@@ -31,21 +31,25 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 		acceleration v1alpha1.Acceleration
 		cni          v1alpha1.CNIType
 		workload     cluster.Workload
+		masters      int // of which m1 is one, and the others are Ready
 		m1, w1       nodestep.Name
 		begun        bool
 		want         string
 	}{
-		"there is no API":                          {v1alpha1.AccelerationTCG, "", founding, booting, "", false, noAPI},
-		"nobody looks":                             {v1alpha1.AccelerationTCG, "", cluster.Workload{}, "", "", false, nothing},
-		"the master is not Ready":                  {v1alpha1.AccelerationTCG, "", connected, booting, "", false, forM1},
-		"the master has no network yet":            {v1alpha1.AccelerationTCG, "", connected, bare, "", false, forM1},
-		"the network is somebody else's":           {v1alpha1.AccelerationTCG, v1alpha1.CNINone, connected, bare, bare, false, nothing},
-		"the worker before is not Ready":           {v1alpha1.AccelerationTCG, "", connected, ready, booting, false, forW1},
-		"all before are Ready":                     {v1alpha1.AccelerationTCG, "", connected, ready, ready, false, nothing},
-		"it has begun":                             {v1alpha1.AccelerationTCG, "", connected, booting, booting, true, nothing},
-		"it has begun, and the API is gone":        {v1alpha1.AccelerationTCG, "", founding, booting, booting, true, nothing},
-		"KVM":                                      {v1alpha1.AccelerationKVM, "", founding, booting, booting, false, nothing},
-		"nobody knows whether it will be emulated": {v1alpha1.AccelerationAuto, "", founding, booting, booting, false, nothing},
+		"there is no API":                          {v1alpha1.AccelerationTCG, "", founding, 1, booting, "", false, noAPI},
+		"nobody looks":                             {v1alpha1.AccelerationTCG, "", cluster.Workload{}, 1, "", "", false, nothing},
+		"the only master is not Ready":             {v1alpha1.AccelerationTCG, "", connected, 1, booting, ready, false, nothing},
+		"one of two masters is not Ready":          {v1alpha1.AccelerationTCG, "", connected, 2, booting, ready, false, forM1},
+		"one of two masters has no network yet":    {v1alpha1.AccelerationTCG, "", connected, 2, bare, ready, false, forM1},
+		"the network is somebody else's":           {v1alpha1.AccelerationTCG, v1alpha1.CNINone, connected, 2, bare, bare, false, nothing},
+		"the worker before boots":                  {v1alpha1.AccelerationTCG, "", connected, 1, ready, booting, false, forW1},
+		"the worker before has not begun":          {v1alpha1.AccelerationTCG, "", connected, 1, ready, "", false, forW1},
+		"the worker before has joined":             {v1alpha1.AccelerationTCG, "", connected, 1, ready, bare, false, nothing},
+		"all before are Ready":                     {v1alpha1.AccelerationTCG, "", connected, 2, ready, ready, false, nothing},
+		"it has begun":                             {v1alpha1.AccelerationTCG, "", connected, 2, booting, booting, true, nothing},
+		"it has begun, and the API is gone":        {v1alpha1.AccelerationTCG, "", founding, 1, booting, booting, true, nothing},
+		"KVM":                                      {v1alpha1.AccelerationKVM, "", founding, 1, booting, booting, false, nothing},
+		"nobody knows whether it will be emulated": {v1alpha1.AccelerationAuto, "", founding, 1, booting, booting, false, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.KVMConfig{}
@@ -55,10 +59,12 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 			if test.begun {
 				last.Deployment = &appsv1.Deployment{}
 			}
-			s := &cluster.Snapshot{Config: config, Founders: []string{"m1"}, Workload: test.workload, Nodes: []cluster.Node{
-				{ID: "m1", Role: key.RoleMaster, Step: test.m1}, {ID: "w1", Role: key.RoleWorker, Step: test.w1}, last,
-				{ID: "w3", Role: key.RoleWorker, Step: booting},
-			}}
+			nodes := []cluster.Node{{ID: "m1", Role: key.RoleMaster, Step: test.m1}}
+			if test.masters == 2 {
+				nodes = append(nodes, cluster.Node{ID: "m2", Role: key.RoleMaster, Step: ready})
+			}
+			nodes = append(nodes, cluster.Node{ID: "w1", Role: key.RoleWorker, Step: test.w1}, last, cluster.Node{ID: "w3", Role: key.RoleWorker, Step: booting})
+			s := &cluster.Snapshot{Config: config, Founders: []string{"m1", "m2"}, Workload: test.workload, Nodes: nodes}
 			if got := s.Delayed(last); got != test.want {
 				t.Errorf("it waits because %q, want %q", got, test.want)
 			}

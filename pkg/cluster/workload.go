@@ -54,8 +54,9 @@ func (w Workload) ReadyNodes() map[string]bool {
 
 // Delayed says why a node is not begun yet, and is empty when it may begin. Software that emulates machines keeps the processors
 // busy for minutes, and many that begin together let each other run into their timeouts: emulated nodes begin when there is an API to
-// join, one after the other, but for the masters that etcd needs for its majority. Where nobody looks into the workload cluster, or
-// nothing is wrong with it, all nodes begin at once.
+// join, one after the other, but for the masters that etcd needs for its majority. A worker begins when those before it have joined, and at once
+// after the only master; where there are several masters, once these are Ready. Where nobody looks into the workload cluster, or nothing is
+// wrong with it, all nodes begin at once.
 func (s *Snapshot) Delayed(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
 		const unasked = "nobody asks the other members, for which the operator needs a certificate and the setting service.workload.connect"
@@ -76,6 +77,12 @@ func (s *Snapshot) Delayed(n Node) string {
 			return ""
 		case n.Role == key.RoleMaster && earlier.Deployment == nil && s.AwaitsMember(earlier):
 			// Members are not added in the order of the spec: its turn comes after this one's.
+		case n.Role == key.RoleWorker && earlier.Role == key.RoleMaster && len(s.Masters()) == 1:
+			// Its API answers; what it has still to do it can do beside a worker that boots.
+		case n.Role == key.RoleWorker && earlier.Role == key.RoleWorker:
+			if earlier.Step != nodestep.NetworkMissing && earlier.Step != nodestep.Ready {
+				return fmt.Sprintf("its machine is emulated and begins once worker %s has joined", earlier.ID)
+			}
 		case !s.settled(earlier):
 			return fmt.Sprintf("its machine is emulated and begins once %s %s is Ready", earlier.Role, earlier.ID)
 		}
