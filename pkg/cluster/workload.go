@@ -72,22 +72,33 @@ func (s *Snapshot) Delayed(n Node) string {
 		return "its machine is emulated and begins once there is an API to join"
 	}
 	for _, earlier := range s.Nodes {
-		switch {
-		case earlier.ID == n.ID && earlier.Role == n.Role:
-			return ""
-		case n.Role == key.RoleMaster && earlier.Deployment == nil && s.AwaitsMember(earlier):
-			// Members are not added in the order of the spec: its turn comes after this one's.
-		case n.Role == key.RoleWorker && earlier.Role == key.RoleMaster && len(s.Masters()) == 1:
-			// Its API answers; what it has still to do it can do beside a worker that boots.
-		case n.Role == key.RoleWorker && earlier.Role == key.RoleWorker:
-			if earlier.Step != nodestep.NetworkMissing && earlier.Step != nodestep.Ready {
-				return fmt.Sprintf("its machine is emulated and begins once worker %s has joined", earlier.ID)
-			}
-		case !s.settled(earlier):
-			return fmt.Sprintf("its machine is emulated and begins once %s %s is Ready", earlier.Role, earlier.ID)
+		if earlier.ID == n.ID && earlier.Role == n.Role {
+			break
+		}
+		if until := s.awaited(earlier, n); until != "" {
+			return fmt.Sprintf("its machine is emulated and begins once %s %s %s", earlier.Role, earlier.ID, until)
 		}
 	}
 	return ""
+}
+
+// awaited is what an emulated node waits for of one before it, and is empty when it waits for nothing of it.
+func (s *Snapshot) awaited(earlier, n Node) string {
+	switch {
+	case n.Role == key.RoleMaster && earlier.Deployment == nil && s.AwaitsMember(earlier):
+		// Members are not added in the order of the spec: its turn comes after this one's.
+		return ""
+	case n.Role == key.RoleWorker && earlier.Role == key.RoleMaster && len(s.Masters()) == 1:
+		// Its API answers; what it has still to do it can do beside a worker that boots.
+		return ""
+	case s.settled(earlier):
+		return ""
+	case n.Role == key.RoleMaster || earlier.Role == key.RoleMaster:
+		return "is Ready"
+	case earlier.Step == nodestep.NetworkMissing:
+		return ""
+	}
+	return "has joined"
 }
 
 // beginsFirst says that a master is one of the first of the spec that are a majority together.
