@@ -54,15 +54,15 @@ func (w Workload) ReadyNodes() map[string]bool {
 
 // Delayed says why a node is not begun yet, and is empty when it may begin. Software that emulates machines keeps the processors
 // busy for minutes, and many that begin together let each other run into their timeouts: emulated nodes begin when there is an API to
-// join, one after the other, but for the masters that etcd needs for its majority. A worker begins when those before it have joined, and at once
-// after the only master; where there are several masters, once these are Ready. Where nobody looks into the workload cluster, or nothing is
+// join, one after the other, but for the first. A worker begins when those before it have joined, and beside the only master once its API
+// answers; where there are several masters, once these are Ready. Where nobody looks into the workload cluster, or nothing is
 // wrong with it, all nodes begin at once.
 func (s *Snapshot) Delayed(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
 		const unasked = "nobody asks the other members, for which the operator needs a certificate and the setting service.workload.connect"
 		return "its machine begins once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
 	}
-	if !s.Emulated() || s.Restore.Halted() || n.begun() || n.Role == key.RoleMaster && (s.beginsFirst(n) || s.MastersLate) {
+	if !s.Emulated() || s.Restore.Halted() || n.begun() || s.beginsFirst(n) || n.Role == key.RoleMaster && s.MastersLate {
 		return ""
 	}
 	if !s.Workload.Connected {
@@ -101,10 +101,10 @@ func (s *Snapshot) awaited(earlier, n Node) string {
 	return "has joined"
 }
 
-// beginsFirst says that a master is one of the first of the spec that are a majority together.
+// beginsFirst says that a node is one of the first of the spec: as many masters as are a majority together, and two machines at least.
 func (s *Snapshot) beginsFirst(n Node) bool {
-	masters := s.Masters()
-	return slices.ContainsFunc(masters[:len(masters)/2+1], func(m Node) bool { return m.ID == n.ID })
+	first := s.Nodes[:min(len(s.Nodes), max(2, len(s.Masters())/2+1))]
+	return slices.ContainsFunc(first, func(f Node) bool { return f.ID == n.ID && f.Role == n.Role })
 }
 
 // mastersTake is how long emulated masters take at most to become Ready when all goes well: a quarter of an hour on two cores.
