@@ -36,6 +36,7 @@ func register(fs *pflag.FlagSet) {
 	fs.String("acceleration", "auto", "auto, kvm or tcg; auto is kvm where a canary guest proves that it works")
 	fs.Int("api-port", 0, "port of a master's API server for /readyz; 0 asks nobody")
 	fs.String("boot-data", "", "file with boot data: base64 of gzip of an Ignition config")
+	fs.Duration("boot-timeout", t.Boot, "how long the guest may take until it writes to a disk or sends a packet before its machine is reset; 0 never resets it")
 	fs.String("private-boot-data", "", "file with its second half, which holds what is secret")
 	fs.Int("cpus", 1, "processors of the guest")
 	fs.StringArray("disk", nil, "disk of the guest as <serial>:<size>, such as dockerfs:50G; may repeat. A disk named rootfs is\nformatted before the first start (DISK_OS, DISK_DOCKER, DISK_KUBELET)")
@@ -104,7 +105,7 @@ func (r *reader) settings(environment func(string) (string, bool)) runner.Settin
 		Acceleration: qemu.Mode(r.text("acceleration")), QEMU: r.text("qemu"), ExtraArgs: r.texts("qemu-arg"),
 		Health: r.number("health-port"), API: r.number("api-port"), TerminationLog: r.terminationLog(),
 		Timeouts: runner.Timeouts{
-			Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Hold: r.duration("hold-timeout"), Powerdown: r.duration("powerdown-timeout"),
+			Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Boot: r.duration("boot-timeout"), Hold: r.duration("hold-timeout"), Powerdown: r.duration("powerdown-timeout"),
 			Quit: r.duration("quit-timeout"), Monitor: r.duration("monitor-timeout"),
 		},
 	}

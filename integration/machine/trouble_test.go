@@ -324,3 +324,20 @@ func signature(t *testing.T) string {
 	}
 	return path
 }
+
+// TestGuestThatHangsAtItsBeginningIsReset: its kernel waits for ever for a root file system that does not exist, and has written and sent
+// nothing yet.
+func TestGuestThatHangsAtItsBeginningIsReset(t *testing.T) {
+	t.Parallel()
+	v := vm.Start(t, vm.Options{
+		Pod:   podnet.NewHost(t).NewPod(t, podnet.PodOptions{}),
+		Image: vm.Tiny(t).With("rdinit=/none", "root=/dev/none", "rootwait"),
+		Args:  []string{"--boot-timeout=4s", "--monitor-timeout=4s", "--powerdown-timeout=1s"},
+	})
+	const said = "neither written to a disk nor sent a packet since it was switched on or reset last"
+	v.AwaitLog(t, said+`" patience=4s next=8s`, time.Minute)
+	v.AwaitLog(t, said+`" patience=8s next=16s`, time.Minute)
+	if status := v.Status(t); status.State != runner.StateRunning || status.Awakened != 2 || status.Resets < 1 {
+		t.Errorf("the status is %+v", status)
+	}
+}

@@ -15,9 +15,9 @@ root=$(cd "$here/../.." && pwd)
 cache=${KVM_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kvm-operator}/runnerimage
 project=github.com/kvm-operator/kvm-operator/pkg/project
 mirrors=(
-  "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} bookworm main"
-  "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} bookworm-updates main"
-  "deb ${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security} bookworm-security main"
+  "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} trixie main"
+  "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} trixie-updates main"
+  "deb ${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security} trixie-security main"
 )
 # One moment for all times in the image, as in pack.
 export SOURCE_DATE_EPOCH=1700000000 LC_ALL=C.UTF-8
@@ -87,7 +87,7 @@ build_system() {
   progress "runner's system" env TMPDIR="$work" mmdebstrap --variant=extract --include="$packages" \
     --skip=chroot/mount --keyring=/usr/share/keyrings/debian-archive-keyring.gpg --aptopt='APT::Install-Recommends "false"' \
     --extract-hook="'$here/register.sh' \"\$1\"" --extract-hook="'$here/rootfs.sh' \"\$1\" \"\$1/image\"" \
-    --extract-hook="sync-out /image '$work/image'" bookworm /dev/null "${mirrors[@]}"
+    --extract-hook="sync-out /image '$work/image'" trixie /dev/null "${mirrors[@]}"
   tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$work/image" -cf "$1" .
 }
 

@@ -13,17 +13,16 @@ libraries=usr/lib/x86_64-linux-gnu
 
 die() { echo "error: $*" >&2; exit 1; }
 
-# Programs and what they load at run time without being linked against it.
+# Programs; their accelerators are in QEMU itself.
 programs=(
   usr/bin/qemu-system-x86_64
   sbin/mkfs.ext4 # pkg/disk calls it
-  $libraries/qemu/accel-tcg-x86_64.so
 )
 files=(
   etc/mke2fs.conf
   usr/lib/os-release # scanners for known vulnerabilities look for the distribution, too
   usr/share/seabios/bios-256k.bin
-  usr/share/qemu/bios-microvm.bin # a link to the next
+  usr/share/seabios/bios-microvm.bin
   usr/share/qemu/qboot.rom
   usr/share/qemu/kvmvapic.bin
   usr/share/qemu/linuxboot_dma.bin # -kernel with a bzImage

@@ -51,6 +51,15 @@ func (n *Network) link(name string) (netlink.Link, error) {
 	return link, nil
 }
 
+// Sent counts the packets that the guest has sent since its tap device was made.
+func (n *Network) Sent() (uint64, error) {
+	link, err := n.link(n.Tap)
+	if err != nil {
+		return 0, err
+	}
+	return link.Attrs().Statistics.RxPackets, nil
+}
+
 // empty removes addresses and routes, and keeps the kernel from making a link-local address: the guest makes the same
 // one out of the same MAC.
 func (n *Network) empty() error {

@@ -65,6 +65,21 @@ func (c *Client) Cont(ctx context.Context) error { return c.Execute(ctx, "cont",
 // Stop pauses the CPUs.
 func (c *Client) Stop(ctx context.Context) error { return c.Execute(ctx, "stop", nil, nil) }
 
+// Writes counts the writes of the guest to all disks since QEMU began.
+func (c *Client) Writes(ctx context.Context) (uint64, error) {
+	var disks []struct {
+		Stats struct {
+			Writes uint64 `json:"wr_operations"`
+		} `json:"stats"`
+	}
+	err := c.Execute(ctx, "query-blockstats", nil, &disks)
+	var writes uint64
+	for _, d := range disks {
+		writes += d.Stats.Writes
+	}
+	return writes, err
+}
+
 // Powerdown presses the ACPI power button, which EventPowerdown confirms. Whether the guest obeys is up to it; if it does,
 // EventShutdown follows.
 func (c *Client) Powerdown(ctx context.Context) error {

@@ -58,7 +58,7 @@ func (g *guest) connect(ctx context.Context, path string) error {
 }
 
 // attend listens to QEMU until it ends, or until it has left a question unanswered for as long as patience is. A lost
-// connection is made again in that time.
+// connection is made again in that time. observe is called after each event, and whenever QEMU has been asked.
 func (g *guest) attend(path string, patience time.Duration, observe func()) {
 	defer close(g.attended)
 	defer g.hangUp()
@@ -112,6 +112,7 @@ func (g *guest) listen(patience time.Duration, observe func()) error {
 			if err := g.ask(patience); err != nil {
 				return err
 			}
+			observe()
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
 		return nil, err
 	}
 	if p.network != nil {
-		g.address = guestAddress(p.network)
+		g.address, g.sent = guestAddress(p.network), p.network.Sent
 	}
 	if err := r.letGo(ctx, g); err != nil {
 		g.kill()
@@ -60,8 +60,10 @@ func (r *Runner) letGo(ctx context.Context, g *guest) error {
 	if err := g.connect(ctx, r.settings.monitor()); err != nil {
 		return err
 	}
+	r.awaken(g)
 	go g.attend(r.settings.monitor(), r.settings.Timeouts.Monitor, func() {
 		r.board.set(func(s *Status) { s.Resets = g.countResets() })
+		r.awaken(g)
 	})
 	if err := g.talk().Cont(ctx); err != nil {
 		return failf(ReasonMonitorSilent, "telling QEMU to run the guest: %w", err)

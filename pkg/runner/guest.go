@@ -25,8 +25,11 @@ type guest struct {
 	served atomic.Bool
 	// unready is since when its API server says that it is not ready, in nanoseconds since 1970; zero while it does not.
 	unready atomic.Int64
-	exited  chan struct{}
-	err     error // how the process ended; valid once exited is closed
+	// sent counts the packets that it has sent; nil behind QEMU's address translation.
+	sent   func() (uint64, error)
+	pulse  pulse // for whoever attends to the guest
+	exited chan struct{}
+	err    error // how the process ended; valid once exited is closed
 
 	attention
 }

@@ -106,6 +106,9 @@ type Timeouts struct {
 	Lock time.Duration
 	// Start is how long QEMU may take until it answers.
 	Start time.Duration
+	// Boot is how long the guest may take until it writes to a disk or sends a packet. Then it is taken to hang, and the machine is reset; 0 never
+	// resets it. Each time it may take twice as long.
+	Boot time.Duration
 	// Hold is how long the machine is kept running after SIGTERM until it is released; 0 does not wait.
 	Hold time.Duration
 	// Powerdown is how long the guest may take to shut down.
@@ -118,7 +121,7 @@ type Timeouts struct {
 
 // DefaultTimeouts suit a node pod with ten minutes of grace.
 var DefaultTimeouts = Timeouts{
-	Lock: 10 * time.Minute, Start: time.Minute, Hold: 0, Powerdown: 4 * time.Minute, Quit: 15 * time.Second, Monitor: 2 * time.Minute,
+	Lock: 10 * time.Minute, Start: time.Minute, Boot: 5 * time.Minute, Hold: 0, Powerdown: 4 * time.Minute, Quit: 15 * time.Second, Monitor: 2 * time.Minute,
 }
 
 // Validate says what is missing or cannot be; the error names all of it.
@@ -135,7 +138,7 @@ func (s Settings) Validate() error {
 	require(len(s.BootData) > 0, "the path of the boot data is missing")
 	require(s.Network == NetworkPod || s.Network == NetworkUser, "the network is %q and has to be %s or %s", s.Network, NetworkPod, NetworkUser)
 	require(s.State != "" && s.Run != "" && s.Images != "", "the directories for state, sockets and images are all needed")
-	require(s.Timeouts.Hold >= 0 && s.Timeouts.Lock >= 0, "the timeouts have to be positive")
+	require(s.Timeouts.Hold >= 0 && s.Timeouts.Lock >= 0 && s.Timeouts.Boot >= 0, "the timeouts have to be positive")
 	require(len(s.socket()) <= maxSocketPath, "the directory of sockets %s is longer than the path of a socket can be (%d bytes)", s.Run, maxSocketPath)
 	require(s.Health >= 0 && s.Health < 1<<16, "the health port is %d and has to be less than 65536", s.Health)
 	require(s.API >= 0 && s.API < 1<<16, "the API port is %d and has to be less than 65536", s.API)

@@ -55,6 +55,8 @@ type Status struct {
 	// Resets counts those of the machine. A reboot of the guest is one or more: Linux pulls the line up to ten times until
 	// the machine reacts (arch/x86/kernel/reboot.c, native_machine_emergency_restart), and firmware may reset once more.
 	Resets int `json:"resets"`
+	// Awakened counts the resets by the runner, of a machine whose guest stood still.
+	Awakened int `json:"awakened,omitempty"`
 	// HeldUntil is when a held machine is powered down at the latest.
 	HeldUntil *time.Time `json:"heldUntil,omitempty"`
 	// Ready and Live are the answers to the probes; Unready says why it is not ready.

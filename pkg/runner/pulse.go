@@ -1,0 +1,74 @@
+package runner
+
+import (
+	"context"
+	"time"
+)
+
+// pulse follows whether the guest has shown a sign of life since its machine was reset last: a write to a disk, or a packet. Kernels hang
+// in their first seconds now and then, emulated ones above all, and from outside such a machine looks like one that boots for long.
+type pulse struct {
+	beat  beat
+	since time.Time
+	alive bool
+	// patience is how long it may take until the first sign.
+	patience time.Duration
+}
+
+// beat is what is seen of a machine.
+type beat struct {
+	running bool
+	resets  int
+	// signs counts what the guest has written and sent.
+	signs uint64
+}
+
+// still says that the guest has shown no sign of life in its time. Then it gets twice as long, for its host may be merely slow.
+func (p *pulse) still(now time.Time, b beat, patience time.Duration) bool {
+	switch {
+	case p.since.IsZero() || b.resets != p.beat.resets:
+		p.beat, p.since, p.alive, p.patience = b, now, false, max(p.patience, patience)
+	case b.signs != p.beat.signs:
+		p.alive, p.patience = true, 0
+	case !b.running:
+		p.since = now
+	}
+	if p.alive || now.Sub(p.since) < p.patience {
+		return false
+	}
+	p.since, p.patience = now, 2*p.patience
+	return true
+}
+
+// awaken resets a machine whose guest stands still. Since it was switched on or reset it has written and sent nothing, so nothing is lost.
+func (r *Runner) awaken(g *guest) {
+	patience := r.settings.Timeouts.Boot
+	if patience == 0 || g.sent == nil || g.stopped() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.settings.Timeouts.Monitor)
+	defer cancel()
+	b, err := g.feel(ctx)
+	if err != nil || !g.pulse.still(time.Now(), b, patience) {
+		return
+	}
+	r.log.Info("Resetting the machine: its guest has neither written to a disk nor sent a packet since it was switched on or reset last",
+		"patience", (g.pulse.patience / 2).String(), "next", g.pulse.patience.String())
+	r.board.set(func(s *Status) { s.Awakened++ })
+	if err := g.talk().Reset(ctx); err != nil {
+		r.log.Info("The machine was not to be reset", "error", err)
+	}
+}
+
+func (g *guest) feel(ctx context.Context) (beat, error) {
+	status, err := g.talk().Status(ctx)
+	if err != nil {
+		return beat{}, err
+	}
+	written, err := g.talk().Writes(ctx)
+	if err != nil {
+		return beat{}, err
+	}
+	sent, err := g.sent()
+	return beat{running: status.Running, resets: g.countResets(), signs: written + sent}, err
+}
