@@ -33,23 +33,26 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 		workload     cluster.Workload
 		masters      int // of which m1 is one, and the others are Ready
 		m1, w1       nodestep.Name
-		begun        bool
+		begun, late  bool // of which w2 has begun, and those before are late
 		want         string
 	}{
-		"there is no API":                          {v1alpha1.AccelerationTCG, "", founding, 1, booting, "", false, noAPI},
-		"nobody looks":                             {v1alpha1.AccelerationTCG, "", cluster.Workload{}, 1, "", "", false, nothing},
-		"the only master is not Ready":             {v1alpha1.AccelerationTCG, "", connected, 1, booting, ready, false, nothing},
-		"one of two masters is not Ready":          {v1alpha1.AccelerationTCG, "", connected, 2, booting, ready, false, forM1},
-		"one of two masters has no network yet":    {v1alpha1.AccelerationTCG, "", connected, 2, bare, ready, false, forM1},
-		"the network is somebody else's":           {v1alpha1.AccelerationTCG, v1alpha1.CNINone, connected, 2, bare, bare, false, nothing},
-		"the worker before boots":                  {v1alpha1.AccelerationTCG, "", connected, 1, ready, booting, false, forW1},
-		"the worker before has not begun":          {v1alpha1.AccelerationTCG, "", connected, 1, ready, "", false, forW1},
-		"the worker before has joined":             {v1alpha1.AccelerationTCG, "", connected, 1, ready, bare, false, nothing},
-		"all before are Ready":                     {v1alpha1.AccelerationTCG, "", connected, 2, ready, ready, false, nothing},
-		"it has begun":                             {v1alpha1.AccelerationTCG, "", connected, 2, booting, booting, true, nothing},
-		"it has begun, and the API is gone":        {v1alpha1.AccelerationTCG, "", founding, 1, booting, booting, true, nothing},
-		"KVM":                                      {v1alpha1.AccelerationKVM, "", founding, 1, booting, booting, false, nothing},
-		"nobody knows whether it will be emulated": {v1alpha1.AccelerationAuto, "", founding, 1, booting, booting, false, nothing},
+		"there is no API":                         {v1alpha1.AccelerationTCG, "", founding, 1, booting, "", false, false, noAPI},
+		"nobody looks":                            {v1alpha1.AccelerationTCG, "", cluster.Workload{}, 1, "", "", false, false, nothing},
+		"the only master is not Ready":            {v1alpha1.AccelerationTCG, "", connected, 1, booting, ready, false, false, nothing},
+		"one of two masters is not Ready":         {v1alpha1.AccelerationTCG, "", connected, 2, booting, ready, false, false, forM1},
+		"one of two masters has no network yet":   {v1alpha1.AccelerationTCG, "", connected, 2, bare, ready, false, false, forM1},
+		"the network is somebody else's":          {v1alpha1.AccelerationTCG, v1alpha1.CNINone, connected, 2, bare, bare, false, false, nothing},
+		"the worker before boots":                 {v1alpha1.AccelerationTCG, "", connected, 1, ready, booting, false, false, forW1},
+		"the worker before has not begun":         {v1alpha1.AccelerationTCG, "", connected, 1, ready, "", false, false, forW1},
+		"the worker before has joined":            {v1alpha1.AccelerationTCG, "", connected, 1, ready, bare, false, false, nothing},
+		"all before are Ready":                    {v1alpha1.AccelerationTCG, "", connected, 2, ready, ready, false, false, nothing},
+		"it has begun":                            {v1alpha1.AccelerationTCG, "", connected, 2, booting, booting, true, false, nothing},
+		"it has begun, and the API is gone":       {v1alpha1.AccelerationTCG, "", founding, 1, booting, booting, true, false, nothing},
+		"the worker before does not join":         {v1alpha1.AccelerationTCG, "", connected, 2, booting, booting, false, true, nothing},
+		"the worker before has hung since":        {v1alpha1.AccelerationTCG, "", connected, 1, ready, nodestep.NotReady, false, true, nothing},
+		"there is no API, and the master is late": {v1alpha1.AccelerationTCG, "", founding, 1, booting, booting, false, true, noAPI},
+		"KVM": {v1alpha1.AccelerationKVM, "", founding, 1, booting, booting, false, false, nothing},
+		"nobody knows whether it will be emulated": {v1alpha1.AccelerationAuto, "", founding, 1, booting, booting, false, false, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.KVMConfig{}
@@ -64,6 +67,9 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 				nodes = append(nodes, cluster.Node{ID: "m2", Role: key.RoleMaster, Step: ready})
 			}
 			nodes = append(nodes, cluster.Node{ID: "w1", Role: key.RoleWorker, Step: test.w1}, last, cluster.Node{ID: "w3", Role: key.RoleWorker, Step: booting})
+			for i := range nodes {
+				nodes[i].Late = test.late && nodes[i].ID != "w2"
+			}
 			s := &cluster.Snapshot{Config: config, Founders: []string{"m1", "m2"}, Workload: test.workload, Nodes: nodes}
 			if got := s.Delayed(last); got != test.want {
 				t.Errorf("it waits because %q, want %q", got, test.want)
@@ -126,8 +132,12 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 				s.Founders = append(s.Founders, n.ID)
 				s.Nodes = append(s.Nodes, n)
 			}
-			s.Nodes[0].Pods = test.runs
-			s.MastersLate = !s.MastersDue().IsZero() && s.MastersDue().Before(now)
+			for i := range test.masters/2 + 1 {
+				s.Nodes[i].Pods = test.runs
+			}
+			for i, n := range s.Nodes {
+				s.Nodes[i].Late = len(n.Pods) > 0 && n.LateAt().Before(now)
+			}
 			var waiting []string
 			for _, n := range s.Nodes {
 				if why := s.Delayed(n); why != "" {

@@ -55,9 +55,8 @@ type Snapshot struct {
 	// Workload is what the workload cluster tells of itself.
 	Workload Workload
 
-	// Nodes are all nodes, masters first, in the order of the spec, and MastersLate says that MastersDue is over.
-	Nodes       []Node
-	MastersLate bool
+	// Nodes are all nodes, masters first, in the order of the spec.
+	Nodes []Node
 	// Retiring are masters that are not in the spec any more and may be members of etcd yet: their machines stay.
 	Retiring []Node
 	// Leaving are the pods of nodes that are not in the spec any more.
@@ -123,6 +122,8 @@ type Node struct {
 
 	// Deployment is nil when there is none yet.
 	Deployment *appsv1.Deployment
+	// Late says that LateAt is over.
+	Late bool
 	// Pods are the node pods, the newest first.
 	Pods []corev1.Pod
 	// EtcdHost is the host with the data of a master's etcd, as far as it is known; the handler "placement" drafts it.

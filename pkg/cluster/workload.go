@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -55,18 +56,18 @@ func (w Workload) ReadyNodes() map[string]bool {
 // Delayed says why a node is not begun yet, and is empty when it may begin. Software that emulates machines keeps the processors
 // busy for minutes, and many that begin together let each other run into their timeouts: emulated nodes begin when there is an API to
 // join, one after the other, but for the first. A worker begins when those before it have joined, and beside the only master once its API
-// answers; where there are several masters, once these are Ready. Where nobody looks into the workload cluster, or nothing is
-// wrong with it, all nodes begin at once.
+// answers; where there are several masters, once these are Ready. Nobody waits for a node that is Late. Where nobody looks into the workload
+// cluster, or nothing is wrong with it, all nodes begin at once.
 func (s *Snapshot) Delayed(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
 		const unasked = "nobody asks the other members, for which the operator needs a certificate and the setting service.workload.connect"
 		return "its machine begins once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
 	}
-	if !s.Emulated() || s.Restore.Halted() || n.begun() || s.beginsFirst(n) || n.Role == key.RoleMaster && s.MastersLate {
+	if !s.Emulated() || s.Restore.Halted() || n.begun() || s.beginsFirst(n) {
 		return ""
 	}
 	if !s.Workload.Connected {
-		if s.Workload.Reason == "" {
+		if s.Workload.Reason == "" || n.Role == key.RoleMaster && slices.ContainsFunc(s.Masters(), func(m Node) bool { return m.Late }) {
 			return ""
 		}
 		return "its machine is emulated and begins once there is an API to join"
@@ -91,7 +92,7 @@ func (s *Snapshot) awaited(earlier, n Node) string {
 	case n.Role == key.RoleWorker && earlier.Role == key.RoleMaster && len(s.Masters()) == 1:
 		// Its API answers; what it has still to do it can do beside a worker that boots.
 		return ""
-	case s.settled(earlier):
+	case earlier.Late || s.settled(earlier):
 		return ""
 	case n.Role == key.RoleMaster || earlier.Role == key.RoleMaster:
 		return "is Ready"
@@ -107,21 +108,37 @@ func (s *Snapshot) beginsFirst(n Node) bool {
 	return slices.ContainsFunc(first, func(f Node) bool { return f.ID == n.ID && f.Role == n.Role })
 }
 
-// mastersTake is how long emulated masters take at most to become Ready when all goes well: a quarter of an hour on two cores.
-const mastersTake = 20 * time.Minute
+// joiningTakes is how long an emulated node takes at most to become Ready when all goes well: a quarter of an hour on two cores.
+const joiningTakes = 20 * time.Minute
 
-// MastersDue is when those that wait for the first masters wait in vain: one of these may be unable to begin. It is zero when nobody waits.
-func (s *Snapshot) MastersDue() time.Time {
-	var due time.Time
-	if !s.Emulated() || !slices.ContainsFunc(s.Masters(), func(n Node) bool { return !s.beginsFirst(n) && !n.begun() }) {
-		return due
+// LateAt is when those that wait for a node wait in vain: its machine may be unable to begin, or hang. It is zero while that is not known.
+func (n Node) LateAt() time.Time {
+	if pod := n.Pod(); pod != nil {
+		return pod.CreationTimestamp.Add(joiningTakes)
 	}
-	for _, n := range s.Masters() {
-		if pod := n.Pod(); pod != nil && (due.IsZero() || pod.CreationTimestamp.Add(mastersTake).Before(due)) {
-			due = pod.CreationTimestamp.Add(mastersTake)
+	if n.Deployment == nil {
+		return time.Time{}
+	}
+	for _, c := range n.Deployment.Status.Conditions {
+		if c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionFalse {
+			return c.LastTransitionTime.Add(joiningTakes) // no pod can be made
 		}
 	}
-	return due
+	return time.Time{}
+}
+
+// NextLate is when the next node is late, while another one waits; zero when there is none.
+func (s *Snapshot) NextLate() time.Time {
+	var next time.Time
+	if !slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Deployment == nil && s.Delayed(n) != "" }) {
+		return next
+	}
+	for _, n := range s.Nodes {
+		if at := n.LateAt(); !n.Late && !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
 }
 
 // settled says whether a node has come as far as it can: its Node is Ready, or lacks only a pod network that somebody else brings.

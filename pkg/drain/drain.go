@@ -21,7 +21,7 @@ const (
 	// cordonSeen is when it is looked whether a Node is seen to be cordoned.
 	cordonSeen = time.Second
 	// blindMaster is how long a master waits for an API that has stopped to answer. Nothing but its own control plane runs on it
-	// that must not end with it, and its machine may be what keeps the API from answering.
+	// that must not end with it, and its machine may be what keeps the API from answering. Workers wait as long for one that goes with its namespace.
 	blindMaster = 2 * time.Minute
 )
 
@@ -46,6 +46,8 @@ const (
 	NotWatched Reason = "NotWatched"
 	// MasterUnreachable: the API has not answered for a while, and this is one of its masters.
 	MasterUnreachable Reason = "MasterUnreachable"
+	// NamespaceDeleted: the masters go with their namespace, and as long as this machine stays no master comes back.
+	NamespaceDeleted Reason = "NamespaceDeleted"
 	// GracePeriodOver: the host ends the pod in a moment, whatever becomes of what is left.
 	GracePeriodOver Reason = "GracePeriodOver"
 )
@@ -182,8 +184,11 @@ func blind(m Machine) Decision {
 	if m.Master && m.Silent >= blindMaster {
 		return Decision{Release: true, Reason: MasterUnreachable, Message: "the API has not answered for " + blindMaster.String()}
 	}
+	if m.NamespaceGoes && m.Silent >= blindMaster {
+		return Decision{Release: true, Reason: NamespaceDeleted, Message: "the API goes with the namespace, which waits for this machine, and has not answered for " + blindMaster.String()}
+	}
 	next := evictEvery
-	if m.Master {
+	if m.Master || m.NamespaceGoes {
 		next = min(blindMaster-m.Silent, evictEvery)
 	}
 	message := "no pod can be asked to go, for the API of the workload cluster does not answer"

@@ -126,6 +126,8 @@ func TestDrainTable(t *testing.T) {
 		"there is no limit":                                         {with(worker(web), waited(1000*time.Hour), func(m *drain.Machine) { m.Timeout = 0 }), "evict default/web; wait default/web; Draining"},
 		"the API does not answer":                                   {with(worker(), unreachable), "ClusterUnreachable"},
 		"it has not answered until the end":                         {with(worker(), unreachable, waited(time.Hour)), "release; DrainTimedOut"},
+		"it does not answer, and goes with its namespace, at first": {with(worker(), unreachable, namespaceGoes), "ClusterUnreachable"},
+		"it does not answer, and goes with its namespace, for long": {with(worker(), unreachable, namespaceGoes, silent(2*time.Minute)), "release; NamespaceDeleted"},
 		"it does not answer, a master, at first":                    {with(worker(), unreachable, master(1, 0)), "ClusterUnreachable"},
 		"it does not answer, a master, for long":                    {with(worker(), unreachable, master(1, 0), silent(2*time.Minute)), "release; MasterUnreachable"},
 		"it answered a moment ago, a master that waits for long":    {with(worker(), unreachable, master(1, 0), waited(50*time.Minute)), "ClusterUnreachable"},
@@ -280,10 +282,10 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 		return m.LetGo == "" || len(d.Evict) == 0 && !d.Cordon
 	},
 	"a machine with pods that count is let go only for a reason": func(m drain.Machine, d drain.Decision) bool {
-		return !d.Release || free(m) || d.Reason == drain.NodeMissing || d.Reason == drain.Drained || d.Reason == drain.MasterUnreachable
+		return !d.Release || free(m) || slices.Contains([]drain.Reason{drain.NodeMissing, drain.Drained, drain.MasterUnreachable, drain.NamespaceDeleted}, d.Reason)
 	},
 	"a worker whose cluster does not answer is kept until its time is over": func(m drain.Machine, d drain.Decision) bool {
-		return m.Master || m.Connected || free(m) || !d.Release
+		return m.Master || m.NamespaceGoes || m.Connected || free(m) || !d.Release
 	},
 	"the majority of etcd is never given up, however long that takes and whoever is seen": func(m drain.Machine, d drain.Decision) bool {
 		return !atRisk(m) || unconditional(m) || !d.Release

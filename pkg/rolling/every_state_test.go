@@ -81,7 +81,10 @@ func (v view) count(master bool, match func(rolling.Node) bool) int {
 	return n
 }
 
-func (v view) replaced(n rolling.Node) bool      { return v.decision.Replace[n.ID] }
+func (v view) replaced(n rolling.Node) bool { return v.decision.Replace[n.ID] }
+func (v view) underWay(n rolling.Node) bool {
+	return v.replaced(n) || n.Exists && !n.Ready && !outdated(n)
+}
 func (v view) replacedReady(n rolling.Node) bool { return v.replaced(n) && n.Ready }
 func (v view) awayAfter(n rolling.Node) bool     { return !n.Ready || v.replaced(n) }
 func away(n rolling.Node) bool                   { return !n.Ready }
@@ -104,8 +107,14 @@ var rules = map[string]func(view) bool{
 		return v.count(false, v.replacedReady) == 0 || v.count(false, v.awayAfter) <= v.limits.MaxUnavailable
 	},
 	"no more workers than the limit are under way at once": func(v view) bool {
-		underWay := func(n rolling.Node) bool { return v.replaced(n) || !n.Ready && !outdated(n) }
-		return v.count(false, v.replaced) == 0 || v.count(false, underWay) <= v.limits.MaxUnavailable
+		return v.count(false, v.replaced) == 0 || v.count(false, v.underWay) <= v.limits.MaxUnavailable
+	},
+	"a broken node waits for none that has not been made": func(v view) bool {
+		broken := func(n rolling.Node) bool { return outdated(n) && !n.Ready && !v.replaced(n) }
+		workersTurn := v.count(true, func(n rolling.Node) bool { return outdated(n) || away(n) }) == 0
+		return v.limits.Paused ||
+			(v.count(true, broken) == 0 || v.count(true, v.underWay) > 0) &&
+				(v.limits.Blind || !workersTurn || v.count(false, broken) == 0 || v.count(false, v.underWay) >= v.limits.MaxUnavailable)
 	},
 	"a node that is not outdated is never replaced": func(v view) bool {
 		for _, n := range v.nodes {

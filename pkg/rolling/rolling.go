@@ -9,7 +9,7 @@ type Node struct {
 	ID string
 	// Master says that the node is a master.
 	Master bool
-	// Exists says that the node has been made; one that has not is made at once and is away until then.
+	// Exists says that the node has been made; one that has not is away, and may wait for others before it is.
 	Exists bool
 	// Outdated says that what runs is not what is wanted.
 	Outdated bool
@@ -43,7 +43,7 @@ type Decision struct {
 //   - Masters go first, one at a time, the next one when all others are Ready. A worker waits for every master.
 //   - Workers go while fewer than MaxUnavailable of them are away.
 //   - A node that is not Ready serves nobody, so replacing it takes nothing away: it goes before its healthy peers, and
-//     does not wait for itself. That is how a broken master is mended by an upgrade.
+//     waits neither for itself nor for nodes that have not been made. That is how a broken master is mended by an upgrade.
 //   - Masters that have lost their majority are replaced all at once, as far as they are not Ready.
 //   - While the cluster does not answer, workers wait, and so do masters that seem to be Ready: one of three that is taken
 //     away may be the one that the others need. A master that is alone has nobody to ask, and one that is not Ready is
@@ -81,7 +81,7 @@ type bounds struct {
 
 // role picks among the nodes of one role.
 func (d *Decision) role(nodes []Node, b bounds) {
-	gone, inFlight := count(nodes, away), count(nodes, underWay)
+	gone, inFlight := count(nodes, away), count(nodes, func(n Node) bool { return n.Exists && underWay(n) })
 	// Masters without a majority serve nobody and may need each other to come back, so waiting for one would be for ever.
 	dead := len(nodes) > 0 && nodes[0].Master && gone > (len(nodes)-1)/2
 	var waiting []string
@@ -114,9 +114,12 @@ func (d *Decision) wait(ids []string, reason string, others []Node) {
 	}
 	d.Reason = reason
 	for _, n := range others {
-		if d.Replace[n.ID] || underWay(n) {
+		switch {
+		case d.Replace[n.ID] || n.Exists && underWay(n):
 			d.WaitingFor = n.ID
 			return
+		case !n.Exists && d.WaitingFor == "":
+			d.WaitingFor = n.ID
 		}
 	}
 }

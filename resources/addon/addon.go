@@ -37,14 +37,23 @@ func CNI() Resource {
 	return resource("cni", addons.NetworkObjects)
 }
 
-// KubeProxy is the handler of kube-proxy.
+// KubeProxy is the handler of kube-proxy. One whose version nobody knows stays as it is.
 func KubeProxy() Resource {
-	return resource("kubeproxy", func(p addons.Params) ([]client.Object, error) {
+	made := resource("kubeproxy", func(p addons.Params) ([]client.Object, error) {
 		if p.KubeProxy.Disabled {
 			return nil, nil
 		}
 		return addons.KubeProxy(p)
 	})
+	build := made.Build
+	made.Build = func(s *cluster.Snapshot) (apply.Desired, error) {
+		p := params(s)
+		if p.Versions.Kubernetes == "" && p.KubeProxy.Image == "" && !p.KubeProxy.Disabled {
+			return apply.Desired{}, s.VersionsErr
+		}
+		return build(s)
+	}
+	return made
 }
 
 // CoreDNS is the handler of the cluster's DNS.
@@ -73,8 +82,10 @@ func params(s *cluster.Snapshot) addons.Params {
 	if s.Config.Spec.AddOns != nil {
 		chosen = *s.Config.Spec.AddOns
 	}
+	versions := s.Versions
+	versions.Kubernetes = s.ServedKubernetes()
 	return addons.Params{
-		Cluster: s.Cluster(), Versions: s.Versions, Registry: s.Settings.Guest.RegistryDomain,
+		Cluster: s.Cluster(), Versions: versions, Registry: s.Settings.Guest.RegistryDomain,
 		APIServerURL: s.InternalURL(), Emulated: s.Emulated(),
 		KubeProxy: addons.Addon{Disabled: chosen.KubeProxy.Disabled, Image: chosen.KubeProxy.Image},
 		CoreDNS:   addons.Addon{Disabled: chosen.CoreDNS.Disabled, Image: chosen.CoreDNS.Image},

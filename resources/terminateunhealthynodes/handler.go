@@ -55,7 +55,8 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 func look(s *cluster.Snapshot, now time.Time) []remediation.Node {
 	var nodes []remediation.Node
 	for _, n := range s.Nodes {
-		seen := remediation.Node{Name: n.Role + " " + n.ID, Master: n.Role == key.RoleMaster, Leaving: true}
+		// One that has not begun may wait for this very node.
+		seen := remediation.Node{Name: n.Role + " " + n.ID, Master: n.Role == key.RoleMaster, Leaving: n.Deployment != nil}
 		if pod := n.Pod(); pod != nil {
 			seen.Created = pod.CreationTimestamp.Time
 			seen.Leaving = pod.DeletionTimestamp != nil || len(n.Standing()) > 1

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
@@ -84,6 +85,35 @@ func TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
 						}}},
 					})
 				}
+			}
+			var got deleted
+			if _, err := New(&got, testingclock.NewFakePassiveClock(now)).EnsureCreated(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("other pods are deleted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNodeThatHasNotBegunKeepsNobodyFromBeingReplaced: it may wait for the very node that is not Ready.
+func TestNodeThatHasNotBegunKeepsNobodyFromBeingReplaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		deployment *appsv1.Deployment
+		want       deleted
+	}{
+		"it waits":                  {nil, deleted{"worker-w1"}},
+		"its pod is about to begin": {&appsv1.Deployment{}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &cluster.Snapshot{
+				Config:   &v1alpha1.KVMConfig{Spec: v1alpha1.KVMConfigSpec{Remediation: &v1alpha1.Remediation{Enabled: true}}},
+				Workload: cluster.Workload{Connected: true, Watched: time.Hour, Now: serverNow},
+				Nodes: []cluster.Node{
+					node("w1", corev1.ConditionFalse, time.Hour), node("w2", corev1.ConditionFalse, time.Minute),
+					{ID: "w3", Role: key.RoleWorker, Deployment: test.deployment}, {ID: "w4", Role: key.RoleWorker},
+				},
 			}
 			var got deleted
 			if _, err := New(&got, testingclock.NewFakePassiveClock(now)).EnsureCreated(t.Context(), s); err != nil {

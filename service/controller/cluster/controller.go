@@ -102,11 +102,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 // sooner is the shorter of a wish to come back, of the time until bootstrap tokens change, and of when nodes that are not
-// Ready, masters that wait for these, and snapshots of etcd are looked at again.
+// Ready, those that wait for these, and snapshots of etcd are looked at again.
 func (r *Reconciler) sooner(after time.Duration, s *snapshot.Snapshot) time.Duration {
 	now := r.Clock.Now()
 	wishes := []time.Duration{
-		after, hurry(nodeStatuses(s, now)), until(endsBy(s.SnapshotJob), now), until(beginsBy(s.SnapshotJob), now), until(s.MastersDue(), now),
+		after, hurry(nodeStatuses(s, now)), until(endsBy(s.SnapshotJob), now), until(beginsBy(s.SnapshotJob), now), until(s.NextLate(), now),
 	}
 	if !s.Tokens.Next.IsZero() && r.Workloads != nil {
 		wishes = append(wishes, max(s.Tokens.Next.Sub(now), time.Second))

@@ -237,7 +237,9 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Workload = r.Workloads.look(s, w.master.Spec.ClusterIP)
 	}
-	s.MastersLate = past(s.MastersDue(), r.Clock.Now())
+	for i, n := range s.Nodes {
+		s.Nodes[i].Late = past(n.LateAt(), r.Clock.Now())
+	}
 	s.LookAtFounding(&w.namespace, gone, w.held)
 	s.BootDataErr = r.decideRollout(s)
 	return s, nil

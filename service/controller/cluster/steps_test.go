@@ -137,7 +137,7 @@ func TestMastersDoNotWaitForEver(t *testing.T) {
 	r := &Reconciler{Clock: clock}
 	config := &v1alpha1.KVMConfig{}
 	config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
-	s := &snapshot.Snapshot{Config: config, Workload: snapshot.Workload{Reason: "Refused"}}
+	s := &snapshot.Snapshot{Config: config, Founders: []string{"m1", "m2", "m3"}, Workload: snapshot.Workload{Reason: "Refused"}}
 	for i, id := range []string{"m1", "m2", "m3"} {
 		n := snapshot.Node{ID: id, Role: key.RoleMaster}
 		if i < 2 {
@@ -151,8 +151,11 @@ func TestMastersDoNotWaitForEver(t *testing.T) {
 		t.Fatalf("the operator comes back after %s", after)
 	}
 	clock.SetTime(now.Add(after))
-	if s.MastersLate = past(s.MastersDue(), clock.Now()); !s.MastersLate {
-		t.Error("it comes back too early")
+	for i, n := range s.Nodes {
+		s.Nodes[i].Late = past(n.LateAt(), clock.Now())
+	}
+	if why := s.Delayed(s.Nodes[2]); why != "" {
+		t.Errorf("it comes back too early: %s", why)
 	}
 	s.Nodes[2].Deployment = s.Nodes[0].Deployment
 	if after := r.sooner(0, s); after != 0 {

@@ -231,7 +231,7 @@ func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	note(pod, c)
 	if before.Reason != c.Reason && config != nil && r.Events != nil {
 		kind := corev1.EventTypeNormal
-		if slices.Contains([]drain.Reason{drain.TimedOut, drain.GracePeriodOver, drain.QuorumAtRisk, drain.ReleaseFailed}, drain.Reason(c.Reason)) {
+		if slices.Contains([]drain.Reason{drain.TimedOut, drain.GracePeriodOver, drain.NamespaceDeleted, drain.QuorumAtRisk, drain.ReleaseFailed}, drain.Reason(c.Reason)) {
 			kind = corev1.EventTypeWarning
 		}
 		r.Events.Eventf(config, pod, kind, c.Reason, "Drain", "%s: %s", pod.Name, c.Message)

@@ -1,0 +1,40 @@
+package cluster
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// ServedKubernetes is the version of Kubernetes that all masters serve: the one that is wanted, and while a master still has an older one, that.
+// Nothing in the workload cluster may be newer than its API servers (https://kubernetes.io/releases/version-skew-policy/#kube-proxy). It is
+// empty when it is not known: nothing that can be made is wanted, and no master has joined.
+func (s *Snapshot) ServedKubernetes() string {
+	served := ""
+	if s.VersionsErr == nil {
+		served = s.Versions.Kubernetes
+	}
+	for _, n := range s.Masters() {
+		for _, pod := range n.Pods {
+			node := s.Workload.Node(pod.Name)
+			if node == nil {
+				continue
+			}
+			has := strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v")
+			if older(has, served) {
+				served = has
+			}
+		}
+	}
+	return served
+}
+
+// older says that a release is older than another one, or than none.
+func older(release, than string) bool {
+	parsed, err := version.ParseSemantic(release)
+	if err != nil || parsed.PreRelease() != "" || parsed.BuildMetadata() != "" {
+		return false // no image has such a name
+	}
+	other, err := version.ParseSemantic(than)
+	return err != nil || parsed.LessThan(other)
+}
