@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,26 @@ func TestF16RollSaysWhomItWaitsFor(t *testing.T) {
 		lab.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "RollingOut"})
 	held.lift(t)
 	theLab.AwaitReady(t, config)
+}
+
+// TestF16NodesWithoutTheLabelOfTheCachesWaitForTheirTurn covers somebody who takes the label away by which the operator sees a Deployment.
+func TestF16NodesWithoutTheLabelOfTheCachesWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	config := createReady(t, makeCluster("rolll").Workers(2).Obj())
+	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Rollout = &v1alpha1.Rollout{Paused: true} })
+	change(t, config, addSSHKey)
+	paused := lab.Condition{Type: "NodesReady", Status: metav1.ConditionFalse, Reason: "RollingOut"}
+	theLab.AwaitCondition(t, config, paused)
+	deployment := &appsv1.Deployment{ObjectMeta: in(config, "worker-w0aaa")}
+	theLab.Get(t, deployment)
+	before := deployment.Spec.Template.Annotations[key.AnnotationNodeHash]
+	change(t, deployment, func(d *appsv1.Deployment) { delete(d.Labels, key.LabelManagedBy) })
+	change(t, config, addScaling)
+	theLab.AwaitCondition(t, config, paused)
+	theLab.Get(t, deployment)
+	if after := deployment.Spec.Template.Annotations[key.AnnotationNodeHash]; after != before || before == "" {
+		t.Errorf("the node was replaced while the rollout is paused: its hash was %q and is %q", before, after)
+	}
 }
 
 // TestReadyIsTakenBackBeforeAReplacementBegins: whoever waits for Ready of the new generation must not be told of the old

@@ -3,18 +3,21 @@ package cluster_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
 // TestEmulatedWorkersBeginOneAfterTheOther, the first of them beside the only master, and whoever waits names whom it waits for.
@@ -168,5 +171,58 @@ func TestEmulatedMastersJoinInEtcdsOrder(t *testing.T) {
 		if why := s.Delayed(s.Nodes[at]); (why == "") != begins {
 			t.Errorf("%s begins: %t, want %t: %s", s.Nodes[at].ID, !begins, begins, why)
 		}
+	}
+}
+
+// TestWorkersThatBeginDuringASuccessionWaitForTheMasters, so that no kubelet gets a certificate of the predecessor's.
+func TestWorkersThatBeginDuringASuccessionWaitForTheMasters(t *testing.T) {
+	issuer := pki.Embedded{Clock: testingclock.NewFakePassiveClock(time.Now())}
+	old, err := issuer.Issue(pki.Request{Name: pki.CA, CommonName: "old", Usage: pki.UsageAuthority}, pki.KeyPair{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	announced, err := pki.Succeed(old, func() (pki.KeyPair, error) {
+		return issuer.Issue(pki.Request{Name: pki.CA, CommonName: "new", Usage: pki.UsageAuthority}, pki.KeyPair{})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	succeeded, err := pki.Succeed(announced, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(hash string) *appsv1.Deployment {
+		d := &appsv1.Deployment{}
+		d.Spec.Template.Annotations = map[string]string{key.AnnotationNodeHash: hash}
+		return d
+	}
+	for name, test := range map[string]struct {
+		authority pki.KeyPair
+		hash      string // of the second master, "new" being what it is to have
+		ready     bool
+		begun     bool
+		waits     bool
+	}{
+		"nobody is succeeded":                      {old, "old", true, false, false},
+		"the predecessor signs":                    {announced, "old", true, false, false},
+		"the successor signs, and not on a master": {succeeded, "old", true, false, true},
+		"a master is not Ready":                    {succeeded, "new", false, false, true},
+		"the successor signs everywhere":           {succeeded, "new", true, false, false},
+		"the worker has begun":                     {succeeded, "old", true, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &cluster.Snapshot{Config: &v1alpha1.KVMConfig{}, Founders: []string{"m1", "m2"}, Nodes: []cluster.Node{
+				{ID: "m1", Role: key.RoleMaster, Deployment: made("new"), Hash: "new", Ready: true},
+				{ID: "m2", Role: key.RoleMaster, Deployment: made(test.hash), Hash: "new", Ready: test.ready},
+				{ID: "w1", Role: key.RoleWorker},
+			}}
+			s.Certificates = pki.Set{pki.CA: test.authority}
+			if test.begun {
+				s.Nodes[2].Deployment = made("old")
+			}
+			if why := s.Delayed(s.Nodes[2]); (why != "") != test.waits || test.waits && !strings.Contains(why, "master m2") {
+				t.Errorf("it waits because %q", why)
+			}
+		})
 	}
 }

@@ -59,9 +59,8 @@ func (w Workload) ReadyNodes() map[string]bool {
 // answers; where there are several masters, once these are Ready. Nobody waits for a node that is Late. Where nobody looks into the workload
 // cluster, or nothing is wrong with it, all nodes begin at once.
 func (s *Snapshot) Delayed(n Node) string {
-	if n.Deployment == nil && s.AwaitsMember(n) {
-		const unasked = "nobody asks the other members, for which the operator needs a certificate and the setting service.workload.connect"
-		return "its machine begins once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
+	if why := s.unsafe(n); why != "" {
+		return why
 	}
 	if !s.Emulated() || s.Restore.Halted() || n.begun() || s.beginsFirst(n) {
 		return ""
@@ -78,6 +77,32 @@ func (s *Snapshot) Delayed(n Node) string {
 		}
 		if until := s.awaited(earlier, n); until != "" {
 			return fmt.Sprintf("its machine is emulated and begins once %s %s %s", earlier.Role, earlier.ID, until)
+		}
+	}
+	return ""
+}
+
+// unsafe says why a node would do harm if it began, to etcd or to itself; empty when it would not.
+func (s *Snapshot) unsafe(n Node) string {
+	if n.Deployment == nil && s.AwaitsMember(n) {
+		const unasked = "nobody asks the other members, for which the operator needs a certificate and the setting service.workload.connect"
+		return "its machine begins once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
+	}
+	if signer := s.awaitsSigner(n); signer != "" {
+		return fmt.Sprintf("it begins once master %s is Ready with the successor of the authority, which signs its certificate", signer)
+	}
+	return ""
+}
+
+// awaitsSigner is the id of the master that a worker waits for while an authority is being succeeded: one that still signs for the
+// predecessor, whose certificates are not believed any more in the end. It is empty when it waits for none.
+func (s *Snapshot) awaitsSigner(n Node) string {
+	if n.Deployment != nil || n.Role != key.RoleWorker || pki.PhaseOf(s.Certificates[pki.CA]) != pki.Succeeded {
+		return ""
+	}
+	for _, m := range s.Masters() {
+		if m.Deployment == nil || m.Outdated() || !m.Ready {
+			return m.ID
 		}
 	}
 	return ""

@@ -30,12 +30,28 @@ type Completed struct {
 	Failed error
 }
 
+// errAuthoritysName keeps an authority from being replaced by a certificate.
+var errAuthoritysName = errors.New("an authority has this name; a node's id has to be another one")
+
+// proper leaves out requests of certificates that would take an authority's place, and tells of them.
+func proper(requests []Request) (left []Request, told failures) {
+	for _, request := range requests {
+		if request.Usage != UsageAuthority && slices.Contains(Authorities, request.Name) {
+			told.add(request.Name, errAuthoritysName)
+			continue
+		}
+		left = append(left, request)
+	}
+	return left, told
+}
+
 // Complete keeps the existing pairs, issues a new one for each request that none of them answers, and issues those anew whose time
 // has come. Authorities that exist are never replaced. A request that cannot be answered is left out of the Set and told of in the
 // error; the others go on.
 func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (Completed, error) {
 	complete := Completed{Set: Set{}, Renewed: map[string]string{}}
-	var absent, failed failures
+	requests, absent := proper(requests)
+	var failed failures
 	for _, request := range requests {
 		authority, signs := complete.Set[request.Authority]
 		pair, exists := existing[request.Name]

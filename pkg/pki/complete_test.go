@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -262,5 +263,23 @@ func TestPlaceholdersSayWhatWouldStandThere(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, [3][3]string{text(set[pki.CA]), text(set[pki.API]), {encryption, token, ""}}); diff != "" || err1 != nil || err2 != nil {
 		t.Errorf("errors %v %v, other placeholders (-want +got):\n%s", err1, err2, diff)
+	}
+}
+
+// TestNoCertificateTakesAnAuthoritysPlace covers a master with the id "ca" that no API server has refused.
+func TestNoCertificateTakesAnAuthoritysPlace(t *testing.T) {
+	requests := []pki.Request{
+		{Name: pki.EtcdCA, CommonName: "etcd", Usage: pki.UsageAuthority},
+		{Name: pki.EtcdMember("ca"), Authority: pki.EtcdCA, CommonName: pki.EtcdMember("ca"), Usage: pki.UsageBoth},
+	}
+	now := time.Now()
+	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
+	first, err := pki.Complete(nil, requests, issuer, now)
+	if err == nil || !strings.Contains(err.Error(), "an authority has this name") {
+		t.Errorf("err = %v", err)
+	}
+	second, err := pki.Complete(first.Set, requests, issuer, now)
+	if diff := cmp.Diff(first.Set, second.Set); diff != "" || err == nil || len(second.Renewed) > 0 {
+		t.Errorf("err = %v, renewed %v, other pairs (-first +second):\n%s", err, second.Renewed, diff)
 	}
 }

@@ -3,6 +3,9 @@
 package addon
 
 import (
+	"fmt"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,6 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 )
@@ -25,7 +29,15 @@ func Bootstrap() Resource {
 		Build: func(s *cluster.Snapshot) (apply.Desired, error) {
 			desired := apply.Desired{Objects: addons.RBAC(params(s))}
 			for _, token := range s.Tokens.Valid {
-				desired.Objects = append(desired.Objects, joining.Secret(token))
+				switch {
+				case s.Workload.Now.Before(token.Expires):
+					desired.Objects = append(desired.Objects, joining.Secret(token))
+				case token.ID == joining.TokenID(s.Tokens.Current):
+					// The cluster itself removes what has expired by its clock, again and again.
+					desired.Wait = &chain.Outcome{State: chain.StateDone, Reason: "ClockAhead", Message: fmt.Sprintf(
+						"no node can join: by the clock of the workload cluster its token has expired at %s; correct the clocks of the masters' hosts",
+						token.Expires.UTC().Format(time.RFC3339))}
+				}
 			}
 			return desired, nil
 		},

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/resources/addon"
 )
 
@@ -43,6 +46,43 @@ func TestKubeProxyWithoutAVersionStaysAsItIs(t *testing.T) {
 			}
 			if err != nil || !strings.Contains(string(text), test.want) {
 				t.Errorf("err = %v, want %s in\n%s", err, test.want, text)
+			}
+		})
+	}
+}
+
+// TestTokensThatHaveExpiredThereAreNotMade covers a workload cluster whose clock is ahead: it removes what has expired by that.
+func TestTokensThatHaveExpiredThereAreNotMade(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, test := range map[string]struct {
+		ahead  time.Duration
+		tokens int
+		reason string
+	}{
+		"on time":              {0, 3, ""},
+		"ahead by half a day":  {13 * time.Hour, 3, ""},
+		"ahead by a day":       {25 * time.Hour, 2, ""},
+		"ahead by two days":    {48 * time.Hour, 0, "ClockAhead"},
+		"a day behind":         {-24 * time.Hour, 3, ""},
+		"its clock is unknown": {0, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &cluster.Snapshot{Config: cluster.WithDefaults(&v1alpha1.KVMConfig{}), Tokens: joining.TokensAt("seed", now)}
+			if name != "its clock is unknown" {
+				s.Workload.Now = now.Add(test.ahead)
+			}
+			desired, err := addon.Bootstrap().Build(s)
+			tokens, reason := 0, ""
+			for _, o := range desired.Objects {
+				if _, ok := o.(*corev1.Secret); ok {
+					tokens++
+				}
+			}
+			if desired.Wait != nil {
+				reason = desired.Wait.Reason
+			}
+			if err != nil || tokens != test.tokens || reason != test.reason {
+				t.Errorf("err = %v, there are %d tokens because of %q, want %d, %q", err, tokens, reason, test.tokens, test.reason)
 			}
 		})
 	}

@@ -161,7 +161,12 @@ func (r *Reconciler) readDeployments(ctx context.Context, config *v1alpha1.KVMCo
 	for _, n := range snapshot.NewNodes(config.Spec) {
 		name := key.DeploymentName(n.Role, n.ID)
 		d := &appsv1.Deployment{}
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(config.Spec.Cluster.ID), Name: name}, d)
+		at := client.ObjectKey{Namespace: key.Namespace(config.Spec.Cluster.ID), Name: name}
+		err := r.Client.Get(ctx, at, d)
+		if apierrors.IsNotFound(err) && hadPod(config, n) {
+			// Somebody may have taken away the label by which caches see it.
+			err = r.Live.Get(ctx, at, d)
+		}
 		if err == nil {
 			w.deployments[name] = d
 		} else if !apierrors.IsNotFound(err) {
@@ -169,6 +174,11 @@ func (r *Reconciler) readDeployments(ctx context.Context, config *v1alpha1.KVMCo
 		}
 	}
 	return nil
+}
+
+// hadPod says that the status knows a pod of the node.
+func hadPod(config *v1alpha1.KVMConfig, n snapshot.Node) bool {
+	return slices.ContainsFunc(config.Status.Nodes, func(st v1alpha1.NodeStatus) bool { return st.ID == n.ID && st.Role == n.Role && st.Pod != "" })
 }
 
 // retired lists the masters' Deployments that the spec does not name. One that is missing in the list because it is seconds old

@@ -35,6 +35,7 @@ type Cluster struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="size(self) in [1, 3, 5]",message="must have 1, 3 or 5 entries, for etcd needs an odd number of members and gains nothing from more than 5"
 	// +kubebuilder:validation:XValidation:rule="oldSelf.exists(o, self.exists(m, m.id == o.id))",message="must keep one of the present masters at least, for etcd's data comes from there; replace the others first and this one later"
+	// +kubebuilder:validation:XValidation:rule="self.all(m, !(m.id in ['ca', 'ipv6']))",message="must not have the id ca or ipv6, for etcd-ca and master-ipv6 are names of other objects of the cluster; choose another id"
 	Masters []Node `json:"masters"`
 
 	// Workers are the nodes that run workload, 500 at most.

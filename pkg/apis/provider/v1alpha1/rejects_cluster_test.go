@@ -42,6 +42,10 @@ var rejectedCluster = map[string]rejection{
 		change: "spec: {cluster: {masters: [{id: m1}, {id: m2}]}, kvm: {masters: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}",
 		want:   "spec.cluster.masters: Invalid value: must have 1, 3 or 5 entries, for etcd needs an odd number of members and gains nothing from more than 5",
 	},
+	"a master whose certificate would have the name of etcd's authority": {
+		change: "spec: {cluster: {masters: [{id: m1}, {id: ca}, {id: m3}]}, kvm: {masters: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}",
+		want:   "spec.cluster.masters: Invalid value: must not have the id ca or ipv6, for etcd-ca and master-ipv6 are names of other objects of the cluster; choose another id",
+	},
 	"seven masters": {
 		change: "spec: {cluster: {masters: [{id: m1}, {id: m2}, {id: m3}, {id: m4}, {id: m5}, {id: m6}, {id: m7}]}, kvm: {masters: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}",
 		want:   "spec.cluster.masters: Invalid value: must have 1, 3 or 5 entries, for etcd needs an odd number of members and gains nothing from more than 5",
