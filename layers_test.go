@@ -196,7 +196,7 @@ func TestHandlersCannotWrite(t *testing.T) {
 	// The one request besides desired objects that a handler may ask of the engine.
 	requestsOfHandlers := []string{
 		"resources/certificaterequest.Approver.Approve", "resources/certificaterotation.Writer.Apply",
-		"resources/node.Remover.DeleteNode", "resources/node.Witness.PodExists",
+		"resources/node.Remover.DeleteNode", "resources/node.Witness.PodRuns",
 		"resources/nodelabel.Labeller.LabelNode",
 		"resources/nodereadiness.Reporter.SetPodCondition", "resources/placement.Placer.PlacePod",
 		"resources/pvc.VolumeReleaser.ReleaseVolume", "resources/terminateunhealthynodes.Terminator.DeletePod",

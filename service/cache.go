@@ -85,7 +85,7 @@ func mapperOf(kinds []client.Object) (meta.RESTMapper, error) {
 // usedKinds are the kinds that the operator reads or writes.
 func usedKinds() []client.Object {
 	return append(cluster.Kinds(),
-		&corev1.Pod{}, &corev1.PersistentVolume{}, &providerv1alpha1.KVMConfig{}, &releasev1alpha1.Release{})
+		&corev1.Node{}, &corev1.Pod{}, &corev1.PersistentVolume{}, &providerv1alpha1.KVMConfig{}, &releasev1alpha1.Release{})
 }
 
 // CacheOptions keep in memory what concerns the operator and leave the rest of the management cluster alone.
@@ -102,6 +102,7 @@ func CacheOptions(selector labels.Selector) cache.Options {
 		}
 	}
 	options.ByObject[&corev1.Pod{}] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{key.LabelPodWatcher: key.Operator})}
+	options.ByObject[&corev1.Node{}] = cache.ByObject{Transform: trimHost}
 	options.ByObject[&corev1.PersistentVolume{}] = cache.ByObject{Label: exists(key.LabelMountTag)}
 	options.ByObject[&providerv1alpha1.KVMConfig{}] = cache.ByObject{Label: selector}
 	return options
@@ -133,6 +134,24 @@ func trim(object any) (any, error) {
 		trimPod(pod)
 	}
 	return object, nil
+}
+
+// trimHost keeps of a host how it is.
+func trimHost(object any) (any, error) {
+	host, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	host.ObjectMeta = metav1.ObjectMeta{Name: host.Name, UID: host.UID, ResourceVersion: host.ResourceVersion}
+	host.Spec = corev1.NodeSpec{}
+	var conditions []corev1.NodeCondition
+	for _, c := range host.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			conditions = append(conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+		}
+	}
+	host.Status = corev1.NodeStatus{Conditions: conditions}
+	return host, nil
 }
 
 // trimPod keeps of a node pod what placement, readiness and endpoints are made of.

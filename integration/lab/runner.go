@@ -15,8 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// ended is the status of a node pod whose runner has powered its machine down.
-const ended = `{"status":{"containerStatuses":[{"name":"k8s-kvm","image":"","imageID":"","ready":false,"started":false,"restartCount":0,` +
+// ended is the status of a node pod whose runner has powered its machine down, once its kubelet has seen that nothing of it runs.
+const ended = `{"status":{"phase":"Succeeded","containerStatuses":[{"name":"k8s-kvm","image":"","imageID":"","ready":false,"started":false,"restartCount":0,` +
 	`"state":{"running":null,"terminated":{"exitCode":0,"reason":"Completed"}}}]}}`
 
 // Release plays the runner of a pod on a simulated host: its machine is down at once.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	stdlog "log"
 	"net"
@@ -121,6 +122,33 @@ type stranger struct {
 	mu    sync.Mutex
 	paths []string
 	ahead time.Duration
+	// flooding says that it answers watches of ConfigMaps with more and more of them, and others with nothing.
+	flooding bool
+}
+
+// floods makes it so.
+func (s *stranger) floods() *stranger {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flooding = true
+	return s
+}
+
+func flood(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.(http.Flusher).Flush()
+	if !strings.HasSuffix(r.URL.Path, "/configmaps") {
+		<-r.Context().Done()
+		return
+	}
+	text := strings.Repeat("x", 100<<10)
+	for i := 1; ; i++ {
+		_, err := fmt.Fprintf(w, `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"c%d",`+
+			`"uid":"u%d","resourceVersion":"%d","labels":{"giantswarm.io/managed-by":"kvm-operator"}},"data":{"a":"%s"}}}`+"\n", i, i, i, text)
+		if err != nil {
+			return
+		}
+	}
 }
 
 // isAhead sets its clock.
@@ -165,8 +193,12 @@ func newStranger(t *testing.T, name string, issued time.Time, status int, config
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.paths = append(s.paths, r.URL.Path)
-		ahead := s.ahead
+		ahead, flooding := s.ahead, s.flooding && r.URL.Query().Get("watch") == "true"
 		s.mu.Unlock()
+		if flooding {
+			flood(w, r)
+			return
+		}
 		w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac failed: not finished\nreadyz check failed\n")

@@ -119,8 +119,18 @@ func blank(document []byte) bool {
 	})
 }
 
-// complete puts an object without a namespace where kubectl does, and says what it holds as the API server does.
+// complete puts an object without a namespace where kubectl does, says what it holds as the API server does, and drops what only that may say
+// of it, which is there when the object was exported from another cluster.
 func complete(object client.Object) {
+	object.SetUID("")
+	object.SetResourceVersion("")
+	object.SetGeneration(0)
+	object.SetCreationTimestamp(metav1.Time{})
+	object.SetDeletionTimestamp(nil)
+	object.SetDeletionGracePeriodSeconds(nil)
+	object.SetSelfLink("")
+	object.SetManagedFields(nil)
+	object.SetOwnerReferences(nil)
 	if secret, ok := object.(*corev1.Secret); ok {
 		for name, text := range secret.StringData {
 			if secret.Data == nil {

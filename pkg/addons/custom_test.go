@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -149,5 +150,30 @@ func TestManifestsThatCannotBeKeptAreTold(t *testing.T) {
 				t.Errorf("got %v, want that %q is told", err, test.want)
 			}
 		})
+	}
+}
+
+// TestManifestsThatWereExported: what the API server of another cluster said of an object says nothing about this one.
+func TestManifestsThatWereExported(t *testing.T) {
+	const exported = `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: settings
+  uid: 5e6a9f0c-0d3c-4bb3-9e0c-3a4d7c1c0d11
+  resourceVersion: "4711"
+  generation: 3
+  creationTimestamp: "2026-11-25T06:00:00Z"
+  managedFields: [{manager: kubectl, operation: Update}]
+  ownerReferences: [{apiVersion: v1, kind: Pod, name: gone, uid: 5e6a9f0c-0d3c-4bb3-9e0c-3a4d7c1c0d12}]
+data: {a: b}
+`
+	objects, err := addons.Custom(addons.Params{CNI: addons.CNI{Manifests: exported}})
+	if err != nil || len(objects) != 1 {
+		t.Fatalf("%d objects, %v", len(objects), err)
+	}
+	got := objects[0].(*corev1.ConfigMap)
+	want := metav1.ObjectMeta{Name: "settings", Namespace: "default", Labels: got.Labels}
+	if diff := cmp.Diff(want, got.ObjectMeta); diff != "" {
+		t.Errorf("it is applied with (-want +got):\n%s", diff)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 )
 
 // SetPodCondition sets one condition in the status of a pod, as of now when its status is another one.
@@ -104,13 +106,14 @@ func (e *Engine) Evict(ctx context.Context, pod *corev1.Pod) error {
 	return ofExisting("evict", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
-// PodExists asks the API server, not the cache, whether there is a pod of that name.
-func (e *Engine) PodExists(ctx context.Context, namespace, name string) (bool, error) {
-	err := e.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Pod{})
+// PodRuns asks the API server, not the cache, whether there is a pod of that name that has not ended.
+func (e *Engine) PodRuns(ctx context.Context, namespace, name string) (bool, error) {
+	pod := &corev1.Pod{}
+	err := e.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil, microerror.Mask(err)
+	return err == nil && !joining.Ended(pod), microerror.Mask(err)
 }
 
 // DeleteNode removes a Node that nothing runs on any more. Its version is a precondition: one that has come back in the

@@ -27,6 +27,8 @@ type Link[T any] struct {
 	// Needs names the handlers that must be Done before this one is run; on deletion it is the other way round: they are
 	// run only when this one is gone.
 	Needs []string
+	// Follows names handlers that must have been run before this one, with whatever outcome; on deletion it is like Needs.
+	Follows []string
 }
 
 // Chain is the order of work of a controller.
@@ -56,16 +58,19 @@ func (r Result) Done() bool {
 // blocked by it.
 func (c Chain[T]) Run(ctx context.Context, snapshot T, deleting bool) []Result {
 	results := make([]Result, len(c))
-	finished := map[string]bool{}
+	finished, ran := map[string]bool{}, map[string]bool{}
 	stopped := ""
 	for _, i := range c.order(deleting) {
 		link := c[i]
 		blocked := slices.DeleteFunc(c.needs(i, deleting), func(name string) bool { return finished[name] })
+		if !deleting {
+			blocked = append(blocked, slices.DeleteFunc(slices.Clone(link.Follows), func(name string) bool { return ran[name] })...)
+		}
 		if stopped != "" {
 			blocked = []string{stopped}
 		}
 		results[i] = run(ctx, link.Handler, snapshot, deleting, blocked)
-		finished[link.Handler.Name()] = results[i].Done()
+		finished[link.Handler.Name()], ran[link.Handler.Name()] = results[i].Done(), len(blocked) == 0
 		if results[i].Err == nil && results[i].Outcome.State == StateStore {
 			stopped = link.Handler.Name()
 		}
@@ -106,12 +111,15 @@ func (c Chain[T]) needs(i int, deleting bool) []string {
 	}
 	var dependents []string
 	for _, other := range c {
-		if slices.Contains(other.Needs, c[i].Handler.Name()) {
+		if slices.Contains(other.before(), c[i].Handler.Name()) {
 			dependents = append(dependents, other.Handler.Name())
 		}
 	}
 	return dependents
 }
+
+// before are the handlers that stand before this one.
+func (l Link[T]) before() []string { return slices.Concat(l.Needs, l.Follows) }
 
 // Validate says what is wrong with the chain itself: a name twice, or a need that does not stand before its link.
 func (c Chain[T]) Validate() error {
@@ -122,7 +130,7 @@ func (c Chain[T]) Validate() error {
 		if seen[name] {
 			wrong = append(wrong, name+" stands twice in the chain")
 		}
-		for _, need := range link.Needs {
+		for _, need := range link.before() {
 			if !seen[need] {
 				wrong = append(wrong, name+" needs "+need+", which does not stand before it")
 			}

@@ -39,6 +39,11 @@ func link(name string, outcome chain.Outcome, err error, needs ...string) chain.
 	return chain.Link[*diary]{Handler: step{name, outcome, err}, Needs: needs}
 }
 
+func following(l chain.Link[*diary], names ...string) chain.Link[*diary] {
+	l.Follows = names
+	return l
+}
+
 func done(name string, needs ...string) chain.Link[*diary] {
 	return link(name, chain.Done(), nil, needs...)
 }
@@ -101,6 +106,21 @@ var orders = map[string]struct {
 		deleting: true,
 		ran:      []string{"delete d", "delete c"},
 		blocked:  map[string][]string{"b": {"c"}, "a": {"b"}},
+	},
+	"whoever follows a handler is run whatever becomes of that": {
+		chain: chain.Chain[*diary]{link("a", chain.Outcome{}, errForeign), following(done("b"), "a"), link("c", waiting, nil), following(done("d"), "b", "c")},
+		ran:   []string{"create a", "create b", "create c", "create d"},
+	},
+	"whoever follows a handler that is not run is not run either": {
+		chain:   chain.Chain[*diary]{link("a", waiting, nil), done("b", "a"), following(done("c"), "b"), following(done("d"), "c")},
+		ran:     []string{"create a"},
+		blocked: map[string][]string{"b": {"a"}, "c": {"b"}, "d": {"c"}},
+	},
+	"on deletion the one that is followed waits for those that follow it": {
+		chain:    chain.Chain[*diary]{done("a"), following(link("b", waiting, nil), "a"), following(done("c"), "b")},
+		deleting: true,
+		ran:      []string{"delete c", "delete b"},
+		blocked:  map[string][]string{"a": {"b"}},
 	},
 	"storing stops everything after it, needed or not": {
 		chain:   chain.Chain[*diary]{done("a"), link("b", chain.Store("indexes were assigned"), nil), done("c"), done("d", "a")},

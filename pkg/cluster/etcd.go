@@ -53,9 +53,10 @@ func (s *Snapshot) Retires(n Node) bool {
 }
 
 // Former says that a machine that is not in the spec any more ran a member of before the restore that the cluster began with: it may be part of
-// the majority of an etcd that is none of the cluster's any more. One that the list of now names did not.
+// the majority of an etcd that is none of the cluster's any more. One that the list of now names did not, nor did one that founded the etcd of
+// now, whether or not it has been seen.
 func (s *Snapshot) Former(n Node) bool {
-	return s.FoundingTicket() != "" && s.RanAs(n) == "" && s.EtcdMember(n.ID) == nil
+	return s.FoundingTicket() != "" && s.RanAs(n) == "" && s.EtcdMember(n.ID) == nil && !slices.Contains(s.Founders, n.ID)
 }
 
 // EtcdMemberMark is how the member of a master is written down at its Deployment: with what etcd began with, for a snapshot that was

@@ -16,6 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -142,7 +143,7 @@ func (s *Snapshot) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job
 }
 
 func alive(p corev1.Pod) bool {
-	return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+	return !joining.Ended(&p)
 }
 
 // AppEtcdRestore is the label app of the pods of the Jobs of a restore.

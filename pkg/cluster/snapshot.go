@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
@@ -78,6 +79,8 @@ type Snapshot struct {
 	SnapshotMissed time.Time
 	// Rollout says which outdated nodes may be replaced now.
 	Rollout rolling.Decision
+	// MinoritySince is since when no majority of the masters is Ready; nil while one is.
+	MinoritySince *metav1.Time
 	// BootDataErr is why boot data could not be rendered.
 	BootDataErr error
 

@@ -152,6 +152,17 @@ func (n Node) LateAt() time.Time {
 	return time.Time{}
 }
 
+// minorityLasts is for how long masters without a majority are expected back: a host has booted before.
+const minorityLasts = 20 * time.Minute
+
+// LostAt is when masters without a majority are not waited for any more; zero when they have it.
+func (s *Snapshot) LostAt() time.Time {
+	if s.MinoritySince == nil {
+		return time.Time{}
+	}
+	return s.MinoritySince.Add(minorityLasts)
+}
+
 // NextLate is when the next node is late, while another one waits; zero when there is none.
 func (s *Snapshot) NextLate() time.Time {
 	var next time.Time
@@ -168,8 +179,16 @@ func (s *Snapshot) NextLate() time.Time {
 
 // settled says whether a node has come as far as it can: its Node is Ready, or lacks only a pod network that somebody else brings.
 func (s *Snapshot) settled(n Node) bool {
-	own := s.Config.Spec.AddOns != nil && s.Config.Spec.AddOns.CNI.Type == v1alpha1.CNINone
+	own := s.AddOns().CNI.Type == v1alpha1.CNINone
 	return n.Step == nodestep.Ready || own && n.Step == nodestep.NetworkMissing
+}
+
+// AddOns are what the KVMConfig says of them.
+func (s *Snapshot) AddOns() v1alpha1.AddOns {
+	if s.Config.Spec.AddOns == nil {
+		return v1alpha1.AddOns{}
+	}
+	return *s.Config.Spec.AddOns
 }
 
 // Emulated says that software runs the instructions of the machines because the KVMConfig demands it. Where it is a host that

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 )
 
 // overdue is how long after the end of its grace period a pod is still waited for: its kubelet does not answer then.
@@ -38,7 +40,7 @@ func system(p corev1.Pod) bool { return p.Namespace == metav1.NamespaceSystem }
 // asked to go while they can end in order, for the machine will not wait for them for ever.
 func counts(p corev1.Pod, now time.Time) bool {
 	switch {
-	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
+	case joining.Ended(&p):
 		return false
 	case p.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return false // it is the kubelet's own and ends with it

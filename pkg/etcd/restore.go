@@ -1,5 +1,10 @@
 package etcd
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Phase is how far a cluster is on its way back to a snapshot.
 type Phase string
 
@@ -21,7 +26,7 @@ const (
 
 // Restoration is what is known of a cluster that is to be brought back to a snapshot.
 type Restoration struct {
-	// Wanted is the snapshot that is asked for; Committed the one that was begun to be put in place, and Done the one that etcd began
+	// Wanted is the snapshot that is asked for, "<file>/<generation>"; Committed the one that was begun to be put in place, and Done the one that etcd began
 	// with. Each is empty where there is none.
 	Wanted, Committed, Done string
 	// Checked says that the snapshot that Target returns is whole.
@@ -40,12 +45,27 @@ type RestoredMaster struct {
 
 // Target is the snapshot that the cluster is on its way to; empty when it is on its way to none. What was begun is ended, or a new
 // snapshot is put in its place: some masters may have lost what they had before. The one that etcd began with is no new one, for some
-// have the data of it that has been used since.
+// have the data of it that has been used since, unless its generation is a later one.
 func (r Restoration) Target() string {
-	if r.Wanted != "" && r.Wanted != r.Done {
+	if r.Wanted != "" && !again(r.Wanted, r.Done) && !again(r.Wanted, r.Committed) {
 		return r.Wanted
 	}
 	return r.Committed
+}
+
+// again says whether a snapshot that is asked for was restored already, or is being: the same one of no later generation. Who takes the
+// generation back does not mean that everything since is to be lost.
+func again(wanted, restored string) bool {
+	snapshot, generation := cutGeneration(wanted)
+	before, restoredGeneration := cutGeneration(restored)
+	return snapshot == before && generation <= restoredGeneration
+}
+
+// cutGeneration splits "<file>/<generation>".
+func cutGeneration(restore string) (snapshot string, generation int64) {
+	snapshot, number, _ := strings.Cut(restore, "/")
+	generation, _ = strconv.ParseInt(number, 10, 64)
+	return snapshot, generation
 }
 
 // Phase is what is to be done next. Two things are written down on the way, each in one write: that the data is replaced (Committing)

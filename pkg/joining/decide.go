@@ -66,11 +66,16 @@ type World struct {
 func NewWorld(pods []corev1.Pod, nodes map[string]bool) World {
 	world := World{Pods: map[string][]netip.Addr{}, Nodes: nodes}
 	for i := range pods {
-		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+		if !Ended(&pods[i]) {
 			world.Pods[pods[i].Name] = addresses(&pods[i])
 		}
 	}
 	return world
+}
+
+// Ended says that a pod has ended for good: its containers never run again.
+func Ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func addresses(pod *corev1.Pod) []netip.Addr {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
@@ -59,15 +60,27 @@ func Template(s *cluster.Snapshot, n cluster.Node) corev1.PodTemplateSpec {
 	return template
 }
 
-// Hash is that of everything that makes a running node outdated: pod, guest image and boot data, of which bootDataHash
-// is the hash.
+// leftovers says which add-ons leave something on a node that is in the way of what takes their place. Nodes begin anew when it changes.
+func leftovers(a v1alpha1.AddOns) string {
+	var text string
+	if a.CNI.Type != v1alpha1.CNIFlannel && a.CNI.Type != "" {
+		text += "no flannel\n" // its configuration is in /etc/cni/net.d
+	}
+	if a.KubeProxy.Disabled {
+		text += "no kube-proxy\n" // its rules are in the kernel
+	}
+	return text
+}
+
+// Hash is that of everything that makes a running node outdated: pod, guest image, boot data, of which bootDataHash is the hash, and what
+// add-ons leave behind.
 func Hash(s *cluster.Snapshot, n cluster.Node, bootDataHash string) (string, error) {
 	n.Hash = bootDataHash
 	data, err := json.Marshal(Template(s, n))
 	if err != nil {
 		return "", microerror.Mask(err)
 	}
-	sum := sha256.Sum256(data)
+	sum := sha256.Sum256(append(data, leftovers(s.AddOns())...))
 	return hex.EncodeToString(sum[:12]), nil
 }
 

@@ -26,7 +26,7 @@ type Completed struct {
 	Renewed map[string]string
 	// Next is when the next of the pairs has to be issued anew; zero when none ever has.
 	Next time.Time
-	// Failed is why pairs that have to be issued anew could not be. They stay as they are.
+	// Failed is why pairs that have to be issued anew could not be, or are not valid yet. They stay as they are.
 	Failed error
 }
 
@@ -68,7 +68,7 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (C
 				continue
 			}
 		}
-		fresh, err := issuer.Issue(request, authority)
+		fresh, err := issue(issuer, request, authority, now)
 		switch {
 		case err == nil:
 			complete.replace(request, fresh, authority, why)
@@ -78,9 +78,42 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (C
 			absent.add(request.Name, err)
 		}
 	}
-	complete.Failed = failed.join("cannot be issued anew and stays in use")
+	complete.Failed = errors.Join(failed.join("cannot be issued anew and stays in use"), unborn(complete.Set, requests, now))
 	return complete, absent.join("cannot be issued")
 }
+
+// issue has a pair be issued that holds from now on at the latest.
+func issue(issuer Issuer, request Request, authority KeyPair, now time.Time) (KeyPair, error) {
+	fresh, err := issuer.Issue(request, authority)
+	if err == nil && early(fresh, now) {
+		err = errIssuerAhead
+	}
+	return fresh, err
+}
+
+// unborn tells of pairs that nobody believes yet.
+func unborn(set Set, requests []Request, now time.Time) error {
+	var told failures
+	for _, request := range requests {
+		if pair, exists := set[request.Name]; exists && !request.Keep && early(pair, now) {
+			told.add(request.Name, errNotValidYet)
+		}
+	}
+	return told.join("is not valid yet")
+}
+
+// early says that nobody believes a pair yet. What cannot be read is told of elsewhere.
+func early(pair KeyPair, now time.Time) bool {
+	cert, err := ParseCertificate(pair.Certificate)
+	return err == nil && now.Before(cert.NotBefore)
+}
+
+var (
+	// errIssuerAhead keeps a pair that nobody believes from taking the place of one that works.
+	errIssuerAhead = problem.Newf("IssuerAhead", "whoever issues it is ahead of the management cluster's time by an hour or more, and it would not be valid yet")
+	// errNotValidYet leaves to a person whether the clock is wrong now, or was: to issue all anew replaces the masters of every cluster.
+	errNotValidYet = problem.Newf("NotValidYet", "the management cluster's clock is behind, or was ahead when it was issued; set it, or delete the Secret for a new one")
+)
 
 // keep has a pair stay, with those to believe that its authority says.
 func (c *Completed) keep(request Request, pair, authority KeyPair) {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
 const (
@@ -37,15 +38,15 @@ func TestRenewal(t *testing.T) {
 	for name, test := range map[string]struct {
 		after  time.Duration
 		change func([]pki.Request)
-		// renewed are the names, and why is a part of the reason.
-		renewed []string
-		why     string
+		// renewed are the names, and why is a part of the reason; failed is the reason of what cannot be.
+		renewed     []string
+		why, failed string
 	}{
 		"at once":             {after: 0},
 		"just before":         {after: dueAfter - time.Second},
 		"in the last third":   {after: dueAfter, renewed: leaves(whole), why: "a third of its term"},
 		"after its end":       {after: 2 * year, renewed: leaves(whole), why: "a third of its term"},
-		"a clock that is off": {after: -12 * time.Hour},
+		"a clock that is off": {after: -12 * time.Hour, failed: "NotValidYet"},
 		"another name": {
 			change:  func(r []pki.Request) { of(r, pki.API).DNSNames = append(of(r, pki.API).DNSNames, "api.new") },
 			renewed: []string{pki.API}, why: "the name api.new",
@@ -72,7 +73,11 @@ func TestRenewal(t *testing.T) {
 			}
 			at := now.Add(test.after)
 			got, err := pki.Complete(whole, asked, issuerAt(at), at)
-			if err != nil || got.Failed != nil {
+			failed := ""
+			if p, ok := problem.As(got.Failed); ok {
+				failed = p.Reason
+			}
+			if err != nil || failed != test.failed || (got.Failed != nil) != (failed != "") {
 				t.Fatal(err, got.Failed)
 			}
 			if diff := cmp.Diff(test.renewed, slices.Sorted(maps.Keys(got.Renewed)), cmpopts.EquateEmpty()); diff != "" {
@@ -105,6 +110,22 @@ func keepAll(requests []pki.Request) {
 }
 
 // TestNextRenewal: whoever comes back at the time that is told finds something to do, and nothing before.
+// TestIssuerThatIsAhead: what nobody would believe takes no place.
+func TestIssuerThatIsAhead(t *testing.T) {
+	whole, ahead := issued(t), issuerAt(now.Add(dueAfter+2*time.Hour))
+	for name, existing := range map[string]pki.Set{"of a new cluster": {}, "of one that has to be issued anew": whole} {
+		at := now
+		if len(existing) > 0 {
+			at = now.Add(dueAfter)
+		}
+		got, err := pki.Complete(existing, requests(), ahead, at)
+		p, told := problem.As(errors.Join(err, got.Failed))
+		if !told || p.Reason != "IssuerAhead" || len(got.Renewed) > 0 {
+			t.Errorf("%s: %v, %v; issued anew: %v", name, err, got.Failed, got.Renewed)
+		}
+	}
+}
+
 func TestNextRenewal(t *testing.T) {
 	got, err := complete(nil, now)
 	if err != nil {

@@ -40,6 +40,15 @@ func eachRole(master bool, visit func([]rolling.Node)) {
 	extend(nil)
 }
 
+// allLimits are all of them for up to two workers away.
+func allLimits() []rolling.Limits {
+	var all []rolling.Limits
+	for i := range 16 {
+		all = append(all, rolling.Limits{MaxUnavailable: 1 + i&1, Paused: i&2 != 0, Blind: i&4 != 0, Lost: i&8 != 0})
+	}
+	return all
+}
+
 // TestEverySmallState decides on every cluster of up to three masters and three workers and holds the decision against
 // the rules that a cluster's life hangs on.
 func TestEverySmallState(t *testing.T) {
@@ -47,7 +56,7 @@ func TestEverySmallState(t *testing.T) {
 	eachRole(true, func(masters []rolling.Node) {
 		eachRole(false, func(workers []rolling.Node) {
 			nodes := append(slices.Clone(masters), workers...)
-			for _, limits := range []rolling.Limits{{MaxUnavailable: 1}, {MaxUnavailable: 2}, {MaxUnavailable: 1, Paused: true}, {MaxUnavailable: 2, Paused: true}, {MaxUnavailable: 1, Blind: true}, {MaxUnavailable: 2, Blind: true}} {
+			for _, limits := range allLimits() {
 				states++
 				broken := brokenRules(nodes, limits)
 				if len(broken) > 0 && failures < 10 {
@@ -58,7 +67,7 @@ func TestEverySmallState(t *testing.T) {
 		})
 	})
 	t.Logf("%d states decided", states)
-	if want := 156 * 156 * 6; states != want {
+	if want := 156 * 156 * 16; states != want {
 		t.Errorf("%d states were visited, there are %d", states, want)
 	}
 }
@@ -96,9 +105,13 @@ var rules = map[string]func(view) bool{
 	"no Ready master is replaced while another is away or replaced": func(v view) bool {
 		return v.count(true, v.replacedReady) == 0 || v.count(true, v.awayAfter) == 1
 	},
-	"several masters are replaced at once only when the majority is lost": func(v view) bool {
+	"several masters are replaced at once only when the majority is lost for good": func(v view) bool {
 		masters := v.count(true, func(rolling.Node) bool { return true })
-		return v.count(true, v.replaced) <= 1 || v.count(true, away) > (masters-1)/2
+		return v.count(true, v.replaced) <= 1 || v.limits.Lost && v.count(true, away) > (masters-1)/2
+	},
+	"no master is replaced beside one that is, unless the majority is lost for good": func(v view) bool {
+		masters := v.count(true, func(rolling.Node) bool { return true })
+		return v.count(true, v.replaced) == 0 || v.count(true, v.underWay) <= 1 || v.limits.Lost && v.count(true, away) > (masters-1)/2
 	},
 	"no worker is replaced while a master is outdated or away": func(v view) bool {
 		return v.count(false, v.replaced) == 0 || v.count(true, func(n rolling.Node) bool { return outdated(n) || away(n) }) == 0
@@ -160,7 +173,7 @@ var rules = map[string]func(view) bool{
 	"a broken master can be replaced while the cluster does not answer": func(v view) bool {
 		broken := func(n rolling.Node) bool { return outdated(n) && !n.Ready }
 		underWay := func(n rolling.Node) bool { return !n.Ready && !outdated(n) }
-		return !v.limits.Blind || v.count(true, broken) == 0 || v.count(true, v.replaced) > 0 || v.count(true, underWay) > 0
+		return v.limits.Paused || !v.limits.Blind || v.count(true, broken) == 0 || v.count(true, v.replaced) > 0 || v.count(true, underWay) > 0
 	},
 	"the node waited for is under way, so waiting ends": func(v view) bool {
 		for _, n := range v.nodes {
@@ -203,10 +216,10 @@ func TestEveryRolloutEnds(t *testing.T) {
 	longest := 0
 	eachRole(true, func(masters []rolling.Node) {
 		eachRole(false, func(workers []rolling.Node) {
-			for _, limit := range []int{1, 2} {
+			for _, limits := range []rolling.Limits{{MaxUnavailable: 1}, {MaxUnavailable: 2}, {MaxUnavailable: 1, Lost: true}, {MaxUnavailable: 2, Lost: true}} {
 				nodes, steps := append(slices.Clone(masters), workers...), 0
 				for !slices.Equal(nodes, finished(nodes)) && steps <= 20 {
-					nodes = step(nodes, rolling.Decide(nodes, rolling.Limits{MaxUnavailable: limit}))
+					nodes = step(nodes, rolling.Decide(nodes, limits))
 					steps++
 				}
 				if longest = max(longest, steps); steps > 20 {

@@ -25,6 +25,8 @@ type Limits struct {
 	Paused bool
 	// Blind says that the workload cluster does not answer, so that nobody knows how its nodes are.
 	Blind bool
+	// Lost says that masters have been without their majority for so long that it does not come back by itself, see Minority.
+	Lost bool
 }
 
 // Decision says what may be done now.
@@ -44,7 +46,8 @@ type Decision struct {
 //   - Workers go while fewer than MaxUnavailable of them are away.
 //   - A node that is not Ready serves nobody, so replacing it takes nothing away: it goes before its healthy peers, and
 //     waits neither for itself nor for nodes that have not been made. That is how a broken master is mended by an upgrade.
-//   - Masters that have lost their majority are replaced all at once, as far as they are not Ready.
+//   - Masters that have lost their majority for good are replaced all at once, as far as they are not Ready. Before, those that are away as
+//     they were, such as one whose host boots, are more likely to come back than those of a form that nobody has seen Ready.
 //   - While the cluster does not answer, workers wait, and so do masters that seem to be Ready: one of three that is taken
 //     away may be the one that the others need. A master that is alone has nobody to ask, and one that is not Ready is
 //     replaced, for that may be what the cluster needs to answer again.
@@ -58,11 +61,11 @@ func Decide(nodes []Node, limits Limits) Decision {
 	}
 	masters, workers := split(nodes)
 	if limits.Blind {
-		d.role(masters, bounds{limit: 1, hold: len(masters) > 1, reason: "ClusterUnreachable"})
+		d.role(masters, bounds{limit: 1, hold: len(masters) > 1, lost: limits.Lost, reason: "ClusterUnreachable"})
 		d.wait(outdated(workers), "ClusterUnreachable", nil)
 		return d
 	}
-	d.role(masters, bounds{limit: 1, reason: "MasterNotReady"})
+	d.role(masters, bounds{limit: 1, lost: limits.Lost, reason: "MasterNotReady"})
 	if len(outdated(masters)) > 0 || slices.ContainsFunc(masters, away) {
 		d.wait(outdated(workers), "MastersFirst", masters)
 		return d
@@ -71,19 +74,25 @@ func Decide(nodes []Node, limits Limits) Decision {
 	return d
 }
 
-// bounds hold for the nodes of one role: at most limit of them may be away, those that are Ready stay while hold is set,
-// and reason is why the others wait.
+// Minority says whether no majority of the masters is Ready.
+func Minority(nodes []Node) bool {
+	masters, _ := split(nodes)
+	return len(masters) > 0 && count(masters, away) > (len(masters)-1)/2
+}
+
+// bounds hold for the nodes of one role: at most limit of them may be away, those that are Ready stay while hold is set, all that are not may be
+// replaced at once when they are lost and a minority is Ready, and reason is why the others wait.
 type bounds struct {
-	limit  int
-	hold   bool
-	reason string
+	limit      int
+	hold, lost bool
+	reason     string
 }
 
 // role picks among the nodes of one role.
 func (d *Decision) role(nodes []Node, b bounds) {
 	gone, inFlight := count(nodes, away), count(nodes, func(n Node) bool { return n.Exists && underWay(n) })
 	// Masters without a majority serve nobody and may need each other to come back, so waiting for one would be for ever.
-	dead := len(nodes) > 0 && nodes[0].Master && gone > (len(nodes)-1)/2
+	dead := b.lost && Minority(nodes)
 	var waiting []string
 	for _, wantReady := range []bool{false, true} {
 		for _, n := range nodes {

@@ -85,12 +85,20 @@ var sentences = map[string]struct {
 		nodes:   "m0 old ready, m1 old away, m2 old ready",
 		replace: "m1", waiting: "m0 m2", reason: "MasterNotReady", waitingFor: "m1",
 	},
-	"masters that have lost their majority are replaced at once": {
-		nodes:   "m0 old away, m1 old away, m2 old ready",
+	"masters that have lost their majority for good are replaced at once": {
+		nodes: "m0 old away, m1 old away, m2 old ready", limits: rolling.Limits{Lost: true},
 		replace: "m0 m1", waiting: "m2", reason: "MasterNotReady", waitingFor: "m0",
 	},
-	"a replaced master without a majority is not waited for": {
-		nodes: "m0 new away, m1 old away, m2 new ready", replace: "m1",
+	"a replaced master is not waited for when the majority is lost for good": {
+		nodes: "m0 new away, m1 old away, m2 new ready", limits: rolling.Limits{Lost: true}, replace: "m1",
+	},
+	"a master that goes away while another one is replaced stays as it is": {
+		nodes:   "m0 new away, m1 old away, m2 old ready",
+		waiting: "m1 m2", reason: "MasterNotReady", waitingFor: "m0",
+	},
+	"of masters that have just gone away one is replaced": {
+		nodes:   "m0 old away, m1 old away, m2 old ready",
+		replace: "m0", waiting: "m1 m2", reason: "MasterNotReady", waitingFor: "m0",
 	},
 	"a master that was added is waited for before a healthy one is replaced": {
 		nodes:   "m0 old ready, m1 missing, m2 missing",

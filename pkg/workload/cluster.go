@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,8 @@ type Cluster struct {
 	access    Access
 	addresses *addresses
 	options   Options
+	// allowance is what may be read of it, through whatever connection.
+	allowance *rate.Limiter
 	// hurry gets a value when there is a reason to try at once.
 	hurry chan struct{}
 	// life ends when the cluster is forgotten or replaced.
@@ -38,7 +41,7 @@ type Cluster struct {
 func newCluster(name types.NamespacedName, a Access, o Options) *Cluster {
 	c := &Cluster{
 		name: name, access: a, addresses: &addresses{list: a.Addresses}, options: o,
-		hurry: make(chan struct{}, 1), state: State{Phase: Connecting}, since: o.Clock.Now(),
+		allowance: newAllowance(), hurry: make(chan struct{}, 1), state: State{Phase: Connecting}, since: o.Clock.Now(),
 	}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	observe(name.String(), c.state)
@@ -207,7 +210,7 @@ func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bo
 	if len(c.addresses.order()) == 0 {
 		return false, c.fail(ctx, errNoAddress)
 	}
-	l := newLink(c.addresses, config)
+	l := newLink(c.addresses, config, c.allowance)
 	defer l.close()
 	if err := l.probe(ctx); err != nil {
 		if classify(err) == NotReady {

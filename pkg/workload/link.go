@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -24,8 +25,6 @@ const (
 	pingTimeout       = 15 * time.Second
 	// requestTimeout bounds every request but watches. The API server may spend 30 s on admission webhooks.
 	requestTimeout = 40 * time.Second
-	// largestAnswer bounds what is read of one answer, so that a server that never ends one does not fill the memory.
-	largestAnswer = 64 << 20
 )
 
 // link is the HTTP client of one attempt to reach a cluster. It sees all that becomes of requests, and close leaves nothing
@@ -38,6 +37,8 @@ type link struct {
 	// clock tells the time of the API server, and way is the transport that it learns from.
 	clock *apiclock.Clock
 	way   http.RoundTripper
+	// allowance is what may be read of the cluster.
+	allowance *rate.Limiter
 	// happened gets a value when something was noted in watches.
 	happened chan struct{}
 
@@ -53,9 +54,9 @@ type link struct {
 	end    context.CancelFunc
 }
 
-func newLink(a *addresses, config *tls.Config) *link {
+func newLink(a *addresses, config *tls.Config, allowance *rate.Limiter) *link {
 	l := &link{
-		host: net.JoinHostPort(config.ServerName, "443"), addresses: a, tls: config,
+		host: net.JoinHostPort(config.ServerName, "443"), addresses: a, tls: config, allowance: allowance,
 		happened: make(chan struct{}, 1), connections: map[*connection]struct{}{}, clock: apiclock.New(clock.RealClock{}),
 	}
 	l.closed, l.end = context.WithCancel(context.Background())

@@ -54,7 +54,7 @@ func (s *server) link(t *testing.T) *link {
 
 func linkTo(t *testing.T, address string, config *tls.Config) *link {
 	t.Helper()
-	l := newLink(&addresses{list: []string{address}}, config)
+	l := newLink(&addresses{list: []string{address}}, config, newAllowance())
 	t.Cleanup(l.close)
 	return l
 }
@@ -271,7 +271,7 @@ func TestVerify(t *testing.T) {
 
 func TestWatchThatDoesNotBeginAgainIsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &session{link: newLink(&addresses{}, &tls.Config{MinVersion: tls.VersionTLS12})}
+		s := &session{link: newLink(&addresses{}, &tls.Config{MinVersion: tls.VersionTLS12}, newAllowance())}
 		defer s.link.close()
 		s.link.noteWatches(1, nil)
 		began := time.Now()

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // Reason says why a workload cluster is Unreachable.
@@ -23,6 +25,8 @@ type Reason string
 const (
 	// AccessInvalid: certificate, key or authority cannot be read, so nothing was tried.
 	AccessInvalid Reason = "AccessInvalid"
+	// TooMuch: the cluster sends, or has, more than the operator reads of one.
+	TooMuch Reason = "TooMuch"
 	// NotReady: the API server answers that it is not ready, or that it is overloaded (429, 5xx).
 	NotReady Reason = "NotReady"
 	// Unauthorized: the API server does not accept the operator's certificate (401, 403, or by an alert of TLS).
@@ -47,7 +51,7 @@ const (
 
 // farthest lists the reasons by how far an attempt got before it failed.
 var farthest = []Reason{
-	AccessInvalid, NotReady, Unauthorized, CertificateExpired, CertificateInvalid, UnknownAuthority, Refused, Timeout, NoRoute, NoAddress, Other,
+	AccessInvalid, TooMuch, NotReady, Unauthorized, CertificateExpired, CertificateInvalid, UnknownAuthority, Refused, Timeout, NoRoute, NoAddress, Other,
 }
 
 // statusError is an answer that is no success.
@@ -98,6 +102,8 @@ func classify(err error) Reason {
 	switch {
 	case errors.As(err, &access):
 		return AccessInvalid
+	case errors.Is(err, errTooMuch):
+		return TooMuch
 	case errors.Is(err, errNoAddress):
 		return NoAddress
 	case errors.Is(err, errNoWatch):
@@ -193,6 +199,8 @@ func message(reason Reason, err error, serverName string) string {
 }
 
 var messages = map[Reason]string{
+	TooMuch: "the cluster sends, or has, more than the operator reads of one cluster: remove CertificateSigningRequests, " +
+		"or ConfigMaps and other objects with the label " + key.LabelManagedBy + "=" + key.Operator,
 	NotReady:           "the API server is not ready",
 	Unauthorized:       "the API server does not accept the operator's certificate",
 	CertificateExpired: "the API server's certificate has expired or is not valid yet, or a clock is wrong",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -46,6 +47,8 @@ type session struct {
 	client  client.Client
 	live    client.Reader
 	engine  *apply.Engine
+	// kept is how many bytes of objects are kept.
+	kept atomic.Int64
 	// unready is since when the API server says that it is not ready; zero while it does not.
 	unready time.Time
 
@@ -133,6 +136,7 @@ func (s *session) follow(kind client.Object, changed func()) error {
 		return err
 	}
 	tell := func(before, after client.Object) {
+		s.weigh(before, after)
 		if matters(before, after) {
 			changed()
 		}
@@ -144,10 +148,27 @@ func (s *session) follow(kind client.Object, changed func()) error {
 			if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
 			}
-			tell(nil, object.(client.Object))
+			s.weigh(object.(client.Object), nil)
+			if matters(nil, object.(client.Object)) {
+				changed()
+			}
 		},
 	})
 	return err
+}
+
+// weigh adds what is kept since an object has changed. Too much of it ends the session.
+func (s *session) weigh(before, after client.Object) {
+	more := int64(0)
+	if before != nil {
+		more -= size(before)
+	}
+	if after != nil {
+		more += size(after)
+	}
+	if s.kept.Add(more) > mostKept {
+		s.link.noteWatches(0, errTooMuch)
+	}
 }
 
 // close ends the session and waits until nothing of it runs any more, which cut connections make quick.
@@ -209,6 +230,9 @@ func (s *session) verify(ctx context.Context) error {
 	for {
 		open, failure := s.link.tally()
 		complete := open >= len(s.kinds())
+		if errors.Is(failure, errTooMuch) {
+			return failure
+		}
 		if failure != nil {
 			last = failure
 		}

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/addons"
-	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
@@ -90,10 +89,7 @@ func resource(handler string, build func(addons.Params) ([]client.Object, error)
 
 // params are what the add-ons of the cluster depend on.
 func params(s *cluster.Snapshot) addons.Params {
-	chosen := v1alpha1.AddOns{}
-	if s.Config.Spec.AddOns != nil {
-		chosen = *s.Config.Spec.AddOns
-	}
+	chosen := s.AddOns()
 	versions := s.Versions
 	versions.Kubernetes = s.ServedKubernetes()
 	return addons.Params{

@@ -30,28 +30,7 @@ func New() apply.Resource[*cluster.Snapshot] {
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	var desired apply.Desired
 	for _, n := range s.Nodes {
-		if s.LostMember(n) {
-			continue // it is pruned, and begins anew when the next member is added
-		}
-		d := deployment(s, n)
-		switch {
-		case n.Role != key.RoleMaster, s.Restore.Phase() == etcd.NotRestoring, s.Founded() && !s.Restore.Halted():
-		case n.Deployment == nil:
-			continue // it begins with the snapshot
-		case s.Restore.Halted():
-			desired.Objects = append(desired.Objects, halted(d))
-			continue
-		}
-		delayed := s.Delayed(n) != ""
-		if delayed && n.Deployment != nil {
-			desired.Objects = append(desired.Objects, haltedAsItIs(s, n)) // the restore is over, and its turn has not come
-			continue
-		}
-		if delayed || s.KeepsBootData(n) {
-			keep(&desired, s, n)
-			continue
-		}
-		desired.Objects = append(desired.Objects, d)
+		add(&desired, s, n)
 	}
 	for _, n := range s.Retiring {
 		if s.Restore.Halted() {
@@ -63,6 +42,41 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	}
 	desired.Wait = wait(s)
 	return desired, nil
+}
+
+// add adds what is wanted of a node of the spec.
+func add(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
+	delayed := s.Delayed(n) != ""
+	switch {
+	case s.LostMember(n):
+		// It is pruned, and begins anew when the next member is added.
+	case restores(s, n):
+		if n.Deployment != nil { // else it begins with the snapshot
+			desired.Objects = append(desired.Objects, restoring(s, n))
+		}
+	case delayed && n.Deployment != nil:
+		desired.Objects = append(desired.Objects, haltedAsItIs(s, n)) // the restore is over, and its turn has not come
+	case delayed || s.KeepsBootData(n):
+		keep(desired, s, n)
+	default:
+		desired.Objects = append(desired.Objects, deployment(s, n))
+	}
+}
+
+// restores says whether a master is down, or does not begin, for a restore.
+func restores(s *cluster.Snapshot, n cluster.Node) bool {
+	if n.Role != key.RoleMaster || s.Restore.Phase() == etcd.NotRestoring {
+		return false
+	}
+	return s.Restore.Halted() || n.Deployment == nil && !s.Founded()
+}
+
+// restoring is a master that is down for a restore. As long as that can be called off it is as it was, for it is no rollout then.
+func restoring(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
+	if s.Restore.Committed == "" {
+		return haltedAsItIs(s, n)
+	}
+	return halted(deployment(s, n))
 }
 
 // named is how many nodes are told of.

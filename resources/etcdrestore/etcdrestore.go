@@ -10,6 +10,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -175,7 +176,24 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 		// Where the data gets to the machine will have to run.
 		spec.Containers[0].Resources = nodepod.Resources(n)
 	}
+	if s.EtcdOnVolume() && !s.Settings.SharedHosts {
+		spec.Affinity = apart(s)
+	}
 	return job(s, n.ID, spec)
+}
+
+// apart leads pods to hosts of their own: a claim that is bound here first may tie its master to the host for ever. That is a wish only, for the
+// volume of a master whose host is dead is to get the snapshot all the same.
+func apart(s *cluster.Snapshot) *corev1.Affinity {
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+		Weight: 100,
+		PodAffinityTerm: corev1.PodAffinityTerm{
+			LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key: key.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: []string{key.RoleMaster, cluster.AppEtcdRestore},
+			}}},
+			Namespaces: []string{s.Namespace()}, TopologyKey: key.LabelHostname,
+		},
+	}}}}
 }
 
 // onHost leads a pod to the host with the data of a master, or away from those with the data of others.

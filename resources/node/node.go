@@ -18,9 +18,9 @@ type Remover interface {
 	DeleteNode(ctx context.Context, node *corev1.Node) error
 }
 
-// Witness knows for sure whether there is a pod on the management cluster.
+// Witness knows for sure whether there is a pod on the management cluster that has not ended.
 type Witness interface {
-	PodExists(ctx context.Context, namespace, name string) (bool, error)
+	PodRuns(ctx context.Context, namespace, name string) (bool, error)
 }
 
 // New makes the handler; remover finds who writes to the workload cluster of a snapshot, nil when nobody can.
@@ -45,8 +45,8 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 	}
 	var errs []error
 	for _, n := range Stale(s.ID(), s.Workload.Nodes, s.NodePods()) {
-		exists, err := h.witness.PodExists(ctx, s.Namespace(), n.Name)
-		if err == nil && !exists {
+		runs, err := h.witness.PodRuns(ctx, s.Namespace(), n.Name)
+		if err == nil && !runs {
 			err = remover.DeleteNode(ctx, n)
 		}
 		errs = append(errs, err)
@@ -54,12 +54,12 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 	return chain.Done(), errors.Join(errs...)
 }
 
-// Stale are the Nodes that belong to node pods of the cluster, that are not Ready and whose pods do not exist. One that is Ready without a pod
-// runs somewhere, whatever the management cluster says.
+// Stale are the Nodes that belong to node pods of the cluster, that are not Ready and whose pods do not exist or have ended: a host that goes down
+// leaves pods behind that never run again, and that nobody deletes. One that is Ready without a pod runs somewhere, whatever the management cluster says.
 func Stale(cluster string, nodes []corev1.Node, pods []corev1.Pod) []*corev1.Node {
 	alive := map[string]bool{}
-	for _, p := range pods {
-		alive[p.Name] = true
+	for i := range pods {
+		alive[pods[i].Name] = !joining.Ended(&pods[i])
 	}
 	var stale []*corev1.Node
 	for i := range nodes {

@@ -16,6 +16,7 @@ func TestOnlyNodesWithoutAMachineAreStale(t *testing.T) {
 	for name, test := range map[string]struct {
 		ready          corev1.ConditionStatus
 		ours, pod, end bool
+		phase          corev1.PodPhase
 		want           bool
 	}{
 		"a Node whose pod is gone":                            {ready: "False", ours: true, want: true},
@@ -23,6 +24,8 @@ func TestOnlyNodesWithoutAMachineAreStale(t *testing.T) {
 		"one that has never reported":                         {ours: true, want: true},
 		"one that reports without a pod runs somewhere":       {ready: "True", ours: true},
 		"one whose pod exists may come back":                  {ready: "Unknown", ours: true, pod: true},
+		"one whose pod has ended, with its host":              {ready: "Unknown", ours: true, pod: true, phase: "Failed", want: true},
+		"one whose pod has ended, and that reports":           {ready: "True", ours: true, pod: true, phase: "Failed"},
 		"a healthy one":                                       {ready: "True", ours: true, pod: true},
 		"one that somebody else has added":                    {ready: "Unknown"},
 		"one that is being removed already":                   {ready: "False", ours: true, end: true},
@@ -42,7 +45,7 @@ func TestOnlyNodesWithoutAMachineAreStale(t *testing.T) {
 			}
 			var pods []corev1.Pod
 			if test.pod {
-				pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n.Name}})
+				pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Status: corev1.PodStatus{Phase: test.phase}})
 			}
 			got := len(node.Stale("ab1cd", []corev1.Node{n}, pods)) == 1
 			if diff := cmp.Diff(test.want, got); diff != "" {

@@ -69,26 +69,27 @@ func revoking(links chain.Chain[*snapshot.Snapshot], v vault.Revoker) chain.Chai
 	return slices.Insert(links, at, chain.Link[*snapshot.Snapshot]{Handler: vault.New(v), Needs: []string{"namespace"}})
 }
 
-// inside is the work in the workload cluster. It goes on while machines are replaced: nodes have to join for that to end.
+// inside is the work in the workload cluster. It goes on while machines are replaced: nodes have to join for that to end. Who asks that cluster
+// has his turn only, for the same goroutines work on all clusters.
 func inside(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
 	links := chain.Chain[*snapshot.Snapshot]{
 		// Needs nothing: members are changed beside the chain, and tell of it here.
 		{Handler: etcdmember.New()},
 		// Waits until the API answers, and says when it is the certificate for it that is missing; nothing below is possible
-		// before.
-		{Handler: workload.New(w), Needs: []string{"service"}},
+		// before. It goes on beside a Service that is refused: those that exist stay as they are.
+		{Handler: workload.New(w), Follows: []string{"service"}},
 	}
 	// What lets nodes join, then what makes them Ready.
 	for _, resource := range addon.All() {
-		links = append(links, chain.Link[*snapshot.Snapshot]{Handler: resource.HandleIn(w.engine), Needs: []string{"workload"}})
+		links = append(links, chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(resource.HandleIn(w.engine)), Needs: []string{"workload"}})
 	}
 	return append(links,
 		// Kubelets get their certificates by the rights that "bootstrap" gives.
-		chain.Link[*snapshot.Snapshot]{Handler: certificaterequest.New(w.approver), Needs: []string{"bootstrap"}},
-		chain.Link[*snapshot.Snapshot]{Handler: nodelabel.New(w.labeller), Needs: []string{"workload"}},
+		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(certificaterequest.New(w.approver)), Needs: []string{"bootstrap"}},
+		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(nodelabel.New(w.labeller)), Needs: []string{"workload"}},
 		// The pods' gates follow the Nodes, and with the gates the endpoints do.
 		chain.Link[*snapshot.Snapshot]{Handler: nodereadiness.New(e), Needs: []string{"workload"}},
-		chain.Link[*snapshot.Snapshot]{Handler: node.New(e, w.remover), Needs: []string{"workload"}},
+		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(node.New(e, w.remover)), Needs: []string{"workload"}},
 		// Not below "workload": that a cluster which does not answer is left alone is a decision, too, and is told.
 		chain.Link[*snapshot.Snapshot]{Handler: terminateunhealthynodes.New(e, c)},
 	)
@@ -119,7 +120,8 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		// Names and addresses that boot data and certificates speak of. On deletion they stay until the machines are gone.
 		{Handler: service.New().Handle(e), Needs: []string{"namespace"}},
 		{Handler: ingress.New().Handle(e), Needs: []string{"service"}},
-		{Handler: endpoints.New().Handle(e), Needs: []string{"service"}},
+		// A node port that is taken is no reason to lead packets to machines that are gone.
+		{Handler: endpoints.New().Handle(e), Follows: []string{"service"}},
 		// Everything a node pod mounts exists before the pod does.
 		{Handler: configmap.New().Handle(e), Needs: []string{"network", "release", "certificates", "randomkey"}},
 		{Handler: pvc.New(e), Needs: []string{"namespace"}},
@@ -128,7 +130,7 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		{Handler: etcdrestore.New().Handle(e), Needs: []string{"namespace"}},
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
 		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}},
-		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"service", "certificates"}},
+		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"certificates"}, Follows: []string{"service"}},
 		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}},
 		// Late, for it may ask to store what it found out: where the data of masters is.
 		{Handler: placement.New(e), Needs: []string{"namespace"}},

@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -102,11 +103,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 // sooner is the shorter of a wish to come back, of the time until bootstrap tokens change, and of when nodes that are not
-// Ready, those that wait for these, and snapshots of etcd are looked at again.
+// Ready, those that wait for these, masters without a majority, and snapshots of etcd are looked at again.
 func (r *Reconciler) sooner(after time.Duration, s *snapshot.Snapshot) time.Duration {
 	now := r.Clock.Now()
 	wishes := []time.Duration{
 		after, hurry(nodeStatuses(s, now)), until(endsBy(s.SnapshotJob), now), until(beginsBy(s.SnapshotJob), now), until(s.NextLate(), now),
+		until(s.LostAt(), now),
 	}
 	if !s.Tokens.Next.IsZero() && r.Workloads != nil {
 		wishes = append(wishes, max(s.Tokens.Next.Sub(now), time.Second))
@@ -147,10 +149,15 @@ func (r *Reconciler) removeFinalizers(ctx context.Context, config *v1alpha1.KVMC
 }
 
 // storeStatus writes the status when it differs. The version of the object that was read is a precondition, so that what
-// was decided on outdated knowledge, an index above all, is never stored.
+// was decided on outdated knowledge, an index above all, is never stored. A pass that took too long is told of, too.
 func (r *Reconciler) storeStatus(ctx context.Context, config *v1alpha1.KVMConfig, s *snapshot.Snapshot, results []chain.Result) error {
 	if reconnects(s, results) {
 		return nil
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
 	}
 	updated := config.DeepCopy()
 	updated.Status = status(s, results, r.Clock.Now())

@@ -6,12 +6,16 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
@@ -249,7 +253,7 @@ func TestAMasterWhoseEtcdIsSilentGoesFirst(t *testing.T) {
 	scenario := simple()
 	scenario.config = fixture.MakeCluster("ab1cd").Masters(3).Obj()
 	w := scenario.running(t)
-	r := &Reconciler{Settings: scenario.settings, Readiness: snapshot.PodReadiness, renderer: renderer}
+	r := &Reconciler{Settings: scenario.settings, Readiness: snapshot.PodReadiness, Clock: clock.RealClock{}, renderer: renderer}
 	replaced := func(outdated ...string) []string {
 		changed := w
 		changed.deployments = maps.Clone(w.deployments)
@@ -279,6 +283,64 @@ func TestAMasterWhoseEtcdIsSilentGoesFirst(t *testing.T) {
 	} {
 		if diff := cmp.Diff(test.want, replaced(test.outdated...), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("of the outdated %v others are replaced (-want +got):\n%s", test.outdated, diff)
+		}
+	}
+}
+
+// TestARolloutDoesNotSpreadToMastersWhoseHostsBoot: with one master away in a form that nobody has seen Ready, another one that goes away stays as
+// it is, for its host may be booting; only when the majority has been lost for long is everything tried.
+func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
+	scenario := simple()
+	scenario.config = fixture.MakeCluster("ab1cd").Masters(3).Obj()
+	w := scenario.running(t)
+	for _, d := range w.deployments {
+		d.Annotations[key.AnnotationEtcdMember] = "abc"
+	}
+	now := time.Date(2026, 11, 25, 6, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		since    time.Duration
+		founded  bool
+		replaced []string
+	}{
+		"it has just gone away":                    {0, true, nil},
+		"it has been away for a quarter":           {15 * time.Minute, true, nil},
+		"it has been away for long":                {20 * time.Minute, true, []string{"m1aaa"}},
+		"nothing can be lost, for no etcd has run": {0, false, []string{"m1aaa"}},
+	} {
+		changed := w
+		changed.deployments, changed.pods = maps.Clone(w.deployments), slices.Clone(w.pods)
+		for name, d := range changed.deployments {
+			d = d.DeepCopy()
+			if name != "master-m0aaa" {
+				d.Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
+			}
+			if !test.founded {
+				delete(d.Annotations, key.AnnotationEtcdMember)
+			}
+			changed.deployments[name] = d
+		}
+		for i, p := range changed.pods {
+			changed.pods[i] = *p.DeepCopy()
+			if id := p.Labels[key.LabelNode]; id != "m2aaa" {
+				changed.pods[i].Status.Conditions = nil
+			}
+			if p.Labels[key.LabelNode] != "m0aaa" {
+				changed.pods[i].Annotations[key.AnnotationNodeHash] = "of before"
+			}
+		}
+		s := scenario.snapshot(t, changed)
+		if test.since > 0 {
+			s.Config.Status.MinoritySince = ptr.To(metav1.NewTime(now.Add(-test.since)))
+		}
+		r := &Reconciler{Settings: scenario.settings, Readiness: snapshot.PodReadiness, Clock: clocktesting.NewFakePassiveClock(now), renderer: renderer}
+		if err := r.decideRollout(s); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.replaced, slices.Sorted(maps.Keys(s.Rollout.Replace)), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: others are replaced (-want +got):\n%s", name, diff)
+		}
+		if s.MinoritySince == nil || !s.MinoritySince.Time.Equal(now.Add(-test.since)) {
+			t.Errorf("%s: the majority is told to be lost since %v", name, s.MinoritySince)
 		}
 	}
 }

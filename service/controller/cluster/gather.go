@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -348,16 +349,30 @@ func (r *Reconciler) decideRollout(s *snapshot.Snapshot) error {
 			ID: n.ID, Master: n.Role == key.RoleMaster, Exists: n.Deployment != nil, Outdated: n.Outdated(), Ready: n.Ready && !silent(s, *n),
 		})
 	}
+	limits := rolling.Limits{Lost: r.lost(s, rolling.Minority(nodes))}
 	if failed != nil {
 		return failed
 	}
-	limits := rolling.Limits{}
 	if rollout := s.Config.Spec.Rollout; rollout != nil {
-		limits = rolling.Limits{MaxUnavailable: int(rollout.MaxUnavailable), Paused: rollout.Paused}
+		limits.MaxUnavailable, limits.Paused = int(rollout.MaxUnavailable), rollout.Paused
 	}
 	limits.Blind = r.Workloads != nil && !s.Workload.Connected
 	s.Rollout = rolling.Decide(nodes, limits)
 	return nil
+}
+
+// lost says whether masters that have no majority are not waited for any more, and has the status tell since when they have none. Nothing comes
+// back where no etcd has run.
+func (r *Reconciler) lost(s *snapshot.Snapshot, minority bool) bool {
+	since := s.Config.Status.MinoritySince
+	switch now := metav1.NewTime(r.Clock.Now()); {
+	case !minority:
+		since = nil
+	case since == nil:
+		since = &now
+	}
+	s.MinoritySince = since
+	return minority && (!s.Founded() || !r.Clock.Now().Before(s.LostAt()))
 }
 
 // renderNode makes a node's boot data and, of it and the pod, the hash.

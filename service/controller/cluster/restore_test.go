@@ -239,7 +239,7 @@ func snapshots(t *testing.T, s *snapshot.Snapshot) *batchv1.CronJob {
 func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
 	seen := map[string]string{}
 	for _, uid := range []types.UID{"a", "b"} {
-		for _, done := range []string{"", wantedSnapshot + "/1#0", wantedSnapshot + "/1#1"} {
+		for _, done := range []string{"", "ab1cd-20261121T060000Z.db/1#0", "ab1cd-20261121T060000Z.db/1#1"} {
 			s, w := restorable(t)
 			w.namespace.UID, w.namespace.Annotations[key.AnnotationEtcdRestored] = uid, done
 			now := s.snapshot(t, w)
@@ -261,9 +261,39 @@ func TestFormerMembersAreNobodys(t *testing.T) {
 	if !now.Former(gone) || now.Retires(gone) {
 		t.Error("a member of before the restore counts")
 	}
+	now.Founders = []string{"m9zzz"}
+	if now.Former(gone) || !now.Retires(gone) {
+		t.Error("one that founded the etcd of now, and has not been seen yet, does not count")
+	}
+	now.Founders = nil
 	gone.Deployment.Annotations[key.AnnotationEtcdMember] = now.EtcdMemberMark(7)
 	if now.Former(gone) || !now.Retires(gone) {
 		t.Error("a member that came after the restore does not count")
+	}
+}
+
+// TestARestoreThatCanBeCalledOffIsNoRollout: masters are stopped in the form that they have.
+func TestARestoreThatCanBeCalledOffIsNoRollout(t *testing.T) {
+	for committed, want := range map[string]bool{"": true, wantedSnapshot + "/0": false} {
+		s, w := restorable(t)
+		s.settings.RunnerImage += "2"
+		s.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true}
+		now := s.snapshot(t, w)
+		now.Restore.Checked, now.Restore.Committed = true, committed
+		stopped := 0
+		for _, object := range built(t, deployment.New(), now) {
+			d := object.(*appsv1.Deployment)
+			if d.Annotations[key.AnnotationEtcdHalted] == "" {
+				continue
+			}
+			stopped++
+			if same := cmp.Equal(w.deployments[d.Name].Spec.Template, d.Spec.Template); same != want {
+				t.Errorf("begun: %q: %s stays as it is: %t, want %t", committed, d.Name, same, want)
+			}
+		}
+		if stopped != 3 {
+			t.Errorf("begun: %q: %d masters are stopped, not all", committed, stopped)
+		}
 	}
 }
 

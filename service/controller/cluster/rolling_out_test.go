@@ -65,6 +65,15 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 		"F-16: another version label": {func(s *scenario, _ *world) {
 			s.config.Labels = map[string]string{"kvm-operator.giantswarm.io/version": "4.0.1"}
 		}, mastersFirst},
+		"another pod network, which must not meet what the one before left on the nodes": {func(s *scenario, _ *world) {
+			s.config.Spec.AddOns = &v1alpha1.AddOns{CNI: v1alpha1.CNI{Type: v1alpha1.CNINone}}
+		}, mastersFirst},
+		"no kube-proxy any more, whose rules stay in the kernel": {func(s *scenario, _ *world) {
+			s.config.Spec.AddOns = &v1alpha1.AddOns{KubeProxy: v1alpha1.AddOn{Disabled: true}}
+		}, mastersFirst},
+		"add-ons that are named as they are": {func(s *scenario, _ *world) {
+			s.config.Spec.AddOns = &v1alpha1.AddOns{CNI: v1alpha1.CNI{Type: v1alpha1.CNIFlannel}}
+		}, plan{all, "", "Done"}},
 		"another runner image": {func(s *scenario, _ *world) { s.settings.RunnerImage += "2" }, mastersFirst},
 		"memory of one worker": {func(s *scenario, _ *world) { s.config.Spec.KVM.Workers[1].Memory = "8G" }, plan{all, "", "NodesNotReady: worker w1aaa: is being replaced"}},
 		"memory of both workers": {

@@ -32,8 +32,9 @@ import (
 const (
 	// concurrency is how many clusters are worked on at the same time.
 	concurrency = 8
-	// reconcileTimeout bounds one pass over one cluster, so that a request that hangs holds up that cluster only.
+	// reconcileTimeout bounds one pass over one cluster, and storeTimeout the time to tell of it that is left even then.
 	reconcileTimeout = 2 * time.Minute
+	storeTimeout     = 20 * time.Second
 	// retryFirst and retryLast bound the back-off of a failing cluster.
 	retryFirst = 100 * time.Millisecond
 	retryLast  = 30 * time.Second

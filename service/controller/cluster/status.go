@@ -76,6 +76,7 @@ func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha
 	next := *s.Config.Status.DeepCopy()
 	next.ObservedGeneration = s.Config.Generation
 	next.Nodes = nodeStatuses(s, now)
+	next.MinoritySince = s.MinoritySince
 	noteClaims(s, results, next.Nodes)
 	if s.OwnsNamespace || next.Etcd == nil { // else it is lost, and this is what is left
 		next.Etcd = &v1alpha1.EtcdStatus{Founders: s.Founders, Restored: s.Restore.DoneMark(), Ticket: s.FoundingTicket()}

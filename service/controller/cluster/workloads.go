@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kvm-operator/kvm-operator/pkg/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
@@ -37,6 +39,9 @@ type Workloads struct {
 	Members       *Members
 	EtcdAddresses func(s *snapshot.Snapshot) func(pod *corev1.Pod) string
 
+	// turns let handlers ask clusters that may hang.
+	turns *chain.Turns[*snapshot.Snapshot]
+
 	// queue is the controller's, once that runs.
 	queue atomic.Pointer[queue]
 }
@@ -48,6 +53,7 @@ func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper) *Workloads {
 	w := &Workloads{Addresses: (*snapshot.Snapshot).APIAddresses, EtcdAddresses: memberAddresses}
 	w.Pool = workload.NewPool(workload.Options{Kinds: managedInside(), Scheme: scheme, Mapper: mapper, Changed: w.changed})
 	w.Members = NewMembers(w.changed)
+	w.turns = chain.NewTurns(func(s *snapshot.Snapshot) string { return nameOf(s).String() }, clock.RealClock{})
 	return w
 }
 
@@ -86,12 +92,14 @@ func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Worklo
 		return snapshot.Workload{Reason: "OwnedByOther", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
 	case !stored:
 		return snapshot.Workload{Reason: "NoCertificate", Message: "the certificate \"api\" is missing"}
-	case len(addresses) == 0:
-		return snapshot.Workload{Reason: "NoMaster", Message: "no master has an address yet"}
 	}
+	// Also where there is no address: for how long there has been none counts.
 	cluster := w.Pool.Ensure(nameOf(s), workload.Access{
 		Addresses: addresses, ServerName: s.APIServerName(), CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key,
 	})
+	if len(addresses) == 0 {
+		return snapshot.Workload{Reason: "NoMaster", Message: "no master has an address yet"}
+	}
 	nodes, connected := cluster.Nodes()
 	requests, seen := cluster.Requests()
 	by, known := cluster.Clock()
@@ -142,6 +150,7 @@ func (w *Workloads) forget(name types.NamespacedName) {
 		return
 	}
 	w.Pool.Forget(name)
+	w.turns.Forget(name.String())
 	if w.Members != nil {
 		w.Members.forget(name)
 	}

@@ -80,7 +80,7 @@ type Etcd interface {
 	Ask(ctx context.Context, cluster types.NamespacedName) bool
 }
 
-// SetupWithManager makes the controller run when a node pod changes, or the end of its cluster begins.
+// SetupWithManager makes the controller run when a node pod changes, or the end of its cluster or of its host begins.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	return microerror.Mask(builder.ControllerManagedBy(m).Named(Name).For(&corev1.Pod{}).
@@ -90,6 +90,7 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
 		}).
 		Watches(&v1alpha1.KVMConfig{}, handler.EnqueueRequestsFromMapFunc(r.leaving)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.onHost)).
 		Complete(r))
 }
 
@@ -102,22 +103,22 @@ func (r *Reconciler) leaving(ctx context.Context, object client.Object) []reconc
 	}
 	var requests []reconcile.Request
 	for i := range pods.Items {
-		if concerned(&pods.Items[i]) {
+		if r.concerns(ctx, &pods.Items[i]) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
 		}
 	}
 	return requests
 }
 
-// concerned says whether a pod is on its way out and held.
-func concerned(pod *corev1.Pod) bool {
-	return controllerutil.ContainsFinalizer(pod, key.FinalizerDrainer) && (pod.DeletionTimestamp != nil || endedByHost(pod))
+// concerns says whether a pod is on its way out and held.
+func (r *Reconciler) concerns(ctx context.Context, pod *corev1.Pod) bool {
+	return controllerutil.ContainsFinalizer(pod, key.FinalizerDrainer) && (pod.DeletionTimestamp != nil || r.hostGoes(ctx, pod))
 }
 
 // Reconcile takes the next step with one pod.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
-	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil || !concerned(pod) {
+	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil || !r.concerns(ctx, pod) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	config, err := r.configOf(ctx, pod)

@@ -26,7 +26,7 @@ import (
 func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, pods client.Reader) (drain.Machine, error) {
 	m := drain.Machine{
 		Stopped: stopped(pod), LetGo: letGo(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
-		HostShutsDown: endedByHost(pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster,
+		HostShutsDown: r.hostGoes(ctx, pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster,
 		Serves: serves(pod),
 	}
 	if m.Stopped || m.LetGo != "" || m.ClusterGone || m.HostShutsDown {
@@ -153,7 +153,8 @@ func (r *Reconciler) countMasters(
 		return microerror.Mask(err)
 	}
 	vote := func(nodeID string) etcd.Vote { return r.vote(config, nodeID) }
-	m.Masters, m.Healthy = count(pod, config.Spec.Cluster.Masters, pods.Items, ready, vote)
+	goes := func(other *corev1.Pod) bool { return leaving(other) || r.hostGoes(ctx, other) }
+	m.Masters, m.Healthy = count(pod, config.Spec.Cluster.Masters, pods.Items, ready, vote, goes)
 	// One whose kubelet is silent may have a member that is well.
 	own := vote(pod.Labels[key.LabelNode])
 	m.Votes = own == etcd.VoteGiven || own == etcd.VoteAwaited
@@ -173,7 +174,8 @@ func (r *Reconciler) vote(config *v1alpha1.KVMConfig, nodeID string) etcd.Vote {
 // lost its vote is no master any more: its pod may stay for ever on a host that is dead. Of a master whose Node is not Ready itself, what hangs
 // on it is etcd: the word of the other members is enough, for several Nodes may be ill of one cause that only new machines mend.
 func count(
-	pod *corev1.Pod, spec []v1alpha1.Node, pods []corev1.Pod, ready map[string]bool, vote func(nodeID string) etcd.Vote,
+	pod *corev1.Pod, spec []v1alpha1.Node, pods []corev1.Pod, ready map[string]bool,
+	vote func(nodeID string) etcd.Vote, goes func(*corev1.Pod) bool,
 ) (masters, healthy int) {
 	all, well := map[string]bool{pod.Labels[key.LabelNode]: true}, map[string]bool{}
 	nodeReady, known := ready[pod.Name]
@@ -192,7 +194,7 @@ func count(
 			all[id] = true
 		}
 		if (v == etcd.VoteGiven || v == etcd.VoteUnknown) && drain.Stays(pod.Name, certain(pod), drain.Master{
-			Pod: other.Name, Ready: isWell(other, ready) || ill && v == etcd.VoteGiven, Deleted: other.DeletionTimestamp != nil, Leaving: leaving(other),
+			Pod: other.Name, Ready: isWell(other, ready) || ill && v == etcd.VoteGiven, Deleted: other.DeletionTimestamp != nil, Leaving: goes(other),
 		}) {
 			well[id] = true
 		}
@@ -218,20 +220,10 @@ func (r *Reconciler) times(pod *corev1.Pod, config *v1alpha1.KVMConfig) (waited,
 }
 
 // stopped says that nothing of the pod runs or will run. A grace period of zero says so too: the kubelet sets it when all
-// containers have ended, and whoever deletes a pod by force.
+// containers have ended, and whoever deletes a pod by force. That its container has ended does not: the kubelet may have begun it once more before
+// it heard of the deletion, and says so later.
 func stopped(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return true
-	}
-	if pod.DeletionTimestamp != nil && (pod.Spec.NodeName == "" || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0) {
-		return true
-	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.State.Terminated == nil {
-			return false
-		}
-	}
-	return pod.DeletionTimestamp != nil && len(pod.Status.ContainerStatuses) > 0
+	return joining.Ended(pod) || pod.DeletionTimestamp != nil && (pod.Spec.NodeName == "" || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0)
 }
 
 // serves says that the runner of a pod finds its machine well. The pod is Ready only with its Node.

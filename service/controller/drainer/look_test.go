@@ -65,8 +65,8 @@ func TestWhenNothingOfAPodRuns(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"its container runs":                        {with(func(*corev1.Pod) {}), false},
-		"its container has ended":                   {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = terminated }), true},
+		"its container runs": {with(func(*corev1.Pod) {}), false},
+		"its container has ended, and may have begun once more": {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = terminated }), false},
 		"it has ended":                              {with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
 		"it was deleted by force":                   {with(func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) }), true},
 		"no host was ever found for it":             {with(func(p *corev1.Pod) { p.Spec.NodeName = "" }), true},
@@ -155,7 +155,7 @@ func TestLearnersAreNoMajority(t *testing.T) {
 		{etcd.VoteUnknown, etcd.VoteUnknown, etcd.VoteUnknown}: 2,
 	} {
 		vote := func(id string) etcd.Vote { return votes[slices.Index([]string{"m1", "m2", "m3"}, id)] }
-		if masters, healthy := count(&pods[0], spec, pods, ready, vote); masters != 3 || healthy != want {
+		if masters, healthy := count(&pods[0], spec, pods, ready, vote, leaving); masters != 3 || healthy != want {
 			t.Errorf("votes %v: %d of %d others are well, want %d of 3", votes, healthy, masters, want)
 		}
 	}
@@ -176,7 +176,7 @@ func TestAMasterThatHasLeftHoldsNobody(t *testing.T) {
 			}
 			return etcd.VoteGiven
 		}
-		if masters, healthy := count(&pods[0], spec, pods, ready, vote); masters != want || healthy != 2 {
+		if masters, healthy := count(&pods[0], spec, pods, ready, vote, leaving); masters != want || healthy != 2 {
 			t.Errorf("the vote of the one that left is %v: %d of %d others are well, want 2 of %d", left, healthy, masters, want)
 		}
 	}
@@ -199,7 +199,7 @@ func TestMastersThatAreIllGoOneByOne(t *testing.T) {
 	} {
 		pods, ready := masters("m1", "m2", "m3")
 		ready["master-m1"], ready["master-m2"], ready["master-m3"] = test.own, false, false
-		if _, healthy := count(&pods[0], spec, pods, ready, func(string) etcd.Vote { return test.vote }); healthy != test.want {
+		if _, healthy := count(&pods[0], spec, pods, ready, func(string) etcd.Vote { return test.vote }, leaving); healthy != test.want {
 			t.Errorf("%s: %d others are well, want %d", name, healthy, test.want)
 		}
 	}

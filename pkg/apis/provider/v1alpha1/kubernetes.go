@@ -63,11 +63,13 @@ type KubernetesAPI struct {
 
 	// SecurePort is the port of the API server, in the guest and on the Service. Ports that a master uses otherwise are
 	// refused: 22 (SSH), 179 (BGP), 2379 to 2381 (etcd), 10248 to 10250 and 10255 to 10259 (kubelet, kube-proxy, control plane).
+	// Immutable: kubelets reach the API by it.
 	//
 	// +kubebuilder:default=443
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +kubebuilder:validation:XValidation:rule="!(self in [22, 179, 2379, 2380, 2381, 10248, 10249, 10250, 10255, 10256, 10257, 10258, 10259])",message="must not be a port that a master uses otherwise: 22, 179, 2379-2381, 10248-10250, 10255-10259; 443 is recommended"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for every node and kubeconfig of the cluster reaches the API by it; create another cluster instead"
 	SecurePort int32 `json:"securePort,omitempty"`
 
 	// OIDC configures sign-on for this cluster; left out, the operator's settings hold.

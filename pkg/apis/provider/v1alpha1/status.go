@@ -22,6 +22,10 @@ type KVMConfigStatus struct {
 	// +listMapKey=role
 	Nodes []NodeStatus `json:"nodes,omitempty"`
 
+	// MinoritySince is since when no majority of the masters is Ready. When that has lasted for twenty minutes, a rollout replaces those that
+	// are not Ready together, for they may need each other.
+	MinoritySince *metav1.Time `json:"minoritySince,omitempty"`
+
 	// Etcd is what the cluster's etcd began with. The namespace of the cluster says so, too, but somebody may delete that.
 	Etcd *EtcdStatus `json:"etcd,omitempty"`
 

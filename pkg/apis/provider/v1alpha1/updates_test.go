@@ -50,6 +50,10 @@ var refusedUpdates = map[string]rejection{
 		change: "spec: {cluster: {kubernetes: {api: {domain: api.other.example.org}}}}",
 		want:   `spec.cluster.kubernetes.api.domain: Invalid value: "api.other.example.org": is immutable, for it stands in every kubeconfig and certificate of the cluster; create another cluster instead`,
 	},
+	"another API port": {
+		change: "spec: {cluster: {kubernetes: {api: {securePort: 6443}}}}",
+		want:   "spec.cluster.kubernetes.api.securePort: Invalid value: 6443: is immutable, for every node and kubeconfig of the cluster reaches the API by it; create another cluster instead",
+	},
 	"another cluster domain": {
 		change: "spec: {cluster: {kubernetes: {domain: other.local}}}",
 		want:   `spec.cluster.kubernetes.domain: Invalid value: "other.local": is immutable, for it is part of names that running pods and certificates hold; create another cluster instead`,
@@ -105,7 +109,6 @@ func TestUpdatesThatAClusterSurvivesAreAccepted(t *testing.T) {
 		"larger etcd volumes":        "spec: {kvm: {etcd: {size: 0.1Ti}}}",
 		"another class for volumes":  "spec: {kvm: {etcd: {storageClassName: fast}}}",
 		"another etcd domain":        "spec: {cluster: {etcd: {domain: etcd.other.example.org}}}",
-		"another API port":           "spec: {cluster: {kubernetes: {api: {securePort: 6443}}}}",
 		"another MTU":                "spec: {cluster: {calico: {mtu: 1400}}}",
 		"another version":            "spec: {versions: {kubernetes: 1.36.0}}",
 		"other labels on the object": "metadata: {labels: {release.giantswarm.io/version: 16.2.2}}",

@@ -641,6 +641,10 @@ func (in *KVMConfigStatus) DeepCopyInto(out *KVMConfigStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.MinoritySince != nil {
+		in, out := &in.MinoritySince, &out.MinoritySince
+		*out = (*in).DeepCopy()
+	}
 	if in.Etcd != nil {
 		in, out := &in.Etcd, &out.Etcd
 		*out = new(EtcdStatus)

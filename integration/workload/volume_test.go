@@ -1,0 +1,52 @@
+package workload_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/workload"
+)
+
+// TestServerThatSendsWithoutEnd fills no memory, and other clusters are connected meanwhile.
+func TestServerThatSendsWithoutEnd(t *testing.T) {
+	server := newStranger(t, serverName, time.Now(), http.StatusOK).floods()
+	w := newWorld(t)
+	before, most := heap(), int64(0)
+	c := w.Ensure(named("flood"), server.access())
+	w.connect("other", accessTo(steady))
+	for began := time.Now(); time.Since(began) < soon; time.Sleep(100 * time.Millisecond) {
+		most = max(most, heap()-before)
+	}
+	awaitState(t, c, soon, unreachable(workload.TooMuch))
+	t.Logf("the heap grew by %d MiB at most", most>>20)
+	if most > 200<<20 {
+		t.Errorf("the heap grew by %d MiB", most>>20)
+	}
+}
+
+// TestClusterThatHasTooMuch is left alone as long as it does, and told why.
+func TestClusterThatHasTooMuch(t *testing.T) {
+	w := newWorld(t)
+	c := w.connect("full", accessTo(steady))
+	other := direct(t, steady)
+	text := strings.Repeat("x", 1000<<10)
+	for i := range 36 {
+		create(t, other, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: fmt.Sprintf("large-%d", i), Labels: map[string]string{key.LabelManagedBy: key.Operator, "large": "true"},
+			},
+			Data: map[string]string{"a": text},
+		})
+	}
+	awaitState(t, c, soon, unreachable(workload.TooMuch))
+	must(t, other.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace("default"), client.MatchingLabels{"large": "true"}))
+	awaitState(t, c, 4*soon, workload.State{Phase: workload.Connected})
+}

@@ -1,0 +1,94 @@
+package chain_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+)
+
+// asking is a handler that asks somebody who needs so long to answer.
+type asking struct {
+	chain.Handler[*diary]
+	needs time.Duration
+}
+
+func (a asking) EnsureCreated(ctx context.Context, d *diary) (chain.Outcome, error) {
+	select {
+	case <-time.After(a.needs):
+		return a.Handler.EnsureCreated(ctx, d)
+	case <-ctx.Done():
+		return chain.Outcome{}, ctx.Err()
+	}
+}
+
+func named(*diary) string { return "default/ab1cd" }
+
+// TestWhoHangsRests: of an hour in which a cluster is looked at all the time, one that hangs takes a few minutes, and one that answers is asked
+// each time.
+func TestWhoHangsRests(t *testing.T) {
+	for name, test := range map[string]struct {
+		needs time.Duration
+		// most is how much of the hour it may take.
+		most time.Duration
+		done bool
+	}{
+		"one that answers at once":                    {0, 0, true},
+		"one that answers just in time":               {19 * time.Second, time.Hour, true},
+		"one that goes on after a webhook of 30 s":    {31 * time.Second, time.Hour, true},
+		"one that does not answer, or after a minute": {time.Minute, 10 * time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := chain.NewTurns(named, clock.RealClock{})
+				h := turns.Limit(asking{step{"a", chain.Done(), nil}, test.needs})
+				begin, spent, done := time.Now(), time.Duration(0), false
+				for time.Since(begin) < time.Hour {
+					before := time.Now()
+					outcome, err := h.EnsureCreated(t.Context(), &diary{})
+					spent += time.Since(before)
+					done = done || outcome.State == chain.StateDone
+					if err != nil || outcome.State != chain.StateDone && (outcome.Reason != chain.ReasonHangs || outcome.After <= 0) {
+						t.Fatalf("%+v, %v", outcome, err)
+					}
+					time.Sleep(time.Second)
+				}
+				if spent > test.most || done != test.done {
+					t.Errorf("it took %s of an hour, at most %s are allowed; done: %t, want %t", spent, test.most, done, test.done)
+				}
+			})
+		})
+	}
+}
+
+// TestWhoseTurnItIs: what fails is no hanging, a pass that ends says nothing, and an object that is forgotten begins anew.
+func TestWhoseTurnItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := chain.NewTurns(named, clock.RealClock{})
+		reason := func(ctx context.Context, h chain.Handler[*diary]) string {
+			outcome, err := turns.Limit(h).EnsureCreated(ctx, &diary{})
+			if err != nil {
+				return err.Error()
+			}
+			return outcome.Reason
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		hangs := asking{step{"a", chain.Done(), nil}, time.Hour}
+		got := []string{
+			reason(t.Context(), step{"a", chain.Outcome{}, errTransient}), reason(short, hangs), reason(t.Context(), step{"a", chain.Done(), nil}),
+			reason(t.Context(), hangs), reason(t.Context(), step{"a", chain.Done(), nil}), reason(t.Context(), step{"b", chain.Done(), nil}),
+		}
+		turns.Forget("default/ab1cd")
+		got = append(got, reason(t.Context(), step{"a", chain.Done(), nil}))
+		want := []string{errTransient.Error(), context.DeadlineExceeded.Error(), "Done", chain.ReasonHangs, chain.ReasonHangs, "Done", "Done"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

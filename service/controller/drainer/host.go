@@ -1,0 +1,57 @@
+package drainer
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// shuttingDown is what a kubelet says of its Node from the moment in which it ends its pods because the host shuts down (kubernetes
+// pkg/kubelet/nodeshutdown, ShutdownStatus). Of the pods it says so only when they have ended.
+const shuttingDown = "node is shutting down"
+
+// shutsDown says that a host of the management cluster shuts down.
+func shutsDown(host *corev1.Node) bool {
+	for _, c := range host.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && strings.Contains(c.Message, shuttingDown) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostGoes says that the host of a pod shuts down, or ends the pod by itself.
+func (r *Reconciler) hostGoes(ctx context.Context, pod *corev1.Pod) bool {
+	if endedByHost(pod) {
+		return true
+	}
+	host := &corev1.Node{}
+	// The cache fails only for a host that it does not have, and such a one says nothing.
+	err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, host, client.DisableReadYourWritesConsistency)
+	return err == nil && shutsDown(host)
+}
+
+// onHost are the pods that are held on a host that shuts down.
+func (r *Reconciler) onHost(ctx context.Context, object client.Object) []reconcile.Request {
+	host := object.(*corev1.Node)
+	if !shutsDown(host) {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.DisableReadYourWritesConsistency, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Spec.NodeName == host.Name && controllerutil.ContainsFinalizer(p, key.FinalizerDrainer) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+		}
+	}
+	return requests
+}
