@@ -102,7 +102,6 @@ func CacheOptions(selector labels.Selector) cache.Options {
 		}
 	}
 	options.ByObject[&corev1.Pod{}] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{key.LabelPodWatcher: key.Operator})}
-	options.ByObject[&corev1.Node{}] = cache.ByObject{Transform: trimHost}
 	options.ByObject[&corev1.PersistentVolume{}] = cache.ByObject{Label: exists(key.LabelMountTag)}
 	options.ByObject[&providerv1alpha1.KVMConfig{}] = cache.ByObject{Label: selector}
 	return options
@@ -130,18 +129,17 @@ func trim(object any) (any, error) {
 		}
 	}
 	accessor.SetManagedFields(managers)
-	if pod, ok := object.(*corev1.Pod); ok {
-		trimPod(pod)
+	switch o := object.(type) {
+	case *corev1.Pod:
+		trimPod(o)
+	case *corev1.Node:
+		trimHost(o)
 	}
 	return object, nil
 }
 
-// trimHost keeps of a host how it is.
-func trimHost(object any) (any, error) {
-	host, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
-	}
+// trimHost keeps of a host whether it is well.
+func trimHost(host *corev1.Node) {
 	host.ObjectMeta = metav1.ObjectMeta{Name: host.Name, UID: host.UID, ResourceVersion: host.ResourceVersion}
 	host.Spec = corev1.NodeSpec{}
 	var conditions []corev1.NodeCondition
@@ -151,7 +149,6 @@ func trimHost(object any) (any, error) {
 		}
 	}
 	host.Status = corev1.NodeStatus{Conditions: conditions}
-	return host, nil
 }
 
 // trimPod keeps of a node pod what placement, readiness and endpoints are made of.

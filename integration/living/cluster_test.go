@@ -38,6 +38,18 @@ func create(t testing.TB, s *server, inShard string, c *fixture.Cluster) *living
 	return l
 }
 
+// createJoined declares a cluster in a shard of its own name and lets its nodes join.
+func createJoined(t testing.TB, s *server, c *fixture.Cluster) *living {
+	t.Helper()
+	id := c.Obj().Spec.Cluster.ID
+	theLab.Run(t, ofShard(shard+"="+id))
+	l := create(t, s, id, c)
+	l.await(t, isTrue("WorkloadReachable"))
+	l.joinAll(t)
+	l.await(t, isTrue("NodesReady"))
+	return l
+}
+
 // must fails the test when what somebody else does fails.
 func must(t testing.TB, err error) {
 	t.Helper()

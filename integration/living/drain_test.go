@@ -98,11 +98,7 @@ func TestF19DrainOfANode(t *testing.T) {
 // TestTwoMastersDeletedAtOnceGoOneAfterTheOther covers F-26: neither waits for the other for ever, and a majority stays.
 func TestTwoMastersDeletedAtOnceGoOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	theLab.Run(t, ofShard("shard=pair"))
-	l := create(t, crowd, "pair", fixture.MakeCluster("pair").Masters(3))
-	l.await(t, isTrue("WorkloadReachable"))
-	l.joinAll(t)
-	l.await(t, isTrue("NodesReady"))
+	l := createJoined(t, crowd, fixture.MakeCluster("pair").Masters(3))
 	pair := []*corev1.Pod{l.pod(t, "m0aaa"), l.pod(t, "m1aaa")}
 	for _, pod := range pair {
 		must(t, theLab.Client.Delete(t.Context(), pod.DeepCopy()))

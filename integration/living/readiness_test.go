@@ -36,6 +36,7 @@ func TestNodesAndTheirPods(t *testing.T) {
 	t.Run("F-24: the address of a worker leaves with its Node, a master's stays", func(t *testing.T) { leavesWhenNotReady(t, l) })
 	t.Run("F-24: the readiness gate closes when the Node is deleted", func(t *testing.T) { closesWithoutNode(t, l) })
 	t.Run("nothing happens while the API server is away", func(t *testing.T) { staysWhileBlind(t, l, line) })
+	t.Run("writes that hang are told of, and hold up nothing else", func(t *testing.T) { writesHang(t, l) })
 	t.Run("addresses follow pods at once", func(t *testing.T) { followsAtOnce(t, l, first) })
 	l.change(t, func(c *v1alpha1.KVMConfig) {
 		c.Spec.Remediation = &v1alpha1.Remediation{Enabled: true}

@@ -17,11 +17,7 @@ import (
 // where they are.
 func TestRefusedServiceHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
-	theLab.Run(t, ofShard("shard=refused"))
-	l := create(t, crowd, "refused", fixture.MakeCluster("refused").Workers(1))
-	l.await(t, isTrue("WorkloadReachable"))
-	l.joinAll(t)
-	l.await(t, isTrue("NodesReady"))
+	l := createJoined(t, crowd, fixture.MakeCluster("refused").Workers(1))
 	l.change(t, func(c *v1alpha1.KVMConfig) {
 		c.Spec.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", NodePort: 70, TargetPort: 30010}}
 	})

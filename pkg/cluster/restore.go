@@ -92,7 +92,7 @@ func (r *Restore) readMark(mark string) {
 
 // SnapshotFile is the file of a snapshot, "<file>/<generation>".
 func SnapshotFile(snapshot string) string {
-	file, _, _ := strings.Cut(snapshot, "/")
+	file, _ := etcd.SplitSnapshot(snapshot)
 	return file
 }
 

@@ -26,8 +26,8 @@ const (
 
 // Restoration is what is known of a cluster that is to be brought back to a snapshot.
 type Restoration struct {
-	// Wanted is the snapshot that is asked for, "<file>/<generation>"; Committed the one that was begun to be put in place, and Done the one that etcd began
-	// with. Each is empty where there is none.
+	// Wanted is the snapshot that is asked for, Committed the one that was begun to be put in place, and Done the one that etcd began with:
+	// "<file>/<generation>" each, and empty where there is none.
 	Wanted, Committed, Done string
 	// Checked says that the snapshot that Target returns is whole.
 	Checked bool
@@ -56,16 +56,16 @@ func (r Restoration) Target() string {
 // again says whether a snapshot that is asked for was restored already, or is being: the same one of no later generation. Who takes the
 // generation back does not mean that everything since is to be lost.
 func again(wanted, restored string) bool {
-	snapshot, generation := cutGeneration(wanted)
-	before, restoredGeneration := cutGeneration(restored)
-	return snapshot == before && generation <= restoredGeneration
+	file, generation := SplitSnapshot(wanted)
+	before, last := SplitSnapshot(restored)
+	return file == before && generation <= last
 }
 
-// cutGeneration splits "<file>/<generation>".
-func cutGeneration(restore string) (snapshot string, generation int64) {
-	snapshot, number, _ := strings.Cut(restore, "/")
-	generation, _ = strconv.ParseInt(number, 10, 64)
-	return snapshot, generation
+// SplitSnapshot splits "<file>/<generation>", as Restoration has it.
+func SplitSnapshot(snapshot string) (file string, generation int64) {
+	file, number, _ := strings.Cut(snapshot, "/")
+	generation, _ = strconv.ParseInt(number, 10, 64) // what cannot be read was never raised
+	return file, generation
 }
 
 // Phase is what is to be done next. Two things are written down on the way, each in one write: that the data is replaced (Committing)

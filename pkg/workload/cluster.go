@@ -24,7 +24,7 @@ type Cluster struct {
 	access    Access
 	addresses *addresses
 	options   Options
-	// allowance is what may be read of it, through whatever connection.
+	// allowance is what caches may read of it, through whatever connection.
 	allowance *rate.Limiter
 	// hurry gets a value when there is a reason to try at once.
 	hurry chan struct{}

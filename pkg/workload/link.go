@@ -37,7 +37,7 @@ type link struct {
 	// clock tells the time of the API server, and way is the transport that it learns from.
 	clock *apiclock.Clock
 	way   http.RoundTripper
-	// allowance is what may be read of the cluster.
+	// allowance is what caches may read of the cluster.
 	allowance *rate.Limiter
 	// happened gets a value when something was noted in watches.
 	happened chan struct{}

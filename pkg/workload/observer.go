@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -30,7 +29,7 @@ func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 	// client-go would sleep and ask again, up to ten times, before it tells that a budget refuses or that the API server has too much to do.
 	// Whoever asks has a pause of his own, and others to care for.
 	response.Header.Del("Retry-After")
-	response.Body = &answer{ReadCloser: &metered{ReadCloser: response.Body, link: l}, cancel: cancel}
+	response.Body = &answer{ReadCloser: http.MaxBytesReader(nil, response.Body, largestAnswer), cancel: cancel}
 	return response, nil
 }
 
@@ -50,7 +49,7 @@ func (l *link) sendWatch(request *http.Request) (*http.Response, error) {
 		return nil, err
 	case http.StatusOK:
 		l.noteWatches(1, nil)
-		response.Body = &watch{ReadCloser: &metered{ReadCloser: response.Body, link: l}, link: l, request: request.Context()}
+		response.Body = &watch{ReadCloser: response.Body, link: l, request: request.Context()}
 	default:
 		l.noteStatus(response.StatusCode)
 		response.Body = http.MaxBytesReader(nil, response.Body, largestRefusal)
@@ -67,22 +66,6 @@ func identified(ctx context.Context, request *http.Request) *http.Request {
 		clone.Header.Set("User-Agent", userAgent)
 	}
 	return clone
-}
-
-// metered is a body of which no more is read than is allowed of the cluster.
-type metered struct {
-	io.ReadCloser
-	link *link
-}
-
-// Read fails when that was too much, and what the link is for ends.
-func (m *metered) Read(p []byte) (int, error) {
-	n, err := m.ReadCloser.Read(p)
-	if m.link.allowance.AllowN(time.Now(), n) {
-		return n, err
-	}
-	m.link.noteWatches(0, errTooMuch)
-	return 0, errTooMuch
 }
 
 // answer ends its request's time when it has been read.

@@ -39,6 +39,7 @@ func TestClassify(t *testing.T) {
 	}{
 		"the key cannot be read":              {&accessError{"no key"}, AccessInvalid},
 		"there is no address":                 {errNoAddress, NoAddress},
+		"it sends too much":                   {errTooMuch, TooMuch},
 		"500":                                 {&statusError{code: 500}, NotReady},
 		"401":                                 {&statusError{code: 401}, Unauthorized},
 		"404":                                 {&statusError{code: 404}, Other},
@@ -140,7 +141,7 @@ func TestEveryReasonHasAMessageAndAPlace(t *testing.T) {
 		}
 		seen[text] = reason
 	}
-	if len(seen) != 11 {
+	if len(seen) != 12 {
 		t.Errorf("%d reasons are listed by how far they got", len(seen))
 	}
 }

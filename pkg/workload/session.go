@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -101,10 +102,9 @@ func (s *session) makeClients() error {
 }
 
 func (s *session) cacheOptions() cache.Options {
-	_, httpClient := s.link.config()
 	managed := labels.SelectorFromSet(labels.Set{key.LabelManagedBy: key.Operator})
 	options := cache.Options{
-		HTTPClient: httpClient, Scheme: s.options.Scheme, Mapper: s.options.Mapper,
+		HTTPClient: &http.Client{Transport: filling{s.link}}, Scheme: s.options.Scheme, Mapper: s.options.Mapper,
 		DefaultLabelSelector: managed, DefaultTransform: trim, ReaderFailOnMissingInformer: true,
 		// The link has seen the error before.
 		DefaultWatchErrorHandler: func(context.Context, *toolscache.Reflector, error) {},
@@ -136,37 +136,33 @@ func (s *session) follow(kind client.Object, changed func()) error {
 		return err
 	}
 	tell := func(before, after client.Object) {
-		s.weigh(before, after)
 		if matters(before, after) {
 			changed()
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { tell(nil, object.(client.Object)) },
-		UpdateFunc: func(before, after any) { tell(before.(client.Object), after.(client.Object)) },
+		AddFunc: func(object any) {
+			s.weigh(nil, object)
+			tell(nil, object.(client.Object))
+		},
+		UpdateFunc: func(before, after any) {
+			s.weigh(before, after)
+			tell(before.(client.Object), after.(client.Object))
+		},
 		DeleteFunc: func(object any) {
 			if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
 			}
-			s.weigh(object.(client.Object), nil)
-			if matters(nil, object.(client.Object)) {
-				changed()
-			}
+			s.weigh(object, nil)
+			tell(nil, object.(client.Object))
 		},
 	})
 	return err
 }
 
-// weigh adds what is kept since an object has changed. Too much of it ends the session.
-func (s *session) weigh(before, after client.Object) {
-	more := int64(0)
-	if before != nil {
-		more -= size(before)
-	}
-	if after != nil {
-		more += size(after)
-	}
-	if s.kept.Add(more) > mostKept {
+// weigh adds what is kept since an object has changed; nil is none. Too much of it ends the session.
+func (s *session) weigh(before, after any) {
+	if s.kept.Add(size(after)-size(before)) > mostKept {
 		s.link.noteWatches(0, errTooMuch)
 	}
 }

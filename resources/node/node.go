@@ -55,7 +55,8 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 }
 
 // Stale are the Nodes that belong to node pods of the cluster, that are not Ready and whose pods do not exist or have ended: a host that goes down
-// leaves pods behind that never run again, and that nobody deletes. One that is Ready without a pod runs somewhere, whatever the management cluster says.
+// leaves pods behind that never run again, and that nobody deletes. One that is Ready without a pod runs somewhere, whatever the management
+// cluster says.
 func Stale(cluster string, nodes []corev1.Node, pods []corev1.Pod) []*corev1.Node {
 	alive := map[string]bool{}
 	for i := range pods {

@@ -75,6 +75,31 @@ func built(t *testing.T, r apply.Resource[*snapshot.Snapshot], s *snapshot.Snaps
 	return desired.Objects
 }
 
+// TestPlacesOnVolumesKeepApart: the first pod of a claim may choose the host of its master, and no two masters run on one unless they may.
+func TestPlacesOnVolumesKeepApart(t *testing.T) {
+	for shared, want := range map[bool]bool{false: true, true: false} {
+		s, w := restorable(t)
+		s.config.Spec.KVM.K8sKVM.StorageType, s.settings.SharedHosts = v1alpha1.StorageTypePersistentVolume, shared
+		w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+		w.pods = nil
+		places := 0
+		for _, object := range built(t, etcdrestore.New(), s.snapshot(t, w)) {
+			job := object.(*batchv1.Job)
+			if job.Labels[key.LabelNode] == "" && job.Spec.Template.Labels[key.LabelNode] == "" {
+				continue
+			}
+			places++
+			affinity := job.Spec.Template.Spec.Affinity
+			if apart := affinity != nil && affinity.PodAntiAffinity != nil; apart != want {
+				t.Errorf("shared hosts: %t: %s keeps apart: %t, want %t", shared, job.Name, apart, want)
+			}
+		}
+		if places != 3 {
+			t.Errorf("shared hosts: %t: the snapshot is put in %d places, not 3", shared, places)
+		}
+	}
+}
+
 // TestRestoreInSteps plays the management cluster, one step of it at a time, and looks at what handlers want after each.
 func TestRestoreInSteps(t *testing.T) {
 	s, w := restorable(t)

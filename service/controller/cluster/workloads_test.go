@@ -38,6 +38,20 @@ func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
 	}
 }
 
+// TestSilenceWithoutAnAddressCounts: an operator that begins when all masters of a cluster are gone has to notice for how long nobody answers.
+func TestSilenceWithoutAnAddressCounts(t *testing.T) {
+	w := NewWorkloads(nil, nil)
+	w.Addresses = func(*snapshot.Snapshot, string) []string { return nil }
+	pairs := pki.Set{pki.API: pki.KeyPair{CA: []byte("a"), Certificate: []byte("c"), Key: []byte("k")}}
+	s := &snapshot.Snapshot{Config: fixture.MakeCluster("ab1cd").Obj(), Stored: pairs}
+	if got := w.look(s, ""); got.Connected || got.Reason != "NoMaster" {
+		t.Errorf("the cluster is %+v, want NoMaster", got)
+	}
+	if seen := w.Pool.Get(nameOf(s)); seen == nil || seen.Silent() == 0 {
+		t.Error("its silence does not count")
+	}
+}
+
 // TestWhoIsNotReached: nobody is shown a certificate that is not stored, for each pass may make another one; and the machines of another
 // cluster are not this one's, although it has the same id.
 func TestWhoIsNotReached(t *testing.T) {

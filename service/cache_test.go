@@ -1,0 +1,34 @@
+package service
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// TestOfHostsOnlyTheirStateIsKept: a management cluster may have thousands, and each says how it is all the time.
+func TestOfHostsOnlyTheirStateIsKept(t *testing.T) {
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "node is shutting down"}
+	seen := ready
+	seen.LastHeartbeatTime = metav1.Now()
+	host := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "host-1", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}},
+		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24"},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue}, seen}, Images: []corev1.ContainerImage{{Names: []string{"x"}}},
+		},
+	}
+	kept, err := CacheOptions(labels.Everything()).DefaultTransform(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "host-1", UID: "u", ResourceVersion: "7"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready}},
+	}
+	if diff := cmp.Diff(want, kept); diff != "" {
+		t.Errorf("another part of a host is kept (-want +got):\n%s", diff)
+	}
+}
