@@ -12,12 +12,14 @@ const (
 	// firstTurn is how long a handler that asks a workload cluster may take, and laterTurn how long after it hung: an API server may wait
 	// half a minute for a webhook that does not answer, and go on without it.
 	firstTurn, laterTurn = 20 * time.Second, 40 * time.Second
+	// slow is how long a handler that fails may take without resting: a webhook that is gone has the API server fail after ten seconds.
+	slow = 5 * time.Second
 	// firstRest and lastRest bound for how long a handler that hangs is not run. The second is much longer than a turn, so that many clusters
 	// that hang leave the others most of the controller's time.
 	firstRest, lastRest = 10 * time.Second, 5 * time.Minute
 )
 
-// ReasonHangs says that a handler did not end in time and is not run for a while.
+// ReasonHangs says that a handler did not end in time, or took long to fail, and is not run for a while.
 const ReasonHangs = "Hangs"
 
 // resting is the outcome of a handler that is run again after a pause.
@@ -26,7 +28,8 @@ func resting(pause time.Duration) Outcome {
 		"it is asked again after a pause of at most five minutes", pause)
 }
 
-// Turns let handlers ask somebody who may hang, and others have their turn: one that does not end in time rests for a while.
+// Turns let handlers ask somebody who may hang, and others have their turn: one that does not end in time, or takes long to fail, rests for a
+// while.
 // They are safe for concurrent use.
 type Turns[T any] struct {
 	clock clock.PassiveClock
@@ -76,7 +79,7 @@ func (t *Turns[T]) begin(key turn) (limit, pause time.Duration) {
 	return laterTurn, r.until.Sub(t.clock.Now())
 }
 
-// end notes that a turn has ended, and returns for how long the handler rests if it hung.
+// end notes that a turn has ended, and returns for how long the handler rests if it hung, or was slow to fail.
 func (t *Turns[T]) end(key turn, hung bool) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,13 +104,14 @@ func (l limited[T]) EnsureCreated(ctx context.Context, snapshot T) (Outcome, err
 	if pause > 0 {
 		return resting(pause), nil
 	}
+	began := l.turns.clock.Now()
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	outcome, err := l.Handler.EnsureCreated(bounded, snapshot)
 	if ctx.Err() != nil {
 		return outcome, err
 	}
-	if pause := l.turns.end(key, err != nil && bounded.Err() != nil); pause > 0 {
+	if pause := l.turns.end(key, err != nil && l.turns.clock.Since(began) >= slow); pause > 0 {
 		return resting(pause), nil
 	}
 	return outcome, err

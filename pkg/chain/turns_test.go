@@ -18,6 +18,9 @@ type asking struct {
 	needs time.Duration
 }
 
+// failing is a step that fails.
+func failing() chain.Handler[*diary] { return step{"a", chain.Outcome{}, errTransient} }
+
 func (a asking) EnsureCreated(ctx context.Context, d *diary) (chain.Outcome, error) {
 	select {
 	case <-time.After(a.needs):
@@ -34,19 +37,25 @@ func named(*diary) string { return "default/ab1cd" }
 func TestWhoHangsRests(t *testing.T) {
 	for name, test := range map[string]struct {
 		needs time.Duration
+		fails bool
 		// most is how much of the hour it may take.
 		most time.Duration
 		done bool
 	}{
-		"one that answers at once":                    {0, 0, true},
-		"one that answers just in time":               {19 * time.Second, time.Hour, true},
-		"one that goes on after a webhook of 30 s":    {31 * time.Second, time.Hour, true},
-		"one that does not answer, or after a minute": {time.Minute, 10 * time.Minute, false},
+		"one that answers at once":                    {0, false, 0, true},
+		"one that answers just in time":               {19 * time.Second, false, time.Hour, true},
+		"one that goes on after a webhook of 30 s":    {31 * time.Second, false, time.Hour, true},
+		"one that does not answer, or after a minute": {time.Minute, false, 10 * time.Minute, false},
+		"one whose webhook is gone":                   {10 * time.Second, true, 3 * time.Minute, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				turns := chain.NewTurns(named, clock.RealClock{})
-				h := turns.Limit(asking{step{"a", chain.Done(), nil}, test.needs})
+				var asked chain.Handler[*diary] = step{"a", chain.Done(), nil}
+				if test.fails {
+					asked = failing()
+				}
+				h := turns.Limit(asking{asked, test.needs})
 				begin, spent, done := time.Now(), time.Duration(0), false
 				for time.Since(begin) < time.Hour {
 					before := time.Now()
@@ -81,7 +90,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 		defer cancel()
 		hangs := asking{step{"a", chain.Done(), nil}, time.Hour}
 		got := []string{
-			reason(t.Context(), step{"a", chain.Outcome{}, errTransient}), reason(short, hangs), reason(t.Context(), step{"a", chain.Done(), nil}),
+			reason(t.Context(), failing()), reason(short, hangs), reason(t.Context(), step{"a", chain.Done(), nil}),
 			reason(t.Context(), hangs), reason(t.Context(), step{"a", chain.Done(), nil}), reason(t.Context(), step{"b", chain.Done(), nil}),
 		}
 		turns.Forget("default/ab1cd")
