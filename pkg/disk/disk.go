@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
 )
 
 // sector is the unit in which a guest sees a disk, in bytes.
@@ -35,24 +37,63 @@ type Spec struct {
 // A crash at any moment leaves nothing, or an image that the next call grows. A *FullError says that the file system could
 // not hold the image even while it is empty.
 func Create(path string, size int64) error {
+	file, err := Open(path, size)
+	if file != nil {
+		err = errors.Join(err, file.Close())
+	}
+	return err
+}
+
+// Open is Create, and returns the disk, open to read and write. An image that is larger than asked for is returned together with
+// ErrShrink. Only an image that is the operator's own file is opened, never what a link leads to: pass on the open file, not the path.
+// A block device is opened when the path is its node.
+func Open(path string, size int64) (*os.File, error) {
 	if size < 1 || size > maxSize {
-		return fmt.Errorf("making disk %s: the size of %d bytes is out of range", path, size)
+		return nil, fmt.Errorf("making disk %s: the size of %d bytes is out of range", path, size)
 	}
 	size = (size + sector - 1) / sector * sector
-	if device, err := IsBlockDevice(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("making disk: %w", err)
+	if device, err := isDeviceNode(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("making disk: %w", err)
 	} else if device {
-		return requireSize(path, size)
+		return openDevice(path, size)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := ownfile.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return ExplainFull(path, metadata(size), fmt.Errorf("making disk: %w", err))
+		return nil, ExplainFull(path, metadata(size), fmt.Errorf("making disk: %w", err))
 	}
-	err = errors.Join(grow(file, size), file.Close())
+	err = grow(file, size)
 	if err == nil {
 		err = SyncDirectory(filepath.Dir(path))
 	}
-	return err
+	if err != nil && !errors.Is(err, ErrShrink) {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, err
+}
+
+func openDevice(path string, size int64) (*os.File, error) {
+	if err := requireSize(path, size); err != nil {
+		return nil, err
+	}
+	return OpenDevice(path)
+}
+
+// OpenDevice opens a block device that the pod was given, to read and write.
+func OpenDevice(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || info.Mode().Type() != fs.ModeDevice {
+		return nil, errors.Join(fmt.Errorf("%s is no block device", path), err, file.Close())
+	}
+	return file, nil
+}
+
+// isDeviceNode says whether the path itself is a block device. A link to one is not: a guest may have made it.
+func isDeviceNode(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Type() == fs.ModeDevice, err
 }
 
 func grow(file *os.File, size int64) error {
@@ -60,8 +101,6 @@ func grow(file *os.File, size int64) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("making disk: %w", err)
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("making disk: %s is neither a file nor a block device", file.Name())
 	case info.Size() > size:
 		return fmt.Errorf("disk %s has %d bytes and is to have %d: %w", file.Name(), info.Size(), size, ErrShrink)
 	case info.Size() == size:

@@ -73,7 +73,7 @@ func TestCreateRefusesWhatIsNoDisk(t *testing.T) {
 		err  string
 	}{
 		"a directory":            {path: directory, size: 1 << 20, err: "is a directory"},
-		"a pipe":                 {path: pipe, size: 1 << 20, err: "neither a file nor a block device"},
+		"a pipe":                 {path: pipe, size: 1 << 20, err: "is a named pipe"},
 		"no directory for it":    {path: filepath.Join(directory, "missing/disk"), size: 1 << 20, err: "no such file"},
 		"no size":                {path: filepath.Join(directory, "disk"), size: 0, err: "out of range"},
 		"a size below zero":      {path: filepath.Join(directory, "disk"), size: -1, err: "out of range"},

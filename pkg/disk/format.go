@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
 )
 
 const (
@@ -47,30 +49,25 @@ var ErrHoldsData = errors.New("it holds data and is not formatted")
 // One that holds ext4, 3 or 2 is left alone; one that holds anything else is left alone and refused with ErrHoldsData. Of
 // an image every byte counts, of a device the first 4 MiB and the last 1 MiB.
 //
-// An image appears formatted at once or not at all. On a device, what was interrupted is recognized and made anew. Needs
-// mkfs.ext4 in the path.
+// An image appears formatted at once or not at all. On a device, what was interrupted is recognized and made again. A link to an image is
+// refused: a guest may have made it. Needs mkfs.ext4 in the path.
 func Format(ctx context.Context, path, label string) error {
 	if len(label) > maxLabel {
 		return fmt.Errorf("formatting %s: label %q has more than %d bytes", path, label, maxLabel)
 	}
-	path, err := filepath.EvalSymlinks(path)
+	device, err := isDeviceNode(path)
 	if err != nil {
 		return fmt.Errorf("formatting disk: %w", err)
 	}
-	device, err := IsBlockDevice(path)
-	if err != nil {
-		return fmt.Errorf("formatting disk: %w", err)
-	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("formatting disk: %w", err)
-	}
+	open, format := ownfile.Open, formatImage
 	if device {
-		err = formatDevice(ctx, file, label)
-	} else {
-		err = formatImage(ctx, file, label)
+		open, format = os.OpenFile, formatDevice
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
+	file, err := open(path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("formatting disk: %w", err)
+	}
+	if err = errors.Join(format(ctx, file, label), file.Close()); err != nil {
 		return fmt.Errorf("formatting %s: %w", path, err)
 	}
 	return nil
@@ -81,9 +78,6 @@ func formatImage(ctx context.Context, file *os.File, label string) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New("it is neither a file nor a block device")
 	}
 	if done, err := isExt(file); done || err != nil {
 		return err
@@ -107,14 +101,14 @@ func formatImage(ctx context.Context, file *os.File, label string) error {
 }
 
 func makeImage(ctx context.Context, path string, like os.FileInfo, label string) error {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, like.Mode().Perm())
+	file, err := ownfile.Create(path, like.Mode().Perm())
 	if err != nil {
 		return ExplainFull(filepath.Dir(path), metadata(like.Size()), err)
 	}
 	err = file.Truncate(like.Size())
 	if err == nil {
 		// A new file is all zeros, so nothing has to be cleared, now or by the guest's kernel in the background.
-		err = mkfs(ctx, path, label, "lazy_itable_init=1,lazy_journal_init=1")
+		err = mkfs(ctx, file, label, "lazy_itable_init=1,lazy_journal_init=1")
 	}
 	if err == nil {
 		err = file.Sync()
@@ -145,7 +139,7 @@ func formatDevice(ctx context.Context, file *os.File, label string) error {
 	if err := writeThrough(file, mark, size-markOffset); err != nil {
 		return err
 	}
-	if err := mkfs(ctx, file.Name(), label, "nodiscard,lazy_itable_init=1"); err != nil {
+	if err := mkfs(ctx, file, label, "nodiscard,lazy_itable_init=1"); err != nil {
 		return err
 	}
 	if !isMarked(file, size) {
@@ -225,12 +219,12 @@ func requireZeros(ctx context.Context, file *os.File, e extent) error {
 // ImageOf makes a raw image of size bytes with an ext4 file system that holds the content of a directory, with its owners and modes. What
 // stands at the path is replaced; the image is on the disk when ImageOf returns. Needs mkfs.ext4 in the path.
 func ImageOf(ctx context.Context, path string, size int64, directory string) error {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := ownfile.Create(path, 0o600)
 	if err != nil {
 		return ExplainFull(filepath.Dir(path), metadata(size), fmt.Errorf("making disk: %w", err))
 	}
 	if err = file.Truncate(size); err == nil {
-		err = mkfs(ctx, path, "", "lazy_itable_init=1,lazy_journal_init=1", "-d", directory)
+		err = mkfs(ctx, file, "", "lazy_itable_init=1,lazy_journal_init=1", "-d", directory)
 	}
 	if err == nil {
 		err = file.Sync()
@@ -244,9 +238,11 @@ func ImageOf(ctx context.Context, path string, size int64, directory string) err
 	return nil
 }
 
-func mkfs(ctx context.Context, path, label, options string, more ...string) error {
+// mkfs formats an open file. mkfs.ext4 finds it by its descriptor, so that what stands under its name meanwhile does not matter.
+func mkfs(ctx context.Context, file *os.File, label, options string, more ...string) error {
 	arguments := append([]string{"-q", "-F", "-L", label, "-E", options}, more...)
-	command := exec.CommandContext(ctx, "mkfs.ext4", append(arguments, path)...)
+	command := exec.CommandContext(ctx, "mkfs.ext4", append(arguments, "/proc/self/fd/3")...)
+	command.ExtraFiles = []*os.File{file}
 	command.Env = append(os.Environ(), "LC_ALL=C")
 	output, err := command.CombinedOutput()
 	if err == nil {

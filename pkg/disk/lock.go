@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
 )
 
 // LockName is the name of the lock file in a locked directory. That of an image stands beside it, "." and the name of the
@@ -97,6 +99,7 @@ func acquire(path string) (*os.File, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err == nil && info.Mode().Type() == fs.ModeDevice:
+		// A path in a directory that a guest shares is never locked, so a link was made by the pod's author.
 		return claim(path)
 	case err == nil && info.IsDir():
 		return lockFile(path, filepath.Join(path, LockName))
@@ -138,15 +141,9 @@ func lockFile(path, name string) (*os.File, error) {
 // openLockFile trusts nothing that stands there already: a guest that shares the directory may have put a link to a file
 // of the host, or a device, in this place.
 func openLockFile(name string) (*os.File, error) {
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if errors.Is(err, syscall.ELOOP) {
-		return nil, fmt.Errorf("%s is a link and has to be removed", name)
-	}
+	file, err := ownfile.Open(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, ExplainFull(filepath.Dir(name), 0, err)
-	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is no regular file and has to be removed", name), err, file.Close())
 	}
 	return file, nil
 }

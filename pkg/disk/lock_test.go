@@ -270,6 +270,7 @@ func TestDeviceIsLockedByWhateverName(t *testing.T) {
 func TestNothingOfTheHostIsWrittenThroughALockFileOfTheGuest(t *testing.T) {
 	for name, place := range map[string]func(target, name string) error{
 		"a link":            os.Symlink,
+		"a hard link":       os.Link,
 		"a dangling link":   func(target, name string) error { return os.Symlink(target+".missing", name) },
 		"a pipe":            func(_, name string) error { return unix.Mkfifo(name, 0o600) },
 		"a device":          func(_, name string) error { return unix.Mknod(name, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))) },

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
 )
 
 const (
@@ -71,8 +72,12 @@ func (p Placement) Place(ctx context.Context) (err error) {
 	return writeThrough(filepath.Join(p.Volume, mark), p.Ticket)
 }
 
+// maxTicket is more than a ticket has, in bytes.
+const maxTicket = 256
+
+// done says whether the mark is that of this snapshot. What is not the operator's own file proves nothing, and is replaced.
 func (p Placement) done() bool {
-	text, err := os.ReadFile(filepath.Join(p.Volume, mark))
+	text, err := ownfile.Read(filepath.Join(p.Volume, mark), maxTicket)
 	return err == nil && strings.TrimSpace(string(text)) == p.Ticket
 }
 
@@ -85,9 +90,9 @@ func (p Placement) prepare() error {
 	return errors.Join(os.Chmod(p.Root, 0o755), os.Chmod(data, 0o700), writeThrough(filepath.Join(p.Root, Ticket), p.Ticket)) //nolint:gosec // the root of a file system
 }
 
-// size is that of the disk there is, should it be the larger one.
+// size is that of the disk there is, should it be the larger one. Find has looked at what the disk is.
 func (p Placement) size(path string) int64 {
-	if info, err := os.Stat(path); err == nil {
+	if info, err := os.Lstat(path); err == nil {
 		return max(p.DiskSize, info.Size())
 	}
 	return p.DiskSize
@@ -127,7 +132,7 @@ func (p Placement) putAside(path, aside string) error {
 	}
 	now := time.Now()
 	older, err := filepath.Glob(path + before + "*")
-	if err = errors.Join(err, os.Chtimes(aside, now, now)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err = errors.Join(err, touch(aside, now)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	slices.SortFunc(older, func(a, b string) int { return modified(b).Compare(modified(a)) })
@@ -137,6 +142,18 @@ func (p Placement) putAside(path, aside string) error {
 		}
 	}
 	return disk.SyncDirectory(p.Volume)
+}
+
+// touch sets the times of a file, or of a link itself: what it leads to is not the operator's.
+func touch(path string, now time.Time) error {
+	stamp, err := unix.TimeToTimespec(now)
+	if err != nil {
+		return err
+	}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{stamp, stamp}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &fs.PathError{Op: "touch", Path: path, Err: err}
+	}
+	return nil
 }
 
 // modified is when a file was put aside.
@@ -163,15 +180,22 @@ func (p Placement) copyData(path string) error {
 	return errors.Join(unix.Syncfs(int(directory.Fd())), directory.Close())
 }
 
-// writeThrough makes a file that is there whole, and on the disk, or not at all.
+// writeThrough makes a file that is there whole, and on the disk, or not at all. Whatever stands in its place is replaced, and a link is
+// not followed.
 func writeThrough(path, text string) error {
-	file, err := os.OpenFile(path+placing, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := ownfile.Create(path+placing, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = file.WriteString(text + "\n")
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
+	}
+	if info, err := os.Lstat(path); err == nil && info.IsDir() {
+		// It takes a guest to make this a directory, over which no file is renamed.
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(path+placing, path); err != nil {
 		return err

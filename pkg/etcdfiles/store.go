@@ -2,11 +2,14 @@
 package etcdfiles
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
 )
 
 const (
@@ -29,7 +32,11 @@ type Store struct {
 
 // Find finds out where etcd's data is in a volume, which is a directory or a device; empty for none. mayMake says that a disk is made when the
 // directory is empty. A disk is preferred to a share, over which each page that etcd writes is a round trip of its own; a directory that
-// holds anything but a disk is shared, for what is in it may be etcd's.
+// holds anything but a disk is shared, because what is in it may be etcd's.
+//
+// A guest that shared the directory has made what it liked in it. What has the name of the disk and is not the operator's own file is an
+// error, an ownfile.ErrForeign, and never a reason to share the directory instead. Find again once the volume is locked: before, another
+// machine may still be at work in it.
 func Find(volume string, mayMake bool) (Store, error) {
 	if volume == "" {
 		return Store{}, nil
@@ -39,6 +46,12 @@ func Find(volume string, mayMake bool) (Store, error) {
 		return Store{Disk: volume, Device: device}, err
 	}
 	image := filepath.Join(volume, Image)
+	switch err := ownfile.Check(image); {
+	case err == nil:
+		return Store{Disk: image}, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return Store{}, err
+	}
 	entries, err := os.ReadDir(volume)
 	if err != nil {
 		return Store{}, err
@@ -46,8 +59,8 @@ func Find(volume string, mayMake bool) (Store, error) {
 	empty := true
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case name == Image || strings.HasPrefix(name, Image+before):
-			return Store{Disk: image}, nil
+		case strings.HasPrefix(name, Image+before):
+			return Store{Disk: image}, ownfile.Check(filepath.Join(volume, name))
 		case name == disk.LockName || name == "lost+found" || name == Image+placing:
 		default:
 			empty = false

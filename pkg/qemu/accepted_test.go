@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -118,6 +119,7 @@ func accept(t *testing.T, binary, directory string, m Machine) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, binary, mustArgs(t, m)...)
+	command.ExtraFiles = handedOver(t, m)
 	if len(m.Networks) > 0 && m.Networks[0].Tap != "" {
 		// QEMU makes the tap interface, and it goes with the network namespace.
 		command.SysProcAttr = ownNetwork()
@@ -139,6 +141,28 @@ func accept(t *testing.T, binary, directory string, m Machine) {
 	if remarks.Len() > 0 {
 		t.Errorf("QEMU remarks:\n%s", &remarks)
 	}
+}
+
+// handedOver opens the disks that QEMU gets by descriptor and removes their names, so that it finds nothing by these.
+func handedOver(t *testing.T, m Machine) []*os.File {
+	t.Helper()
+	var files []*os.File
+	for _, d := range m.Disks {
+		if d.Descriptor == 0 {
+			continue
+		}
+		flags := os.O_RDWR
+		if d.ReadOnly {
+			flags = os.O_RDONLY
+		}
+		file, err := os.OpenFile(d.Path, flags, 0)
+		if err := errors.Join(err, os.Remove(d.Path)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		files = append(files, file)
+	}
+	return files
 }
 
 // ownNetwork runs a process in a network namespace, and, if we are not root, in a user namespace, where it may make one.

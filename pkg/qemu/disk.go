@@ -22,6 +22,9 @@ type Disk struct {
 	Serial string
 	// Path is the file or block device on the host.
 	Path string
+	// Descriptor is the number, from 3, that the open file has in QEMU's process. QEMU then takes that file, whatever Path leads to by
+	// now. It is open to read and write, or to read alone when ReadOnly. 0: QEMU opens Path.
+	Descriptor int
 	// Format is Raw when empty.
 	Format Format
 	// BlockDevice says that Path is a block device and not a file. It is read and written past the host's page cache.
@@ -68,6 +71,7 @@ func (m Machine) checkDisks(found *FieldErrors) {
 		found.unless(len(d.Serial) <= maxSerial, field+".Serial", "%q has more than %d bytes", d.Serial, maxSerial)
 		found.unless(!slices.Contains(serials, d.Serial), field+".Serial", "%q is there twice", d.Serial)
 		found.unless(d.Path != "", field+".Path", "the path is empty")
+		found.unless(d.Descriptor == 0 || d.Descriptor > 2, field+".Descriptor", "%d is not 3 or more", d.Descriptor)
 		found.unless(slices.Contains([]Format{"", Raw, QCOW2}, d.Format), field+".Format", "%q is neither raw nor qcow2", d.Format)
 		serials = append(serials, d.Serial)
 	}
@@ -134,13 +138,23 @@ func (d Disk) addNodes(a *arguments) {
 	if d.BlockDevice {
 		storage = []string{"driver=host_device", "aio=native", "cache.direct=on"}
 	}
-	storage = append(storage, "node-name="+file, text("filename", d.Path))
+	storage = append(storage, "node-name="+file, text("filename", d.filename(a)))
 	a.add("-blockdev", append(storage, access...)...)
 	content := []string{"driver=" + string(format), "node-name=" + d.NodeName(), "file=" + file}
 	if !d.ReadOnly {
 		access = append(access, "detect-zeroes=unmap")
 	}
 	a.add("-blockdev", append(content, access...)...)
+}
+
+// filename is where QEMU finds the bytes. A descriptor is in a set of its own number, from which QEMU takes a duplicate whenever it opens
+// the file of the set (docs/interop: add-fd).
+func (d Disk) filename(a *arguments) string {
+	if d.Descriptor == 0 {
+		return d.Path
+	}
+	a.add("-add-fd", fmt.Sprintf("fd=%d", d.Descriptor), fmt.Sprintf("set=%d", d.Descriptor), text("opaque", d.Path))
+	return fmt.Sprintf("/dev/fdset/%d", d.Descriptor)
 }
 
 func (m Machine) addCDs(a *arguments) {

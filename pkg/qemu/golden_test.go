@@ -24,6 +24,7 @@ var golden = map[string]func(directory string) Machine{
 	"microvm-with-virtiofs":           microVirtiofs,
 	"virtiofs":                        virtiofs,
 	"block-device-and-qcow2":          blockDevice,
+	"disks-by-descriptor":             byDescriptor,
 	"cds":                             cds,
 	"cd-from-url":                     cdFromURL,
 	"uefi":                            uefi,
@@ -72,6 +73,15 @@ func master(dir string) Machine {
 	m.Accelerator = TCG
 	m.Shares = []Share{{Tag: "etcdshare", Path: dir + "/etcd"}}
 	return m
+}
+
+func byDescriptor(dir string) Machine {
+	return withMonitor(dir, func(m *Machine) {
+		m.Disks = []Disk{
+			{Serial: "rootfs", Path: dir + "/root,fs.img", Descriptor: 3},
+			{Serial: "guestos", Path: dir + "/guestos.img", Descriptor: 4, ReadOnly: true},
+		}
+	})
 }
 
 func withMonitor(dir string, change func(*Machine)) Machine {

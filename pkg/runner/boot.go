@@ -24,7 +24,7 @@ func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
 		return nil, err
 	}
 	p.bootData = nil
-	g, err := spawn(r.settings.QEMU, arguments, lockFiles(p), r.console, r.messages)
+	g, err := spawn(r.settings.QEMU, arguments, p.inherited, r.console, r.messages)
 	if err != nil {
 		return nil, err
 	}
@@ -36,14 +36,6 @@ func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
 		return nil, err
 	}
 	return g, nil
-}
-
-func lockFiles(p *prepared) []*os.File {
-	var files []*os.File
-	for _, lock := range p.locks {
-		files = append(files, lock.File())
-	}
-	return files
 }
 
 // writeIgnition stores the merged boot data for QEMU, which reads it once, at its start.

@@ -34,9 +34,9 @@ type guest struct {
 	attention
 }
 
-// spawn starts QEMU. The files of locks are inherited by it, so that a disk stays locked while QEMU lives, even when the
-// runner does not any more.
-func spawn(binary string, arguments []string, locks []*os.File, console *console, log io.Writer) (*guest, error) {
+// spawn starts QEMU. It inherits files from number 3 on: its disks, and those with the locks, so that a disk stays locked while QEMU lives,
+// even when the runner has ended.
+func spawn(binary string, arguments []string, files []*os.File, console *console, log io.Writer) (*guest, error) {
 	path, err := exec.LookPath(binary)
 	if err != nil {
 		return nil, failf(ReasonQEMUMissing, "finding QEMU: %w; the runner's image has to hold it", err)
@@ -44,7 +44,7 @@ func spawn(binary string, arguments []string, locks []*os.File, console *console
 	g := &guest{exited: make(chan struct{}), errors: &lastLines{log: log}}
 	g.attended, g.stopping = make(chan struct{}), make(chan struct{})
 	g.command = exec.Command(path, arguments...)
-	g.command.ExtraFiles = locks
+	g.command.ExtraFiles = files
 	// Whoever inherited its output must not keep its end from being seen.
 	g.command.WaitDelay = time.Second
 	g.command.Stdout, g.command.Stderr = console, g.errors

@@ -27,15 +27,17 @@ func machine(s Settings, p *prepared) qemu.Machine {
 		Paused: true, ExtraArgs: s.ExtraArgs,
 	}
 	for _, d := range s.Disks {
-		m.Disks = append(m.Disks, qemu.Disk{Serial: d.Serial, Path: s.diskPath(d), Format: "raw"})
+		m.Disks = append(m.Disks, qemu.Disk{Serial: d.Serial, Path: s.diskPath(d), Descriptor: p.descriptors[d.Serial], Format: "raw"})
 	}
 	if p.image.RootFS != "" {
-		m.Disks = append(m.Disks, qemu.Disk{Serial: serialImage, Path: p.image.RootFS, Format: "raw", ReadOnly: true})
+		m.Disks = append(m.Disks, qemu.Disk{Serial: serialImage, Path: p.image.RootFS, Descriptor: p.descriptors[serialImage], Format: "raw", ReadOnly: true})
 	}
 	switch {
 	case s.Etcd == "":
 	case p.etcd.Disk != "":
-		m.Disks = append(m.Disks, qemu.Disk{Serial: etcdTag, Path: p.etcd.Disk, Format: "raw", BlockDevice: p.etcd.Device})
+		m.Disks = append(m.Disks, qemu.Disk{
+			Serial: etcdTag, Path: p.etcd.Disk, Descriptor: p.descriptors[etcdTag], Format: "raw", BlockDevice: p.etcd.Device,
+		})
 	default:
 		m.Shares = append(m.Shares, qemu.Share{Tag: etcdTag, Path: s.Etcd})
 	}

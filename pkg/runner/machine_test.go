@@ -25,9 +25,11 @@ func worker() (Settings, *prepared) {
 	}
 	mac := net.HardwareAddr{0x0a, 0x58, 0x0a, 0, 0, 7}
 	return s, &prepared{
-		image:   osimage.Local{Kernel: "/images/vmlinuz", Initrd: "/images/initrd"},
-		choice:  qemu.Choice{Accelerator: qemu.KVM},
-		network: &guestnet.Network{Tap: "tap-guest", MAC: mac, MTU: 1450},
+		image:  osimage.Local{Kernel: "/images/vmlinuz", Initrd: "/images/initrd"},
+		choice: qemu.Choice{Accelerator: qemu.KVM},
+		// The first descriptors are those of locks.
+		descriptors: map[string]int{"rootfs": 5, "dockerfs": 6, "kubeletfs": 7, etcdTag: 8, serialImage: 9},
+		network:     &guestnet.Network{Tap: "tap-guest", MAC: mac, MTU: 1450},
 	}
 }
 

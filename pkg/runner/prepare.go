@@ -23,12 +23,17 @@ import (
 // prepared is everything that a machine needs before QEMU is started. It is filled step by step; Close gives back what
 // there is.
 type prepared struct {
+	// halves are the parts of the boot data, and bootData what they make together with what only the runner knows.
+	halves   [][]byte
 	bootData []byte
 	image    osimage.Local
 	choice   qemu.Choice
 	etcd     etcdfiles.Store
-	locks    []*disk.Lock
-	network  *guestnet.Network
+	// inherited are the files that QEMU inherits: those with the locks, and its disks.
+	inherited []*os.File
+	// descriptors are the numbers that disks have in QEMU's process, by their serial numbers.
+	descriptors map[string]int
+	network     *guestnet.Network
 	// vhost says whether the host's kernel can move the guest's packets.
 	vhost   bool
 	closers []func() error
@@ -44,6 +49,24 @@ func (p *prepared) Close() error {
 	return errors.Join(errs...)
 }
 
+// firstDescriptor is the number of the first file that a process inherits besides its standard input and outputs.
+const firstDescriptor = 3
+
+// inherit has QEMU inherit a file, and returns the number that it has there.
+func (p *prepared) inherit(file *os.File) int {
+	p.inherited = append(p.inherited, file)
+	return firstDescriptor + len(p.inherited) - 1
+}
+
+// handOver has QEMU inherit a disk.
+func (p *prepared) handOver(serial string, file *os.File) {
+	if p.descriptors == nil {
+		p.descriptors = map[string]int{}
+	}
+	p.descriptors[serial] = p.inherit(file)
+	p.onClose(file.Close)
+}
+
 func (p *prepared) onClose(closer func() error) { p.closers = append(p.closers, closer) }
 
 // prepare does what can fail before anything is started, the cheap first: a mistake in boot data is told before an image
@@ -56,10 +79,12 @@ func (r *Runner) prepare(ctx context.Context) (*prepared, error) {
 	}{
 		{"reading boot data", r.readBootData},
 		{"locking disks", r.lockDisks},
+		{"looking at etcd's data", r.findEtcd},
 		{"getting back the pod's network", r.repairNetwork},
 		{"getting the image " + r.settings.Image.Name, r.getImage},
 		{"choosing the accelerator", r.chooseAccelerator},
 		{"making disks", r.makeDisks},
+		{"opening the image", r.openImage},
 		{"taking the pod's network", r.takeNetwork},
 	} {
 		r.enter(StatePreparing, step.what)
@@ -71,20 +96,26 @@ func (r *Runner) prepare(ctx context.Context) (*prepared, error) {
 }
 
 func (r *Runner) readBootData(_ context.Context, p *prepared) error {
-	var err error
-	p.etcd, err = etcdfiles.Find(r.settings.Etcd, r.settings.EtcdDisk > 0)
-	if err != nil {
-		return failf(ReasonDiskFailed, "looking at etcd's data: %w", err)
-	}
-	var halves [][]byte
 	for _, path := range r.settings.BootData {
 		half, err := readHalf(path)
 		if err != nil {
 			return err
 		}
-		halves = append(halves, half)
+		p.halves = append(p.halves, half)
 	}
-	p.bootData, err = bootdata.Merge(guestOwn(r.settings, p.etcd), halves...)
+	_, err := bootdata.Merge(guestOwn(r.settings, p.etcd), p.halves...)
+	return because(ReasonBootDataInvalid, err)
+}
+
+// findEtcd looks at the volume once it is locked: before, the machine that this one replaces may still have been at work in it. Only then
+// it is known what the guest has to be told.
+func (r *Runner) findEtcd(_ context.Context, p *prepared) error {
+	var err error
+	if p.etcd, err = etcdfiles.Find(r.settings.Etcd, r.settings.EtcdDisk > 0); err != nil {
+		return because(ReasonDiskFailed, err)
+	}
+	p.bootData, err = bootdata.Merge(guestOwn(r.settings, p.etcd), p.halves...)
+	p.halves = nil
 	return because(ReasonBootDataInvalid, err)
 }
 
@@ -192,23 +223,56 @@ func (r *Runner) lockDisks(ctx context.Context, p *prepared) error {
 		if err != nil {
 			return because(diskReason(err), err)
 		}
-		p.locks = append(p.locks, lock)
+		p.inherit(lock.File())
 		p.onClose(lock.Close)
 	}
 	return nil
 }
 
 func (r *Runner) makeDisks(ctx context.Context, p *prepared) error {
-	if p.etcd.Disk != "" && !p.etcd.Device {
-		if err := disk.Create(p.etcd.Disk, r.settings.EtcdDisk); err != nil && !errors.Is(err, disk.ErrShrink) {
-			return because(diskReason(err), err)
-		}
-	}
 	for _, d := range r.settings.Disks {
-		if err := r.makeDisk(ctx, d); err != nil {
+		file, err := r.makeDisk(ctx, d)
+		if err != nil {
 			return because(diskReason(err), err)
 		}
+		p.handOver(d.Serial, file)
 	}
+	file, err := r.openEtcd(p.etcd)
+	if err != nil {
+		return because(diskReason(err), err)
+	}
+	if file != nil {
+		p.handOver(etcdTag, file)
+	}
+	return nil
+}
+
+// openEtcd opens the disk with etcd's data; nil when the directory is shared.
+func (r *Runner) openEtcd(store etcdfiles.Store) (*os.File, error) {
+	switch {
+	case store.Disk == "":
+		return nil, nil //nolint:nilnil // there is no disk
+	case store.Device:
+		return disk.OpenDevice(store.Disk)
+	}
+	// A disk that is there may be larger than a new one would be, and no new one is made when none is asked for.
+	file, err := disk.Open(store.Disk, max(r.settings.EtcdDisk, 1))
+	if file != nil && errors.Is(err, disk.ErrShrink) {
+		return file, nil
+	}
+	return file, err
+}
+
+// openImage opens the image's root file system, so that QEMU has the file that was verified.
+func (r *Runner) openImage(_ context.Context, p *prepared) error {
+	if p.image.RootFS == "" {
+		return nil
+	}
+	file, err := os.Open(p.image.RootFS)
+	if err != nil {
+		return because(ReasonImageUnavailable, err)
+	}
+	p.handOver(serialImage, file)
 	return nil
 }
 
@@ -244,16 +308,23 @@ func (r *Runner) exclusive() []string {
 	return paths
 }
 
-func (r *Runner) makeDisk(ctx context.Context, d Disk) error {
+func (r *Runner) makeDisk(ctx context.Context, d Disk) (*os.File, error) {
 	path := r.settings.diskPath(d)
-	if err := disk.Create(path, d.Size); err != nil {
-		return err
+	if d.Serial == SerialOS {
+		// The initrd mounts the root file system before anything could make one; all other disks the guest formats itself. A new file
+		// takes the place of one that is formatted, so it is opened afterwards.
+		if err := disk.Create(path, d.Size); err != nil {
+			return nil, err
+		}
+		if err := disk.Format(ctx, path, "ROOT"); err != nil {
+			return nil, err
+		}
 	}
-	if d.Serial != SerialOS {
-		return nil
+	file, err := disk.Open(path, d.Size)
+	if err != nil && file != nil {
+		err = errors.Join(err, file.Close())
 	}
-	// The initrd mounts the root file system before anything could make one; all other disks the guest formats itself.
-	return disk.Format(ctx, path, "ROOT")
+	return file, err
 }
 
 func diskReason(err error) Reason {
