@@ -86,7 +86,7 @@ func (c *life) resize(ctx context.Context) error {
 }
 
 func (c *life) upgrade(ctx context.Context) error {
-	version := fmt.Sprintf("1.34.%d", 1+c.random.IntN(3))
+	version := fmt.Sprintf("1.35.%d", 1+c.random.IntN(3))
 	c.say("Kubernetes %s", version)
 	return c.change(ctx, func(config *v1alpha1.KVMConfig) { config.Spec.Versions = &v1alpha1.Versions{Kubernetes: version} })
 }

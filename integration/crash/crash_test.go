@@ -112,7 +112,7 @@ func succeeded(config *v1alpha1.KVMConfig) error {
 func changeVersion(t *testing.T, config *v1alpha1.KVMConfig) {
 	lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) {
 		c.Labels[key.LabelVersion] = "4.0.1"
-		c.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.34.2"}
+		c.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.35.2"}
 	})
 }
 

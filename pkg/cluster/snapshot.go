@@ -31,10 +31,13 @@ type Snapshot struct {
 	// Settings are the operator's.
 	Settings Settings
 
-	// Versions are in force when VersionsErr is nil; Components are all of the Release, if any.
+	// Versions are what nodes are made with when VersionsErr is nil; Components are all of the Release, if any.
 	Versions    v1alpha1.Versions
 	VersionsErr error
 	Components  map[string]string
+	// VersionsRefused and VersionsWait say why Versions are those in force and not those that are asked for.
+	VersionsRefused error
+	VersionsWait    string
 
 	// Certificates are the key pairs of the cluster; those in Adopted live in Secrets of somebody else.
 	// CertificatesErr tells which are missing or malformed.

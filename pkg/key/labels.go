@@ -53,6 +53,9 @@ const (
 	AnnotationBootstrapToken = "kvm-operator.giantswarm.io/bootstrap-token"
 	// AnnotationCertificatesEnd stands there, too, where it is a master's: when the first of the certificates in it ends, by RFC 3339.
 	AnnotationCertificatesEnd = "kvm-operator.giantswarm.io/certificates-end"
+	// AnnotationAllowVersion is set by the user on a KVMConfig. It permits changes of versions that the rules forbid, each by
+	// component and version: "kubernetes=1.34.2,etcd=3.6.5".
+	AnnotationAllowVersion = "kvm-operator.giantswarm.io/allow-version"
 	// AnnotationNodeHash stands on the pod template of a node pod: the hash of everything that makes a running node
 	// outdated, which is pod, boot data and guest image.
 	AnnotationNodeHash = "kvm-operator.giantswarm.io/node-hash"

@@ -54,20 +54,21 @@ func TestVersionsInForce(t *testing.T) {
 			spec: &v1alpha1.Versions{Kubernetes: "1.34.9"},
 			want: v1alpha1.Versions{Kubernetes: "1.34.9", Etcd: versions.Catalogue.Etcd, ContainerLinux: versions.Catalogue.ContainerLinux},
 		},
-		"the catalogue's":                {want: versions.Catalogue},
-		"a Release that nobody labelled": {release: fixture.MakeRelease("20.0.0", "1.34.2"), want: versions.Catalogue},
+		"the catalogue's":               {want: versions.Catalogue},
+		"a Release that no label names": {release: fixture.MakeRelease("20.0.0", "1.34.2"), want: versions.Catalogue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := versions.Resolve(test.label, test.release, test.spec)
-			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
-				t.Errorf("err = %v, other versions (-want +got):\n%s", err, diff)
+			got := versions.Resolve(versions.Wish{Label: test.label, Release: test.release, Spec: test.spec}, versions.InForce{})
+			if diff := cmp.Diff(versions.Verdict{Versions: test.want}, got); diff != "" {
+				t.Errorf("another verdict (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestVersionsThatNobodyCanRun: the message names the object that has to be changed, and what is supported.
-func TestVersionsThatNobodyCanRun(t *testing.T) {
+// TestVersionsThatCannotRun: the message names the object that has to be changed, and what is supported. A living
+// cluster goes on with the versions in force, so that its nodes can still be made.
+func TestVersionsThatCannotRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		label   string
 		release *releasev1alpha1.Release
@@ -117,13 +118,20 @@ func TestVersionsThatNobodyCanRun(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := versions.Resolve(test.label, test.release, test.spec)
-			problem, ok := problem.As(err)
-			if !ok {
-				t.Fatalf("err = %v, want a problem", err)
+			wish := versions.Wish{Label: test.label, Release: test.release, Spec: test.spec}
+			inForce := v1alpha1.Versions{Kubernetes: "1.35.4", Etcd: "3.6.5", ContainerLinux: "4459.2.1"}
+			fresh, living := versions.Resolve(wish, versions.InForce{}), versions.Resolve(wish, versions.InForce{Accepted: &inForce})
+			for of, err := range map[string]error{"new": fresh.Err, "living": living.Refused} {
+				problem, ok := problem.As(err)
+				if !ok {
+					t.Fatalf("a %s cluster: err = %v, want a problem", of, err)
+				}
+				if diff := cmp.Diff(test.want, *problem); diff != "" {
+					t.Errorf("a %s cluster: another problem (-want +got):\n%s", of, diff)
+				}
 			}
-			if diff := cmp.Diff(test.want, *problem); diff != "" {
-				t.Errorf("another problem (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]v1alpha1.Versions{{}, inForce}, []v1alpha1.Versions{fresh.Versions, living.Versions}); diff != "" || living.Err != nil {
+				t.Errorf("a living cluster does not go on with what it runs: %v, (-want +got):\n%s", living.Err, diff)
 			}
 		})
 	}
@@ -138,8 +146,8 @@ func TestReleaseNameIsTheLabelWithOneV(t *testing.T) {
 
 // TestCatalogueIsSupported: a catalogue that Resolve refuses would stop every cluster that asks for nothing.
 func TestCatalogueIsSupported(t *testing.T) {
-	if _, err := versions.Resolve("", nil, nil); err != nil {
-		t.Error(err)
+	if got := versions.Resolve(versions.Wish{}, versions.InForce{}); got.Err != nil {
+		t.Error(got.Err)
 	}
 }
 

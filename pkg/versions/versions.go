@@ -31,35 +31,74 @@ var supported = map[string]struct{ from, before [2]int }{
 // chooses.
 func ReleaseName(label string) string { return "v" + strings.TrimPrefix(label, "v") }
 
-// Resolve decides the versions: those of the Release when the label names one, else those of the spec, else the
-// catalogue's. release is nil when it does not exist. A version that is missing or not supported is a problem.Problem.
-func Resolve(label string, release *releasev1alpha1.Release, spec *v1alpha1.Versions) (v1alpha1.Versions, error) {
-	resolved, source := Catalogue, "the built-in catalogue"
+// Wish is where versions are asked for.
+type Wish struct {
+	// Label is the value of label release.giantswarm.io/version, and Release the one that it names; nil when it does not exist.
+	Label   string
+	Release *releasev1alpha1.Release
+	// Spec is spec.versions.
+	Spec *v1alpha1.Versions
+}
+
+// Resolve decides the versions: those of the Release when the label names one, else those of the spec. What neither names
+// stays as it is in force; a new cluster gets the catalogue's. So a line that is taken out of a manifest, or an operator
+// with another catalogue, changes no version of a living cluster.
+//
+// A version that is missing, not supported, or that the rules of a transition forbid is a problem.Problem: a new cluster
+// has no versions then, and a living one keeps those in force.
+func Resolve(wish Wish, inForce InForce) Verdict {
+	wanted, source, err := wish.versions(inForce.last())
+	if err == nil {
+		err = checkAll(wanted, source)
+	}
+	if err == nil {
+		return inForce.judge(wanted, source)
+	}
+	last := inForce.last()
+	if checkAll(last, "status.versions") != nil {
+		return Verdict{Err: err}
+	}
+	return Verdict{Versions: last, Refused: err}
+}
+
+// versions are those that are asked for, and who asks.
+func (w Wish) versions(last v1alpha1.Versions) (v1alpha1.Versions, string, error) {
+	wanted, source := Catalogue, "the built-in catalogue"
+	if last != (v1alpha1.Versions{}) {
+		source = "status.versions"
+	}
+	override(&wanted.Kubernetes, last.Kubernetes)
+	override(&wanted.Etcd, last.Etcd)
+	override(&wanted.ContainerLinux, last.ContainerLinux)
 	switch {
-	case label != "" && release == nil:
-		return v1alpha1.Versions{}, problem.Newf("ReleaseNotFound",
-			"Release %s does not exist; create it, or remove the label release.giantswarm.io/version and set spec.versions", ReleaseName(label))
-	case label != "":
-		source = "Release " + release.Name
-		components := Components(release)
+	case w.Label != "" && w.Release == nil:
+		return v1alpha1.Versions{}, "", problem.Newf("ReleaseNotFound",
+			"Release %s does not exist; create it, or remove the label release.giantswarm.io/version and set spec.versions", ReleaseName(w.Label))
+	case w.Label != "":
+		source = "Release " + w.Release.Name
+		components := Components(w.Release)
 		for _, name := range []string{ComponentKubernetes, ComponentEtcd, ComponentContainerLinux} {
 			if components[name] == "" {
-				return v1alpha1.Versions{}, problem.Newf("ComponentMissing", "%s has no component %q", source, name)
+				return v1alpha1.Versions{}, "", problem.Newf("ComponentMissing", "%s has no component %q", source, name)
 			}
 		}
-		resolved = v1alpha1.Versions{
+		wanted = v1alpha1.Versions{
 			Kubernetes: components[ComponentKubernetes], Etcd: components[ComponentEtcd], ContainerLinux: components[ComponentContainerLinux],
 		}
-	case spec != nil:
+	case w.Spec != nil:
 		source = "spec.versions"
-		override(&resolved.Kubernetes, spec.Kubernetes)
-		override(&resolved.Etcd, spec.Etcd)
-		override(&resolved.ContainerLinux, spec.ContainerLinux)
+		override(&wanted.Kubernetes, w.Spec.Kubernetes)
+		override(&wanted.Etcd, w.Spec.Etcd)
+		override(&wanted.ContainerLinux, w.Spec.ContainerLinux)
 	}
-	if err := check(ComponentKubernetes, resolved.Kubernetes, source); err != nil {
-		return v1alpha1.Versions{}, err
+	return wanted, source, nil
+}
+
+func checkAll(v v1alpha1.Versions, source string) error {
+	if err := check(ComponentKubernetes, v.Kubernetes, source); err != nil {
+		return err
 	}
-	return resolved, check(ComponentEtcd, resolved.Etcd, source)
+	return check(ComponentEtcd, v.Etcd, source)
 }
 
 // Components are the versions of a Release's components by name.

@@ -102,7 +102,8 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		{Handler: nodeindexstatus.Handler{}},
 		// No machine is made of networks that would lead its packets astray.
 		{Handler: network.Handler{}},
-		// Says which versions are in force; what does not depend on them goes on without.
+		// Says which versions are in force, and stores those that were accepted before a machine is made with them. What does
+		// not depend on them goes on without.
 		{Handler: release.Handler{}},
 		// Foreign namespaces are found here, before anything is put into one. On deletion it goes after all that is in it.
 		{Handler: namespace.New().Handle(e), Needs: []string{"nodeindexstatus"}},
@@ -122,8 +123,9 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		{Handler: ingress.New().Handle(e), Needs: []string{"service"}},
 		// A node port that is taken is no reason to lead packets to machines that are gone.
 		{Handler: endpoints.New().Handle(e), Follows: []string{"service"}},
-		// Everything a node pod mounts exists before the pod does.
-		{Handler: configmap.New().Handle(e), Needs: []string{"network", "release", "certificates", "randomkey"}},
+		// Everything a node pod mounts exists before the pod does. A change of versions that is refused holds nothing up:
+		// nodes are made with the versions in force.
+		{Handler: configmap.New().Handle(e), Needs: []string{"network", "certificates", "randomkey"}, Follows: []string{"release"}},
 		{Handler: pvc.New(e), Needs: []string{"namespace"}},
 		// Checks and places a snapshot. It does not need "pvc", which a worker's volume may hold up: pods wait for their claims, and claims, on
 		// deletion, for their pods.

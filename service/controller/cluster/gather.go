@@ -219,7 +219,6 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 		Config: snapshot.WithDefaults(config), Settings: r.Settings, Volumes: w.volumes,
 		Components: versions.Components(w.release), Nodes: snapshot.NewNodes(config.Spec),
 	}
-	s.Versions, s.VersionsErr = versions.Resolve(s.ReleaseVersion(), w.release, config.Spec.Versions)
 	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
 	s.NamespaceTaken = w.namespace.UID != "" && !s.OwnsNamespace
 	if config.DeletionTimestamp == nil {
@@ -228,6 +227,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 		}
 	}
 	attach(s, w.pods, w.deployments)
+	resolveVersions(s, w)
 	s.LookAtRestore(&w.namespace, w.restores, w.pods)
 	s.SnapshotJob = w.snapshots
 	s.SnapshotFailed = meta.IsStatusConditionFalse(config.Status.Conditions, conditionTypes["etcdsnapshot"])

@@ -60,7 +60,7 @@ func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KV
 		return nil, err
 	}
 	s.BootDataErr = r.decideRollout(s)
-	errs := []error{s.VersionsErr, s.BootDataErr}
+	errs := []error{s.VersionsErr, s.VersionsRefused, s.BootDataErr}
 	var rendered []Rendered
 	for _, resource := range append(Resources(), pvc.Resource()) {
 		desired, err := resource.Build(s)

@@ -1,20 +1,24 @@
 package cluster
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/resources/release"
 )
 
 // plan is what a reconcile does about nodes: Deployments applied and kept, and the outcome.
@@ -236,23 +240,121 @@ func TestRenderingTwiceIsByteIdentical(t *testing.T) {
 	}
 }
 
-// TestWithoutBootDataNothingIsReplaced: while versions are unknown nobody knows what would be better.
-func TestWithoutBootDataNothingIsReplaced(t *testing.T) {
-	s := full()
+// TestWithoutReleaseNothingIsReplaced: nodes stay as they are while it is not known which versions are wanted, and can be
+// made with those in force as long as these are known.
+func TestWithoutReleaseNothingIsReplaced(t *testing.T) {
+	message := "Release v20.0.0 does not exist; create it, or remove the label release.giantswarm.io/version and set spec.versions"
+	all := "master-m0aaa master-m1aaa master-m2aaa worker-w0aaa worker-w1aaa worker-w2aaa worker-w3aaa worker-w4aaa"
+	for name, test := range map[string]struct {
+		forget  bool
+		applied string
+	}{
+		"masters say what they run":  {false, all},
+		"nothing says what they run": {true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := full()
+			w := s.running(t)
+			hashes := map[string]string{}
+			for n, d := range w.deployments {
+				hashes[n] = d.Spec.Template.Annotations[key.AnnotationNodeHash]
+			}
+			s.inputs.Release = nil
+			if test.forget {
+				forgetVersions(w)
+			}
+			now := s.snapshot(t, w)
+			desired, err := build(t, now, "deployment")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, object := range desired.Objects {
+				if got := object.(*appsv1.Deployment).Spec.Template.Annotations[key.AnnotationNodeHash]; got != hashes[object.GetName()] {
+					t.Errorf("%s is replaced", object.GetName())
+				}
+			}
+			result := chain.Result{Handler: "release", Err: errors.Join(now.VersionsErr, now.VersionsRefused)}
+			want := []string{test.applied, message}
+			if diff := cmp.Diff(want, []string{strings.Join(names(desired.Objects), " "), result.Condition("x").Message}); diff != "" {
+				t.Errorf("other Deployments or another message (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// forgetVersions takes from machines what they say of the versions that they run.
+func forgetVersions(w world) {
+	for _, d := range w.deployments {
+		delete(d.Spec.Template.Annotations, "kvm-operator.giantswarm.io/component-version-kubernetes")
+		delete(d.Spec.Template.Annotations, "kvm-operator.giantswarm.io/component-version-etcd")
+	}
+}
+
+// TestRefusedVersionsTouchNoMachine: what is refused, or waits, changes no Deployment, be it asked for by the spec or by a
+// Release that names another calico, too; and the status keeps the versions in force.
+func TestRefusedVersionsTouchNoMachine(t *testing.T) {
+	older := fixture.MakeRelease("20.0.0", "1.34.2")
+	newer := fixture.MakeRelease("20.0.0", "1.36.0")
+	for _, r := range []*releasev1alpha1.Release{older, newer} {
+		for i := range r.Spec.Components {
+			if r.Spec.Components[i].Name == "calico" {
+				r.Spec.Components[i].Version = "9.9.9"
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		from   scenario
+		change func(*scenario, *world)
+		want   string
+	}{
+		"a downgrade by the spec": {
+			simple(), func(s *scenario, _ *world) { s.config.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.34.2"} },
+			"False VersionChangeRefused",
+		},
+		"a downgrade by a Release": {full(), func(s *scenario, _ *world) { s.inputs.Release = older }, "False VersionChangeRefused"},
+		"an upgrade by a Release while a master is not Ready": {
+			full(), func(s *scenario, w *world) { s.inputs.Release = newer; notReady(&w.pods[1]) }, "False MastersNotReady",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := test.from
+			w := s.running(t)
+			before := s.snapshot(t, w)
+			s.config.Status.Versions = &before.Versions
+			test.change(&s, &w)
+			after := s.snapshot(t, w)
+			for i, n := range after.Nodes {
+				if n.Outdated() || n.Hash != before.Nodes[i].Hash {
+					t.Errorf("%s is outdated", n.ID)
+				}
+			}
+			outcome, err := release.Handler{}.EnsureCreated(t.Context(), after)
+			c := chain.Result{Handler: "release", Outcome: outcome, Err: err}.Condition("VersionsResolved")
+			if diff := cmp.Diff([]string{test.want, before.Versions.Kubernetes}, []string{string(c.Status) + " " + c.Reason, after.Config.Status.Versions.Kubernetes}); diff != "" {
+				t.Errorf("another condition or version in the status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestVersionsAreStoredBeforeMachinesAreMade: an operator that ends right after it told a master to run another version
+// finds that version in the status.
+func TestVersionsAreStoredBeforeMachinesAreMade(t *testing.T) {
+	s := simple()
 	w := s.running(t)
-	s.inputs.Release = nil
-	now := s.snapshot(t, w)
-	desired, err := build(t, now, "deployment")
-	if err != nil {
-		t.Fatal(err)
+	made := s.snapshot(t, w)
+	fresh, err1 := release.Handler{}.EnsureCreated(t.Context(), made)
+	s.config.Status.Versions = made.Config.Status.Versions
+	same, err2 := release.Handler{}.EnsureCreated(t.Context(), s.snapshot(t, w))
+	s.config.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.36.0"}
+	changing := s.snapshot(t, w)
+	changed, err3 := release.Handler{}.EnsureCreated(t.Context(), changing)
+	want := []chain.Outcome{chain.Done(), chain.Done(), chain.Store("the versions of the cluster change")}
+	if diff := cmp.Diff(want, []chain.Outcome{fresh, same, changed}); diff != "" || errors.Join(err1, err2, err3) != nil {
+		t.Errorf("errors %v, other outcomes (-want +got):\n%s", errors.Join(err1, err2, err3), diff)
 	}
-	if diff := cmp.Diff([]string(nil), names(desired.Objects)); diff != "" {
-		t.Errorf("Deployments are changed (+changed):\n%s", diff)
-	}
-	result := chain.Result{Handler: "release", Err: now.VersionsErr}
-	want := "Release v20.0.0 does not exist; create it, or remove the label release.giantswarm.io/version and set spec.versions"
-	if diff := cmp.Diff(want, result.Condition("x").Message); diff != "" {
-		t.Errorf("another message (-want +got):\n%s", diff)
+	if got := changing.Config.Status.Versions.Kubernetes; got != "1.36.0" {
+		t.Errorf("%s is stored", got)
 	}
 }
 

@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/versions"
+)
+
+// resolveVersions decides which versions nodes are made with. While those that are asked for are not taken, components that
+// only a Release names stay what the masters were told, or the masters would be replaced for them.
+func resolveVersions(s *snapshot.Snapshot, w world) {
+	wish := versions.Wish{Label: s.ReleaseVersion(), Release: w.release, Spec: s.Config.Spec.Versions}
+	v := versions.Resolve(wish, versions.InForce{
+		Accepted: s.Config.Status.Versions, Masters: mastersTold(s, w), Allowed: s.Config.Annotations[key.AnnotationAllowVersion],
+	})
+	s.Versions, s.VersionsErr, s.VersionsRefused, s.VersionsWait = v.Versions, v.Err, v.Refused, v.Waits
+	if v.Err != nil || v.Refused == nil && v.Waits == "" {
+		return
+	}
+	s.Components = maps.Clone(s.Components)
+	delete(s.Components, versions.ComponentCalico)
+	if told := calicoTold(s); told != "" {
+		s.Components[versions.ComponentCalico] = told
+	}
+}
+
+// mastersTold is what each Deployment and each pod of a master was told to run, those included that leave.
+func mastersTold(s *snapshot.Snapshot, w world) []versions.Master {
+	var told []versions.Master
+	for _, n := range s.Masters() {
+		if n.Deployment == nil {
+			continue
+		}
+		ready, _ := snapshot.PodReadiness(n)
+		told = append(told, versions.Master{Name: n.ID, Versions: templateVersions(n.Deployment), Ready: ready})
+	}
+	for i := range w.retired {
+		d := &w.retired[i]
+		told = append(told, versions.Master{Name: d.Labels[key.LabelNode], Versions: templateVersions(d), Ready: true})
+	}
+	for _, pod := range w.pods {
+		if pod.Labels[key.LabelApp] == key.RoleMaster && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
+			told = append(told, versions.Master{Name: pod.Labels[key.LabelNode], Versions: versionsOf(pod.Annotations), Ready: true})
+		}
+	}
+	return told
+}
+
+func templateVersions(d *appsv1.Deployment) v1alpha1.Versions {
+	return versionsOf(d.Spec.Template.Annotations)
+}
+
+func versionsOf(annotations map[string]string) v1alpha1.Versions {
+	of := func(component string) string { return annotations[key.AnnotationComponentVersion+component] }
+	return v1alpha1.Versions{
+		Kubernetes: of(versions.ComponentKubernetes), Etcd: of(versions.ComponentEtcd), ContainerLinux: of(versions.ComponentContainerLinux),
+	}
+}
+
+// calicoTold is the version of calico that the masters carry, first of all those that were told the versions in force.
+func calicoTold(s *snapshot.Snapshot) string {
+	told := ""
+	for _, n := range s.Masters() {
+		if n.Deployment == nil {
+			continue
+		}
+		if of := n.Deployment.Spec.Template.Annotations[key.AnnotationComponentVersion+versions.ComponentCalico]; told == "" || templateVersions(n.Deployment) == s.Versions {
+			told = of
+		}
+	}
+	return told
+}
