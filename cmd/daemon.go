@@ -62,7 +62,7 @@ func runDaemon(c *cobra.Command) error {
 		return err
 	}
 	settings := clusterSettings(fs)
-	if err := settings.Guest.Validate(); err != nil {
+	if err := settings.Validate(); err != nil {
 		return err
 	}
 	s, err := service.New(c.Context(), service.Config{

@@ -59,7 +59,7 @@ func runRender(c *cobra.Command, o renderOptions) error {
 	if err := flag.Load(c.Flags(), os.LookupEnv); err != nil {
 		return err
 	}
-	if err := clusterSettings(c.Flags()).Guest.Validate(); err != nil {
+	if err := clusterSettings(c.Flags()).Validate(); err != nil {
 		return err
 	}
 	read, err := readManifests(o.files, c.InOrStdin())

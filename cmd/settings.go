@@ -65,6 +65,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		PodCIDRs:       r.list(flag.InstallationPodCIDRs),
 		ServiceCIDRs:   r.list(flag.InstallationServiceCIDRs),
 		SharedHosts:    r.yes(flag.InstallationSharedHosts),
+		Egress:         egress(r),
 
 		TerminateUnhealthyNodes: r.yes(flag.TerminateUnhealthyNodes),
 	}

@@ -92,6 +92,7 @@ func Register(fs *pflag.FlagSet, runnerImage string) {
 	registerInstallation(fs)
 	registerWorkload(fs)
 	registerVault(fs)
+	registerTenants(fs)
 	fs.String(ImageRunner, runnerImage, "image of the container of node pods")
 }
 

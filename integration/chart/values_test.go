@@ -131,7 +131,7 @@ func TestExampleOfFullValuesSetsEveryValue(t *testing.T) {
 	}
 }
 
-// TestReadmeIsThatOfTheValues: it is what `make helm-docs` makes.
+// TestReadmeIsThatOfTheValues: it is what `make helm-docs` makes. UPDATE=1 writes it.
 func TestReadmeIsThatOfTheValues(t *testing.T) {
 	template, err := os.ReadFile(filepath.Join(chart, "README.md.gotmpl"))
 	if err != nil {
@@ -146,6 +146,12 @@ func TestReadmeIsThatOfTheValues(t *testing.T) {
 		`{{ template "chart.description" . }}`, description(t),
 		`{{ template "chart.valuesSection" . }}`, table(t),
 	).Replace(body)
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(filepath.Join(chart, "README.md"), []byte(strings.TrimSpace(want)+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(string(readme))); diff != "" {
 		t.Errorf("README.md is outdated, run make helm-docs (-want +got):\n%s", diff)
 	}

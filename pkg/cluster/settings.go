@@ -28,6 +28,8 @@ type Settings struct {
 	PodCIDRs []string
 	// ServiceCIDRs are the service networks of the management cluster.
 	ServiceCIDRs []string
+	// Egress says what guests may reach.
+	Egress Egress
 	// SharedHosts lets several machines of one cluster run on the same host, where it cannot be avoided.
 	SharedHosts bool
 	// TerminateUnhealthyNodes replaces nodes that stay unhealthy, where a KVMConfig does not say.

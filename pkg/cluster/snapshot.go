@@ -91,6 +91,8 @@ type Snapshot struct {
 	Volumes []corev1.PersistentVolume
 	// PublishedService is the Service "api"; nil when there is none, or none yet.
 	PublishedService *corev1.Service
+	// MasterService and WorkerService are the Services "master" and "worker"; nil while they do not exist.
+	MasterService, WorkerService *corev1.Service
 	// OwnsNamespace says that the cluster's namespace exists and belongs to the KVMConfig and not to somebody else.
 	OwnsNamespace bool
 	// NamespaceTaken says that the namespace exists and belongs to somebody else.

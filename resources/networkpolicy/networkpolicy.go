@@ -1,9 +1,9 @@
-// Package networkpolicy is the handler of the NetworkPolicy that closes a cluster's node pods off from those of others.
+// Package networkpolicy is the handler of the NetworkPolicies that close a cluster's pods off: from other clusters, and from the management
+// cluster that they run in.
 package networkpolicy
 
 import (
-	"slices"
-	"strings"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -17,8 +17,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// name of the policy.
-const name = "node-pods"
+// Names of the policies.
+const (
+	// nodePods says who reaches node pods.
+	nodePods = "node-pods"
+	// guests says what node pods, and so the guests, reach.
+	guests = "guests"
+	// etcdJobs is for the Jobs that take and restore snapshots of etcd.
+	etcdJobs = "etcd-jobs"
+)
 
 // New makes the handler.
 func New() apply.Resource[*cluster.Snapshot] {
@@ -26,14 +33,27 @@ func New() apply.Resource[*cluster.Snapshot] {
 }
 
 func build(s *cluster.Snapshot) (apply.Desired, error) {
-	return apply.Desired{Objects: []client.Object{&networkingv1.NetworkPolicy{
-		ObjectMeta: s.Meta(name),
+	desired := apply.Desired{Objects: []client.Object{ingress(s), jobs(s)}}
+	if !s.Settings.Egress.Open {
+		desired.Objects = append(desired.Objects, egress(s))
+	}
+	return desired, nil
+}
+
+func ingress(s *cluster.Snapshot) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: s.Meta(nodePods),
 		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{key.LabelPodWatcher: key.Operator}},
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{key.LabelPodWatcher: key.Operator}, MatchExpressions: apps(key.RoleMaster, key.RoleWorker)},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: neighbours()}, outside(s)},
 		},
-	}}}, nil
+	}
+}
+
+// apps selects pods by their label app.
+func apps(values ...string) []metav1.LabelSelectorRequirement {
+	return []metav1.LabelSelectorRequirement{{Key: key.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: values}}
 }
 
 // neighbours are the cluster itself and every namespace of the management cluster that is not another cluster's.
@@ -50,20 +70,36 @@ func neighbours() []networkingv1.NetworkPolicyPeer {
 // configured they reach everything; where they are not, an address does not tell a client from another cluster's node
 // pod, so only what the cluster publishes is open.
 func outside(s *cluster.Snapshot) networkingv1.NetworkPolicyIngressRule {
-	v6 := func(cidr string) bool { return strings.Contains(cidr, ":") }
-	v4 := func(cidr string) bool { return !v6(cidr) }
-	rule := networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{
-		{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: slices.DeleteFunc(slices.Clone(s.Settings.PodCIDRs), v6)}},
-		{IPBlock: &networkingv1.IPBlock{CIDR: "::/0", Except: slices.DeleteFunc(slices.Clone(s.Settings.PodCIDRs), v4)}},
-	}}
+	var pods []netip.Prefix
+	for _, cidr := range s.Settings.PodCIDRs {
+		if network, err := cluster.Network(cidr); err == nil {
+			pods = append(pods, network)
+		}
+	}
+	rule := networkingv1.NetworkPolicyIngressRule{From: everywhereBut(pods)}
 	if len(s.Settings.PodCIDRs) > 0 {
 		return rule
 	}
 	ports := append([]key.Port{{Port: s.Cluster().Kubernetes.API.SecurePort}}, key.WorkerPorts(s.Config.Spec.KVM)...)
 	for _, p := range ports {
-		rule.Ports = append(rule.Ports, networkingv1.NetworkPolicyPort{
-			Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(p.Port)),
-		})
+		rule.Ports = append(rule.Ports, port(corev1.ProtocolTCP, p.Port))
 	}
 	return rule
+}
+
+// everywhereBut are all addresses of both families without those of the networks.
+func everywhereBut(networks []netip.Prefix) []networkingv1.NetworkPolicyPeer {
+	v4, v6 := &networkingv1.IPBlock{CIDR: "0.0.0.0/0"}, &networkingv1.IPBlock{CIDR: "::/0"}
+	for _, network := range networks {
+		block := v6
+		if network.Addr().Is4() {
+			block = v4
+		}
+		block.Except = append(block.Except, network.String())
+	}
+	return []networkingv1.NetworkPolicyPeer{{IPBlock: v4}, {IPBlock: v6}}
+}
+
+func port(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(intstr.FromInt32(number))}
 }

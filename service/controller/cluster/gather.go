@@ -43,8 +43,8 @@ type world struct {
 	retired   []appsv1.Deployment
 	volumes   []corev1.PersistentVolume
 	namespace corev1.Namespace
-	// master and api are the Services of these names.
-	master, api corev1.Service
+	// master, worker and api are the Services of these names.
+	master, worker, api corev1.Service
 	// restores are the Jobs of a restore, and snapshots is what takes snapshots of etcd.
 	restores  []batchv1.Job
 	snapshots *batchv1.CronJob
@@ -95,6 +95,7 @@ func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (worl
 		r.Client.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.MatchingFields{IndexCluster: id}),
 		r.Client.List(ctx, &volumes),
 		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.RoleMaster}, &w.master)),
+		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.RoleWorker}, &w.worker)),
 		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.PublishedService}, &w.api)),
 	)
 	w.pods, w.volumes = pods.Items, volumes.Items
@@ -242,9 +243,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	}
 	s.Retiring = slices.DeleteFunc(slices.Clone(gone), func(n snapshot.Node) bool { return !s.Retires(n) })
 	s.Leaving = leaving(s.Nodes, w.pods)
-	if w.api.UID != "" {
-		s.PublishedService = &w.api
-	}
+	s.MasterService, s.WorkerService, s.PublishedService = existing(&w.master), existing(&w.worker), existing(&w.api)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Workload = r.Workloads.look(s, w.master.Spec.ClusterIP)
 	}

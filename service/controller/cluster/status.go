@@ -104,6 +104,9 @@ func conditions(s *snapshot.Snapshot, results []chain.Result, now time.Time) []m
 	if legacy := legacyFields(s.Config.Spec); legacy != nil {
 		wanted = append(wanted, *legacy)
 	}
+	if open := openEgress(s.Settings); open != nil {
+		wanted = append(wanted, *open)
+	}
 	var kept []metav1.Condition
 	for _, c := range wanted {
 		if before := meta.FindStatusCondition(s.Config.Status.Conditions, c.Type); before != nil {

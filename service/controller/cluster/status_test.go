@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
@@ -113,6 +114,7 @@ func TestConditionsKeepTheirTimes(t *testing.T) {
 		"Ready": "False, changed now: false, generation 7", "Reconciling": "False, changed now: true, generation 7",
 		"Stalled": "True, changed now: true, generation 7", "VersionsResolved": "True, changed now: false, generation 7",
 		"BootDataReady": "False, changed now: true, generation 7", "NodesReady": "True, changed now: true, generation 7",
+		"EgressOpen": "True, changed now: true, generation 7",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("other conditions (-want +got):\n%s", diff)
@@ -180,6 +182,32 @@ func TestFieldsWithoutMeaningAreNamed(t *testing.T) {
 	want := []string{"", "True FlannelNotUsed: spec.kvm.network.flannel is ignored: machines take over the addresses of their pods, no bridge is made on hosts"}
 	if diff := cmp.Diff(want, []string{told(0), told(26)}); diff != "" {
 		t.Errorf("another condition (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatGuestsReachIsNamed while settings are missing that would close it.
+func TestWhatGuestsReachIsNamed(t *testing.T) {
+	all := []string{"10.244.0.0/16"}
+	for name, test := range map[string]struct {
+		settings snapshot.Settings
+		want     string
+	}{
+		"nothing is known":    {snapshot.Settings{}, "True NetworksUnknown: guests reach pods, Services, hosts of the management cluster, because the operator does not know their networks: set service.installation.podcidrs, service.installation.servicecidrs, service.installation.hostcidrs"},
+		"hosts are not known": {snapshot.Settings{PodCIDRs: all, ServiceCIDRs: all}, "True NetworksUnknown: guests reach hosts of the management cluster, because the operator does not know their networks: set service.installation.hostcidrs"},
+		"all is known":        {snapshot.Settings{PodCIDRs: all, ServiceCIDRs: all, Egress: snapshot.Egress{HostCIDRs: all}}, ""},
+		"it is wanted so":     {snapshot.Settings{Egress: snapshot.Egress{Open: true}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := simple().snapshot(t, world{})
+			s.Settings = test.settings
+			got := ""
+			if c := meta.FindStatusCondition(conditions(s, nil, now), ConditionEgressOpen); c != nil {
+				got = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("another condition (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,13 @@
+package cmd
+
+import (
+	"github.com/kvm-operator/kvm-operator/flag"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+)
+
+// egress says what guests may reach.
+func egress(r reader) cluster.Egress {
+	return cluster.Egress{
+		Open: !r.yes(flag.EgressRestricted), HostCIDRs: r.list(flag.InstallationHostCIDRs), Allowed: r.list(flag.EgressAllowed),
+	}
+}

@@ -1,0 +1,16 @@
+package flag
+
+import "github.com/spf13/pflag"
+
+// Keys of the settings that say what tenants' machines may reach and take.
+const (
+	InstallationHostCIDRs = "service.installation.hostcidrs"
+	EgressRestricted      = "service.egress.restricted"
+	EgressAllowed         = "service.egress.allowed"
+)
+
+func registerTenants(fs *pflag.FlagSet) {
+	fs.StringSlice(InstallationHostCIDRs, nil, "networks of the hosts of the management cluster; with them, guests do not reach hosts")
+	fs.Bool(EgressRestricted, true, "keep guests from the management cluster's pods, Services, hosts and metadata addresses, as far as these are known")
+	fs.StringSlice(EgressAllowed, nil, "networks in the management cluster that guests reach all the same, such as those of registries and proxies")
+}

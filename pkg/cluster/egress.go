@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Egress says what guests may reach. The zero value keeps them from everything that is known to be the management cluster's.
+type Egress struct {
+	// Open leaves guests' egress alone.
+	Open bool
+	// HostCIDRs are the networks of the hosts of the management cluster.
+	HostCIDRs []string
+	// Allowed are networks and addresses that guests reach all the same.
+	Allowed []string
+}
+
+// metadata are the addresses at which clouds hand out credentials of their machines. They are the same everywhere: link-local ones (AWS, Azure,
+// Google, OpenStack and others), those of AWS and Google by IPv6, and Alibaba's.
+var metadata = []string{"169.254.0.0/16", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128"}
+
+// Validate says what is wrong with the settings.
+func (s Settings) Validate() error {
+	return errors.Join(s.Guest.Validate(), s.validateNetworks())
+}
+
+func (s Settings) validateNetworks() error {
+	var errs []error
+	for _, list := range []struct {
+		name  string
+		cidrs []string
+	}{
+		{"service.installation.podcidrs", s.PodCIDRs},
+		{"service.installation.servicecidrs", s.ServiceCIDRs},
+		{"service.installation.hostcidrs", s.Egress.HostCIDRs},
+		{"service.egress.allowed", s.Egress.Allowed},
+	} {
+		for _, cidr := range list.cidrs {
+			if prefix, err := Network(cidr); err != nil || prefix.Bits() == 0 {
+				errs = append(errs, fmt.Errorf("%s: %q is not a network like 10.0.0.0/16", list.name, cidr))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Network reads a network, or the address of a single machine.
+func Network(text string) (netip.Prefix, error) {
+	if !strings.Contains(text, "/") {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return netip.Prefix{}, err
+		}
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix.Masked(), err
+}
+
+// Forbidden are the networks that guests do not reach, as far as they are known.
+func (s Settings) Forbidden() []netip.Prefix {
+	return networks(metadata, s.PodCIDRs, s.ServiceCIDRs, s.Egress.HostCIDRs)
+}
+
+// networks are those of all lists, each once, in an order that does not depend on theirs. What is malformed was refused at start.
+func networks(lists ...[]string) []netip.Prefix {
+	var prefixes []netip.Prefix
+	for _, text := range slices.Concat(lists...) {
+		if prefix, err := Network(text); err == nil {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	slices.SortFunc(prefixes, comparePrefixes)
+	return slices.Compact(prefixes)
+}
+
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// Exceptions are the networks that guests reach although they may be the management cluster's.
+func (s Settings) Exceptions() []netip.Prefix { return networks(s.Egress.Allowed) }
+
+// Unknown are the settings without which guests reach parts of the management cluster.
+func (s Settings) Unknown() []string {
+	var missing []string
+	for _, list := range []struct {
+		name  string
+		cidrs []string
+	}{
+		{"service.installation.podcidrs", s.PodCIDRs},
+		{"service.installation.servicecidrs", s.ServiceCIDRs},
+		{"service.installation.hostcidrs", s.Egress.HostCIDRs},
+	} {
+		if len(list.cidrs) == 0 {
+			missing = append(missing, list.name)
+		}
+	}
+	return missing
+}
+
+// Helper is a server that the settings tell guests to use, by its address.
+type Helper struct {
+	Address netip.Addr
+	Port    int32
+	UDP     bool
+}
+
+// Helpers are the servers of the settings that have an address for a name: registries, mirrors, proxies, sources of images and kubelets, and time
+// servers. Those with a host name are not known here; where they are in the management cluster, their networks have to be allowed.
+func (s Settings) Helpers() []Helper {
+	urls := append([]string{
+		s.Guest.RegistryDomain, s.Guest.Proxy.HTTP, s.Guest.Proxy.HTTPS, s.Guest.BinaryBaseURL, s.Guest.OIDC.IssuerURL, s.FlatcarMirror,
+	}, s.Guest.RegistryMirrors...)
+	var helpers []Helper
+	for _, text := range urls {
+		if helper, ok := helperOf(text); ok {
+			helpers = append(helpers, helper)
+		}
+	}
+	for _, server := range s.Guest.NTPServers {
+		if address, err := netip.ParseAddr(server); err == nil {
+			helpers = append(helpers, Helper{Address: address, Port: portNTP, UDP: true})
+		}
+	}
+	slices.SortFunc(helpers, func(a, b Helper) int { return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Port, b.Port)) })
+	return slices.Compact(helpers)
+}
+
+const (
+	portNTP  = 123
+	portHTTP = 80
+)
+
+// helperOf reads a URL, or a host with or without port and path, as registries are written.
+func helperOf(text string) (Helper, bool) {
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return Helper{}, false
+	}
+	address, err := netip.ParseAddr(parsed.Hostname())
+	if err != nil {
+		return Helper{}, false
+	}
+	helper := Helper{Address: address, Port: portHTTPS}
+	if parsed.Scheme == "http" {
+		helper.Port = portHTTP
+	}
+	if port, err := strconv.ParseUint(parsed.Port(), 10, 16); err == nil {
+		helper.Port = int32(port)
+	}
+	return helper, true
+}
