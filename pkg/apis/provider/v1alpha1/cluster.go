@@ -96,8 +96,14 @@ type Node struct {
 // Scaling is informational.
 type Scaling struct {
 	// Max is informational.
+	//
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
 	Max int32 `json:"max,omitempty"`
 	// Min is informational.
+	//
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
 	Min int32 `json:"min,omitempty"`
 }
 
@@ -161,6 +167,8 @@ type Etcd struct {
 	// Port is accepted for old manifests and ignored.
 	//
 	// +kubebuilder:default=443
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
 	Port int32 `json:"port,omitempty"`
 
 	// Prefix is the key prefix of the API server in etcd: letters, digits, '.', '-', '_' and '/'. Immutable: under another

@@ -130,8 +130,14 @@ type IngressController struct {
 	// +kubebuilder:validation:MaxLength=253
 	Domain string `json:"domain,omitempty"`
 	// InsecurePort is ignored.
+	//
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
 	InsecurePort int32 `json:"insecurePort,omitempty"`
 	// SecurePort is ignored.
+	//
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
 	SecurePort int32 `json:"securePort,omitempty"`
 	// WildcardDomain is ignored.
 	//
@@ -173,6 +179,8 @@ type Kubelet struct {
 	// Port is accepted for old manifests and ignored: the kubelet listens on 10250.
 	//
 	// +kubebuilder:default=10250
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
 	Port int32 `json:"port,omitempty"`
 }
 
@@ -190,6 +198,7 @@ type KubeProxy struct {
 	// ConntrackMaxPerCore is the size of the connection tracking table per core; 0 leaves the kernel's.
 	//
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	ConntrackMaxPerCore int32 `json:"conntrackMaxPerCore,omitempty"`
 }
 

@@ -36,9 +36,10 @@ const (
 // KVM is the workload cluster as the hosts see it.
 //
 // No file system can shrink under a running etcd, and no volume plugin tries; so the volumes of etcd only ever grow,
-// counting from the 15Gi that they have when no size is given.
+// counting from the 15Gi that they have when no size is given. A size that is no quantity has a rule of its own; one with an
+// exponent of many digits would keep the API server busy for minutes.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.etcd) && has(self.etcd.size) && !isQuantity(string(self.etcd.size)) || !quantity(has(self.etcd) && has(self.etcd.size) ? string(self.etcd.size) : '15Gi').isLessThan(quantity(has(oldSelf.etcd) && has(oldSelf.etcd.size) ? string(oldSelf.etcd.size) : '15Gi'))",fieldPath=".etcd.size",message="must not shrink, for volumes can only grow (15Gi when left out); set it back or raise it"
+// +kubebuilder:validation:XValidation:rule="has(self.etcd) && has(self.etcd.size) && (string(self.etcd.size).matches('[eE].{4}') || !isQuantity(string(self.etcd.size))) || has(oldSelf.etcd) && has(oldSelf.etcd.size) && (string(oldSelf.etcd.size).matches('[eE].{4}') || !isQuantity(string(oldSelf.etcd.size))) || !quantity(has(self.etcd) && has(self.etcd.size) ? string(self.etcd.size) : '15Gi').isLessThan(quantity(has(oldSelf.etcd) && has(oldSelf.etcd.size) ? string(oldSelf.etcd.size) : '15Gi'))",fieldPath=".etcd.size",message="must not shrink, for volumes can only grow (15Gi when left out); set it back or raise it"
 type KVM struct {
 	// Masters are the machines of spec.cluster.masters, matched by id when ids are given, else by position. As many as
 	// there are masters.
@@ -107,9 +108,10 @@ type K8sKVM struct {
 
 // EtcdVolume describes the persistent volumes of etcd.
 type EtcdVolume struct {
-	// Size of the volume of each master; it may grow, never shrink. Left out: 15Gi.
+	// Size of the volume of each master; it may grow, never shrink. Left out: 15Gi. The pattern that all quantities have lets some
+	// pass that are none, as 1e1.5; what it refuses needs no second sentence.
 	//
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="must be more than zero, for example 15Gi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('^[-+0-9.]+([a-zA-Z]i?|[eE][-+0-9.]+)?$') || !string(self).matches('[eE].{4}') && isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="must be a quantity of more than zero, for example 15Gi"
 	Size *resource.Quantity `json:"size,omitempty"`
 
 	// StorageClassName is the class of volumes that are created from now on; left out: g8s-storage. The empty string means

@@ -31,6 +31,7 @@ type Rollout struct {
 	//
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
 
 	// Paused holds the replacement of changed nodes; everything else goes on.
@@ -53,7 +54,7 @@ type Drain struct {
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h)){1,4})$')",message="must be a duration of zero or more, for example 90s, 30m or 1h30m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[0-9]{1,6}h|([0-9]{1,5}([.][0-9]{1,9})?h|[0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m)){1,4})$')",message="must be a duration of zero or more, for example 90s, 30m or 1h30m, with at most six digits to a number"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
@@ -66,6 +67,6 @@ type Remediation struct {
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h)){1,4})$')",message="must be a duration of zero or more, for example 90s, 30m or 1h30m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[0-9]{1,6}h|([0-9]{1,5}([.][0-9]{1,9})?h|[0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m)){1,4})$')",message="must be a duration of zero or more, for example 90s, 30m or 1h30m, with at most six digits to a number"
 	UnhealthyAfter *metav1.Duration `json:"unhealthyAfter,omitempty"`
 }

@@ -57,6 +57,7 @@ var accepted = map[string]string{
 	"keys of every kind":                           "spec: {cluster: {kubernetes: {ssh: {userList: [{name: a, publicKey: ssh-rsa AAAA}, {name: b, publicKey: ecdsa-sha2-nistp256 AAAA b}, {name: c, publicKey: sk-ssh-ed25519@openssh.com AAAA c}]}}}}",
 	"an etcd volume in bytes":                      "spec: {kvm: {etcd: {size: 21474836480, storageClassName: ''}}}",
 	"a drain that waits for ever":                  "spec: {drain: {timeout: 0s}}",
+	"a drain of a hundred years":                   "spec: {drain: {timeout: 876000h}}",
 	"a drain of an hour and a half":                "spec: {drain: {timeout: 1h30m}}",
 	"a pre-release of Kubernetes":                  "spec: {versions: {kubernetes: 1.36.0-rc.1, etcd: ''}}",
 	"an image from a file":                         "spec: {guestImage: {name: own, kernel: {url: 'file:///images/k'}, initrd: {url: 'http://10.0.0.1:8080/i', sha256: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}, ignitionKey: opt/com.coreos/config, kernelArguments: [console=ttyS0]}}",

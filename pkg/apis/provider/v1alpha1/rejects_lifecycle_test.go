@@ -72,15 +72,23 @@ var rejectedLifecycle = map[string]rejection{
 	},
 	"a drain timeout that is negative": {
 		change: "spec: {drain: {timeout: -5m}}",
-		want:   `spec.drain.timeout: Invalid value: "-5m": must be a duration of zero or more, for example 90s, 30m or 1h30m`,
+		want:   `spec.drain.timeout: Invalid value: "-5m": must be a duration of zero or more, for example 90s, 30m or 1h30m, with at most six digits to a number`,
+	},
+	"a drain timeout that Go cannot decode": {
+		change: "spec: {drain: {timeout: 999999h999999h999999h}}",
+		want:   `spec.drain.timeout: Invalid value: "999999h999999h999999h": must be a duration of zero or more, for example 90s, 30m or 1h30m, with at most six digits to a number`,
+	},
+	"more workers unavailable than a number holds": {
+		change: "spec: {rollout: {maxUnavailable: 4294967296}}",
+		want:   "spec.rollout.maxUnavailable: Invalid value: 4294967296: spec.rollout.maxUnavailable in body should be less than or equal to 2147483647",
 	},
 	"a drain timeout in days": {
 		change: "spec: {drain: {timeout: 1d}}",
-		want:   `spec.drain.timeout: Invalid value: "1d": must be a duration of zero or more, for example 90s, 30m or 1h30m`,
+		want:   `spec.drain.timeout: Invalid value: "1d": must be a duration of zero or more, for example 90s, 30m or 1h30m, with at most six digits to a number`,
 	},
 	"a drain timeout that is a number": {
 		change: `spec: {drain: {timeout: "300"}}`,
-		want:   `spec.drain.timeout: Invalid value: "300": must be a duration of zero or more, for example 90s, 30m or 1h30m`,
+		want:   `spec.drain.timeout: Invalid value: "300": must be a duration of zero or more, for example 90s, 30m or 1h30m, with at most six digits to a number`,
 	},
 	"a remediation that does not say whether": {
 		change: "spec: {remediation: {unhealthyAfter: 5m}}",
@@ -88,7 +96,7 @@ var rejectedLifecycle = map[string]rejection{
 	},
 	"a remediation after a negative time": {
 		change: "spec: {remediation: {enabled: true, unhealthyAfter: -1s}}",
-		want:   `spec.remediation.unhealthyAfter: Invalid value: "-1s": must be a duration of zero or more, for example 90s, 30m or 1h30m`,
+		want:   `spec.remediation.unhealthyAfter: Invalid value: "-1s": must be a duration of zero or more, for example 90s, 30m or 1h30m, with at most six digits to a number`,
 	},
 	"an image name that is a path": {
 		change: `spec: {guestImage: {name: ../own, kernel: {url: "https://example.org/k"}, initrd: {url: "https://example.org/i"}}}`,

@@ -180,11 +180,19 @@ var rejectedMachines = map[string]rejection{
 	},
 	"an etcd volume of no size": {
 		change: `spec: {kvm: {etcd: {size: "0"}}}`,
-		want:   `spec.kvm.etcd.size: Invalid value: "0": must be more than zero, for example 15Gi`,
+		want:   `spec.kvm.etcd.size: Invalid value: "0": must be a quantity of more than zero, for example 15Gi`,
 	},
 	"an etcd volume of a number that is no size": {
 		change: "spec: {kvm: {etcd: {size: 0}}}",
-		want:   "spec.kvm.etcd.size: Invalid value: 0: must be more than zero, for example 15Gi",
+		want:   "spec.kvm.etcd.size: Invalid value: 0: must be a quantity of more than zero, for example 15Gi",
+	},
+	"an etcd volume of a size that Go cannot decode": {
+		change: `spec: {kvm: {etcd: {size: "1e1.5"}}}`,
+		want:   `spec.kvm.etcd.size: Invalid value: "1e1.5": must be a quantity of more than zero, for example 15Gi`,
+	},
+	"an etcd volume of a size that takes minutes to read": {
+		change: `spec: {kvm: {etcd: {size: "1e-99999999"}}}`,
+		want:   `spec.kvm.etcd.size: Invalid value: "1e-99999999": must be a quantity of more than zero, for example 15Gi`,
 	},
 	"an etcd volume of a size that is no quantity": {
 		change: "spec: {kvm: {etcd: {size: 15GB}}}",

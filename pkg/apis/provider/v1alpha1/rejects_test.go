@@ -39,7 +39,7 @@ func TestBadObjectsAreRefusedWithOneSentence(t *testing.T) {
 // TestEveryRuleRefusesSomething holds the tables complete: a rule of the CRD that no row runs into has no test.
 func TestEveryRuleRefusesSomething(t *testing.T) {
 	var said []string
-	for _, table := range []map[string]rejection{rejections(), refusedUpdates} {
+	for _, table := range []map[string]rejection{rejections(), refusedUpdates, refusedStatuses} {
 		for _, row := range table {
 			said = append(said, row.want)
 		}

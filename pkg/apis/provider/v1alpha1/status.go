@@ -13,6 +13,7 @@ type KVMConfigStatus struct {
 	//
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime >= timestamp('0001-01-01T00:00:00Z'))",message="must have times like 2006-01-02T15:04:05Z"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// Nodes is the state of every node, masters first. A worker may have the id of a master that is on its way out.
@@ -24,6 +25,8 @@ type KVMConfigStatus struct {
 
 	// MinoritySince is since when no majority of the masters is Ready. When that has lasted for twenty minutes, a rollout replaces those that
 	// are not Ready together, for they may need each other.
+	//
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	MinoritySince *metav1.Time `json:"minoritySince,omitempty"`
 
 	// Etcd is what the cluster's etcd began with. The namespace of the cluster says so, too, but somebody may delete that.
@@ -70,8 +73,12 @@ type NodeStatus struct {
 	// Phase is Pending, Starting, Ready, Outdated or Terminating.
 	Phase string `json:"phase"`
 
-	// Step is how far the node has come on its way from a pod to a Ready Node, and Since when it got there.
-	Step  string       `json:"step,omitempty"`
+	// Step is how far the node has come on its way from a pod to a Ready Node.
+	Step string `json:"step,omitempty"`
+
+	// Since is when the node got to its step.
+	//
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	Since *metav1.Time `json:"since,omitempty"`
 
 	// Message says what the node waits for.
@@ -124,7 +131,9 @@ type LegacyClusterStatus struct {
 // LegacyCondition is a condition of the original API; its status is always "True".
 type LegacyCondition struct {
 	// LastTransitionTime is when the condition was set.
+	//
 	// +nullable
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
 
 	// Status is always "True".
@@ -146,7 +155,9 @@ type LegacyNode struct {
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// LastTransitionTime is when the entry changed.
+	//
 	// +nullable
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
 
 	// Name of the Node.
@@ -169,17 +180,24 @@ type LegacyResource struct {
 // LegacyScaling is written by other operators.
 type LegacyScaling struct {
 	// DesiredCapacity is written by other operators.
+	//
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
 	DesiredCapacity int32 `json:"desiredCapacity,omitempty"`
 }
 
 // LegacyVersion is an operator version that the cluster reached.
 type LegacyVersion struct {
 	// Date is accepted for old objects.
+	//
 	// +nullable
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	Date metav1.Time `json:"date,omitempty"`
 
 	// LastTransitionTime is when the version was reached.
+	//
 	// +nullable
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
 
 	// Semver is the version.
@@ -189,6 +207,9 @@ type LegacyVersion struct {
 // LegacyKVMStatus is the status block of the original API.
 type LegacyKVMStatus struct {
 	// NodeIndexes maps the id of each node to its index, 1 or greater, unique in the cluster.
+	//
 	// +nullable
+	// +kubebuilder:validation:MaxProperties=4096
+	// +kubebuilder:validation:XValidation:rule="self.all(id, self[id] >= -2147483648 && self[id] <= 2147483647)",message="must be numbers of 32 bits"
 	NodeIndexes map[string]int32 `json:"nodeIndexes,omitempty"`
 }

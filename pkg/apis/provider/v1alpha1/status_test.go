@@ -37,6 +37,49 @@ func TestTheStatusOfTheOriginalIsAccepted(t *testing.T) {
 	}
 }
 
+// refusedStatuses are changes to testdata/old-status.yaml that Go could not decode: one such object would hide all others from the
+// operator.
+var refusedStatuses = map[string]rejection{
+	"an index of 33 bits": {
+		change: "status: {kvm: {nodeIndexes: {m0aaa: 4294967296}}}",
+		want:   "status.kvm.nodeIndexes: Invalid value: must be numbers of 32 bits",
+	},
+	"a time of the year 0": {
+		change: `status: {cluster: {conditions: [{type: Created, status: "True", lastTransitionTime: "0000-01-01T00:00:00Z"}]}}`,
+		want:   `status.cluster.conditions[0].lastTransitionTime: Invalid value: "0000-01-01T00:00:00Z": must be a time like 2006-01-02T15:04:05Z`,
+	},
+	"a version of the year 0": {
+		change: `status: {cluster: {versions: [{semver: 3.18.6, date: "0000-01-01T00:00:00Z"}]}}`,
+		want:   `status.cluster.versions[0].date: Invalid value: "0000-01-01T00:00:00Z": must be a time like 2006-01-02T15:04:05Z`,
+	},
+	"a minority of the year 0": {
+		change: `status: {minoritySince: "0000-01-01T00:00:00Z"}`,
+		want:   `status.minoritySince: Invalid value: "0000-01-01T00:00:00Z": must be a time like 2006-01-02T15:04:05Z`,
+	},
+	"a node of the year 0": {
+		change: `status: {nodes: [{id: m0aaa, role: master, phase: Ready, since: "0000-01-01T00:00:00Z"}]}`,
+		want:   `status.nodes[0].since: Invalid value: "0000-01-01T00:00:00Z": must be a time like 2006-01-02T15:04:05Z`,
+	},
+	"a condition of the year 0": {
+		change: `status: {conditions: [{type: Ready, status: "True", reason: A, message: a, lastTransitionTime: "0000-01-01T00:00:00Z"}]}`,
+		want:   "status.conditions: Invalid value: must have times like 2006-01-02T15:04:05Z",
+	},
+}
+
+func TestStatusesThatCannotBeDecodedAreRefused(t *testing.T) {
+	created := create(t, load(t, "old-full"))
+	for name, test := range refusedStatuses {
+		t.Run(name, func(t *testing.T) {
+			changed := created.DeepCopy()
+			changed.Object["status"] = load(t, "old-status", test.change).Object["status"]
+			err := server.Status().Update(context.Background(), changed, client.DryRunAll)
+			if diff := cmp.Diff([]string{test.want}, sentences(err)); diff != "" {
+				t.Errorf("the API server says something else (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestStatus writes what the operator writes, zero times in the old block included, and reads the columns of kubectl.
 func TestStatus(t *testing.T) {
 	create(t, load(t, "minimal", "spec: {cluster: {customer: {id: acme}}}"))

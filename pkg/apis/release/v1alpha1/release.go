@@ -64,11 +64,14 @@ type ReleaseSpec struct {
 	Components []Component `json:"components"`
 
 	// Date is when the release was published.
+	//
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	Date *metav1.Time `json:"date"`
 
 	// EndOfLifeDate is when the release stops being maintained.
 	//
 	// +nullable
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	EndOfLifeDate *metav1.Time `json:"endOfLifeDate,omitempty"`
 
 	// State is active, deprecated or wip.
