@@ -48,6 +48,8 @@ type Secrets struct {
 	PairsErr, KeysErr error
 	// malformed are the names of what stands in a malformed Secret: it must not be made anew.
 	malformed map[string]bool
+	// authorities are the common names of the authorities that are requested, by name.
+	authorities map[string]string
 }
 
 // ReadSecrets sorts the Secrets labelled with the cluster's id. Those that another KVMConfig owns are not looked at; one
@@ -59,7 +61,7 @@ func ReadSecrets(secrets []corev1.Secret, id, namespace, certificateOwner, keyOw
 	}
 	read := Secrets{
 		Pairs: pki.Set{}, Keys: map[string]string{}, Adopted: map[string]bool{}, Versions: map[string]string{}, Generations: map[string]int64{},
-		malformed: map[string]bool{},
+		malformed: map[string]bool{}, authorities: authoritiesOf(requests),
 	}
 	ours := slices.DeleteFunc(slices.Clone(secrets), func(s corev1.Secret) bool {
 		owner, owned := s.Annotations[key.AnnotationOwner]
@@ -133,7 +135,7 @@ func (r *Secrets) pair(name string, secret *corev1.Secret, adopted bool) {
 		NextCertificate: secret.Data[secretKeyNextCertificate], NextKey: secret.Data[secretKeyNextKey],
 		Vault: string(secret.Data[secretKeyVault]), NextVault: string(secret.Data[secretKeyNextVault]),
 	}
-	if err := checkPair(secret, pair); err != nil {
+	if err := errors.Join(checkPair(secret, pair), checkVault(secret, pair, r.authorities[name])); err != nil {
 		r.malformed[name] = true
 		r.PairsErr = errors.Join(r.PairsErr, err)
 		return

@@ -28,6 +28,8 @@ type Request struct {
 	Name string
 	// Authority is the name of the pair that signs this one; empty for authorities, which sign themselves.
 	Authority string
+	// Signer is the common name of that authority, by which its place in Vault is known; empty for authorities.
+	Signer string
 	// CommonName is the user name that the pair stands for.
 	CommonName string
 	// Organizations are the groups that the pair stands for.
@@ -75,6 +77,20 @@ func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) 
 	}
 	for _, master := range c.Masters {
 		requests = append(requests, memberRequest(c, master.ID, clusterDomain))
+	}
+	return withSigners(requests)
+}
+
+// withSigners notes in each request the common name of the authority that it asks.
+func withSigners(requests []Request) []Request {
+	names := map[string]string{}
+	for _, request := range requests {
+		if request.Usage == UsageAuthority {
+			names[request.Name] = request.CommonName
+		}
+	}
+	for i := range requests {
+		requests[i].Signer = names[requests[i].Authority]
 	}
 	return requests
 }

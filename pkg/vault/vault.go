@@ -12,7 +12,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -130,15 +129,29 @@ func (i *Issuer) authority(request pki.Request) (pki.KeyPair, error) {
 	}
 	pair := pki.KeyPair{Certificate: text(made, "certificate"), Key: text(made, "private_key"), Vault: mount + "/issuer/" + string(field(made, "issuer_id"))}
 	pair.CA = pair.Certificate
-	if _, err := pki.ParseCertificate(pair.Certificate); err != nil || len(field(made, "issuer_id")) == 0 || request.Name == pki.CA && len(pair.Key) == 0 {
-		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault does not answer with the authority that it was to make at %q", mount)
+	if err := i.checkAuthority(request, pair, mount); err != nil {
+		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault does not answer with the authority that it was to make at %q: %s", mount, err)
 	}
 	return pair, nil
 }
 
 // mount is where the issuers of an authority are: its common name says of which cluster it is.
 func (i *Issuer) mount(authority pki.Request) string {
-	return i.config.MountPrefix + authority.CommonName
+	return i.mountOf(authority.CommonName)
+}
+
+func (i *Issuer) mountOf(commonName string) string { return i.config.MountPrefix + commonName }
+
+// signer is the path of the issuer that signs a request. The authority names it in its Secret, which others may have written; the operator's
+// token signs at the mounts of all clusters, so only an issuer in the mount of the request's own cluster is ever asked.
+func (i *Issuer) signer(request pki.Request, authority pki.KeyPair) (string, error) {
+	mount := i.mountOf(request.Signer)
+	if request.Signer == "" || !pki.IssuerIn(authority.Vault, mount) {
+		return "", problem.Newf("VaultForeignIssuer",
+			"authority %q names the issuer %q of Vault, and this cluster's are in %q: nothing is signed there; delete its Secret, "+
+				"or set service.vault.mountprefix back if that was changed", request.Authority, authority.Vault, mount+"/issuer/")
+	}
+	return authority.Vault, nil
 }
 
 // prepare makes the mount, if there is none, and the role in it.
@@ -178,6 +191,10 @@ var usages = map[pki.Usage][]string{
 
 // leaf has the authority sign a new key.
 func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, error) {
+	signer, err := i.signer(request, authority)
+	if err != nil {
+		return pki.KeyPair{}, err
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return pki.KeyPair{}, microerror.Mask(err)
@@ -198,9 +215,10 @@ func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 	var signed *api.Secret
 	err = i.ask(func(ctx context.Context, client *api.Client) error {
 		var err error
-		signed, err = client.Logical().WriteWithContext(ctx, authority.Vault+"/sign-verbatim/"+role, map[string]any{
+		signed, err = client.Logical().WriteWithContext(ctx, signer+"/sign-verbatim/"+role, map[string]any{
 			"csr": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})),
 			"ttl": ttl.Truncate(time.Second).String(), "key_usage": []string{"DigitalSignature"}, "ext_key_usage": usages[request.Usage],
+			"exclude_cn_from_sans": true,
 		})
 		return err
 	})
@@ -211,8 +229,8 @@ func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 		CA: pki.Trusted(authority), Certificate: text(signed, "certificate"),
 		Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
 	}
-	if _, err := tls.X509KeyPair(pair.Certificate, pair.Key); err != nil {
-		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault answers with no certificate for the key that it was to sign for: %s", err)
+	if err := checkLeaf(request, pair, authority); err != nil {
+		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault does not answer with the certificate %q that it was to sign: %s", request.Name, err)
 	}
 	return pair, nil
 }

@@ -1,0 +1,31 @@
+package cluster
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+)
+
+// authoritiesOf are the common names of the authorities among the requests, by name.
+func authoritiesOf(requests []pki.Request) map[string]string {
+	names := map[string]string{}
+	for _, request := range requests {
+		if request.Usage == pki.UsageAuthority {
+			names[request.Name] = request.CommonName
+		}
+	}
+	return names
+}
+
+// checkVault refuses a pair that names an issuer of Vault which cannot be that of this cluster's authority: the operator may sign with the
+// keys of all clusters, and a Secret must not choose another cluster's. commonName is empty for pairs that are no authorities.
+func checkVault(secret *corev1.Secret, pair pki.KeyPair, commonName string) error {
+	for name, path := range map[string]string{secretKeyVault: pair.Vault, secretKeyNextVault: pair.NextVault} {
+		if path != "" && !pki.IssuerOf(path, commonName) {
+			return problem.Newf("SecretMalformed", "Secret %s/%s: key %q does not name an issuer of this cluster's authority in Vault; remove the key, "+
+				"or delete the Secret to get a new authority", secret.Namespace, secret.Name, name)
+		}
+	}
+	return nil
+}
