@@ -106,10 +106,13 @@ func (a Access) client(e Endpoint) (*clientv3.Client, error) {
 	}
 	return clientv3.New(clientv3.Config{
 		Endpoints: []string{"https://" + net.JoinHostPort(e.ServerName, port)}, TLS: config, Logger: zap.NewNop(),
-		DialKeepAliveTime: silenceBeforePing, DialKeepAliveTimeout: pingTimeout,
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", e.Address)
-		})},
+		DialKeepAliveTime: silenceBeforePing, DialKeepAliveTimeout: pingTimeout, MaxCallRecvMsgSize: largestAnswer,
+		DialOptions: []grpc.DialOption{
+			grpc.WithMaxHeaderListSize(largestAnswer), grpc.WithStaticStreamWindowSize(unread), grpc.WithStaticConnWindowSize(unread),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "tcp", e.Address)
+			}),
+		},
 	})
 }
 
@@ -231,6 +234,9 @@ func (c *clients) list(ctx context.Context, from status, told []status) (observa
 	if err != nil {
 		return observation{}, err
 	}
+	if err := checkList(response.Members); err != nil {
+		return observation{}, err
+	}
 	o := observation{at: map[uint64]*clientv3.Client{}, revision: from.Header.GetRevision()}
 	for _, listed := range response.Members {
 		m := Member{ID: listed.ID, Name: listed.Name, Started: len(listed.ClientURLs) > 0, Learner: listed.IsLearner}
@@ -244,7 +250,7 @@ func (c *clients) list(ctx context.Context, from status, told []status) (observa
 			o.databases = append(o.databases, Database{Member: m, Size: s.DbSize, InUse: s.DbSizeInUse, Quota: cmp.Or(s.DbSizeQuota, Quota)})
 			for _, text := range s.Errors {
 				// Each tells of the alarms of all, and of other trouble in other words.
-				if strings.Contains(text, "alarm:") && !slices.Contains(o.alarms, text) {
+				if strings.Contains(text, "alarm:") && !slices.Contains(o.alarms, text) && len(text) <= longestText && len(o.alarms) < longestList {
 					o.alarms = append(o.alarms, text)
 				}
 			}
