@@ -24,8 +24,8 @@ type Cluster struct {
 	access    Access
 	addresses *addresses
 	options   Options
-	// allowance is what caches may read of it, through whatever connection.
-	allowance *rate.Limiter
+	// allowance is what caches may read of it, through whatever connection, and intake what they may take in of that.
+	allowance, intake *rate.Limiter
 	// hurry gets a value when there is a reason to try at once.
 	hurry chan struct{}
 	// life ends when the cluster is forgotten or replaced.
@@ -41,7 +41,7 @@ type Cluster struct {
 func newCluster(name types.NamespacedName, a Access, o Options) *Cluster {
 	c := &Cluster{
 		name: name, access: a, addresses: &addresses{list: a.Addresses}, options: o,
-		allowance: newAllowance(), hurry: make(chan struct{}, 1), state: State{Phase: Connecting}, since: o.Clock.Now(),
+		allowance: newAllowance(), intake: newIntake(), hurry: make(chan struct{}, 1), state: State{Phase: Connecting}, since: o.Clock.Now(),
 	}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	observe(name.String(), c.state)
@@ -210,7 +210,7 @@ func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bo
 	if len(c.addresses.order()) == 0 {
 		return false, c.fail(ctx, errNoAddress)
 	}
-	l := newLink(c.addresses, config, c.allowance)
+	l := newLink(c.addresses, config, c.options.Scheme, c.allowance, c.intake)
 	defer l.close()
 	if err := l.probe(ctx); err != nil {
 		if classify(err) == NotReady {

@@ -3,12 +3,15 @@ package workload
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -37,8 +40,11 @@ type link struct {
 	// clock tells the time of the API server, and way is the transport that it learns from.
 	clock *apiclock.Clock
 	way   http.RoundTripper
-	// allowance is what caches may read of the cluster.
-	allowance *rate.Limiter
+	// allowance is what caches may read of the cluster, and intake what they may take in of that.
+	allowance, intake *rate.Limiter
+	// scheme decodes what is read, and reading bounds what of it is under way.
+	scheme  *runtime.Scheme
+	reading *semaphore.Weighted
 	// happened gets a value when something was noted in watches.
 	happened chan struct{}
 
@@ -54,15 +60,19 @@ type link struct {
 	end    context.CancelFunc
 }
 
-func newLink(a *addresses, config *tls.Config, allowance *rate.Limiter) *link {
+func newLink(a *addresses, config *tls.Config, scheme *runtime.Scheme, allowance, intake *rate.Limiter) *link {
 	l := &link{
-		host: net.JoinHostPort(config.ServerName, "443"), addresses: a, tls: config, allowance: allowance,
+		host: net.JoinHostPort(config.ServerName, "443"), addresses: a, tls: config, allowance: allowance, intake: intake,
+		scheme: scheme, reading: semaphore.NewWeighted(mostReading),
 		happened: make(chan struct{}, 1), connections: map[*connection]struct{}{}, clock: apiclock.New(clock.RealClock{}),
 	}
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.transport = &http.Transport{
-		DialTLSContext: l.dial, ForceAttemptHTTP2: true,
+		DialTLSContext: l.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: largestHeader,
+		// Nothing is said without TLS, wherever an API server sends its clients.
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errElsewhere },
 		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: unreadOfStream, MaxReceiveBufferPerConnection: unreadOfConnection,
 			SendPingTimeout: silenceBeforePing, PingTimeout: pingTimeout, WriteByteTimeout: silenceBeforePing + pingTimeout,
 		},
 	}
@@ -73,7 +83,16 @@ func newLink(a *addresses, config *tls.Config, allowance *rate.Limiter) *link {
 // config is that of clients which use the link: without limits of their own, for the API server's fairness queues know
 // better than a fixed rate what it can bear.
 func (l *link) config() (*rest.Config, *http.Client) {
-	return &rest.Config{Host: "https://" + l.host, QPS: -1, UserAgent: userAgent}, &http.Client{Transport: l}
+	return &rest.Config{Host: "https://" + l.host, QPS: -1, UserAgent: userAgent}, clientOver(l)
+}
+
+// errElsewhere keeps an API server from having the operator ask others for it.
+var errElsewhere = errors.New("the API server leads elsewhere")
+
+// clientOver is an HTTP client that takes a redirection for the answer that it is: no API server has a reason for one, and whoever controls one
+// could have the operator send requests, Secrets included, to addresses of the management network.
+func clientOver(way http.RoundTripper) *http.Client {
+	return &http.Client{Transport: way, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // close cuts all connections. Requests under way fail at once.

@@ -29,7 +29,8 @@ func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 	// client-go would sleep and ask again, up to ten times, before it tells that a budget refuses or that the API server has too much to do.
 	// Whoever asks has a pause of his own, and others to care for.
 	response.Header.Del("Retry-After")
-	response.Body = &answer{ReadCloser: http.MaxBytesReader(nil, response.Body, largestAnswer), cancel: cancel}
+	response.Body = &answer{ReadCloser: response.Body, cancel: cancel}
+	l.guardAnswer(request, response)
 	return response, nil
 }
 
@@ -48,11 +49,12 @@ func (l *link) sendWatch(request *http.Request) (*http.Response, error) {
 		l.noteFailure(request.Context(), err)
 		return nil, err
 	case http.StatusOK:
+		l.guardWatch(request, response)
 		l.noteWatches(1, nil)
 		response.Body = &watch{ReadCloser: response.Body, link: l, request: request.Context()}
 	default:
 		l.noteStatus(response.StatusCode)
-		response.Body = http.MaxBytesReader(nil, response.Body, largestRefusal)
+		refusal(response)
 	}
 	return response, nil
 }

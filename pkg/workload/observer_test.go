@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // server is an API server as far as a link can tell.
@@ -54,7 +56,7 @@ func (s *server) link(t *testing.T) *link {
 
 func linkTo(t *testing.T, address string, config *tls.Config) *link {
 	t.Helper()
-	l := newLink(&addresses{list: []string{address}}, config, newAllowance())
+	l := newLink(&addresses{list: []string{address}}, config, scheme.Scheme, newAllowance(), newIntake())
 	t.Cleanup(l.close)
 	return l
 }
@@ -271,7 +273,7 @@ func TestVerify(t *testing.T) {
 
 func TestWatchThatDoesNotBeginAgainIsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &session{link: newLink(&addresses{}, &tls.Config{MinVersion: tls.VersionTLS12}, newAllowance())}
+		s := &session{link: newLink(&addresses{}, &tls.Config{MinVersion: tls.VersionTLS12}, scheme.Scheme, newAllowance(), newIntake())}
 		defer s.link.close()
 		s.link.noteWatches(1, nil)
 		began := time.Now()

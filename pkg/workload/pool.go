@@ -8,11 +8,13 @@ import (
 	"slices"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // Options are the same for all clusters of a Pool.
@@ -43,6 +45,9 @@ type Pool struct {
 	// ended counts the goroutines of clusters.
 	ended sync.WaitGroup
 }
+
+// CustomResourceDefinitions are read as protobuf, like all other kinds: what protobuf becomes is known before it is decoded.
+var _ = apiutil.AddToProtobufScheme(apiextensionsv1.AddToScheme)
 
 // NewPool makes a Pool that connects to nothing before it is started.
 func NewPool(options Options) *Pool {

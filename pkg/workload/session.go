@@ -3,7 +3,6 @@ package workload
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/patience"
+	"github.com/kvm-operator/kvm-operator/pkg/wire"
 )
 
 const (
@@ -96,7 +96,7 @@ func (s *session) makeClients() error {
 	if err != nil {
 		return err
 	}
-	s.client, s.live = &boundedClient{Client: patience.New(cached, patience.Limit), session: s}, live
+	s.client, s.live = &boundedClient{Client: patience.New(cached, patience.Limit), session: s}, pagedReader{live}
 	s.engine = apply.New(s.client, s.live, s.link.clock)
 	return nil
 }
@@ -104,8 +104,8 @@ func (s *session) makeClients() error {
 func (s *session) cacheOptions() cache.Options {
 	managed := labels.SelectorFromSet(labels.Set{key.LabelManagedBy: key.Operator})
 	options := cache.Options{
-		HTTPClient: &http.Client{Transport: filling{s.link}}, Scheme: s.options.Scheme, Mapper: s.options.Mapper,
-		DefaultLabelSelector: managed, DefaultTransform: trim, ReaderFailOnMissingInformer: true,
+		HTTPClient: clientOver(filling{s.link}), Scheme: s.options.Scheme, Mapper: s.options.Mapper,
+		DefaultLabelSelector: managed, DefaultTransform: s.link.takeIn, ReaderFailOnMissingInformer: true,
 		// The link has seen the error before.
 		DefaultWatchErrorHandler: func(context.Context, *toolscache.Reflector, error) {},
 		ByObject:                 map[client.Object]cache.ByObject{},
@@ -162,7 +162,7 @@ func (s *session) follow(kind client.Object, changed func()) error {
 
 // weigh adds what is kept since an object has changed; nil is none. Too much of it ends the session.
 func (s *session) weigh(before, after any) {
-	if s.kept.Add(size(after)-size(before)) > mostKept {
+	if s.kept.Add(wire.ObjectCost(after)-wire.ObjectCost(before)) > mostKept {
 		s.link.noteWatches(0, errTooMuch)
 	}
 }

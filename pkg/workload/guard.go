@@ -1,0 +1,240 @@
+package workload
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kvm-operator/kvm-operator/pkg/wire"
+)
+
+// wholeTimeout is how long an event of a watch may take to come whole, once it has begun.
+const wholeTimeout = 30 * time.Second
+
+// errOtherFormat is for an answer in a format that was not asked for.
+var errOtherFormat = errors.New("the API server answers in a format that was not asked for")
+
+// guard reads an answer before it is decoded, and hands on only what can be decoded within the budget. It is not safe for concurrent use.
+type guard struct {
+	io.ReadCloser
+	ctx     context.Context // that of the request
+	scheme  *runtime.Scheme
+	reading *semaphore.Weighted
+	// next reads the next part that is decoded as a whole, and cost says what it costs.
+	next func() ([]byte, error)
+	cost func([]byte) (int64, error)
+
+	pending []byte
+	grant   *grant
+	shared  bool
+	// intake is what the answer is counted against when a cache keeps it before it is trimmed; nil for others.
+	intake *rate.Limiter
+	// reserved is what is taken of reading.
+	reserved int64
+	err      error
+}
+
+// guardAnswer guards an answer of one object or list.
+func (l *link) guardAnswer(request *http.Request, response *http.Response) {
+	kind := response.Header.Get("Content-Type")
+	g := l.newGuard(request, response)
+	g.next = g.answer
+	if request.Context().Value(fillsKey{}) != nil {
+		g.intake = l.intake
+	}
+	switch {
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		refusal(response)
+		return
+	case isProtobuf(kind):
+		g.cost = func(data []byte) (int64, error) { return wire.Cost(l.scheme, data, largestDecoded) }
+	case isJSON(kind) && !isProtobuf(request.Header.Get("Accept")):
+		g.cost = func(data []byte) (int64, error) { return wire.JSONCost(data, largestDecoded) }
+	default:
+		g.cost = func([]byte) (int64, error) { return 0, otherFormat(kind) }
+	}
+	response.Body = g
+}
+
+// guardWatch guards the events of a watch.
+func (l *link) guardWatch(request *http.Request, response *http.Response) {
+	kind := response.Header.Get("Content-Type")
+	g := l.newGuard(request, response)
+	g.next = g.frame
+	g.cost = func(frame []byte) (int64, error) { return wire.EventCost(l.scheme, frame[frameHead:], largestDecoded) }
+	if !isProtobuf(kind) {
+		g.next = g.anything
+		g.cost = func([]byte) (int64, error) { return 0, otherFormat(kind) }
+	}
+	response.Body = g
+}
+
+func otherFormat(kind string) error { return fmt.Errorf("%w: %.64q", errOtherFormat, kind) }
+
+// refusal bounds an answer that is none, and has it be taken for text unless it is in a format that is read within bounds: there are readers
+// for YAML, too.
+func refusal(response *http.Response) {
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(response.Body, largestRefusal), response.Body}
+	if kind := response.Header.Get("Content-Type"); !isProtobuf(kind) && !isJSON(kind) {
+		response.Header.Set("Content-Type", "text/plain")
+	}
+}
+
+func (l *link) newGuard(request *http.Request, response *http.Response) *guard {
+	g := &guard{ReadCloser: response.Body, ctx: request.Context(), scheme: l.scheme, reading: l.reading}
+	g.grant, g.shared = grantOf(g.ctx)
+	return g
+}
+
+// isProtobuf says whether the first type of a header is protobuf.
+func isProtobuf(header string) bool { return firstType(header) == runtime.ContentTypeProtobuf }
+
+func isJSON(header string) bool { return firstType(header) == runtime.ContentTypeJSON }
+
+func firstType(header string) string {
+	first, _, _ := strings.Cut(header, ",")
+	kind, _, err := mime.ParseMediaType(first)
+	if err != nil {
+		return ""
+	}
+	return kind
+}
+
+// Read hands on the part that has been looked at. To be asked for more means that the last part has been decoded.
+func (g *guard) Read(p []byte) (int, error) {
+	if len(g.pending) == 0 && g.err == nil {
+		g.release()
+		g.pending, g.err = g.load()
+	}
+	if len(g.pending) == 0 {
+		return 0, g.err
+	}
+	n := copy(p, g.pending)
+	g.pending = g.pending[n:]
+	if len(g.pending) == 0 {
+		g.unreserve()
+	}
+	return n, nil
+}
+
+// Close ends the answer.
+func (g *guard) Close() error {
+	g.pending, g.err = nil, http.ErrBodyReadAfterClose
+	g.unreserve()
+	g.release()
+	return g.ReadCloser.Close()
+}
+
+// load reads the next part and waits until it may be decoded.
+func (g *guard) load() ([]byte, error) {
+	part, err := g.next()
+	if err != nil || len(part) == 0 {
+		return nil, err
+	}
+	cost, err := g.cost(part)
+	switch {
+	case errors.Is(err, wire.ErrTooLarge):
+		return nil, errTooLarge
+	case err != nil:
+		return nil, err
+	case g.intake != nil && !g.intake.AllowN(time.Now(), int(cost)):
+		return nil, errTooMuch
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, requestTimeout)
+	defer cancel()
+	// Readers keep the bytes, in buffers that double, beside what they make of them.
+	return part, g.grant.take(ctx, min(cost+2*int64(len(part)), mostDecoded))
+}
+
+// release gives back what the last part has cost, unless who asked for it does.
+func (g *guard) release() {
+	if !g.shared {
+		g.grant.giveBack()
+	}
+}
+
+// answer reads a whole answer.
+func (g *guard) answer() ([]byte, error) {
+	var all bytes.Buffer
+	n, err := io.CopyN(&all, g.ReadCloser, smallPart)
+	if n < smallPart {
+		if errors.Is(err, io.EOF) && n > 0 {
+			return all.Bytes(), nil
+		}
+		return nil, err
+	}
+	if err := g.reserve(largestAnswer); err != nil {
+		return nil, err
+	}
+	n, err = io.CopyN(&all, g.ReadCloser, largestAnswer-smallPart)
+	switch {
+	case errors.Is(err, io.EOF):
+		return all.Bytes(), nil
+	case err != nil:
+		return nil, err
+	}
+	return nil, errTooLarge
+}
+
+// frameHead is how many bytes tell the length of an event.
+const frameHead = 4
+
+// frame reads an event of a watch with the length before it.
+func (g *guard) frame() ([]byte, error) {
+	var head [frameHead]byte
+	if _, err := io.ReadFull(g.ReadCloser, head[:]); err != nil {
+		return nil, err
+	}
+	length := int64(binary.BigEndian.Uint32(head[:]))
+	if length > largestFrame {
+		return nil, errTooLarge
+	}
+	if length > smallPart {
+		if err := g.reserve(length); err != nil {
+			return nil, err
+		}
+	}
+	late := time.AfterFunc(wholeTimeout, func() { _ = g.ReadCloser.Close() }) // the read below says so
+	defer late.Stop()
+	frame := make([]byte, frameHead+length)
+	copy(frame, head[:])
+	if _, err := io.ReadFull(g.ReadCloser, frame[frameHead:]); err != nil {
+		return nil, err
+	}
+	return frame, nil
+}
+
+// anything reads the beginning of what is not understood: an answer may be empty.
+func (g *guard) anything() ([]byte, error) {
+	var one [1]byte
+	_, err := io.ReadFull(g.ReadCloser, one[:])
+	return one[:], err
+}
+
+// reserve waits until there is room for so many bytes of answers of the cluster.
+func (g *guard) reserve(bytes int64) error {
+	if err := g.reading.Acquire(g.ctx, bytes); err != nil {
+		return err
+	}
+	g.reserved = bytes
+	return nil
+}
+
+func (g *guard) unreserve() {
+	g.reading.Release(g.reserved)
+	g.reserved = 0
+}
