@@ -44,6 +44,7 @@ A flag beats the environment, which beats files, of which the later beat the ear
 }
 
 func runDaemon(c *cobra.Command) error {
+	limitMemory(os.LookupEnv)
 	fs := c.Flags()
 	if err := flag.Load(fs, os.LookupEnv); err != nil {
 		return err
