@@ -86,12 +86,13 @@ func vaultConfig(r reader) *vault.Config {
 
 func guestSettings(r reader) cloudconfig.Settings {
 	return cloudconfig.Settings{
-		RegistryDomain:  r.text(flag.RegistryDomain),
-		RegistryMirrors: r.list(flag.RegistryMirrors),
-		DockerhubToken:  r.text(flag.RegistryDockerhubToken),
-		NTPServers:      r.list(flag.InstallationNTPServers),
-		SSOPublicKey:    r.text(flag.WorkloadSSHSSOPublicKey),
-		BinaryBaseURL:   r.text(flag.WorkloadBinariesURL),
+		RegistryDomain:    r.text(flag.RegistryDomain),
+		RegistryMirrors:   r.list(flag.RegistryMirrors),
+		DockerhubToken:    r.text(flag.RegistryDockerhubToken),
+		NTPServers:        r.list(flag.InstallationNTPServers),
+		SSOPublicKey:      r.text(flag.WorkloadSSHSSOPublicKey),
+		BinaryBaseURL:     r.text(flag.WorkloadBinariesURL),
+		CNIPluginsBaseURL: r.text(flag.WorkloadCNIPluginsURL),
 		Proxy: cloudconfig.Proxy{
 			HTTP: r.text(flag.WorkloadProxyHTTP), HTTPS: r.text(flag.WorkloadProxyHTTPS), NoProxy: r.list(flag.WorkloadProxyNoProxy),
 		},

@@ -63,6 +63,7 @@ const (
 	VaultMountPrefix         = "service.vault.mountprefix"
 	VaultTTL                 = "service.vault.ttl"
 	WorkloadBinariesURL      = "service.workload.binaries.url"
+	WorkloadCNIPluginsURL    = "service.workload.cniplugins.url"
 	WorkloadConnect          = "service.workload.connect"
 	WorkloadFlatcarChannel   = "service.workload.flatcar.channel"
 	WorkloadFlatcarMirror    = "service.workload.flatcar.mirror"
@@ -76,6 +77,7 @@ const (
 	ignored                  = " (accepted for old configurations and ignored)"
 	defaultRegistry          = "registry.k8s.io"
 	defaultBinaries          = "https://dl.k8s.io"
+	defaultCNIPlugins        = "https://github.com/containernetworking/plugins/releases/download"
 	defaultClusterRole       = "kvm-operator-node"
 	defaultListenAddress     = "http://127.0.0.1:8000"
 	defaultKubernetesAddress = "http://127.0.0.1:6443"
@@ -144,6 +146,7 @@ func registerWorkload(fs *pflag.FlagSet) {
 	fs.Duration(DrainTimeout, time.Hour, "how long the pods of a node are waited for before its machine is powered down all the same; 0 waits for ever")
 	fs.Bool(TerminateUnhealthyNodes, false, "replace unhealthy nodes of all clusters")
 	fs.String(WorkloadBinariesURL, defaultBinaries, "where kubelets come from when the guest image has none")
+	fs.String(WorkloadCNIPluginsURL, defaultCNIPlugins, "where the standard CNI plugins come from when the guest image has none")
 	fs.Bool(WorkloadConnect, true, "work in workload clusters too: let nodes join, install add-ons, judge nodes by what the cluster says; without it only machines are made")
 	fs.String(WorkloadFlatcarChannel, "stable", "release channel of the default guest image")
 	fs.String(WorkloadFlatcarMirror, "", "URL of the directory with the default guest image, {channel} and {version} standing for its release; empty for Flatcar's own")

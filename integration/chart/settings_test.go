@@ -85,6 +85,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.VaultMountPrefix:         "pki-mc-",
 		flag.VaultTTL:                 "720h0m0s",
 		flag.WorkloadBinariesURL:      "https://binaries.example.org/kubernetes",
+		flag.WorkloadCNIPluginsURL:    "https://binaries.example.org/cni",
 		flag.WorkloadFlatcarChannel:   "lts",
 		flag.WorkloadFlatcarMirror:    "https://files.example.org/flatcar/{channel}/{version}",
 		flag.WorkloadProxyHTTP:        "http://user:pass%23word@proxy.example.org:3128",

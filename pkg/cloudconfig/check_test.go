@@ -71,6 +71,7 @@ var refused = map[string]struct {
 	"a time server with a blank":  {func(p *Params) { p.Settings.NTPServers = []string{"a b"} }, "NTP"},
 	"an authority of two lines":   {func(p *Params) { p.Settings.SSOPublicKey = testPublicKey + "\n" }, "SSH sign-on"},
 	"binaries from a file":        {func(p *Params) { p.Settings.BinaryBaseURL = "file:///tmp" }, "file:///tmp"},
+	"CNI plugins from a file":     {func(p *Params) { p.Settings.CNIPluginsBaseURL = "file:///cni" }, "file:///cni"},
 	"sign-on without client":      {func(p *Params) { p.Settings.OIDC.IssuerURL = "https://dex" }, "client"},
 	"sign-on without TLS":         {func(p *Params) { p.Settings.OIDC = v1alpha1.OIDC{IssuerURL: "http://dex", ClientID: "k"} }, "http://dex"},
 	"a cluster's sign-on in part": {func(p *Params) { p.Cluster.Kubernetes.API.OIDC = &v1alpha1.OIDC{ClientID: "k"} }, "kubernetes.api.oidc"},

@@ -37,6 +37,9 @@ func (s Settings) check(found *problems) {
 	if s.BinaryBaseURL != "" && !isURL(s.BinaryBaseURL, "http", "https") {
 		found.addf("base URL of binaries %q is not an http or https URL", s.BinaryBaseURL)
 	}
+	if s.CNIPluginsBaseURL != "" && !isURL(s.CNIPluginsBaseURL, "http", "https") {
+		found.addf("base URL of CNI plugins %q is not an http or https URL", s.CNIPluginsBaseURL)
+	}
 	for _, server := range s.NTPServers {
 		if !isHost(server) {
 			found.addf("NTP server %q is neither a host name nor an address", server)

@@ -35,7 +35,7 @@ func image(s Settings, name, tag string) string { return s.registry() + "/" + na
 
 // containerd is the container runtime: its configuration, mirrors and credentials.
 func containerd(p Params) parts {
-	config := fmt.Sprintf(containerdConfig, image(p.Settings, "pause", pauseTag))
+	config := fmt.Sprintf(containerdConfig, image(p.Settings, "pause", pauseTag), cniDirectory)
 	crictl := "runtime-endpoint: " + runtimeSocket + "\nimage-endpoint: " + runtimeSocket + "\n"
 	all := parts{
 		files: []file{
@@ -60,7 +60,7 @@ const containerdConfig = `version = 2
 sandbox_image = "%s"
 
 [plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "/opt/cni/bin"
+bin_dir = "%s"
 conf_dir = "/etc/cni/net.d"
 
 [plugins."io.containerd.grpc.v1.cri".containerd]

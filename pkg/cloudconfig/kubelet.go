@@ -50,6 +50,8 @@ func kubeletUnit(p Params) string {
 		mounts = append(mounts, etcdDirectory, auditLogDirectory)
 		wants = append(wants, "k8s-download@kubectl.service")
 	}
+	// The kubelet does not wait for plugins: pods of the node's network, which is what the network's own pods use, need none.
+	wants = append(wants, cniPluginsUnit)
 	// env finds the kubelet, for systemd takes an absolute path or searches one fixed at its own build.
 	return fmt.Sprintf(`[Unit]
 Description=Kubernetes node agent

@@ -24,7 +24,7 @@ func nodeEnvironment(p Params) parts {
 	}
 	return parts{
 		files: []file{{path: scriptDirectory + "/node-environment", mode: modeExecutable, text: asset("node-environment.sh")}},
-		units: []types.Unit{service("k8s-node-environment.service", fmt.Sprintf(nodeEnvironmentUnit, families, searchPath))},
+		units: []types.Unit{service("k8s-node-environment.service", fmt.Sprintf(nodeEnvironmentUnit, families, searchPath, cniDirectory))},
 	}
 }
 
@@ -38,7 +38,7 @@ Type=oneshot
 RemainAfterExit=yes
 RuntimeDirectory=kvm-operator
 RuntimeDirectoryPreserve=yes
-Environment="FAMILIES=%s" "PATH=%s" CNI_DIRECTORY=/opt/cni/bin
+Environment="FAMILIES=%s" "PATH=%s" CNI_DIRECTORY=%s
 ExecStart=/opt/kvm-operator/node-environment
 Restart=on-failure
 RestartSec=5

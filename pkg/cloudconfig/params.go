@@ -107,6 +107,9 @@ type Settings struct {
 	// BinaryBaseURL is where a kubelet comes from when the image has none: <url>/v<version>/bin/linux/<arch>/kubelet and
 	// the same with .sha256. Empty: https://dl.k8s.io.
 	BinaryBaseURL string
+	// CNIPluginsBaseURL is where the standard CNI plugins come from when the image has none:
+	// <url>/v<version>/cni-plugins-linux-<arch>-v<version>.tgz and the same with .sha256. Empty: the releases of their makers at GitHub.
+	CNIPluginsBaseURL string
 }
 
 // Proxy is an HTTP proxy between the guests and the world outside.

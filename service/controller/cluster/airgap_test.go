@@ -39,6 +39,7 @@ func namesNoOtherHost(t *testing.T, guest *v1alpha1.GuestImage) {
 	sc.settings.Guest.RegistryDomain = "registry.corp.example"
 	sc.settings.Guest.RegistryMirrors = []string{"mirror.corp.example"}
 	sc.settings.Guest.BinaryBaseURL = "https://files.corp.example/kubernetes"
+	sc.settings.Guest.CNIPluginsBaseURL = "https://files.corp.example/cni"
 	sc.settings.Guest.NTPServers = []string{"ntp.corp.example"}
 	sc.settings.Guest.Proxy.HTTP, sc.settings.Guest.Proxy.HTTPS = "", ""
 	sc.settings.Guest.OIDC.IssuerURL = "https://dex.corp.example"
