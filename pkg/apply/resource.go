@@ -30,6 +30,8 @@ type Desired struct {
 	Keep []client.Object
 	// Wait is set when the handler has to come back to get all it wants.
 	Wait *chain.Outcome
+	// NotConfigured is set when the user did not ask for what the handler makes: there is nothing to tell about it.
+	NotConfigured bool
 }
 
 // Owned is what the engine needs to know of a snapshot: whose objects these are.
@@ -78,6 +80,9 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outco
 	}
 	if desired.Wait != nil {
 		return *desired.Wait, nil
+	}
+	if desired.NotConfigured {
+		return chain.NotConfigured(), nil
 	}
 	return chain.Done(), nil
 }

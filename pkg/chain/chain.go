@@ -50,7 +50,12 @@ type Result struct {
 
 // Done says whether the handler has nothing left to do.
 func (r Result) Done() bool {
-	return r.Err == nil && len(r.BlockedBy) == 0 && r.Outcome.State == StateDone
+	return r.Err == nil && len(r.BlockedBy) == 0 && r.Outcome.State.finished()
+}
+
+// Configured says whether the handler has anything to tell: false when the user did not ask for what it does.
+func (r Result) Configured() bool {
+	return r.Err != nil || len(r.BlockedBy) > 0 || r.Outcome.State != StateNotConfigured
 }
 
 // Run runs the handlers in order, or backward when deleting, and returns one Result each, in chain order. A handler that

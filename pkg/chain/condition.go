@@ -32,6 +32,8 @@ func (r Result) Condition(conditionType string) metav1.Condition {
 		c.Reason, c.Message = ReasonRetrying, r.Err.Error()
 	case r.Outcome.State == StateDone:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, r.Outcome.Reason, r.Outcome.Message
+	case r.Outcome.State == StateUnknown:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, r.Outcome.Reason, r.Outcome.Message
 	default:
 		c.Reason, c.Message = r.Outcome.Reason, r.Outcome.Message
 	}

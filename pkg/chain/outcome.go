@@ -26,7 +26,14 @@ const (
 	StateWaiting
 	// StateStore says that the drafted status has to be stored before any later handler may act on it.
 	StateStore
+	// StateNotConfigured says that the user did not ask for what the handler does. It counts as done and has no condition.
+	StateNotConfigured
+	// StateUnknown says that nothing is to be done and that the handler cannot tell how things are. It counts as done.
+	StateUnknown
 )
+
+// finished says whether nothing is left to do.
+func (s State) finished() bool { return s == StateDone || s == StateNotConfigured || s == StateUnknown }
 
 // Done is the outcome of a handler that has nothing left to do.
 func Done() Outcome { return Outcome{State: StateDone, Reason: "Done"} }
@@ -41,4 +48,12 @@ func Wait(reason, message string, after time.Duration) Outcome {
 // controller stores the status and comes back.
 func Store(message string) Outcome {
 	return Outcome{State: StateStore, Reason: "Storing", Message: message}
+}
+
+// NotConfigured is the outcome of a handler whose work the user did not ask for.
+func NotConfigured() Outcome { return Outcome{State: StateNotConfigured, Reason: "NotConfigured"} }
+
+// Unknown is the outcome of a handler that has nothing to do and cannot tell how things are; message says why.
+func Unknown(reason, message string) Outcome {
+	return Outcome{State: StateUnknown, Reason: reason, Message: message}
 }

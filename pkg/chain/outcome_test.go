@@ -28,6 +28,7 @@ func TestEveryResultHasItsCondition(t *testing.T) {
 	}{
 		"done":    {chain.Result{Outcome: chain.Done()}, condition("True", "Done", "")},
 		"waiting": {chain.Result{Outcome: waiting}, condition("False", "Starting", "node a starts")},
+		"unknown": {chain.Result{Outcome: chain.Unknown("NotAsked", "etcd was not asked")}, condition("Unknown", "NotAsked", "etcd was not asked")},
 		"storing": {chain.Result{Outcome: chain.Store("indexes were assigned")}, condition("False", "Storing", "indexes were assigned")},
 		"problem": {chain.Result{Err: errForeign}, condition("False", "Foreign", "Namespace x is foreign")},
 		"failed":  {chain.Result{Err: errTransient}, condition("False", "Retrying", "the API server did not answer")},

@@ -83,7 +83,7 @@ func All() []Resource { return []Resource{Bootstrap(), CNI(), KubeProxy(), CoreD
 func resource(handler string, build func(addons.Params) ([]client.Object, error)) Resource {
 	return Resource{Handler: handler, Kinds: addons.Kinds(), Build: func(s *cluster.Snapshot) (apply.Desired, error) {
 		objects, err := build(params(s))
-		return apply.Desired{Objects: objects}, err
+		return apply.Desired{Objects: objects, NotConfigured: len(objects) == 0}, err
 	}}
 }
 

@@ -43,8 +43,10 @@ func decide(s *cluster.Snapshot) chain.Outcome {
 		return chain.Wait("Founding", fmt.Sprintf("etcd is to begin with the masters %s, and %s, which the spec has lost meanwhile, stay until it has: "+
 			"it needs a majority of those that it begins with; when too few of them can run, and the cluster has never served, delete it and make it anew",
 			strings.Join(s.Founders, ", "), strings.Join(s.Held, ", ")), 0)
-	case !s.Etcd.Known() && !changes(s) && !gone && !unmarked:
+	case !s.Etcd.Known() && !changes(s) && !gone && !unmarked && s.Founded():
 		return chain.Done()
+	case !s.Etcd.Known() && !changes(s) && !gone && !unmarked:
+		return chain.Unknown("NotAsked", "the members of etcd have not been asked yet")
 	case len(s.Etcd.Alarms) > 0:
 		message := "etcd warns: " + strings.Join(s.Etcd.Alarms, "; ")
 		if step.Action != etcd.None {

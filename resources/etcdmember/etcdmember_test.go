@@ -33,7 +33,7 @@ func TestDecide(t *testing.T) {
 		ran      bool // etcd was reached before
 		want     string
 	}{
-		"nobody is asked":                         {founders: []string{"m1"}, want: "Done"},
+		"no member has been asked yet":            {founders: []string{"m1"}, want: "Unknown NotAsked: the members of etcd have not been asked yet"},
 		"nobody answers":                          {etcd: unreachable, founders: []string{"m1"}, ran: true, want: "Done"},
 		"nobody has answered since it began":      {etcd: unreachable, founders: []string{"m1"}, want: "Wait Unreachable: nobody answers"},
 		"nobody answers, not even the API server": {etcd: unreachable, founders: []string{"m1"}, gone: true, want: "Wait Unreachable: nobody answers"},
@@ -63,7 +63,11 @@ func TestDecide(t *testing.T) {
 				s.Nodes[0].Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}
 			}
 			got := "Done"
-			if o := decide(s); o.State != chain.StateDone {
+			switch o := decide(s); o.State {
+			case chain.StateDone:
+			case chain.StateUnknown:
+				got = fmt.Sprintf("Unknown %s: %s", o.Reason, o.Message)
+			default:
 				got = fmt.Sprintf("Wait %s: %s", o.Reason, o.Message)
 			}
 			if got != test.want {

@@ -50,7 +50,7 @@ func New() apply.Resource[*cluster.Snapshot] {
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	phase := s.Restore.Phase()
 	if phase == etcd.NotRestoring {
-		return apply.Desired{}, nil
+		return apply.Desired{NotConfigured: s.Restore.Done == ""}, nil
 	}
 	if s.EtcdSnapshots() == nil {
 		return apply.Desired{Wait: ptr.To(chain.Wait("NoSnapshots", "a snapshot was begun to be restored, and spec.etcd.snapshots does not say any more where it is", 0))}, nil

@@ -41,7 +41,7 @@ func New() apply.Resource[*cluster.Snapshot] {
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	snapshots := s.EtcdSnapshots()
 	if snapshots == nil || snapshots.Schedule == "" {
-		return apply.Desired{}, nil
+		return apply.Desired{NotConfigured: true}, nil
 	}
 	pair, issued := s.Certificates[pki.EtcdClient]
 	if s.VersionsErr != nil || !issued {

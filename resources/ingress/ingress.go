@@ -18,7 +18,7 @@ func New() apply.Resource[*cluster.Snapshot] {
 
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	if s.Settings.IngressClass == "" {
-		return apply.Desired{}, nil
+		return apply.Desired{NotConfigured: true}, nil
 	}
 	api := s.Cluster().Kubernetes.API
 	return apply.Desired{Objects: []client.Object{

@@ -36,7 +36,7 @@ func (handler) Name() string { return "terminateunhealthynodes" }
 func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	enabled, after := s.Remediation()
 	if !enabled {
-		return chain.Outcome{State: chain.StateDone, Reason: "Disabled"}, nil
+		return chain.NotConfigured(), nil
 	}
 	now := h.clock.Now()
 	d := remediation.Decide(look(s, now), remediation.Limits{After: after, Connected: s.Workload.Connected, Watched: s.Workload.Watched}, now)
