@@ -35,6 +35,7 @@ func TestNodesAndTheirPods(t *testing.T) {
 	t.Run("a worker serves once its Node is Ready, a master before", func(t *testing.T) { servesWhenReady(t, l) })
 	t.Run("F-24: the address of a worker leaves with its Node, a master's stays", func(t *testing.T) { leavesWhenNotReady(t, l) })
 	t.Run("F-24: the readiness gate closes when the Node is deleted", func(t *testing.T) { closesWithoutNode(t, l) })
+	t.Run("Ready needs add-ons that serve, Available does not", func(t *testing.T) { needsAddOns(t, l) })
 	t.Run("nothing happens while the API server is away", func(t *testing.T) { staysWhileBlind(t, l, line) })
 	t.Run("writes that hang are told of, and hold up nothing else", func(t *testing.T) { writesHang(t, l) })
 	t.Run("addresses follow pods at once", func(t *testing.T) { followsAtOnce(t, l, first) })
@@ -156,12 +157,24 @@ func closesWithoutNode(t *testing.T, l *living) {
 	l.await(t, isTrue("Ready"))
 }
 
+// needsAddOns: the pod network and DNS of a cluster were applied long ago, and their pods fail.
+func needsAddOns(t *testing.T, l *living) {
+	for name, namespace := range map[string]string{"coredns": metav1.NamespaceSystem, "kube-flannel-ds": "kube-flannel"} {
+		l.Serve(namespace, name, false)
+		lacking := wanted{kind: "AddOnsAvailable", status: metav1.ConditionFalse, reason: "AddOnUnavailable", parts: []string{namespace + "/" + name}}
+		l.await(t, lacking, isTrue("Available"), isTrue("NodesReady"), isTrue("PodNetworkInstalled"), isTrue("CoreDNSInstalled"),
+			wanted{kind: "Ready", status: metav1.ConditionFalse, reason: "AddOnUnavailable", parts: []string{name}})
+		l.Serve(namespace, name, true)
+		l.await(t, isTrue("AddOnsAvailable"), isTrue("Ready"))
+	}
+}
+
 func staysWhileBlind(t *testing.T, l *living, line *tenant.Line) {
 	first, second := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
 	before := l.inventory(t)
 	line.Cut()
 	l.await(t, wanted{kind: "WorkloadReachable", status: metav1.ConditionFalse, reason: "Refused"},
-		wanted{kind: "Ready", status: metav1.ConditionFalse})
+		wanted{kind: "Available", status: metav1.ConditionFalse, reason: "Refused"}, wanted{kind: "Ready", status: metav1.ConditionFalse})
 	for range 3 {
 		l.touch(t)
 	}

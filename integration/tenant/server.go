@@ -35,6 +35,7 @@ type Server struct {
 	Authority, API pki.KeyPair
 
 	directory string
+	player    *player
 }
 
 // Start starts an API server with a certificate for all clusters with the given ids. Close it when done.
@@ -72,8 +73,11 @@ func (s *Server) start(options managementcluster.Options) (err error) {
 	if s.Cluster, err = managementcluster.Start(context.Background(), options); err != nil {
 		return err
 	}
-	s.Client, err = client.New(s.RESTConfig(), client.Options{Scheme: scheme.Scheme})
-	return err
+	if s.Client, err = client.New(s.RESTConfig(), client.Options{Scheme: scheme.Scheme}); err != nil {
+		return err
+	}
+	s.player = play(s.Client)
+	return nil
 }
 
 // writePairs puts the authority where package managementcluster would make one of its own.
@@ -91,6 +95,9 @@ func (s *Server) writePairs() error {
 // Close stops the API server and removes what it has stored.
 func (s *Server) Close() error {
 	var err error
+	if s.player != nil {
+		s.player.stop()
+	}
 	if s.Cluster != nil {
 		err = s.Stop()
 	}

@@ -51,7 +51,7 @@ func Store(message string) Outcome {
 }
 
 // NotConfigured is the outcome of a handler whose work the user did not ask for.
-func NotConfigured() Outcome { return Outcome{State: StateNotConfigured, Reason: "NotConfigured"} }
+func NotConfigured() Outcome { return Outcome{State: StateNotConfigured} }
 
 // Unknown is the outcome of a handler that has nothing to do and cannot tell how things are; message says why.
 func Unknown(reason, message string) Outcome {

@@ -33,6 +33,9 @@ type Workload struct {
 	Nodes []corev1.Node
 	// Requests are the requests of kubelets for certificates.
 	Requests []certificatesv1.CertificateSigningRequest
+	// DaemonSets and Deployments are those of the add-ons, as far as the operator applied them.
+	DaemonSets  []appsv1.DaemonSet
+	Deployments []appsv1.Deployment
 }
 
 // Node is the Node of the given name; nil when there is none, or when that is not known.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,6 +132,16 @@ func (c *Cluster) Requests() ([]certificatesv1.CertificateSigningRequest, bool) 
 		return nil, false
 	}
 	return s.requests(), true
+}
+
+// AddOns are the DaemonSets and Deployments that the operator applied, in no order; otherwise it is like Nodes.
+func (c *Cluster) AddOns() ([]appsv1.DaemonSet, []appsv1.Deployment, bool) {
+	s := c.current()
+	if s == nil {
+		return nil, nil, false
+	}
+	daemonSets, deployments := s.addOns()
+	return daemonSets, deployments, true
 }
 
 func (c *Cluster) current() *session {

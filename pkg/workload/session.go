@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -283,4 +284,14 @@ func (s *session) requests() []certificatesv1.CertificateSigningRequest {
 	list.Items = slices.DeleteFunc(list.Items, func(r certificatesv1.CertificateSigningRequest) bool { return !ofKubelet(&r) })
 	slices.SortFunc(list.Items, func(a, b certificatesv1.CertificateSigningRequest) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items
+}
+
+// addOns lists the DaemonSets and Deployments that the operator applied, without copying what is in them.
+func (s *session) addOns() ([]appsv1.DaemonSet, []appsv1.Deployment) {
+	var daemonSets appsv1.DaemonSetList
+	var deployments appsv1.DeploymentList
+	// What the operator wrote a moment ago is applied and not available yet, so nothing is lost by a list that does not wait for it.
+	_ = s.cache.List(s.lost, &daemonSets, client.UnsafeDisableDeepCopy)
+	_ = s.cache.List(s.lost, &deployments, client.UnsafeDisableDeepCopy)
+	return daemonSets.Items, deployments.Items
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/resources/addon"
+	"github.com/kvm-operator/kvm-operator/resources/addonhealth"
 	"github.com/kvm-operator/kvm-operator/resources/certificaterequest"
 	"github.com/kvm-operator/kvm-operator/resources/certificaterotation"
 	"github.com/kvm-operator/kvm-operator/resources/certificates"
@@ -84,6 +85,8 @@ func inside(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*sn
 		links = append(links, chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(resource.HandleIn(w.engine)), Needs: []string{"workload"}})
 	}
 	return append(links,
+		// Pods of the add-ons need nodes, which the links below let in: nothing waits for it but Ready.
+		chain.Link[*snapshot.Snapshot]{Handler: addonhealth.New(), Needs: []string{"workload"}},
 		// Kubelets get their certificates by the rights that "bootstrap" gives.
 		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(certificaterequest.New(w.approver)), Needs: []string{"bootstrap"}},
 		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(nodelabel.New(w.labeller)), Needs: []string{"workload"}},

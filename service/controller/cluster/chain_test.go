@@ -44,7 +44,7 @@ func TestChainIsWhole(t *testing.T) {
 	}
 	kinds, rendered := []client.Object(nil), []string{
 		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "nodereadiness", "node", "etcdmember",
-		"terminateunhealthynodes", "certificaterotation", "vault",
+		"terminateunhealthynodes", "certificaterotation", "vault", "addonhealth",
 	}
 	for _, resource := range addon.All() {
 		rendered = append(rendered, resource.Handler)

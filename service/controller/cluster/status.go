@@ -25,6 +25,8 @@ const (
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is True while only a person can help.
 	ConditionStalled = "Stalled"
+	// ConditionAvailable is True while the API of the workload cluster answers. Unlike Ready it says nothing about nodes and add-ons.
+	ConditionAvailable = "Available"
 	// ConditionLegacyFields is True when the spec sets fields that have lost their meaning.
 	ConditionLegacyFields = "LegacyFieldsIgnored"
 )
@@ -63,6 +65,7 @@ var conditionTypes = map[string]string{
 	"cni":                "PodNetworkInstalled",
 	"kubeproxy":          "KubeProxyInstalled",
 	"coredns":            "CoreDNSInstalled",
+	"addonhealth":        "AddOnsAvailable",
 	"certificaterequest": "RequestsDecided",
 	"nodelabel":          "NodesLabelled",
 	"nodereadiness":      "ReadinessReported",
@@ -99,7 +102,12 @@ func reconnects(s *snapshot.Snapshot, results []chain.Result) bool {
 func conditions(s *snapshot.Snapshot, results []chain.Result, now time.Time) []metav1.Condition {
 	wanted := fold(results, s.Config.DeletionTimestamp != nil)
 	for _, r := range results {
-		wanted = append(wanted, r.Condition(conditionTypes[r.Handler]))
+		if r.Configured() {
+			wanted = append(wanted, r.Condition(conditionTypes[r.Handler]))
+		}
+	}
+	if available := available(s, results); available != nil {
+		wanted = append(wanted, *available)
 	}
 	if legacy := legacyFields(s.Config.Spec); legacy != nil {
 		wanted = append(wanted, *legacy)
@@ -148,6 +156,21 @@ func fold(results []chain.Result, deleting bool) []metav1.Condition {
 		}
 	}
 	return []metav1.Condition{ready, reconciling, stalled}
+}
+
+// available tells whether the API of the workload cluster serves now; nil where the operator does not look into that cluster.
+func available(s *snapshot.Snapshot, results []chain.Result) *metav1.Condition {
+	if !slices.ContainsFunc(results, func(r chain.Result) bool { return r.Handler == "workload" }) {
+		return nil
+	}
+	c := metav1.Condition{Type: ConditionAvailable, Status: metav1.ConditionFalse, Reason: s.Workload.Reason, Message: s.Workload.Message}
+	switch {
+	case s.Workload.Connected:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Available", "the API of the workload cluster answers"
+	case c.Reason == "":
+		c.Status, c.Reason = metav1.ConditionUnknown, "NotAsked"
+	}
+	return &c
 }
 
 func first(results []chain.Result, pick func(chain.Result) bool) *chain.Result {

@@ -98,6 +98,44 @@ func TestConditionsThatSumUp(t *testing.T) {
 	}
 }
 
+// TestAvailableFollowsTheAPIOnly and not nodes or add-ons; where the operator does not connect it is absent.
+func TestAvailableFollowsTheAPIOnly(t *testing.T) {
+	workload := chain.Result{Handler: "workload", Outcome: chain.Done()}
+	for name, test := range map[string]struct {
+		workload snapshot.Workload
+		results  []chain.Result
+		want     string
+	}{
+		"it answers, and a node is not Ready": {snapshot.Workload{Connected: true}, append(results(isDone, isDone, isWaitingOn), workload), "True Available"},
+		"it refuses":                          {snapshot.Workload{Reason: "Refused"}, []chain.Result{workload}, "False Refused"},
+		"it has not been asked":               {snapshot.Workload{}, []chain.Result{workload}, "Unknown NotAsked"},
+		"machines only":                       {snapshot.Workload{}, results(isDone, isDone, isDone), "absent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := "absent"
+			if c := available(&snapshot.Snapshot{Workload: test.workload}, test.results); c != nil {
+				got = string(c.Status) + " " + c.Reason
+			}
+			if got != test.want {
+				t.Errorf("Available is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestWhatIsNotConfiguredHasNoCondition: True would say that snapshots are taken where none are asked for.
+func TestWhatIsNotConfiguredHasNoCondition(t *testing.T) {
+	s := simple().snapshot(t, world{})
+	s.Config.Status.Conditions = []metav1.Condition{{Type: "SnapshotsTaken", Status: metav1.ConditionTrue, Reason: "Done"}}
+	all := conditions(s, append(results(isDone, isDone, isDone), chain.Result{Handler: "etcdsnapshot", Outcome: chain.NotConfigured()}), now)
+	if have := meta.FindStatusCondition(all, "SnapshotsTaken"); have != nil {
+		t.Errorf("the condition is %+v", have)
+	}
+	if !meta.IsStatusConditionTrue(all, ConditionReady) {
+		t.Errorf("what is not configured is not done either: %+v", all)
+	}
+}
+
 // TestConditionsKeepTheirTimes unless their status changes; those that nobody sets any more go.
 func TestConditionsKeepTheirTimes(t *testing.T) {
 	s := simple().snapshot(t, world{})

@@ -102,12 +102,15 @@ func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Worklo
 	}
 	nodes, connected := cluster.Nodes()
 	requests, seen := cluster.Requests()
+	daemonSets, deployments, listed := cluster.AddOns()
 	by, known := cluster.Clock()
-	if !connected || !seen || !known {
+	if !connected || !seen || !listed || !known {
 		state := cluster.State()
 		return snapshot.Workload{Reason: cmp.Or(string(state.Reason), string(state.Phase)), Message: state.Message}
 	}
-	return snapshot.Workload{Connected: true, Watched: cluster.Watched(), Now: by.Now(), Nodes: nodes, Requests: requests}
+	return snapshot.Workload{
+		Connected: true, Watched: cluster.Watched(), Now: by.Now(), Nodes: nodes, Requests: requests, DaemonSets: daemonSets, Deployments: deployments,
+	}
 }
 
 // engine is what writes to the cluster; nil while it cannot be reached.

@@ -1,0 +1,35 @@
+// Package addonhealth is the handler that waits until the add-ons of a workload cluster serve. That they were applied says
+// nothing about it: a pod network whose image cannot be pulled leaves every pod without an address.
+package addonhealth
+
+import (
+	"context"
+	"strings"
+
+	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+)
+
+// New makes the handler.
+func New() chain.Handler[*cluster.Snapshot] { return handler{} }
+
+type handler struct{}
+
+// Name is the handler's name.
+func (handler) Name() string { return "addonhealth" }
+
+// EnsureCreated waits until every DaemonSet and Deployment that the operator applied to the workload cluster serves. A change
+// of their status wakes the controller.
+func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	unavailable := addons.Unavailable(s.Workload.DaemonSets, s.Workload.Deployments)
+	if len(unavailable) == 0 {
+		return chain.Done(), nil
+	}
+	return chain.Wait("AddOnUnavailable", strings.Join(unavailable, "; ")+": kubectl describe their pods in the workload cluster", 0), nil
+}
+
+// EnsureDeleted has nothing to do: the handler made nothing.
+func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+	return chain.Done(), nil
+}
