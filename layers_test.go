@@ -195,7 +195,8 @@ func inspect[T ast.Node](p checkedPackage, visit func(T)) {
 func TestHandlersCannotWrite(t *testing.T) {
 	// The one request besides desired objects that a handler may ask of the engine.
 	requestsOfHandlers := []string{
-		"resources/certificaterequest.Approver.Approve", "resources/certificaterotation.Writer.Apply",
+		"resources/certificaterequest.Approver.Approve",
+		"resources/certificaterequest.Notary.AnnotatePod", "resources/certificaterequest.Notary.AnnotatePodAsSeen", "resources/certificaterotation.Writer.Apply",
 		"resources/node.Remover.DeleteNode", "resources/node.Witness.PodRuns",
 		"resources/nodelabel.Labeller.LabelNode",
 		"resources/nodereadiness.Reporter.SetPodCondition", "resources/placement.Placer.PlacePod",

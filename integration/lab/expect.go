@@ -161,7 +161,7 @@ const counting = 3 * time.Minute
 // data gets another one.
 func AwaitSteadyTokens(t testing.TB) {
 	t.Helper()
-	if left := time.Until(joining.TokensAt("", time.Now()).Next); left < counting {
+	if left := time.Until(joining.TokensAt("", time.Now()).Next()); left < counting {
 		t.Logf("waiting for %s, until bootstrap tokens have changed", left.Round(time.Second))
 		// Operators that run have until then to write the new ones down.
 		time.Sleep(left + calm)

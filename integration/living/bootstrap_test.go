@@ -39,6 +39,7 @@ func TestKubeletsJoin(t *testing.T) {
 	t.Run("a token that has expired is refused and removed", func(t *testing.T) { expiredTokenIsRefused(t, l) })
 	t.Run("what is deleted by hand comes back", func(t *testing.T) { comesBack(t, l) })
 	t.Run("what is switched off goes", func(t *testing.T) { goesWhenSwitchedOff(t, l) })
+	t.Run("a token is of use once", func(t *testing.T) { tokenIsOfUseOnce(t, l) })
 }
 
 func getsCertificates(t *testing.T, l *living) {
@@ -82,11 +83,14 @@ func (l *living) isUndecided(t *testing.T, request string) {
 
 func othersGetNothing(t *testing.T, l *living) {
 	pod := l.pod(t, "w0aaa")
+	var masters corev1.PodList
+	must(t, theLab.Client.List(t.Context(), &masters, client.InNamespace(key.Namespace(l.id)), client.MatchingLabels{key.LabelApp: key.RoleMaster}))
 	token := l.bootToken(t, key.RoleWorker, "w1aaa")
 	for name, c := range map[string]struct{ node, reason string }{
-		"a name that is no node pod's":      {"worker-stranger", joining.ReasonNotANodePod},
-		"the name of a Node that is Ready":  {pod.Name, joining.ReasonNodeIsReady},
-		"the name of a pod of another role": {"master-stranger", joining.ReasonNotANodePod},
+		"a name that is no node pod's":       {"worker-stranger", joining.ReasonNotANodePod},
+		"the name of another worker":         {pod.Name, joining.ReasonWrongNode},
+		"the name of a master that has none": {masters.Items[0].Name, joining.ReasonWrongNode},
+		"the name of a pod of another role":  {"master-stranger", joining.ReasonNotANodePod},
 	} {
 		t.Run(name, func(t *testing.T) {
 			thief := l.withToken(t, token)
@@ -100,12 +104,42 @@ func othersGetNothing(t *testing.T, l *living) {
 	l.await(t, wanted{kind: "RequestsDecided", status: metav1.ConditionTrue, reason: "Done"})
 }
 
+// tokenIsOfUseOnce: a second key gets nothing while the first may be on its way to the machine, and once the Node is Ready nobody can even ask.
+func tokenIsOfUseOnce(t *testing.T, l *living) {
+	pod := l.pod(t, "w1aaa")
+	token := l.bootToken(t, key.RoleWorker, "w1aaa")
+	first, second := l.withToken(t, token), l.withToken(t, token)
+	first.receive(t, l.server, first.askClient(t, pod.Name))
+	refused := second.askClient(t, pod.Name)
+	l.await(t, notApproved(joining.ReasonKeyTaken, pod.Name))
+	l.isUndecided(t, refused)
+	must(t, l.Client.Delete(t.Context(), l.request(t, refused)))
+	noted := l.pod(t, "w1aaa")
+	if record := joining.RecordOf(noted); record.Key == "" || record.Joined {
+		t.Errorf("of the pod is noted %q", noted.Annotations[key.AnnotationJoining])
+	}
+	_, err := l.withCertificate(t, first).clients.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}}, metav1.CreateOptions{})
+	must(t, err)
+	l.report(t, pod, ready())
+	l.awaitGone(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: joining.SecretName(joining.TokenID(token))}})
+	lab.Eventually(t, patience, func() error {
+		if _, err := second.groups(t); !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("with the token of a node that has joined the API server answers %w, want unauthorized", err)
+		}
+		if record := joining.RecordOf(l.pod(t, "w1aaa")); !record.Joined {
+			return fmt.Errorf("that the node has joined is not noted: %+v", record)
+		}
+		return nil
+	})
+}
+
 func expiredTokenIsRefused(t *testing.T, l *living) {
 	var seed corev1.Secret
 	must(t, theLab.Client.Get(t.Context(), client.ObjectKey{
 		Namespace: metav1.NamespaceDefault, Name: key.SecretName(l.id, snapshot.KeyBootstrapToken),
 	}, &seed))
-	old := joining.TokensAt(string(seed.Data[snapshot.KeyBootstrapToken]), time.Now().Add(-2*joining.Period)).Valid[0]
+	node := joining.Node{Role: key.RoleWorker, ID: "w1aaa"}
+	old := joining.TokensAt(string(seed.Data[snapshot.KeyBootstrapToken]), time.Now().Add(-3*joining.Period)).Current(node)
 	left := joining.Secret(old)
 	left.Annotations = map[string]string{key.AnnotationOwner: key.Owner(metav1.NamespaceDefault, l.id, "bootstrap")}
 	must(t, l.Client.Create(t.Context(), left))
@@ -113,10 +147,9 @@ func expiredTokenIsRefused(t *testing.T, l *living) {
 		t.Errorf("the holder of a token that has expired is in the groups %v (%v), want nobody", groups, err)
 	}
 	l.awaitGone(t, left)
-	for _, token := range joining.TokensAt(string(seed.Data[snapshot.KeyBootstrapToken]), time.Now()).Valid {
-		if _, err := l.withToken(t, token.String()).groups(t); err != nil {
-			t.Errorf("token %s, which expires %s, is not accepted: %s", token.ID, token.Expires, err)
-		}
+	current := joining.TokensAt(string(seed.Data[snapshot.KeyBootstrapToken]), time.Now()).Current(node)
+	if _, err := l.withToken(t, current.String()).groups(t); err != nil {
+		t.Errorf("token %s, which expires %s, is not accepted: %s", current.ID, current.Expires, err)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestWhoKeepsBootDataCanJoin(t *testing.T) {
 	must(t, theLab.Client.Get(t.Context(), name, &private))
 	now, want := l.bootToken(t, key.RoleWorker, "w0aaa"), private.Data[nodepod.UserData]
 	// As if it had been put there two days ago.
-	long := joining.TokensAt("another seed", time.Now()).Current
+	long := joining.TokensAt("another seed", time.Now()).Current(joining.Node{Role: key.RoleWorker, ID: "w0aaa"}).String()
 	private.Data[nodepod.UserData] = encoded(t, strings.Replace(decoded(t, want), now, long, 1))
 	private.Annotations[key.AnnotationBootstrapToken] = joining.TokenID(long)
 	must(t, theLab.Client.Update(t.Context(), &private))

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -34,14 +33,15 @@ func TestATokenOfTheOperatorLeadsToACertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := joining.TokensAt("abcdef.0123456789abcdef", time.Now())
-	old := joining.TokensAt("abcdef.0123456789abcdef", time.Now().Add(-2*joining.Period)).Valid[0]
-	for _, token := range append(tokens.Valid, old) {
+	node := joining.Node{Role: "worker", ID: "w0aaa"}
+	old := joining.TokensAt("abcdef.0123456789abcdef", time.Now().Add(-3*joining.Period)).Current(node)
+	for _, token := range []joining.Token{tokens.Current(node), old} {
 		if err := admin.Create(t.Context(), joining.Secret(token)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pod := "worker-w0aaa-1-x"
-	if _, err := ask(t, config, tokens.Current, pod); !apierrors.IsForbidden(err) {
+	if _, err := ask(t, config, tokens.Current(node).String(), pod); !apierrors.IsForbidden(err) {
 		t.Errorf("without the add-on the API server answers %v, want forbidden", err)
 	}
 	for _, object := range addons.RBAC(params()) {
@@ -54,13 +54,18 @@ func TestATokenOfTheOperatorLeadsToACertificate(t *testing.T) {
 			t.Errorf("with the %s token the API server answers %v, want unauthorized", name, err)
 		}
 	}
-	request, err := ask(t, config, tokens.Current, pod)
+	request, err := ask(t, config, tokens.Current(node).String(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	world := joining.World{Pods: map[string][]netip.Addr{pod: nil}}
-	if diff := cmp.Diff(joining.Approve, joining.Decide(*request, world).Verdict); diff != "" {
-		t.Errorf("another decision on %+v (-want +got):\n%s", request.Spec, diff)
+	for name, test := range map[string]struct {
+		node joining.Node
+		want joining.Verdict
+	}{"its own": {node, joining.Approve}, "another one": {joining.Node{Role: "master", ID: "m0aaa"}, joining.Wait}} {
+		world := joining.World{Pods: map[string]joining.Pod{pod: {Node: &test.node}}, Tokens: tokens}
+		if diff := cmp.Diff(test.want, joining.Decide(*request, world).Verdict); diff != "" {
+			t.Errorf("another decision on %+v for %s (-want +got):\n%s", request.Spec, name, diff)
+		}
 	}
 }
 

@@ -150,7 +150,7 @@ func pass(t *testing.T, engine *apply.Engine, asked *requests, p addons.Params) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, token := range joining.TokensAt("abcdef.0123456789abcdef", time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)).Valid {
+	for _, token := range joining.TokensAt("abcdef.0123456789abcdef", time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)).Accepted(joining.Node{Role: "worker", ID: "w0aaa"}, time.Time{}) {
 		objects = append(objects, joining.Secret(token))
 	}
 	asked.take()

@@ -51,6 +51,29 @@ func (e *Engine) setPodCondition(ctx context.Context, pod *corev1.Pod, condition
 	return ofExisting("set the condition of", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
+// AnnotatePod sets an annotation of a pod.
+func (e *Engine) AnnotatePod(ctx context.Context, pod *corev1.Pod, name, value string) error {
+	return e.annotatePod(ctx, pod, map[string]any{"uid": pod.UID, "annotations": map[string]string{name: value}})
+}
+
+// AnnotatePodAsSeen does the same, and fails when the pod has changed, or gone, since it was read.
+func (e *Engine) AnnotatePodAsSeen(ctx context.Context, pod *corev1.Pod, name, value string) error {
+	metadata := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "annotations": map[string]string{name: value}}
+	return e.annotatePod(ctx, pod, metadata)
+}
+
+func (e *Engine) annotatePod(ctx context.Context, pod *corev1.Pod, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	err = e.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+	if _, seen := metadata["resourceVersion"]; seen {
+		return requestError("annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	}
+	return ofExisting("annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+}
+
 // LabelNode adds labels to a Node, which nobody owns.
 func (e *Engine) LabelNode(ctx context.Context, node *corev1.Node, labels map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "labels": labels}})

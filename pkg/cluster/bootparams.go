@@ -21,7 +21,7 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 		// Guests believe the authorities of adopted certificates too; the Secrets stay as they are.
 		Certificates:   pki.Trust(s.Certificates, CertificateRequests(s.Config, s.Settings)),
 		EncryptionKey:  s.Keys[KeyEncryption],
-		BootstrapToken: s.Tokens.Current,
+		BootstrapToken: s.bootToken(n),
 		APIServerURL:   s.InternalURL(),
 		Emulated:       s.Emulated(),
 		Settings:       guest,
@@ -30,4 +30,12 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 		s.beginEtcd(n, &p)
 	}
 	return p
+}
+
+// bootToken is the bootstrap token in the boot data of a node; empty while the cluster has none.
+func (s *Snapshot) bootToken(n Node) string {
+	if !s.Tokens.Known() {
+		return ""
+	}
+	return s.Tokens.Current(n.Joins()).String()
 }

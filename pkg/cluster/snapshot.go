@@ -53,8 +53,10 @@ type Snapshot struct {
 	Keys    map[string]string
 	KeysErr error
 
-	// Tokens are the bootstrap tokens of this time, made of the key of that name.
+	// Tokens makes the bootstrap tokens of this time, out of the key of that name.
 	Tokens joining.Tokens
+	// Now is the time of the management cluster when the snapshot was made.
+	Now time.Time
 
 	// Workload is what the workload cluster tells of itself.
 	Workload Workload
@@ -189,6 +191,9 @@ func (s *Snapshot) Version() string { return s.Config.Labels[key.LabelVersion] }
 
 // ReleaseVersion is the Release that the user asked for, or empty.
 func (s *Snapshot) ReleaseVersion() string { return s.Config.Labels[key.LabelReleaseVersion] }
+
+// Joins is the node as bootstrap tokens know it.
+func (n Node) Joins() joining.Node { return joining.Node{Role: n.Role, ID: n.ID} }
 
 // Index is the index of a node; 0 when it has none yet.
 func (s *Snapshot) Index(nodeID string) int32 {

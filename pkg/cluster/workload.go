@@ -56,6 +56,17 @@ func (w Workload) ReadyNodes() map[string]bool {
 	return ready
 }
 
+// Joining is what decisions about requests of kubelets depend on. A node joins by its newest pod; one that is deleted takes its node along.
+func (s *Snapshot) Joining() joining.World {
+	world := joining.NewWorld(s.NodePods(), s.Workload.ReadyNodes(), s.Tokens, s.Now)
+	for _, n := range s.Nodes {
+		if pod := n.Pod(); pod != nil && pod.DeletionTimestamp == nil && s.Tokens.Known() {
+			world.Expect(pod.Name, n.Joins())
+		}
+	}
+	return world
+}
+
 // Delayed says why a node is not begun yet, and is empty when it may begin. Software that emulates machines keeps the processors
 // busy for minutes, and many that begin together let each other run into their timeouts: emulated nodes begin when there is an API to
 // join, one after the other, but for the first. A worker begins when those before it have joined, and beside the only master once its API
@@ -198,6 +209,16 @@ func (s *Snapshot) AddOns() v1alpha1.AddOns {
 // has no KVM, nobody knows before the machine begins.
 func (s *Snapshot) Emulated() bool {
 	return s.Config.Spec.KVM.K8sKVM.Acceleration == v1alpha1.AccelerationTCG
+}
+
+// NodePod is the node pod of that name; nil when there is none.
+func (s *Snapshot) NodePod(name string) *corev1.Pod {
+	pods := s.NodePods()
+	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &pods[i]
 }
 
 // NodePods are the pods of all nodes, those among them that are not in the spec any more.

@@ -3,10 +3,12 @@ package joining
 import (
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +37,9 @@ const (
 	ReasonWrongUsage     = "WrongUsage"
 	ReasonWrongAddress   = "WrongAddress"
 	ReasonNotANodePod    = "NotANodePod"
-	ReasonNodeIsReady    = "NodeIsReady"
+	ReasonWrongNode      = "WrongNode"
+	ReasonNodeHasJoined  = "NodeHasJoined"
+	ReasonKeyTaken       = "KeyTaken"
 )
 
 // Names by which nodes and their kubelets are known to Kubernetes.
@@ -52,25 +56,75 @@ type Decision struct {
 	Reason string
 	// Message is a sentence for a person.
 	Message string
+	// Key is the hash of the public key of an approved request that was made by bootstrap token: it is noted of the pod before the approval.
+	Key string
+	// Retry is when a request that waits may be approved without anything else changing; zero when that is not so.
+	Retry time.Time
 }
 
 // World is what a decision depends on besides the request.
 type World struct {
-	// Pods are the addresses of the cluster's node pods by the pods' names. A pod without an address has an entry, too.
-	Pods map[string][]netip.Addr
-	// Nodes are the cluster's Nodes by name, and whether they are Ready.
-	Nodes map[string]bool
+	// Pods are the cluster's node pods by name.
+	Pods map[string]Pod
+	// Tokens are the bootstrap tokens of this time.
+	Tokens Tokens
+	// Now is the time of the management cluster.
+	Now time.Time
 }
 
-// NewWorld makes a World of node pods, those left out that have ended, and of the Nodes by name with their readiness.
-func NewWorld(pods []corev1.Pod, nodes map[string]bool) World {
-	world := World{Pods: map[string][]netip.Addr{}, Nodes: nodes}
+// Pod is a node pod as far as decisions depend on it.
+type Pod struct {
+	// Addresses are those that the pod has.
+	Addresses []netip.Addr
+	// Node is the node that may join by this pod: the pod is its current one. It is nil where another pod is.
+	Node *Node
+	// Since is when the pod was made.
+	Since time.Time
+	// Record is what is noted of the pod, and of whether its Node is Ready.
+	Record Record
+}
+
+// NewWorld makes a World of node pods, those left out that have ended, and of the Nodes by name with their readiness. No pod may join by a
+// bootstrap token before Expect says so.
+func NewWorld(pods []corev1.Pod, nodes map[string]bool, tokens Tokens, now time.Time) World {
+	world := World{Pods: map[string]Pod{}, Tokens: tokens, Now: now}
 	for i := range pods {
-		if !Ended(&pods[i]) {
-			world.Pods[pods[i].Name] = addresses(&pods[i])
+		pod := &pods[i]
+		if Ended(pod) {
+			continue
 		}
+		record := RecordOf(pod)
+		record.Joined = record.Joined || nodes[pod.Name]
+		world.Pods[pod.Name] = Pod{Addresses: addresses(pod), Since: pod.CreationTimestamp.Time, Record: record}
 	}
 	return world
+}
+
+// Expect says that a node may join by the pod of that name, if there is one.
+func (w World) Expect(pod string, node Node) {
+	if p, ok := w.Pods[pod]; ok {
+		p.Node = &node
+		w.Pods[pod] = p
+	}
+}
+
+// Note says what has been noted of the pod of that name.
+func (w World) Note(pod string, record Record) {
+	p := w.Pods[pod]
+	p.Record = record
+	w.Pods[pod] = p
+}
+
+// Wanted are the bootstrap tokens that the workload cluster has to know: those of nodes that may join and have not. Current ones go first.
+func (w World) Wanted() []Token {
+	var current, before []Token
+	for _, name := range slices.Sorted(maps.Keys(w.Pods)) {
+		if pod := w.Pods[name]; pod.Node != nil && !pod.Record.Joined {
+			accepted := w.Tokens.Accepted(*pod.Node, pod.Since)
+			current, before = append(current, accepted[0]), append(before, accepted[1:]...)
+		}
+	}
+	return Unique(append(current, before...))
 }
 
 // Ended says that a pod has ended for good: its containers never run again.
@@ -164,7 +218,7 @@ func (a asked) subjectIsNode() bool {
 // judgeClient is about the certificate by which a kubelet introduces itself to the API server.
 func judgeClient(a asked, world World) Decision {
 	c := a.certificate
-	_, isPod := world.Pods[a.node()]
+	pod, isPod := world.Pods[a.node()]
 	switch problem := usageProblem(a.spec.Usages, certificatesv1.UsageClientAuth); {
 	case !a.byNode() && !a.byToken():
 		return waitf(ReasonWrongRequestor, "%s is neither a bootstrap token of this operator nor the node itself", shown(a.spec.Username))
@@ -176,10 +230,32 @@ func judgeClient(a asked, world World) Decision {
 		return waitf(ReasonWrongUsage, "%s", problem)
 	case !isPod:
 		return notANodePod(a)
-	case !a.byNode() && world.Nodes[a.node()]:
-		return waitf(ReasonNodeIsReady, "Node %s is Ready and has a certificate; a bootstrap token does not get its identity", a.node())
+	case !a.byNode():
+		return judgeToken(a, pod, world)
 	}
 	return approve("client", a.node())
+}
+
+// judgeToken is about the first certificate of a node: it takes the token of that node, its current pod, and a key that is the only one.
+func judgeToken(a asked, pod Pod, world World) Decision {
+	id, publicKey := strings.TrimPrefix(a.spec.Username, bootstrapPrefix), keyHash(a.certificate)
+	taken := pod.Record.At.Add(KeyPatience)
+	switch {
+	case pod.Node == nil:
+		return waitf(ReasonNotANodePod, "node pod %s is not the current one of its node; a bootstrap token does not get its identity", a.node())
+	case !slices.ContainsFunc(world.Tokens.Accepted(*pod.Node, pod.Since), func(t Token) bool { return t.ID == id }):
+		return waitf(ReasonWrongNode, "the bootstrap token %s is not that of %s %s, whose pod is %s", shown(id), pod.Node.Role, pod.Node.ID, a.node())
+	case pod.Record.Joined:
+		return waitf(ReasonNodeHasJoined, "Node %s has been Ready and has a certificate; a bootstrap token does not get its identity again. "+
+			"If its machine has lost it, delete the pod", a.node())
+	case pod.Record.Key != "" && pod.Record.Key != publicKey && world.Now.Before(taken):
+		d := waitf(ReasonKeyTaken, "node pod %s was given a certificate for another key less than %s ago", a.node(), KeyPatience)
+		d.Retry = taken
+		return d
+	}
+	d := approve("client", a.node())
+	d.Key = publicKey
+	return d
 }
 
 // judgeServing is about the certificate by which a kubelet introduces itself to those who ask it for logs and the like.
@@ -195,7 +271,7 @@ func judgeServing(a asked, world World) Decision {
 	case !isPod:
 		return notANodePod(a)
 	}
-	if problem := addressProblem(a.certificate, a.node(), pod); problem != "" {
+	if problem := addressProblem(a.certificate, a.node(), pod.Addresses); problem != "" {
 		return waitf(ReasonWrongAddress, "%s", problem)
 	}
 	return approve("serving", a.node())

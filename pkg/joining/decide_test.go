@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -31,13 +32,18 @@ const (
 )
 
 var world = joining.World{
-	Pods: map[string][]netip.Addr{
-		podName:      {netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")},
-		"no-address": nil,
-		"ready":      {netip.MustParseAddr("10.0.0.8")},
+	Tokens: joining.TokensAt(seed, noon), Now: noon,
+	Pods: map[string]joining.Pod{
+		podName:      {Node: &w0, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")}, Since: noon.Add(-time.Hour)},
+		"no-address": {Node: &w1, Since: noon.Add(-time.Hour)},
+		"ready":      {Node: &m0, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.8")}, Since: noon.Add(-time.Hour), Record: joining.Record{Joined: true}},
+		"fresh":      {Node: &w1, Since: noon.Add(time.Hour)},
+		"old":        {Since: noon.Add(-time.Hour)},
 	},
-	Nodes: map[string]bool{podName: false, "ready": true},
 }
+
+// byToken is who asks with a bootstrap token.
+func byToken(token joining.Token) change { return user("system:bootstrap:" + token.ID) }
 
 // csr is a request in the making.
 type csr struct {
@@ -54,7 +60,7 @@ type change func(*csr)
 func client(changes ...change) *csr {
 	c := &csr{template: x509.CertificateRequest{Subject: pkix.Name{CommonName: nodeUser, Organization: []string{"system:nodes"}}}}
 	c.object.Spec = certificatesv1.CertificateSigningRequestSpec{
-		SignerName: "kubernetes.io/kube-apiserver-client-kubelet", Username: "system:bootstrap:abcdef",
+		SignerName: "kubernetes.io/kube-apiserver-client-kubelet", Username: "system:bootstrap:" + world.Tokens.Current(w0).ID,
 		Groups: []string{"system:bootstrappers", "system:bootstrappers:kvm-operator", "system:authenticated"},
 		Usages: []certificatesv1.KeyUsage{"digital signature", "client auth"},
 	}
@@ -157,7 +163,8 @@ var decisions = map[string]struct {
 }{
 	"a client certificate by bootstrap token": {client(), approved + "the client certificate of node pod " + podName},
 	"the same with the usages of an RSA key":  {client(usages("key encipherment", "digital signature", "client auth")), approved + "the client certificate of node pod " + podName},
-	"the same for a pod without a Node":       {client(commonName("system:node:no-address")), approved + "the client certificate of node pod no-address"},
+	"the same for a pod without an address":   {client(commonName("system:node:no-address"), byToken(world.Tokens.Current(w1))), approved + "the client certificate of node pod no-address"},
+	"the same by the token of before":         {client(byToken(world.Tokens.Accepted(w0, noon)[1])), approved + "the client certificate of node pod " + podName},
 	"a client certificate by the node itself": {client(byNode(nodeUser)), approved + "the client certificate of node pod " + podName},
 	"the renewal of a Node that is Ready":     {client(byNode("system:node:ready"), commonName("system:node:ready")), approved + "the client certificate of node pod ready"},
 	"a serving certificate":                   {serving(), approved + "the serving certificate of node pod " + podName},
@@ -192,7 +199,14 @@ var decisions = map[string]struct {
 
 	"by a user":                                  {client(user("alice"), groups("system:authenticated")), strings.ReplaceAll(notToken, "%", "alice")},
 	"by a user in the group of tokens":           {client(user("alice")), strings.ReplaceAll(notToken, "%", "alice")},
-	"by a token of somebody else":                {client(groups("system:bootstrappers", "system:authenticated")), strings.ReplaceAll(notToken, "%", "system:bootstrap:abcdef")},
+	"by a token of somebody else":                {client(groups("system:bootstrappers", "system:authenticated"), user("system:bootstrap:abcdef")), strings.ReplaceAll(notToken, "%", "system:bootstrap:abcdef")},
+	"by a token that no node has":                {client(user("system:bootstrap:abcdef")), wrongNode("abcdef", "worker w0aaa", podName)},
+	"by the token of another worker":             {client(byToken(world.Tokens.Current(w1))), wrongNode(world.Tokens.Current(w1).ID, "worker w0aaa", podName)},
+	"a master's identity by a worker's token":    {client(commonName("system:node:ready")), wrongNode(world.Tokens.Current(w0).ID, "master m0aaa", "ready")},
+	"a worker's identity by a master's token":    {client(byToken(world.Tokens.Current(m0))), wrongNode(world.Tokens.Current(m0).ID, "worker w0aaa", podName)},
+	"by the token of before the pod":             {client(commonName("system:node:fresh"), byToken(world.Tokens.Accepted(w1, noon)[1])), wrongNode(world.Tokens.Accepted(w1, noon)[1].ID, "worker w1aaa", "fresh")},
+	"by the token of two periods ago":            {client(byToken(joining.TokensAt(seed, noon.Add(-2*joining.Period)).Current(w0))), wrongNode(joining.TokensAt(seed, noon.Add(-2*joining.Period)).Current(w0).ID, "worker w0aaa", podName)},
+	"a pod that is not the node's current one":   {client(commonName("system:node:old")), `Wait NotANodePod: node pod old is not the current one of its node; a bootstrap token does not get its identity`},
 	"by another node":                            {client(byNode("system:node:ready")), strings.ReplaceAll(notToken, "%", "system:node:ready")},
 	"by a user with the node's name":             {client(user(nodeUser), groups("system:authenticated")), strings.ReplaceAll(notToken, "%", nodeUser)},
 	"by a user who is no node but in its group":  {client(byNode("alice"), commonName("alice")), strings.ReplaceAll(notToken, "%", "alice")},
@@ -210,31 +224,35 @@ var decisions = map[string]struct {
 	"a further group":                            {client(organizations("system:nodes", "system:masters")), badSubject("O=system:nodes+O=system:masters", nodeUser)},
 	"the group twice":                            {client(organizations("system:nodes", "system:nodes")), badSubject("O=system:nodes+O=system:nodes", nodeUser)},
 	"a serving certificate with another group":   {serving(organizations("system:masters")), badSubject("O=system:masters", nodeUser)},
-	"a unit":                                     {client(subject(func(n *pkix.Name) { n.OrganizationalUnit = []string{"x"} })), badSubject("OU=x,O=system:nodes", nodeUser)},
-	"a country":                                  {serving(subject(func(n *pkix.Name) { n.Country = []string{"DE"} })), badSubject("O=system:nodes,C=DE", nodeUser)},
-	"a second name":                              {client(attribute(asn1.ObjectIdentifier{2, 5, 4, 3}, "kubernetes-admin"), commonName("")), badSubject("O=system:nodes", "kubernetes-admin")},
-	"a client certificate with a name":           {client(dns(podName)), "Wait WrongSubject: a kubelet's client certificate has no alternative names, this one asks for some"},
-	"a client certificate with an address":       {client(ips("10.0.0.7")), "Wait WrongSubject: a kubelet's client certificate has no alternative names, this one asks for some"},
-	"a client certificate with a mail address":   {client(mail), "Wait WrongSubject: a kubelet's client certificate has no alternative names, this one asks for some"},
-	"a client certificate with a URI":            {client(uri), "Wait WrongSubject: a kubelet's client certificate has no alternative names, this one asks for some"},
-	"a client certificate for servers":           {client(usages("digital signature", "server auth")), `Wait WrongUsage: the usage "server auth" is not one of ["digital signature" "key encipherment" "client auth"]`},
-	"a client certificate for both":              {client(usages("client auth", "server auth")), `Wait WrongUsage: the usage "server auth" is not one of ["digital signature" "key encipherment" "client auth"]`},
-	"a client certificate for nothing":           {client(usages("digital signature")), `Wait WrongUsage: the usage "client auth" is missing`},
-	"a client certificate without usages":        {client(usages()), `Wait WrongUsage: the usage "client auth" is missing`},
-	"a client certificate that signs others":     {client(usages("client auth", "cert sign")), `Wait WrongUsage: the usage "cert sign" is not one of ["digital signature" "key encipherment" "client auth"]`},
-	"a serving certificate for clients":          {serving(usages("server auth", "client auth")), `Wait WrongUsage: the usage "client auth" is not one of ["digital signature" "key encipherment" "server auth"]`},
-	"a serving certificate for nothing":          {serving(usages("key encipherment")), `Wait WrongUsage: the usage "server auth" is missing`},
-	"a pod that does not exist":                  {client(commonName("system:node:gone")), `Wait NotANodePod: "gone" is no node pod of this cluster`},
-	"a serving certificate of no pod":            {serving(byNode("system:node:gone"), commonName("system:node:gone")), `Wait NotANodePod: "gone" is no node pod of this cluster`},
-	"a renewal by a node whose pod is gone":      {client(byNode("system:node:gone"), commonName("system:node:gone")), `Wait NotANodePod: "gone" is no node pod of this cluster`},
-	"a Ready Node's identity by bootstrap token": {client(commonName("system:node:ready")), "Wait NodeIsReady: Node ready is Ready and has a certificate; a bootstrap token does not get its identity"},
-	"a name of somebody else":                    {serving(dns(podName, "kubernetes.default.svc")), `Wait WrongAddress: the name "kubernetes.default.svc" is not that of node pod ` + podName},
-	"an address of somebody else":                {serving(ips("10.0.0.7", "10.0.0.8")), "Wait WrongAddress: the address 10.0.0.8 is not one of node pod " + podName + ", which has [10.0.0.7 fd00::7]"},
-	"no address":                                 {serving(ips()), "Wait WrongAddress: the request has no address"},
-	"no address and no name":                     {serving(ips(), dns()), "Wait WrongAddress: the request has no address"},
-	"an address before the pod is seen with it":  {serving(byNode("system:node:no-address"), commonName("system:node:no-address"), dns("no-address")), "Wait WrongAddress: the address 10.0.0.7 is not one of node pod no-address, which has []"},
-	"a serving certificate with a mail address":  {serving(mail), "Wait WrongAddress: a kubelet's serving certificate has no mail addresses and no URIs, this one asks for some"},
-	"a serving certificate with a URI":           {serving(uri), "Wait WrongAddress: a kubelet's serving certificate has no mail addresses and no URIs, this one asks for some"},
+	"a unit":                                    {client(subject(func(n *pkix.Name) { n.OrganizationalUnit = []string{"x"} })), badSubject("OU=x,O=system:nodes", nodeUser)},
+	"a country":                                 {serving(subject(func(n *pkix.Name) { n.Country = []string{"DE"} })), badSubject("O=system:nodes,C=DE", nodeUser)},
+	"a second name":                             {client(attribute(asn1.ObjectIdentifier{2, 5, 4, 3}, "kubernetes-admin"), commonName("")), badSubject("O=system:nodes", "kubernetes-admin")},
+	"a client certificate with a name":          {client(dns(podName)), "Wait WrongSubject: a kubelet's client certificate has no alternative names, this one asks for some"},
+	"a client certificate with an address":      {client(ips("10.0.0.7")), "Wait WrongSubject: a kubelet's client certificate has no alternative names, this one asks for some"},
+	"a client certificate with a mail address":  {client(mail), "Wait WrongSubject: a kubelet's client certificate has no alternative names, this one asks for some"},
+	"a client certificate with a URI":           {client(uri), "Wait WrongSubject: a kubelet's client certificate has no alternative names, this one asks for some"},
+	"a client certificate for servers":          {client(usages("digital signature", "server auth")), `Wait WrongUsage: the usage "server auth" is not one of ["digital signature" "key encipherment" "client auth"]`},
+	"a client certificate for both":             {client(usages("client auth", "server auth")), `Wait WrongUsage: the usage "server auth" is not one of ["digital signature" "key encipherment" "client auth"]`},
+	"a client certificate for nothing":          {client(usages("digital signature")), `Wait WrongUsage: the usage "client auth" is missing`},
+	"a client certificate without usages":       {client(usages()), `Wait WrongUsage: the usage "client auth" is missing`},
+	"a client certificate that signs others":    {client(usages("client auth", "cert sign")), `Wait WrongUsage: the usage "cert sign" is not one of ["digital signature" "key encipherment" "client auth"]`},
+	"a serving certificate for clients":         {serving(usages("server auth", "client auth")), `Wait WrongUsage: the usage "client auth" is not one of ["digital signature" "key encipherment" "server auth"]`},
+	"a serving certificate for nothing":         {serving(usages("key encipherment")), `Wait WrongUsage: the usage "server auth" is missing`},
+	"a pod that does not exist":                 {client(commonName("system:node:gone")), `Wait NotANodePod: "gone" is no node pod of this cluster`},
+	"a serving certificate of no pod":           {serving(byNode("system:node:gone"), commonName("system:node:gone")), `Wait NotANodePod: "gone" is no node pod of this cluster`},
+	"a renewal by a node whose pod is gone":     {client(byNode("system:node:gone"), commonName("system:node:gone")), `Wait NotANodePod: "gone" is no node pod of this cluster`},
+	"a Node's identity by its token once more":  {client(commonName("system:node:ready"), byToken(world.Tokens.Current(m0))), "Wait NodeHasJoined: Node ready has been Ready and has a certificate; a bootstrap token does not get its identity again. If its machine has lost it, delete the pod"},
+	"a name of somebody else":                   {serving(dns(podName, "kubernetes.default.svc")), `Wait WrongAddress: the name "kubernetes.default.svc" is not that of node pod ` + podName},
+	"an address of somebody else":               {serving(ips("10.0.0.7", "10.0.0.8")), "Wait WrongAddress: the address 10.0.0.8 is not one of node pod " + podName + ", which has [10.0.0.7 fd00::7]"},
+	"no address":                                {serving(ips()), "Wait WrongAddress: the request has no address"},
+	"no address and no name":                    {serving(ips(), dns()), "Wait WrongAddress: the request has no address"},
+	"an address before the pod is seen with it": {serving(byNode("system:node:no-address"), commonName("system:node:no-address"), dns("no-address")), "Wait WrongAddress: the address 10.0.0.7 is not one of node pod no-address, which has []"},
+	"a serving certificate with a mail address": {serving(mail), "Wait WrongAddress: a kubelet's serving certificate has no mail addresses and no URIs, this one asks for some"},
+	"a serving certificate with a URI":          {serving(uri), "Wait WrongAddress: a kubelet's serving certificate has no mail addresses and no URIs, this one asks for some"},
+}
+
+func wrongNode(token, node, pod string) string {
+	return `Wait WrongNode: the bootstrap token "` + token + `" is not that of ` + node + ", whose pod is " + pod
 }
 
 func badSubject(rest, name string) string {
@@ -332,12 +350,11 @@ func TestWorldIsMadeOfPodsThatLive(t *testing.T) {
 	}
 	got := joining.NewWorld([]corev1.Pod{
 		pod("a", corev1.PodRunning, "10.0.0.1", "::ffff:10.0.0.2", "no address"), pod("b", corev1.PodPending), pod("c", corev1.PodSucceeded, "10.0.0.3"), pod("d", corev1.PodFailed),
-	}, map[string]bool{"a": true})
-	want := joining.World{
-		Pods:  map[string][]netip.Addr{"a": {netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}, "b": nil},
-		Nodes: map[string]bool{"a": true},
+	}, map[string]bool{"a": true}, joining.TokensAt(seed, noon), noon)
+	want := map[string]joining.Pod{
+		"a": {Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}, Record: joining.Record{Joined: true}}, "b": {},
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got.Pods, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("another world (-want +got):\n%s", diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,8 @@ type Token struct {
 	ID string
 	// Secret proves that its holder was given the token.
 	Secret string
+	// Node is whose identity it gives.
+	Node Node
 	// Expires is when the workload cluster stops to accept the token if the operator has not removed it before.
 	Expires time.Time
 }
@@ -54,44 +57,73 @@ func TokenID(token string) string {
 	return id
 }
 
-// Tokens are the bootstrap tokens of a cluster at one time.
+// Node is a node of a cluster. Its name is that of no pod: a node keeps it when its pod is replaced.
+type Node struct {
+	// Role is master or worker, ID the node's id in the KVMConfig.
+	Role, ID string
+}
+
+// Tokens makes the bootstrap tokens of a cluster's nodes at one time: each node has one of its own, which gives that node's identity and no
+// other. The zero value has none.
 type Tokens struct {
-	// Current is the token that boot data carries.
-	Current string
-	// Valid are the tokens that the workload cluster accepts: those of the period before, this one and the next. The next
-	// one's is there early, so that boot data holds a valid token although the API server may be unreachable when the
-	// period changes.
-	Valid []Token
-	// Next is when the answer changes.
-	Next time.Time
+	seed  string
+	start time.Time
 }
 
 // TokensAt returns the tokens at the given time. They follow from the cluster's stored seed, so that they are renewed
-// without anything being stored. A token is valid until the end of the period after its own: a guest that boots with
-// it has 12 hours at least.
+// without anything being stored.
 func TokensAt(seed string, now time.Time) Tokens {
-	start := now.UTC().Truncate(Period)
-	token := tokenOf(seed, start)
-	return Tokens{
-		Current: token.String(),
-		Valid:   []Token{tokenOf(seed, start.Add(-Period)), token, tokenOf(seed, start.Add(Period))},
-		Next:    start.Add(Period),
-	}
+	return Tokens{seed: seed, start: now.UTC().Truncate(Period)}
 }
 
-// tokenOf derives the token of the period that begins at start: HMAC-SHA256 of the period's number under the seed, written
-// with the digits of the alphabet. 256 bits make 22 digits of base 36 with a bias of 2^-142.
-func tokenOf(seed string, start time.Time) Token {
+// Known says that there are tokens.
+func (t Tokens) Known() bool { return t.seed != "" }
+
+// Next is when the answers change.
+func (t Tokens) Next() time.Time { return t.start.Add(Period) }
+
+// Current is the token that the boot data of a node carries.
+func (t Tokens) Current(n Node) Token { return tokenOf(t.seed, t.start, n) }
+
+// mountDelay is how long a pod may still be given boot data with the token of the period before: caches of the host's kubelet and of the
+// operator are behind by two minutes at most.
+const mountDelay = 10 * time.Minute
+
+// Accepted are the tokens by which the machine of a node may join whose pod exists since the given time: the current one first and, where the
+// pod may have begun with it, that of the period before. So a machine has 12 hours at least to join after it has booted.
+func (t Tokens) Accepted(n Node, since time.Time) []Token {
+	accepted := []Token{t.Current(n)}
+	if since.Before(t.start.Add(mountDelay)) {
+		accepted = append(accepted, tokenOf(t.seed, t.start.Add(-Period), n))
+	}
+	return accepted
+}
+
+// tokenOf derives the token of a node for the period that begins at start: HMAC-SHA256 of the period's number and the node under the seed,
+// written with the digits of the alphabet. 256 bits make 22 digits of base 36 with a bias of 2^-142.
+func tokenOf(seed string, start time.Time, n Node) Token {
 	mac := hmac.New(sha256.New, []byte(seed))
-	// A hash takes everything and never answers with an error.
+	// A hash takes everything and never answers with an error. Neither a role nor an id contains a slash.
 	_ = binary.Write(mac, binary.BigEndian, start.Unix()/int64(Period/time.Second))
+	_, _ = mac.Write([]byte(n.Role + "/" + n.ID))
 	digits := make([]byte, idLength+secretLength)
 	number, base, digit := new(big.Int).SetBytes(mac.Sum(nil)), big.NewInt(int64(len(alphabet))), new(big.Int)
 	for i := range digits {
 		number.DivMod(number, base, digit)
 		digits[i] = alphabet[digit.Int64()]
 	}
-	return Token{ID: string(digits[:idLength]), Secret: string(digits[idLength:]), Expires: start.Add(2*Period + reserve)}
+	return Token{ID: string(digits[:idLength]), Secret: string(digits[idLength:]), Node: n, Expires: start.Add(2*Period + reserve)}
+}
+
+// Unique leaves out tokens whose id another one before them has: a workload cluster knows one token of each id. Ids have 31 bits, so with 500
+// nodes that join together two current ones are the same once in 17,000 times; that node joins with the token of the next period.
+func Unique(tokens []Token) []Token {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(tokens), func(t Token) bool {
+		before := seen[t.ID]
+		seen[t.ID] = true
+		return before
+	})
 }
 
 // SecretName is the name of the Secret of the token with the given id in namespace kube-system. Kubernetes looks tokens up
@@ -113,7 +145,8 @@ func Secret(token Token) *corev1.Secret {
 			"expiration":                     []byte(token.Expires.UTC().Format(time.RFC3339)),
 			"usage-bootstrap-authentication": []byte("true"),
 			"auth-extra-groups":              []byte(BootstrapGroup),
-			"description":                    []byte("Lets node pods of kvm-operator ask for their first certificate. Renewed every 12 hours."),
+			"description": []byte("Lets " + token.Node.Role + " " + token.Node.ID + " of kvm-operator ask for its first certificate. " +
+				"Renewed every 12 hours, removed once the node is Ready."),
 		},
 	}
 }

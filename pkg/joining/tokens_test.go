@@ -19,16 +19,18 @@ const seed = "abcdef.0123456789abcdef"
 // noon is when a period begins.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
+// m0, w0 and w1 are nodes.
+var (
+	m0 = joining.Node{Role: "master", ID: "m0aaa"}
+	w0 = joining.Node{Role: "worker", ID: "w0aaa"}
+	w1 = joining.Node{Role: "worker", ID: "w1aaa"}
+)
+
 // TestTokensAreKnown: another operator, or the same one after a restart or an update, gives the same tokens.
 func TestTokensAreKnown(t *testing.T) {
-	want := joining.Tokens{
-		Current: "u9lsaf.ke87byr2e5pbtzvj",
-		Valid: []joining.Token{
-			{ID: "bn37zf", Secret: "i32pho1jdjpklmyl", Expires: noon.Add(2 * joining.Period)},
-			{ID: "u9lsaf", Secret: "ke87byr2e5pbtzvj", Expires: noon.Add(3 * joining.Period)},
-			{ID: "jadyto", Secret: "scu9yvn4ludopxp9", Expires: noon.Add(4 * joining.Period)},
-		},
-		Next: noon.Add(joining.Period),
+	want := []joining.Token{
+		{ID: "aq7nkb", Secret: "fmlaonwugd0066xu", Node: w0, Expires: noon.Add(3 * joining.Period)},
+		{ID: "8mw0oj", Secret: "076k26ww2m99gde9", Node: w0, Expires: noon.Add(2 * joining.Period)},
 	}
 	for name, now := range map[string]time.Time{
 		"at the first moment of the period": noon,
@@ -36,39 +38,68 @@ func TestTokensAreKnown(t *testing.T) {
 		"in another time zone":              noon.In(time.FixedZone("", 5*3600+1800)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(want, joining.TokensAt(seed, now)); diff != "" {
+			tokens := joining.TokensAt(seed, now)
+			if diff := cmp.Diff(want, tokens.Accepted(w0, noon)); diff != "" {
 				t.Errorf("other tokens (-want +got):\n%s", diff)
+			}
+			if tokens.Current(w0) != want[0] || !tokens.Next().Equal(noon.Add(joining.Period)) || !tokens.Known() {
+				t.Errorf("the current token is %+v, until %s", tokens.Current(w0), tokens.Next())
 			}
 		})
 	}
+	if (joining.Tokens{}).Known() {
+		t.Error("there are tokens without a seed")
+	}
 }
 
-// TestBootDataAlwaysHoldsAValidToken: what is current at one time is accepted for the 12 hours after it, by a workload
-// cluster that was told of it a period before and by one that has not been told anything for a period.
-func TestBootDataAlwaysHoldsAValidToken(t *testing.T) {
+// TestEachNodeHasTokensOfItsOwn: neither another node, nor one of another role with the same id, nor another cluster has the same token.
+func TestEachNodeHasTokensOfItsOwn(t *testing.T) {
+	nodes := []joining.Node{m0, w0, w1, {Role: "master", ID: "w0aaa"}, {Role: "worker", ID: "m0aaa"}, {Role: "worker", ID: ""}}
+	seen := map[string]bool{}
+	for _, cluster := range []string{seed, "abcdef.0123456789abcdeg"} {
+		for _, n := range nodes {
+			for _, token := range joining.TokensAt(cluster, noon).Accepted(n, noon) {
+				if seen[token.ID] || seen[token.Secret] || token.Node != n {
+					t.Errorf("the token %+v of %+v is not its own", token, n)
+				}
+				seen[token.ID], seen[token.Secret] = true, true
+			}
+		}
+	}
+}
+
+// TestAPodMayJoinWithItsBootData: the token that was current when a pod began is accepted for 12 hours at least, and does not expire before;
+// one that no boot data of the pod ever had is not.
+func TestAPodMayJoinWithItsBootData(t *testing.T) {
 	for minutes := 0; minutes <= 3*24*60; minutes += 7 {
-		now := noon.Add(time.Duration(minutes) * time.Minute)
-		tokens := joining.TokensAt(seed, now)
-		for _, told := range []time.Duration{-joining.Period, 0, joining.Period} {
-			valid := joining.TokensAt(seed, now.Add(told)).Valid
-			i := slices.IndexFunc(valid, func(token joining.Token) bool { return token.String() == tokens.Current })
-			if i < 0 {
-				t.Fatalf("%s: the current token is not among those of %s", now, now.Add(told))
+		made := noon.Add(time.Duration(minutes) * time.Minute)
+		began := joining.TokensAt(seed, made).Current(w0)
+		for later := time.Duration(0); later <= joining.Period; later += 11 * time.Minute {
+			now := made.Add(later)
+			tokens := joining.TokensAt(seed, now)
+			accepted := tokens.Accepted(w0, made)
+			if !slices.Contains(accepted, began) || began.Expires.Sub(now) <= joining.Period {
+				t.Fatalf("a pod of %s does not join at %s with %+v, but with %+v", made, now, began, accepted)
 			}
-			if left := valid[i].Expires.Sub(now); left <= 2*joining.Period || left > 3*joining.Period {
-				t.Fatalf("%s: the current token expires in %s", now, left)
+			// The token cleaner of a workload cluster whose clock is ahead does not remove what the operator would make again at once.
+			for _, token := range accepted {
+				if left := token.Expires.Sub(tokens.Next()); left < joining.Period {
+					t.Fatalf("%s: a token that is wanted until %s is removed %s after that", now, tokens.Next(), left)
+				}
+			}
+			if made.Sub(tokens.Next()) > 10*time.Minute-joining.Period && len(accepted) != 1 {
+				t.Fatalf("%s: a pod of %s may join by %d tokens", now, made, len(accepted))
 			}
 		}
-		if tokens.Next.Sub(now) <= 0 || tokens.Next.Sub(now) > joining.Period {
-			t.Fatalf("%s: the answer changes at %s", now, tokens.Next)
-		}
-		// The token cleaner of a workload cluster whose clock is ahead does not remove what the operator would make again at once.
-		if first := tokens.Valid[0].Expires.Sub(tokens.Next); first < joining.Period {
-			t.Fatalf("%s: a token that is wanted until %s is removed %s after that", now, tokens.Next, first)
-		}
-		if next := joining.TokensAt(seed, tokens.Next); next.Current != tokens.Valid[2].String() {
-			t.Fatalf("%s: the answer changes to %s, which was not there before", now, next.Current)
-		}
+	}
+}
+
+// TestTokensOfOneIDAreOne, the first: a workload cluster knows a token by its id.
+func TestTokensOfOneIDAreOne(t *testing.T) {
+	token := func(id, secret string) joining.Token { return joining.Token{ID: id, Secret: secret} }
+	got := joining.Unique([]joining.Token{token("a", "1"), token("b", "2"), token("a", "3")})
+	if diff := cmp.Diff([]joining.Token{token("a", "1"), token("b", "2")}, got); diff != "" {
+		t.Errorf("other tokens (-want +got):\n%s", diff)
 	}
 }
 
@@ -76,15 +107,17 @@ func TestBootDataAlwaysHoldsAValidToken(t *testing.T) {
 func TestTokensLookRandom(t *testing.T) {
 	format := regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 	digits, seen := map[rune]int{}, map[string]bool{}
-	const tokens = 3600
-	for i := range tokens {
-		token := joining.TokensAt(seed, noon.Add(time.Duration(i)*joining.Period)).Current
-		if !format.MatchString(token) || seen[token] {
-			t.Fatalf("token %q", token)
-		}
-		seen[token] = true
-		for _, digit := range token {
-			digits[digit]++
+	const periods = 1800
+	for i := range periods {
+		for _, n := range []joining.Node{w0, m0} {
+			token := joining.TokensAt(seed, noon.Add(time.Duration(i)*joining.Period)).Current(n).String()
+			if !format.MatchString(token) || seen[token] {
+				t.Fatalf("token %q", token)
+			}
+			seen[token] = true
+			for _, digit := range token {
+				digits[digit]++
+			}
 		}
 	}
 	delete(digits, '.')
@@ -96,9 +129,6 @@ func TestTokensLookRandom(t *testing.T) {
 	}
 	if len(digits) != 36 {
 		t.Errorf("%d digits come up", len(digits))
-	}
-	if other := joining.TokensAt("abcdef.0123456789abcdeg", noon).Current; seen[other] {
-		t.Errorf("another seed leads to the same token %s", other)
 	}
 }
 
@@ -112,10 +142,10 @@ func TestSecretOfAToken(t *testing.T) {
 		Data: map[string][]byte{
 			"token-id": []byte("abcdef"), "token-secret": []byte("0123456789abcdef"), "expiration": []byte("2026-11-21T12:00:00Z"),
 			"usage-bootstrap-authentication": []byte("true"), "auth-extra-groups": []byte("system:bootstrappers:kvm-operator"),
-			"description": []byte("Lets node pods of kvm-operator ask for their first certificate. Renewed every 12 hours."),
+			"description": []byte("Lets worker w0aaa of kvm-operator ask for its first certificate. Renewed every 12 hours, removed once the node is Ready."),
 		},
 	}
-	token := joining.Token{ID: "abcdef", Secret: "0123456789abcdef", Expires: noon.In(time.FixedZone("", 3600))}
+	token := joining.Token{ID: "abcdef", Secret: "0123456789abcdef", Node: w0, Expires: noon.In(time.FixedZone("", 3600))}
 	if diff := cmp.Diff(want, joining.Secret(token)); diff != "" {
 		t.Errorf("another Secret (-want +got):\n%s", diff)
 	}

@@ -56,6 +56,9 @@ const (
 	// AnnotationAllowVersion is set by the user on a KVMConfig. It permits changes of versions that the rules forbid, each by
 	// component and version: "kubernetes=1.34.2,etcd=3.6.5".
 	AnnotationAllowVersion = "kvm-operator.giantswarm.io/allow-version"
+	// AnnotationJoining stands on a node pod: its UID, the hash of the key for which a certificate was approved by bootstrap token, when, and
+	// whether the Node has been Ready; see joining.Record.
+	AnnotationJoining = "kvm-operator.giantswarm.io/joining"
 	// AnnotationNodeHash stands on the pod template of a node pod: the hash of everything that makes a running node
 	// outdated, which is pod, boot data and guest image.
 	AnnotationNodeHash = "kvm-operator.giantswarm.io/node-hash"

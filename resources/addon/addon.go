@@ -20,27 +20,33 @@ import (
 // Resource is a handler of objects in the workload cluster.
 type Resource = apply.Resource[*cluster.Snapshot]
 
-// Bootstrap is the handler of what kubelets need to join: rights and bootstrap tokens. A token that has expired is not
-// wanted any more and is removed.
+// Bootstrap is the handler of what kubelets need to join: rights, and the bootstrap tokens of nodes that have not joined. A token whose node
+// has joined, or that has expired, is not wanted any longer and is removed.
 func Bootstrap() Resource {
 	return Resource{
 		Handler: "bootstrap", Kinds: []client.Object{&corev1.Secret{}, &rbacv1.ClusterRoleBinding{}},
 		Build: func(s *cluster.Snapshot) (apply.Desired, error) {
-			desired := apply.Desired{Objects: addons.RBAC(params(s))}
-			for _, token := range s.Tokens.Valid {
-				switch {
-				case s.Workload.Now.Before(token.Expires):
+			desired := apply.Desired{Objects: addons.RBAC(params(s)), Wait: clockAhead(s)}
+			for _, token := range s.Joining().Wanted() {
+				if s.Workload.Now.Before(token.Expires) {
 					desired.Objects = append(desired.Objects, joining.Secret(token))
-				case token.ID == joining.TokenID(s.Tokens.Current):
-					// The cluster itself removes what has expired by its clock, again and again.
-					desired.Wait = &chain.Outcome{State: chain.StateDone, Reason: "ClockAhead", Message: fmt.Sprintf(
-						"no node can join: by the clock of the workload cluster its token has expired at %s; correct the clocks of the masters' hosts",
-						token.Expires.UTC().Format(time.RFC3339))}
 				}
 			}
 			return desired, nil
 		},
 	}
+}
+
+// clockAhead tells that no node can join, because the workload cluster takes the tokens of now for expired: it removes such tokens by itself, so
+// they are not written.
+func clockAhead(s *cluster.Snapshot) *chain.Outcome {
+	expires := s.Tokens.Current(joining.Node{}).Expires
+	if !s.Tokens.Known() || s.Workload.Now.Before(expires) {
+		return nil
+	}
+	return &chain.Outcome{State: chain.StateDone, Reason: "ClockAhead", Message: fmt.Sprintf(
+		"no node can join: by the clock of the workload cluster its token has expired at %s; correct the clocks of the masters' hosts",
+		expires.UTC().Format(time.RFC3339))}
 }
 
 // CNI is the handler of the pod network.

@@ -7,11 +7,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/resources/addon"
 )
 
@@ -59,15 +62,17 @@ func TestTokensThatHaveExpiredThereAreNotMade(t *testing.T) {
 		tokens int
 		reason string
 	}{
-		"on time":              {0, 3, ""},
-		"ahead by half a day":  {13 * time.Hour, 3, ""},
-		"ahead by a day":       {25 * time.Hour, 2, ""},
+		"on time":              {0, 2, ""},
+		"ahead by half a day":  {13 * time.Hour, 2, ""},
+		"ahead by a day":       {25 * time.Hour, 1, ""},
 		"ahead by two days":    {48 * time.Hour, 0, "ClockAhead"},
-		"a day behind":         {-24 * time.Hour, 3, ""},
-		"its clock is unknown": {0, 3, ""},
+		"a day behind":         {-24 * time.Hour, 2, ""},
+		"its clock is unknown": {0, 2, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{Config: cluster.WithDefaults(&v1alpha1.KVMConfig{}), Tokens: joining.TokensAt("seed", now)}
+			s := &cluster.Snapshot{Config: cluster.WithDefaults(&v1alpha1.KVMConfig{}), Tokens: joining.TokensAt("seed", now), Now: now}
+			made := metav1.NewTime(now.Add(-joining.Period))
+			s.Nodes = []cluster.Node{{ID: "w0aaa", Role: "worker", Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "pod", CreationTimestamp: made}}}}}
 			if name != "its clock is unknown" {
 				s.Workload.Now = now.Add(test.ahead)
 			}
@@ -83,6 +88,48 @@ func TestTokensThatHaveExpiredThereAreNotMade(t *testing.T) {
 			}
 			if err != nil || tokens != test.tokens || reason != test.reason {
 				t.Errorf("err = %v, there are %d tokens because of %q, want %d, %q", err, tokens, reason, test.tokens, test.reason)
+			}
+		})
+	}
+}
+
+// TestTokensGoOnceNodesHaveJoined: the workload cluster knows those only of nodes whose current pod has not been Ready there.
+func TestTokensGoOnceNodesHaveJoined(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	pod := func(name string, deleted bool) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now)}}
+		if deleted {
+			p.DeletionTimestamp = &metav1.Time{Time: now}
+		}
+		return p
+	}
+	joined := pod("joined", false)
+	joined.Annotations = map[string]string{key.AnnotationJoining: joining.Record{At: now, Joined: true}.Text(&joined)}
+	for name, test := range map[string]struct {
+		pods []corev1.Pod
+		want int
+	}{
+		"no pod": {nil, 0}, "a pod that has no Node": {[]corev1.Pod{pod("new", false)}, 1}, "a pod that is deleted": {[]corev1.Pod{pod("new", true)}, 0},
+		"a pod whose Node is Ready": {[]corev1.Pod{pod("ready", false)}, 0}, "a pod whose Node is not Ready": {[]corev1.Pod{pod("unready", false)}, 1},
+		"a pod whose Node was Ready": {[]corev1.Pod{joined}, 0}, "a pod that replaces it": {[]corev1.Pod{pod("new", false), joined}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &cluster.Snapshot{
+				Config: cluster.WithDefaults(&v1alpha1.KVMConfig{}), Tokens: joining.TokensAt("seed", now), Now: now,
+				Nodes: []cluster.Node{{ID: "w0aaa", Role: "worker", Pods: test.pods}},
+			}
+			s.Workload.Now = now
+			s.Workload.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "ready"}}, {ObjectMeta: metav1.ObjectMeta{Name: "unready"}}}
+			s.Workload.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			desired, err := addon.Bootstrap().Build(s)
+			tokens := 0
+			for _, o := range desired.Objects {
+				if _, ok := o.(*corev1.Secret); ok {
+					tokens++
+				}
+			}
+			if err != nil || tokens != test.want {
+				t.Errorf("err = %v, there are %d tokens, want %d", err, tokens, test.want)
 			}
 		})
 	}

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // Approver approves a request for a certificate.
@@ -20,12 +23,20 @@ type Approver interface {
 	Approve(ctx context.Context, request *certificatesv1.CertificateSigningRequest, reason, message string) error
 }
 
+// Notary notes on a node pod of the management cluster how its node joined.
+type Notary interface {
+	// AnnotatePod sets an annotation of a pod, whatever else has changed. AnnotatePodAsSeen fails when the pod has changed since it was read.
+	AnnotatePod(ctx context.Context, pod *corev1.Pod, name, value string) error
+	AnnotatePodAsSeen(ctx context.Context, pod *corev1.Pod, name, value string) error
+}
+
 // New makes the handler; approver finds who writes to the workload cluster of a snapshot, nil when nobody can.
-func New(approver func(*cluster.Snapshot) Approver) chain.Handler[*cluster.Snapshot] {
-	return handler{approver}
+func New(n Notary, approver func(*cluster.Snapshot) Approver) chain.Handler[*cluster.Snapshot] {
+	return handler{n, approver}
 }
 
 type handler struct {
+	notary   Notary
 	approver func(*cluster.Snapshot) Approver
 }
 
@@ -36,23 +47,63 @@ func (handler) Name() string { return "certificaterequest" }
 // Those stay undecided: the address of a pod may be seen a moment after its kubelet asks. The API server removes them
 // after a day.
 func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	errs := []error{h.noteJoined(ctx, s)}
 	approver := h.approver(s)
-	world := joining.NewWorld(s.NodePods(), s.Workload.ReadyNodes())
-	var errs []error
+	world := s.Joining()
 	var refused []string
+	var retry time.Time
 	for i := range s.Workload.Requests {
 		request := &s.Workload.Requests[i]
 		switch d := joining.Decide(*request, world); {
 		case d.Verdict == joining.Approve && approver != nil:
-			errs = append(errs, approver.Approve(ctx, request, d.Reason, d.Message))
+			errs = append(errs, h.approve(ctx, s, world, approver, request, d))
 		case d.Verdict == joining.Wait:
 			refused = append(refused, fmt.Sprintf("%s: %s", d.Reason, d.Message))
+			if !d.Retry.IsZero() && (retry.IsZero() || d.Retry.Before(retry)) {
+				retry = d.Retry
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return chain.Outcome{}, err
 	}
-	return outcome(refused), nil
+	done := outcome(refused)
+	if !retry.IsZero() {
+		done.After = max(retry.Sub(s.Now), time.Second)
+	}
+	return done, nil
+}
+
+// noteJoined notes of pods that their Nodes have been Ready: no bootstrap token gets their identity again.
+func (h handler) noteJoined(ctx context.Context, s *cluster.Snapshot) error {
+	var errs []error
+	ready := s.Workload.ReadyNodes()
+	for _, n := range s.Nodes {
+		for i := range n.Pods {
+			pod := &n.Pods[i]
+			if record, changed := joining.Joined(pod, s.Now); ready[pod.Name] && changed {
+				errs = append(errs, h.notary.AnnotatePod(ctx, pod, key.AnnotationJoining, record.Text(pod)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// approve approves a request. Which key a bootstrap token was used for is noted before, on the version of the pod that was judged: an operator
+// that ends in between, or that is late, approves no second one.
+func (h handler) approve(
+	ctx context.Context, s *cluster.Snapshot, w joining.World, a Approver, request *certificatesv1.CertificateSigningRequest, d joining.Decision,
+) error {
+	name := joining.NodeOf(*request)
+	if d.Key != "" && w.Pods[name].Record.Key != d.Key {
+		pod := s.NodePod(name)
+		record := joining.Record{Key: d.Key, At: s.Now}
+		if err := h.notary.AnnotatePodAsSeen(ctx, pod, key.AnnotationJoining, record.Text(pod)); err != nil {
+			return err
+		}
+		w.Note(name, record)
+	}
+	return a.Approve(ctx, request, d.Reason, d.Message)
 }
 
 // outcome is Done although requests are refused: a stranger who asks must not be able to hold a cluster up. The node that

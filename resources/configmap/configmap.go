@@ -10,7 +10,6 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
@@ -31,9 +30,9 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	for _, n := range s.Nodes {
 		meta := s.Meta(key.BootDataName(n.Role, s.ID(), n.ID))
 		config, secret := &corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: *meta.DeepCopy()}
-		secret.Annotations = notes(s, n.CertificatesEnd)
+		secret.Annotations = notes(s, n, n.CertificatesEnd)
 		if !s.KeepsBootData(n) {
-			secret.Annotations = notes(s, end[n.Role])
+			secret.Annotations = notes(s, n, end[n.Role])
 			config.Data = map[string]string{nodepod.UserData: n.BootData.Public}
 			secret.Data = map[string][]byte{nodepod.UserData: []byte(n.BootData.Private)}
 			desired.Objects = append(desired.Objects, config, secret)
@@ -56,10 +55,10 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 }
 
 // notes are what is said of private boot data without reading it.
-func notes(s *cluster.Snapshot, certificatesEnd time.Time) map[string]string {
+func notes(s *cluster.Snapshot, n cluster.Node, certificatesEnd time.Time) map[string]string {
 	notes := map[string]string{}
-	if s.Tokens.Current != "" {
-		notes[key.AnnotationBootstrapToken] = joining.TokenID(s.Tokens.Current)
+	if s.Tokens.Known() {
+		notes[key.AnnotationBootstrapToken] = s.Tokens.Current(n.Joins()).ID
 	}
 	if !certificatesEnd.IsZero() {
 		notes[key.AnnotationCertificatesEnd] = certificatesEnd.UTC().Format(time.RFC3339)

@@ -109,7 +109,7 @@ func TestAdoptedCertificates(t *testing.T) {
 // boot data decoded.
 func TestKeysStandInSecretsOnly(t *testing.T) {
 	seed, _ := pki.PlaceholderKey("bootstrap-token")
-	token := joining.TokensAt(seed, time.Time{}).Current
+	token := joining.TokensAt(seed, time.Time{}).Current(joining.Node{Role: key.RoleMaster, ID: "m0aaa"}).String()
 	encryption, _ := pki.PlaceholderKey("encryption")
 	inBootData := map[string]bool{}
 	for path, text := range files(t, must(t, renderedFull)) {

@@ -88,7 +88,7 @@ func inside(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*sn
 		// Pods of the add-ons need nodes, which the links below let in: nothing waits for it but Ready.
 		chain.Link[*snapshot.Snapshot]{Handler: addonhealth.New(), Needs: []string{"workload"}},
 		// Kubelets get their certificates by the rights that "bootstrap" gives.
-		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(certificaterequest.New(w.approver)), Needs: []string{"bootstrap"}},
+		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(certificaterequest.New(e, w.approver)), Needs: []string{"bootstrap"}},
 		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(nodelabel.New(w.labeller)), Needs: []string{"workload"}},
 		// The pods' gates follow the Nodes, and with the gates the endpoints do.
 		chain.Link[*snapshot.Snapshot]{Handler: nodereadiness.New(e), Needs: []string{"workload"}},

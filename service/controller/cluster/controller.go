@@ -110,8 +110,8 @@ func (r *Reconciler) sooner(after time.Duration, s *snapshot.Snapshot) time.Dura
 		after, hurry(nodeStatuses(s, now)), until(endsBy(s.SnapshotJob), now), until(beginsBy(s.SnapshotJob), now), until(s.NextLate(), now),
 		until(s.LostAt(), now),
 	}
-	if !s.Tokens.Next.IsZero() && r.Workloads != nil {
-		wishes = append(wishes, max(s.Tokens.Next.Sub(now), time.Second))
+	if s.Tokens.Known() && r.Workloads != nil {
+		wishes = append(wishes, max(s.Tokens.Next().Sub(now), time.Second))
 	}
 	wishes = slices.DeleteFunc(wishes, func(d time.Duration) bool { return d <= 0 })
 	if len(wishes) == 0 {

@@ -218,7 +218,7 @@ func readRelease(ctx context.Context, reader client.Reader, config *v1alpha1.KVM
 func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Snapshot, error) {
 	s := &snapshot.Snapshot{
 		Config: snapshot.WithDefaults(config), Settings: r.Settings, Volumes: w.volumes,
-		Components: versions.Components(w.release), Nodes: snapshot.NewNodes(config.Spec),
+		Components: versions.Components(w.release), Nodes: snapshot.NewNodes(config.Spec), Now: r.Clock.Now(),
 	}
 	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
 	s.NamespaceTaken = w.namespace.UID != "" && !s.OwnsNamespace
@@ -274,7 +274,7 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 		s.Keys[name] = value
 	}
 	if seed, ok := s.Keys[snapshot.KeyBootstrapToken]; ok {
-		s.Tokens = joining.TokensAt(seed, r.Clock.Now())
+		s.Tokens = joining.TokensAt(seed, s.Now)
 	}
 	if r.Vault != nil && !s.OwnsNamespace {
 		// Nothing is stored before there is a namespace, and Vault is not asked for what nobody keeps.

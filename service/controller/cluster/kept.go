@@ -10,7 +10,6 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
@@ -49,8 +48,8 @@ func (r *Reconciler) changeKept(ctx context.Context, s *snapshot.Snapshot, liste
 }
 
 // hasToken says whether boot data has the bootstrap token of now.
-func hasToken(s *snapshot.Snapshot, private *corev1.Secret) bool {
-	return private.Annotations[key.AnnotationBootstrapToken] == joining.TokenID(s.Tokens.Current)
+func hasToken(s *snapshot.Snapshot, n *snapshot.Node, private *corev1.Secret) bool {
+	return private.Annotations[key.AnnotationBootstrapToken] == s.Tokens.Current(n.Joins()).ID
 }
 
 // certificatesEnd is when the first of the certificates in boot data ends; zero where that is not said.
@@ -64,11 +63,11 @@ func certificatesEnd(private *corev1.Secret) time.Time {
 
 // renewToken has a node keep its private boot data with the token of now; seen is that as a list has it, nil where it does not.
 func (r *Reconciler) renewToken(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node, name client.ObjectKey, seen *corev1.Secret) error {
-	if seen != nil && hasToken(s, seen) {
+	if seen != nil && hasToken(s, n, seen) {
 		return nil
 	}
 	var stored corev1.Secret
-	if err := r.Client.Get(ctx, name, &stored); err != nil || hasToken(s, &stored) {
+	if err := r.Client.Get(ctx, name, &stored); err != nil || hasToken(s, n, &stored) {
 		return microerror.Mask(client.IgnoreNotFound(err))
 	}
 	text, err := cloudconfig.WithToken(string(stored.Data[nodepod.UserData]), n.BootData.Private)

@@ -77,7 +77,7 @@ func api(w snapshot.Workload) nodestep.API {
 // answers are the decisions on the newest requests of kubelets that are open or approved, by the names of their nodes. Each request is read
 // once, for whoever holds a bootstrap token can make many.
 func answers(s *snapshot.Snapshot) map[string]*joining.Decision {
-	world := joining.NewWorld(s.NodePods(), s.Workload.ReadyNodes())
+	world := s.Joining()
 	newest, all := map[string]metav1.Time{}, map[string]*joining.Decision{}
 	for i := range s.Workload.Requests {
 		r := &s.Workload.Requests[i]
