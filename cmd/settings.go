@@ -66,6 +66,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		ServiceCIDRs:   r.list(flag.InstallationServiceCIDRs),
 		SharedHosts:    r.yes(flag.InstallationSharedHosts),
 		Egress:         egress(r),
+		ForeignSources: r.yes(flag.MachineForeignSources),
 
 		TerminateUnhealthyNodes: r.yes(flag.TerminateUnhealthyNodes),
 	}

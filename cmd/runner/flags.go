@@ -21,7 +21,7 @@ import (
 var variables = map[string]string{
 	"acceleration": "ACCELERATION", "boot-data": "CLOUD_CONFIG_PATH", "private-boot-data": "CLOUD_CONFIG_PRIVATE_PATH",
 	"api-port": "API_PORT", "cpus": "CORES", "dns-servers": "DNS_SERVERS", "etcd": "ETCD_DATA_PATH", "etcd-disk": "ETCD_DISK", "flatcar-channel": "FLATCAR_CHANNEL",
-	"flatcar-mirror": "FLATCAR_MIRROR", "flatcar-version": "FLATCAR_VERSION", "hold-timeout": "HOLD_TIMEOUT",
+	"flatcar-mirror": "FLATCAR_MIRROR", "flatcar-version": "FLATCAR_VERSION", "foreign-sources": "FOREIGN_SOURCES", "hold-timeout": "HOLD_TIMEOUT",
 	"image": "GUEST_IMAGE", "memory": "MEMORY", "name": "HOSTNAME", "ntp-servers": "NTP_SERVERS",
 	"powerdown-timeout": "POWERDOWN_TIMEOUT", "search-domains": "SEARCH_DOMAINS", "shares": "HOST_DATA_VOLUME_PATHS", "signing-keys": "SIGNING_KEYS",
 }
@@ -46,6 +46,7 @@ func register(fs *pflag.FlagSet) {
 	fs.String("flatcar-channel", "stable", "channel of the Flatcar release")
 	fs.String("flatcar-mirror", osimage.FlatcarMirror, "where Flatcar releases are, with {channel} and {version} in it")
 	fs.String("flatcar-version", "", "Flatcar release to boot when there is no --image")
+	fs.Bool("foreign-sources", false, "let the guest send with addresses that are not its own")
 	fs.Int("health-port", 10248, "port of the guest's kubelet for /healthz; 0 asks nobody")
 	fs.Duration("hold-timeout", t.Hold, "how long a machine that was told to stop is kept running until runner release")
 	fs.String("image", "", "operating system to boot, as JSON: what spec.guestImage of a KVMConfig says")
@@ -101,7 +102,7 @@ func (r *reader) settings(environment func(string) (string, bool)) runner.Settin
 		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))), SearchDomains: r.searchDomains(),
 		BootData: compact(r.text("boot-data"), r.text("private-boot-data")),
 		Image:    r.image(), Images: r.text("images"), SigningKeys: r.text("signing-keys"),
-		State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"), Shares: r.shares(), Network: r.text("network"),
+		State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"), Shares: r.shares(), Network: r.text("network"), ForeignSources: r.yes("foreign-sources"),
 		Acceleration: qemu.Mode(r.text("acceleration")), QEMU: r.text("qemu"), ExtraArgs: r.texts("qemu-arg"),
 		Health: r.number("health-port"), API: r.number("api-port"), TerminationLog: r.terminationLog(),
 		Timeouts: runner.Timeouts{
@@ -122,6 +123,7 @@ func must[T any](value T, err error) T {
 func (r *reader) text(name string) string            { return must(r.fs.GetString(name)) }
 func (r *reader) texts(name string) []string         { return must(r.fs.GetStringArray(name)) }
 func (r *reader) number(name string) int             { return must(r.fs.GetInt(name)) }
+func (r *reader) yes(name string) bool               { return must(r.fs.GetBool(name)) }
 func (r *reader) duration(name string) time.Duration { return must(r.fs.GetDuration(name)) }
 
 func (r *reader) wrong(name string, err error) {

@@ -129,6 +129,18 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
+// TestForeignSourcesAreOffByDefault: the operator leaves the variable out, so that no running node is outdated by it.
+func TestForeignSourcesAreOffByDefault(t *testing.T) {
+	for value, want := range map[string]bool{"": false, "true": true, "false": false} {
+		fs := pflag.NewFlagSet("runner", pflag.ContinueOnError)
+		register(fs)
+		settings, _ := load(fs, func(name string) (string, bool) { return value, name == "FOREIGN_SOURCES" })
+		if settings.ForeignSources != want {
+			t.Errorf("FOREIGN_SOURCES=%q: got %t, want %t", value, settings.ForeignSources, want)
+		}
+	}
+}
+
 func TestSearchDomains(t *testing.T) {
 	fs := flags()
 	if err := fs.Parse([]string{"--search-domains=a.cluster.local,cluster.local."}); err != nil {

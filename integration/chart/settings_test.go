@@ -62,6 +62,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.InstallationHostCIDRs:    "[192.168.0.0/24]",
 		flag.EgressRestricted:         "false",
 		flag.EgressAllowed:            "[192.168.0.9,10.96.7.0/24]",
+		flag.MachineForeignSources:    "true",
 		flag.InstallationSharedHosts:  "true",
 		flag.WorkloadConnect:          "false",
 		oidc + "clientid":             "kubernetes",

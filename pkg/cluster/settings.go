@@ -30,6 +30,8 @@ type Settings struct {
 	ServiceCIDRs []string
 	// Egress says what guests may reach.
 	Egress Egress
+	// ForeignSources lets guests send with addresses that are not their own.
+	ForeignSources bool
 	// SharedHosts lets several machines of one cluster run on the same host, where it cannot be avoided.
 	SharedHosts bool
 	// TerminateUnhealthyNodes replaces nodes that stay unhealthy, where a KVMConfig does not say.

@@ -161,12 +161,23 @@ func (r rule) program(hit uint32) []bpf.Instruction {
 	// From the last field to the first, because a jump behind the rule must know how much of it follows.
 	for _, m := range slices.Backward(r) {
 		jump := bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.value}
-		jump.SkipFalse = uint8(len(instructions)) //nolint:gosec // G115: no rule has more than a dozen fields
+		jump.SkipFalse = uint8(len(instructions)) //nolint:gosec // G115: no rule has more than two dozen fields
 		field := []bpf.Instruction{bpf.LoadAbsolute{Off: m.offset, Size: m.size}}
 		if m.mask != 0 {
 			field = append(field, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: m.mask})
 		}
 		instructions = append(append(field, jump), instructions...)
 	}
-	return instructions
+	// A program that reads behind the end of a frame ends there, and the frame would pass.
+	enough := bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: r.reaches(), SkipFalse: uint8(len(instructions))} //nolint:gosec // G115: see above
+	return append([]bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtLen}, enough}, instructions...)
+}
+
+// reaches is how long a frame must be to have all fields.
+func (r rule) reaches() uint32 {
+	var length uint32
+	for _, m := range r {
+		length = max(length, m.offset+uint32(m.size)) //nolint:gosec // G115: 1, 2 or 4
+	}
+	return length
 }

@@ -57,6 +57,9 @@ type Options struct {
 	// SearchDomains are told along with the servers. A resolver such as systemd's asks servers for names under .local, where
 	// clusters have theirs, only when they are under one of these.
 	SearchDomains []string
+	// ForeignSources lets the guest send with addresses that are not its own, as it does where it routes those of others. By default such frames
+	// are dropped.
+	ForeignSources bool
 	// Log gets what the guest asks for; by default nothing is logged.
 	Log logr.Logger
 
@@ -82,8 +85,10 @@ type Network struct {
 	after     func(string)
 	log       logr.Logger
 	handle    *netlink.Handle
-	server    *server
-	sockets   *sockets
+	// foreignSources is Options.ForeignSources.
+	foreignSources bool
+	server         *server
+	sockets        *sockets
 }
 
 // Take takes over the network of the pod whose network namespace the calling thread is in, or goes on where an earlier
@@ -121,6 +126,7 @@ func newNetwork(c Config, o Options, handle *netlink.Handle) *Network {
 		Tap: TapName, MAC: net.HardwareAddr(c.MAC), MTU: c.MTU, Addresses: append(addresses4, addresses6...),
 		Address4: first(addresses4), Address6: first(addresses6),
 		config: c, stateFile: o.StateFile, after: o.after, log: o.Log, handle: handle, server: newServer(c, o),
+		foreignSources: o.ForeignSources,
 	}
 }
 

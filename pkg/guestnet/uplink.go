@@ -21,7 +21,7 @@ const (
 	actionContinue = 0xffffffff // TC_ACT_UNSPEC: the next filter decides
 )
 
-// filter puts the filters of keptInside and keptOutside on both directions of the uplink. It is the traffic control of
+// filter puts the filters of leaving and keptOutside on both directions of the uplink. It is the traffic control of
 // the kernel with classic BPF: that needs no tool, no capability but CAP_NET_ADMIN, and no writable /proc/sys.
 func (n *Network) filter() error {
 	if err := n.removeFilter(); err != nil {
@@ -40,10 +40,26 @@ func (n *Network) filter() error {
 		}
 		n.after("add the qdisc")
 	}
-	if err := addFilter(uplink, netlink.HANDLE_MIN_EGRESS, keptInside()); err != nil {
+	out, err := n.outgoing()
+	if err != nil {
+		return fmt.Errorf("assembling a filter: %w", err)
+	}
+	in, err := assemble(keptOutside(n.config.MAC), actionDrop, actionContinue)
+	if err != nil {
+		return fmt.Errorf("assembling a filter: %w", err)
+	}
+	if err := addFilter(uplink, netlink.HANDLE_MIN_EGRESS, out); err != nil {
 		return err
 	}
-	return addFilter(uplink, netlink.HANDLE_MIN_INGRESS, keptOutside(n.config.MAC))
+	return addFilter(uplink, netlink.HANDLE_MIN_INGRESS, in)
+}
+
+// outgoing is the program for what leaves the pod.
+func (n *Network) outgoing() ([]bpf.RawInstruction, error) {
+	if n.foreignSources {
+		return assemble(keptInside(), actionDrop, actionContinue)
+	}
+	return leaving(n.config)
 }
 
 // removeFilter removes our filters, and the qdisc with them unless it is another's.
@@ -76,13 +92,9 @@ func filterAttributes(link netlink.Link, parent uint32) netlink.FilterAttrs {
 	}
 }
 
-// addFilter adds a filter that drops the frames of rules. The message is made here because netlink knows filters with
+// addFilter adds a filter. The message is made here because netlink knows filters with
 // extended BPF only, which takes more capabilities to load.
-func addFilter(link netlink.Link, parent uint32, rules []rule) error {
-	instructions, err := assemble(rules, actionDrop, actionContinue)
-	if err != nil {
-		return fmt.Errorf("assembling a filter: %w", err)
-	}
+func addFilter(link netlink.Link, parent uint32, instructions []bpf.RawInstruction) error {
 	attributes := filterAttributes(link, parent)
 	request := nl.NewNetlinkRequest(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
 	request.AddData(&nl.TcMsg{

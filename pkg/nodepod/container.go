@@ -89,6 +89,9 @@ func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 		{Name: "ACCELERATION", Value: string(s.Config.Spec.KVM.K8sKVM.Acceleration)},
 	}
 	env = append(env, image(s)...)
+	if s.Settings.ForeignSources { // else left out, so that no running pod is outdated
+		env = append(env, corev1.EnvVar{Name: "FOREIGN_SOURCES", Value: "true"})
+	}
 	if n.Role == key.RoleMaster {
 		env = append(env, corev1.EnvVar{Name: "ETCD_DATA_PATH", Value: EtcdData}, corev1.EnvVar{Name: "ETCD_DISK", Value: EtcdDisk},
 			corev1.EnvVar{Name: "API_PORT", Value: fmt.Sprint(s.Cluster().Kubernetes.API.SecurePort)})

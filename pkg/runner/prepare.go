@@ -372,7 +372,7 @@ func opens(device string) bool {
 func (r *Runner) networkOptions() guestnet.Options {
 	return guestnet.Options{
 		Hostname: r.settings.Name, DNSServers: r.settings.DNSServers, NTPServers: r.settings.NTPServers,
-		SearchDomains: r.settings.SearchDomains,
-		StateFile:     r.settings.networkState(), Log: logr.FromSlogHandler(r.log.Handler()),
+		SearchDomains: r.settings.SearchDomains, ForeignSources: r.settings.ForeignSources,
+		StateFile: r.settings.networkState(), Log: logr.FromSlogHandler(r.log.Handler()),
 	}
 }

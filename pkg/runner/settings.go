@@ -66,6 +66,8 @@ type Settings struct {
 	EtcdDisk int64
 	// Shares are directories of the host that the guest mounts by their tags.
 	Shares []Share
+	// ForeignSources lets the guest send with addresses that are not its own; see guestnet.Options.
+	ForeignSources bool
 	// Network is NetworkPod or NetworkUser.
 	Network string
 	// Acceleration says whether the guest runs on KVM.
