@@ -26,6 +26,7 @@ import (
 	providerv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
@@ -105,6 +106,28 @@ func CacheOptions(selector labels.Selector) cache.Options {
 	options.ByObject[&corev1.PersistentVolume{}] = cache.ByObject{Label: exists(key.LabelMountTag)}
 	options.ByObject[&providerv1alpha1.KVMConfig{}] = cache.ByObject{Label: selector}
 	return options
+}
+
+// NewCache makes a cache whose KVMConfigs and Releases come one by one: the schema of a custom resource may accept what Go cannot decode,
+// and one user's object must not stop the others.
+func NewCache(selector labels.Selector) cache.NewCacheFunc {
+	return func(config *rest.Config, options cache.Options) (cache.Cache, error) {
+		informers, err := undecodable.Informers(config, options.HTTPClient, options.Scheme,
+			undecodable.Kind{
+				Object: &providerv1alpha1.KVMConfig{}, List: &providerv1alpha1.KVMConfigList{}, Selector: selector,
+				Resource: providerv1alpha1.GroupVersion.WithResource("kvmconfigs"),
+			},
+			undecodable.Kind{
+				Object: &releasev1alpha1.Release{}, List: &releasev1alpha1.ReleaseList{},
+				Resource: releasev1alpha1.GroupVersion.WithResource("releases"),
+			})
+		if err != nil {
+			return nil, err
+		}
+		options.NewInformer = informers
+		c, err := cache.New(config, options)
+		return c, microerror.Mask(err)
+	}
 }
 
 func exists(label string) labels.Selector {

@@ -25,6 +25,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vault"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
+	"github.com/kvm-operator/kvm-operator/service/controller/report"
 )
 
 // Config is what the service needs to know.
@@ -112,6 +113,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 		Scheme:                        scheme,
 		MapperProvider:                NewMapper,
 		Cache:                         CacheOptions(c.Selector),
+		NewCache:                      NewCache(c.Selector),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:        "0",
@@ -169,7 +171,21 @@ func addControllers(m manager.Manager, c Config) error {
 	if err := r.SetupWithManager(m); err != nil {
 		return err
 	}
+	if err := addReports(m, c, writer); err != nil {
+		return err
+	}
 	return addDrainer(m, c, writer, r.Workloads)
+}
+
+// addReports says of objects that cannot be decoded what is wrong with them.
+func addReports(m manager.Manager, c Config, writer client.Client) error {
+	for _, r := range []*report.Undecodable{report.KVMConfigs(), report.Releases()} {
+		r.Client, r.Live, r.Clock, r.Events = writer, m.GetAPIReader(), c.Clock, m.GetEventRecorder("kvm-operator")
+		if err := r.SetupWithManager(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func addIssuers(r *cluster.Reconciler, c Config) error {

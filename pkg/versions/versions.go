@@ -8,6 +8,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
 )
 
 // Names of the components of a Release that matter here.
@@ -74,6 +75,10 @@ func (w Wish) versions(last v1alpha1.Versions) (v1alpha1.Versions, string, error
 	case w.Label != "" && w.Release == nil:
 		return v1alpha1.Versions{}, "", problem.Newf("ReleaseNotFound",
 			"Release %s does not exist; create it, or remove the label release.giantswarm.io/version and set spec.versions", ReleaseName(w.Label))
+	case w.Label != "" && undecodable.Why(w.Release) != "":
+		// It looks as if it had no components.
+		return v1alpha1.Versions{}, "", problem.Newf("ReleaseInvalid", "Release %s cannot be read: %s; correct it: kubectl edit releases.release.giantswarm.io %s",
+			w.Release.Name, undecodable.Why(w.Release), w.Release.Name)
 	case w.Label != "":
 		source = "Release " + w.Release.Name
 		components := Components(w.Release)

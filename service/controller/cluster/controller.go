@@ -23,6 +23,7 @@ import (
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
 	"github.com/kvm-operator/kvm-operator/resources/vault"
 )
 
@@ -74,7 +75,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	deleting := config.DeletionTimestamp != nil
-	if key.Paused(config.Annotations) || deleting && !controllerutil.ContainsFinalizer(config, key.FinalizerCluster) {
+	// The spec of what cannot be decoded looks empty: its cluster is left as it is.
+	if undecodable.Why(config) != "" || key.Paused(config.Annotations) || deleting && !controllerutil.ContainsFinalizer(config, key.FinalizerCluster) {
 		r.Workloads.spareMembers(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}

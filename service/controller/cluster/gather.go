@@ -199,20 +199,6 @@ func (r *Reconciler) retired(ctx context.Context, config *v1alpha1.KVMConfig) ([
 	}), nil
 }
 
-func readRelease(ctx context.Context, reader client.Reader, config *v1alpha1.KVMConfig, w *world) error {
-	label := config.Labels[key.LabelReleaseVersion]
-	if label == "" {
-		return nil
-	}
-	release := &releasev1alpha1.Release{}
-	err := reader.Get(ctx, client.ObjectKey{Name: versions.ReleaseName(label)}, release)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	w.release = release
-	return err
-}
-
 // complete makes a snapshot of what was read. Keys and certificates that are missing are made here, so that handlers stay
 // pure; they count once their Secret exists.
 func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Snapshot, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -27,6 +28,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
 
@@ -125,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if errors.Is(err, errNobodys) {
 		return reconcile.Result{RequeueAfter: ownerMissing}, nil
 	}
-	if errors.Is(err, errNotOurs) || config != nil && key.Paused(config.Annotations) {
+	if errors.Is(err, errNotOurs) || config != nil && (undecodable.Why(config) != "" || key.Paused(config.Annotations)) {
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -174,7 +176,9 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 	} else if err == nil {
 		return config, nil
 	}
-	if err := r.Live.Get(ctx, name, config); err != nil {
+	// Whether it is there is all that counts; it may be one that cannot be decoded.
+	there := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KVMConfig"}}
+	if err := r.Live.Get(ctx, name, there); err != nil {
 		return nil, microerror.Mask(client.IgnoreNotFound(err))
 	}
 	return nil, errNotOurs

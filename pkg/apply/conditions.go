@@ -1,0 +1,46 @@
+package apply
+
+import (
+	"context"
+
+	"github.com/giantswarm/microerror"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// SetConditions sets conditions in the status of an object, and nothing else of it, without knowing the rest: it may be an object that
+// cannot be decoded. The list of conditions has to be a map by type in the schema of the kind.
+func (e *Engine) SetConditions(ctx context.Context, object client.Object, conditions ...metav1.Condition) error {
+	kind, err := apiutil.GVKForObject(object, e.client.Scheme())
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	var list []any
+	for i := range conditions {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&conditions[i])
+		if err != nil {
+			return microerror.Mask(err)
+		}
+		list = append(list, fields)
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": list}}}
+	applied.SetGroupVersionKind(kind)
+	applied.SetNamespace(object.GetNamespace())
+	applied.SetName(object.GetName())
+	applied.SetUID(object.GetUID())
+	// Reading its own writes would need a second cache of the kind, of objects without a Go type.
+	options := client.PatchOptions{FieldManager: key.Operator, Force: ptr.To(true), DisableReadYourWritesConsistency: true}
+	request, err := applied.MarshalJSON()
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	err = e.client.Status().Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), &client.SubResourcePatchOptions{PatchOptions: options})
+	return ofExisting("set the conditions of", kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
+}

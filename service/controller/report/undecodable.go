@@ -1,0 +1,201 @@
+// Package report says of objects that the operator cannot work with what is wrong with them. It changes nothing but the conditions that say
+// so.
+package report
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/text"
+	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
+)
+
+// ReasonInvalidObject is the reason of conditions and events of an object that cannot be decoded.
+const ReasonInvalidObject = "InvalidObject"
+
+const (
+	// noteLength is how long the text of an event may be, for an API server.
+	noteLength = 1000
+	// retryFirst and retryLast bound the back-off of a condition that cannot be stored.
+	retryFirst = 200 * time.Millisecond
+	retryLast  = time.Minute
+)
+
+var undecodables = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "kvm_operator_undecodable_objects",
+	Help: "1 for each object that cannot be decoded and is left alone, by kind, namespace and name.",
+}, []string{"kind", "namespace", "name"})
+
+func init() { metrics.Registry.MustRegister(undecodables) }
+
+// Undecodable reports the objects of one kind that the API server accepts and Go cannot decode.
+type Undecodable struct {
+	// Client reads from informers and writes to the API server.
+	Client client.Client
+	Live   client.Reader
+	Clock  clock.PassiveClock
+	Events events.EventRecorder
+	// New makes an empty object of the kind.
+	New func() client.Object
+	// Kind and Resource name the kind in texts and for kubectl.
+	Kind, Resource string
+
+	engine *apply.Engine
+	mu     sync.Mutex
+	// told is what an event has said of an object.
+	told map[client.ObjectKey]string
+}
+
+// KVMConfigs reports KVMConfigs, and Releases reports Releases.
+func KVMConfigs() *Undecodable {
+	return &Undecodable{New: func() client.Object { return &v1alpha1.KVMConfig{} }, Kind: "KVMConfig", Resource: "kvmconfigs.provider.giantswarm.io"}
+}
+
+// Releases reports Releases.
+func Releases() *Undecodable {
+	return &Undecodable{New: func() client.Object { return &releasev1alpha1.Release{} }, Kind: "Release", Resource: "releases.release.giantswarm.io"}
+}
+
+// SetupWithManager makes the controller run when an object becomes one that cannot be decoded, or no longer is one.
+func (r *Undecodable) SetupWithManager(m manager.Manager) error {
+	r.engine, r.told = apply.New(r.Client, r.Live, r.Clock), map[client.ObjectKey]string{}
+	name := "undecodable-" + strings.ToLower(r.Kind)
+	return microerror.Mask(builder.ControllerManagedBy(m).Named(name).For(r.New(), builder.WithPredicates(concerned)).
+		WithOptions(controller.Options{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
+		}).Complete(r))
+}
+
+// concerned lets those events pass that begin or end with an object that cannot be decoded.
+var concerned = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return undecodable.Why(e.Object) != "" },
+	DeleteFunc: func(e event.DeleteEvent) bool { return undecodable.Why(e.Object) != "" },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return undecodable.Why(e.ObjectOld) != "" || undecodable.Why(e.ObjectNew) != ""
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// Reconcile says of an object that it cannot be decoded, once, by a metric, an event and, where the kind has them, conditions.
+func (r *Undecodable) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	object := r.New()
+	err := r.Client.Get(ctx, request.NamespacedName, object)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, microerror.Mask(err)
+	}
+	why := undecodable.Why(object)
+	if apierrors.IsNotFound(err) || why == "" {
+		undecodables.DeleteLabelValues(r.Kind, request.Namespace, request.Name)
+		r.tellOnce(request.NamespacedName, "", func() {})
+		return reconcile.Result{}, nil
+	}
+	undecodables.WithLabelValues(r.Kind, request.Namespace, request.Name).Set(1)
+	message := r.message(object, why)
+	config, hasConditions := object.(*v1alpha1.KVMConfig)
+	conditions := []metav1.Condition(nil)
+	if hasConditions {
+		conditions = conditionsOf(config, message, metav1.NewTime(r.Clock.Now()))
+	}
+	if hasConditions && conditions == nil {
+		return reconcile.Result{}, nil // it has been said
+	}
+	r.tellOnce(request.NamespacedName, string(object.GetUID())+message, func() {
+		log.FromContext(ctx).Info("an object cannot be decoded and is left alone", "kind", r.Kind, "message", message)
+		r.Events.Eventf(object, nil, corev1.EventTypeWarning, ReasonInvalidObject, "Decode", "%s", text.Beginning(message, noteLength))
+	})
+	if !hasConditions || key.Paused(object.GetAnnotations()) {
+		return reconcile.Result{}, nil
+	}
+	err = r.engine.SetConditions(ctx, object, conditions...)
+	if refused, ok := problem.As(err); ok {
+		// The schema was changed after the object was stored. The event and the metric have to do.
+		log.FromContext(ctx).Info("the conditions of an object that cannot be decoded are refused", "kind", r.Kind, "message", refused.Message)
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, microerror.Mask(err)
+}
+
+// tellOnce tells unless the same was the last that was told of the object.
+func (r *Undecodable) tellOnce(of client.ObjectKey, what string, tell func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case what == "":
+		delete(r.told, of)
+	case r.told[of] != what:
+		r.told[of] = what
+		tell()
+	}
+}
+
+// message says what is wrong with an object, what becomes of it, and the way out.
+func (r *Undecodable) message(object client.Object, why string) string {
+	edit := "kubectl edit " + r.Resource + " " + object.GetName()
+	if object.GetNamespace() != "" {
+		edit += " -n " + object.GetNamespace()
+	}
+	if strings.HasPrefix(why, "status.") {
+		edit += " --subresource=status"
+	}
+	left := "until it is corrected, no cluster that names it gets its versions"
+	if r.Kind == "KVMConfig" {
+		left = "until it is corrected, the operator leaves the cluster as it is"
+		if object.GetDeletionTimestamp() != nil {
+			left += " and does not delete it either"
+		}
+	}
+	return fmt.Sprintf("the %s cannot be read: %s; %s: %s", r.Kind, why, left, edit)
+}
+
+// conditionsOf are the conditions that say it; none when the object has them.
+func conditionsOf(config *v1alpha1.KVMConfig, message string, now metav1.Time) []metav1.Condition {
+	conditions := []metav1.Condition{
+		{Type: "Ready", Status: metav1.ConditionFalse, Reason: ReasonInvalidObject, Message: message},
+		{Type: "Stalled", Status: metav1.ConditionTrue, Reason: ReasonInvalidObject, Message: message},
+		{Type: "Reconciling", Status: metav1.ConditionFalse, Reason: ReasonInvalidObject},
+	}
+	said := 0
+	for i := range conditions {
+		c := &conditions[i]
+		c.LastTransitionTime, c.ObservedGeneration = now, config.Generation
+		before := meta.FindStatusCondition(config.Status.Conditions, c.Type)
+		if before == nil || before.Status != c.Status {
+			continue
+		}
+		c.LastTransitionTime = before.LastTransitionTime
+		if *before == *c {
+			said++
+		}
+	}
+	if said == len(conditions) {
+		return nil
+	}
+	return conditions
+}
