@@ -15,6 +15,10 @@ const startPatience = 5 * time.Second
 
 // Run runs the operator until the context ends. It fails when the servers cannot listen or the caches cannot be filled.
 func (s *Service) Run(ctx context.Context) error {
+	defer s.hangUp()
+	if err := s.listen(); err != nil {
+		return err
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.manager.Start(ctx) }()
 	go s.explain(ctx)
@@ -60,7 +64,7 @@ func (s *Service) explain(ctx context.Context) {
 			logger.Error(err, "waiting for the API server; check address and credentials", "address", s.rest.Host)
 			continue
 		}
-		logger.Info("waiting for caches: the API server answers; a CustomResourceDefinition or a right to list and watch may be missing", "address", s.rest.Host)
+		logger.Info("waiting for caches", "address", s.rest.Host, "why", s.unready())
 	}
 }
 

@@ -1,7 +1,7 @@
 package service
 
 import (
-	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -27,10 +28,10 @@ const (
 )
 
 // addServers lets the manager run the HTTP servers.
-func addServers(m manager.Manager, c Config) error {
+func (s *Service) addServers(c Config) error {
 	handlers := map[string]http.Handler{}
 	if c.ListenAddress != "" {
-		handlers[c.ListenAddress] = mainHandler(m)
+		handlers[c.ListenAddress] = s.mainHandler()
 	}
 	if c.MetricsAddress != "" && c.MetricsAddress != c.ListenAddress {
 		handlers[c.MetricsAddress] = metricsHandler()
@@ -46,23 +47,57 @@ func addServers(m manager.Manager, c Config) error {
 		if c.LogAccess {
 			handler = logged(handler)
 		}
-		if err := m.Add(&server{address: u.Host, handler: handler, certFile: c.CertFile, keyFile: c.KeyFile}); err != nil {
+		// Servers of this type are started before the caches are filled, so that they can say what the operator waits for.
+		server := &manager.Server{
+			Name: address, ShutdownTimeout: ptr.To(closeTimeout),
+			Server: &http.Server{Addr: u.Host, Handler: handler, ReadHeaderTimeout: headerTimeout},
+		}
+		if err := s.manager.Add(server); err != nil {
 			return microerror.Mask(err)
 		}
+		s.servers = append(s.servers, server)
+	}
+	s.certFile, s.keyFile = c.CertFile, c.KeyFile
+	return nil
+}
+
+// listen opens the ports of the servers: one that is taken ends the operator, and does not wait for the caches to say so.
+func (s *Service) listen() error {
+	for _, server := range s.servers {
+		listener, err := net.Listen("tcp", server.Server.Addr)
+		if err != nil {
+			return microerror.Mask(err)
+		}
+		if s.certFile != "" {
+			pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
+			if err != nil {
+				return errors.Join(microerror.Mask(err), listener.Close())
+			}
+			listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+		}
+		server.Listener = listener
 	}
 	return nil
 }
 
+// hangUp closes the ports and what is left of connections; where the manager has ended in order, there is nothing to close.
+func (s *Service) hangUp() {
+	for _, server := range s.servers {
+		_ = server.Server.Close()
+		if server.Listener != nil {
+			_ = server.Listener.Close()
+		}
+	}
+}
+
 var invalidAddressError = &microerror.Error{Kind: "invalidAddressError"}
 
-func mainHandler(m manager.Manager) http.Handler {
+func (s *Service) mainHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answer(`[{"description":"Ensure service availability.","failed":false,"message":"Service up.","name":"service"}]`))
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
-		if !m.GetCache().WaitForCacheSync(ctx) {
-			http.Error(w, "caches are not filled yet: the API server was not reached or a CustomResourceDefinition is missing", http.StatusServiceUnavailable)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if why := s.unready(); why != "" {
+			http.Error(w, why, http.StatusServiceUnavailable)
 		}
 	})
 	mux.HandleFunc("GET /{$}", answer(`{"description":"`+project.Description+`","git_commit":"`+project.Commit()+`","name":"`+project.Name+
@@ -95,37 +130,4 @@ func logged(next http.Handler) http.Handler {
 		log.FromContext(r.Context()).Info("request", "method", r.Method, "path", r.URL.Path)
 		next.ServeHTTP(w, r)
 	})
-}
-
-// server is one HTTP server, run by the manager.
-type server struct {
-	address, certFile, keyFile string
-	handler                    http.Handler
-}
-
-// NeedLeaderElection is false: a replica that waits is asked for its health too.
-func (s *server) NeedLeaderElection() bool { return false }
-
-// Start serves until the context ends.
-func (s *server) Start(ctx context.Context) error {
-	listener, err := net.Listen("tcp", s.address)
-	if err != nil {
-		return microerror.Mask(err)
-	}
-	srv := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout}
-	go func() {
-		<-ctx.Done()
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		_ = srv.Shutdown(closing) // what is not served by now is cut off by the end of the process
-	}()
-	if s.certFile != "" {
-		err = srv.ServeTLS(listener, s.certFile, s.keyFile)
-	} else {
-		err = srv.Serve(listener)
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return microerror.Mask(err)
 }

@@ -88,8 +88,12 @@ var controllers = config.Controller{SkipNameValidation: ptr.To(true), UsePriorit
 type Service struct {
 	manager manager.Manager
 	rest    *rest.Config
-	// filled is closed once the caches are filled.
-	filled chan struct{}
+	// filled is closed once the caches are filled, and obstacles are what is in the way until then.
+	filled    chan struct{}
+	obstacles *obstacles
+
+	servers           []*manager.Server
+	certFile, keyFile string
 }
 
 // New builds the service. It asks the API server nothing.
@@ -109,10 +113,12 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	remote := apiclock.New(c.Clock)
 	restConfig.Wrap(remote.Transport)
 	c.Clock = remote
+	caches, inTheWay := CacheOptions(c.Selector), &obstacles{}
+	caches.DefaultWatchErrorHandler = inTheWay.note
 	m, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme,
 		MapperProvider:                NewMapper,
-		Cache:                         CacheOptions(c.Selector),
+		Cache:                         caches,
 		NewCache:                      NewCache(c.Selector),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
@@ -133,11 +139,11 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if err := addControllers(m, c); err != nil {
 		return nil, err
 	}
-	s := &Service{manager: m, rest: restConfig, filled: make(chan struct{})}
+	s := &Service{manager: m, rest: restConfig, filled: make(chan struct{}), obstacles: inTheWay}
 	if err := m.Add(closer(s.filled)); err != nil {
 		return nil, microerror.Mask(err)
 	}
-	return s, addServers(m, c)
+	return s, s.addServers(c)
 }
 
 func addControllers(m manager.Manager, c Config) error {

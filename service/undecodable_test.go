@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -69,7 +71,7 @@ func (k *kvmConfigs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
 		return
 	}
-	sent := k.first(w, r.URL.Query().Get("sendInitialEvents") == "true")
+	sent := k.first(w, r.URL.Query())
 	for r.Context().Err() == nil {
 		k.mu.Lock()
 		for ; sent < len(k.events); sent++ {
@@ -81,18 +83,20 @@ func (k *kvmConfigs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// first sends what there is, if asked to, and returns how many events that makes up for.
-func (k *kvmConfigs) first(w http.ResponseWriter, all bool) int {
+// first sends what there is, if asked to, and returns how many events the client has: each event makes one version.
+func (k *kvmConfigs) first(w http.ResponseWriter, query url.Values) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if all {
+	if query.Get("sendInitialEvents") == "true" {
 		for _, o := range k.objects {
 			_, _ = fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", strings.ReplaceAll(o, "\n", ""))
 		}
 		_, _ = fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"apiVersion":"provider.giantswarm.io/v1alpha1","kind":"KVMConfig",
 			"metadata":{"resourceVersion":"%d","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", k.version)
+		return len(k.events)
 	}
-	return len(k.events)
+	version, _ := strconv.Atoi(query.Get("resourceVersion")) // none is none
+	return version
 }
 
 func (k *kvmConfigs) list() string {
