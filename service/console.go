@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"io"
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +26,15 @@ func consoles(config *rest.Config) (func(ctx context.Context, namespace, pod str
 		return nil, microerror.Mask(err)
 	}
 	return func(ctx context.Context, namespace, pod string) (string, error) {
-		text, err := clients.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
+		log, err := clients.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
 			Container: nodestep.Container, TailLines: ptr.To[int64](consoleLines), LimitBytes: ptr.To[int64](consoleBytes),
-		}).DoRaw(ctx)
+		}).Stream(ctx)
+		if err != nil {
+			return "", microerror.Mask(err)
+		}
+		defer log.Close() //nolint:errcheck // it was read as far as it is of interest
+		// Whoever answers may not keep to the limit that was asked for.
+		text, err := io.ReadAll(io.LimitReader(log, consoleBytes))
 		return string(text), microerror.Mask(err)
 	}, nil
 }

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -33,7 +32,7 @@ func releases(config *rest.Config) (func(ctx context.Context, namespace, pod str
 		if err != nil {
 			return microerror.Mask(err)
 		}
-		var output bytes.Buffer
+		var output bounded
 		if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &output, Stderr: &output}); err != nil {
 			if said := strings.TrimSpace(output.String()); said != "" {
 				return fmt.Errorf("%w: %s", err, said)

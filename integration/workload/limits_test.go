@@ -27,7 +27,7 @@ func TestServerThatSendsWithoutEnd(t *testing.T) {
 	}
 	awaitState(t, c, soon, unreachable(workload.TooMuch))
 	t.Logf("the heap grew by %d MiB at most", most>>20)
-	if most > 200<<20 {
+	if most > 64<<20 {
 		t.Errorf("the heap grew by %d MiB", most>>20)
 	}
 }

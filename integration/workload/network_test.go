@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
@@ -135,7 +140,7 @@ func (s *stranger) floods() *stranger {
 }
 
 func flood(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
 	w.(http.Flusher).Flush()
 	if !strings.HasSuffix(r.URL.Path, "/configmaps") {
 		<-r.Context().Done()
@@ -143,12 +148,34 @@ func flood(w http.ResponseWriter, r *http.Request) {
 	}
 	text := strings.Repeat("x", 100<<10)
 	for i := 1; ; i++ {
-		_, err := fmt.Fprintf(w, `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"c%d",`+
-			`"uid":"u%d","resourceVersion":"%d","labels":{"giantswarm.io/managed-by":"kvm-operator"}},"data":{"a":"%s"}}}`+"\n", i, i, i, text)
+		_, err := w.Write(addedEvent(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: fmt.Sprintf("c%d", i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: fmt.Sprint(i),
+				Labels: map[string]string{"giantswarm.io/managed-by": "kvm-operator"},
+			},
+			Data: map[string]string{"a": text},
+		}))
 		if err != nil {
 			return
 		}
 	}
+}
+
+// addedEvent is an event of a watch as an API server sends it.
+func addedEvent(c *corev1.ConfigMap) []byte {
+	raw, err := c.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	object := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Raw: raw}
+	if raw, err = object.Marshal(); err != nil {
+		panic(err)
+	}
+	event := metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: append([]byte("k8s\x00"), raw...)}}
+	if raw, err = event.Marshal(); err != nil {
+		panic(err)
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
 }
 
 // isAhead sets its clock.

@@ -3,6 +3,7 @@ package joining
 import (
 	"bytes"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/utils/lru"
 )
 
 // pemStart is how a request begins: the signer takes the first block that it finds, so nothing may stand before it, not even a
@@ -23,8 +25,30 @@ const (
 	largestKey     = 8 << 10
 )
 
-// parse reads the one PEM block with a request whose signature proves that the requestor holds the key.
+// mostRead is how many requests are remembered once they have been read.
+const mostRead = 2048
+
+// read remembers, by their SHA-256, what requests are: they are asked about at each reconcile, and to verify a signature takes time.
+var read = lru.New(mostRead)
+
+type result struct {
+	request *x509.CertificateRequest
+	err     error
+}
+
+// parse reads a request, once. What it returns is shared and must not be changed.
 func parse(text []byte) (*x509.CertificateRequest, error) {
+	hash := sha256.Sum256(text)
+	if known, ok := read.Get(hash); ok {
+		return known.(result).request, known.(result).err
+	}
+	request, err := verify(text)
+	read.Add(hash, result{request: request, err: err})
+	return request, err
+}
+
+// verify reads the one PEM block with a request whose signature proves that the requestor holds the key.
+func verify(text []byte) (*x509.CertificateRequest, error) {
 	if len(text) > LongestRequest {
 		return nil, fmt.Errorf("it is longer than %d bytes", LongestRequest)
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/wire"
@@ -277,13 +278,14 @@ func (s *session) nodes() []corev1.Node {
 	return list.Items
 }
 
-// requests lists the requests of kubelets by name, without copying what is in them.
+// requests lists the foremost of the requests of kubelets by name, without copying what is in them.
 func (s *session) requests() []certificatesv1.CertificateSigningRequest {
 	var list certificatesv1.CertificateSigningRequestList
 	_ = s.cache.List(s.lost, &list, client.UnsafeDisableDeepCopy) // a list of what is cached does not fail
 	list.Items = slices.DeleteFunc(list.Items, func(r certificatesv1.CertificateSigningRequest) bool { return !ofKubelet(&r) })
-	slices.SortFunc(list.Items, func(a, b certificatesv1.CertificateSigningRequest) int { return strings.Compare(a.Name, b.Name) })
-	return list.Items
+	items := joining.Foremost(list.Items)
+	slices.SortFunc(items, func(a, b certificatesv1.CertificateSigningRequest) int { return strings.Compare(a.Name, b.Name) })
+	return items
 }
 
 // addOns lists the DaemonSets and Deployments that the operator applied, without copying what is in them.
