@@ -3,6 +3,7 @@ package bootdata
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_3/types"
@@ -50,10 +51,38 @@ func Merge(host Host, halves ...[]byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if report := validate.ValidateWithContext(latest.Merge(own, merged), nil); report.IsFatal() {
+	whole := latest.Merge(own, merged)
+	if report := validate.ValidateWithContext(whole, nil); report.IsFatal() {
 		return nil, fmt.Errorf("the halves of the boot data contradict each other: %s", oneLine(report.String()))
 	}
+	if file, below := fileAsDirectory(whole); file != "" {
+		return nil, fmt.Errorf("the halves of the boot data contradict each other: %s is a file, and %s lies below it", file, below)
+	}
 	return raw, nil
+}
+
+// fileAsDirectory finds a file, and something that is to be written below it: Ignition checks that within a config, and not
+// across those that are merged (https://github.com/coreos/ignition/issues/1457).
+func fileAsDirectory(c latesttypes.Config) (file, below string) {
+	files, all := map[string]bool{}, []string{}
+	for _, f := range c.Storage.Files {
+		files[path.Clean(f.Path)] = true
+		all = append(all, f.Path)
+	}
+	for _, d := range c.Storage.Directories {
+		all = append(all, d.Path)
+	}
+	for _, l := range c.Storage.Links {
+		all = append(all, l.Path)
+	}
+	for _, p := range all {
+		for parent := path.Dir(path.Clean(p)); parent != "/" && parent != "."; parent = path.Dir(parent) {
+			if files[parent] {
+				return parent, p
+			}
+		}
+	}
+	return "", ""
 }
 
 // parse reads and validates one config.

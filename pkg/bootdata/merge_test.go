@@ -59,6 +59,12 @@ func TestMergeRefuses(t *testing.T) {
 		"halves of which one makes a link where the other needs a directory": {
 			[]string{public, `{"ignition":{"version":"3.3.0"},"storage":{"links":[{"path":"/etc","target":"/x"}]}}`}, "contradict each other",
 		},
+		"halves of which one makes a file where the other needs a directory": {
+			[]string{
+				`{"ignition":{"version":"3.3.0"},"storage":{"files":[{"path":"/a/b"}]}}`,
+				`{"ignition":{"version":"3.3.0"},"storage":{"files":[{"path":"/a/b/c/d"}]}}`,
+			}, "contradict each other: /a/b is a file, and /a/b/c/d lies below it",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var halves [][]byte

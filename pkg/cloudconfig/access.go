@@ -36,7 +36,7 @@ func access(p Params) parts {
 func user(name, publicKey string) types.PasswdUser {
 	u := types.PasswdUser{Name: name, Groups: []types.Group{adminGroup}, Shell: new("/bin/bash")}
 	if publicKey != "" {
-		u.SSHAuthorizedKeys = []types.SSHAuthorizedKey{types.SSHAuthorizedKey(publicKey)}
+		u.SSHAuthorizedKeys = []types.SSHAuthorizedKey{types.SSHAuthorizedKey(pasted(publicKey))}
 	}
 	return u
 }

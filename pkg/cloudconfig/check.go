@@ -42,7 +42,8 @@ func check(p Params) error {
 	return found.err()
 }
 
-var versionPattern = regexp.MustCompile(`^\d+\.\d+\.\d+([-+.][0-9A-Za-z.+-]*)?$`)
+// versionPattern has no build metadata, for a version is the tag of images, which has no "+".
+var versionPattern = regexp.MustCompile(`^\d+\.\d+\.\d+([-.][0-9A-Za-z.-]*)?$`)
 
 func checkNode(found *problems, p Params) {
 	if p.Node.Role != key.RoleMaster && p.Node.Role != key.RoleWorker {
@@ -178,7 +179,8 @@ func checkEtcd(found *problems, p Params) {
 	}
 }
 
-var userPattern = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+// userPattern is that of the CRD, and of useradd (shadow, lib/chkname.c).
+var userPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9._-]{0,31}$`)
 
 // builtInUsers are users of the images or of this package.
 var builtInUsers = []string{
@@ -191,14 +193,14 @@ func checkUsers(found *problems, p Params) {
 	for _, u := range p.Cluster.Kubernetes.SSH.UserList {
 		switch {
 		case !userPattern.MatchString(u.Name):
-			found.addf("ssh user %q is not a name of 1 to 32 lower-case letters, digits, '-' or '_'", u.Name)
-		case slices.Contains(builtInUsers, u.Name) || strings.HasPrefix(u.Name, "systemd-") || strings.HasPrefix(u.Name, "_"):
+			found.addf("ssh user %q is not a name of 1 to 32 letters, digits, '.', '-' or '_' with a letter or '_' first", u.Name)
+		case slices.Contains(builtInUsers, u.Name) || strings.HasPrefix(u.Name, "systemd-"):
 			found.addf("ssh user %q has the name of a user of the operating system or the operator; choose another", u.Name)
 		case seen[u.Name]:
 			found.addf("ssh user %q is listed twice", u.Name)
 		}
 		seen[u.Name] = true
-		if u.PublicKey != "" && !isPublicKey(u.PublicKey) {
+		if u.PublicKey != "" && !isPublicKey(pasted(u.PublicKey)) {
 			found.addf("public key of ssh user %q is not one line like \"ssh-ed25519 AAAA…\"", u.Name)
 		}
 	}
@@ -207,6 +209,9 @@ func checkUsers(found *problems, p Params) {
 // publicKeyPattern is type, key and comment on one line, as ssh-keygen writes them.
 var publicKeyPattern = regexp.MustCompile(`^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)` +
 	`|sk-ssh-ed25519@openssh\.com|sk-ecdsa-sha2-nistp256@openssh\.com) [A-Za-z0-9+/]+={0,3}( [^\n\r]*)?$`)
+
+// pasted is a key without the line break at the end of the file that it was copied from.
+func pasted(s string) string { return strings.TrimSuffix(s, "\n") }
 
 func isPublicKey(s string) bool { return publicKeyPattern.MatchString(s) }
 

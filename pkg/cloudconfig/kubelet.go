@@ -232,11 +232,12 @@ func kubeletConfig(p Params) kubeletConfiguration {
 		MaxPods:        maxPods(p.Cluster.Calico),
 		KubeReserved:   map[string]string{"cpu": reservedCPU(p), "memory": reserved(p, kubeReservedMiB, 6), "ephemeral-storage": "1Gi"},
 		SystemReserved: map[string]string{"cpu": reservedCPU(p), "memory": reserved(p, systemReservedMiB, 12)},
-		// A list of one's own replaces the defaults, so all of them stand here.
+		// A list of one's own replaces the defaults, so all of them stand here. On a small node the thresholds are shares of its memory,
+		// or it would be under pressure from the beginning.
 		EvictionHard: map[string]string{
-			"memory.available": "200Mi", "imagefs.available": "15%", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+			"memory.available": reserved(p, 200, 5), "imagefs.available": "15%", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
 		},
-		EvictionSoft:              map[string]string{"memory.available": "500Mi"},
+		EvictionSoft:              map[string]string{"memory.available": reserved(p, 500, 3)},
 		EvictionSoftGracePeriod:   map[string]string{"memory.available": "5s"},
 		EvictionMaxPodGracePeriod: 60,
 		ContainerLogMaxSize:       "25Mi",

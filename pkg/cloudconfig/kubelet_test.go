@@ -111,3 +111,15 @@ func TestAMasterWithOneProcessorHasRoomForItsPods(t *testing.T) {
 		t.Errorf("with %d DaemonSets, want 2, %s of the processor is left", daemons, left.String())
 	}
 }
+
+// TestASmallNodeIsNotUnderPressureFromTheBeginning: thresholds of evictions are below what it has, and those of others are as ever.
+func TestASmallNodeIsNotUnderPressureFromTheBeginning(t *testing.T) {
+	for mib, want := range map[int64][2]string{488: {"97Mi", "162Mi"}, 953: {"190Mi", "317Mi"}, 1500: {"200Mi", "500Mi"}, 3814: {"200Mi", "500Mi"}, 0: {"200Mi", "500Mi"}} {
+		p := workerParams()
+		p.Node.MemoryMiB = mib
+		c := kubeletConfig(p)
+		if got := [2]string{c.EvictionHard["memory.available"], c.EvictionSoft["memory.available"]}; got != want {
+			t.Errorf("%d MiB: pods are evicted below %v, want %v", mib, got, want)
+		}
+	}
+}

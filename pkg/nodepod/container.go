@@ -98,6 +98,14 @@ func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 	} else {
 		env = append(env, corev1.EnvVar{Name: "HOST_DATA_VOLUME_PATHS", Value: volumePaths(n)})
 	}
+	return literally(env)
+}
+
+// literally has the kubelet hand on values as they are: it expands $(NAME), and $$ stands for a dollar sign.
+func literally(env []corev1.EnvVar) []corev1.EnvVar {
+	for i := range env {
+		env[i].Value = strings.ReplaceAll(env[i].Value, "$", "$$")
+	}
 	return env
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/giantswarm/microerror"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -12,6 +14,7 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -48,22 +51,48 @@ func New(crd []byte) (*Schema, error) {
 	return &Schema{structural: structural, openAPI: openAPI, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Complete fills defaults into the object and returns what is wrong with it: unknown fields, values outside of the schema
-// and broken rules, each with the field.
+// Complete fills defaults into the object and returns what is wrong with it: unknown fields, values outside of the schema,
+// entries that are there twice and broken rules, one line for each field. The steps and their order are those of an API server.
 func (s *Schema) Complete(ctx context.Context, object map[string]any) error {
 	unknown := pruning.PruneWithOptions(object, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	var errs []error
 	for _, path := range unknown {
 		errs = append(errs, fmt.Errorf("%s: there is no such field", path))
 	}
+	// Clients in Go write null for what is empty.
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
 	defaulting.Default(object, s.structural)
 	list := validation.ValidateCustomResource(nil, object, s.openAPI)
-	if len(list) == 0 {
+	list = append(list, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
+	if !slices.ContainsFunc(list, blocksRules) {
 		broken, _ := s.rules.Validate(ctx, (*field.Path)(nil), s.structural, object, nil, celconfig.RuntimeCELCostBudget)
 		list = append(list, broken...)
 	}
+	return errors.Join(append(errs, oneLineEach(list)...)...)
+}
+
+// blocksRules says whether an API server looks at no rules because of the error: a rule might not find what it is about.
+func blocksRules(e *field.Error) bool {
+	return slices.Contains([]field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, e.Type)
+}
+
+// oneLineEach is the first error of each field. Errors that name their field in the text only say least, so they come last.
+func oneLineEach(list field.ErrorList) []error {
+	var named, nameless field.ErrorList
 	for _, e := range list {
-		errs = append(errs, e)
+		if _, path, found := strings.Cut(e.Detail, " in "); found && (e.Field == "" || e.Field == "<nil>") {
+			nameless = append(nameless, &field.Error{Type: e.Type, Field: path, BadValue: e.BadValue, Detail: e.Detail})
+			continue
+		}
+		named = append(named, e)
 	}
-	return errors.Join(errs...)
+	seen := map[string]bool{}
+	var lines []error
+	for _, e := range append(named, nameless...) {
+		if !seen[e.Field] {
+			seen[e.Field] = true
+			lines = append(lines, e)
+		}
+	}
+	return lines
 }

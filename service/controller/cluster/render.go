@@ -15,6 +15,7 @@ import (
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/resources/network"
 	"github.com/kvm-operator/kvm-operator/resources/nodeindexstatus"
 	"github.com/kvm-operator/kvm-operator/resources/pvc"
 )
@@ -60,7 +61,8 @@ func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KV
 		return nil, err
 	}
 	s.BootDataErr = r.decideRollout(s)
-	errs := []error{s.VersionsErr, s.VersionsRefused, s.BootDataErr}
+	_, conflict := network.Handler{}.EnsureCreated(ctx, s)
+	errs := []error{conflict, s.VersionsErr, s.VersionsRefused, s.BootDataErr}
 	var rendered []Rendered
 	for _, resource := range append(Resources(), pvc.Resource()) {
 		desired, err := resource.Build(s)

@@ -45,6 +45,7 @@ type Access struct {
 	//
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || self.matches('^([*][.])?[A-Za-z0-9_][A-Za-z0-9_-]{0,62}([.][A-Za-z0-9_][A-Za-z0-9_-]{0,62})*$')",message="must be a DNS name, whose first label may be *, or an IP address, without scheme, port and prefix length, for example k8s.example.org"
 	// +listType=set
 	CertSANs []string `json:"certSANs,omitempty"`
 }

@@ -20,6 +20,7 @@ type AddOn struct {
 	// Image replaces the image that goes with the operator, with its tag or digest.
 	//
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^((([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])([.]([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+(:[0-9]+)?|[a-z0-9-]*[a-z0-9]:[0-9]+|localhost)/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$')",message="must be an image with its tag or digest, in lower case but for the tag, for example registry.example.org/flannel:v0.27.0"
 	Image string `json:"image,omitempty"`
 }
 
@@ -49,11 +50,13 @@ type CNI struct {
 	// Image replaces flannel's image, with its tag or digest.
 	//
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^((([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])([.]([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+(:[0-9]+)?|[a-z0-9-]*[a-z0-9]:[0-9]+|localhost)/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$')",message="must be an image with its tag or digest, in lower case but for the tag, for example registry.example.org/flannel:v0.27.0"
 	Image string `json:"image,omitempty"`
 
 	// PluginImage replaces the image of flannel's CNI plugin, with its tag or digest.
 	//
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^((([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])([.]([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+(:[0-9]+)?|[a-z0-9-]*[a-z0-9]:[0-9]+|localhost)/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$')",message="must be an image with its tag or digest, in lower case but for the tag, for example registry.example.org/flannel:v0.27.0"
 	PluginImage string `json:"pluginImage,omitempty"`
 
 	// Manifests are the objects of a network of type custom: YAML documents of the kinds that docs/addons.md names.

@@ -130,6 +130,7 @@ type Calico struct {
 	// +kubebuilder:default="192.168.0.0"
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 4",message="must be an IPv4 address without a prefix length, which goes to spec.cluster.calico.cidr, for example 192.168.0.0"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip(self).family() != 4 || !['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/3'].exists(n, cidr(n).containsIP(self))",message="must not lie in 0.0.0.0/8, 127.0.0.0/8 (loopback), 169.254.0.0/16 (link-local) and 224.0.0.0/3 (multicast, reserved), where no pod is reached; choose another network, for example 192.168.0.0"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for nodes and pods hold addresses of the pod network; create another cluster instead"
 	Subnet string `json:"subnet,omitempty"`
 }
@@ -162,6 +163,7 @@ type Etcd struct {
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name, for example etcd.ab1cd.k8s.example.org, or left out"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self)",message="must be a name, not an address, for it is the host of an Ingress; leave it out to get etcd.<base domain>"
 	Domain string `json:"domain,omitempty"`
 
 	// Port is accepted for old manifests and ignored.

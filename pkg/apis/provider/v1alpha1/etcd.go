@@ -17,7 +17,7 @@ type EtcdSnapshots struct {
 	// are taken, and the volume is for a restore only.
 	//
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^@ ]+( [^ ]+){4})$')",message="must be five fields like \"0 */6 * * *\", or @hourly, @daily, @weekly, @monthly"
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.matches('(?i)^(([*?]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]{0,3})?(,([*?]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]{0,3})?)* ([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]{0,3})?(,([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]{0,3})?)* ([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]{0,3})?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]{0,3})?)* ([*?]|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?|jan(-(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?|feb(-(feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?|mar(-(mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?|apr(-(apr|may|jun|jul|aug|sep|oct|nov|dec))?|may(-(may|jun|jul|aug|sep|oct|nov|dec))?|jun(-(jun|jul|aug|sep|oct|nov|dec))?|jul(-(jul|aug|sep|oct|nov|dec))?|aug(-(aug|sep|oct|nov|dec))?|sep(-(sep|oct|nov|dec))?|oct(-(oct|nov|dec))?|nov(-(nov|dec))?|dec(-(dec))?)(/[1-9][0-9]{0,3})?(,([*?]|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?|jan(-(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?|feb(-(feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?|mar(-(mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?|apr(-(apr|may|jun|jul|aug|sep|oct|nov|dec))?|may(-(may|jun|jul|aug|sep|oct|nov|dec))?|jun(-(jun|jul|aug|sep|oct|nov|dec))?|jul(-(jul|aug|sep|oct|nov|dec))?|aug(-(aug|sep|oct|nov|dec))?|sep(-(sep|oct|nov|dec))?|oct(-(oct|nov|dec))?|nov(-(nov|dec))?|dec(-(dec))?)(/[1-9][0-9]{0,3})?)* ([*?]|[0-6](-[0-6])?|sun(-(sun|mon|tue|wed|thu|fri|sat))?|mon(-(mon|tue|wed|thu|fri|sat))?|tue(-(tue|wed|thu|fri|sat))?|wed(-(wed|thu|fri|sat))?|thu(-(thu|fri|sat))?|fri(-(fri|sat))?|sat(-(sat))?)(/[1-9][0-9]{0,3})?(,([*?]|[0-6](-[0-6])?|sun(-(sun|mon|tue|wed|thu|fri|sat))?|mon(-(mon|tue|wed|thu|fri|sat))?|tue(-(tue|wed|thu|fri|sat))?|wed(-(wed|thu|fri|sat))?|thu(-(thu|fri|sat))?|fri(-(fri|sat))?|sat(-(sat))?)(/[1-9][0-9]{0,3})?)*)$') && self.findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))",message="must be five fields of a CronJob like \"0 */6 * * *\", or @hourly, @daily, @weekly, @monthly"
 	Schedule string `json:"schedule,omitempty"`
 
 	// Keep is how many snapshots of the cluster stay in the volume; older ones are deleted when a new one is there.
@@ -40,6 +40,7 @@ type SnapshotVolume struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a PersistentVolumeClaim, for example snapshots"
 	ClaimName string `json:"claimName,omitempty"`
 
 	// HostPath is a directory where hosts have shared storage.
@@ -58,6 +59,7 @@ type NFSDirectory struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || self.matches('^[A-Za-z0-9_][A-Za-z0-9_-]*([.][A-Za-z0-9_][A-Za-z0-9_-]*)*[.]?$')",message="must be a host name or an IP address, for example nfs.example.org"
 	Server string `json:"server"`
 
 	// Path is what the server exports.

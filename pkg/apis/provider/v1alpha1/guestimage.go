@@ -18,12 +18,14 @@ type GuestImage struct {
 	// RootFS is attached as a read-only disk when set.
 	RootFS *ImageFile `json:"rootFS,omitempty"`
 
-	// KernelArguments are appended to the kernel's command line, 64 at most, each without control characters.
+	// KernelArguments are appended to the kernel's command line, 64 at most, each without control
+	// characters, and 1536 characters together: Linux cuts off what is beyond 2047, and the operator has some of its own.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.all(a, a.matches('^[^[:cntrl:]]+$'))",message="must be arguments without line breaks and other control characters, none of them empty"
+	// +kubebuilder:validation:XValidation:rule=`self.all(a, a.matches(r'^\P{Cc}+$'))`,message="must be arguments without line breaks and other control characters, none of them empty"
+	// +kubebuilder:validation:XValidation:rule="self.map(a, size(a) + 1).sum() <= 1536",message="must not be longer than 1536 characters together, for Linux reads 2047 of a command line and cuts off the rest without a word"
 	KernelArguments []string `json:"kernelArguments,omitempty"`
 
 	// IgnitionKey is the fw_cfg name under which this image looks for its configuration; it begins with "opt/" and has at
@@ -41,7 +43,7 @@ type ImageFile struct {
 	// URL is an http, https or file URL.
 	//
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(https?://[^/[:space:]]+/[^[:space:]]+|file:///[^[:space:]]+)$')",message="must be an http, https or file URL of a file, for example https://images.example.org/vmlinuz"
+	// +kubebuilder:validation:XValidation:rule=`isURL(self) && self.matches(r'^(https?://[^/?#\p{Z}\p{Cc}]+/[^?#\p{Z}\p{Cc}][^\p{Z}\p{Cc}]*|file://(/[^/?#\p{Z}\p{Cc}]+)+([?#][^\p{Z}\p{Cc}]*)?)$') && url(self).getHost() != (self.startsWith('file:') ? 'x' : '') && !(self.startsWith('file:') && self.matches('/[.][.]?([/?#]|$)|%(2[eEfF]|00)'))`,message="must be an http, https or file URL of a file, for example https://images.example.org/vmlinuz"
 	URL string `json:"url"`
 
 	// SHA256 is the expected checksum, 64 lower-case hexadecimal digits. The file is refused when it differs.
@@ -53,6 +55,6 @@ type ImageFile struct {
 	// SignatureURL is the URL of a detached OpenPGP signature; the keys are those of the operator's settings.
 	//
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(https?://[^/[:space:]]+/[^[:space:]]+|file:///[^[:space:]]+)$')",message="must be an http, https or file URL of a file, for example https://images.example.org/vmlinuz.sig"
+	// +kubebuilder:validation:XValidation:rule=`self == "" || isURL(self) && self.matches(r'^(https?://[^/?#\p{Z}\p{Cc}]+/[^?#\p{Z}\p{Cc}][^\p{Z}\p{Cc}]*|file://(/[^/?#\p{Z}\p{Cc}]+)+([?#][^\p{Z}\p{Cc}]*)?)$') && url(self).getHost() != (self.startsWith('file:') ? 'x' : '') && !(self.startsWith('file:') && self.matches('/[.][.]?([/?#]|$)|%(2[eEfF]|00)'))`,message="must be an http, https or file URL of a file, for example https://images.example.org/vmlinuz.sig"
 	SignatureURL string `json:"signatureURL,omitempty"`
 }

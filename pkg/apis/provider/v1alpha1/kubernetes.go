@@ -6,6 +6,7 @@ package v1alpha1
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.dns) || !has(self.dns.ip) || !isIP(self.dns.ip) || ip(self.dns.ip).family() != 4 || !isCIDR(self.api.clusterIPRange) || cidr(self.api.clusterIPRange).containsIP(self.dns.ip)",fieldPath=".dns.ip",message="must lie inside spec.cluster.kubernetes.api.clusterIPRange; leave it out to get the network's tenth address",messageExpression="'must lie inside spec.cluster.kubernetes.api.clusterIPRange ' + self.api.clusterIPRange + '; leave it out to get the tenth address of the network'"
 // +kubebuilder:validation:XValidation:rule="(has(self.dns) && has(self.dns.ip) ? self.dns.ip : \"\") == (has(oldSelf.dns) && has(oldSelf.dns.ip) ? oldSelf.dns.ip : \"\")",fieldPath=".dns.ip",message="is immutable, for running pods resolve names through it; set it back"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.dns) || !has(self.dns.ip) || !isIP(self.dns.ip) || ip(self.dns.ip).family() != 4 || !isCIDR(self.api.clusterIPRange) || !cidr(self.api.clusterIPRange).containsIP(self.dns.ip) || cidr(self.api.clusterIPRange).prefixLength() < 12 || cidr(self.api.clusterIPRange).prefixLength() > 28 || [self.dns.ip.split('.').map(o, int(o))].all(o, (o[0] * 16777216 + o[1] * 65536 + o[2] * 256 + o[3] + 1) % [1048576, 524288, 262144, 131072, 65536, 32768, 16384, 8192, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16][cidr(self.api.clusterIPRange).prefixLength() - 12] > 2)",optionalOldSelf=true,fieldPath=".dns.ip",message="must not be the network's own address, its first, which is the API's, or its last; leave it out to get the tenth address of the network"
 type Kubernetes struct {
 	// API is the API server.
 	API KubernetesAPI `json:"api"`
@@ -49,6 +50,7 @@ type KubernetesAPI struct {
 	// +kubebuilder:default="172.31.0.0/16"
 	// +kubebuilder:validation:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4 && cidr(self).prefixLength() >= 12 && cidr(self).prefixLength() <= 28",message="must be an IPv4 network with a prefix length of 12 to 28, for example 172.31.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).ip().family() != 4 || !['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/3'].exists(n, cidr(n).containsCIDR(self) || cidr(self).containsCIDR(n))",message="must not overlap 0.0.0.0/8, 127.0.0.0/8 (loopback), 169.254.0.0/16 (link-local) and 224.0.0.0/3 (multicast, reserved), where no Service is reached; choose another network, for example 172.31.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for Services hold addresses of the network; create another cluster instead"
 	ClusterIPRange string `json:"clusterIPRange,omitempty"`
 
@@ -82,6 +84,7 @@ type OIDC struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
 	ClientID string `json:"clientID"`
 
 	// IssuerURL is the provider's https URL.
@@ -93,21 +96,25 @@ type OIDC struct {
 	// UsernameClaim is the claim that becomes the user name.
 	//
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
 	UsernameClaim string `json:"usernameClaim,omitempty"`
 
 	// UsernamePrefix is put before user names.
 	//
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
 	UsernamePrefix string `json:"usernamePrefix,omitempty"`
 
 	// GroupsClaim is the claim that becomes the groups.
 	//
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
 	GroupsClaim string `json:"groupsClaim,omitempty"`
 
 	// GroupsPrefix is put before groups.
 	//
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
 	GroupsPrefix string `json:"groupsPrefix,omitempty"`
 }
 
@@ -172,8 +179,10 @@ type Kubelet struct {
 	// topology.kubernetes.io/zone; others are refused, for no kubelet would start with them.
 	//
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?(,([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)*)?$')",message="must be labels as key=value, separated by commas and without spaces, for example example.org/rack=r1,disk=ssd"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?(,([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)*)?$')",message="must be labels as key=value, separated by commas and without spaces, for example example.org/rack=r1,disk=ssd"
 	// +kubebuilder:validation:XValidation:rule="!(',' + self).replace(',node.kubernetes.io/', ',').replace(',kubelet.kubernetes.io/', ',').replace(',topology.kubernetes.io/region=', ',').replace(',topology.kubernetes.io/zone=', ',').matches('[,.](kubernetes|k8s)[.]io/')",message="must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, for kubelets refuse to start with them; remove them"
+	// +kubebuilder:validation:XValidation:rule="!(',' + self).matches(',(role|ip)=|,node[.]kubernetes[.]io/(master|worker)=[^,]')",message="must not set the labels role, ip, node.kubernetes.io/master and node.kubernetes.io/worker, which are the operator's; remove them"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[-a-z0-9.]{254}/')",message="must not have a prefix of more than 253 characters"
 	Labels string `json:"labels,omitempty"`
 
 	// Port is accepted for old manifests and ignored: the kubelet listens on 10250.
@@ -214,17 +223,19 @@ type SSH struct {
 
 // SSHUser is an operating system user on every node, member of the group sudo.
 type SSHUser struct {
-	// Name is the user's name: at most 32 letters, digits, '.', '_' and '-', the first a letter or '_'; not root.
+	// Name is the user's name: at most 32 letters, digits, '.', '_' and '-', the first a letter or '_'; not root or another user
+	// of the operating system.
 	//
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][A-Za-z0-9._-]*$')",message="must be a user name, letters, digits, '.', '_' and '-' with a letter or '_' first, for example ada"
 	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="must not be root; log in as a user of your own and use sudo"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['core', 'giantswarm', 'daemon', 'bin', 'sys', 'sync', 'games', 'man', 'lp', 'mail', 'news', 'uucp', 'proxy', 'www-data', 'backup', 'list', 'irc', 'gnats', 'nobody', 'sshd', 'messagebus', 'polkitd', 'etcd', 'operator', 'adm', 'shutdown', 'halt']) && !self.startsWith('systemd-')",message="must not be a user of the operating system or of the operator; choose another name"
 	Name string `json:"name"`
 
 	// PublicKey is an OpenSSH public key on one line, as in a .pub file; empty makes a user who can log in by certificate
 	// only.
 	//
 	// +kubebuilder:validation:MaxLength=4096
-	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [^ [:cntrl:]]+( [^[:cntrl:]]*)?[\\n]?$')",message="must be one OpenSSH public key on one line, as in a .pub file, beginning with ssh-, ecdsa- or sk-, or empty"
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh[.]com) [A-Za-z0-9+/]+={0,3}( [^[:cntrl:]]*)?[\\n]?$')",message="must be one OpenSSH public key on one line, as in a .pub file, of type ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256, -384 or -521, or one of a security key, or empty"
 	PublicKey string `json:"publicKey,omitempty"`
 }

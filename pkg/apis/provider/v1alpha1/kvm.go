@@ -46,6 +46,7 @@ type KVM struct {
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(m, !m.memory.matches('^[0-9]{1,12}([.][0-9]{1,9})?[MGT]i?$') || quantity(m.memory).compareTo(quantity('1500M')) >= 0)",message="must have 1500M of memory or more each, for the control plane does not start with less; 4G is recommended"
 	Masters []Machine `json:"masters"`
 
 	// Workers are the machines of spec.cluster.workers, matched by id when ids are given, else by position. As many as
@@ -53,6 +54,7 @@ type KVM struct {
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:XValidation:rule="self.all(m, m.?dockerVolumeSizeGB.orValue(0) > 0 ? m.dockerVolumeSizeGB >= 2 : m.?disk.orValue(0.0) < 0.5 || m.disk >= 1.5)",message="must have a disk of 2 GB or more each, for no kubelet starts with less; leave it out to get 50 and 5 GB"
 	Workers []Machine `json:"workers,omitempty"`
 
 	// K8sKVM holds settings of the virtual machines.

@@ -25,7 +25,7 @@ func TestTheLargestClusterIsAffordable(t *testing.T) {
 		})
 	}
 	merge(largest.Object, map[string]any{"spec": map[string]any{
-		"cluster": map[string]any{"workers": nodes}, "kvm": map[string]any{"workers": machines},
+		"cluster": map[string]any{"workers": nodes, "calico": map[string]any{"subnet": "10.0.0.0", "cidr": int64(8)}}, "kvm": map[string]any{"workers": machines},
 	}})
 	created := create(t, largest)
 	merge(created.Object, parse(t, "spec: {cluster: {customer: {id: other}}}"))

@@ -164,14 +164,14 @@ var rejectedKubernetes = map[string]rejection{
 	},
 	"a key that is a path": {
 		change: "spec: {cluster: {kubernetes: {ssh: {userList: [{name: ada, publicKey: /home/ada/.ssh/id.pub}]}}}}",
-		want:   `spec.cluster.kubernetes.ssh.userList[0].publicKey: Invalid value: "/home/ada/.ssh/id.pub": must be one OpenSSH public key on one line, as in a .pub file, beginning with ssh-, ecdsa- or sk-, or empty`,
+		want:   `spec.cluster.kubernetes.ssh.userList[0].publicKey: Invalid value: "/home/ada/.ssh/id.pub": must be one OpenSSH public key on one line, as in a .pub file, of type ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256, -384 or -521, or one of a security key, or empty`,
 	},
 	"two keys in one field": {
 		change: `spec: {cluster: {kubernetes: {ssh: {userList: [{name: ada, publicKey: "ssh-rsa AAAA a\nssh-rsa BBBB b"}]}}}}`,
-		want:   `spec.cluster.kubernetes.ssh.userList[0].publicKey: Invalid value: "ssh-rsa AAAA a\nssh-rsa BBBB b": must be one OpenSSH public key on one line, as in a .pub file, beginning with ssh-, ecdsa- or sk-, or empty`,
+		want:   `spec.cluster.kubernetes.ssh.userList[0].publicKey: Invalid value: "ssh-rsa AAAA a\nssh-rsa BBBB b": must be one OpenSSH public key on one line, as in a .pub file, of type ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256, -384 or -521, or one of a security key, or empty`,
 	},
 	"a private key": {
 		change: `spec: {cluster: {kubernetes: {ssh: {userList: [{name: ada, publicKey: "-----BEGIN OPENSSH PRIVATE KEY-----"}]}}}}`,
-		want:   `spec.cluster.kubernetes.ssh.userList[0].publicKey: Invalid value: "-----BEGIN OPENSSH PRIVATE KEY-----": must be one OpenSSH public key on one line, as in a .pub file, beginning with ssh-, ecdsa- or sk-, or empty`,
+		want:   `spec.cluster.kubernetes.ssh.userList[0].publicKey: Invalid value: "-----BEGIN OPENSSH PRIVATE KEY-----": must be one OpenSSH public key on one line, as in a .pub file, of type ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256, -384 or -521, or one of a security key, or empty`,
 	},
 }

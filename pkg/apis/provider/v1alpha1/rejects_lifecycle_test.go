@@ -56,7 +56,7 @@ var rejectedLifecycle = map[string]rejection{
 	},
 	"snapshots at a time that nobody understands": {
 		change: "spec: {etcd: {snapshots: {schedule: every hour, volume: {claimName: a}}}}",
-		want:   `spec.etcd.snapshots.schedule: Invalid value: "every hour": must be five fields like "0 */6 * * *", or @hourly, @daily, @weekly, @monthly`,
+		want:   `spec.etcd.snapshots.schedule: Invalid value: "every hour": must be five fields of a CronJob like "0 */6 * * *", or @hourly, @daily, @weekly, @monthly`,
 	},
 	"snapshots in two volumes": {
 		change: "spec: {etcd: {snapshots: {volume: {claimName: a, hostPath: /a}}}}",

@@ -19,7 +19,7 @@ type rejection struct{ change, want string }
 // rejections are changes to testdata/minimal.yaml that make an object that nobody may create.
 func rejections() map[string]rejection {
 	all := map[string]rejection{}
-	for _, table := range []map[string]rejection{rejectedCluster, rejectedKubernetes, rejectedMachines, rejectedLifecycle} {
+	for _, table := range []map[string]rejection{rejectedCluster, rejectedKubernetes, rejectedMachines, rejectedLifecycle, rejectedUnworkable} {
 		maps.Copy(all, table)
 	}
 	return all
@@ -56,11 +56,11 @@ func TestEveryRuleRefusesSomething(t *testing.T) {
 // ruleRefuses says whether one of the sentences is that of the rule. Fields of one name share their rules, and what
 // follows the semicolon is advice.
 func ruleRefuses(r rule, said []string) bool {
-	name := r.path[strings.LastIndex(r.path, ".")+1:]
+	name := strings.TrimSuffix(r.path[strings.LastIndex(r.path, ".")+1:], "[]")
 	sentence, _, _ := strings.Cut(r.message, ";")
 	for _, s := range said {
 		path, message, _ := strings.Cut(s, ": ")
-		if strings.HasSuffix(path, "."+name) && strings.Contains(message, sentence) {
+		if strings.HasSuffix(strings.TrimSuffix(path, "[0]"), "."+name) && strings.Contains(message, sentence) {
 			return true
 		}
 	}

@@ -3,8 +3,12 @@ package v1alpha1_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -123,6 +127,47 @@ func TestUpdatesThatAClusterSurvivesAreAccepted(t *testing.T) {
 	}
 }
 
+// TestWhatClustersLivedWithMayStay: objects that were created before a rule stay as they are, and other changes to them are
+// accepted. The rules are taken out of the definition for the time in which the object is created.
+func TestWhatClustersLivedWithMayStay(t *testing.T) {
+	const before = `
+metadata: {name: before}
+spec:
+  cluster:
+    id: before
+    calico: {subnet: 169.254.0.0, cidr: 30}
+    etcd: {domain: 10.0.0.1}
+    kubernetes: {dns: {ip: 172.31.0.1}, kubelet: {labels: role=worker}, ssh: {userList: [{name: core}]}}
+  kvm: {masters: [{cpus: 2, memory: 1G}], workers: [{cpus: 2, memory: 4G, disk: 1}]}
+  access: {type: NodePort, host: a, nodePort: 30010, certSANs: ["a:1"]}
+  versions: {kubernetes: 1.35.4+k3s1}
+`
+	var created *unstructured.Unstructured
+	withoutRules(t, func() { created = create(t, load(t, "minimal", before)) })
+	for name, change := range map[string]string{
+		"another customer": "spec: {cluster: {customer: {id: other}}}",
+		"another user":     "spec: {cluster: {kubernetes: {ssh: {userList: [{name: core}, {name: ada}]}}}}",
+		"another MTU":      "spec: {cluster: {calico: {mtu: 1400}}}",
+		"a drain timeout":  "spec: {drain: {timeout: 5m}}",
+		"a port mapping":   "spec: {kvm: {portMappings: [{name: http, nodePort: 30010, targetPort: 80}]}}",
+		"another host":     "spec: {access: {host: b}}",
+		"another version":  "spec: {versions: {kubernetes: 1.35.5}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := created.DeepCopy()
+			merge(changed.Object, parse(t, change))
+			if err := server.Update(context.Background(), changed, client.DryRunAll); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	more := created.DeepCopy()
+	merge(more.Object, parse(t, "spec: {cluster: {workers: [{id: w1}, {id: w2}]}, kvm: {workers: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}"))
+	if err := server.Update(context.Background(), more, client.DryRunAll); err == nil {
+		t.Error("a network that had too little room takes another node")
+	}
+}
+
 func TestAnEmptyStorageTypeIsHostPath(t *testing.T) {
 	created := create(t, load(t, "minimal"))
 	for _, value := range []string{`""`, "hostPath", "<remove>"} {
@@ -130,6 +175,71 @@ func TestAnEmptyStorageTypeIsHostPath(t *testing.T) {
 		merge(changed.Object, parse(t, "spec: {kvm: {k8sKVM: {storageType: "+value+"}}}"))
 		if err := server.Update(context.Background(), changed, client.DryRunAll); err != nil {
 			t.Errorf("storageType %s: %v", value, err)
+		}
+	}
+}
+
+// withoutRules does something while the definition of KVMConfigs has no rules, as if it were of an earlier version.
+func withoutRules(t *testing.T, do func()) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules *apiextensionsv1.JSONSchemaProps
+	set := func(schema *apiextensionsv1.JSONSchemaProps) {
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := definitions.Get(t.Context(), client.ObjectKey{Name: "kvmconfigs.provider.giantswarm.io"}, &crd); err != nil {
+			t.Fatal(err)
+		}
+		rules = crd.Spec.Versions[0].Schema.OpenAPIV3Schema.DeepCopy()
+		if schema == nil {
+			schema = rules.DeepCopy()
+			dropRules(schema)
+		}
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema = schema
+		if err := definitions.Update(t.Context(), &crd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(nil)
+	with := rules
+	defer func() {
+		set(with)
+		waitFor(t, func() bool {
+			return server.Create(t.Context(), load(t, "minimal", "spec: {cluster: {id: default}}"), client.DryRunAll) != nil
+		})
+	}()
+	waitFor(t, func() bool {
+		return server.Create(t.Context(), load(t, "minimal", "spec: {cluster: {id: default}}"), client.DryRunAll) == nil
+	})
+	do()
+}
+
+func dropRules(schema *apiextensionsv1.JSONSchemaProps) {
+	schema.XValidations = nil
+	for name, property := range schema.Properties {
+		dropRules(&property)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil {
+		dropRules(schema.Items.Schema)
+	}
+}
+
+// waitFor waits until the API server has taken note of a definition: the condition has to hold ten times in a row.
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	for start, inRow := time.Now(), 0; inRow < 10; time.Sleep(100 * time.Millisecond) {
+		if inRow++; !condition() {
+			inRow = 0
+		}
+		if time.Since(start) > time.Minute {
+			t.Fatal("the API server does not take note of the definition")
 		}
 	}
 }
