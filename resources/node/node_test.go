@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,6 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/resources/node"
 )
@@ -52,5 +56,24 @@ func TestOnlyNodesWithoutAMachineAreStale(t *testing.T) {
 				t.Errorf("stale (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestNodesThatRunSomewhereAreNamed: a certificate of a node that was removed is good for registering its Node again.
+func TestNodesThatRunSomewhereAreNamed(t *testing.T) {
+	made := func(name string, status corev1.ConditionStatus) corev1.Node {
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
+	}
+	pods := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "runs"}}, {ObjectMeta: metav1.ObjectMeta{Name: "ended"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}}}
+	nodes := []corev1.Node{made("runs", "True"), made("removed", "True"), made("ended", "True"), made("silent", "Unknown"), made("going", "True")}
+	nodes[4].DeletionTimestamp = ptr.To(metav1.Now())
+	if diff := cmp.Diff([]string{"ended", "removed"}, node.Strays(nodes, pods)); diff != "" {
+		t.Errorf("other Nodes (-want +got):\n%s", diff)
+	}
+	s := &cluster.Snapshot{Config: &v1alpha1.KVMConfig{}, Workload: cluster.Workload{Nodes: nodes}}
+	s.Leaving = pods
+	outcome, err := node.New(nil, func(*cluster.Snapshot) node.Remover { return nil }).EnsureCreated(t.Context(), s)
+	if err != nil || outcome.State != chain.StateDone || outcome.Reason != "NodesWithoutPods" || !strings.Contains(outcome.Message, "ended, removed;") {
+		t.Errorf("err = %v, outcome %+v", err, outcome)
 	}
 }
