@@ -61,6 +61,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		FlatcarMirror:  r.text(flag.WorkloadFlatcarMirror),
 		ClusterRole:    r.text(flag.RBACGeneral),
 		PSPClusterRole: r.text(flag.RBACPSP),
+		AdoptFrom:      r.list(flag.SecretsAdoptFrom),
 		IngressClass:   r.text(flag.IngressClassName),
 		PodCIDRs:       r.list(flag.InstallationPodCIDRs),
 		ServiceCIDRs:   r.list(flag.InstallationServiceCIDRs),

@@ -53,6 +53,7 @@ const (
 	RegistryDomain           = "service.registry.domain"
 	RegistryMirrors          = "service.registry.mirrors"
 	RegistryDockerhubToken   = "service.registry.dockerhubtoken"
+	SecretsAdoptFrom         = "service.secrets.adoptfrom"
 	TerminateUnhealthyNodes  = "service.terminateunhealthynodes"
 	VaultAddress             = "service.vault.address"
 	VaultCAFile              = "service.vault.cafile"
@@ -120,6 +121,7 @@ func registerKubernetes(fs *pflag.FlagSet) {
 	fs.Bool(LeaderElectionEnabled, false, "let one of several replicas be at work at a time")
 	fs.String(LeaderElectionNamespace, "giantswarm", "namespace of the lease of leader election")
 	fs.String(RBACGeneral, defaultClusterRole, "ClusterRole of node pods, which need none; empty for no binding")
+	fs.StringSlice(SecretsAdoptFrom, nil, "namespaces from which Secrets with certificates and keys are adopted, besides that of the KVMConfig")
 	fs.String(RBACPSP, "", "a second ClusterRole of node pods; empty for no binding")
 }
 

@@ -41,7 +41,7 @@ func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object 
 		}
 		for _, item := range items {
 			object := item.(client.Object)
-			if strings.HasPrefix(object.GetAnnotations()[key.AnnotationOwner], key.Owner(config.Namespace, config.Name, "")) {
+			if owner, named := key.ParseOwner(object.GetAnnotations()); named && owner.OfCustomResource(key.OwnerKVMConfig(config, "")) {
 				object.GetObjectKind().SetGroupVersionKind(gvk)
 				objects = append(objects, object)
 			}
@@ -82,7 +82,7 @@ func portable(object client.Object) (string, error) {
 		}
 	}
 	drop(content, "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "clusterIP", "clusterIPs", "nodePort", "finalizers",
-		key.AnnotationApplied, key.AnnotationNodeHash, key.AnnotationBootstrapToken, key.AnnotationCertificatesEnd, "deployment.kubernetes.io/revision")
+		key.AnnotationOwnerUID, key.AnnotationApplied, key.AnnotationNodeHash, key.AnnotationBootstrapToken, key.AnnotationCertificatesEnd, "deployment.kubernetes.io/revision")
 	text, err := yaml.Marshal(content)
 	return string(text), err
 }

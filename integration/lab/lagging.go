@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -177,7 +178,7 @@ func indexed(object client.Object, selector fields.Selector) bool {
 	for _, r := range selector.Requirements() {
 		switch r.Field {
 		case apply.IndexOwner:
-			if object.GetAnnotations()[key.AnnotationOwner] != r.Value {
+			if !slices.Contains(apply.OwnerOf(object), r.Value) {
 				return false
 			}
 		case cluster.IndexCluster:

@@ -141,7 +141,7 @@ func expiredTokenIsRefused(t *testing.T, l *living) {
 	node := joining.Node{Role: key.RoleWorker, ID: "w1aaa"}
 	old := joining.TokensAt(string(seed.Data[snapshot.KeyBootstrapToken]), time.Now().Add(-3*joining.Period)).Current(node)
 	left := joining.Secret(old)
-	left.Annotations = map[string]string{key.AnnotationOwner: key.Owner(metav1.NamespaceDefault, l.id, "bootstrap")}
+	left.Annotations = key.Owner{Kind: key.KindKVMConfig, Namespace: metav1.NamespaceDefault, Name: l.id, Handler: "bootstrap"}.Annotations()
 	must(t, l.Client.Create(t.Context(), left))
 	if groups, err := l.withToken(t, old.String()).groups(t); !apierrors.IsUnauthorized(err) {
 		t.Errorf("the holder of a token that has expired is in the groups %v (%v), want nobody", groups, err)

@@ -154,7 +154,8 @@ func pass(t *testing.T, engine *apply.Engine, asked *requests, p addons.Params) 
 		objects = append(objects, joining.Secret(token))
 	}
 	asked.take()
-	if err := engine.Apply(t.Context(), apply.Set{Owner: "default/abc12/addons", Objects: objects, Kinds: kinds()}); err != nil {
+	owner := key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "abc12", UID: "1", Handler: "addons"}
+	if err := engine.Apply(t.Context(), apply.Set{Owner: owner, Places: apply.Places{Everywhere: true}, Objects: objects, Kinds: kinds()}); err != nil {
 		t.Fatal(err)
 	}
 	return asked.take()

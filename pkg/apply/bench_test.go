@@ -23,7 +23,15 @@ type bench struct {
 }
 
 // owner is that of all objects of a bench.
-func (b *bench) owner() string { return "default/" + b.namespace + "/test" }
+func (b *bench) owner() key.Owner { return b.ownerNamed(b.namespace) }
+
+// ownerNamed is the owner of objects of somebody else.
+func (b *bench) ownerNamed(name string) key.Owner {
+	return key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: name, UID: "1", Handler: "test"}
+}
+
+// places are those of all objects of a bench: its namespace, and what has none.
+func (b *bench) places() apply.Places { return apply.Places{Namespaces: []string{b.namespace}} }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
@@ -46,8 +54,11 @@ func (b *bench) apply(set apply.Set) []string {
 
 // try applies and returns the error.
 func (b *bench) try(set apply.Set) error {
-	if set.Owner == "" {
+	if set.Owner == (key.Owner{}) {
 		set.Owner = b.owner()
+	}
+	if set.Places.Namespaces == nil {
+		set.Places = b.places()
 	}
 	return b.engine.Apply(b.Context(), set)
 }

@@ -26,7 +26,7 @@ func TestCreatesOnceAndThenAsksNothing(t *testing.T) {
 	equal(t, "requests after a restart", []string(nil), b.apply(wanted))
 	made := now(t, b.configMap("a", nil))
 	equal(t, "data", map[string]string{"k": "v"}, made.Data)
-	equal(t, "owner", b.owner(), made.Annotations[key.AnnotationOwner])
+	equal(t, "owner", b.owner().String(), made.Annotations[key.AnnotationOwner])
 }
 
 // TestWantedObjectsAreNotChanged: the engine works on copies.
@@ -57,7 +57,8 @@ func TestEveryObjectOfAClusterConverges(t *testing.T) {
 		for _, r := range rendered {
 			if len(handlers) == 0 || r.Handler == handlers[0] {
 				createOnly := r.Handler == "certificates" || r.Handler == "randomkey"
-				do(t, b.try(apply.Set{Owner: r.Owner, Objects: r.Objects, CreateOnly: createOnly, Kinds: []client.Object{&corev1.ConfigMap{}}}))
+				owner := key.OwnerKVMConfig(config, r.Handler)
+				do(t, b.try(apply.Set{Owner: owner, Objects: r.Objects, CreateOnly: createOnly, Kinds: []client.Object{&corev1.ConfigMap{}}}))
 			}
 		}
 		return asked.take()

@@ -1,8 +1,8 @@
 // Package apply is the engine: the only code that writes the objects of a cluster.
 //
 // It creates what is missing, applies server-side what differs, prunes what is no longer wanted and deletes in order. It
-// never touches an object that is not owned (annotation kvm-operator.giantswarm.io/owner) and asks the API server
-// nothing while intent and world agree.
+// never touches an object that is not owned (annotation kvm-operator.giantswarm.io/owner, in one of the owner's Places) and
+// asks the API server nothing while intent and world agree.
 package apply
 
 import (
@@ -23,8 +23,10 @@ import (
 
 // Set is what one handler wants to exist for one owner.
 type Set struct {
-	// Owner is the value of annotation owner that all objects of the set carry.
-	Owner string
+	// Owner is whom all objects of the set belong to, which they say.
+	Owner key.Owner
+	// Places are where objects are looked for that are no longer wanted.
+	Places Places
 	// Objects are applied in this order.
 	Objects []client.Object
 	// Keep are objects that are neither changed nor pruned.
@@ -80,18 +82,18 @@ func (e *Engine) Apply(ctx context.Context, set Set) error {
 	}
 	// Pruning does not wait for the cache to see what was just written, as a list otherwise does for the whole kind: what
 	// is too new for the cache is wanted, and one cluster's writes would hold up all others.
-	owned := []client.ListOption{client.MatchingFields{IndexOwner: set.Owner}, client.DisableReadYourWritesConsistency}
-	_, err := e.deleteOwned(ctx, set.Kinds, append(set.Objects, set.Keep...), owned...)
+	_, err := e.deleteOwned(ctx, property{set.Owner, set.Places, set.Kinds}, append(set.Objects, set.Keep...), client.DisableReadYourWritesConsistency)
 	return err
 }
 
-// Delete deletes every object of the owner among the kinds and returns those that still exist, as "Kind namespace/name".
-func (e *Engine) Delete(ctx context.Context, owner string, kinds []client.Object) ([]string, error) {
-	owned := client.MatchingFields{IndexOwner: owner}
-	if remaining, err := e.deleteOwned(ctx, kinds, nil, owned); err != nil || len(remaining) == 0 {
+// Delete deletes every object of the owner among the kinds that lies in one of the places, and returns those that still exist, as
+// "Kind namespace/name".
+func (e *Engine) Delete(ctx context.Context, owner key.Owner, places Places, kinds []client.Object) ([]string, error) {
+	owned := property{owner, places, kinds}
+	if remaining, err := e.deleteOwned(ctx, owned, nil); err != nil || len(remaining) == 0 {
 		return nil, err
 	}
-	return e.deleteOwned(ctx, kinds, nil, owned)
+	return e.deleteOwned(ctx, owned, nil)
 }
 
 func (e *Engine) applyOne(ctx context.Context, set Set, desired client.Object) error {
@@ -124,7 +126,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 		}
 		unseen = true
 	}
-	if err := adoptable(live, intent); err != nil {
+	if err := adoptable(live, intent, set.Places.Former); err != nil {
 		return err
 	}
 	if set.CreateOnly && unseen {
@@ -134,7 +136,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 		return problem.Newf("Terminating", "%s is being deleted; it is made anew once it is gone", intent.ref)
 	}
 	if set.CreateOnly {
-		return e.replace(ctx, live, intent)
+		return errors.Join(e.replace(ctx, live, intent), e.remark(ctx, live, intent))
 	}
 	if e.settled(live, intent) {
 		return nil

@@ -81,7 +81,7 @@ func TestRoleBindingsAreMadeAnew(t *testing.T) {
 	b.apply(set(binding("old")))
 	equal(t, "requests", []string{"DELETE", "POST"}, b.apply(set(binding("new"))))
 	got := now(t, binding(""))
-	equal(t, "role and owner", []string{"new", b.owner()}, []string{got.RoleRef.Name, got.Annotations[key.AnnotationOwner]})
+	equal(t, "role and owner", []string{"new", b.owner().String()}, []string{got.RoleRef.Name, got.Annotations[key.AnnotationOwner]})
 	equal(t, "requests of the next pass", []string(nil), b.apply(set(binding("new"))))
 	foreign(t, binding(""), func(c *rbacv1.ClusterRoleBinding) { c.Finalizers = []string{"example.org/holds"} })
 	if err := b.try(set(binding("newer"))); !apply.IsOutdated(err) {

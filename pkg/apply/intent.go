@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
 // intent is a desired object ready to be sent: typed, as the content of an apply request, and as a hash.
@@ -20,6 +19,7 @@ type intent struct {
 	key     objectKey
 	ref     string
 	object  client.Object
+	owner   key.Owner
 	content map[string]any
 	hash    string
 }
@@ -37,12 +37,12 @@ func (e *Engine) identify(object client.Object) (objectKey, string, error) {
 	return objectKey{kind: gvk.GroupKind().String(), name: name}, ref, nil
 }
 
-func (e *Engine) newIntent(desired client.Object, owner string) (*intent, error) {
+func (e *Engine) newIntent(desired client.Object, owner key.Owner) (*intent, error) {
 	gvk, err := apiutil.GVKForObject(desired, e.client.Scheme())
 	if err != nil {
 		return nil, err
 	}
-	in := &intent{object: desired.DeepCopyObject().(client.Object)}
+	in := &intent{object: desired.DeepCopyObject().(client.Object), owner: owner}
 	if in.key, in.ref, err = e.identify(desired); err != nil {
 		return nil, err
 	}
@@ -89,9 +89,6 @@ func withoutNulls(m map[string]any) map[string]any {
 	}
 	return m
 }
-
-// SetOwner marks an object as the owner's, as the engine does before it applies one.
-func SetOwner(object client.Object, owner string) { annotate(object, key.AnnotationOwner, owner) }
 
 func annotate(object client.Object, name, value string) {
 	annotations := object.GetAnnotations()
@@ -159,22 +156,4 @@ func (in *intent) request(live client.Object) ([]byte, error) {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(in.content)}
 	u.SetUID(live.GetUID())
 	return u.MarshalJSON()
-}
-
-// adoptable refuses objects that belong to somebody else. An object without an owner is adopted when it carries the
-// labels of the original for the same cluster.
-func adoptable(live client.Object, in *intent) error {
-	owner, owned := live.GetAnnotations()[key.AnnotationOwner]
-	if owner == in.object.GetAnnotations()[key.AnnotationOwner] {
-		return nil
-	}
-	if owned {
-		return problem.Newf(reasonOwnedByOther, "%s belongs to %q and is left alone; delete it or choose another cluster id", in.ref, owner)
-	}
-	cluster := in.object.GetLabels()[key.LabelGSCluster]
-	if cluster != "" && key.OfCluster(live.GetLabels(), cluster) {
-		return nil
-	}
-	return problem.Newf(reasonNotOwned, "%s exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label %s=%s",
-		in.ref, key.LabelGSCluster, cluster)
 }

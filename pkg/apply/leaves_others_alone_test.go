@@ -101,7 +101,7 @@ func TestObjectsOfTheOriginalAreAdopted(t *testing.T) {
 				adopted := now(t, theirs)
 				equal(t, "data", map[string]string{"k": "v", "their": "data"}, adopted.Data)
 				equal(t, "what else is theirs", []string{"label", "annotation"}, []string{adopted.Labels["their"], adopted.Annotations["their"]})
-				equal(t, "owner and object", []string{b.owner(), string(theirs.UID)}, []string{adopted.Annotations[key.AnnotationOwner], string(adopted.UID)})
+				equal(t, "owner and object", []string{b.owner().String(), string(theirs.UID)}, []string{adopted.Annotations[key.AnnotationOwner], string(adopted.UID)})
 				seen(t, theirs)
 				equal(t, "requests of the next pass", []string(nil), b.apply(wanted))
 			})

@@ -99,7 +99,7 @@ func TestPruningTakesOurOwnAndNothingElse(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: b.meta("goes")}
 	b.apply(apply.Set{Objects: []client.Object{stays, kept, goes, secret}, Kinds: kinds})
 	others := b.configMap("others", nil)
-	do(t, b.try(apply.Set{Owner: "default/other/test", Objects: []client.Object{others}}))
+	do(t, b.try(apply.Set{Owner: b.ownerNamed("other"), Objects: []client.Object{others}}))
 	nobodys := b.configMap("nobodys", nil)
 	do(t, direct.Create(t.Context(), nobodys.DeepCopy()))
 	for _, object := range []client.Object{stays, kept, goes, secret, others, nobodys} {
@@ -130,12 +130,12 @@ func TestDeletingWaitsUntilGone(t *testing.T) {
 	a, d := b.configMap("a", nil), b.deployment("d", "image:1")
 	b.apply(set(a, d))
 	others := b.configMap("others", nil)
-	do(t, b.try(apply.Set{Owner: "default/other/test", Objects: []client.Object{others}}))
+	do(t, b.try(apply.Set{Owner: b.ownerNamed("other"), Objects: []client.Object{others}}))
 	for _, object := range []client.Object{a, d, others} {
 		seen(t, object)
 	}
 	kinds := []client.Object{&corev1.ConfigMap{}, &appsv1.Deployment{}}
-	remaining, err := b.engine.Delete(t.Context(), b.owner(), kinds)
+	remaining, err := b.engine.Delete(t.Context(), b.owner(), b.places(), kinds)
 	do(t, err)
 	// No garbage collector runs here, so the Deployment stays like one whose pods still end.
 	equal(t, "what remains", []string{"Deployment " + b.namespace + "/d"}, remaining)
@@ -143,16 +143,21 @@ func TestDeletingWaitsUntilGone(t *testing.T) {
 	want := b.in("Terminating: Deployment NS/d is being deleted; it is made anew once it is gone")
 	equal(t, "making it meanwhile", want, said(t, b.try(set(d))))
 	foreign(t, d, func(d *appsv1.Deployment) { d.Finalizers = nil })
-	remaining, err = b.engine.Delete(t.Context(), b.owner(), kinds)
+	remaining, err = b.engine.Delete(t.Context(), b.owner(), b.places(), kinds)
 	do(t, err)
 	equal(t, "what remains in the end", []string(nil), remaining)
 	equal(t, "who exists", []bool{false, false, true}, []bool{exists(t, a), exists(t, d), exists(t, others)})
 }
 
 // snapshot is what the handlers of the tests decide on.
-type snapshot struct{ owner string }
+type snapshot struct {
+	owner  key.Owner
+	places apply.Places
+}
 
-func (s snapshot) Owner(string) string { return s.owner }
+func (s snapshot) Owner(string) key.Owner { return s.owner }
+
+func (s snapshot) Places() apply.Places { return s.places }
 
 // TestHandlersFromPureFunctions: outcome and effects of an apply.Resource in a chain.
 func TestHandlersFromPureFunctions(t *testing.T) {
@@ -165,7 +170,7 @@ func TestHandlersFromPureFunctions(t *testing.T) {
 	first, second := b.configMap("first", nil), b.configMap("second", nil)
 	step := func(r apply.Resource[snapshot], wanted apply.Desired, err error) (chain.Outcome, error) {
 		desired, buildErr = wanted, err
-		outcome, got := r.Handle(b.engine).EnsureCreated(t.Context(), snapshot{b.owner()})
+		outcome, got := r.Handle(b.engine).EnsureCreated(t.Context(), snapshot{b.owner(), b.places()})
 		for _, object := range []client.Object{first, second} {
 			seen(t, object)
 		}
@@ -188,7 +193,7 @@ func TestHandlersFromPureFunctions(t *testing.T) {
 	_, err = step(resource, apply.Desired{Objects: []client.Object{first}}, nil)
 	do(t, err)
 	equal(t, "whether the unwanted is kept", false, exists(t, second))
-	outcome, err = resource.Handle(b.engine).EnsureDeleted(t.Context(), snapshot{b.owner()})
+	outcome, err = resource.Handle(b.engine).EnsureDeleted(t.Context(), snapshot{b.owner(), b.places()})
 	do(t, err)
 	equal(t, "outcome of deletion and whether anything is left", []any{chain.Done(), false}, []any{outcome, exists(t, first)})
 }

@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// deleteOwned deletes what is owned among the kinds, except the wanted, and returns what the cache still shows of it.
-func (e *Engine) deleteOwned(ctx context.Context, kinds, wanted []client.Object, owned ...client.ListOption) ([]string, error) {
+// deleteOwned deletes what is owned, except the wanted, and returns what the cache still shows of it.
+func (e *Engine) deleteOwned(ctx context.Context, owned property, wanted []client.Object, options ...client.ListOption) ([]string, error) {
 	keep, err := e.keysOf(wanted)
 	if err != nil {
 		return nil, err
 	}
 	var remaining []string
-	for _, kind := range kinds {
-		objects, err := e.listOwned(ctx, kind, owned...)
+	for _, kind := range owned.kinds {
+		objects, err := e.listOwned(ctx, kind, owned, options...)
 		if err != nil {
 			return nil, err
 		}
@@ -75,24 +75,37 @@ func (e *Engine) deleteOne(ctx context.Context, object client.Object, k objectKe
 	return nil
 }
 
-// listOwned lists the objects of a kind that belong to the owner, through the cache's index.
-func (e *Engine) listOwned(ctx context.Context, kind client.Object, options ...client.ListOption) ([]client.Object, error) {
+// listOwned lists the objects of a kind that belong to the owner, through the cache's index, place by place: what lies elsewhere is not
+// even looked at.
+func (e *Engine) listOwned(ctx context.Context, kind client.Object, owned property, options ...client.ListOption) ([]client.Object, error) {
 	gvk, err := apiutil.GVKForObject(kind, e.client.Scheme())
 	if err != nil {
 		return nil, microerror.Mask(err)
 	}
-	empty, err := e.client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	namespaced, err := e.client.IsObjectNamespaced(kind)
 	if err != nil {
 		return nil, microerror.Mask(err)
 	}
-	list := empty.(client.ObjectList)
-	if err := e.client.List(ctx, list, options...); err != nil {
-		return nil, requestError("list", gvk.Kind, err)
-	}
 	var objects []client.Object
-	err = meta.EachListItem(list, func(item runtime.Object) error {
-		objects = append(objects, item.(client.Object))
-		return nil
-	})
-	return objects, err
+	for _, namespace := range owned.places.of(namespaced) {
+		empty, err := e.client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err != nil {
+			return nil, microerror.Mask(err)
+		}
+		list := empty.(client.ObjectList)
+		by := append([]client.ListOption{client.InNamespace(namespace), client.MatchingFields{IndexOwner: owned.owner.String()}}, options...)
+		if err := e.client.List(ctx, list, by...); err != nil {
+			return nil, requestError("list", gvk.Kind, err)
+		}
+		err = meta.EachListItem(list, func(item runtime.Object) error {
+			if object := item.(client.Object); owned.places.counts(object) {
+				objects = append(objects, object)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, microerror.Mask(err)
+		}
+	}
+	return objects, nil
 }

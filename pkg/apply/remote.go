@@ -26,7 +26,7 @@ func (r *remote[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outcom
 	if engine == nil {
 		return chain.Wait("NotConnected", "the workload cluster was lost in this moment", 0), nil
 	}
-	return r.resource.Handle(engine).EnsureCreated(ctx, snapshot)
+	return (&handler[T]{Resource: r.resource, engine: engine, everywhere: true}).EnsureCreated(ctx, snapshot)
 }
 
 // EnsureDeleted has nothing to do.

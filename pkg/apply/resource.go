@@ -11,17 +11,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// IndexOwner is the name of the cache index over annotation owner; the service sets it up for every kind of the engine.
-const IndexOwner = "metadata.annotations.owner"
-
-// OwnerOf is the index function of IndexOwner.
-func OwnerOf(object client.Object) []string {
-	if owner := object.GetAnnotations()[key.AnnotationOwner]; owner != "" {
-		return []string{owner}
-	}
-	return nil
-}
-
 // Desired is what a handler wants.
 type Desired struct {
 	// Objects are to exist as they are here.
@@ -34,10 +23,12 @@ type Desired struct {
 	NotConfigured bool
 }
 
-// Owned is what the engine needs to know of a snapshot: whose objects these are.
+// Owned is what the engine needs to know of a snapshot: whose objects these are, and where they lie.
 type Owned interface {
-	// Owner is the value of annotation owner for the objects of a handler.
-	Owner(handler string) string
+	// Owner is the owner of the objects of a handler.
+	Owner(handler string) key.Owner
+	// Places are where its objects are.
+	Places() Places
 }
 
 // Resource is a handler that is one pure function from a snapshot to objects.
@@ -60,6 +51,15 @@ func (r Resource[T]) Handle(e *Engine) chain.Handler[T] { return &handler[T]{Res
 type handler[T Owned] struct {
 	Resource[T]
 	engine *Engine
+	// everywhere says that the engine writes to a cluster of which everything is the owner's.
+	everywhere bool
+}
+
+func (h *handler[T]) places(snapshot T) Places {
+	if h.everywhere {
+		return Places{Everywhere: true}
+	}
+	return snapshot.Places()
 }
 
 // Name is the handler's name.
@@ -68,7 +68,7 @@ func (h *handler[T]) Name() string { return h.Handler }
 // EnsureCreated applies what Build returns and prunes the rest.
 func (h *handler[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outcome, error) {
 	desired, buildErr := h.Build(snapshot)
-	set := Set{Owner: snapshot.Owner(h.Handler), Objects: desired.Objects, Keep: desired.Keep, CreateOnly: h.CreateOnly}
+	set := Set{Owner: snapshot.Owner(h.Handler), Places: h.places(snapshot), Objects: desired.Objects, Keep: desired.Keep, CreateOnly: h.CreateOnly}
 	if buildErr == nil && !h.KeepUnwanted {
 		set.Kinds = h.Kinds
 	}
@@ -89,7 +89,7 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outco
 
 // EnsureDeleted deletes what the handler made and waits until it is gone.
 func (h *handler[T]) EnsureDeleted(ctx context.Context, snapshot T) (chain.Outcome, error) {
-	remaining, err := h.engine.Delete(ctx, snapshot.Owner(h.Handler), h.Kinds)
+	remaining, err := h.engine.Delete(ctx, snapshot.Owner(h.Handler), h.places(snapshot), h.Kinds)
 	if err != nil {
 		return chain.Outcome{}, err
 	}

@@ -17,6 +17,9 @@ type rule struct {
 	keep func(live, desired client.Object) error
 	// recreate says that the object has to be deleted and made anew.
 	recreate func(live, desired client.Object) bool
+	// anchor says that other objects are believed because they lie in it, so that its mark has to name the very custom resource, and a label
+	// of the original alone does not hand it over.
+	anchor bool
 	// wholeFields says that every intent of the kind speaks of the same fields, so that none is ever dropped.
 	wholeFields bool
 }
@@ -26,7 +29,8 @@ var rules = map[string]rule{
 	"PersistentVolumeClaim":                        {keep: keepClaimSpec},
 	"Deployment.apps":                              {keep: keepSelector},
 	"ClusterRoleBinding.rbac.authorization.k8s.io": {recreate: roleRefDiffers},
-	"Service": {recreate: becomesHeadless},
+	"Service":   {recreate: becomesHeadless},
+	"Namespace": {anchor: true},
 	// Traffic waits for these: one request must do.
 	"EndpointSlice.discovery.k8s.io": {wholeFields: true},
 }

@@ -50,10 +50,9 @@ func mastersMade(nodes, retired []Node) []string {
 }
 
 // HoldFounders returns a copy of the KVMConfig that still has the masters which etcd is being founded with and the spec has lost
-// meanwhile, and their ids. Without a majority of those that it knows etcd never begins. They go like all others, once it has.
-func HoldFounders(config *v1alpha1.KVMConfig, namespace *corev1.Namespace) (complete *v1alpha1.KVMConfig, held []string) {
-	owner := key.Owner(config.Namespace, config.Name, "namespace")
-	if !isFounding(namespace) || namespace.Annotations[key.AnnotationOwner] != owner || len(config.Spec.KVM.Masters) == 0 {
+// meanwhile, and their ids, if hold says that the namespace is the cluster's. Without a majority of those that it knows etcd never begins. They go like all others, once it has.
+func HoldFounders(config *v1alpha1.KVMConfig, namespace *corev1.Namespace, hold Hold) (complete *v1alpha1.KVMConfig, held []string) {
+	if !isFounding(namespace) || hold != HoldOwn && hold != HoldFormer || len(config.Spec.KVM.Masters) == 0 {
 		return config, nil
 	}
 	complete = config.DeepCopy()

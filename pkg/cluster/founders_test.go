@@ -20,7 +20,7 @@ import (
 func TestFoundersStayUntilEtcdHasBegun(t *testing.T) {
 	config := fixture.MakeCluster("abc12").Masters(1).Obj()
 	only := config.Spec.Cluster.Masters[0].ID
-	own := key.Owner(config.Namespace, config.Name, "namespace")
+	own := key.OwnerKVMConfig(config, "namespace").String()
 	for name, test := range map[string]struct {
 		namespace map[string]string
 		want      []string
@@ -36,7 +36,7 @@ func TestFoundersStayUntilEtcdHasBegun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: test.namespace}}
-			complete, held := cluster.HoldFounders(config, namespace)
+			complete, held := cluster.HoldFounders(config, namespace, cluster.HoldOf(namespace, config, nil))
 			var got []string
 			for _, n := range cluster.NewNodes(complete.Spec) {
 				if n.Role == key.RoleMaster && n.Machine.Memory == config.Spec.KVM.Masters[0].Memory {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
@@ -52,9 +53,11 @@ type Secrets struct {
 	authorities map[string]string
 }
 
-// ReadSecrets sorts the Secrets labelled with the cluster's id. Those that another KVMConfig owns are not looked at; one
-// of the cluster's own goes before one of somebody else's. namespace is where the cluster's own are.
-func ReadSecrets(secrets []corev1.Secret, id, namespace, certificateOwner, keyOwner string, requests []pki.Request) Secrets {
+// ReadSecrets sorts the Secrets of a cluster. Its own lie beside the KVMConfig, under the names that the operator gives, and go before those
+// that are adopted: labelled with the cluster's id, without an owner, beside the KVMConfig or in one of the namespaces adoptFrom. Any other is
+// not looked at, whatever it says, because anybody who may create a Secret somewhere may write labels and annotations.
+func ReadSecrets(secrets []corev1.Secret, config *v1alpha1.KVMConfig, adoptFrom []string, requests []pki.Request) Secrets {
+	id := config.Spec.Cluster.ID
 	requested := map[string]bool{}
 	for _, r := range requests {
 		requested[r.Name] = true
@@ -64,8 +67,7 @@ func ReadSecrets(secrets []corev1.Secret, id, namespace, certificateOwner, keyOw
 		malformed: map[string]bool{}, authorities: authoritiesOf(requests),
 	}
 	ours := slices.DeleteFunc(slices.Clone(secrets), func(s corev1.Secret) bool {
-		owner, owned := s.Annotations[key.AnnotationOwner]
-		return owned && owner != certificateOwner && owner != keyOwner || !owned && !key.OfCluster(s.Labels, id)
+		return !own(&s, config) && !offered(&s, config, adoptFrom)
 	})
 	slices.SortFunc(ours, func(a, b corev1.Secret) int {
 		if own := ownFirst(a) - ownFirst(b); own != 0 {
@@ -74,20 +76,38 @@ func ReadSecrets(secrets []corev1.Secret, id, namespace, certificateOwner, keyOw
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
 	for i := range ours {
-		if ours[i].Labels[key.LabelGSCluster] == id {
+		if ours[i].Labels[key.LabelGSCluster] == id && named(&ours[i], id) {
 			read.labelled(&ours[i], requested)
 		}
 	}
 	for i := range ours {
-		if ours[i].Namespace == namespace {
+		if ours[i].Namespace == config.Namespace {
 			read.unlabelled(&ours[i], id, requested)
 		}
 	}
 	return read
 }
 
+// own says that a Secret is one that the operator made for the KVMConfig: by what it says, and where it lies.
+func own(s *corev1.Secret, config *v1alpha1.KVMConfig) bool {
+	return inOwnPlace(s, config) && (key.OwnerKVMConfig(config, "certificates").Names(s.Annotations) || key.OwnerKVMConfig(config, "randomkey").Names(s.Annotations))
+}
+
+// offered says that a Secret of nobody may be adopted.
+func offered(s *corev1.Secret, config *v1alpha1.KVMConfig, adoptFrom []string) bool {
+	here := s.Namespace == config.Namespace || slices.Contains(adoptFrom, s.Namespace)
+	return here && !key.HasOwner(s.Annotations) && key.OfCluster(s.Labels, config.Spec.Cluster.ID)
+}
+
+// named says of a Secret of the cluster's own that it has the name under which the operator puts what it holds.
+func named(s *corev1.Secret, id string) bool {
+	return !key.HasOwner(s.Annotations) || slices.ContainsFunc([]string{s.Labels[key.LabelCertificate], s.Labels[key.LabelRandomKey]}, func(name string) bool {
+		return name != "" && s.Name == key.SecretName(id, name)
+	})
+}
+
 func (r *Secrets) labelled(secret *corev1.Secret, requested map[string]bool) {
-	_, owned := secret.Annotations[key.AnnotationOwner]
+	owned := key.HasOwner(secret.Annotations)
 	// A pair of somebody else that nobody asks for is none of the cluster's, whatever it looks like.
 	if name := secret.Labels[key.LabelCertificate]; name != "" && (owned || requested[name]) {
 		r.pair(name, secret, !owned)
@@ -120,7 +140,7 @@ func (r *Secrets) unlabelled(secret *corev1.Secret, id string, requested map[str
 }
 
 func ownFirst(s corev1.Secret) int {
-	if _, owned := s.Annotations[key.AnnotationOwner]; owned {
+	if key.HasOwner(s.Annotations) {
 		return 0
 	}
 	return 1

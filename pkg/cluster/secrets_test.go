@@ -12,19 +12,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
 const (
-	certificateOwner = "default/ab1cd/certificates"
-	keyOwner         = "default/ab1cd/randomkey"
+	certificateOwner = "KVMConfig.provider.giantswarm.io/default/ab1cd/certificates"
+	keyOwner         = "KVMConfig.provider.giantswarm.io/default/ab1cd/randomkey"
 	encryptionKey    = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 )
 
 // asked are the pairs that the cluster asks for.
 var asked = []pki.Request{{Name: "ca"}, {Name: "api"}, {Name: "worker"}, {Name: "etcd"}}
+
+// kvmConfig is the cluster ab1cd in namespace default.
+func kvmConfig() *v1alpha1.KVMConfig { return fixture.MakeCluster("ab1cd").Obj() }
 
 // certificateSecret holds a pair for the cluster ab1cd under the name; owner "" means that it is somebody else's.
 func certificateSecret(t *testing.T, namespace, name, owner string, changes ...func(*corev1.Secret)) corev1.Secret {
@@ -59,6 +64,14 @@ func label(name, value string) func(*corev1.Secret) {
 	return func(s *corev1.Secret) { s.Labels[name] = value }
 }
 
+func uid(value string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Annotations[key.AnnotationOwnerUID] = value }
+}
+
+func called(name string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Name = name }
+}
+
 func data(name, value string) func(*corev1.Secret) {
 	return func(s *corev1.Secret) { s.Data[name] = []byte(value) }
 }
@@ -67,7 +80,8 @@ func data(name, value string) func(*corev1.Secret) {
 const unlabelled = "Secret default/ab1cd-api lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/certificate=api; set them, or delete the Secret if what is in it is of no use"
 
 // TestSecretsAreFoundByLabels covers F-11: those of another cluster, of another KVMConfig or with another label are not
-// used; those of somebody else for this cluster are adopted, from any namespace.
+// used; those of somebody else for this cluster are adopted from the KVMConfig's namespace and from those that a setting lists. Whatever a Secret
+// says, in any other namespace it is not looked at.
 func TestSecretsAreFoundByLabels(t *testing.T) {
 	for name, test := range map[string]struct {
 		secrets []corev1.Secret
@@ -75,21 +89,32 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		found string
 		err   string
 	}{
-		"none":                    {nil, "", ""},
-		"the cluster's own":       {[]corev1.Secret{certificateSecret(t, "default", "api", certificateOwner), keySecret("default", "encryption", encryptionKey, keyOwner)}, "api encryption", ""},
-		"of cert-operator":        {[]corev1.Secret{certificateSecret(t, "default", "api", "")}, "api*", ""},
-		"in another namespace":    {[]corev1.Secret{certificateSecret(t, "certs", "api", ""), keySecret("keys", "encryption", encryptionKey, "")}, "api* encryption*", ""},
-		"F-11: another cluster's": {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
-		"F-11: without cluster":   {[]corev1.Secret{certificateSecret(t, "default", "api", "", func(s *corev1.Secret) { delete(s.Labels, key.LabelGSCluster) })}, "", ""},
-		"F-11: another label":     {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, ""), label("giantswarm.io/cert", "api"))}, "", unlabelled},
-		"F-11: another name":      {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "etcd"))}, "etcd*", unlabelled},
-		"F-11: elsewhere":         {[]corev1.Secret{certificateSecret(t, "certs", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
+		"none":                  {nil, "", ""},
+		"the cluster's own":     {[]corev1.Secret{certificateSecret(t, "default", "api", certificateOwner), keySecret("default", "encryption", encryptionKey, keyOwner)}, "api encryption", ""},
+		"of cert-operator":      {[]corev1.Secret{certificateSecret(t, "default", "api", "")}, "api*", ""},
+		"in a listed namespace": {[]corev1.Secret{certificateSecret(t, "listed", "api", ""), keySecret("listed", "encryption", encryptionKey, "")}, "api* encryption*", ""},
+		"in another namespace":  {[]corev1.Secret{certificateSecret(t, "certs", "api", ""), keySecret("keys", "encryption", encryptionKey, "")}, "", ""},
+		"with a forged owner, in a namespace that sorts first": {
+			[]corev1.Secret{certificateSecret(t, "acme", "api", certificateOwner), keySecret("acme", "encryption", encryptionKey, keyOwner)}, "", "",
+		},
+		"with a forged owner, in a listed namespace": {[]corev1.Secret{certificateSecret(t, "listed", "api", certificateOwner)}, "", ""},
+		"with a forged owner in the earlier form":    {[]corev1.Secret{certificateSecret(t, "acme", "api", "default/ab1cd/certificates")}, "", ""},
+		"malformed, with a forged owner":             {[]corev1.Secret{certificateSecret(t, "acme", "api", certificateOwner, data("crt", "x")), keySecret("acme", "encryption", "x", keyOwner)}, "", ""},
+		"with the owner of another kind":             {[]corev1.Secret{certificateSecret(t, "default", "api", "VirtualMachine.provider.giantswarm.io/default/ab1cd/certificates")}, "", ""},
+		"of an earlier operator":                     {[]corev1.Secret{certificateSecret(t, "default", "api", "default/ab1cd/certificates")}, "api", ""},
+		"of a former KVMConfig of the same name":     {[]corev1.Secret{certificateSecret(t, "default", "api", certificateOwner, uid("a-former-one"))}, "api", ""},
+		"its own under another name":                 {[]corev1.Secret{certificateSecret(t, "default", "api", certificateOwner, called("other")), certificateSecret(t, "default", "worker", certificateOwner, called("ab1cd-prometheus"))}, "", ""},
+		"F-11: another cluster's":                    {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
+		"F-11: without cluster":                      {[]corev1.Secret{certificateSecret(t, "default", "api", "", func(s *corev1.Secret) { delete(s.Labels, key.LabelGSCluster) })}, "", ""},
+		"F-11: another label":                        {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, ""), label("giantswarm.io/cert", "api"))}, "", unlabelled},
+		"F-11: another name":                         {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "etcd"))}, "etcd*", unlabelled},
+		"F-11: elsewhere":                            {[]corev1.Secret{certificateSecret(t, "certs", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
 		"a key without its label": {
 			[]corev1.Secret{keySecret("default", "encryption", encryptionKey, keyOwner, label(key.LabelRandomKey, ""))},
 			"", "Secret default/ab1cd-encryption lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/randomkey=encryption; set them, or delete the Secret if what is in it is of no use",
 		},
 		"in the way, and one that is adopted": {
-			[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "")), certificateSecret(t, "certs", "api", "")}, "api*", "",
+			[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "")), certificateSecret(t, "listed", "api", "")}, "api*", "",
 		},
 		"of another KVMConfig": {[]corev1.Secret{certificateSecret(t, "default", "api", "default/other/certificates"), keySecret("default", "encryption", encryptionKey, "default/other/randomkey")}, "", ""},
 		"a boot data Secret":   {[]corev1.Secret{labelled("ab1cd", "x", "y", "default/ab1cd/configmap", nil, nil)}, "", ""},
@@ -119,7 +144,7 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		"a broken bootstrap token": {[]corev1.Secret{keySecret("default", "bootstrap-token", "abcdef", keyOwner)}, "", `Secret default/ab1cd-bootstrap-token: key "bootstrap-token" does not hold a valid bootstrap-token; put the right one back`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := cluster.ReadSecrets(test.secrets, "ab1cd", "default", certificateOwner, keyOwner, asked)
+			read := cluster.ReadSecrets(test.secrets, kvmConfig(), []string{"listed"}, asked)
 			var found []string
 			for _, name := range append(slices.Collect(maps.Keys(read.Pairs)), slices.Collect(maps.Keys(read.Keys))...) {
 				if read.Adopted[name] {
@@ -143,12 +168,14 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestOwnSecretsGoFirst: an adopted one that turns up later replaces nothing that is in use.
+// TestOwnSecretsGoFirst: an adopted one that turns up later replaces nothing that is in use, and one that lies elsewhere is not the cluster's own
+// because it says so.
 func TestOwnSecretsGoFirst(t *testing.T) {
 	own, foreign := certificateSecret(t, "default", "api", certificateOwner), certificateSecret(t, "aaa", "api", "")
+	forged := certificateSecret(t, "aaa", "api", certificateOwner)
 	first, second := certificateSecret(t, "aaa", "worker", ""), certificateSecret(t, "bbb", "worker", "")
-	for _, order := range [][]corev1.Secret{{foreign, second, own, first}, {own, first, foreign, second}} {
-		read := cluster.ReadSecrets(order, "ab1cd", "default", certificateOwner, keyOwner, asked)
+	for _, order := range [][]corev1.Secret{{foreign, forged, second, own, first}, {own, first, foreign, second, forged}} {
+		read := cluster.ReadSecrets(order, kvmConfig(), []string{"aaa", "bbb"}, asked)
 		got := map[string]string{"api": string(read.Pairs["api"].Certificate), "worker": string(read.Pairs["worker"].Certificate)}
 		want := map[string]string{"api": string(own.Data["crt"]), "worker": string(first.Data["crt"])}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -161,7 +188,7 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
 	read := cluster.ReadSecrets([]corev1.Secret{
 		certificateSecret(t, "default", "ca", certificateOwner, data("crt", "x")), keySecret("default", "encryption", "x", keyOwner),
-	}, "ab1cd", "default", certificateOwner, keyOwner, asked)
+	}, kvmConfig(), nil, asked)
 	var missing []string
 	for _, request := range read.Requests([]pki.Request{{Name: "ca"}, {Name: "api"}}) {
 		missing = append(missing, request.Name)
@@ -190,7 +217,7 @@ func TestWhatMachinesCannotDoWithoutIsNotMadeAnew(t *testing.T) {
 		"the key of tokens":        {[]corev1.Secret{all[0], all[2]}, "ca", "default/ab1cd-service-account is gone"},
 		"everything but the token": {nil, "", "default/ab1cd-service-account is gone"},
 	} {
-		read := cluster.ReadSecrets(test.left, "ab1cd", "default", certificateOwner, keyOwner, asked)
+		read := cluster.ReadSecrets(test.left, kvmConfig(), nil, asked)
 		read.Lose("ab1cd", "default", asked)
 		var made []string
 		for _, request := range read.Requests(asked) {

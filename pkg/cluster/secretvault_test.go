@@ -34,7 +34,7 @@ func TestSecretsThatNameAnothersIssuerAreMalformed(t *testing.T) {
 		"a pair that is no authority":         {certificateSecret(t, "default", "api", "", data("vault", own)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := cluster.ReadSecrets([]corev1.Secret{test.secret}, "ab1cd", "default", certificateOwner, keyOwner, requests)
+			read := cluster.ReadSecrets([]corev1.Secret{test.secret}, kvmConfig(), nil, requests)
 			p, ok := problem.As(read.PairsErr)
 			if refused := ok && p.Reason == "SecretMalformed"; refused != test.refused || refused == (len(read.Pairs) == 1) {
 				t.Errorf("refused: %t with %d pairs, %v; want %t", refused, len(read.Pairs), read.PairsErr, test.refused)

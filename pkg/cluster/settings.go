@@ -22,6 +22,8 @@ type Settings struct {
 
 	// ClusterRole is the role that the node pods' service account is bound to, PSPClusterRole a second one; empty for none.
 	ClusterRole, PSPClusterRole string
+	// AdoptFrom are the namespaces besides a KVMConfig's own from which Secrets are adopted.
+	AdoptFrom []string
 	// IngressClass is the class of the Ingresses "api" and "etcd"; empty for no Ingress.
 	IngressClass string
 	// PodCIDRs are the pod networks of the management cluster, from which other clusters' node pods would come.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
@@ -95,6 +96,9 @@ type Snapshot struct {
 	PublishedService *corev1.Service
 	// MasterService and WorkerService are the Services "master" and "worker"; nil while they do not exist.
 	MasterService, WorkerService *corev1.Service
+	// Hold says whose the cluster's namespace is, and FormerUIDs has the UID of the former KVMConfig from which it is taken over.
+	Hold       Hold
+	FormerUIDs []types.UID
 	// OwnsNamespace says that the cluster's namespace exists and belongs to the KVMConfig and not to somebody else.
 	OwnsNamespace bool
 	// NamespaceTaken says that the namespace exists and belongs to somebody else.
@@ -180,11 +184,6 @@ func (s *Snapshot) Namespace() string { return key.Namespace(s.ID()) }
 
 // Cluster is the workload cluster as Kubernetes sees it.
 func (s *Snapshot) Cluster() v1alpha1.Cluster { return s.Config.Spec.Cluster }
-
-// Owner is the value of annotation owner for the objects of a handler.
-func (s *Snapshot) Owner(handler string) string {
-	return key.Owner(s.Config.Namespace, s.Config.Name, handler)
-}
 
 // Version is the operator version that the user asked for, or empty.
 func (s *Snapshot) Version() string { return s.Config.Labels[key.LabelVersion] }

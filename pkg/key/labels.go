@@ -41,9 +41,11 @@ const (
 
 // Annotations.
 const (
-	// AnnotationOwner says which KVMConfig and which handler an object belongs to: "<namespace>/<name>/<handler>".
-	// The engine touches nothing that carries another value.
+	// AnnotationOwner says which custom resource and which handler an object belongs to: "<kind>.<group>/<namespace>/<name>/<handler>".
+	// The engine touches nothing that carries another value. See Owner.
 	AnnotationOwner = "kvm-operator.giantswarm.io/owner"
+	// AnnotationOwnerUID is the UID of that custom resource.
+	AnnotationOwnerUID = "kvm-operator.giantswarm.io/owner-uid"
 
 	// AnnotationApplied is the hash of the intent that was applied last. It lets a restarted operator see that nothing
 	// is to be done without asking the API server.

@@ -112,9 +112,6 @@ func DNSServiceIP(c v1alpha1.Cluster) string {
 	return NthServiceIP(c.Kubernetes.API.ClusterIPRange, 10).String()
 }
 
-// Owner is the value of AnnotationOwner for the objects of one handler.
-func Owner(namespace, name, handler string) string { return namespace + "/" + name + "/" + handler }
-
 // Paused says whether the annotations ask for no writes at all.
 func Paused(annotations map[string]string) bool {
 	return annotations[AnnotationPaused] == "true" || annotations[AnnotationClusterAPIPaused] == "true"

@@ -24,7 +24,6 @@ func TestNames(t *testing.T) {
 		"directory of etcd":                           {EtcdHostPath("ab1cd", "m0aaa"), "/home/core/volumes/ab1cd/k8s-master-m0aaa"},
 		"volume claim of a host volume":               {HostVolumeClaimName("ab1cd", "w0aaa", "data"), "local-pvc-worker-ab1cd-w0aaa-data"},
 		"service":                                     {ServiceHost("master", "ab1cd", "mc.local"), "master.ab1cd.svc.mc.local"},
-		"owner":                                       {Owner("default", "ab1cd", "service"), "default/ab1cd/service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.got); diff != "" {

@@ -52,7 +52,7 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 	if err != nil {
 		return chain.Outcome{}, err
 	}
-	set := apply.Set{Owner: s.Owner("certificates"), CreateOnly: true}
+	set := apply.Set{Owner: s.Owner("certificates"), Places: s.Places(), CreateOnly: true}
 	var errs []error
 	for _, name := range d.further {
 		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return s.Terms.Successor(name) })

@@ -70,7 +70,7 @@ func machineOfOriginal(n cluster.Node) error {
 	if n.Deployment == nil {
 		return nil
 	}
-	if _, owned := n.Deployment.Annotations[key.AnnotationOwner]; owned {
+	if key.HasOwner(n.Deployment.Annotations) {
 		return nil
 	}
 	return problem.Newf("MachinesOfOriginal", "Deployment %s/%s was made by giantswarm/kvm-operator, whose running machines are not taken over; "+

@@ -164,6 +164,7 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 	}
 	w.namespace.Annotations[key.AnnotationEtcdRestored] = "ab1cd-20261122T060000Z.db/1#0"
 	w.namespace.UID = "of before"
+	w.namespace.Annotations[key.AnnotationOwner] = "default/ab1cd/namespace"
 	w.retired = nil
 	ticket := scenario.snapshot(t, w).FoundingTicket()
 	for i, n := range scenario.config.Spec.Cluster.Masters {
@@ -171,7 +172,6 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 			key.AnnotationOwner: "default/ab1cd/deployment", key.AnnotationEtcdMember: fmt.Sprintf("%d@%s", i+1, ticket),
 		}}}
 	}
-	w.namespace.Annotations[key.AnnotationOwner] = "default/ab1cd/namespace"
 	scenario.config.Status = status(scenario.snapshot(t, w), nil, now)
 	for _, namespace := range []corev1.Namespace{{}, {ObjectMeta: metav1.ObjectMeta{UID: "of now"}}} {
 		if namespace.UID != "" {

@@ -43,6 +43,8 @@ type world struct {
 	retired   []appsv1.Deployment
 	volumes   []corev1.PersistentVolume
 	namespace corev1.Namespace
+	// hold says whose the namespace is.
+	hold snapshot.Hold
 	// master, worker and api are the Services of these names.
 	master, worker, api corev1.Service
 	// restores are the Jobs of a restore, and snapshots is what takes snapshots of etcd.
@@ -52,34 +54,24 @@ type world struct {
 
 // gather reads everything that the handlers decide on, from caches only.
 func (r *Reconciler) gather(ctx context.Context, config *v1alpha1.KVMConfig) (*snapshot.Snapshot, error) {
-	namespace, err := r.readNamespace(ctx, config)
+	namespace, hold, err := r.readNamespace(ctx, config)
 	if err != nil {
 		return nil, microerror.Mask(err)
 	}
 	var held []string
 	if r.Workloads != nil { // else nobody would ever see that etcd has begun
-		config, held = snapshot.HoldFounders(config, namespace)
+		config, held = snapshot.HoldFounders(config, namespace, hold)
 	}
 	w, err := r.read(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	w.namespace, w.held = *namespace, held
+	w.namespace, w.hold, w.held = *namespace, hold, held
 	s, err := r.complete(config, w)
 	if err != nil {
 		return nil, err
 	}
 	return s, r.changeKept(ctx, s, w.secrets)
-}
-
-// readNamespace reads what etcd began with. A namespace that there was is not gone because the cache does not show it.
-func (r *Reconciler) readNamespace(ctx context.Context, config *v1alpha1.KVMConfig) (*corev1.Namespace, error) {
-	namespace, name := &corev1.Namespace{}, client.ObjectKey{Name: key.Namespace(config.Spec.Cluster.ID)}
-	err := r.Client.Get(ctx, name, namespace)
-	if apierrors.IsNotFound(err) && meta.IsStatusConditionTrue(config.Status.Conditions, conditionTypes["namespace"]) && config.DeletionTimestamp == nil {
-		err = r.Live.Get(ctx, name, namespace)
-	}
-	return namespace, client.IgnoreNotFound(err)
 }
 
 func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (world, error) {
@@ -102,15 +94,18 @@ func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (worl
 	return w, microerror.Mask(err)
 }
 
-// readSecrets lists the Secrets labelled with the cluster. A list that waited until the cache has seen the operator's own
+// readSecrets lists the Secrets labelled with the cluster, in the places that count. A list that waited until the cache has seen the operator's own
 // writes would wait for those of all clusters, so what the list lacks is asked for by name.
 func (r *Reconciler) readSecrets(ctx context.Context, config *v1alpha1.KVMConfig, w *world) error {
 	cluster := config.Spec.Cluster
-	var list corev1.SecretList
-	if err := r.Client.List(ctx, &list, client.MatchingFields{IndexCluster: cluster.ID}, client.DisableReadYourWritesConsistency); err != nil {
-		return err
+	for _, namespace := range r.secretPlaces(config) {
+		var list corev1.SecretList
+		err := r.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{IndexCluster: cluster.ID}, client.DisableReadYourWritesConsistency)
+		if err != nil {
+			return err
+		}
+		w.secrets = append(w.secrets, list.Items...)
 	}
-	w.secrets = list.Items
 	names := slices.Clone(snapshot.RandomKeys)
 	for _, request := range snapshot.CertificateRequests(snapshot.WithDefaults(config), r.Settings) {
 		names = append(names, request.Name)
@@ -140,7 +135,7 @@ func (r *Reconciler) readSnapshots(ctx context.Context, config *v1alpha1.KVMConf
 	namespace := key.Namespace(config.Spec.Cluster.ID)
 	var jobs batchv1.JobList
 	err := r.Client.List(ctx, &jobs, client.InNamespace(namespace), client.DisableReadYourWritesConsistency,
-		client.MatchingFields{apply.IndexOwner: key.Owner(config.Namespace, config.Name, etcdrestore.Name)})
+		client.MatchingFields{apply.IndexOwner: key.OwnerKVMConfig(config, etcdrestore.Name).String()})
 	if err != nil {
 		return err
 	}
@@ -187,7 +182,7 @@ func hadPod(config *v1alpha1.KVMConfig, n snapshot.Node) bool {
 // has no member yet.
 func (r *Reconciler) retired(ctx context.Context, config *v1alpha1.KVMConfig) ([]appsv1.Deployment, error) {
 	var list appsv1.DeploymentList
-	owner := key.Owner(config.Namespace, config.Name, "deployment")
+	owner := key.OwnerKVMConfig(config, "deployment").String()
 	err := r.Client.List(ctx, &list, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)), client.MatchingFields{apply.IndexOwner: owner},
 		client.DisableReadYourWritesConsistency)
 	if err != nil {
@@ -206,8 +201,12 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 		Config: snapshot.WithDefaults(config), Settings: r.Settings, Volumes: w.volumes,
 		Components: versions.Components(w.release), Nodes: snapshot.NewNodes(config.Spec), Now: r.Clock.Now(),
 	}
-	s.OwnsNamespace = w.namespace.Annotations[key.AnnotationOwner] == s.Owner("namespace")
-	s.NamespaceTaken = w.namespace.UID != "" && !s.OwnsNamespace
+	if w.hold == "" {
+		w.hold = snapshot.HoldOf(&w.namespace, config, nil)
+	}
+	if s.LookAtNamespace(&w.namespace, w.hold); w.hold == snapshot.HoldForeign {
+		w = w.outside()
+	}
 	if config.DeletionTimestamp == nil {
 		if err := r.completeSecrets(s, w); err != nil {
 			return nil, err
@@ -243,7 +242,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 
 func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 	requests := snapshot.CertificateRequests(s.Config, s.Settings)
-	found := snapshot.ReadSecrets(w.secrets, s.ID(), s.Config.Namespace, s.Owner("certificates"), s.Owner("randomkey"), requests)
+	found := snapshot.ReadSecrets(w.secrets, s.Config, s.Settings.AdoptFrom, requests)
 	// Machines alone may be the original's, whose keys are still to be handed over.
 	if len(w.deployments) > 0 && meta.FindStatusCondition(s.Config.Status.Conditions, conditionTypes["randomkey"]) != nil {
 		found.Lose(s.ID(), s.Config.Namespace, requests)
@@ -311,8 +310,7 @@ func leaving(nodes []snapshot.Node, pods []corev1.Pod) []corev1.Pod {
 // ours says whether a Deployment is the cluster's, or one of the original's that is about to be adopted: were that not
 // known here, all machines would be taken for missing and replaced at once.
 func ours(s *snapshot.Snapshot, d *appsv1.Deployment) bool {
-	owner, owned := d.Annotations[key.AnnotationOwner]
-	return owner == s.Owner("deployment") || !owned && d.Labels[key.LabelGSCluster] == s.ID()
+	return s.Owner("deployment").Names(d.Annotations) || !key.HasOwner(d.Annotations) && d.Labels[key.LabelGSCluster] == s.ID()
 }
 
 // decideRollout gives every node its hash and its readiness and decides which may be replaced. Without boot data nothing

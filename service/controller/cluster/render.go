@@ -70,7 +70,7 @@ func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KV
 		for _, object := range desired.Objects {
 			apply.SetOwner(object, owner)
 		}
-		rendered = append(rendered, Rendered{Handler: resource.Handler, Owner: owner, Objects: desired.Objects})
+		rendered = append(rendered, Rendered{Handler: resource.Handler, Owner: owner.String(), Objects: desired.Objects})
 		errs = append(errs, err)
 	}
 	return rendered, joinDistinct(errs)

@@ -267,6 +267,7 @@ func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
 		for _, done := range []string{"", "ab1cd-20261121T060000Z.db/1#0", "ab1cd-20261121T060000Z.db/1#1"} {
 			s, w := restorable(t)
 			w.namespace.UID, w.namespace.Annotations[key.AnnotationEtcdRestored] = uid, done
+			apply.SetOwner(&w.namespace, key.OwnerKVMConfig(s.config, "namespace"))
 			now := s.snapshot(t, w)
 			ticket, what := now.RestoreTicket(), fmt.Sprintf("namespace %s after %q", uid, done)
 			if other, twice := seen[ticket]; twice || ticket == now.FoundingTicket() {

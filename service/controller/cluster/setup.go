@@ -128,11 +128,14 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 // ofOwner finds the KVMConfig of an object that the engine made; objects of nobody are looked up by their cluster, for
 // they may be adopted.
 func (r *Reconciler) ofOwner(ctx context.Context, object client.Object) []reconcile.Request {
-	parts := strings.Split(object.GetAnnotations()[key.AnnotationOwner], "/")
-	if len(parts) != 3 {
+	owner, named := key.ParseOwner(object.GetAnnotations())
+	switch {
+	case !named:
 		return r.ofCluster(ctx, object)
+	case owner.Kind != key.KindKVMConfig:
+		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: parts[0], Name: parts[1]}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}}}
 }
 
 // ofCluster finds the KVMConfigs with the cluster id that the object is labelled with.

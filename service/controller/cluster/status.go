@@ -36,7 +36,7 @@ var conditionTypes = map[string]string{
 	"network":            "NetworksDistinct",
 	"nodeindexstatus":    "IndexesAssigned",
 	"release":            "VersionsResolved",
-	"namespace":          "NamespaceReady",
+	"namespace":          snapshot.ConditionNamespace,
 	"certificates":       "CertificatesReady",
 	"randomkey":          "KeysReady",
 	"serviceaccount":     "ServiceAccountReady",

@@ -5,7 +5,6 @@ package drainer
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/giantswarm/microerror"
@@ -165,16 +164,19 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace); err != nil {
 		return nil, microerror.Mask(err)
 	}
-	parts := strings.Split(namespace.Annotations[key.AnnotationOwner], "/")
-	if len(parts) != 3 {
+	owner, named := key.ParseOwner(namespace.Annotations)
+	switch {
+	case !named:
 		return nil, errNobodys
+	case owner.Kind != key.KindKVMConfig:
+		return nil, errNotOurs
 	}
-	name := types.NamespacedName{Namespace: parts[0], Name: parts[1]}
+	name := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
 	config := &v1alpha1.KVMConfig{}
 	if err := r.Client.Get(ctx, name, config); client.IgnoreNotFound(err) != nil {
 		return nil, microerror.Mask(err)
 	} else if err == nil {
-		return config, nil
+		return ownerOf(namespace, owner, config)
 	}
 	// Whether it is there is all that counts; it may be one that cannot be decoded.
 	there := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KVMConfig"}}
@@ -182,4 +184,17 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 		return nil, microerror.Mask(client.IgnoreNotFound(err))
 	}
 	return nil, errNotOurs
+}
+
+// ownerOf is the KVMConfig that a namespace names, if it is that one's: the KVMConfig has a cluster of that id, and is the one whose UID the
+// namespace has. A namespace of earlier operators has no UID. One that was restored from a backup has a former one, in whose place the cluster
+// controller writes this one if the namespace is proven to be the cluster's.
+func ownerOf(namespace *corev1.Namespace, owner key.Owner, config *v1alpha1.KVMConfig) (*v1alpha1.KVMConfig, error) {
+	switch {
+	case key.Namespace(config.Spec.Cluster.ID) != namespace.Name:
+		return nil, errNotOurs
+	case owner.UID != "" && owner.UID != config.UID && config.DeletionTimestamp == nil:
+		return nil, errNobodys
+	}
+	return config, nil
 }

@@ -1,0 +1,124 @@
+package cluster_test
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// marked are the annotations of an object of the KVMConfig default/ab1cd with the UID; "" is how earlier operators wrote it.
+func marked(uid types.UID, handler string) map[string]string {
+	if uid == "" {
+		return map[string]string{key.AnnotationOwner: "default/ab1cd/" + handler}
+	}
+	return key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "ab1cd", UID: uid, Handler: handler}.Annotations()
+}
+
+// TestWhoseTheNamespaceIs: an annotation that anybody who makes a namespace may write proves nothing without the UID. What proves that a
+// namespace of another UID, or of none, is the cluster's is what only those write who are trusted with it.
+func TestWhoseTheNamespaceIs(t *testing.T) {
+	handedOver := map[string]string{key.LabelGSCluster: "ab1cd"}
+	made := metav1.Condition{Type: "NamespaceReady", Status: metav1.ConditionTrue, Reason: "Done"}
+	refused := metav1.Condition{Type: "NamespaceReady", Status: metav1.ConditionFalse, Reason: "OwnedByOther"}
+	waits := metav1.Condition{Type: "NamespaceReady", Status: metav1.ConditionFalse, Reason: "Blocked"}
+	beside := func(uid types.UID) corev1.Secret {
+		return keySecret("default", "encryption", encryptionKey, "x", annotated(marked(uid, "randomkey")))
+	}
+	for name, test := range map[string]struct {
+		annotations, labels map[string]string
+		condition           *metav1.Condition
+		deleting            bool
+		beside              []corev1.Secret
+		want                cluster.Hold
+	}{
+		"its own":                                    {annotations: marked("1", "namespace"), want: cluster.HoldOwn},
+		"of a former one, without proof":             {annotations: marked("0", "namespace"), want: cluster.HoldForeign},
+		"of a former one, and refused":               {annotations: marked("0", "namespace"), condition: &refused, want: cluster.HoldForeign},
+		"of a former one, not looked at yet":         {annotations: marked("0", "namespace"), condition: &waits, want: cluster.HoldForeign},
+		"of a former one, whose Secrets are here":    {annotations: marked("0", "namespace"), beside: []corev1.Secret{beside("0")}, want: cluster.HoldFormer},
+		"of a former one, with Secrets of another":   {annotations: marked("0", "namespace"), beside: []corev1.Secret{beside("1"), beside("")}, want: cluster.HoldForeign},
+		"of a former one, the status was restored":   {annotations: marked("0", "namespace"), condition: &made, want: cluster.HoldFormer},
+		"of an earlier operator":                     {annotations: marked("", "namespace"), condition: &made, want: cluster.HoldFormer},
+		"of an earlier operator, status lost":        {annotations: marked("", "namespace"), beside: []corev1.Secret{beside("")}, want: cluster.HoldFormer},
+		"of an earlier operator, forged":             {annotations: marked("", "namespace"), want: cluster.HoldForeign},
+		"of an earlier operator, forged and refused": {annotations: marked("", "namespace"), condition: &refused, deleting: true, want: cluster.HoldForeign},
+		"of an earlier operator, on deletion":        {annotations: marked("", "namespace"), condition: &waits, deleting: true, want: cluster.HoldFormer},
+		"with Secrets forged elsewhere": {
+			annotations: marked("0", "namespace"), want: cluster.HoldForeign,
+			beside: []corev1.Secret{keySecret("acme", "encryption", encryptionKey, "x", annotated(marked("0", "randomkey")))},
+		},
+		"of another kind":               {annotations: key.Owner{Kind: "VirtualMachine.kvm.example.org", Namespace: "default", Name: "ab1cd", UID: "1", Handler: "namespace"}.Annotations(), condition: &made, want: cluster.HoldForeign},
+		"of another KVMConfig":          {annotations: map[string]string{key.AnnotationOwner: "default/other/namespace"}, labels: handedOver, condition: &made, want: cluster.HoldForeign},
+		"of another handler":            {annotations: marked("1", "service"), want: cluster.HoldForeign},
+		"handed over":                   {labels: handedOver, want: cluster.HoldOffered},
+		"nobody's":                      {want: cluster.HoldForeign},
+		"of the original":               {labels: map[string]string{key.LabelCluster: "ab1cd", key.LabelCustomer: "acme"}, want: cluster.HoldForeign},
+		"handed over to another one":    {labels: map[string]string{key.LabelGSCluster: "other"}, want: cluster.HoldForeign},
+		"its owner cannot be read":      {annotations: map[string]string{key.AnnotationOwner: "x"}, labels: handedOver, condition: &made, want: cluster.HoldForeign},
+		"its own, whatever it was once": {annotations: marked("1", "namespace"), condition: &refused, want: cluster.HoldOwn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := kvmConfig()
+			config.UID = "1"
+			if test.condition != nil {
+				config.Status.Conditions = []metav1.Condition{*test.condition}
+			}
+			if test.deleting {
+				config.DeletionTimestamp = &metav1.Time{Time: now.Time}
+			}
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: test.annotations, Labels: test.labels}}
+			if got := cluster.HoldOf(namespace, config, test.beside); got != test.want {
+				t.Errorf("the namespace is %s, want %s", got, test.want)
+			}
+		})
+	}
+	if got := cluster.HoldOf(&corev1.Namespace{}, kvmConfig(), nil); got != cluster.HoldNone {
+		t.Errorf("a namespace that does not exist is %s", got)
+	}
+}
+
+func annotated(annotations map[string]string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Annotations = annotations }
+}
+
+// TestPlacesOfACluster: an object elsewhere is neither listed nor waited for.
+func TestPlacesOfACluster(t *testing.T) {
+	at := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	s := &cluster.Snapshot{Config: kvmConfig(), Hold: cluster.HoldOwn}
+	for name, test := range map[string]struct {
+		object client.Object
+		want   bool
+	}{
+		"a Secret beside the KVMConfig":            {&corev1.Secret{ObjectMeta: at("default", "ab1cd-api")}, true},
+		"a Secret of another name":                 {&corev1.Secret{ObjectMeta: at("default", "other-api")}, false},
+		"another kind beside it":                   {&appsv1.Deployment{ObjectMeta: at("default", "ab1cd-api")}, false},
+		"a machine":                                {&appsv1.Deployment{ObjectMeta: at("ab1cd", "master-m0aaa")}, true},
+		"the namespace":                            {&corev1.Namespace{ObjectMeta: at("", "ab1cd")}, true},
+		"another namespace":                        {&corev1.Namespace{ObjectMeta: at("", "acme")}, false},
+		"the first role binding":                   {&rbacv1.ClusterRoleBinding{ObjectMeta: at("", "ab1cd")}, true},
+		"the second role binding":                  {&rbacv1.ClusterRoleBinding{ObjectMeta: at("", "ab1cd-psp")}, true},
+		"a role binding that nobody here has made": {&rbacv1.ClusterRoleBinding{ObjectMeta: at("", "admins")}, false},
+	} {
+		if got := s.Places().Counts(test.object); got != test.want {
+			t.Errorf("%s counts: %t, want %t", name, got, test.want)
+		}
+	}
+	for hold, want := range map[cluster.Hold]int{
+		cluster.HoldNone: 2, cluster.HoldOwn: 2, cluster.HoldFormer: 2, cluster.HoldOffered: 2, cluster.HoldForeign: 1,
+	} {
+		s.Hold = hold
+		if got := s.Places().Namespaces; len(got) != want || got[0] != "default" {
+			t.Errorf("with a namespace that is %s, objects are looked for in %v", hold, got)
+		}
+	}
+}
