@@ -74,7 +74,9 @@ service:
 `
 )
 
-// TestOriginalChartStillLoads: the command line and the files of the original's chart (spec §8.1) mean what they meant.
+// TestOriginalChartStillLoads: the command line and the files of the original's chart (spec §8.1) are read as they are. What a value means
+// is not decided here: registry.domain docker.io, to which the original appended /giantswarm, is refused with a sentence when the operator
+// starts (pkg/cloudconfig).
 func TestOriginalChartStillLoads(t *testing.T) {
 	const oidc = "service.installation.workload.kubernetes.api.auth.provider.oidc."
 	want := map[string]string{

@@ -52,10 +52,20 @@ func (s Settings) check(found *problems) {
 	checkOIDC(found, "OIDC settings", s.OIDC)
 }
 
+// needPath are registries whose images all have an organization in their names. docker.io is the default of the original's chart, which
+// added the organization itself.
+var needPath = map[string]bool{
+	"docker.io": true, "index.docker.io": true, "registry-1.docker.io": true, "registry.hub.docker.com": true, "quay.io": true, "ghcr.io": true,
+}
+
 func (s Settings) checkRegistry(found *problems) {
 	host, path, hasPath := strings.Cut(s.registry(), "/")
 	if !hostPattern.MatchString(host) || hasPath && !pathPattern.MatchString(path) {
 		found.addf("registry domain %q is not a host, with an optional port and path", s.RegistryDomain)
+	}
+	if !hasPath && needPath[host] {
+		found.addf("registry domain %q has no images without a path, such as %s/kube-apiserver: name the path of a mirror of registry.k8s.io, "+
+			"for example %s/<organization>, or leave the setting out; the original operator appended /giantswarm by itself", s.RegistryDomain, host, host)
 	}
 	for _, mirror := range s.RegistryMirrors {
 		if !hostPattern.MatchString(mirror) {
