@@ -63,6 +63,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		PSPClusterRole: r.text(flag.RBACPSP),
 		AdoptFrom:      r.list(flag.SecretsAdoptFrom),
 		IngressClass:   r.text(flag.IngressClassName),
+		IngressDomains: r.list(flag.IngressAllowedDomains),
 		PodCIDRs:       r.list(flag.InstallationPodCIDRs),
 		ServiceCIDRs:   r.list(flag.InstallationServiceCIDRs),
 		SharedHosts:    r.yes(flag.InstallationSharedHosts),

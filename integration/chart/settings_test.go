@@ -54,6 +54,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.LeaderElectionNamespace:  "elsewhere",
 		flag.ImageRunner:              "registry.example.org:5000/own/runner:7",
 		flag.IngressClassName:         "nginx",
+		flag.IngressAllowedDomains:    "[k8s.example.org]",
 		flag.InstallationDomain:       "mc.example.org",
 		flag.InstallationDNSServers:   "[10.0.0.2,fd00::2]",
 		flag.InstallationNTPServers:   "[ntp1.example.org,ntp2.example.org]",

@@ -26,6 +26,8 @@ type Settings struct {
 	AdoptFrom []string
 	// IngressClass is the class of the Ingresses "api" and "etcd"; empty for no Ingress.
 	IngressClass string
+	// IngressDomains are the domains in which their hosts have to be; empty for any.
+	IngressDomains []string
 	// PodCIDRs are the pod networks of the management cluster, from which other clusters' node pods would come.
 	PodCIDRs []string
 	// ServiceCIDRs are the service networks of the management cluster.

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -94,6 +95,8 @@ type Snapshot struct {
 	Volumes []corev1.PersistentVolume
 	// PublishedService is the Service "api"; nil when there is none, or none yet.
 	PublishedService *corev1.Service
+	// Ingresses are those of other clusters with one of this cluster's hosts, and this cluster's own.
+	Ingresses []networkingv1.Ingress
 	// MasterService and WorkerService are the Services "master" and "worker"; nil while they do not exist.
 	MasterService, WorkerService *corev1.Service
 	// Hold says whose the cluster's namespace is, and FormerUIDs has the UID of the former KVMConfig from which it is taken over.

@@ -2,13 +2,19 @@
 package ingress
 
 import (
+	"fmt"
+	"strings"
+	"time"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
 // New makes the handler.
@@ -21,11 +27,31 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		return apply.Desired{NotConfigured: true}, nil
 	}
 	api := s.Cluster().Kubernetes.API
-	return apply.Desired{Objects: []client.Object{
-		ingress(s, "api", api.Domain, api.SecurePort),
-		ingress(s, "etcd", s.Cluster().Etcd.Domain, key.PortEtcdClient),
-	}}, nil
+	var desired apply.Desired
+	var refused []string
+	for _, wanted := range []struct {
+		name, host string
+		port       int32
+	}{{"api", api.Domain, api.SecurePort}, {"etcd", s.Cluster().Etcd.Domain, key.PortEtcdClient}} {
+		taker := s.HostTakenBy(wanted.host)
+		switch {
+		case !s.HostAllowed(wanted.host):
+			refused = append(refused, wanted.host)
+		case taker != "":
+			desired.Wait = ptr.To(chain.Wait("HostTaken", fmt.Sprintf("host %s belongs to Ingress %s, which is older: choose another domain, or delete the other cluster", wanted.host, taker), look))
+		default:
+			desired.Objects = append(desired.Objects, ingress(s, wanted.name, wanted.host, wanted.port))
+		}
+	}
+	if len(refused) > 0 {
+		return desired, problem.Newf("HostNotAllowed", "host %s is not in one of the domains of the setting service.ingress.alloweddomains: %s",
+			strings.Join(refused, ", "), strings.Join(s.Settings.IngressDomains, ", "))
+	}
+	return desired, nil
 }
+
+// look is how long it may take until it is noticed that a host is free: the Ingresses of other clusters do not wake this one.
+const look = time.Minute
 
 // ingress passes TLS through to the masters: client certificates are checked there.
 func ingress(s *cluster.Snapshot, name, host string, port int32) *networkingv1.Ingress {

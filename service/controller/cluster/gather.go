@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,7 @@ type world struct {
 	hold snapshot.Hold
 	// master, worker and api are the Services of these names.
 	master, worker, api corev1.Service
+	ingresses           []networkingv1.Ingress
 	// restores are the Jobs of a restore, and snapshots is what takes snapshots of etcd.
 	restores  []batchv1.Job
 	snapshots *batchv1.CronJob
@@ -84,6 +86,7 @@ func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (worl
 		r.readSecrets(ctx, config, &w),
 		r.readDeployments(ctx, config, &w),
 		r.readSnapshots(ctx, config, &w),
+		r.readIngresses(ctx, config, &w),
 		r.Client.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.MatchingFields{IndexCluster: id}),
 		r.Client.List(ctx, &volumes),
 		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.RoleMaster}, &w.master)),
@@ -228,6 +231,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	}
 	s.Retiring = slices.DeleteFunc(slices.Clone(gone), func(n snapshot.Node) bool { return !s.Retires(n) })
 	s.Leaving = leaving(s.Nodes, w.pods)
+	s.Ingresses = w.ingresses
 	s.MasterService, s.WorkerService, s.PublishedService = existing(&w.master), existing(&w.worker), existing(&w.api)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Workload = r.Workloads.look(s, w.master.Spec.ClusterIP)

@@ -44,6 +44,8 @@ const (
 const (
 	indexRelease     = "metadata.labels.release"
 	indexHostVolumes = "spec.kvm.hostVolumes"
+	// indexHost is over Ingresses.
+	indexHost = "spec.rules.host"
 )
 
 // Kinds are the kinds of object that the controller makes; the cache needs the index apply.IndexOwner over each.
@@ -71,6 +73,9 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		return microerror.Mask(err)
 	}
 	if err := indexer.IndexField(ctx, &v1alpha1.KVMConfig{}, indexHostVolumes, hostVolumes); err != nil {
+		return microerror.Mask(err)
+	}
+	if err := indexer.IndexField(ctx, &networkingv1.Ingress{}, indexHost, hosts); err != nil {
 		return microerror.Mask(err)
 	}
 	return microerror.Mask(indexer.IndexField(ctx, &v1alpha1.KVMConfig{}, indexRelease, label(key.LabelReleaseVersion)))

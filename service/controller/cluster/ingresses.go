@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"context"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+)
+
+// readIngresses reads who has the hosts of the cluster, from the cache, in which the Ingresses of all clusters are.
+func (r *Reconciler) readIngresses(ctx context.Context, config *v1alpha1.KVMConfig, w *world) error {
+	if r.Settings.IngressClass == "" {
+		return nil
+	}
+	for _, host := range snapshot.IngressHosts(snapshot.WithDefaults(config)) {
+		var list networkingv1.IngressList
+		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: host}, client.DisableReadYourWritesConsistency); err != nil {
+			return err
+		}
+		w.ingresses = append(w.ingresses, list.Items...)
+	}
+	return nil
+}
+
+// hosts indexes Ingresses by the hosts that they take.
+func hosts(object client.Object) []string {
+	var list []string
+	for _, rule := range object.(*networkingv1.Ingress).Spec.Rules {
+		if rule.Host != "" {
+			list = append(list, rule.Host)
+		}
+	}
+	return list
+}
