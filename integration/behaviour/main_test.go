@@ -32,6 +32,8 @@ const (
 	shared = "shared"
 	// hosts is how many there are of each role: fewer than two clusters of three masters need for themselves.
 	hosts = 5
+	// certOperators is how many namespaces of newCertOperator the operators adopt from: certs-sec1 and so on.
+	certOperators = 8
 	// parallel scenarios wait for the management cluster most of the time, not for a CPU.
 	parallel = "20"
 )
@@ -91,6 +93,9 @@ func ofShard(name string) lab.Option {
 	return func(c *service.Config) {
 		c.Selector = labels.SelectorFromSet(labels.Set{shard: name})
 		c.Settings.IngressClass = "nginx"
+		for i := 1; i <= certOperators; i++ {
+			c.Settings.AdoptFrom = append(c.Settings.AdoptFrom, fmt.Sprintf("certs-sec%d", i))
+		}
 	}
 }
 
