@@ -69,6 +69,10 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		SharedHosts:    r.yes(flag.InstallationSharedHosts),
 		Egress:         egress(r),
 		ForeignSources: r.yes(flag.MachineForeignSources),
+		Machine: cluster.MachineSettings{
+			AllowEmulation: r.yes(flag.MachineAllowEmulation), NestedVirtualization: r.yes(flag.MachineNested),
+			ImageDirectories: r.list(flag.MachineImageDirectories),
+		},
 
 		TerminateUnhealthyNodes: r.yes(flag.TerminateUnhealthyNodes),
 	}

@@ -42,6 +42,9 @@ const (
 	InstallationPodCIDRs     = "service.installation.podcidrs"
 	InstallationServiceCIDRs = "service.installation.servicecidrs"
 	InstallationSharedHosts  = "service.installation.sharedhosts"
+	MachineAllowEmulation    = "service.machine.allowemulation"
+	MachineNested            = "service.machine.nestedvirtualization"
+	MachineImageDirectories  = "service.machine.imagedirectories"
 	OIDCClientID             = oidc + "clientid"
 	OIDCIssuerURL            = oidc + "issuerurl"
 	OIDCUsernameClaim        = oidc + "usernameclaim"
@@ -131,6 +134,9 @@ func registerInstallation(fs *pflag.FlagSet) {
 	fs.StringSlice(InstallationNTPServers, nil, "NTP servers of the guests")
 	fs.StringSlice(InstallationPodCIDRs, nil, "pod networks of the management cluster; with them, network policies are tighter and overlaps are refused")
 	fs.StringSlice(InstallationServiceCIDRs, nil, "service networks of the management cluster; with them, overlaps are refused")
+	fs.Bool(MachineAllowEmulation, false, "let machines be emulated in software where KVM does not work; QEMU's authors promise no protection from the guest then")
+	fs.Bool(MachineNested, false, "let guests run virtual machines of their own on KVM")
+	fs.StringSlice(MachineImageDirectories, nil, "directories of node pods, such as /usr/code/images/own, below which file URLs of guest images may lead; none means that there are no file URLs")
 	fs.Bool(InstallationSharedHosts, false, "let several machines of one cluster run on the same host")
 	fs.String(IngressClassName, "", "class of the Ingresses api and etcd; empty for no Ingress")
 	fs.String(OIDCClientID, "", "OIDC client id of API servers")

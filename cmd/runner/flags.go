@@ -19,7 +19,8 @@ import (
 // variables are the variables of the environment that set flags. The names are those of the original's runner, where it
 // had the setting.
 var variables = map[string]string{
-	"acceleration": "ACCELERATION", "boot-data": "CLOUD_CONFIG_PATH", "private-boot-data": "CLOUD_CONFIG_PRIVATE_PATH",
+	"acceleration": "ACCELERATION", "allow-emulation": "ALLOW_EMULATION", "nested-virtualization": "NESTED_VIRTUALIZATION",
+	"image-directories": "IMAGE_DIRECTORIES", "boot-data": "CLOUD_CONFIG_PATH", "private-boot-data": "CLOUD_CONFIG_PRIVATE_PATH",
 	"api-port": "API_PORT", "cpus": "CORES", "dns-servers": "DNS_SERVERS", "etcd": "ETCD_DATA_PATH", "etcd-disk": "ETCD_DISK", "flatcar-channel": "FLATCAR_CHANNEL",
 	"flatcar-mirror": "FLATCAR_MIRROR", "flatcar-version": "FLATCAR_VERSION", "foreign-sources": "FOREIGN_SOURCES", "hold-timeout": "HOLD_TIMEOUT",
 	"image": "GUEST_IMAGE", "memory": "MEMORY", "name": "HOSTNAME", "ntp-servers": "NTP_SERVERS",
@@ -34,6 +35,9 @@ var diskVariables = []struct{ variable, serial string }{
 func register(fs *pflag.FlagSet) {
 	t := runner.DefaultTimeouts
 	fs.String("acceleration", "auto", "auto, kvm or tcg; auto is kvm where a canary guest proves that it works")
+	fs.Bool("allow-emulation", false, "let the guest be emulated in software where KVM does not work; service.machine.allowemulation of the operator")
+	fs.Bool("nested-virtualization", false, "let the guest run virtual machines of its own on KVM")
+	fs.String("image-directories", "", "directories below which file URLs of the image may lead, separated by commas; / allows all")
 	fs.Int("api-port", 0, "port of a master's API server for /readyz; 0 asks nobody")
 	fs.String("boot-data", "", "file with boot data: base64 of gzip of an Ignition config")
 	fs.Duration("boot-timeout", t.Boot, "how long the guest may take until it writes to a disk or sends a packet before its machine is reset; 0 never resets it")
@@ -60,6 +64,7 @@ func register(fs *pflag.FlagSet) {
 	fs.String("ntp-servers", "", "time servers for the guest, separated by commas")
 	fs.Duration("powerdown-timeout", t.Powerdown, "how long the guest may take to shut down")
 	fs.String("qemu", "qemu-system-x86_64", "QEMU, by name or path")
+	fs.Int("qemu-user", runner.QEMUUser, "number of the user and group that QEMU runs as; 0, and whatever a runner says that is not root, is the runner's own")
 	fs.StringArray("qemu-arg", nil, "further argument of QEMU; may repeat")
 	fs.Duration("quit-timeout", t.Quit, "how long QEMU may take to quit when the guest did not shut down")
 	fs.String("shares", "", "directories for the guest as <tag>:<path>, separated by commas; it mounts them over 9p")
@@ -103,7 +108,9 @@ func (r *reader) settings(environment func(string) (string, bool)) runner.Settin
 		BootData: compact(r.text("boot-data"), r.text("private-boot-data")),
 		Image:    r.image(), Images: r.text("images"), SigningKeys: r.text("signing-keys"),
 		State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"), Shares: r.shares(), Network: r.text("network"), ForeignSources: r.yes("foreign-sources"),
-		Acceleration: qemu.Mode(r.text("acceleration")), QEMU: r.text("qemu"), ExtraArgs: r.texts("qemu-arg"),
+		Acceleration: qemu.Mode(r.text("acceleration")), AllowEmulation: r.yes("allow-emulation"), Nested: r.yes("nested-virtualization"),
+		ImageDirectories: list(r.text("image-directories")),
+		QEMU:             r.text("qemu"), QEMUUser: r.number("qemu-user"), ExtraArgs: r.texts("qemu-arg"),
 		Health: r.number("health-port"), API: r.number("api-port"), TerminationLog: r.terminationLog(),
 		Timeouts: runner.Timeouts{
 			Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Boot: r.duration("boot-timeout"), Hold: r.duration("hold-timeout"), Powerdown: r.duration("powerdown-timeout"),

@@ -82,7 +82,7 @@ func TestLoad(t *testing.T) {
 		BootData: []string{"/cloudconfig/user_data", "/private/user_data"},
 		Image:    osimage.Flatcar("beta", "1.2.3"), Images: "/usr/code/images", State: "/usr/code/rootfs", Run: "/run/kvm-operator",
 		Shares: []runner.Share{{Tag: "logs", Path: "/data/logs"}, {Tag: "db", Path: "/data/db"}}, Network: "pod",
-		Acceleration: qemu.Mode("tcg"), QEMU: "qemu-system-x86_64", ExtraArgs: []string{}, Health: 10248,
+		Acceleration: qemu.Mode("tcg"), QEMU: "qemu-system-x86_64", QEMUUser: runner.QEMUUser, ExtraArgs: []string{}, Health: 10248,
 		Timeouts: timeouts,
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {

@@ -81,6 +81,12 @@ func troubles(t *testing.T) map[string]trouble {
 		"no KVM where there has to be one": {
 			vm.Options{Args: []string{"--acceleration=kvm"}, Before: "mount -t tmpfs none /dev"}, runner.ReasonAccelerationUnavailable, "/dev/kvm",
 		},
+		"emulation that nobody allowed": {
+			vm.Options{Args: []string{"--allow-emulation=false"}}, runner.ReasonAccelerationUnavailable, "service.machine.allowemulation",
+		},
+		"an image anywhere on the host": {
+			vm.Options{Args: []string{"--image-directories=/srv/images"}}, runner.ReasonImageUnavailable, "service.machine.imagedirectories",
+		},
 		"settings without sense": {vm.Options{Args: []string{"--memory=0M"}}, runner.ReasonSettingsInvalid, "memory"},
 	}
 }
@@ -144,7 +150,7 @@ func TestQEMUThatDoesNotAnswerIsKilled(t *testing.T) {
 func TestQEMUThatNeverAnswersIsKilled(t *testing.T) {
 	t.Parallel()
 	silent := filepath.Join(vm.Directory(t), "silent")
-	if err := os.WriteFile(silent, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
+	if err := os.WriteFile(silent, []byte("#!/bin/sh\nexec sleep 600\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	v := vm.Start(t, vm.Options{Args: []string{"--qemu=" + silent, "--start-timeout=2s"}})
@@ -157,7 +163,7 @@ func TestKVMThatLiesIsNotUsed(t *testing.T) {
 	t.Parallel()
 	liar := filepath.Join(vm.Directory(t), "qemu")
 	const script = "#!/bin/sh\ncase \"$*\" in *'-accel kvm'*|*accel=kvm*) echo 'KVM: it was a lie' >&2; exit 1;; esac\nexec qemu-system-x86_64 \"$@\"\n"
-	if err := os.WriteFile(liar, []byte(script), 0o700); err != nil {
+	if err := os.WriteFile(liar, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	v := vm.Start(t, vm.Options{

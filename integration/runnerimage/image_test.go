@@ -216,7 +216,7 @@ func TestTheRunnerOfTheImageRunsAGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := start(t, []string{tiny.Kernel, tiny.Initrd, bootData}, nodepod.Binary, "runner", "--name=image", "--memory=256M",
-		"--network=user", "--acceleration=tcg", "--image="+string(description), "--disk=rootfs:64M", "--boot-data="+inGuest(bootData))
+		"--network=user", "--acceleration=tcg", "--allow-emulation", "--image-directories=/", "--image="+string(description), "--disk=rootfs:64M", "--boot-data="+inGuest(bootData))
 	c.await(t, fmt.Sprintf("tiny: disk=rootfs size=%d mounted", 64<<20), bootTimeout)
 	c.await(t, "tiny: ready", bootTimeout)
 }

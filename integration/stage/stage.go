@@ -219,6 +219,7 @@ func (s *Stage) install(ctx context.Context) error {
 		"--namespace=" + operatorNamespace, "--create-namespace", "--kubeconfig=" + s.Cluster.Kubeconfig(), "--wait", "--timeout=3m",
 		"--set=image.tag=" + project.Version(),
 		// A master fills its host.
+		"--set=machine.allowEmulation=true", "--set=machine.imageDirectories={" + GuestDirectory + "}",
 		"--set=sharedHosts=true", "--set=nodeSelector." + key.LabelManagementNodesRole + "=" + key.RoleWorker,
 	}
 	for _, value := range s.options.Values {

@@ -129,7 +129,7 @@ func (v *VM) arguments(t testing.TB, o Options) []string {
 		"runner", "--name=" + o.Name, fmt.Sprintf("--cpus=%d", o.CPUs), fmt.Sprintf("--memory=%dM", o.Memory),
 		"--image=" + o.Image.json(t), "--images=" + filepath.Join(v.Directory, "images"), "--state=" + filepath.Join(v.Directory, "state"),
 		"--run=" + filepath.Join(v.Directory, "run"), "--termination-log=" + v.terminationLog(), "--network=" + network,
-		"--acceleration=tcg",
+		"--acceleration=tcg", "--allow-emulation", "--image-directories=/",
 	}
 	for i, half := range o.BootData {
 		path := filepath.Join(v.Directory, fmt.Sprintf("user_data.%d", i))

@@ -38,6 +38,18 @@ type Settings struct {
 	ForeignSources bool
 	// SharedHosts lets several machines of one cluster run on the same host, where it cannot be avoided.
 	SharedHosts bool
+	// Machine is what all machines have in common.
+	Machine MachineSettings
 	// TerminateUnhealthyNodes replaces nodes that stay unhealthy, where a KVMConfig does not say.
 	TerminateUnhealthyNodes bool
+}
+
+// MachineSettings are what the operator's owner decides for all machines.
+type MachineSettings struct {
+	// AllowEmulation lets machines be emulated in software. Otherwise one without KVM does not start.
+	AllowEmulation bool
+	// NestedVirtualization lets guests run virtual machines of their own.
+	NestedVirtualization bool
+	// ImageDirectories are directories of node pods below which file URLs of guest images may lead; none means that there are no file URLs.
+	ImageDirectories []string
 }

@@ -80,7 +80,7 @@ func TestForeignDiskIsNeverUsed(t *testing.T) {
 // TestSnapshotIsPlacedOverForeignThings: names that only a Job uses are taken by force, and nothing is written through what stands there.
 func TestSnapshotIsPlacedOverForeignThings(t *testing.T) {
 	for _, name := range []string{
-		Image + placing, mark, mark + placing, Ticket, Ticket + placing, Data + placing, Data + before + "other", Data + before + testTicket,
+		Image + placing, Mark, Mark + placing, Ticket, Ticket + placing, Data + placing, Data + before + "other", Data + before + testTicket,
 	} {
 		for what, put := range foreign {
 			t.Run(what+" as "+name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestSnapshotIsPlacedOverForeignThings(t *testing.T) {
 					t.Fatal(err)
 				}
 				untouched(t, host)
-				if text, err := ownfile.Read(filepath.Join(volume, mark), maxTicket); err != nil || strings.TrimSpace(string(text)) != testTicket {
+				if text, err := ownfile.Read(filepath.Join(volume, Mark), maxTicket); err != nil || strings.TrimSpace(string(text)) != testTicket {
 					t.Errorf("the mark is %q, %v", text, err)
 				}
 				if !p.done() {
@@ -124,7 +124,7 @@ func TestForgedMarkProvesNothing(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			volume, host := t.TempDir(), filepath.Join(t.TempDir(), "host")
 			write(t, host, testTicket+"\n")
-			if err := put(host, filepath.Join(volume, mark)); err != nil {
+			if err := put(host, filepath.Join(volume, Mark)); err != nil {
 				t.Skip(err)
 			}
 			if (Placement{Volume: volume, Ticket: testTicket}).done() {

@@ -69,7 +69,7 @@ func (p Placement) Place(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("placing the snapshot in %s: %w", p.Volume, err)
 	}
-	return writeThrough(filepath.Join(p.Volume, mark), p.Ticket)
+	return writeThrough(filepath.Join(p.Volume, Mark), p.Ticket)
 }
 
 // maxTicket is more than a ticket has, in bytes.
@@ -77,7 +77,7 @@ const maxTicket = 256
 
 // done says whether the mark is that of this snapshot. What is not the operator's own file proves nothing, and is replaced.
 func (p Placement) done() bool {
-	text, err := ownfile.Read(filepath.Join(p.Volume, mark), maxTicket)
+	text, err := ownfile.Read(filepath.Join(p.Volume, Mark), maxTicket)
 	return err == nil && strings.TrimSpace(string(text)) == p.Ticket
 }
 

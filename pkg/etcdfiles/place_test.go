@@ -65,7 +65,7 @@ func TestSnapshotOnADisk(t *testing.T) {
 		"an older snapshot was restored before": func(t *testing.T, volume string) {
 			write(t, filepath.Join(volume, Image), "the old disk")
 			write(t, filepath.Join(volume, Image+before+"restored999999999999"), "a much older one")
-			write(t, filepath.Join(volume, mark), "restored999999999999\n")
+			write(t, filepath.Join(volume, Mark), "restored999999999999\n")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

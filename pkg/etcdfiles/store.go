@@ -19,8 +19,8 @@ const (
 	Ticket = Data + ".ticket"
 	// Image is the name of the disk with etcd's data in the directory that it is kept in.
 	Image = "etcd.img"
-	// mark is the file beside both with the ticket of the snapshot that was put there last.
-	mark = "etcd.restored"
+	// Mark is the file beside both with the ticket of the snapshot that was put there last. It is no file of the guest.
+	Mark = "etcd.restored"
 )
 
 // Store is how a guest sees etcd's data: a disk, or a directory that it shares. The zero value is no data at all.

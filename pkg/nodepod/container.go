@@ -88,7 +88,7 @@ func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 		{Name: "HOLD_TIMEOUT", Value: HoldPeriod.String()},
 		{Name: "ACCELERATION", Value: string(s.Config.Spec.KVM.K8sKVM.Acceleration)},
 	}
-	env = append(env, image(s)...)
+	env = append(append(env, image(s)...), machine(s.Settings.Machine)...)
 	if s.Settings.ForeignSources { // else left out, so that no running pod is outdated
 		env = append(env, corev1.EnvVar{Name: "FOREIGN_SOURCES", Value: "true"})
 	}
@@ -105,6 +105,21 @@ func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 func literally(env []corev1.EnvVar) []corev1.EnvVar {
 	for i := range env {
 		env[i].Value = strings.ReplaceAll(env[i].Value, "$", "$$")
+	}
+	return env
+}
+
+// machine tells the runner what the operator's owner allows. What is not allowed is not mentioned: it is not allowed without.
+func machine(settings cluster.MachineSettings) []corev1.EnvVar {
+	var env []corev1.EnvVar
+	if settings.AllowEmulation {
+		env = append(env, corev1.EnvVar{Name: "ALLOW_EMULATION", Value: "true"})
+	}
+	if settings.NestedVirtualization {
+		env = append(env, corev1.EnvVar{Name: "NESTED_VIRTUALIZATION", Value: "true"})
+	}
+	if len(settings.ImageDirectories) > 0 {
+		env = append(env, corev1.EnvVar{Name: "IMAGE_DIRECTORIES", Value: strings.Join(settings.ImageDirectories, ",")})
 	}
 	return env
 }

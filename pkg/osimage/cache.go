@@ -16,6 +16,8 @@ type Cache struct {
 	// Directory holds a directory for every image, named by the image and a hash of where it comes from and how it is
 	// verified: images of different clusters never get into each other's way. It is made when it is missing.
 	Directory string
+	// Local are the directories below which file URLs may lead, links followed; none means that there are no file URLs.
+	Local []string
 	// Keys are trusted to sign images; nil means those of Flatcar.
 	Keys *Keyring
 	// Client downloads; nil means one that takes its proxy from the environment. It needs no timeout: a connection that is
@@ -76,6 +78,9 @@ func (l Local) Release() error {
 func (c *Cache) Get(ctx context.Context, image Image) (Local, error) {
 	if err := image.validate(); err != nil {
 		return Local{}, err
+	}
+	if err := c.allow(image); err != nil {
+		return Local{}, fmt.Errorf("getting image %s: %w", image.Name, err)
 	}
 	local, err := c.get(ctx, image)
 	if err != nil {
@@ -142,6 +147,11 @@ func (s *slot) provide(ctx context.Context, p part) (string, error) {
 	if path == "" {
 		path = filepath.Join(s.directory, p.name)
 	}
+	if localPath(p.file.URL) == "" {
+		if err := openUp(path); err != nil {
+			return "", err
+		}
+	}
 	if s.isGood(ctx, p, path) {
 		return path, nil
 	}
@@ -153,6 +163,18 @@ func (s *slot) provide(ctx context.Context, p part) (string, error) {
 		return "", err
 	}
 	return path, s.record(p.name, path, sum)
+}
+
+// modeOfFile lets a QEMU read that is not root: there is nothing secret in an operating system.
+const modeOfFile = 0o644
+
+// openUp lets everybody read a file that an earlier version kept to root. That changes it for the file system, and it is verified once more.
+func openUp(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() == modeOfFile {
+		return nil //nolint:nilerr // it is looked at, and told of, where it is verified
+	}
+	return os.Chmod(path, modeOfFile)
 }
 
 // bring verifies a local file or downloads one, and returns its checksum.

@@ -280,6 +280,9 @@ func (d *download) discard() error {
 
 // finish gives the complete and verified file its name.
 func (d *download) finish(path string) error {
+	if err := os.Chmod(d.path, modeOfFile); err != nil {
+		return err
+	}
 	if err := rename(d.path, path); err != nil {
 		return err
 	}

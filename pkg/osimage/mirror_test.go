@@ -182,7 +182,7 @@ func cut(content []byte, n int) func(http.ResponseWriter, *http.Request, int) bo
 func newCache(t *testing.T, directory string) (*Cache, *told) {
 	t.Helper()
 	lines := &told{t: t}
-	return &Cache{Directory: directory, Progress: lines.add, timing: impatient}, lines
+	return &Cache{Directory: directory, Local: []string{"/"}, Progress: lines.add, timing: impatient}, lines
 }
 
 type told struct {
@@ -314,7 +314,7 @@ func TestMain(m *testing.M) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		panic(err)
 	}
-	c := &Cache{Directory: o.Directory, Progress: func(line string) { fmt.Println(line) }, timing: impatient}
+	c := &Cache{Directory: o.Directory, Local: []string{"/"}, Progress: func(line string) { fmt.Println(line) }, timing: impatient}
 	local, err := c.Get(context.Background(), o.Image)
 	fmt.Println("got", local.Kernel, err)
 	_, _ = io.Copy(io.Discard, os.Stdin)

@@ -160,7 +160,7 @@ func TestPruneAndGetAtTheSameTime(t *testing.T) {
 	done := make(chan struct{})
 	for range 4 {
 		getting.Go(func() {
-			c := &Cache{Directory: directory, timing: impatient}
+			c := &Cache{Directory: directory, Local: []string{"/"}, timing: impatient}
 			for range 25 {
 				local, err := c.Get(t.Context(), image)
 				if err != nil {
@@ -177,7 +177,7 @@ func TestPruneAndGetAtTheSameTime(t *testing.T) {
 	}
 	for range 2 {
 		pruning.Go(func() {
-			c := &Cache{Directory: directory}
+			c := &Cache{Directory: directory, Local: []string{"/"}}
 			for {
 				select {
 				case <-done:

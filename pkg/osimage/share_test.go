@@ -84,7 +84,7 @@ func TestProcessesAndGoroutinesShareOneDownload(t *testing.T) {
 	eventually(t, "somebody downloads", func() bool { return len(m.asked()) > 0 })
 	var group, waiting sync.WaitGroup
 	waiting.Add(8)
-	c := &Cache{Directory: directory, timing: impatient, Progress: func(line string) {
+	c := &Cache{Directory: directory, Local: []string{"/"}, timing: impatient, Progress: func(line string) {
 		if !strings.HasPrefix(line, "own: waiting for process ") {
 			t.Errorf("told %q", line)
 		}
@@ -199,14 +199,14 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	downloading, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		c := &Cache{Directory: directory, timing: impatient}
+		c := &Cache{Directory: directory, Local: []string{"/"}, timing: impatient}
 		_, err := c.Get(downloading, image)
 		ended <- err
 	}()
 	eventually(t, "the first one downloads", func() bool { return len(m.asked()) > 0 })
 	over := errors.New("over")
 	waiting, cancel := context.WithCancelCause(t.Context())
-	c := &Cache{Directory: directory, timing: impatient, Progress: func(string) { cancel(over) }}
+	c := &Cache{Directory: directory, Local: []string{"/"}, timing: impatient, Progress: func(string) { cancel(over) }}
 	if _, err := c.Get(waiting, image); !errors.Is(err, over) {
 		t.Errorf("error %v, want %v", err, over)
 	}

@@ -84,7 +84,7 @@ func (s *slot) acquire(ctx context.Context) (*disk.Lock, error) {
 	defer look.Stop()
 	var told time.Time
 	for {
-		if err := os.MkdirAll(s.directory, 0o750); err != nil {
+		if err := os.MkdirAll(s.directory, 0o755); err != nil { //nolint:gosec // G301: a QEMU that is not root reads images
 			return nil, disk.ExplainFull(s.cache.Directory, 0, err)
 		}
 		lock, err := lockSlot(s.directory)

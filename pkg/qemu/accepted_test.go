@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // startTimeout is generous: several QEMUs share few cores with other tests.
@@ -143,10 +145,24 @@ func accept(t *testing.T, binary, directory string, m Machine) {
 	}
 }
 
-// handedOver opens the disks that QEMU gets by descriptor and removes their names, so that it finds nothing by these.
+// handedOver opens what QEMU gets by descriptor. The names of disks are removed, so that it finds nothing by these.
 func handedOver(t *testing.T, m Machine) []*os.File {
 	t.Helper()
 	var files []*os.File
+	for path, descriptor := range map[string]int{m.Monitor: m.MonitorDescriptor, m.Agent: m.AgentDescriptor} {
+		if descriptor > 0 {
+			files = append(files, make([]*os.File, max(0, descriptor-2-len(files)))...)
+			files[descriptor-3] = listening(t, path)
+		}
+	}
+	for _, n := range m.Networks {
+		if n.TapDescriptor > 0 {
+			files = append(files, openTap(t))
+		}
+		if n.VHostDescriptor > 0 {
+			files = append(files, openFile(t, "/dev/vhost-net", os.O_RDWR))
+		}
+	}
 	for _, d := range m.Disks {
 		if d.Descriptor == 0 {
 			continue
@@ -155,14 +171,58 @@ func handedOver(t *testing.T, m Machine) []*os.File {
 		if d.ReadOnly {
 			flags = os.O_RDONLY
 		}
-		file, err := os.OpenFile(d.Path, flags, 0)
-		if err := errors.Join(err, os.Remove(d.Path)); err != nil {
+		files = append(files, openFile(t, d.Path, flags))
+		if err := os.Remove(d.Path); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = file.Close() })
-		files = append(files, file)
 	}
 	return files
+}
+
+func openFile(t *testing.T, path string, flags int) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(path, flags, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
+// listening is a Unix socket that listens at a path.
+func listening(t *testing.T, path string) *os.File {
+	t.Helper()
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	file, err := listener.File()
+	if err := errors.Join(err, listener.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
+// openTap makes a tap interface that is gone when it is closed.
+func openTap(t *testing.T) *os.File {
+	t.Helper()
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "tap")
+	t.Cleanup(func() { _ = file.Close() })
+	request, err := unix.NewIfreq("qemutest%d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // ownNetwork runs a process in a network namespace, and, if we are not root, in a user namespace, where it may make one.

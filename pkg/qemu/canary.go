@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"runtime"
+	"slices"
 	"syscall"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/jail"
 )
 
 // canary is a machine that has a kernel and nothing else: it shows whether an accelerator runs that kernel.
@@ -17,6 +19,7 @@ type canary struct {
 	binary, kernel, machineType, cpuModel string
 	accelerator                           Accelerator
 	timeout                               time.Duration
+	jail                                  jail.Jail
 }
 
 // upPattern is what Linux says when its own start is done and it turns to its root file system, of which a canary has
@@ -51,7 +54,9 @@ func (c canary) send(ctx context.Context) (problem string, err error) {
 	complaints := &lines{keep: 3}
 	command := exec.CommandContext(bounded, c.binary, args...)
 	command.Stdout, command.Stderr = console, complaints
-	end, err := run(command)
+	locked := c.jail
+	locked.Paths = append(slices.Clone(locked.Paths), jail.Path{Name: c.kernel})
+	end, err := run(command, locked)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("send canary: %w", err)
@@ -74,18 +79,16 @@ func killed(end *os.ProcessState) bool {
 }
 
 // run runs a command to its end, or that of its context; then it is killed with all that it started.
-func run(command *exec.Cmd) (*os.ProcessState, error) {
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+func run(command *exec.Cmd, locked jail.Jail) (*os.ProcessState, error) {
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	// Somebody who left the process group may hold the pipes open.
 	command.WaitDelay = time.Second
-	// Pdeathsig is sent when the thread dies that started the process, not the process (https://go.dev/issue/27505).
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := command.Start(); err != nil {
+	wait, err := locked.Start(command)
+	if err != nil {
 		return nil, err
 	}
-	if err := command.Wait(); command.ProcessState == nil {
+	if err := wait(); command.ProcessState == nil {
 		return nil, err
 	}
 	return command.ProcessState, nil

@@ -207,9 +207,12 @@ func TestCPUModelFollowsTheAccelerator(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := smallest("")
 			m.CPU.Model, m.Accelerator = test.model, test.accelerator
-			args := mustArgs(t, m)
-			if !strings.Contains(strings.Join(args, " ")+" ", " -cpu "+test.want+" ") {
-				t.Errorf("want -cpu %s in %v", test.want, args)
+			// Virtualization is shown to those alone who ask for it.
+			for nested, want := range map[bool]string{true: test.want, false: test.want + ",vmx=off,svm=off"} {
+				m.CPU.Nested = nested
+				if args := mustArgs(t, m); !strings.Contains(strings.Join(args, " ")+" ", " -cpu "+want+" ") {
+					t.Errorf("want -cpu %s in %v", want, args)
+				}
 			}
 		})
 	}

@@ -11,6 +11,9 @@ type CPU struct {
 	// Model is QEMU's name of it, with features if need be, such as "EPYC,pmu=off". Empty and "host": whatever this host
 	// has, which is "host" under KVM and "max" in software.
 	Model string
+	// Nested shows the guest the processor's virtualization (vmx, svm), if it has one. A guest that runs virtual machines of its own reaches a
+	// large part of the host's KVM that others do not.
+	Nested bool
 	// Count is how many CPUs the guest starts with, at least 1.
 	Count int
 	// Max is how many it can have. 0 means Count. When it is more, every CPU but the first is a device cpu-<n>, n counting
@@ -39,6 +42,9 @@ func (t Topology) complete(cpus int) Topology {
 	}
 	return t
 }
+
+// noVirtualization hides what a hypervisor needs, of Intel's and of AMD's processors. QEMU takes both on either.
+const noVirtualization = ",vmx=off,svm=off"
 
 func (c CPU) complete(a Accelerator) CPU {
 	name, features, _ := strings.Cut(c.Model, ",")
@@ -77,7 +83,11 @@ func (m Machine) checkCPU(found *FieldErrors) {
 }
 
 func (m Machine) addCPUs(a *arguments) {
-	a.add("-cpu", m.CPU.Model)
+	model := m.CPU.Model
+	if !m.CPU.Nested {
+		model += noVirtualization
+	}
+	a.add("-cpu", model)
 	t := m.CPU.Topology
 	smp := []string{fmt.Sprint(m.CPU.Count)}
 	if m.CPU.Max > m.CPU.Count {

@@ -33,6 +33,8 @@ var golden = map[string]func(directory string) Machine{
 	"user-network":                    userNetwork,
 	"many-queues":                     manyQueues,
 	"vhost":                           vhost,
+	"all-by-descriptor":               allByDescriptor,
+	"vhost-by-descriptor":             vhostByDescriptor,
 	"vnc":                             vnc,
 	"spice":                           spice,
 	"commas-everywhere":               commas,
@@ -81,7 +83,22 @@ func byDescriptor(dir string) Machine {
 			{Serial: "rootfs", Path: dir + "/root,fs.img", Descriptor: 3},
 			{Serial: "guestos", Path: dir + "/guestos.img", Descriptor: 4, ReadOnly: true},
 		}
+		m.Shares = []Share{{Tag: "data", Path: dir + "/data", Mapped: true}}
 	})
+}
+
+// allByDescriptor has no directory for sockets and no privilege for its network.
+func allByDescriptor(dir string) Machine {
+	return withMonitor(dir, func(m *Machine) {
+		m.Agent, m.MonitorDescriptor, m.AgentDescriptor = dir+"/agent.sock", 3, 4
+		m.Networks = []Network{{MAC: "0A:58:0A:01:02:03", Tap: "tap0", TapDescriptor: 5, MTU: 1450}}
+	})
+}
+
+func vhostByDescriptor(dir string) Machine {
+	m := allByDescriptor(dir)
+	m.Networks[0].VHost, m.Networks[0].VHostDescriptor = true, 6
+	return m
 }
 
 func withMonitor(dir string, change func(*Machine)) Machine {

@@ -2,7 +2,10 @@
 // it. The command line is understood by QEMU 7.2 and newer; the builder is pure: no I/O, no clock, no randomness.
 package qemu
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Machine is a virtual machine as QEMU sees it. Options are those of QEMU's manual page ("qemu-system-x86_64(1)").
 type Machine struct {
@@ -36,6 +39,9 @@ type Machine struct {
 	FirmwareConfig []FirmwareConfig
 	// Monitor is the path of the Unix socket on which QEMU serves QMP, at most 107 bytes. Empty: none.
 	Monitor string
+	// MonitorDescriptor and AgentDescriptor are the numbers, from 3, that sockets which listen at these paths have in QEMU's process: then
+	// QEMU needs no directory for them. 0: QEMU makes the socket.
+	MonitorDescriptor, AgentDescriptor int
 	// Agent is the path of the Unix socket that QEMU serves for the guest agent's port org.qemu.guest_agent.0, at most 107
 	// bytes. Empty: no port.
 	Agent string
@@ -159,7 +165,7 @@ func (m Machine) addChannels(a *arguments) {
 	a.add("-chardev", "stdio", "id=console", "signal=off")
 	a.add("-serial", "chardev:console")
 	if m.Monitor != "" {
-		a.add("-chardev", served("monitor", m.Monitor)...)
+		a.add("-chardev", served("monitor", m.Monitor, m.MonitorDescriptor)...)
 		a.add("-mon", "chardev=monitor", "mode=control")
 	}
 	a.add("-object", "rng-random", "id=rng0", "filename=/dev/urandom")
@@ -168,7 +174,7 @@ func (m Machine) addChannels(a *arguments) {
 		a.add("-device", m.device("virtio-serial"), "id=ports")
 	}
 	if m.Agent != "" {
-		a.add("-chardev", served("agent", m.Agent)...)
+		a.add("-chardev", served("agent", m.Agent, m.AgentDescriptor)...)
 		a.add("-device", "virtserialport", "id=agent", "chardev=agent", "name=org.qemu.guest_agent.0")
 	}
 	if m.TPM != "" {
@@ -183,9 +189,13 @@ func (m Machine) hasPorts() bool {
 	return m.Agent != "" || m.Display != nil && m.Display.SPICE != nil
 }
 
-// served are the options of a Unix socket that QEMU listens on, without waiting for anybody.
-func served(id, path string) []string {
-	return []string{"socket", "id=" + id, text("path", path), "server=on", "wait=off"}
+// served are the options of a Unix socket that QEMU listens on, without waiting for a client.
+func served(id, path string, descriptor int) []string {
+	where := text("path", path)
+	if descriptor > 0 {
+		where = fmt.Sprintf("fd=%d", descriptor)
+	}
+	return []string{"socket", "id=" + id, where, "server=on", "wait=off"}
 }
 
 // arguments is a command line in the making.

@@ -15,6 +15,9 @@ type Network struct {
 	MAC string
 	// Tap is the name of an existing tap interface of the host; one with Queues of them when there are several.
 	Tap string
+	// TapDescriptor is the number, from 3, that the open tap interface has in QEMU's process: then QEMU needs no privilege for it. 0: QEMU
+	// opens Tap.
+	TapDescriptor int
 	// User is QEMU's own network, which needs no interface of the host and no privilege.
 	User *UserNetwork
 	// MTU is handed to the guest, 68 to 65535. 0: it takes its own, 1500. The tap interface needs the same.
@@ -23,6 +26,8 @@ type Network struct {
 	Queues int
 	// VHost moves a tap interface's packets in the host's kernel. It needs /dev/vhost-net, without which QEMU 7.2 aborts.
 	VHost bool
+	// VHostDescriptor is the number that /dev/vhost-net, open, has in QEMU's process. 0: QEMU opens it.
+	VHostDescriptor int
 }
 
 // UserNetwork is a network of the guest's own, translated by QEMU (-netdev user).
@@ -66,6 +71,8 @@ func (m Machine) checkNetworks(found *FieldErrors) {
 func (n Network) checkLink(found *FieldErrors, field string) {
 	found.unless((n.Tap != "") != (n.User != nil), field, "it has either Tap or User")
 	found.unless(n.Tap == "" || interfacePattern.MatchString(n.Tap), field+".Tap", "%q is not the name of an interface", n.Tap)
+	found.unless(n.TapDescriptor == 0 || n.TapDescriptor > 2 && n.Tap != "" && n.Queues <= 1, field+".TapDescriptor", "it takes a Tap with one queue")
+	found.unless(n.VHostDescriptor == 0 || n.VHostDescriptor > 2 && n.VHost, field+".VHostDescriptor", "it takes VHost")
 	found.unless(n.MTU == 0 || n.MTU >= minMTU && n.MTU <= maxPort, field+".MTU", "%d is not between %d and %d", n.MTU, minMTU, maxPort)
 	found.unless(n.Queues >= 0 && n.Queues <= maxQueues, field+".Queues", "%d is not between 0 and %d", n.Queues, maxQueues)
 	if n.User == nil {
@@ -124,11 +131,17 @@ func (m Machine) addNetworks(a *arguments) {
 func (n Network) link(id string) []string {
 	if n.User == nil {
 		link := []string{"tap", id, "ifname=" + n.Tap, "script=no", "downscript=no"}
+		if n.TapDescriptor > 0 {
+			link = []string{"tap", id, fmt.Sprintf("fd=%d", n.TapDescriptor)}
+		}
 		if n.Queues > 1 {
 			link = append(link, fmt.Sprintf("queues=%d", n.Queues))
 		}
 		if n.VHost {
 			link = append(link, "vhost=on")
+			if n.VHostDescriptor > 0 {
+				link = append(link, fmt.Sprintf("vhostfd=%d", n.VHostDescriptor))
+			}
 		}
 		return link
 	}

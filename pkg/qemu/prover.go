@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/jail"
 )
 
 // Prover finds out whether KVM runs guests on this host. That /dev/kvm can be opened proves nothing: where KVM is nested
@@ -28,6 +30,8 @@ type Prover struct {
 	BootID string
 	// Device is KVM's. Empty: /dev/kvm. QEMU opens /dev/kvm, whatever stands here.
 	Device string
+	// Jail is what the canary's QEMU is locked into. It is shown the kernel besides its Paths.
+	Jail jail.Jail
 	// Timeout is how long the canary may take, including QEMU's start. 0: 20 s; a kernel that runs takes one or two.
 	Timeout time.Duration
 }
@@ -89,6 +93,7 @@ func (p Prover) openDevice() error {
 func (p Prover) sendCanary(ctx context.Context) (Choice, error) {
 	problem, err := canary{
 		binary: p.Binary, kernel: p.Kernel, machineType: p.MachineType, cpuModel: p.CPUModel, accelerator: KVM, timeout: p.Timeout,
+		jail: p.Jail,
 	}.send(ctx)
 	switch {
 	case err != nil:

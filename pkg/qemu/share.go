@@ -10,9 +10,11 @@ import (
 type Share struct {
 	// Tag is 1 to 31 bytes and unique.
 	Tag string
-	// Path is the directory, for 9p. Owners and modes are the guest's and are kept as they are (security_model=none), which
-	// takes the privileges of root on the host.
+	// Path is the directory, for 9p.
 	Path string
+	// Mapped keeps the owners, modes and types of the guest's files in extended attributes (security_model=mapped-xattr): on the host they are
+	// regular files and directories of QEMU's user. Otherwise they are kept as they are (none), which takes privileges of root on the host.
+	Mapped bool
 	// ReadOnly keeps the guest from writing, for 9p; with virtiofs that is virtiofsd's to do (--readonly).
 	ReadOnly bool
 	// Socket is the path of the Unix socket that a virtiofsd serves, at most 107 bytes. The guest's memory is then shared
@@ -44,7 +46,11 @@ func (m Machine) addShares(a *arguments) {
 			continue
 		}
 		// Inode numbers stay unique when the directory spans several file systems.
-		directory := []string{"local", "id=" + id, text("path", s.Path), "security_model=none", "multidevs=remap"}
+		model := "none"
+		if s.Mapped {
+			model = "mapped-xattr"
+		}
+		directory := []string{"local", "id=" + id, text("path", s.Path), "security_model=" + model, "multidevs=remap"}
 		if s.ReadOnly {
 			directory = append(directory, "readonly=on")
 		}

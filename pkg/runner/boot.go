@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -14,6 +15,9 @@ import (
 // comes before there is somebody to see it.
 func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
 	r.enter(StateStarting, "starting QEMU")
+	if err := r.openSockets(p); err != nil {
+		return nil, err
+	}
 	arguments, err := machine(r.settings, p).Args()
 	if err != nil {
 		return nil, failf(ReasonSettingsInvalid, "building QEMU's command line: %w", err)
@@ -24,8 +28,11 @@ func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
 		return nil, err
 	}
 	p.bootData = nil
-	g, err := spawn(r.settings.QEMU, arguments, p.inherited, r.console, r.messages)
-	if err != nil {
+	g, err := spawn(r.settings.QEMU, arguments, p.inherited, r.jailOf(p), r.console, r.messages)
+	if err = errors.Join(err, p.closeHanded()); err != nil {
+		if g != nil {
+			g.kill()
+		}
 		return nil, err
 	}
 	if p.network != nil {
@@ -40,7 +47,11 @@ func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
 
 // writeIgnition stores the merged boot data for QEMU, which reads it once, at its start.
 func (r *Runner) writeIgnition(raw []byte) error {
-	if err := os.WriteFile(r.settings.ignition(), raw, 0o600); err != nil {
+	err := os.WriteFile(r.settings.ignition(), raw, 0o600)
+	if user := r.qemuUser(); err == nil && user != 0 {
+		err = os.Chown(r.settings.ignition(), user, user)
+	}
+	if err != nil {
 		return because(diskReason(err), fmt.Errorf("storing the merged boot data: %w", err))
 	}
 	return nil

@@ -8,11 +8,12 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/jail"
 )
 
 // guest is a running QEMU.
@@ -36,7 +37,7 @@ type guest struct {
 
 // spawn starts QEMU. It inherits files from number 3 on: its disks, and those with the locks, so that a disk stays locked while QEMU lives,
 // even when the runner has ended.
-func spawn(binary string, arguments []string, files []*os.File, console *console, log io.Writer) (*guest, error) {
+func spawn(binary string, arguments []string, files []*os.File, locked jail.Jail, console *console, log io.Writer) (*guest, error) {
 	path, err := exec.LookPath(binary)
 	if err != nil {
 		return nil, failf(ReasonQEMUMissing, "finding QEMU: %w; the runner's image has to hold it", err)
@@ -49,13 +50,13 @@ func spawn(binary string, arguments []string, files []*os.File, console *console
 	g.command.WaitDelay = time.Second
 	g.command.Stdout, g.command.Stderr = console, g.errors
 	// A process group of its own keeps the Ctrl-C of a terminal away; a runner that is killed takes QEMU along.
-	g.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	g.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	keys, input, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("connecting the console: %w", err)
 	}
 	g.command.Stdin = keys
-	err = g.start()
+	err = g.start(locked)
 	_ = keys.Close()
 	if err != nil {
 		return nil, errors.Join(failf(ReasonQEMURefused, "starting %s: %w", path, err), input.Close())
@@ -64,22 +65,16 @@ func spawn(binary string, arguments []string, files []*os.File, console *console
 	return g, nil
 }
 
-// start forks from a thread that waits for QEMU's end: the kernel sends the parent-death signal when the forking thread
-// ends, and Go ends threads at will (golang/go#27505).
-func (g *guest) start() error {
-	started := make(chan error)
+func (g *guest) start(locked jail.Jail) error {
+	wait, err := locked.Start(g.command)
+	if err != nil {
+		return err
+	}
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := g.command.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		g.err = g.command.Wait()
+		g.err = wait()
 		close(g.exited)
 	}()
-	return <-started
+	return nil
 }
 
 // lastWords are what QEMU said before it ended, and how it ended.

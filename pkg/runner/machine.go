@@ -19,11 +19,11 @@ const etcdTag = "etcdshare"
 func machine(s Settings, p *prepared) qemu.Machine {
 	m := qemu.Machine{
 		Name: s.Name, Type: s.MachineType, Accelerator: p.choice.Accelerator,
-		CPU: qemu.CPU{Count: s.CPUs}, Memory: s.Memory,
+		CPU: qemu.CPU{Count: s.CPUs, Nested: s.Nested}, Memory: s.Memory,
 		Kernel:         &qemu.Kernel{Image: p.image.Kernel, Initrd: p.image.Initrd, CommandLine: commandLine(s.Image, p.choice.Accelerator)},
 		FirmwareConfig: []qemu.FirmwareConfig{{Name: cmp.Or(s.Image.IgnitionKey, osimage.FlatcarIgnitionKey), File: s.ignition()}},
 		Networks:       []qemu.Network{network(s, p)},
-		Monitor:        s.monitor(), Agent: s.agent(),
+		Monitor:        s.monitor(), Agent: s.agent(), MonitorDescriptor: p.monitor, AgentDescriptor: p.agent,
 		Paused: true, ExtraArgs: s.ExtraArgs,
 	}
 	for _, d := range s.Disks {
@@ -39,10 +39,10 @@ func machine(s Settings, p *prepared) qemu.Machine {
 			Serial: etcdTag, Path: p.etcd.Disk, Descriptor: p.descriptors[etcdTag], Format: "raw", BlockDevice: p.etcd.Device,
 		})
 	default:
-		m.Shares = append(m.Shares, qemu.Share{Tag: etcdTag, Path: s.Etcd})
+		m.Shares = append(m.Shares, qemu.Share{Tag: etcdTag, Path: s.Etcd, Mapped: p.mapped[etcdTag]})
 	}
 	for _, share := range s.Shares {
-		m.Shares = append(m.Shares, qemu.Share{Tag: share.Tag, Path: share.Path})
+		m.Shares = append(m.Shares, qemu.Share{Tag: share.Tag, Path: share.Path, Mapped: p.mapped[share.Tag]})
 	}
 	return m
 }
@@ -51,7 +51,9 @@ func network(s Settings, p *prepared) qemu.Network {
 	if s.Network == NetworkUser {
 		return qemu.Network{User: &qemu.UserNetwork{}, MAC: macOf(s.Name)}
 	}
-	return qemu.Network{Tap: p.network.Tap, MAC: p.network.MAC.String(), MTU: p.network.MTU, VHost: p.vhost}
+	return qemu.Network{
+		Tap: p.network.Tap, TapDescriptor: p.tap, MAC: p.network.MAC.String(), MTU: p.network.MTU, VHost: p.vhost, VHostDescriptor: p.vhostDevice,
+	}
 }
 
 // macOf is the same for the same name: a guest may know its interface by it. The first byte says that it is locally

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-
 	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
 	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
@@ -33,7 +31,15 @@ type prepared struct {
 	inherited []*os.File
 	// descriptors are the numbers that disks have in QEMU's process, by their serial numbers.
 	descriptors map[string]int
-	network     *guestnet.Network
+	// handed are those of the inherited files that the runner itself does not keep open.
+	handed []*os.File
+	// tap, vhostDevice, monitor and agent are their numbers in QEMU's process; 0 for none.
+	tap, vhostDevice, monitor, agent int
+	// mapped says of shares, by their tags, that the guest's owners and modes are in attributes. rooted says that there is one that
+	// cannot be, so that QEMU has to be root.
+	mapped  map[string]bool
+	rooted  bool
+	network *guestnet.Network
 	// vhost says whether the host's kernel can move the guest's packets.
 	vhost   bool
 	closers []func() error
@@ -41,7 +47,7 @@ type prepared struct {
 
 // Close gives everything back, in reverse order.
 func (p *prepared) Close() error {
-	var errs []error
+	errs := []error{p.closeHanded()}
 	for _, closer := range slices.Backward(p.closers) {
 		errs = append(errs, closer())
 	}
@@ -63,8 +69,23 @@ func (p *prepared) handOver(serial string, file *os.File) {
 	if p.descriptors == nil {
 		p.descriptors = map[string]int{}
 	}
-	p.descriptors[serial] = p.inherit(file)
-	p.onClose(file.Close)
+	p.descriptors[serial] = p.give(file)
+}
+
+// give has QEMU inherit a file that the runner itself has no use for.
+func (p *prepared) give(file *os.File) int {
+	p.handed = append(p.handed, file)
+	return p.inherit(file)
+}
+
+// closeHanded closes what QEMU has inherited: a socket that the runner kept open would seem to be served after QEMU's end.
+func (p *prepared) closeHanded() error {
+	var errs []error
+	for _, file := range p.handed {
+		errs = append(errs, file.Close())
+	}
+	p.handed = nil
+	return errors.Join(errs...)
 }
 
 func (p *prepared) onClose(closer func() error) { p.closers = append(p.closers, closer) }
@@ -84,6 +105,7 @@ func (r *Runner) prepare(ctx context.Context) (*prepared, error) {
 		{"getting the image " + r.settings.Image.Name, r.getImage},
 		{"choosing the accelerator", r.chooseAccelerator},
 		{"making disks", r.makeDisks},
+		{"preparing shares", r.prepareShares},
 		{"opening the image", r.openImage},
 		{"taking the pod's network", r.takeNetwork},
 	} {
@@ -141,20 +163,8 @@ func readHalf(path string) ([]byte, error) {
 	return half, nil
 }
 
-// repairNetwork gives the pod its address back that an earlier runner of this pod took and could not give back.
-func (r *Runner) repairNetwork(ctx context.Context, _ *prepared) error {
-	if _, err := os.Stat(r.settings.networkState()); err != nil || r.settings.Network != NetworkPod {
-		return nil //nolint:nilerr // without the file there is nothing to repair
-	}
-	network, err := guestnet.Take(ctx, r.networkOptions())
-	if err != nil {
-		return because(ReasonNetworkFailed, err)
-	}
-	return because(ReasonNetworkFailed, network.Close())
-}
-
 func (r *Runner) getImage(ctx context.Context, p *prepared) error {
-	cache := &osimage.Cache{Directory: r.settings.Images, Progress: func(text string) { r.enter(StatePreparing, text) }}
+	cache := &osimage.Cache{Directory: r.settings.Images, Local: r.settings.ImageDirectories, Progress: func(text string) { r.enter(StatePreparing, text) }}
 	if r.settings.SigningKeys != "" {
 		keys, err := osimage.KeysFromFile(r.settings.SigningKeys)
 		if err != nil {
@@ -175,6 +185,9 @@ func (r *Runner) getImage(ctx context.Context, p *prepared) error {
 		return because(imageReason(err), err)
 	}
 	p.onClose(p.image.Release)
+	if err := r.readable(p.image.Kernel, p.image.Initrd); err != nil {
+		return because(ReasonImageUnavailable, err)
+	}
 	if err := cache.Prune(ctx, imageAge); err != nil && ctx.Err() == nil {
 		r.log.Error("Old images stay where they are", "error", err)
 	}
@@ -196,13 +209,19 @@ func imageReason(err error) Reason {
 }
 
 func (r *Runner) chooseAccelerator(ctx context.Context, p *prepared) error {
-	prover := qemu.Prover{Binary: r.settings.QEMU, Kernel: p.image.Kernel, Cache: r.settings.Images, MachineType: r.settings.MachineType}
+	prover := qemu.Prover{
+		Binary: r.settings.QEMU, Kernel: p.image.Kernel, Cache: r.settings.Images, MachineType: r.settings.MachineType, Jail: r.jail(),
+	}
 	choice, err := prover.Choose(ctx, r.settings.Acceleration)
 	if errors.Is(err, exec.ErrNotFound) {
 		return because(ReasonQEMUMissing, err)
 	}
 	if err != nil {
 		return because(ReasonAccelerationUnavailable, err)
+	}
+	if choice.Accelerator == qemu.TCG && !r.settings.AllowEmulation {
+		return failf(ReasonAccelerationUnavailable,
+			"%s Software emulation is allowed by the operator's setting service.machine.allowemulation alone (--allow-emulation of the runner)", choice.Reason)
 	}
 	p.choice = choice
 	r.board.set(func(s *Status) { s.Accelerator, s.AcceleratorReason = string(choice.Accelerator), choice.Reason })
@@ -335,44 +354,4 @@ func diskReason(err error) Reason {
 		return ReasonDiskFull
 	}
 	return ReasonDiskFailed
-}
-
-func (r *Runner) takeNetwork(ctx context.Context, p *prepared) error {
-	if r.settings.Network != NetworkPod {
-		return nil
-	}
-	network, err := guestnet.Take(ctx, r.networkOptions())
-	if err != nil {
-		return because(ReasonNetworkFailed, err)
-	}
-	p.network, p.vhost = network, opens("/dev/vhost-net")
-	p.onClose(network.Close)
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := network.Serve(serving); err != nil {
-			r.log.Error("The guest gets no address any more", "error", err)
-			r.board.set(func(s *Status) { s.Network = err.Error() })
-		}
-	}()
-	p.onClose(func() error { stop(); <-ended; return nil })
-	return nil
-}
-
-// opens says whether a device is there and may be used.
-func opens(device string) bool {
-	file, err := os.OpenFile(device, os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	return file.Close() == nil
-}
-
-func (r *Runner) networkOptions() guestnet.Options {
-	return guestnet.Options{
-		Hostname: r.settings.Name, DNSServers: r.settings.DNSServers, NTPServers: r.settings.NTPServers,
-		SearchDomains: r.settings.SearchDomains, ForeignSources: r.settings.ForeignSources,
-		StateFile: r.settings.networkState(), Log: logr.FromSlogHandler(r.log.Handler()),
-	}
 }

@@ -114,3 +114,38 @@ func TestQEMUGetsTheDiskThatWasOpened(t *testing.T) {
 		t.Errorf("QEMU opens a path: %q, %v", arguments, err)
 	}
 }
+
+// TestEmulationIsNeverSilent: where the operator's owner does not allow it, a machine without KVM does not start and says which setting would
+// let it, whether it was asked for emulation or has no KVM.
+func TestEmulationIsNeverSilent(t *testing.T) {
+	if opens("/dev/kvm") {
+		t.Log("KVM may work here: mode auto is not tried")
+	}
+	for _, mode := range []qemu.Mode{qemu.ModeTCG, qemu.ModeAuto} {
+		if mode == qemu.ModeAuto && opens("/dev/kvm") {
+			continue
+		}
+		for _, allowed := range []bool{false, true} {
+			r := master(t)
+			r.settings.Acceleration, r.settings.AllowEmulation = mode, allowed
+			p := &prepared{}
+			err := r.chooseAccelerator(t.Context(), p)
+			switch {
+			case allowed && (err != nil || p.choice.Accelerator != qemu.TCG):
+				t.Errorf("%s: %v, %v", mode, p.choice, err)
+			case !allowed && (err == nil || endOf(err).Reason != ReasonAccelerationUnavailable || endOf(err).Reason.ExitCode() != 18):
+				t.Errorf("%s: it ended with %v", mode, err)
+			case !allowed && !strings.Contains(err.Error(), "service.machine.allowemulation"):
+				t.Errorf("%s: the setting is not named: %v", mode, err)
+			}
+		}
+	}
+}
+
+func opens(device string) bool {
+	file, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	return file.Close() == nil
+}

@@ -72,8 +72,16 @@ type Settings struct {
 	Network string
 	// Acceleration says whether the guest runs on KVM.
 	Acceleration qemu.Mode
+	// AllowEmulation lets the guest be emulated in software; otherwise a machine without KVM does not start.
+	AllowEmulation bool
+	// Nested lets the guest run virtual machines of its own.
+	Nested bool
+	// ImageDirectories are those below which file URLs of the image may lead.
+	ImageDirectories []string
 	// QEMU is the program, by name or path.
 	QEMU string
+	// QEMUUser is the number of the user and group that QEMU runs as. 0 is the runner's own; a runner that is not root has no choice.
+	QEMUUser int
 	// ExtraArgs are appended to its command line.
 	ExtraArgs []string
 	// Health is the port of the guest whose /healthz tells of its kubelet; 0 asks nobody.
@@ -142,6 +150,7 @@ func (s Settings) Validate() error {
 	require(s.State != "" && s.Run != "" && s.Images != "", "the directories for state, sockets and images are all needed")
 	require(s.Timeouts.Hold >= 0 && s.Timeouts.Lock >= 0 && s.Timeouts.Boot >= 0, "the timeouts have to be positive")
 	require(len(s.socket()) <= maxSocketPath, "the directory of sockets %s is longer than the path of a socket can be (%d bytes)", s.Run, maxSocketPath)
+	require(s.QEMUUser >= 0 && s.QEMUUser <= maxUser, "QEMU's user is %d and has to be between 0 and %d", s.QEMUUser, maxUser)
 	require(s.Health >= 0 && s.Health < 1<<16, "the health port is %d and has to be less than 65536", s.Health)
 	require(s.API >= 0 && s.API < 1<<16, "the API port is %d and has to be less than 65536", s.API)
 	require(slices.Contains([]qemu.Mode{"", qemu.ModeAuto, qemu.ModeKVM, qemu.ModeTCG}, qemu.Mode(strings.ToLower(string(s.Acceleration)))),
@@ -155,6 +164,13 @@ func (s Settings) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// QEMUUser is the user that QEMU runs as: the one that Debian reserves for it (libvirt-qemu). No image of a runner or a host needs to
+// know it by name.
+const QEMUUser = 64055
+
+// maxUser is the last of the numbers that are one user's (user_namespaces(7): 4294967295 is none).
+const maxUser = 1<<32 - 2
 
 // maxSocketPath is how long the path of a socket may be, in bytes (unix(7)).
 const maxSocketPath = 107
@@ -170,4 +186,5 @@ func (s Settings) networkState() string   { return filepath.Join(s.State, "netwo
 func (s Settings) socket() string         { return filepath.Join(s.Run, SocketName) }
 func (s Settings) monitor() string        { return filepath.Join(s.Run, "qmp.sock") }
 func (s Settings) agent() string          { return filepath.Join(s.Run, "agent.sock") }
+func (s Settings) qemuRoot() string       { return filepath.Join(s.Run, "root") }
 func (s Settings) ignition() string       { return filepath.Join(s.Run, "ignition.json") }

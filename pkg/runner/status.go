@@ -38,6 +38,8 @@ type Status struct {
 	// Accelerator is kvm or tcg, and AcceleratorReason why.
 	Accelerator       string `json:"accelerator,omitempty"`
 	AcceleratorReason string `json:"acceleratorReason,omitempty"`
+	// Rooted says that QEMU runs as root, because a share's file system has no extended attributes.
+	Rooted bool `json:"rooted,omitempty"`
 	// PID is QEMU's.
 	PID int `json:"pid,omitempty"`
 	// Address is the guest's.

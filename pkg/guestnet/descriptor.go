@@ -1,0 +1,28 @@
+package guestnet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenTap opens the guest's end of the tap device, for a QEMU that may not do so itself. The thread is in the pod's network namespace. Close
+// the file once QEMU has inherited it: the device has a carrier while the guest's end is open.
+func (n *Network) OpenTap() (*os.File, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the tap device: %w", &os.PathError{Op: "open", Path: "/dev/net/tun", Err: err})
+	}
+	request, err := unix.NewIfreq(n.Tap)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	// The flags that it was made with.
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the tap device %s: %w", n.Tap, err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), n.Tap), nil //nolint:gosec // G115: a file descriptor
+}
