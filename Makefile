@@ -177,7 +177,7 @@ tools: machine-tools ## Build what tests need: that of machine-tools, and kwok; 
 	@integration/build.sh .tools kwok
 
 machine-tools: ## Build what clusters of machines need: Kubernetes, ignition, helm, add-ons, guest images, the runner's image
-	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web
+	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins
 	@integration/guestimage/build.sh .tools/guest
 	@integration/runnerimage/build.sh .tools
 

@@ -8,6 +8,8 @@
 #   vault     a Vault server that issues certificates, for tests
 #   coredns, flannel, flannel-cni, web
 #             what the container images of a workload cluster's add-ons are made of (addons/images)
+#   cni-plugins
+#             the archive of the standard CNI plugins that nodes download when their image has none
 #   codegen   controller-gen, which derives deep copies and CRDs from the API types
 #   lint      golangci-lint
 #   programs  no binary: the Debian packages of the programs that tests of machines run (QEMU, ip, ping, …), when missing
@@ -130,6 +132,19 @@ build_flannel() { CGO_ENABLED=0 compile flannel "$1" ./flannel "$(flannel_ldflag
 build_flannel-cni() { CGO_ENABLED=0 compile flannel-cni "$1" ./flannel-cni "-s -w"; }
 build_web() { CGO_ENABLED=0 compile web "$1" . "-s -w"; }
 
+# build_cni-plugins: the archive as the plugins' makers publish it.
+build_cni-plugins() {
+  local package=github.com/containernetworking/plugins/plugins
+  target=$1
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  echo "==> cni-plugins: compiling"
+  CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$work/" \
+    $package/main/bridge $package/main/loopback $package/ipam/host-local $package/meta/portmap
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work" -czf "$target" .
+  chmod +x "$target" # what is built is asked for by this bit
+}
+
 build_vault() { CGO_ENABLED=0 compile vault "$1" . "-s -w"; }
 build_codegen() { CGO_ENABLED=0 compile codegen "$1" sigs.k8s.io/controller-tools/cmd/controller-gen "-s -w"; }
 build_lint() { CGO_ENABLED=0 compile lint "$1" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "-s -w"; }
@@ -173,7 +188,7 @@ link() {
   done
 }
 
-tools="kubeall, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, codegen, lint, programs"
+tools="kubeall, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, cni-plugins, codegen, lint, programs"
 [ $# -ge 2 ] || die "usage: $0 DEST TOOL...   (tools: $tools)"
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 dest=$1

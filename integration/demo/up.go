@@ -77,7 +77,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	spec := d.config.Spec.Cluster
 	d.say("without KVM this takes twenty minutes on two cores that have nothing else to do, and more on others; Ctrl-C stops it at any moment and cleans up")
 	d.stage, err = stage.Start(ctx, stage.Options{
-		Root: d.state.root, Dir: d.state.cluster(), Masters: len(spec.Masters), Workers: len(spec.Workers), Say: d.say,
+		Root: d.state.root, Dir: d.state.cluster(), Masters: len(spec.Masters), Workers: len(spec.Workers), Say: d.say, Image: stage.BareImage,
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kvm-operator/kvm-operator/integration/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 )
 
 const (
@@ -18,23 +19,46 @@ const (
 	staleness = 5 * time.Minute
 )
 
-// TestLifeOfACluster is the whole way: founding, growth, work, end.
+// TestLifeOfACluster is the whole way: founding, growth, work, end. Its machines boot the bare image: what they lack they download, as Flatcar
+// does.
 func TestLifeOfACluster(t *testing.T) {
-	l := setUp(t, stage.Options{Masters: 1, Workers: 2})
-	if err := l.Apply(l.ctx, manifest(id, []string{"m1"}, []string{"w1"})); err != nil {
+	l := setUp(t, stage.Options{Masters: 1, Workers: 2, Image: stage.BareImage})
+	if err := l.Apply(l.ctx, manifestOf(stage.BareImage, id, []string{"m1"}, []string{"w1"})); err != nil {
 		l.t.Fatal(err)
 	}
 	l.awaitReady(2)
 	t.Log("a worker more")
-	if err := l.Apply(l.ctx, manifest(id, []string{"m1"}, []string{"w1", "w2"})); err != nil {
+	if err := l.Apply(l.ctx, manifestOf(stage.BareImage, id, []string{"m1"}, []string{"w1", "w2"})); err != nil {
 		l.t.Fatal(err)
 	}
 	l.awaitReady(3)
 	if err := l.Prove(l.ctx, l.kubeconfig); err != nil {
 		l.t.Fatal(err)
 	}
+	if diff := cmp.Diff([]string{"cni-plugins-linux-amd64-v" + cloudconfig.CNIPluginsVersion + ".tgz", "kubectl", "kubelet"}, l.Downloaded()); diff != "" {
+		t.Errorf("the bare image lets nodes download other things than it lacks (-want +got):\n%s", diff)
+	}
+	t.Log("DNS is scaled to zero")
+	l.losesDNS()
 	t.Log("the end")
 	l.ends()
+}
+
+// losesDNS scales CoreDNS to zero: the cluster is not Ready until the operator has put that right and DNS serves again, while its
+// API is Available all along.
+func (l *life) losesDNS() {
+	l.t.Helper()
+	l.workload("", "--namespace=kube-system", "scale", "deployment/coredns", "--replicas=0")
+	l.eventually(staleness, func() error {
+		if err := l.condition("Ready"); err == nil || !strings.Contains(err.Error(), "AddOnUnavailable") {
+			return fmt.Errorf("Ready does not say that DNS is gone: %v", err)
+		}
+		return nil
+	})
+	if err := l.condition("Available"); err != nil {
+		l.t.Errorf("the API answers, and the condition is %s", err)
+	}
+	l.eventually(patience, func() error { return l.condition("Ready") })
 }
 
 // awaitReady waits until the KVMConfig is Ready and the workload cluster has that many Ready Nodes.

@@ -169,6 +169,11 @@ func (l *life) eventually(limit time.Duration, condition func() error) {
 
 // manifest is a cluster with the given nodes.
 func manifest(id string, masters, workers []string) string {
+	return manifestOf(stage.FullImage, id, masters, workers)
+}
+
+// manifestOf is a cluster of machines with a root file system.
+func manifestOf(image, id string, masters, workers []string) string {
 	list := func(ids []string, machine string) (nodes, machines string) {
 		var n, m []string
 		for _, node := range ids {
@@ -199,5 +204,5 @@ spec:
     initrd: %[7]s
     rootFS: %[8]s
     kernelArguments: [console=ttyS0, quiet, nokaslr, tsc=reliable, no_timer_check, guest.autologin]
-`, id, masterNodes, workerNodes, masterMachines, workerMachines, file("vmlinuz"), file("initrd.img"), file("root.squashfs"))
+`, id, masterNodes, workerNodes, masterMachines, workerMachines, file("vmlinuz"), file("initrd.img"), file(image))
 }

@@ -1,12 +1,13 @@
 #!/bin/bash
-# build.sh DEST [tiny|image]... — builds guest images from Debian packages and links them into DEST (README.md).
+# build.sh DEST [tiny|image|bare]... — builds guest images from Debian packages and links them into DEST (README.md).
 #
 #   tiny   vmlinuz, bzImage, tiny.cpio.gz: a guest that reports what its machine gives it, for tests of the machine
 #   image  vmlinuz, bzImage, initrd.img, root.squashfs: Debian with systemd, containerd and Kubernetes, set up by Ignition;
 #          needs kubeall, ignition and the tools of ../addons/images, which integration/build.sh makes, in DEST/.. or in
 #          $TOOLS
+#   bare   bare.squashfs: the same root file system as Flatcar's users find it: no kubelet, no kubectl, no CNI plugins
 #
-# Without a name both are built. Each is cached by the content of what it is made of in
+# Without a name all are built. Each is cached by the content of what it is made of in
 # ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/guest; to follow newer Debian packages, remove that directory. A lock lets
 # two checkouts build side by side. Interrupting is safe at any moment: nothing half-built is ever linked.
 #
@@ -178,16 +179,33 @@ build_root() {
   add_archives "$overlay/usr/share/guest-images/archives"
   add_programs "$2" "$programs"
   bootstrap root --variant=minbase --format=tar \
-    --include="$(grep -v '^#' "$here/packages" | paste -sd,)" \
+    --include="$(packages)" \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/info/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
     --customize-hook="sync-in '$overlay' /" \
-    --customize-hook="'$here/customize.sh' \"\$1\" '$programs'" \
+    --customize-hook="'$here/customize.sh' \"\$1\" '$programs' ${bare:+bare}" \
     bookworm "$work/root.tar"
+  squash "$1/root.squashfs"
+}
+
+# build_bare OUT KERNEL KUBEALL IGNITION ...: what build_root makes, less what Flatcar does not have, and with curl, which it has.
+build_bare() { bare=yes build_root "$@" && mv "$1/root.squashfs" "$1/bare.squashfs"; }
+
+# packages: the Debian packages of the root file system.
+packages() {
+  if [ -n "${bare:-}" ]; then
+    { grep -vE '^#|^containernetworking-plugins$' "$here/packages"; echo curl; } | paste -sd,
+  else
+    grep -v '^#' "$here/packages" | paste -sd,
+  fi
+}
+
+# squash FILE: packs $work/root.tar.
+squash() {
   # shellcheck disable=SC2016 # for the inner shell, which is there because a job in the background has no standard input
   progress "root file system" bash -c 'sqfstar -no-progress -noI -noD -noF -noX -exit-on-error "$1" <"$2"' - \
-    "$1/root.squashfs" "$work/root.tar"
+    "$1" "$work/root.tar"
 }
 
 # add_kernel_modules KERNEL DIRECTORY
@@ -249,7 +267,7 @@ key() {
   case $stage in
     tiny) inputs=(tiny) ;;
     initrd) inputs=(initrd tiny/dhcp) ;;
-    root) inputs=(rootfs packages modules pause customize.sh containers.sh) ;;
+    root | bare) inputs=(rootfs packages modules pause customize.sh containers.sh) ;;
   esac
   shift
   {
@@ -313,23 +331,28 @@ tiny() {
   link "$made/tiny.cpio.gz"
 }
 
-image() {
+image() { full root; }
+
+bare() { full bare; }
+
+# full STAGE: an image with the initrd that boots it.
+full() {
   local name binaries=() archives
   for name in kubeall ignition $(addons); do binaries+=("$(tool "$name")") || exit 1; done
   stage initrd "$kernel"
   link "$made/initrd.img"
   mapfile -t archives < <(archives)
-  stage root "$kernel" "${binaries[@]}" "$images" "${archives[@]}"
-  link "$made/root.squashfs"
+  stage "$1" "$kernel" "${binaries[@]}" "$images" "${archives[@]}"
+  link "$made/$1.squashfs"
 }
 
-[ $# -ge 1 ] || die "usage: $0 DEST [tiny|image]..."
+[ $# -ge 1 ] || die "usage: $0 DEST [tiny|image|bare]..."
 mkdir -p "$cache" "$1"
 dest=$(cd "$1" && pwd)
 shift
-[ $# -ge 1 ] || set -- tiny image
+[ $# -ge 1 ] || set -- tiny image bare
 for target in "$@"; do
-  case $target in tiny | image) ;; *) die "there is no guest image $target (there are: tiny, image)" ;; esac
+  case $target in tiny | image | bare) ;; *) die "there is no guest image $target (there are: tiny, image, bare)" ;; esac
 done
 stage kernel
 kernel=$made

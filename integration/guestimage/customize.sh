@@ -1,14 +1,18 @@
 #!/bin/bash
-# customize.sh ROOT PROGRAMS — what is left to do in the root file system of the full image once its packages and files are in
+# customize.sh ROOT PROGRAMS [bare] — what is left to do in the root file system of the full image once its packages and files are in
 # place; called by mmdebstrap. PROGRAMS is the directory of what containers.sh makes images of.
 set -euo pipefail
-root=$1 programs=$2
+root=$1 programs=$2 bare=${3:-}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 depmod -b "$root" "$(ls "$root/usr/lib/modules")"
 # A binary built on a newer system than the image's may ask for a newer C library.
 chroot "$root" /usr/libexec/ignition -version >/dev/null || { echo "ignition does not run in the image" >&2; exit 1; }
 "$here/containers.sh" "$root" "$programs"
+if [ "$bare" = bare ]; then
+  # The layer of the container images keeps the binary: nothing on the path of a node's own system is Kubernetes.
+  rm "$root"/usr/bin/{kubeall,kubelet,kubectl}
+fi
 
 # Only what the image's preset names is on, whatever the packages have enabled.
 find "$root/etc/systemd/system" -mindepth 1 -delete

@@ -4,6 +4,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +42,15 @@ const (
 )
 
 // guestFiles are the files of the guest image.
-var guestFiles = []string{"vmlinuz", "initrd.img", "root.squashfs"}
+var guestFiles = []string{"vmlinuz", "initrd.img"}
+
+// Root file systems of the guest image.
+const (
+	// FullImage has all that a node needs.
+	FullImage = "root.squashfs"
+	// BareImage has what Flatcar has: no kubelet, no kubectl and no CNI plugins. Nodes download these from the stage's mirror.
+	BareImage = "bare.squashfs"
+)
 
 // Options say how a Stage is set up.
 type Options struct {
@@ -50,6 +60,8 @@ type Options struct {
 	Masters, Workers int
 	// Values are further settings of the chart, as helm's --set takes them.
 	Values []string
+	// Image is FullImage or BareImage. Default: FullImage.
+	Image string
 	// Snapshots gives the hosts a directory that they share, and the tools of etcd.
 	Snapshots bool
 	// Audit records the requests to the management cluster.
@@ -64,6 +76,7 @@ type Stage struct {
 	Cluster *realcluster.Cluster
 	options Options
 	work    string
+	mirror  *mirror
 }
 
 // Start sets a Stage up. What it made so far is removed when it fails.
@@ -118,7 +131,7 @@ func (s *Stage) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.copyGuest(ctx, len(nodes)); err != nil {
+	if err := errors.Join(s.copyGuest(ctx, len(nodes)), s.startMirror(ctx)); err != nil {
 		return err
 	}
 	return s.patiently("installing the operator from helm/kvm-operator", func() error { return s.install(ctx) })
@@ -147,7 +160,7 @@ func (s *Stage) patiently(what string, do func() error) error {
 
 // Stop ends everything and removes every trace.
 func (s *Stage) Stop() error {
-	var errs []error
+	errs := []error{s.mirror.stop()}
 	if s.Cluster != nil {
 		errs = append(errs, s.Cluster.Stop())
 	}
@@ -200,7 +213,7 @@ func (s *Stage) copyGuest(ctx context.Context, nodes int) error {
 		if _, err := node.Exec(ctx, "mkdir", "-p", directory); err != nil {
 			return err
 		}
-		for _, name := range guestFiles {
+		for _, name := range append(slices.Clone(guestFiles), cmp.Or(s.options.Image, FullImage)) {
 			source, err := filepath.EvalSymlinks(s.tool(filepath.Join("guest", name)))
 			if err != nil {
 				return fmt.Errorf("the guest image is missing: %w (run `make tools`)", err)
@@ -222,7 +235,7 @@ func (s *Stage) install(ctx context.Context) error {
 		"--set=machine.allowEmulation=true", "--set=machine.imageDirectories={" + GuestDirectory + "}",
 		"--set=sharedHosts=true", "--set=nodeSelector." + key.LabelManagementNodesRole + "=" + key.RoleWorker,
 	}
-	for _, value := range s.options.Values {
+	for _, value := range append(s.mirror.values(s.Cluster.Address()), s.options.Values...) {
 		arguments = append(arguments, "--set="+value)
 	}
 	var complaint strings.Builder

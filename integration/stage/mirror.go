@@ -1,0 +1,121 @@
+package stage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/versions"
+)
+
+// mirrorPort is where the mirror listens, on the address of the site.
+const mirrorPort = "8088"
+
+// mirror is what a site without internet has beside its management cluster: a web server with the binaries that nodes
+// download when their guest image lacks them, each with its checksum, under the paths of their makers.
+type mirror struct {
+	files  map[string]string // URL path → file
+	server *http.Server
+
+	mu     sync.Mutex
+	served map[string]int
+}
+
+// startMirror serves the kubelet, kubectl and the CNI plugins. The first two are the one binary that the tests have of Kubernetes: it is what
+// its file is called.
+func (s *Stage) startMirror(ctx context.Context) error {
+	base := "/kubernetes/v" + versions.Catalogue.Kubernetes + "/bin/linux/amd64/"
+	plugins := fmt.Sprintf("/cni/v%s/cni-plugins-linux-amd64-v%[1]s.tgz", cloudconfig.CNIPluginsVersion)
+	s.mirror = &mirror{
+		files:  map[string]string{base + "kubelet": s.tool("kubeall"), base + "kubectl": s.tool("kubeall"), plugins: s.tool("cni-plugins")},
+		served: map[string]int{},
+	}
+	for _, file := range s.mirror.files {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("the mirror lacks %s: %w (run `make tools`)", filepath.Base(file), err)
+		}
+	}
+	listener, err := s.Cluster.Listen(ctx, "tcp", net.JoinHostPort(s.Cluster.Address(), mirrorPort))
+	if err != nil {
+		return err
+	}
+	s.mirror.server = &http.Server{Handler: s.mirror, ReadHeaderTimeout: time.Minute}
+	go func() { _ = s.mirror.server.Serve(listener) }() // it ends with Close
+	return nil
+}
+
+// values are the settings of the chart that lead nodes to the mirror.
+func (m *mirror) values(address string) []string {
+	base := "http://" + net.JoinHostPort(address, mirrorPort)
+	return []string{"binaries.url=" + base + "/kubernetes", "cniPlugins.url=" + base + "/cni"}
+}
+
+// ServeHTTP serves the files, and their checksums as <file>.sha256.
+func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path, wantsSum := strings.CutSuffix(r.URL.Path, ".sha256")
+	file, known := m.files[path]
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	if !wantsSum {
+		m.mu.Lock()
+		m.served[filepath.Base(path)]++
+		m.mu.Unlock()
+		http.ServeFile(w, r, file)
+		return
+	}
+	sum, err := checksum(file)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = io.WriteString(w, sum+"\n")
+}
+
+func checksum(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+func (m *mirror) stop() error {
+	if m == nil || m.server == nil {
+		return nil
+	}
+	if err := m.server.Close(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Downloaded are the names of what nodes have downloaded from the mirror so far.
+func (s *Stage) Downloaded() []string {
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	var names []string
+	for name := range s.mirror.served {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
