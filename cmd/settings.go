@@ -73,10 +73,15 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 			AllowEmulation: r.yes(flag.MachineAllowEmulation), NestedVirtualization: r.yes(flag.MachineNested),
 			ImageDirectories: r.list(flag.MachineImageDirectories),
 		},
+		MachinesOnly:   !r.yes(flag.WorkloadConnect),
+		KubeconfigTerm: atLeastADay(r.duration(flag.WorkloadKubeconfigTerm)),
 
 		TerminateUnhealthyNodes: r.yes(flag.TerminateUnhealthyNodes),
 	}
 }
+
+// atLeastADay bounds terms of certificates from below: what is renewed ever again costs requests, and a short outage would be the end of it.
+func atLeastADay(term time.Duration) time.Duration { return max(term, 24*time.Hour) }
 
 // vaultConfig says where Vault is; nil for none.
 func vaultConfig(r reader) *vault.Config {
@@ -100,6 +105,7 @@ func guestSettings(r reader) cloudconfig.Settings {
 		SSOPublicKey:      r.text(flag.WorkloadSSHSSOPublicKey),
 		BinaryBaseURL:     r.text(flag.WorkloadBinariesURL),
 		CNIPluginsBaseURL: r.text(flag.WorkloadCNIPluginsURL),
+		NodeTerm:          atLeastADay(r.duration(flag.WorkloadNodeTerm)),
 		Proxy: cloudconfig.Proxy{
 			HTTP: r.text(flag.WorkloadProxyHTTP), HTTPS: r.text(flag.WorkloadProxyHTTPS), NoProxy: r.list(flag.WorkloadProxyNoProxy),
 		},

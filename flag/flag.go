@@ -71,6 +71,8 @@ const (
 	WorkloadConnect          = "service.workload.connect"
 	WorkloadFlatcarChannel   = "service.workload.flatcar.channel"
 	WorkloadFlatcarMirror    = "service.workload.flatcar.mirror"
+	WorkloadKubeconfigTerm   = "service.workload.kubeconfigterm"
+	WorkloadNodeTerm         = "service.workload.nodeterm"
 	WorkloadIgnitionPath     = "service.workload.ignition.path"
 	WorkloadProxyHTTP        = "service.workload.proxy.http"
 	WorkloadProxyHTTPS       = "service.workload.proxy.https"
@@ -85,6 +87,7 @@ const (
 	defaultClusterRole       = "kvm-operator-node"
 	defaultListenAddress     = "http://127.0.0.1:8000"
 	defaultKubernetesAddress = "http://127.0.0.1:6443"
+	week                     = 7 * 24 * time.Hour
 	defaultVaultTTL          = 365 * 24 * time.Hour
 )
 
@@ -158,6 +161,8 @@ func registerWorkload(fs *pflag.FlagSet) {
 	fs.Bool(WorkloadConnect, true, "work in workload clusters too: let nodes join, install add-ons, judge nodes by what the cluster says; without it only machines are made")
 	fs.String(WorkloadFlatcarChannel, "stable", "release channel of the default guest image")
 	fs.String(WorkloadFlatcarMirror, "", "URL of the directory with the default guest image, {channel} and {version} standing for its release; empty for Flatcar's own")
+	fs.Duration(WorkloadKubeconfigTerm, week, "how long the administrator's kubeconfig holds; it is renewed when a third of that is left")
+	fs.Duration(WorkloadNodeTerm, week, "how long the certificates of nodes hold; kubelets renew them when 10 to 30 percent of that is left, for which the operator has to run")
 	fs.String(WorkloadIgnitionPath, "", "path of ignition templates"+ignored)
 	fs.String(WorkloadProxyHTTP, "", "HTTP proxy of the guests")
 	fs.String(WorkloadProxyHTTPS, "", "HTTPS proxy of the guests")

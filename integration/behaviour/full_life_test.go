@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/pkg/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
@@ -135,7 +136,7 @@ func verifyKubeconfig(t *testing.T, config *v1alpha1.KVMConfig) {
 	if _, err := certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		t.Error(err)
 	}
-	if !slices.Contains(certificate.Subject.Organization, "system:masters") {
+	if !slices.Contains(certificate.Subject.Organization, addons.Administrators) {
 		t.Errorf("the client certificate is for %s, who is no administrator", certificate.Subject)
 	}
 	ca := &corev1.Secret{ObjectMeta: beside(config, "ca")}

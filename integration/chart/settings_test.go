@@ -69,6 +69,8 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.MachineNested:            "true",
 		flag.MachineImageDirectories:  "[/usr/code/images/own]",
 		flag.WorkloadConnect:          "false",
+		flag.WorkloadKubeconfigTerm:   "48h0m0s",
+		flag.WorkloadNodeTerm:         "720h0m0s",
 		oidc + "clientid":             "kubernetes",
 		oidc + "issuerurl":            "https://dex.example.org",
 		oidc + "usernameclaim":        "email",

@@ -137,7 +137,10 @@ func NewAuthority(ids []string) (pki.KeyPair, error) {
 
 // APIPair is the certificate of an API server that answers for all the clusters, and the operator's own.
 func APIPair(ids []string, authority pki.KeyPair, now clock.PassiveClock) (pki.KeyPair, error) {
-	return pki.Embedded{Clock: now}.Issue(request(ids, pki.API), authority)
+	// Like the original's, whose pair was also its client's.
+	api := request(ids, pki.API)
+	api.Organizations, api.Usage = append(api.Organizations, pki.Masters), pki.UsageBoth
+	return pki.Embedded{Clock: now}.Issue(api, authority)
 }
 
 // request is the cluster's own, with the names of the other clusters' Services.

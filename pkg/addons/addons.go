@@ -51,6 +51,8 @@ type Params struct {
 	Registry string
 	// APIServerURL is how pods on a node's network reach the API server, without kube-proxy.
 	APIServerURL string
+	// Administrators is the group that is bound to the rights of an administrator; empty for that of this name.
+	Administrators string
 	// Emulated says that software emulates the processors of the cluster's machines.
 	Emulated bool
 	// KubeProxy and CoreDNS can be left to somebody else, or come from another image.

@@ -1,6 +1,8 @@
 package addons
 
 import (
+	"cmp"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,13 +14,18 @@ import (
 // pki.KubeletClient.
 const kubeletClient = "kube-apiserver-kubelet-client"
 
+// Administrators is the group of the holders of the administrator's kubeconfig, unless another one was asked for, and the name of its binding.
+const Administrators = "kvm-operator:cluster-admins"
+
 // RBAC lets kubelets ask for a certificate and the API server talk to kubelets. Nobody approves a request but the operator,
 // so the roles that kubeadm binds for that are missing.
 //
-// Of the users of the original's certificates that of "api" is an administrator by its group. That of "worker" keeps the
+// The holders of the administrator's kubeconfig are administrators by a binding, which can be taken away; the operator, who makes it, is one by
+// the group system:masters. Of the users of the original's certificates that of "worker" keeps the
 // role of kube-proxy; the original's system:node would let it read every Secret, and kubelets have users of their own.
 func RBAC(p Params) []client.Object {
 	return []client.Object{
+		p.binding(Administrators, "cluster-admin", rbacv1.GroupKind, cmp.Or(p.Administrators, Administrators)),
 		p.binding("kvm-operator:kubelet-bootstrap", "system:node-bootstrapper", rbacv1.GroupKind, joining.BootstrapGroup),
 		p.binding("kvm-operator:kubelet-client", "system:kubelet-api-admin", rbacv1.UserKind, kubeletClient),
 		p.binding("kvm-operator:worker", "system:node-proxier", rbacv1.UserKind, key.WorkerDomain(p.Cluster)),

@@ -1,6 +1,7 @@
 package cloudconfig
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 const (
 	controllerManagerKubeconfig = kubeconfigDirectory + "/controller-manager.yaml"
 	portControllerManager       = 10257
+	// defaultNodeTerm is how long the certificates of kubelets hold.
+	defaultNodeTerm = 7 * 24 * time.Hour
 )
 
 // controllerManager runs the controllers of Kubernetes, among them the one that signs the kubelets' certificates.
@@ -65,6 +68,8 @@ func controllerManagerCommand(p Params) []string {
 
 		"--cluster-signing-cert-file=" + signerFile,
 		"--cluster-signing-key-file=" + signerKeyFile,
+		// What a node that was removed has dies with it, sooner or later; kubelets that live renew theirs.
+		"--cluster-signing-duration=" + cmp.Or(p.Settings.NodeTerm, defaultNodeTerm).String(),
 		"--root-ca-file=" + caFile,
 		"--service-account-private-key-file=" + serviceAccountKeyFile,
 

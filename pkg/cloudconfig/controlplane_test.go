@@ -36,11 +36,11 @@ func TestTheControlPlaneOfAMasterWorks(t *testing.T) {
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		m.start(t, name)
 	}
-	admin := m.params.Certificates[pki.API]
+	admin := m.params.Certificates[pki.Operator]
 
 	m.eventually(t, "the API server is ready, says anybody", m.api("GET", "/readyz", "", nil, nil), 200)
 	m.eventually(t, "an anonymous request for anything else is refused", m.api("GET", "/version", "", nil, nil), 401)
-	m.eventually(t, "the holder of the API certificate is an administrator", m.api("GET", "/api/v1/secrets", "", &admin, nil), 200)
+	m.eventually(t, "the holder of the operator's certificate is an administrator", m.api("GET", "/api/v1/secrets", "", &admin, nil), 200)
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
 	m.eventually(t, "the controller manager leads", m.api("GET", leases+"kube-controller-manager", "", &admin, nil), 200)
 	m.eventually(t, "the scheduler leads", m.api("GET", leases+"kube-scheduler", "", &admin, nil), 200)

@@ -9,6 +9,7 @@ package cloudconfig
 
 import (
 	"net/url"
+	"time"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -104,6 +105,8 @@ type Settings struct {
 	SSOPublicKey string
 	// OIDC is the sign-on of clusters that name none of their own.
 	OIDC v1alpha1.OIDC
+	// NodeTerm is how long the certificates of kubelets hold; zero for a week.
+	NodeTerm time.Duration
 	// BinaryBaseURL is where a kubelet comes from when the image has none: <url>/v<version>/bin/linux/<arch>/kubelet and
 	// the same with .sha256. Empty: https://dl.k8s.io.
 	BinaryBaseURL string

@@ -2,13 +2,17 @@ package cluster
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kvm-operator/kvm-operator/pkg/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
@@ -35,7 +39,53 @@ func CertificateRequests(config *v1alpha1.KVMConfig, settings Settings) []pki.Re
 			names = append(names, access.Host)
 		}
 	}
-	return pki.Requests(config.Spec.Cluster, settings.ClusterDomain, names...)
+	admin := pki.AdminRequest(Administrators(config, settings), cmp.Or(settings.KubeconfigTerm, DefaultKubeconfigTerm))
+	return append(pki.Requests(config.Spec.Cluster, settings.ClusterDomain, names...), admin)
+}
+
+// DefaultKubeconfigTerm is how long the administrator's kubeconfig holds.
+const DefaultKubeconfigTerm = 7 * 24 * time.Hour
+
+// Administrators is the group of the holders of the administrator's kubeconfig. It changes with an annotation, and with it what the older
+// copies are good for. Where the operator makes no bindings in workload clusters it is the one that needs none.
+func Administrators(config *v1alpha1.KVMConfig, settings Settings) string {
+	generation := config.Annotations[key.AnnotationAdministratorsGeneration]
+	switch {
+	case settings.MachinesOnly:
+		return pki.Masters
+	case generation == "":
+		return addons.Administrators
+	}
+	// A name in a certificate has 64 letters at most, and an annotation may be anything.
+	sum := sha256.Sum256([]byte(generation))
+	return addons.Administrators + ":" + hex.EncodeToString(sum[:6])
+}
+
+// OperatorPair is how the operator introduces itself to the API server and whom it believes; false while it has nothing to do so with. It is what
+// is stored: what was just issued may never be. A pair "api" that was adopted is what the original's masters believe, so it stays in use; one that
+// an earlier version of this operator issued is of use until the operator's own is stored, which the same authority has signed.
+func (s *Snapshot) OperatorPair() (pki.KeyPair, bool) {
+	api, stored := s.Stored[pki.API]
+	own, found := s.Stored[pki.Operator]
+	switch administers := pki.Administers(api); {
+	case stored && administers && (s.Adopted[pki.API] || !found):
+		return api, true
+	case stored && found:
+		own.CA = api.CA
+		return own, true
+	}
+	return pki.KeyPair{}, false
+}
+
+// AdministratorPair is what the administrator's kubeconfig holds, and the group that it has its rights by.
+func (s *Snapshot) AdministratorPair() (pair pki.KeyPair, group string) {
+	api := s.Certificates[pki.API]
+	if s.Adopted[pki.API] && pki.Administers(api) {
+		return api, pki.Masters
+	}
+	pair = s.Certificates[pki.Admin]
+	pair.CA = api.CA
+	return pair, Administrators(s.Config, s.Settings)
 }
 
 // PublishedURL is where people reach the API: empty and the reason why while the management cluster has not given it an

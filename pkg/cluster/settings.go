@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"time"
+
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 )
 
@@ -40,6 +42,10 @@ type Settings struct {
 	SharedHosts bool
 	// Machine is what all machines have in common.
 	Machine MachineSettings
+	// MachinesOnly leaves the workload clusters alone.
+	MachinesOnly bool
+	// KubeconfigTerm is how long the administrator's kubeconfig holds; zero for DefaultKubeconfigTerm.
+	KubeconfigTerm time.Duration
 	// TerminateUnhealthyNodes replaces nodes that stay unhealthy, where a KVMConfig does not say.
 	TerminateUnhealthyNodes bool
 }

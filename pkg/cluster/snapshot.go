@@ -48,6 +48,9 @@ type Snapshot struct {
 	CertificatesErr error
 	// Stored are the key pairs as their Secrets have them. Whoever is met shows and believes these.
 	Stored pki.Set
+	// KubeconfigOf is the group that the stored kubeconfig of the administrator has its rights by: nil when there is no kubeconfig, empty when
+	// an earlier version of the operator has made it.
+	KubeconfigOf *string
 	// Terms is what is known of the terms of the cluster's own key pairs.
 	Terms Terms
 

@@ -29,6 +29,8 @@ type Workload struct {
 	Now     time.Time
 	// Reason and Message tell why it is not connected.
 	Reason, Message string
+	// Administrators is the group that is bound to the rights of an administrator; empty when none is.
+	Administrators string
 	// Nodes are the Nodes of the workload cluster.
 	Nodes []corev1.Node
 	// Requests are the requests of kubelets for certificates.

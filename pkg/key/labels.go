@@ -58,6 +58,11 @@ const (
 	// AnnotationAllowVersion is set by the user on a KVMConfig. It permits changes of versions that the rules forbid, each by
 	// component and version: "kubernetes=1.34.2,etcd=3.6.5".
 	AnnotationAllowVersion = "kvm-operator.giantswarm.io/allow-version"
+	// AnnotationAdministratorsGeneration is set by the user on a KVMConfig. Another value takes their rights from all copies of the
+	// administrator's kubeconfig, and makes a new one.
+	AnnotationAdministratorsGeneration = "kvm-operator.giantswarm.io/administrators-generation"
+	// AnnotationAdministrators stands on the Secret with the administrator's kubeconfig: the group that it has its rights by.
+	AnnotationAdministrators = "kvm-operator.giantswarm.io/administrators"
 	// AnnotationJoining stands on a node pod: its UID, the hash of the key for which a certificate was approved by bootstrap token, when, and
 	// whether the Node has been Ready; see joining.Record.
 	AnnotationJoining = "kvm-operator.giantswarm.io/joining"

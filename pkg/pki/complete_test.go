@@ -205,7 +205,7 @@ func TestTrustBelievesAdoptedCertificates(t *testing.T) {
 		"etcd does not believe the API": {trusting[pki.EtcdCA].CA, foreign[pki.API].Certificate, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := accepted(t, test.bundle, test.certificate, x509.ExtKeyUsageClientAuth, ""); got != test.want {
+			if got := accepted(t, test.bundle, test.certificate, x509.ExtKeyUsageAny, ""); got != test.want {
 				t.Errorf("accepted: %t, want %t", got, test.want)
 			}
 		})

@@ -94,7 +94,7 @@ func TestContract(t *testing.T) {
 		"etcd-ca":        {CommonName: "etcd-ab1cd", Authority: true},
 		"front-proxy-ca": {CommonName: "front-proxy-ab1cd", Authority: true},
 		"api": {
-			CommonName: "api." + base, Organizations: []string{"api", "system:masters"}, Usages: both, IPs: append([]string{"172.31.0.1"}, local...),
+			CommonName: "api." + base, Organizations: []string{"api"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPs: append([]string{"172.31.0.1"}, local...),
 			DNSNames: []string{
 				"api." + base, "internal-api." + base,
 				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
@@ -111,6 +111,7 @@ func TestContract(t *testing.T) {
 		"apiserver-etcd-client":    {CommonName: "kube-apiserver-etcd-client", Usages: client},
 		"controller-manager":       {CommonName: "system:kube-controller-manager", Usages: client},
 		"scheduler":                {CommonName: "system:kube-scheduler", Usages: client},
+		"operator":                 {CommonName: "kvm-operator", Organizations: []string{"system:masters"}, Usages: client},
 		"front-proxy-client":       {CommonName: "front-proxy-client", Usages: client},
 		"etcd-m0aaa":               member("m0aaa"),
 		"etcd-m1aaa":               member("m1aaa"),
@@ -135,6 +136,9 @@ func TestKeysAndTerms(t *testing.T) {
 			t.Errorf("%s: err = %v; the key is not the ECDSA P-256 key of the certificate", name, err)
 		}
 		until := now.Add(365 * 24 * time.Hour)
+		if name == pki.Operator {
+			until = now.Add(30 * 24 * time.Hour)
+		}
 		if cert.IsCA {
 			until = now.Add(87600 * time.Hour)
 		}
@@ -167,8 +171,8 @@ func TestAuthoritiesAreSeparate(t *testing.T) {
 			continue
 		}
 		for _, authority := range []string{pki.CA, pki.EtcdCA, pki.FrontProxyCA} {
-			own, server := authority == request.Authority, request.Usage == pki.UsageBoth
-			want := map[string]bool{"client": own, "server": own && server}
+			own, server := authority == request.Authority, request.Usage == pki.UsageBoth || request.Usage == pki.UsageServer
+			want := map[string]bool{"client": own && request.Usage != pki.UsageServer, "server": own && server}
 			got := map[string]bool{
 				"client": accepted(t, set[authority].CA, set[request.Name].Certificate, x509.ExtKeyUsageClientAuth, ""),
 				"server": accepted(t, set[authority].CA, set[request.Name].Certificate, x509.ExtKeyUsageServerAuth, ""),

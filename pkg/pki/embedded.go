@@ -88,6 +88,9 @@ func (e Embedded) template(request Request) (*x509.Certificate, error) {
 			template.IPAddresses = append(template.IPAddresses, net.IP(ip.AsSlice()))
 		}
 	}
+	if request.Term > 0 {
+		template.NotAfter = now.Add(request.Term)
+	}
 	switch request.Usage {
 	case UsageAuthority:
 		template.NotAfter = now.Add(authorityLifetime)

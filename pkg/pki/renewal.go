@@ -18,9 +18,11 @@ func due(request Request, pair, authority KeyPair, now time.Time) string {
 		return ""
 	}
 	at := renewal(request, pair, authority)
-	switch name := lacks(cert, request); {
+	switch name, more := lacks(cert, request), exceeds(cert, request); {
 	case name != "":
 		return "it does not speak for " + name
+	case more != "":
+		return more
 	case !at.IsZero() && !now.Before(at):
 		return "a third of its term or less is left"
 	case !signedByOneOf(pair.Certificate, authority.Certificate) && signedByOneOf(pair.Certificate, authority.CA):
@@ -107,6 +109,23 @@ func lacks(cert *x509.Certificate, request Request) string {
 		if ip.IsValid() && !slices.ContainsFunc(cert.IPAddresses, same) {
 			return "the address " + ip.String()
 		}
+	}
+	return ""
+}
+
+// exceeds says what a certificate allows that is not asked for, as the end of a sentence; empty when that is nothing. A name too many does no
+// harm, a right does.
+func exceeds(cert *x509.Certificate, request Request) string {
+	for _, group := range cert.Subject.Organization {
+		if !slices.Contains(request.Organizations, group) {
+			return "it speaks for the group " + group
+		}
+	}
+	switch {
+	case request.Usage == UsageServer && slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth):
+		return "it introduces clients"
+	case request.Term > 0 && cert.NotAfter.Sub(cert.NotBefore) > request.Term+2*backdating:
+		return "it holds for too long"
 	}
 	return ""
 }

@@ -23,6 +23,8 @@ const (
 	year = 365 * 24 * time.Hour
 	// dueAfter is when the last third of a year and an hour begins.
 	dueAfter = year - (year+time.Hour)/3
+	// operatorDueAfter is when that of 30 days and an hour does.
+	operatorDueAfter = 30*24*time.Hour - (30*24*time.Hour+time.Hour)/3
 )
 
 // leaves are all pairs that are issued anew some time.
@@ -43,7 +45,9 @@ func TestRenewal(t *testing.T) {
 		why, failed string
 	}{
 		"at once":             {after: 0},
-		"just before":         {after: dueAfter - time.Second},
+		"just before":         {after: operatorDueAfter - time.Second},
+		"the operator's":      {after: operatorDueAfter, renewed: []string{pki.Operator}, why: "a third of its term"},
+		"the others after it": {after: dueAfter - time.Second, renewed: []string{pki.Operator}, why: "a third of its term"},
 		"in the last third":   {after: dueAfter, renewed: leaves(whole), why: "a third of its term"},
 		"after its end":       {after: 2 * year, renewed: leaves(whole), why: "a third of its term"},
 		"a clock that is off": {after: -12 * time.Hour, failed: "NotValidYet"},
@@ -62,6 +66,18 @@ func TestRenewal(t *testing.T) {
 		"another address": {
 			change:  func(r []pki.Request) { of(r, pki.API).IPs = append(of(r, pki.API).IPs, of(r, pki.API).IPs[0].Next()) },
 			renewed: []string{pki.API}, why: "the address",
+		},
+		"a group less": {
+			change:  func(r []pki.Request) { of(r, pki.Operator).Organizations = nil },
+			renewed: []string{pki.Operator}, why: "it speaks for the group system:masters",
+		},
+		"a use less": {
+			change:  func(r []pki.Request) { of(r, pki.EtcdMember("m0aaa")).Usage = pki.UsageServer },
+			renewed: []string{pki.EtcdMember("m0aaa")}, why: "it introduces clients",
+		},
+		"a shorter term": {
+			change:  func(r []pki.Request) { of(r, pki.Operator).Term = 24 * time.Hour },
+			renewed: []string{pki.Operator}, why: "it holds for too long",
 		},
 		"a name less":           {change: func(r []pki.Request) { of(r, pki.API).DNSNames = nil }},
 		"what is others' stays": {after: 2 * year, change: keepAll},
@@ -131,7 +147,7 @@ func TestNextRenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := now.Add(dueAfter); got.Next.Sub(want).Abs() > time.Second {
+	if want := now.Add(operatorDueAfter); got.Next.Sub(want).Abs() > time.Second {
 		t.Errorf("the next is due at %s, want %s", got.Next, want)
 	}
 	before, err1 := complete(got.Set, got.Next.Add(-time.Second))
@@ -191,7 +207,7 @@ func machineOf(set pki.Set) machine {
 
 func (m machine) accepts(t *testing.T, other machine) bool {
 	t.Helper()
-	return accepted(t, m.believes, other.shows, x509.ExtKeyUsageClientAuth, "")
+	return accepted(t, m.believes, other.shows, x509.ExtKeyUsageServerAuth, "")
 }
 
 // TestSuccessionIsNeverNoticed: in every phase, a machine that was begun in it and one of the phase before believe each other, and in
@@ -243,7 +259,7 @@ func TestAuthorityBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	trusting := pki.Trust(got.Set, requests())
-	if !accepted(t, trusting[pki.CA].CA, got.Set[pki.API].Certificate, x509.ExtKeyUsageClientAuth, "") {
+	if !accepted(t, trusting[pki.CA].CA, got.Set[pki.API].Certificate, x509.ExtKeyUsageServerAuth, "") {
 		t.Error("guests do not believe what the authority between has signed")
 	}
 	if n := bytes.Count(trusting[pki.CA].CA, []byte("BEGIN CERTIFICATE")); n != 2 {

@@ -1,8 +1,10 @@
 package pki
 
 import (
+	"crypto/x509"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -39,9 +41,28 @@ type Request struct {
 	IPs      []netip.Addr
 	// Usage is what the pair may be used for.
 	Usage Usage
+	// Term is how long the pair holds; zero leaves that to the issuer.
+	Term time.Duration
 	// Keep says that a pair that exists is not issued anew, for what was signed with its key has to stay valid, or for it is
 	// somebody else's.
 	Keep bool
+}
+
+// Masters is the group that may do everything whatever bindings say.
+const Masters = "system:masters"
+
+// operatorTerm is how long the operator's own certificate holds. It is on no machine, so its renewal replaces none.
+const operatorTerm = 30 * 24 * time.Hour
+
+// AdminRequest is the request of the administrator's certificate, of a group that is bound to its rights.
+func AdminRequest(group string, term time.Duration) Request {
+	return Request{Name: Admin, Authority: CA, CommonName: "kvm-operator:administrator", Organizations: []string{group}, Usage: UsageClient, Term: term}
+}
+
+// Administers says whether a pair introduces a client that may do everything.
+func Administers(pair KeyPair) bool {
+	cert, err := ParseCertificate(pair.Certificate)
+	return err == nil && slices.Contains(cert.Subject.Organization, Masters) && slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
 }
 
 var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
@@ -55,7 +76,7 @@ func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) 
 		{Name: EtcdCA, CommonName: "etcd-" + c.ID, Usage: UsageAuthority},
 		{Name: FrontProxyCA, CommonName: "front-proxy-" + c.ID, Usage: UsageAuthority},
 		{
-			Name: API, Authority: CA, CommonName: "api." + base, Organizations: []string{"api", "system:masters"}, Usage: UsageBoth,
+			Name: API, Authority: CA, CommonName: "api." + base, Organizations: []string{"api"}, Usage: UsageServer,
 			DNSNames: append(apiNames(c, base, clusterDomain), names(alternatives)...),
 			IPs:      slices.Concat([]netip.Addr{key.NthServiceIP(c.Kubernetes.API.ClusterIPRange, 1)}, loopback, addresses(alternatives)),
 		},
@@ -73,6 +94,7 @@ func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) 
 		{Name: EtcdClient, Authority: EtcdCA, CommonName: "kube-apiserver-etcd-client", Usage: UsageClient},
 		{Name: ControllerManager, Authority: CA, CommonName: "system:kube-controller-manager", Usage: UsageClient},
 		{Name: Scheduler, Authority: CA, CommonName: "system:kube-scheduler", Usage: UsageClient},
+		{Name: Operator, Authority: CA, CommonName: "kvm-operator", Organizations: []string{Masters}, Usage: UsageClient, Term: operatorTerm},
 		{Name: FrontProxyClient, Authority: FrontProxyCA, CommonName: "front-proxy-client", Usage: UsageClient},
 	}
 	for _, master := range c.Masters {

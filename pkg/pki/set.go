@@ -6,7 +6,7 @@ import "time"
 // Names of the key pairs of a cluster. The first group is the contract of the original's cert-operator, which other
 // software finds by the label giantswarm.io/certificate; the others are what today's control plane needs besides.
 const (
-	// API is the API server's serving certificate and, for its organisation system:masters, the administrator's.
+	// API is the API server's serving certificate. One that belongs to somebody else may be an administrator's, too, as the original's was.
 	API = "api"
 	// Etcd is a client certificate for etcd under the common name etcd.<base>.
 	Etcd = "etcd"
@@ -29,6 +29,11 @@ const (
 	ControllerManager = "controller-manager"
 	// Scheduler is the identity of kube-scheduler.
 	Scheduler = "scheduler"
+	// Operator is the operator's own client certificate, of the group system:masters: it makes the first bindings. It leaves the management
+	// cluster in no boot data.
+	Operator = "operator"
+	// Admin is the client certificate in the administrator's kubeconfig. It holds for days, and its group has its rights by a binding.
+	Admin = "admin"
 	// FrontProxyClient is how the API server introduces itself to aggregated API servers.
 	FrontProxyClient = "front-proxy-client"
 )
@@ -61,13 +66,16 @@ type KeyPair struct {
 // Set holds the key pairs of one cluster by name.
 type Set map[string]KeyPair
 
-// FirstEnd is when the first of the certificates ends that are of use as such, zero when none can be read: that of ServiceAccount holds a key,
-// and nobody looks at its end.
+// OnMachines says whether a machine depends on the end of a certificate: that of ServiceAccount holds a key, and nobody looks at its end;
+// Operator and Admin are on no machine.
+func OnMachines(name string) bool { return name != ServiceAccount && name != Operator && name != Admin }
+
+// FirstEnd is when the first of the certificates ends that machines depend on, zero when none can be read.
 func (s Set) FirstEnd() time.Time {
 	var first time.Time
 	for name, pair := range s {
 		cert, err := ParseCertificate(pair.Certificate)
-		if err == nil && name != ServiceAccount && (first.IsZero() || cert.NotAfter.Before(first)) {
+		if err == nil && OnMachines(name) && (first.IsZero() || cert.NotAfter.Before(first)) {
 			first = cert.NotAfter
 		}
 	}

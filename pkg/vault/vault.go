@@ -208,6 +208,9 @@ func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 		return pki.KeyPair{}, microerror.Mask(err)
 	}
 	ttl := i.config.TTL
+	if request.Term > 0 {
+		ttl = min(ttl, request.Term)
+	}
 	if end, err := pki.ParseCertificate(authority.Certificate); err == nil {
 		// Vault refuses what would outlast its authority.
 		ttl = min(ttl, end.NotAfter.Sub(i.clock.Now())-margin)

@@ -100,7 +100,7 @@ func params(s *cluster.Snapshot) addons.Params {
 	versions.Kubernetes = s.ServedKubernetes()
 	return addons.Params{
 		Cluster: s.Cluster(), Versions: versions, Registry: s.Settings.Guest.RegistryDomain,
-		APIServerURL: s.InternalURL(), Emulated: s.Emulated(),
+		Administrators: cluster.Administrators(s.Config, s.Settings), APIServerURL: s.InternalURL(), Emulated: s.Emulated(),
 		KubeProxy: addons.Addon{Disabled: chosen.KubeProxy.Disabled, Image: chosen.KubeProxy.Image},
 		CoreDNS:   addons.Addon{Disabled: chosen.CoreDNS.Disabled, Image: chosen.CoreDNS.Image},
 		CNI: addons.CNI{

@@ -229,7 +229,7 @@ func aging(s *cluster.Snapshot, now time.Time) error {
 func margin(s *cluster.Snapshot) time.Duration {
 	least := warning
 	for name, pair := range s.Certificates {
-		if cert, err := pki.ParseCertificate(pair.Certificate); err == nil && !s.Adopted[name] {
+		if cert, err := pki.ParseCertificate(pair.Certificate); err == nil && !s.Adopted[name] && pki.OnMachines(name) {
 			least = min(least, cert.NotAfter.Sub(cert.NotBefore)/6)
 		}
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// secretKey is the key of the Secret under which the original's neighbours look.
-const secretKey = "kubeConfig"
+// secretKeys are the keys of the Secret under which a kubeconfig is looked for: by the original's neighbours, and by Flux, Argo CD, clusterctl and
+// what else follows Cluster API.
+var secretKeys = []string{"kubeConfig", "value"}
 
 // New makes the handler.
 func New() apply.Resource[*cluster.Snapshot] {
@@ -28,18 +29,31 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		wait := chain.Wait("NoAddress", missing, 0)
 		return apply.Desired{Keep: []client.Object{secret}, Wait: &wait}, nil
 	}
-	text, err := render(s, address)
+	admin, group := s.AdministratorPair()
+	if unbound(s, group) {
+		// The one that there is has rights, this one would have none yet.
+		return apply.Desired{Keep: []client.Object{secret}}, nil
+	}
+	text, err := render(s, address, admin)
 	if err != nil {
 		return apply.Desired{}, err
 	}
-	secret.Data = map[string][]byte{secretKey: text}
+	secret.Annotations = map[string]string{key.AnnotationAdministrators: group}
+	secret.Data = map[string][]byte{}
+	for _, name := range secretKeys {
+		secret.Data[name] = text
+	}
 	return apply.Desired{Objects: []client.Object{secret}}, nil
+}
+
+// unbound says that a living cluster may not know a group yet that the stored kubeconfig is not of.
+func unbound(s *cluster.Snapshot, group string) bool {
+	return group != pki.Masters && s.Founded() && s.KubeconfigOf != nil && *s.KubeconfigOf != group && s.Workload.Administrators != group
 }
 
 // render speaks to the API where it is published. The name that its certificate is checked for does not depend on the address: so one
 // that nobody knew when the certificate was issued is as good as any.
-func render(s *cluster.Snapshot, address string) ([]byte, error) {
-	admin := s.Certificates[pki.API]
+func render(s *cluster.Snapshot, address string, admin pki.KeyPair) ([]byte, error) {
 	id := s.ID()
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": id,

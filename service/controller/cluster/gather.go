@@ -251,6 +251,7 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 	if len(w.deployments) > 0 && meta.FindStatusCondition(s.Config.Status.Conditions, conditionTypes["randomkey"]) != nil {
 		found.Lose(s.ID(), s.Config.Namespace, requests)
 	}
+	s.KubeconfigOf = kubeconfigOf(s, w.secrets)
 	s.Adopted, s.Keys, s.KeysErr, s.Stored = found.Adopted, found.Keys, found.KeysErr, found.Pairs
 	for _, name := range snapshot.RandomKeys {
 		if !found.NeedsKey(name) {
@@ -278,6 +279,16 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 		Successor: func(name string) (pki.KeyPair, error) { return pki.Successor(name, requests, r.Issuer) },
 	}
 	return nil
+}
+
+// kubeconfigOf is the group of the stored kubeconfig of the administrator; nil when there is none.
+func kubeconfigOf(s *snapshot.Snapshot, secrets []corev1.Secret) *string {
+	at := client.ObjectKey{Namespace: s.Namespace(), Name: key.KubeconfigName(s.ID())}
+	i := slices.IndexFunc(secrets, func(secret corev1.Secret) bool { return client.ObjectKeyFromObject(&secret) == at })
+	if i < 0 {
+		return nil
+	}
+	return new(secrets[i].Annotations[key.AnnotationAdministrators])
 }
 
 // errNoNamespace: certificates are made for a cluster whose id is nobody else's.

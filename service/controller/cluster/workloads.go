@@ -7,6 +7,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +21,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 	"github.com/kvm-operator/kvm-operator/resources/certificaterequest"
 	"github.com/kvm-operator/kvm-operator/resources/node"
@@ -84,14 +84,14 @@ func nameOf(s *snapshot.Snapshot) types.NamespacedName { return client.ObjectKey
 // look connects to the cluster, if it is not yet, and returns what is known of it. It does not wait. The operator introduces itself by what
 // is stored: what was just issued may never be, and with another pair each time the connection would begin anew each time.
 func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Workload {
-	pair, stored := s.Stored[pki.API]
+	pair, stored := s.OperatorPair()
 	addresses := w.Addresses(s, serviceIP)
 	switch {
 	case s.NamespaceTaken:
 		w.Pool.Forget(nameOf(s))
 		return snapshot.Workload{Reason: "OwnedByOther", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
 	case !stored:
-		return snapshot.Workload{Reason: "NoCertificate", Message: "the certificate \"api\" is missing"}
+		return snapshot.Workload{Reason: "NoCertificate", Message: "the certificates \"api\" and \"operator\" are missing"}
 	}
 	// Also where there is no address: for how long there has been none counts.
 	cluster := w.Pool.Ensure(nameOf(s), workload.Access{
@@ -110,7 +110,21 @@ func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Worklo
 	}
 	return snapshot.Workload{
 		Connected: true, Watched: cluster.Watched(), Now: by.Now(), Nodes: nodes, Requests: requests, DaemonSets: daemonSets, Deployments: deployments,
+		Administrators: administrators(cluster),
 	}
+}
+
+// administrators is the group that is bound to the rights of an administrator, as the cache shows it.
+func administrators(c *workload.Cluster) string {
+	reader, connected := c.Client()
+	var binding rbacv1.ClusterRoleBinding
+	if !connected || reader.Get(context.Background(), client.ObjectKey{Name: addons.Administrators}, &binding, client.DisableReadYourWritesConsistency) != nil {
+		return "" // it is asked for again before anything depends on it
+	}
+	if len(binding.Subjects) != 1 || binding.Subjects[0].Kind != rbacv1.GroupKind {
+		return ""
+	}
+	return binding.Subjects[0].Name
 }
 
 // engine is what writes to the cluster; nil while it cannot be reached.

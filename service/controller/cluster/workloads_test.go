@@ -42,7 +42,8 @@ func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
 func TestSilenceWithoutAnAddressCounts(t *testing.T) {
 	w := NewWorkloads(nil, nil)
 	w.Addresses = func(*snapshot.Snapshot, string) []string { return nil }
-	pairs := pki.Set{pki.API: pki.KeyPair{CA: []byte("a"), Certificate: []byte("c"), Key: []byte("k")}}
+	pair := pki.KeyPair{CA: []byte("a"), Certificate: []byte("c"), Key: []byte("k")}
+	pairs := pki.Set{pki.API: pair, pki.Operator: pair}
 	s := &snapshot.Snapshot{Config: fixture.MakeCluster("ab1cd").Obj(), Stored: pairs}
 	if got := w.look(s, ""); got.Connected || got.Reason != "NoMaster" {
 		t.Errorf("the cluster is %+v, want NoMaster", got)

@@ -1,0 +1,103 @@
+package cluster_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// pairs are those of a cluster, and that pair "api" as earlier versions, and the original, had it: a client's, too.
+func pairs(t *testing.T) (set pki.Set, both pki.KeyPair) {
+	t.Helper()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
+	requests := cluster.CertificateRequests(fixture.MakeCluster("ab1cd").Obj(), cluster.Settings{})
+	complete, err := pki.Complete(nil, requests, issuer, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err = issuer.Issue(pki.Request{
+		Name: pki.API, Authority: pki.CA, CommonName: "api.x", Organizations: []string{"api", pki.Masters}, Usage: pki.UsageBoth,
+	}, complete.Set[pki.CA])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return complete.Set, both
+}
+
+// TestHowTheOperatorIntroducesItself: an upgrade does not lock it out, for the pair that there is stays in use until its own is stored, and one that
+// the original's masters believe stays in use as long as it is there.
+func TestHowTheOperatorIntroducesItself(t *testing.T) {
+	set, both := pairs(t)
+	for name, test := range map[string]struct {
+		api, operator *pki.KeyPair
+		adopted       bool
+		want          []byte
+	}{
+		"nothing is stored":                      {},
+		"its own is not stored yet, api is new":  {api: ptr(set[pki.API])},
+		"its own is stored, api is not":          {operator: ptr(set[pki.Operator])},
+		"both are stored":                        {api: ptr(set[pki.API]), operator: ptr(set[pki.Operator]), want: set[pki.Operator].Certificate},
+		"an upgrade begins":                      {api: &both, want: both.Certificate},
+		"an upgrade, before api is another one":  {api: &both, operator: ptr(set[pki.Operator]), want: set[pki.Operator].Certificate},
+		"the original's":                         {api: &both, adopted: true, want: both.Certificate},
+		"the original's, and its own is stored":  {api: &both, operator: ptr(set[pki.Operator]), adopted: true, want: both.Certificate},
+		"somebody's that serves, and its own":    {api: ptr(set[pki.API]), operator: ptr(set[pki.Operator]), adopted: true, want: set[pki.Operator].Certificate},
+		"somebody's that serves, its own is not": {api: ptr(set[pki.API]), adopted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &cluster.Snapshot{Stored: pki.Set{}, Adopted: map[string]bool{pki.API: test.adopted}}
+			for name, pair := range map[string]*pki.KeyPair{pki.API: test.api, pki.Operator: test.operator} {
+				if pair != nil {
+					s.Stored[name] = *pair
+				}
+			}
+			pair, ok := s.OperatorPair()
+			if ok != (test.want != nil) || !bytes.Equal(pair.Certificate, test.want) {
+				t.Errorf("found %t, another pair:\n%s", ok, pair.Certificate)
+			}
+			if ok && !pki.Administers(pair) {
+				t.Error("it is no administrator's")
+			}
+		})
+	}
+}
+
+func ptr(pair pki.KeyPair) *pki.KeyPair { return &pair }
+
+// TestNoKeyOfAMachineIsAnAdministrators: what is in boot data gives nobody all rights.
+func TestNoKeyOfAMachineIsAnAdministrators(t *testing.T) {
+	set, both := pairs(t)
+	if !pki.Administers(both) || !pki.Administers(set[pki.Operator]) {
+		t.Fatal("the test does not know an administrator")
+	}
+	for name, pair := range set {
+		if name != pki.Operator && pki.Administers(pair) {
+			t.Errorf("%s is of the group %s", name, pki.Masters)
+		}
+	}
+}
+
+// TestGroupOfAdministrators: another generation is another group, whatever text it is, and where nobody binds groups it is one that needs none.
+func TestGroupOfAdministrators(t *testing.T) {
+	config := fixture.MakeCluster("ab1cd").Obj()
+	group := func(generation string) string {
+		config.Annotations = map[string]string{key.AnnotationAdministratorsGeneration: generation}
+		return cluster.Administrators(config, cluster.Settings{})
+	}
+	one, other, long := group("1"), group("2"), group(string(bytes.Repeat([]byte("x\n"), 1000)))
+	if group("") != addons.Administrators || one == other || one == addons.Administrators || len(long) > 64 || len(long) != len(one) {
+		t.Errorf("the groups are %q, %q and %q", one, other, long)
+	}
+	if got := cluster.Administrators(config, cluster.Settings{MachinesOnly: true}); got != pki.Masters {
+		t.Errorf("without connections the group is %q", got)
+	}
+}
