@@ -132,9 +132,7 @@ func TestLoadRefuses(t *testing.T) {
 // TestForeignSourcesAreOffByDefault: the operator leaves the variable out, so that no running node is outdated by it.
 func TestForeignSourcesAreOffByDefault(t *testing.T) {
 	for value, want := range map[string]bool{"": false, "true": true, "false": false} {
-		fs := pflag.NewFlagSet("runner", pflag.ContinueOnError)
-		register(fs)
-		settings, _ := load(fs, func(name string) (string, bool) { return value, name == "FOREIGN_SOURCES" })
+		settings, _ := load(flags(), func(name string) (string, bool) { return value, name == "FOREIGN_SOURCES" }) // what else is missing does not matter
 		if settings.ForeignSources != want {
 			t.Errorf("FOREIGN_SOURCES=%q: got %t, want %t", value, settings.ForeignSources, want)
 		}
