@@ -134,7 +134,9 @@ func addresses(config *v1alpha1.KVMConfig, service string) (inSlice, inMirror []
 	}
 	inSlice, inMirror = []string{}, []string{}
 	for _, e := range slice.Endpoints {
-		inSlice = append(inSlice, e.Addresses...)
+		if *e.Conditions.Ready {
+			inSlice = append(inSlice, e.Addresses...)
+		}
 	}
 	for _, s := range mirror.Subsets {
 		for _, a := range s.Addresses {

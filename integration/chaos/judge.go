@@ -254,6 +254,9 @@ func (j *judge) unready(slice *discoveryv1.EndpointSlice, written time.Time) []s
 	defer j.mu.Unlock()
 	var all []string
 	for _, e := range slice.Endpoints {
+		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+			continue // a master that terminates and is the last that serves
+		}
 		for _, a := range e.Addresses {
 			if until, seen := j.ready[slice.Namespace][a]; !seen || !until.IsZero() && written.Sub(until) > outdated {
 				all = append(all, a)

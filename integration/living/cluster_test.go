@@ -195,7 +195,7 @@ func (l *living) pod(t testing.TB, node string) *corev1.Pod {
 	return found
 }
 
-// behind are the addresses behind a Service.
+// behind are the addresses behind a Service that are Ready.
 func (l *living) behind(service string) ([]string, error) {
 	slice := &discoveryv1.EndpointSlice{}
 	err := theLab.Client.Get(context.Background(), client.ObjectKey{Namespace: key.Namespace(l.id), Name: service}, slice)
@@ -205,7 +205,9 @@ func (l *living) behind(service string) ([]string, error) {
 func addressesOf(slice *discoveryv1.EndpointSlice) []string {
 	addresses := []string{}
 	for _, endpoint := range slice.Endpoints {
-		addresses = append(addresses, endpoint.Addresses...)
+		if ready := endpoint.Conditions.Ready; ready == nil || *ready {
+			addresses = append(addresses, endpoint.Addresses...)
+		}
 	}
 	return addresses
 }

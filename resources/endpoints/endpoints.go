@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -27,29 +28,35 @@ func New() apply.Resource[*cluster.Snapshot] {
 }
 
 // build: "master", "api" and "worker" lead to node pods that are Ready and not terminating, and where no master of the spec is, to those that
-// have left it and whose members are part of etcd yet. A member's Service leads to its
+// have left it and whose members are part of etcd yet. Where no master is Ready and stays, "master" and "api" have those that terminate and
+// still serve, marked as such. A member's Service leads to its
 // node pod as soon as that has an address, for etcd members have to meet before they can be ready.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	masters, workers := serving(s, s.Masters()), ready(s.Workers())
 	if len(masters) == 0 {
 		masters = serving(s, s.Retiring)
 	}
+	// The old API has no word for them.
+	mirrored := masters
+	if len(masters) == 0 {
+		masters = terminating(slices.Concat(s.Masters(), s.Retiring))
+	}
 	masterPorts, workerPorts := key.MasterPorts(s.Cluster()), key.WorkerPorts(s.Config.Spec.KVM)
 	var desired apply.Desired
-	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleMaster, key.RoleMaster, masters, masterPorts)...)
+	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleMaster, key.RoleMaster, masters, masterPorts, goes)...)
 	if s.Published() {
 		ports := key.PublishedPorts(s.Cluster(), s.Access())
-		desired.Objects = append(desired.Objects, slicesOf(s, key.PublishedService, key.RoleMaster, masters, ports)...)
+		desired.Objects = append(desired.Objects, slicesOf(s, key.PublishedService, key.RoleMaster, masters, ports, goes)...)
 	}
-	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleWorker, key.RoleWorker, workers, workerPorts)...)
-	desired.Objects = append(desired.Objects, mirror(s, key.RoleMaster, masters, masterPorts), mirror(s, key.RoleWorker, workers, workerPorts))
+	desired.Objects = append(desired.Objects, slicesOf(s, key.RoleWorker, key.RoleWorker, workers, workerPorts, goes)...)
+	desired.Objects = append(desired.Objects, mirror(s, key.RoleMaster, mirrored, masterPorts), mirror(s, key.RoleWorker, workers, workerPorts))
 	for _, n := range s.EtcdMachines() {
 		name := key.DeploymentName(n.Role, n.ID)
 		var pods []corev1.Pod
 		if pod := n.Holder(); pod != nil {
 			pods = []corev1.Pod{*pod}
 		}
-		desired.Objects = append(desired.Objects, slicesOf(s, name, n.Role, pods, key.MemberPorts())...)
+		desired.Objects = append(desired.Objects, slicesOf(s, name, n.Role, pods, key.MemberPorts(), stays)...)
 	}
 	return desired, nil
 }
@@ -69,10 +76,21 @@ func serving(s *cluster.Snapshot, masters []cluster.Node) []corev1.Pod {
 
 // ready are the pods that may get traffic.
 func ready(nodes []cluster.Node) []corev1.Pod {
+	return pick(nodes, func(pod *corev1.Pod) bool { return up(pod) && !goes(pod) })
+}
+
+// terminating are the pods that are about to end and still serve. kube-proxy and others that follow KEP-1669
+// (https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/1669-proxy-terminating-endpoints) lead to them as long as there is
+// no other: the only master of a cluster answers until its machine is powered down.
+func terminating(nodes []cluster.Node) []corev1.Pod {
+	return pick(nodes, func(pod *corev1.Pod) bool { return up(pod) && goes(pod) && !letGo(pod) })
+}
+
+func pick(nodes []cluster.Node, wanted func(*corev1.Pod) bool) []corev1.Pod {
 	var pods []corev1.Pod
 	for _, n := range nodes {
 		for _, pod := range n.Pods {
-			if pod.DeletionTimestamp == nil && pod.Status.PodIP != "" && cluster.PodReady(&pod) {
+			if pod.Status.PodIP != "" && wanted(&pod) {
 				pods = append(pods, pod)
 			}
 		}
@@ -81,12 +99,44 @@ func ready(nodes []cluster.Node) []corev1.Pod {
 	return pods
 }
 
+// up says that the pod is Ready and that nothing else that is known of it speaks against that: a kubelet that is dead takes no readiness back,
+// neither when the operator takes the gate back nor when the pod is ended by others.
+func up(pod *corev1.Pod) bool {
+	gate := condition(pod, key.ConditionNodeReady)
+	return cluster.PodReady(pod) && !joining.Ended(pod) && (gate == nil || gate.Status != corev1.ConditionFalse)
+}
+
+// goes says that the pod is about to end: it is deleted, or its kubelet ends it.
+func goes(pod *corev1.Pod) bool {
+	c := condition(pod, corev1.DisruptionTarget)
+	return pod.DeletionTimestamp != nil || c != nil && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonTerminationByKubelet
+}
+
+// stays: other members of etcd reach a member as long as its machine runs.
+func stays(*corev1.Pod) bool { return false }
+
+// letGo says that the machine of the pod is being powered down.
+func letGo(pod *corev1.Pod) bool {
+	c := condition(pod, key.ConditionDrained)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+func condition(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == of {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
 // slicesOf makes a slice for each address family that occurs, and at least one for IPv4, which says that there is nobody.
-func slicesOf(s *cluster.Snapshot, service, role string, pods []corev1.Pod, ports []key.Port) []client.Object {
+// goes says which of them are marked as terminating.
+func slicesOf(s *cluster.Snapshot, service, role string, pods []corev1.Pod, ports []key.Port, goes func(*corev1.Pod) bool) []client.Object {
 	families := map[discoveryv1.AddressType][]discoveryv1.Endpoint{discoveryv1.AddressTypeIPv4: {}}
 	for _, pod := range pods {
 		family := addressType(pod.Status.PodIP)
-		families[family] = append(families[family], endpoint(pod))
+		families[family] = append(families[family], endpoint(pod, goes(&pod)))
 	}
 	var objects []client.Object
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
@@ -108,10 +158,11 @@ func slicesOf(s *cluster.Snapshot, service, role string, pods []corev1.Pod, port
 	return objects
 }
 
-func endpoint(pod corev1.Pod) discoveryv1.Endpoint {
+// endpoint is one that serves. Where it goes, nobody chooses it while there are others.
+func endpoint(pod corev1.Pod, goes bool) discoveryv1.Endpoint {
 	e := discoveryv1.Endpoint{
 		Addresses:  []string{pod.Status.PodIP},
-		Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)},
+		Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(!goes), Serving: ptr.To(true), Terminating: ptr.To(goes)},
 		TargetRef:  reference(pod),
 	}
 	if pod.Spec.NodeName != "" {

@@ -1,8 +1,12 @@
 package endpoints
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -64,4 +68,123 @@ func TestWhoAnswersForTheAPI(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhatIsKnownOfPods: a pod leaves the Services when anything that is known of it says that it is down, whatever its condition Ready still
+// says: a kubelet that is dead takes nothing back. Only masters are led to while they terminate, and only where no other is.
+func TestWhatIsKnownOfPods(t *testing.T) {
+	type change func(*corev1.Pod)
+	with := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) change {
+		return func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: kind, Status: status, Reason: reason})
+		}
+	}
+	phase := func(phase corev1.PodPhase) change { return func(p *corev1.Pod) { p.Status.Phase = phase } }
+	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
+	unready := func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+	nothing := func(*corev1.Pod) {}
+	both := func(a, b change) change { return func(p *corev1.Pod) { a(p); b(p) } }
+	byKubelet := with(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonTerminationByKubelet)
+	const is, goes, absent = "ready=true serving=true terminating=false", "ready=false serving=true terminating=true", ""
+	for name, test := range map[string]struct {
+		change         change
+		master, worker string
+		// mirrored says that the old API has it, too.
+		mirrored bool
+	}{
+		"serves":                              {nothing, is, is, true},
+		"its gate is True":                    {with(key.ConditionNodeReady, corev1.ConditionTrue, ""), is, is, true},
+		"nobody has set its gate":             {with(key.ConditionNodeReady, corev1.ConditionUnknown, ""), is, is, true},
+		"its gate is False, its kubelet dead": {with(key.ConditionNodeReady, corev1.ConditionFalse, ""), absent, absent, false},
+		"failed, and Ready":                   {phase(corev1.PodFailed), absent, absent, false},
+		"succeeded, and Ready":                {phase(corev1.PodSucceeded), absent, absent, false},
+		"about to be evicted by others":       {with(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), is, is, true},
+		"its kubelet has spared it":           {with(corev1.DisruptionTarget, corev1.ConditionFalse, corev1.PodReasonTerminationByKubelet), is, is, true},
+		"its kubelet ends it":                 {byKubelet, goes, absent, false},
+		"deleted":                             {deleted, goes, absent, false},
+		"deleted, and not Ready":              {both(deleted, unready), absent, absent, false},
+		"deleted, and ended":                  {both(deleted, phase(corev1.PodSucceeded)), absent, absent, false},
+		"deleted, and drains":                 {both(deleted, with(key.ConditionDrained, corev1.ConditionFalse, "Draining")), goes, absent, false},
+		"deleted, and powered down":           {both(deleted, with(key.ConditionDrained, corev1.ConditionTrue, "Drained")), absent, absent, false},
+		"not Ready":                           {unready, absent, absent, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nodes []cluster.Node
+			for role, address := range map[string]string{key.RoleMaster: "10.0.0.1", key.RoleWorker: "10.0.0.2"} {
+				pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: role}, Status: corev1.PodStatus{
+					PodIP: address, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+				}}
+				test.change(&pod)
+				nodes = append(nodes, cluster.Node{ID: role, Role: role, Pods: []corev1.Pod{pod}})
+			}
+			got := states(t, &cluster.Snapshot{Config: fixture.MakeCluster("abc").Obj(), Nodes: nodes})
+			want := map[string]string{key.RoleMaster: test.master, key.RoleWorker: test.worker, "mirror " + key.RoleMaster: "", "mirror " + key.RoleWorker: ""}
+			if test.mirrored {
+				want["mirror "+key.RoleMaster], want["mirror "+key.RoleWorker] = "10.0.0.1", "10.0.0.2"
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("other endpoints (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMastersThatTerminateAreTheLastChoice: beside one that stays they are left out.
+func TestMastersThatTerminateAreTheLastChoice(t *testing.T) {
+	master := func(id, address string, deleted bool) cluster.Node {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: id}, Status: corev1.PodStatus{
+			PodIP: address, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		}}
+		if deleted {
+			pod.DeletionTimestamp = &metav1.Time{}
+		}
+		return cluster.Node{ID: id, Role: key.RoleMaster, Pods: []corev1.Pod{pod}}
+	}
+	const is, goes = "ready=true serving=true terminating=false", "ready=false serving=true terminating=true"
+	for name, test := range map[string]struct {
+		nodes, retiring []cluster.Node
+		want            string
+	}{
+		"one stays":                           {nodes: []cluster.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", false)}, want: is},
+		"one that leaves the spec stays":      {nodes: []cluster.Node{master("m0", "10.0.0.1", true)}, retiring: []cluster.Node{master("m1", "10.0.0.2", false)}, want: is},
+		"all go":                              {nodes: []cluster.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", true)}, want: goes + ", " + goes},
+		"the last one has left the spec, too": {retiring: []cluster.Node{master("m1", "10.0.0.2", true)}, want: goes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := states(t, &cluster.Snapshot{Config: fixture.MakeCluster("abc").Obj(), Nodes: test.nodes, Retiring: test.retiring})
+			if got[key.RoleMaster] != test.want {
+				t.Errorf("got %q, want %q", got[key.RoleMaster], test.want)
+			}
+		})
+	}
+}
+
+// states tells of the endpoints of "master" and "worker" what is said of them, and which addresses the old API has.
+func states(t *testing.T, s *cluster.Snapshot) map[string]string {
+	t.Helper()
+	desired, err := build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, object := range desired.Objects {
+		switch o := object.(type) {
+		case *discoveryv1.EndpointSlice:
+			var all []string
+			for _, e := range o.Endpoints {
+				all = append(all, fmt.Sprintf("ready=%v serving=%v terminating=%v", *e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating))
+			}
+			if o.Name == key.RoleMaster || o.Name == key.RoleWorker {
+				got[o.Name] = strings.Join(all, ", ")
+			}
+		case *corev1.Endpoints:
+			got["mirror "+o.Name] = ""
+			for _, subset := range o.Subsets {
+				for _, a := range subset.Addresses {
+					got["mirror "+o.Name] += a.IP
+				}
+			}
+		}
+	}
+	return got
 }

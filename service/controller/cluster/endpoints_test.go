@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// behind tells who is behind each Service by the EndpointSlices, as "<name> <family>: <addresses>".
+// behind tells which addresses are Ready behind each Service by the EndpointSlices, as "<name> <family>: <addresses>".
 func behind(t *testing.T, s scenario, w world) map[string]string {
 	t.Helper()
 	desired, err := build(t, s.snapshot(t, w), "endpoints")
@@ -26,7 +26,9 @@ func behind(t *testing.T, s scenario, w world) map[string]string {
 		case *discoveryv1.EndpointSlice:
 			var addresses []string
 			for _, e := range o.Endpoints {
-				addresses = append(addresses, e.Addresses...)
+				if *e.Conditions.Ready {
+					addresses = append(addresses, e.Addresses...)
+				}
 			}
 			got[fmt.Sprintf("%s %s", o.Labels[key.LabelServiceName], o.AddressType)] = strings.Join(addresses, " ")
 		case *corev1.Endpoints:
