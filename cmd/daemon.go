@@ -54,6 +54,9 @@ func runDaemon(c *cobra.Command) error {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger.WithName("client"))
 	r := reader{fs}
+	if err := validate(fs, checks, fileChecks); err != nil {
+		return err
+	}
 	selector, err := labels.Parse(r.text(flag.CRDLabelSelector))
 	if err != nil {
 		return microerror.Mask(err)

@@ -59,6 +59,9 @@ func runRender(c *cobra.Command, o renderOptions) error {
 	if err := flag.Load(c.Flags(), os.LookupEnv); err != nil {
 		return err
 	}
+	if err := validate(c.Flags(), checks); err != nil {
+		return err
+	}
 	if err := clusterSettings(c.Flags()).Validate(); err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@ const (
 	backdating = "1h"
 	// margin is how much earlier than its authority a certificate ends.
 	margin = time.Minute
-	// leastTTL is the shortest term of certificates: each renewal replaces the masters.
-	leastTTL = 7 * 24 * time.Hour
+	// LeastTTL is the shortest term of certificates: each renewal replaces the masters.
+	LeastTTL = 7 * 24 * time.Hour
 )
 
 // Config says where Vault is and how the operator introduces itself.
@@ -77,8 +77,8 @@ type Issuer struct {
 
 // New makes an Issuer. Vault is asked nothing yet.
 func New(c Config, clock clock.PassiveClock) (*Issuer, error) {
-	if c.TTL < leastTTL {
-		return nil, problem.Newf("VaultTTLTooShort", "service.vault.ttl is %s and has to be %s at least: each renewal replaces the masters of a cluster", c.TTL, leastTTL)
+	if c.TTL < LeastTTL {
+		return nil, problem.Newf("VaultTTLTooShort", "service.vault.ttl is %s and has to be %s at least: each renewal replaces the masters of a cluster", c.TTL, LeastTTL)
 	}
 	settings := api.DefaultConfig()
 	if settings.Error != nil {

@@ -1,0 +1,318 @@
+package cmd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kvm-operator/kvm-operator/flag"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/vault"
+)
+
+// check says what to write in a setting, empty when its value is right. A message never repeats a URL, because that may
+// hold a password.
+type check func(r reader, name string) string
+
+// checks are those of the settings, by key. A setting without one is free text, or its type is all that is asked of it;
+// freeSettings in the tests has the reason for each.
+//
+// They run before anything is made: a wrong value would reach the nodes of all clusters at once, and the first that stops
+// at it would be a master.
+var checks = map[string]check{
+	flag.KubernetesAddress:       oneOf(empty, text(isAddressOf("http", "https"), "has to be the URL of the API server, such as https://10.0.0.1:6443")),
+	flag.CRDLabelSelector:        selector,
+	flag.LeaderElectionNamespace: text(isLabel, "has to be the name of a namespace, such as giantswarm"),
+	flag.RBACGeneral:             oneOf(empty, text(isObjectName, "has to be the name of a ClusterRole, or empty for no binding")),
+	flag.RBACPSP:                 oneOf(empty, text(isObjectName, "has to be the name of a ClusterRole, or empty for no binding")),
+	flag.IngressClassName:        oneOf(empty, text(isDomain, "has to be the name of an IngressClass, such as nginx, or empty for no Ingress")),
+	flag.ServerListenAddress:     oneOf(empty, text(isListenAddress, "has to be an address such as http://127.0.0.1:8000, or empty for no server")),
+	flag.ServerListenMetricsAddress: oneOf(empty, text(isListenAddress,
+		"has to be an address such as http://0.0.0.0:8001, or empty for no second address")),
+
+	flag.ImageRunner: text(isImage, "has to be the reference of an image, such as registry.example.org/kvm-operator-runner:4.0.0"),
+	flag.InstallationDomain: text(isDomain,
+		"has to be a DNS domain in lower-case letters without a dot at its end, such as cluster.local"),
+	flag.InstallationDNSServers:   each(isServer, "has to hold addresses without port, such as 10.0.0.2,10.0.0.3"),
+	flag.InstallationPodCIDRs:     each(isNetwork, "has to hold networks such as 10.244.0.0/16: an address with all bits behind the prefix zero"),
+	flag.InstallationServiceCIDRs: each(isNetwork, "has to hold networks such as 10.96.0.0/12: an address with all bits behind the prefix zero"),
+	flag.InstallationHostCIDRs: func(r reader, name string) string {
+		return wrong(cluster.Settings{Egress: cluster.Egress{HostCIDRs: r.list(name)}}.Validate())
+	},
+	flag.EgressAllowed: func(r reader, name string) string {
+		return wrong(cluster.Settings{Egress: cluster.Egress{Allowed: r.list(name)}}.Validate())
+	},
+	flag.InstallationNTPServers: guests(func(s *cloudconfig.Settings, r reader, name string) { s.NTPServers = r.list(name) }),
+
+	flag.RegistryDomain:          guest(func(s *cloudconfig.Settings, v string) { s.RegistryDomain = v }),
+	flag.RegistryDockerhubToken:  guest(func(s *cloudconfig.Settings, v string) { s.DockerhubToken = v }),
+	flag.RegistryMirrors:         guests(func(s *cloudconfig.Settings, r reader, name string) { s.RegistryMirrors = r.list(name) }),
+	flag.WorkloadBinariesURL:     guest(func(s *cloudconfig.Settings, v string) { s.BinaryBaseURL = v }),
+	flag.WorkloadCNIPluginsURL:   guest(func(s *cloudconfig.Settings, v string) { s.CNIPluginsBaseURL = v }),
+	flag.WorkloadSSHSSOPublicKey: guest(func(s *cloudconfig.Settings, v string) { s.SSOPublicKey = v }),
+	flag.WorkloadProxyHTTP:       guest(func(s *cloudconfig.Settings, v string) { s.Proxy.HTTP = v }),
+	flag.WorkloadProxyHTTPS:      guest(func(s *cloudconfig.Settings, v string) { s.Proxy.HTTPS = v }),
+	flag.WorkloadProxyNoProxy:    guests(func(s *cloudconfig.Settings, r reader, name string) { s.Proxy.NoProxy = r.list(name) }),
+	flag.OIDCIssuerURL:           oidc(func(o *v1alpha1.OIDC, v string) { o.IssuerURL = v }),
+	flag.OIDCClientID:            oidc(func(o *v1alpha1.OIDC, v string) { o.ClientID = v }),
+	flag.OIDCUsernameClaim:       oidc(func(o *v1alpha1.OIDC, v string) { o.UsernameClaim = v }),
+	flag.OIDCUsernamePrefix:      oidc(func(o *v1alpha1.OIDC, v string) { o.UsernamePrefix = v }),
+	flag.OIDCGroupsClaim:         oidc(func(o *v1alpha1.OIDC, v string) { o.GroupsClaim = v }),
+	flag.OIDCGroupsPrefix:        oidc(func(o *v1alpha1.OIDC, v string) { o.GroupsPrefix = v }),
+
+	flag.WorkloadFlatcarChannel: text(isLabel, "has to be a release channel of Flatcar, such as stable"),
+	flag.WorkloadFlatcarMirror:  oneOf(empty, flatcarMirror),
+	flag.DrainTimeout:           duration(0, "has to be zero or more, such as 1h; zero waits without an end"),
+
+	flag.VaultAddress:         oneOf(empty, text(isAddressOf("http", "https"), "has to be the URL of Vault, such as https://vault.example.org:8200")),
+	flag.VaultKubernetesRole:  text(isVaultName, "has to be the name of a role, such as kvm-operator"),
+	flag.VaultKubernetesMount: text(isVaultPath, "has to be the path of an auth method, such as kubernetes"),
+	flag.VaultMountPrefix:     text(isVaultPath, "has to be the beginning of a path of Vault, such as pki-"),
+	flag.VaultTTL:             duration(vault.LeastTTL, "has to be 168h or more: each renewal replaces the masters of a cluster"),
+}
+
+// fileChecks are those of settings that name files of the machine that the operator runs on. A rendering needs none of them.
+var fileChecks = map[string]check{
+	flag.ServerTLSCrtFile:         with(flag.ServerTLSKeyFile),
+	flag.ServerTLSKeyFile:         with(flag.ServerTLSCrtFile),
+	flag.KubernetesKubeconfig:     kubeconfig,
+	flag.KubernetesKubeconfigPath: readable,
+	flag.KubernetesTLSCAFile:      readable,
+	flag.KubernetesTLSCrtFile:     with(flag.KubernetesTLSKeyFile),
+	flag.KubernetesTLSKeyFile:     with(flag.KubernetesTLSCrtFile),
+	flag.VaultCAFile:              readable,
+	flag.VaultTokenFile:           readable,
+	flag.VaultKubernetesTokenFile: vaultToken,
+}
+
+// validate says of every setting that is wrong what has to be written, one sentence a setting.
+func validate(fs *pflag.FlagSet, tables ...map[string]check) error {
+	var errs []error
+	fs.VisitAll(func(f *pflag.Flag) {
+		for _, table := range tables {
+			if c, ok := table[f.Name]; ok {
+				if message := c(reader{fs}, f.Name); message != "" {
+					errs = append(errs, fmt.Errorf("%s %s", f.Name, message))
+				}
+			}
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func text(ok func(string) bool, message string) check {
+	return func(r reader, name string) string {
+		if ok(r.text(name)) {
+			return ""
+		}
+		return message
+	}
+}
+
+func each(ok func(string) bool, message string) check {
+	return func(r reader, name string) string {
+		for _, item := range r.list(name) {
+			if !ok(item) {
+				return fmt.Sprintf("%s; %q is none", message, item)
+			}
+		}
+		return ""
+	}
+}
+
+func duration(least time.Duration, message string) check {
+	return func(r reader, name string) string {
+		if r.duration(name) >= least {
+			return ""
+		}
+		return message
+	}
+}
+
+// oneOf is right when one of the checks is; else the last one speaks.
+func oneOf(checks ...check) check {
+	return func(r reader, name string) (last string) {
+		for _, c := range checks {
+			if last = c(r, name); last == "" {
+				return ""
+			}
+		}
+		return last
+	}
+}
+
+func empty(r reader, name string) string {
+	if r.text(name) == "" {
+		return ""
+	}
+	return "has to be empty"
+}
+
+// guest has the check that stands beside the use of a setting judge one value.
+func guest(set func(*cloudconfig.Settings, string)) check {
+	return guests(func(s *cloudconfig.Settings, r reader, name string) { set(s, r.text(name)) })
+}
+
+func guests(set func(*cloudconfig.Settings, reader, string)) check {
+	return func(r reader, name string) string {
+		var s cloudconfig.Settings
+		set(&s, r, name)
+		return wrong(s.Validate())
+	}
+}
+
+// oidc judges one field of single sign-on together with the two that have to be there.
+func oidc(set func(*v1alpha1.OIDC, string)) check {
+	return func(r reader, name string) string {
+		value := r.text(name)
+		if value == "" {
+			return ""
+		}
+		o := v1alpha1.OIDC{ClientID: r.text(flag.OIDCClientID), IssuerURL: r.text(flag.OIDCIssuerURL)}
+		set(&o, value)
+		return wrong((cloudconfig.Settings{OIDC: o}).Validate())
+	}
+}
+
+// wrong is what the check that stands beside the use of a setting says.
+func wrong(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "is wrong: " + err.Error()
+}
+
+func selector(r reader, name string) string {
+	if _, err := labels.Parse(r.text(name)); err != nil {
+		return "has to be a label selector, such as kvm-operator.giantswarm.io/version=4.0.0: " + err.Error()
+	}
+	return ""
+}
+
+// flatcarMirror asks the code that will read the image whether its URLs are right.
+func flatcarMirror(r reader, name string) string {
+	description, err := json.Marshal(osimage.FlatcarFrom(r.text(name), "stable", "4459.2.1"))
+	if err == nil {
+		_, err = osimage.Parse(description)
+	}
+	if err != nil {
+		return "has to be the http, https or file URL of a directory, such as https://mirror.example.org/flatcar/{channel}/{version}"
+	}
+	return ""
+}
+
+func kubeconfig(r reader, name string) string {
+	content := r.text(name)
+	if content == "" {
+		return ""
+	}
+	if _, err := clientcmd.RESTConfigFromKubeConfig([]byte(content)); err != nil {
+		return "has to be the content of a kubeconfig: " + err.Error()
+	}
+	return ""
+}
+
+func readable(r reader, name string) string {
+	path := r.text(name)
+	if path == "" {
+		return ""
+	}
+	f, err := os.Open(path) //nolint:gosec // the path is a setting of the operator
+	if err != nil {
+		return "has to name a file that can be read: " + err.Error()
+	}
+	_ = f.Close() // it was only opened to see whether it can be
+	return ""
+}
+
+// with is a file that is of use together with another one only.
+func with(other string) check {
+	return func(r reader, name string) string {
+		if r.text(name) == "" && r.text(other) != "" {
+			return "has to be given together with " + other
+		}
+		return readable(r, name)
+	}
+}
+
+// vaultToken is read only by an operator that logs in to Vault with its service account.
+func vaultToken(r reader, name string) string {
+	if r.text(flag.VaultAddress) == "" || r.text(flag.VaultTokenFile) != "" {
+		return ""
+	}
+	if r.text(name) == "" {
+		return "has to name the file with the token of the service account"
+	}
+	return readable(r, name)
+}
+
+func isLabel(s string) bool      { return len(validation.IsDNS1123Label(s)) == 0 }
+func isDomain(s string) bool     { return len(validation.IsDNS1123Subdomain(s)) == 0 }
+func isObjectName(s string) bool { return s != "" && len(path.IsValidPathSegmentName(s)) == 0 }
+
+// isServer is what the runner tells guests by DHCP: an address that a resolver can ask.
+func isServer(s string) bool {
+	a, err := netip.ParseAddr(s)
+	return err == nil && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast()
+}
+
+// isNetwork is a network as NetworkPolicies take it. All of the Internet is none: nothing could be told from it.
+func isNetwork(s string) bool {
+	p, err := netip.ParsePrefix(s)
+	return err == nil && p.Bits() > 0 && p == p.Masked()
+}
+
+func isAddressOf(schemes ...string) func(string) bool {
+	return func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && slices.Contains(schemes, u.Scheme) && u.Hostname() != "" && u.User == nil && u.RawQuery == "" && u.Fragment == "" && portOK(u.Port())
+	}
+}
+
+func isListenAddress(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
+		return false
+	}
+	_, port, err := net.SplitHostPort(u.Host)
+	return err == nil && port != "" && portOK(port) && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+func portOK(port string) bool {
+	n, err := strconv.Atoi(port)
+	return port == "" || err == nil && n >= 0 && n <= 65535
+}
+
+// imagePattern is the grammar of references to images
+// (https://github.com/distribution/reference/blob/main/reference.go): host, path, tag and digest.
+var imagePattern = regexp.MustCompile(`^(([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*(:[0-9]{1,5})?/|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?/)?` +
+	`[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*` +
+	`(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+
+func isImage(s string) bool { return len(s) <= 512 && imagePattern.MatchString(s) }
+
+var vaultPattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$`)
+
+// isVaultPath is a path without anything that a URL would read otherwise, and without a way up.
+func isVaultPath(s string) bool {
+	return len(s) <= 128 && vaultPattern.MatchString(s) && !strings.Contains(s, "..")
+}
+func isVaultName(s string) bool { return isVaultPath(s) && !strings.Contains(s, "/") }
