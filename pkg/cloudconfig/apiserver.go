@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -109,7 +110,7 @@ func apiServerCommand(p Params) []string {
 		"--proxy-client-cert-file=" + frontProxyClientFile,
 		"--proxy-client-key-file=" + frontProxyClientKeyFile,
 
-		"--service-account-issuer=https://" + api.Domain,
+		"--service-account-issuer=" + serviceAccountIssuer(api),
 		"--service-account-jwks-uri=https://" + api.Domain + "/openid/v1/jwks",
 		"--service-account-key-file=" + serviceAccountPublicFile,
 		"--service-account-signing-key-file=" + serviceAccountKeyFile,
@@ -181,3 +182,6 @@ func encryption(secret string) encryptionConfiguration {
 		}},
 	}
 }
+
+// serviceAccountIssuer is the issuer of the tokens of the cluster's own service accounts.
+func serviceAccountIssuer(api v1alpha1.KubernetesAPI) string { return "https://" + api.Domain }

@@ -3,8 +3,11 @@ package cloudconfig
 import (
 	"encoding/base64"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -24,6 +27,7 @@ func checkSettings(found *problems, p Params) {
 	if own := p.Cluster.Kubernetes.API.OIDC; own != nil {
 		checkOIDC(found, "kubernetes.api.oidc", *own)
 	}
+	checkOwnIssuer(found, p)
 }
 
 // hostPattern is a host with an optional port.
@@ -95,12 +99,40 @@ func (p Proxy) check(found *problems) {
 	}
 }
 
+// checkOIDC asks for what the API server asks of its configuration at its start
+// (https://pkg.go.dev/k8s.io/apiserver/pkg/apis/apiserver/validation): it would not come up with anything else. The message repeats no issuer that may
+// hold a password.
 func checkOIDC(found *problems, where string, oidc v1alpha1.OIDC) {
 	if incomplete(oidc) {
 		found.addf("%s: issuer and client id have to be given together", where)
 	}
-	if oidc.IssuerURL != "" && !isHTTPS(oidc.IssuerURL) {
-		found.addf("%s: issuer %q is not an https URL", where, oidc.IssuerURL)
+	if oidc.IssuerURL != "" {
+		checkIssuer(found, where, oidc.IssuerURL)
+	}
+	for name, text := range map[string]string{
+		"client id": oidc.ClientID, "username claim": oidc.UsernameClaim, "username prefix": oidc.UsernamePrefix,
+		"groups claim": oidc.GroupsClaim, "groups prefix": oidc.GroupsPrefix,
+	} {
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			found.addf("%s: %s holds a control character", where, name)
+		}
+	}
+}
+
+func checkIssuer(found *problems, where, issuer string) {
+	u, err := url.Parse(issuer)
+	switch {
+	case err == nil && u.User != nil:
+		found.addf("%s: the URL of the issuer holds a user name or password, which the API server does not accept", where)
+	case !isHTTPS(issuer) || strings.ContainsAny(issuer, "?#") || strings.ContainsFunc(issuer, unicode.IsControl):
+		found.addf("%s: issuer %q is not an https URL without query, fragment and quotes, such as https://dex.example.org", where, issuer)
+	}
+}
+
+// checkOwnIssuer: the API server believes tokens of its own service accounts by itself, and does not come up when sign-on names the same issuer.
+func checkOwnIssuer(found *problems, p Params) {
+	if own := serviceAccountIssuer(p.Cluster.Kubernetes.API); p.oidc().IssuerURL == own {
+		found.addf("OIDC issuer %q is the issuer of the cluster's own service accounts; name the provider of sign-on", own)
 	}
 }
 

@@ -43,6 +43,8 @@ type Kubernetes struct {
 }
 
 // KubernetesAPI is the API server.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.oidc) || self.oidc.issuerURL != 'https://' + self.domain",message="oidc.issuerURL must not be the API's own address, which is the issuer of the cluster's service accounts: name the provider of sign-on"
 type KubernetesAPI struct {
 	// ClusterIPRange is the network of Services, for example 172.31.0.0/16. IPv4 with a prefix length of 12 to 28.
 	// Immutable: Services hold addresses of the network, and certificates name its first one.
@@ -87,9 +89,12 @@ type OIDC struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
 	ClientID string `json:"clientID"`
 
-	// IssuerURL is the provider's https URL.
+	// IssuerURL is the provider's https URL. It is what the API server accepts: no user name, query or fragment, and not
+	// the cluster's own API, which issues the tokens of service accounts.
 	//
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^https://[^/?#]*@')",message="must not hold a user name or password, which the API server does not accept"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[\"\\'`$<>{}|^]|\\\\p{Cc}') && !self.contains('\\\\') && isURL(self) && url(self).getHostname() != ''",message="must be a URL without quotes and control characters, for example https://dex.example.org"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https://[^/?#[:space:]]+(/[^?#[:space:]]*)?$')",message="must be an https URL without query and fragment, for example https://dex.example.org"
 	IssuerURL string `json:"issuerURL"`
 

@@ -70,6 +70,14 @@ var rejectedKubernetes = map[string]rejection{
 		change: `spec: {cluster: {kubernetes: {api: {oidc: {clientID: a, issuerURL: "https://dex.example.org/?a=b"}}}}}`,
 		want:   `spec.cluster.kubernetes.api.oidc.issuerURL: Invalid value: "https://dex.example.org/?a=b": must be an https URL without query and fragment, for example https://dex.example.org`,
 	},
+	"an OIDC issuer with a password": {
+		change: `spec: {cluster: {kubernetes: {api: {oidc: {clientID: a, issuerURL: "https://u:p@dex.example.org"}}}}}`,
+		want:   `spec.cluster.kubernetes.api.oidc.issuerURL: Invalid value: "https://u:p@dex.example.org": must not hold a user name or password, which the API server does not accept`,
+	},
+	"an OIDC issuer with a quote": {
+		change: `spec: {cluster: {kubernetes: {api: {oidc: {clientID: a, issuerURL: "https://dex.example.org/'x"}}}}}`,
+		want:   `spec.cluster.kubernetes.api.oidc.issuerURL: Invalid value: "https://dex.example.org/'x": must be a URL without quotes and control characters, for example https://dex.example.org`,
+	},
 	"an empty OIDC client": {
 		change: `spec: {cluster: {kubernetes: {api: {oidc: {clientID: "", issuerURL: "https://dex.example.org"}}}}}`,
 		want:   `spec.cluster.kubernetes.api.oidc.clientID: Invalid value: "": spec.cluster.kubernetes.api.oidc.clientID in body should be at least 1 chars long`,
