@@ -44,6 +44,8 @@ var checks = map[string]check{
 	flag.RBACGeneral:             oneOf(empty, text(isObjectName, "has to be the name of a ClusterRole, or empty for no binding")),
 	flag.RBACPSP:                 oneOf(empty, text(isObjectName, "has to be the name of a ClusterRole, or empty for no binding")),
 	flag.IngressClassName:        oneOf(empty, text(isDomain, "has to be the name of an IngressClass, such as nginx, or empty for no Ingress")),
+	flag.IngressAllowedDomains:   each(isDomain, "has to hold DNS domains in lower-case letters, such as k8s.example.org"),
+	flag.SecretsAdoptFrom:        each(isLabel, "has to hold names of namespaces"),
 	flag.ServerListenAddress:     oneOf(empty, text(isListenAddress, "has to be an address such as http://127.0.0.1:8000, or empty for no server")),
 	flag.ServerListenMetricsAddress: oneOf(empty, text(isListenAddress,
 		"has to be an address such as http://0.0.0.0:8001, or empty for no second address")),

@@ -21,6 +21,7 @@ var freeSettings = map[string]string{
 	flag.KubernetesInCluster:     "yes or no",
 	flag.LeaderElectionEnabled:   "yes or no",
 	flag.EgressRestricted:        "yes or no",
+	flag.MachineForeignSources:   "yes or no",
 	flag.InstallationSharedHosts: "yes or no",
 	flag.TerminateUnhealthyNodes: "yes or no",
 	flag.WorkloadConnect:         "yes or no",
@@ -45,6 +46,8 @@ var wrongValues = map[string][]string{
 	flag.RBACGeneral:                {"a/b", "..", "50%"},
 	flag.RBACPSP:                    {"a/b"},
 	flag.IngressClassName:           {"Nginx", "nginx_1"},
+	flag.IngressAllowedDomains:      {"K8s.example.org", "*.example.org", ".example.org"},
+	flag.SecretsAdoptFrom:           {"Default", "a/b"},
 
 	flag.ImageRunner:              {"", "a b", "registry.example.org/Runner:1", "https://registry.example.org/runner", "runner:", "runner@sha256:12", "runner:4.0.0+k3s1"},
 	flag.InstallationDomain:       {"", "Cluster.Local", "cluster.local.", "-x"},
