@@ -151,7 +151,7 @@ func Decide(m Machine) Decision {
 	case m.Node == nil:
 		return Decision{Release: true, Reason: NodeMissing, Message: "there is no Node of this name"}
 	}
-	left, evict := remaining(m.Pods, m.Now)
+	left, evict := remaining(m.Node, m.Pods, m.Now)
 	switch {
 	case len(left) == 0 && uncordoned(m):
 		// Until it is, pods may come that nobody has seen.

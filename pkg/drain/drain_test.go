@@ -52,6 +52,22 @@ func goneAt(d time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(d))) }
 }
 
+// askedAgo is a pod that was asked some time ago to be gone within its grace period.
+func askedAgo(d, grace time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		goneAt(grace - d)(p)
+		p.DeletionGracePeriodSeconds = ptr.To(int64(grace / time.Second))
+	}
+}
+
+// silentFor is a kubelet that has not been heard of for some time.
+func silentFor(d time.Duration) func(*drain.Machine) {
+	return func(m *drain.Machine) {
+		m.Node = node(corev1.ConditionUnknown, true)
+		m.Node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(m.Now.Add(-d))
+	}
+}
+
 func node(ready corev1.ConditionStatus, cordoned bool) *corev1.Node {
 	return &corev1.Node{
 		Spec:   corev1.NodeSpec{Unschedulable: cordoned},
@@ -120,12 +136,28 @@ func TestDrainTable(t *testing.T) {
 		"a master's Node does not exist, and its machine serves on": {with(worker(), noNode, master(3, 1), serves), "QuorumAtRisk"},
 		"a master's Node does not exist, and the others stay":       {with(worker(), noNode, master(3, 2), serves), "release; NodeMissing"},
 		"a master's Node does not exist, and its machine is dead":   {with(worker(), noNode, master(3, 1)), "release; NodeMissing"},
-		"the Node is not Ready":                                     {with(worker(web), nodeIs(corev1.ConditionUnknown)), "evict default/web; wait default/web; Draining"},
-		"the time is over":                                          {with(worker(web), waited(time.Hour)), "release; DrainTimedOut"},
-		"the time is almost over":                                   {with(worker(web), waited(time.Hour-1)), "evict default/web; wait default/web; Draining"},
-		"there is no limit":                                         {with(worker(web), waited(1000*time.Hour), func(m *drain.Machine) { m.Timeout = 0 }), "evict default/web; wait default/web; Draining"},
-		"the API does not answer":                                   {with(worker(), unreachable), "ClusterUnreachable"},
-		"it has not answered until the end":                         {with(worker(), unreachable, waited(time.Hour)), "release; DrainTimedOut"},
+		"a pod may take a day, and its kubelet answers":             {worker(pod("default/kafka", askedAgo(time.Hour, 24*time.Hour))), "wait default/kafka; Draining"},
+		"a pod may take a day, its kubelet says that it is not Ready": {
+			with(worker(pod("default/kafka", askedAgo(time.Hour, 24*time.Hour))), nodeIs(corev1.ConditionFalse)), "wait default/kafka; Draining",
+		},
+		"a pod may take a day, and its kubelet is silent": {
+			with(worker(pod("default/kafka", askedAgo(time.Hour, 24*time.Hour))), silentFor(time.Hour)), "release; Drained",
+		},
+		"it was asked a moment ago, and its kubelet is silent for long": {
+			with(worker(pod("default/kafka", askedAgo(5*time.Minute, 24*time.Hour))), silentFor(time.Hour)), "wait default/kafka; Draining",
+		},
+		"it was asked long ago, and its kubelet has become silent a moment ago": {
+			with(worker(pod("default/kafka", askedAgo(time.Hour, 24*time.Hour))), silentFor(5*time.Minute)), "wait default/kafka; Draining",
+		},
+		"one was asked and cannot end, another one was not asked": {
+			with(worker(pod("default/kafka", askedAgo(time.Hour, 24*time.Hour)), pod("default/protected")), silentFor(time.Hour)), "evict default/protected; wait default/protected; Draining",
+		},
+		"the Node is not Ready":             {with(worker(web), nodeIs(corev1.ConditionUnknown)), "evict default/web; wait default/web; Draining"},
+		"the time is over":                  {with(worker(web), waited(time.Hour)), "release; DrainTimedOut"},
+		"the time is almost over":           {with(worker(web), waited(time.Hour-1)), "evict default/web; wait default/web; Draining"},
+		"there is no limit":                 {with(worker(web), waited(1000*time.Hour), func(m *drain.Machine) { m.Timeout = 0 }), "evict default/web; wait default/web; Draining"},
+		"the API does not answer":           {with(worker(), unreachable), "ClusterUnreachable"},
+		"it has not answered until the end": {with(worker(), unreachable, waited(time.Hour)), "release; DrainTimedOut"},
 		"it does not answer, and goes with its namespace, at first": {with(worker(), unreachable, namespaceGoes), "ClusterUnreachable"},
 		"it does not answer, and goes with its namespace, for long": {with(worker(), unreachable, namespaceGoes, silent(2*time.Minute)), "release; NamespaceDeleted"},
 		"it does not answer, a master, at first":                    {with(worker(), unreachable, master(1, 0)), "ClusterUnreachable"},
@@ -134,10 +166,10 @@ func TestDrainTable(t *testing.T) {
 		"it does not answer, and the other masters serve":           {with(worker(), unreachable, master(3, 2), serves, silent(2*time.Minute)), "release; MasterUnreachable"},
 		"it does not answer, and another master is away":            {with(worker(), unreachable, master(3, 1), serves, silent(2*time.Minute)), "QuorumAtRisk"},
 		"it does not answer, and this master is away":               {with(worker(), unreachable, master(3, 1), silent(2*time.Minute)), "release; MasterUnreachable"},
-		"the only master":                                           {with(worker(dns), master(1, 0)), "evict kube-system/coredns; wait kube-system/coredns; Draining"},
-		"one of three masters":                                      {with(worker(), master(3, 2)), "release; Drained"},
-		"one of three, another is away":                             {with(worker(dns), master(3, 1)), "QuorumAtRisk"},
-		"one of three, it is the one that is away":                  {with(worker(), master(3, 1), nodeIs(corev1.ConditionFalse)), "release; Drained"},
+		"the only master":                          {with(worker(dns), master(1, 0)), "evict kube-system/coredns; wait kube-system/coredns; Draining"},
+		"one of three masters":                     {with(worker(), master(3, 2)), "release; Drained"},
+		"one of three, another is away":            {with(worker(dns), master(3, 1)), "QuorumAtRisk"},
+		"one of three, it is the one that is away": {with(worker(), master(3, 1), nodeIs(corev1.ConditionFalse)), "release; Drained"},
 		"one of three, its kubelet is silent, its etcd is well, another is away": {
 			with(worker(), master(3, 1), nodeIs(corev1.ConditionUnknown), votes), "QuorumAtRisk",
 		},
@@ -210,7 +242,7 @@ func TestEverySmallState(t *testing.T) {
 }
 
 // smallStates is how many there are.
-const smallStates = 11_010_048
+const smallStates = 12_582_912
 
 // each visits every combination of what a machine can be in.
 func each(visit func(drain.Machine)) {
@@ -218,7 +250,7 @@ func each(visit func(drain.Machine)) {
 	nodes := []*corev1.Node{nil, node("True", false), node("True", true), node("False", true), node("Unknown", false), {}}
 	pods := [][]corev1.Pod{
 		nil, {pod("default/web")}, {pod("default/web", goneAt(time.Second))}, {pod("default/web", goneAt(-time.Hour))},
-		{pod("default/agent", ofDaemonSet)}, {pod("kube-system/dns"), pod("default/web")}, {pod("kube-system/dns")},
+		{pod("default/kafka", askedAgo(time.Hour, 24*time.Hour))}, {pod("default/agent", ofDaemonSet)}, {pod("kube-system/dns"), pod("default/web")}, {pod("kube-system/dns")},
 	}
 	times := combinations([]time.Duration{0, time.Hour}, 4)
 	for _, bits := range combinations(both, 11) {
@@ -314,6 +346,11 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 	},
 	"every decision but the last gives a reason": func(_ drain.Machine, d drain.Decision) bool {
 		return d.Finish || d.Reason != "" && d.Message != ""
+	},
+	"a pod that has time left is waited for, unless its kubelet is silent": func(m drain.Machine, d drain.Decision) bool {
+		left := slices.ContainsFunc(m.Pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil && p.DeletionTimestamp.After(m.Now) })
+		silent := m.Node != nil && len(m.Node.Status.Conditions) > 0 && m.Node.Status.Conditions[0].Status == corev1.ConditionUnknown
+		return !left || silent || d.Reason != drain.Drained || m.LetGo != ""
 	},
 	"what is evicted is also waited for": func(_ drain.Machine, d drain.Decision) bool {
 		return len(d.Evict) <= len(d.Left)

@@ -14,11 +14,17 @@ import (
 // overdue is how long after the end of its grace period a pod is still waited for: its kubelet does not answer then.
 const overdue = time.Minute
 
+// silentKubelet is how long a pod that was asked to go is waited for on a Node whose kubelet is silent, whatever its grace period: nothing there
+// can end it. Cluster API waits as long
+// (https://github.com/kubernetes-sigs/cluster-api/blob/main/internal/controllers/machine/machine_controller.go, SkipWaitForDeleteTimeoutSeconds).
+const silentKubelet = 5 * time.Minute
+
 // remaining are the pods that the machine is held for, by namespace and name, and those of them that are to be asked to go now.
 // What belongs to the system is asked only when nothing else is left, for the others may need it to end in order.
-func remaining(pods []corev1.Pod, now time.Time) (left, evict []corev1.Pod) {
+func remaining(node *corev1.Node, pods []corev1.Pod, now time.Time) (left, evict []corev1.Pod) {
+	since, silent := silentSince(node)
 	for _, p := range pods {
-		if counts(p, now) {
+		if counts(p, now) && !(silent && abandoned(p, since, now)) {
 			left = append(left, p)
 		}
 	}
@@ -50,6 +56,29 @@ func counts(p corev1.Pod, now time.Time) bool {
 		return false
 	}
 	return true
+}
+
+// abandoned says that a pod was asked to go, and that its kubelet, which is silent since a time, has not been there to end it for a while.
+func abandoned(p corev1.Pod, since, now time.Time) bool {
+	if p.DeletionTimestamp == nil {
+		return false
+	}
+	asked := p.DeletionTimestamp.Time
+	if grace := p.DeletionGracePeriodSeconds; grace != nil {
+		// The API server writes down when the grace period ends.
+		asked = asked.Add(-time.Duration(*grace) * time.Second)
+	}
+	return now.Sub(asked) > silentKubelet && now.Sub(since) > silentKubelet
+}
+
+// silentSince is since when the kubelet of a Node has not been heard of. One that says that its Node is not Ready still ends pods.
+func silentSince(node *corev1.Node) (time.Time, bool) {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time, c.Status == corev1.ConditionUnknown
+		}
+	}
+	return time.Time{}, false
 }
 
 func ofDaemonSet(p corev1.Pod) bool {

@@ -155,10 +155,14 @@ func (r *Reconciler) countMasters(
 	vote := func(nodeID string) etcd.Vote { return r.vote(config, nodeID) }
 	goes := func(other *corev1.Pod) bool { return leaving(other) || r.hostGoes(ctx, other) }
 	m.Masters, m.Healthy = count(pod, config.Spec.Cluster.Masters, pods.Items, ready, vote, goes)
-	// One whose kubelet is silent may have a member that is well.
-	own := vote(pod.Labels[key.LabelNode])
-	m.Votes = own == etcd.VoteGiven || own == etcd.VoteAwaited
+	m.Votes = mayVote(vote(pod.Labels[key.LabelNode]), m.Serves)
 	return nil
+}
+
+// mayVote says whether a master has to be taken for a part of etcd although its Node is not Ready: one whose kubelet is silent may have a member
+// that is well. Where no member can be asked, what its machine says counts: it may be one of those that keep the majority.
+func mayVote(own etcd.Vote, serves bool) bool {
+	return own == etcd.VoteGiven || own == etcd.VoteAwaited || own == etcd.VoteUnknown && serves
 }
 
 // vote is what is known of the vote of a master's member.

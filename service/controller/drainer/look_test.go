@@ -204,3 +204,28 @@ func TestMastersThatAreIllGoOneByOne(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoMayBeAMember: a master whose Node is not Ready is let go without asking for a majority only when it is known that its member is of no
+// use, or when neither etcd nor its machine says that it is of any.
+func TestWhoMayBeAMember(t *testing.T) {
+	for name, test := range map[string]struct {
+		own    etcd.Vote
+		serves bool
+		want   bool
+	}{
+		"its member answers":                             {etcd.VoteGiven, false, true},
+		"its member answers, and its machine serves":     {etcd.VoteGiven, true, true},
+		"nobody has been asked yet":                      {etcd.VoteAwaited, false, true},
+		"nobody has been asked yet, its machine serves":  {etcd.VoteAwaited, true, true},
+		"no member can be asked, its machine serves":     {etcd.VoteUnknown, true, true},
+		"no member can be asked, its machine is dead":    {etcd.VoteUnknown, false, false},
+		"its member does not answer, its machine serves": {etcd.VoteMissing, true, false},
+		"its member does not answer":                     {etcd.VoteMissing, false, false},
+		"it has no vote, its machine serves":             {etcd.VoteNone, true, false},
+		"it has no vote":                                 {etcd.VoteNone, false, false},
+	} {
+		if got := mayVote(test.own, test.serves); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
