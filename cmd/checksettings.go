@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -80,9 +81,12 @@ var checks = map[string]check{
 	flag.OIDCGroupsClaim:         oidc(func(o *v1alpha1.OIDC, v string) { o.GroupsClaim = v }),
 	flag.OIDCGroupsPrefix:        oidc(func(o *v1alpha1.OIDC, v string) { o.GroupsPrefix = v }),
 
-	flag.WorkloadFlatcarChannel: text(isLabel, "has to be a release channel of Flatcar, such as stable"),
-	flag.WorkloadFlatcarMirror:  oneOf(empty, flatcarMirror),
-	flag.DrainTimeout:           duration(0, "has to be zero or more, such as 1h; zero waits without an end"),
+	flag.WorkloadKubeconfigTerm:  duration(day, "has to be a day or more, such as 168h"),
+	flag.WorkloadNodeTerm:        duration(day, "has to be a day or more, such as 168h"),
+	flag.MachineImageDirectories: each(isDirectory, "has to hold absolute paths of directories, such as /usr/code/images/own"),
+	flag.WorkloadFlatcarChannel:  text(isLabel, "has to be a release channel of Flatcar, such as stable"),
+	flag.WorkloadFlatcarMirror:   oneOf(empty, flatcarMirror),
+	flag.DrainTimeout:            duration(0, "has to be zero or more, such as 1h; zero waits without an end"),
 
 	flag.VaultAddress:         oneOf(empty, text(isAddressOf("http", "https"), "has to be the URL of Vault, such as https://vault.example.org:8200")),
 	flag.VaultKubernetesRole:  text(isVaultName, "has to be the name of a role, such as kvm-operator"),
@@ -265,6 +269,12 @@ func vaultToken(r reader, name string) string {
 	}
 	return readable(r, name)
 }
+
+// day is the shortest term of certificates that are renewed while the operator runs.
+const day = 24 * time.Hour
+
+// isDirectory is a directory below which files may lie: the root is every file of the node pod.
+func isDirectory(s string) bool { return filepath.IsAbs(s) && filepath.Clean(s) == s && s != "/" }
 
 func isLabel(s string) bool      { return len(validation.IsDNS1123Label(s)) == 0 }
 func isDomain(s string) bool     { return len(validation.IsDNS1123Subdomain(s)) == 0 }
