@@ -82,6 +82,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.RegistryDomain:           "mirror.example.org/kubernetes",
 		flag.RegistryMirrors:          "[one.example.org,two.example.org:5000]",
 		flag.RegistryDockerhubToken:   "dXNlcjpwYXNzd29yZA==",
+		flag.SecretsAdoptFrom:         "[certificates,keys]",
 		flag.TerminateUnhealthyNodes:  "true",
 		flag.DrainTimeout:             "30m0s",
 		flag.VaultAddress:             "https://vault.example.org:8200",
