@@ -104,8 +104,13 @@ func TestF12ExistingSecretsAreAdoptedAndStayWhatTheyAre(t *testing.T) {
 
 	kubeconfig := &corev1.Secret{ObjectMeta: in(config, "sec5-kubeconfig")}
 	theLab.Get(t, kubeconfig)
-	if !bytes.Contains(kubeconfig.Data["kubeConfig"], base64Of(api.Data["crt"])) {
-		t.Error("the kubeconfig does not hold the adopted certificate")
+	admin := &corev1.Secret{ObjectMeta: beside(config, pki.Admin)}
+	theLab.Get(t, admin)
+	if !bytes.Equal(admin.Data["ca"], ca.Data["crt"]) || !bytes.Contains(kubeconfig.Data["kubeConfig"], base64Of(admin.Data["crt"])) {
+		t.Error("the kubeconfig does not hold the administrator's certificate, signed by the adopted authority")
+	}
+	if bytes.Contains(kubeconfig.Data["kubeConfig"], base64Of(api.Data["crt"])) {
+		t.Error("the kubeconfig holds the API server's certificate")
 	}
 	worker := &corev1.Secret{ObjectMeta: beside(config, pki.Worker)}
 	theLab.Get(t, worker)
