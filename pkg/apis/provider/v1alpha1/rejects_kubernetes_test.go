@@ -74,6 +74,10 @@ var rejectedKubernetes = map[string]rejection{
 		change: `spec: {cluster: {kubernetes: {api: {oidc: {clientID: a, issuerURL: "https://u:p@dex.example.org"}}}}}`,
 		want:   `spec.cluster.kubernetes.api.oidc.issuerURL: Invalid value: "https://u:p@dex.example.org": must not hold a user name or password, which the API server does not accept`,
 	},
+	"the cluster's own issuer as OIDC issuer": {
+		change: `spec: {cluster: {kubernetes: {api: {oidc: {clientID: a, issuerURL: "https://api.demo.example.org"}}}}}`,
+		want:   `spec.cluster.kubernetes.api: Invalid value: oidc.issuerURL must not be the API's own address, which is the issuer of the cluster's service accounts: name the provider of sign-on`,
+	},
 	"an OIDC issuer with a quote": {
 		change: `spec: {cluster: {kubernetes: {api: {oidc: {clientID: a, issuerURL: "https://dex.example.org/'x"}}}}}`,
 		want:   `spec.cluster.kubernetes.api.oidc.issuerURL: Invalid value: "https://dex.example.org/'x": must be a URL without quotes and control characters, for example https://dex.example.org`,
