@@ -198,6 +198,9 @@ check-env: ## Say what is on this machine of what targets use
 	@for tool in go make git; do printf '%-8s' $$tool; command -v $$tool || { echo 'missing, every target needs it'; exit 1; }; done
 	@for tool in gcc docker helm helm-docs kubectl okteto; do printf '%-10s' $$tool; command -v $$tool || echo 'missing, few targets need it'; done
 
+# Where the chart is installed: make okteto-up NAMESPACE=infra.
+NAMESPACE ?= giantswarm
+
 # Admission of pods keeps the developer's container, which is root and has volumes, out of a namespace that enforces more.
 enforce := pod-security.kubernetes.io/enforce
 before  := okteto.kvm-operator.giantswarm.io/enforced-before
@@ -205,23 +208,23 @@ before  := okteto.kvm-operator.giantswarm.io/enforced-before
 okteto-up: ## Develop in the management cluster: replace the running operator by a container with a shell
 	@for tool in kubectl okteto; do command -v $$tool >/dev/null || { echo "error: $$tool is not installed"; exit 1; }; done
 	@sed 's/$$VERSION/$(or $(VERSION),$(shell go run . version | sed -n 's/^version: //p'))/' okteto.yml >.okteto.yml
-	@if [ -z "$$(kubectl get namespace giantswarm -o jsonpath='{.metadata.annotations.okteto\.kvm-operator\.giantswarm\.io/enforced-before}')" ]; then \
-		level=$$(kubectl get namespace giantswarm -o jsonpath='{.metadata.labels.pod-security\.kubernetes\.io/enforce}'); \
-		kubectl annotate namespace giantswarm $(before)="$${level:-none}"; \
+	@if [ -z "$$(kubectl get namespace $(NAMESPACE) -o jsonpath='{.metadata.annotations.okteto\.kvm-operator\.giantswarm\.io/enforced-before}')" ]; then \
+		level=$$(kubectl get namespace $(NAMESPACE) -o jsonpath='{.metadata.labels.pod-security\.kubernetes\.io/enforce}'); \
+		kubectl annotate namespace $(NAMESPACE) $(before)="$${level:-none}"; \
 	fi
-	@kubectl label --overwrite namespace giantswarm $(enforce)=privileged
-	@okteto up --namespace giantswarm -f .okteto.yml
+	@kubectl label --overwrite namespace $(NAMESPACE) $(enforce)=privileged
+	@okteto up --namespace $(NAMESPACE) -f .okteto.yml
 
 okteto-down: ## Give the operator back its place and the namespace its pod security level
 	@for tool in kubectl okteto; do command -v $$tool >/dev/null || { echo "error: $$tool is not installed"; exit 1; }; done
-	@okteto down --namespace giantswarm -f .okteto.yml
-	@level=$$(kubectl get namespace giantswarm -o jsonpath='{.metadata.annotations.okteto\.kvm-operator\.giantswarm\.io/enforced-before}'); \
+	@okteto down --namespace $(NAMESPACE) -f .okteto.yml
+	@level=$$(kubectl get namespace $(NAMESPACE) -o jsonpath='{.metadata.annotations.okteto\.kvm-operator\.giantswarm\.io/enforced-before}'); \
 	case $$level in \
 		'') ;; \
-		none) kubectl label namespace giantswarm $(enforce)- ;; \
-		*) kubectl label --overwrite namespace giantswarm $(enforce)=$$level ;; \
+		none) kubectl label namespace $(NAMESPACE) $(enforce)- ;; \
+		*) kubectl label --overwrite namespace $(NAMESPACE) $(enforce)=$$level ;; \
 	esac
-	@kubectl annotate namespace giantswarm $(before)-
+	@kubectl annotate namespace $(NAMESPACE) $(before)-
 	@rm -f .okteto.yml
 
 ##@ Chart
