@@ -183,7 +183,7 @@ func TestSecretsCannotChooseAnotherClustersIssuer(t *testing.T) {
 
 // TestWhatVaultAnswersIsChecked: what is not as it was asked for is not used.
 func TestWhatVaultAnswersIsChecked(t *testing.T) {
-	other := newFakeAuthority("kubernetes-ab1cd")
+	other := newFakeAuthority("etcd-ab1cd")
 	for name, test := range map[string]struct {
 		change func(*x509.Certificate)
 		signer *fakeAuthority
@@ -208,13 +208,13 @@ func TestWhatVaultAnswersIsChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, issuer := newFakeVault(t)
 			requests := requestsOf("ab1cd")
-			authority, err := issuer.Issue(requests[0], pki.KeyPair{})
+			authority, err := issuer.Issue(requests[1], pki.KeyPair{}) // etcd's
 			if err != nil {
 				t.Fatal(err)
 			}
 			f.change, f.signer = test.change, test.signer
 			for _, request := range requests {
-				if request.Name != pki.API {
+				if request.Name != pki.Etcd {
 					continue
 				}
 				_, err := issuer.Issue(request, authority)
