@@ -29,7 +29,8 @@ func binaries(p Params) parts {
 		baseURL(p.Settings.BinaryBaseURL, defaultBinaryBaseURL), p.Versions.Kubernetes, searchPath)
 	download := template(unit, asset("k8s-download@.service"))
 	download.Dropins = []types.Dropin{{Name: "10-source.conf", Contents: new(environment)}}
-	plugins := types.Unit{Name: cniPluginsUnit, Dropins: []types.Dropin{{Name: "10-source.conf", Contents: new(cniPluginsDropin(p))}}}
+	// A drop-in of an instance hides one of its template that has the same name.
+	plugins := types.Unit{Name: cniPluginsUnit, Dropins: []types.Dropin{{Name: "20-plugins.conf", Contents: new(cniPluginsDropin(p))}}}
 	return parts{
 		files: []file{{path: scriptDirectory + "/download", mode: modeExecutable, text: asset("download.sh")}},
 		units: []types.Unit{download, plugins},

@@ -111,3 +111,30 @@ func TestPluginsThatTheImageLacksAreDownloaded(t *testing.T) {
 		})
 	}
 }
+
+// TestDropinsOfInstancesHideNoneOfTheirTemplates: systemd reads of several drop-ins with one name the most specific one only
+// (systemd.unit(5)), so that a node had no source to download its plugins from.
+func TestDropinsOfInstancesHideNoneOfTheirTemplates(t *testing.T) {
+	units := mustRender(t, workerParams()).Public.Systemd.Units
+	names := map[string][]string{}
+	for _, u := range units {
+		for _, d := range u.Dropins {
+			names[u.Name] = append(names[u.Name], d.Name)
+		}
+	}
+	instances := 0
+	for unit, own := range names {
+		prefix, rest, isInstance := strings.Cut(unit, "@")
+		if _, suffix, _ := strings.Cut(rest, "."); isInstance && rest != "."+suffix {
+			instances++
+			for _, name := range own {
+				if slices.Contains(names[prefix+"@."+suffix], name) {
+					t.Errorf("drop-in %s of %s hides that of its template", name, unit)
+				}
+			}
+		}
+	}
+	if instances == 0 {
+		t.Error("there is no instance with a drop-in: the test checks nothing")
+	}
+}

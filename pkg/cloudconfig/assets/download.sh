@@ -12,7 +12,6 @@ aarch64) arch=arm64 ;;
 	exit 1
 	;;
 esac
-url=$BASE_URL/$VERSION/bin/linux/$arch/$name
 
 # missing_plugins says that the image lacks a plugin that the product's own pod network or the container runtime calls.
 missing_plugins() {
@@ -26,6 +25,8 @@ if [ "$name" = cni-plugins ]; then
 	missing_plugins || exit 0
 	DIRECTORY=$CNI_DIRECTORY
 	url=$CNI_URL/$CNI_VERSION/cni-plugins-linux-$arch-$CNI_VERSION.tgz
+else
+	url=$BASE_URL/$VERSION/bin/linux/$arch/$name
 fi
 
 mkdir -p "$DIRECTORY"
