@@ -205,7 +205,7 @@ func goesWhenSwitchedOff(t *testing.T, l *living) {
 		c.Spec.AddOns = &v1alpha1.AddOns{KubeProxy: v1alpha1.AddOn{Disabled: true}, CNI: v1alpha1.CNI{Type: v1alpha1.CNIFlannel}}
 	})
 	l.awaitGone(t, &sets.Items[proxy])
-	l.await(t, isTrue("KubeProxyInstalled"))
+	l.await(t, absent("KubeProxyInstalled"))
 	must(t, l.Client.List(t.Context(), &sets, client.MatchingLabels{key.LabelManagedBy: key.Operator}))
 	if len(sets.Items) != 1 {
 		t.Errorf("the DaemonSets are %v, want the pod network's", sets.Items)

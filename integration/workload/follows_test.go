@@ -147,6 +147,9 @@ func requestNames(c *workload.Cluster) []string {
 	return names
 }
 
+// addOnsOwner owns what the engine applies.
+var addOnsOwner = key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "engine", Handler: "addons"}
+
 func TestEngineAppliesThroughTheClusterAndAsksNothingWhenAllIsWell(t *testing.T) {
 	w := newWorld(t)
 	config := configFor(t, "applier", "system:masters")
@@ -156,7 +159,7 @@ func TestEngineAppliesThroughTheClusterAndAsksNothingWhenAllIsWell(t *testing.T)
 		t.Fatal("there is no engine, although the cluster is connected")
 	}
 	wanted := func() apply.Set {
-		return apply.Set{Owner: "default/engine/addons", Kinds: kinds(), Objects: []client.Object{&corev1.ConfigMap{
+		return apply.Set{Owner: addOnsOwner, Places: apply.Places{Everywhere: true}, Kinds: kinds(), Objects: []client.Object{&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: "addon", Namespace: "kube-system", Labels: map[string]string{key.LabelManagedBy: key.Operator}},
 			Data:       map[string]string{"mode": "vxlan"},
 		}}}
@@ -178,7 +181,7 @@ func TestEngineAppliesThroughTheClusterAndAsksNothingWhenAllIsWell(t *testing.T)
 		return nil
 	})
 	w.told("engine", func() {
-		must(t, engine.Apply(t.Context(), apply.Set{Owner: "default/engine/addons", Kinds: kinds()}))
+		must(t, engine.Apply(t.Context(), apply.Set{Owner: addOnsOwner, Places: apply.Places{Everywhere: true}, Kinds: kinds()}))
 	})
 }
 
