@@ -241,7 +241,7 @@ func readable(r reader, name string) string {
 	if path == "" {
 		return ""
 	}
-	f, err := os.Open(path) //nolint:gosec // the path is a setting of the operator
+	f, err := os.Open(path)
 	if err != nil {
 		return "has to name a file that can be read: " + err.Error()
 	}
@@ -278,7 +278,7 @@ func isDirectory(s string) bool { return filepath.IsAbs(s) && filepath.Clean(s) 
 
 func isLabel(s string) bool      { return len(validation.IsDNS1123Label(s)) == 0 }
 func isDomain(s string) bool     { return len(validation.IsDNS1123Subdomain(s)) == 0 }
-func isObjectName(s string) bool { return s != "" && len(path.IsValidPathSegmentName(s)) == 0 }
+func isObjectName(s string) bool { return s != "" && len(path.IsValidPathSegmentName(s)) == 0 } //nolint:staticcheck // the successor is in another package
 
 // isServer is what the runner tells guests by DHCP: an address that a resolver can ask.
 func isServer(s string) bool {

@@ -35,7 +35,7 @@ type kvmConfigs struct {
 	asked   []string
 }
 
-func (k *kvmConfigs) put(name, max string) {
+func (k *kvmConfigs) put(name, most string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	kind := "MODIFIED"
@@ -44,7 +44,7 @@ func (k *kvmConfigs) put(name, max string) {
 	}
 	k.version++
 	k.objects[name] = fmt.Sprintf(`{"apiVersion":"provider.giantswarm.io/v1alpha1","kind":"KVMConfig","metadata":{"name":%q,"namespace":"default","resourceVersion":"%d"},
-		"spec":{"cluster":{"id":%q,"scaling":{"max":%s}}}}`, name, k.version, name, max)
+		"spec":{"cluster":{"id":%q,"scaling":{"most":%s}}}}`, name, k.version, name, most)
 	k.events = append(k.events, fmt.Sprintf(`{"type":%q,"object":%s}`, kind, k.objects[name]))
 }
 
@@ -172,7 +172,7 @@ func startCache(t *testing.T, server http.Handler) cache.Cache {
 	go func() { ended <- c.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		<-ended
+		_ = <-ended
 	})
 	if !c.WaitForCacheSync(t.Context()) {
 		t.Fatal("the cache does not start")

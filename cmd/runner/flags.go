@@ -32,7 +32,7 @@ var diskVariables = []struct{ variable, serial string }{
 	{"DISK_OS", runner.SerialOS}, {"DISK_DOCKER", "dockerfs"}, {"DISK_KUBELET", "kubeletfs"},
 }
 
-func register(fs *pflag.FlagSet) {
+func register(fs *pflag.FlagSet) { //nolint:funlen // one line a flag
 	t := runner.DefaultTimeouts
 	fs.String("acceleration", "auto", "auto, kvm or tcg; auto is kvm where a canary guest proves that it works")
 	fs.Bool("allow-emulation", false, "let the guest be emulated in software where KVM does not work; service.machine.allowemulation of the operator")

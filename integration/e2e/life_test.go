@@ -51,7 +51,7 @@ func (l *life) losesDNS() {
 	l.workload("", "--namespace=kube-system", "scale", "deployment/coredns", "--replicas=0")
 	l.eventually(staleness, func() error {
 		if err := l.condition("Ready"); err == nil || !strings.Contains(err.Error(), "AddOnUnavailable") {
-			return fmt.Errorf("Ready does not say that DNS is gone: %v", err)
+			return errors.New("Ready does not say that DNS is gone: " + fmt.Sprint(err))
 		}
 		return nil
 	})

@@ -22,16 +22,16 @@ const ConditionNamespace = "NamespaceReady"
 type Hold string
 
 const (
-	// HoldNone: there is no namespace, as far as is known.
+	// HoldNone says: there is no namespace, as far as is known.
 	HoldNone Hold = "none"
-	// HoldOwn: it names the KVMConfig and its UID.
+	// HoldOwn says: it names the KVMConfig and its UID.
 	HoldOwn Hold = "own"
-	// HoldFormer: it names the KVMConfig and the UID of a former one, or none as earlier operators wrote it, and it is proven that what it
+	// HoldFormer says: it names the KVMConfig and the UID of a former one, or none as earlier operators wrote it, and it is proven that what it
 	// holds is this KVMConfig's.
 	HoldFormer Hold = "former"
-	// HoldOffered: it names nobody, and has the label by which a namespace is handed over, as one has whose annotation was removed.
+	// HoldOffered says: it names nobody, and has the label by which a namespace is handed over, as one has whose annotation was removed.
 	HoldOffered Hold = "offered"
-	// HoldForeign: it is somebody else's. Nothing that lies in it is believed.
+	// HoldForeign says: it is somebody else's. Nothing that lies in it is believed.
 	HoldForeign Hold = "foreign"
 )
 

@@ -24,7 +24,7 @@ const silentKubelet = 5 * time.Minute
 func remaining(node *corev1.Node, pods []corev1.Pod, now time.Time) (left, evict []corev1.Pod) {
 	since, silent := silentSince(node)
 	for _, p := range pods {
-		if counts(p, now) && !(silent && abandoned(p, since, now)) {
+		if counts(p, now) && (!silent || !abandoned(p, since, now)) {
 			left = append(left, p)
 		}
 	}

@@ -227,7 +227,7 @@ func (c *clients) statuses(ctx context.Context) (told []status, failures []strin
 }
 
 // list asks one member for the list and adds what all of them tell of themselves.
-func (c *clients) list(ctx context.Context, from status, told []status) (observation, error) {
+func (c *clients) list(ctx context.Context, from status, told []status) (observation, error) { //nolint:gocognit // one pass over what members say
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	response, err := from.client.MemberList(ctx)

@@ -24,5 +24,5 @@ func (n *Network) OpenTap() (*os.File, error) {
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the tap device %s: %w", n.Tap, err), unix.Close(fd))
 	}
-	return os.NewFile(uintptr(fd), n.Tap), nil //nolint:gosec // G115: a file descriptor
+	return os.NewFile(uintptr(fd), n.Tap), nil
 }

@@ -30,12 +30,12 @@ func (c *Cache) allows(path string) bool {
 		if !below(directory, path) {
 			return false
 		}
-		real, err := filepath.EvalSymlinks(path)
+		resolved, err := filepath.EvalSymlinks(path)
 		if err != nil {
 			return true // that it is missing is told where it is opened
 		}
 		root, err := filepath.EvalSymlinks(directory)
-		return err == nil && below(root, real)
+		return err == nil && below(root, resolved)
 	})
 }
 

@@ -131,7 +131,7 @@ func openBeneath(directory *os.File, path string, flags int, perm fs.FileMode) (
 	if err := unix.SetNonblock(fd, false); err != nil {
 		return nil, errors.Join(&fs.PathError{Op: "open", Path: path, Err: err}, unix.Close(fd))
 	}
-	return os.NewFile(uintptr(fd), path), nil //nolint:gosec // G115: a file descriptor
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // retry repeats a system call that a signal interrupted, or that raced with a rename (openat2(2), EAGAIN).

@@ -71,7 +71,7 @@ func TestVolumeIsLookedAtOnceItIsLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-ended
-	defer got.p.Close() //nolint:errcheck // of a machine that never ran
+	defer got.p.Close()
 	if !errors.Is(got.err, ownfile.ErrForeign) || endOf(got.err).Reason != ReasonDiskFailed {
 		t.Errorf("it ended with %v", got.err)
 	}
@@ -85,7 +85,7 @@ func TestQEMUGetsTheDiskThatWasOpened(t *testing.T) {
 	r := master(t)
 	r.settings.Disks = []Disk{{Serial: SerialOS, Size: 16 << 20}, {Serial: "dockerfs", Size: 1 << 20}}
 	p := &prepared{choice: qemu.Choice{Accelerator: qemu.TCG}, image: example.image, network: example.network}
-	defer p.Close() //nolint:errcheck // of a machine that never ran
+	defer p.Close()
 	for _, step := range []func(context.Context, *prepared) error{r.readBootData, r.lockDisks, r.findEtcd, r.makeDisks} {
 		if err := step(t.Context(), p); err != nil {
 			t.Fatal(err)

@@ -99,7 +99,7 @@ type component struct {
 // before. Within a minor version every change is allowed, in both directions. Across minor versions, Kubernetes
 // (https://kubernetes.io/releases/version-skew-policy/) and etcd (https://etcd.io/docs/v3.6/upgrades/upgrade_3_6/) go
 // forward by one at a time, and only once every member of the control plane runs the one before.
-func (c component) transition(f InForce, source string) (refused error, waits string) {
+func (c component) transition(f InForce, source string) (refused error, waits string) { //nolint:revive // refused and waits are two answers
 	from, known := minorOf(c.last)
 	to, _ := minorOf(c.wanted)
 	if !known || c.wanted == c.last || from == to || f.allows(c.name, c.wanted) {

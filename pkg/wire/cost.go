@@ -42,7 +42,7 @@ func Cost(scheme *runtime.Scheme, data []byte, most int64) (int64, error) {
 		return 0, fmt.Errorf("%w: an object of kind %.64q in %.64q", ErrMalformed, kind.Kind, kind.GroupVersion())
 	}
 	t := reflect.TypeOf(object).Elem()
-	m := meter{most: most, spent: int64(t.Size()) + int64(len(data))}
+	m := meter{most: most, spent: int64(t.Size()) + int64(len(data))} //nolint:gosec // the size of a Go type
 	err = m.message(raw, layoutOf(t), 0)
 	return m.spent, err
 }
@@ -72,8 +72,8 @@ func ObjectCost(object any) int64 {
 		return 0
 	}
 	t := reflect.TypeOf(object).Elem()
-	m := meter{most: 1 << 40, spent: int64(t.Size())}
-	_ = m.message(raw, layoutOf(t), 0) // it was made by the type itself
+	m := meter{most: 1 << 40, spent: int64(t.Size())} //nolint:gosec // the size of a Go type
+	_ = m.message(raw, layoutOf(t), 0)                // it was made by the type itself
 	return m.spent
 }
 

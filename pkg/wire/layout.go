@@ -71,17 +71,17 @@ func fieldOf(t reflect.Type, made map[reflect.Type]*layout) field {
 	switch t.Kind() {
 	case reflect.Pointer:
 		f := fieldOf(t.Elem(), made)
-		f.slot += int64(t.Elem().Size())
+		f.slot += int64(t.Elem().Size()) //nolint:gosec // the size of a Go type
 		return f
 	case reflect.Map:
 		entry := &layout{fields: map[int]field{1: fieldOf(t.Key(), made), 2: fieldOf(t.Elem(), made)}}
-		return field{slot: 2*int64(t.Key().Size()+t.Elem().Size()) + mapEntry, message: entry}
+		return field{slot: 2*int64(t.Key().Size()+t.Elem().Size()) + mapEntry, message: entry} //nolint:gosec // the size of a Go type
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			return field{factor: 1}
 		}
 		f := fieldOf(t.Elem(), made)
-		f.slot += 2 * int64(t.Elem().Size())
+		f.slot += 2 * int64(t.Elem().Size()) //nolint:gosec // the size of a Go type
 		if f.message == nil && t.Elem().Kind() != reflect.String {
 			f.factor = opaque
 		}

@@ -180,7 +180,7 @@ func (g *guard) answer() ([]byte, error) {
 	if err := g.reserve(largestAnswer); err != nil {
 		return nil, err
 	}
-	n, err = io.CopyN(&all, g.ReadCloser, largestAnswer-smallPart)
+	_, err = io.CopyN(&all, g.ReadCloser, largestAnswer-smallPart)
 	switch {
 	case errors.Is(err, io.EOF):
 		return all.Bytes(), nil

@@ -18,7 +18,7 @@ const ownDomain = "giantswarm.io"
 
 // trim drops what nobody reads, so that a thousand Nodes fit and what is left differs only when something is to be done. Of
 // the field managers only the operator's names stay: the engine wants to know whether a field was ever posted, not which.
-func trim(object any) (any, error) {
+func trim(object any) (any, error) { //nolint:unparam // the signature of a cache transform
 	switch o := object.(type) {
 	case *corev1.Node:
 		trimNode(o)

@@ -42,7 +42,7 @@ func (l *log) AnnotatePod(_ context.Context, pod *corev1.Pod, name, value string
 	return l.fail
 }
 
-func (l *log) AnnotatePodAsSeen(_ context.Context, pod *corev1.Pod, name, value string) error {
+func (l *log) AnnotatePodAsSeen(_ context.Context, pod *corev1.Pod, _, value string) error {
 	parts := strings.Fields(value)
 	l.did = append(l.did, "note as seen "+pod.Name+" "+parts[0]+" "+strings.Join(parts[2:], " "))
 	return l.fail
