@@ -42,7 +42,7 @@ func (c *Cache) Prune(ctx context.Context, keep time.Duration) error {
 		switch name, _, removed := strings.Cut(e.Name(), pruned); {
 		case !e.IsDir() || !slotPattern.MatchString(name):
 		case removed: // somebody was interrupted
-			errs = append(errs, os.RemoveAll(path))
+			errs = append(errs, removeAside(path))
 		default:
 			errs = append(errs, c.prune(path, keep))
 		}
@@ -97,7 +97,21 @@ func (c *Cache) remove(path string, keep time.Duration) (used bool, err error) {
 	if err := os.Rename(path, aside); err != nil {
 		return true, err
 	}
-	return false, os.RemoveAll(aside)
+	return false, removeAside(aside)
+}
+
+// maxLate bounds how often a file may be made in a directory that is being removed.
+const maxLate = 100
+
+// removeAside removes a directory that was renamed. Who opened it before that may still make a lock file in it, one each, and finds then that
+// the name leads elsewhere.
+func removeAside(path string) error {
+	for range maxLate {
+		if err := os.RemoveAll(path); !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	return os.RemoveAll(path)
 }
 
 // usedWithin says whether the image was used, or, if it never was, begun, within the last time.
