@@ -172,7 +172,9 @@ func startCache(t *testing.T, server http.Handler) cache.Cache {
 	go func() { ended <- c.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		_ = <-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 	if !c.WaitForCacheSync(t.Context()) {
 		t.Fatal("the cache does not start")

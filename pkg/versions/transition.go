@@ -75,7 +75,7 @@ func (f InForce) judge(wanted v1alpha1.Versions, source string) Verdict {
 		{ComponentKubernetes, wanted.Kubernetes, last.Kubernetes, func(v v1alpha1.Versions) string { return v.Kubernetes }},
 		{ComponentEtcd, wanted.Etcd, last.Etcd, func(v v1alpha1.Versions) string { return v.Etcd }},
 	} {
-		refused, waits := c.transition(f, source)
+		waits, refused := c.transition(f, source)
 		if refused != nil {
 			return Verdict{Versions: last, Refused: refused}
 		}
@@ -99,11 +99,11 @@ type component struct {
 // before. Within a minor version every change is allowed, in both directions. Across minor versions, Kubernetes
 // (https://kubernetes.io/releases/version-skew-policy/) and etcd (https://etcd.io/docs/v3.6/upgrades/upgrade_3_6/) go
 // forward by one at a time, and only once every member of the control plane runs the one before.
-func (c component) transition(f InForce, source string) (refused error, waits string) { //nolint:revive // refused and waits are two answers
+func (c component) transition(f InForce, source string) (waits string, refused error) {
 	from, known := minorOf(c.last)
 	to, _ := minorOf(c.wanted)
 	if !known || c.wanted == c.last || from == to || f.allows(c.name, c.wanted) {
-		return nil, ""
+		return "", nil
 	}
 	// What was accepted counts only as long as no master says what it was told: a change that no master has seen may be undone.
 	lowest, highest, told := c.extent(f)
@@ -111,15 +111,15 @@ func (c component) transition(f InForce, source string) (refused error, waits st
 		lowest, highest = from, from
 	}
 	if less(to, highest) {
-		return c.refuse(source, "smaller minor versions are not supported, because data that a newer version wrote may be unreadable"), ""
+		return "", c.refuse(source, "smaller minor versions are not supported, because data that a newer version wrote may be unreadable")
 	}
 	if less([2]int{lowest[0], lowest[1] + 1}, to) {
-		return c.refuse(source, "minor versions may not be skipped, and masters run %d.%d", lowest[0], lowest[1]), ""
+		return "", c.refuse(source, "minor versions may not be skipped, and masters run %d.%d", lowest[0], lowest[1])
 	}
 	if less(lowest, to) {
-		return nil, f.unready(c)
+		return f.unready(c), nil
 	}
-	return nil, ""
+	return "", nil
 }
 
 func (c component) refuse(source, format string, args ...any) error {
