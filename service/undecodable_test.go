@@ -44,7 +44,7 @@ func (k *kvmConfigs) put(name, most string) {
 	}
 	k.version++
 	k.objects[name] = fmt.Sprintf(`{"apiVersion":"provider.giantswarm.io/v1alpha1","kind":"KVMConfig","metadata":{"name":%q,"namespace":"default","resourceVersion":"%d"},
-		"spec":{"cluster":{"id":%q,"scaling":{"most":%s}}}}`, name, k.version, name, most)
+		"spec":{"cluster":{"id":%q,"scaling":{"max":%s}}}}`, name, k.version, name, most)
 	k.events = append(k.events, fmt.Sprintf(`{"type":%q,"object":%s}`, kind, k.objects[name]))
 }
 
