@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,11 +52,13 @@ func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object 
 }
 
 // Dump is what the operator made for a KVMConfig as text that can be compared between clusters: without what the API
-// server adds, without random keys, and with the cluster's id replaced.
+// server adds, without random keys, and with the cluster's id and the addresses of its Services replaced.
 func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 	t.Helper()
 	dump := map[string]string{}
-	for _, object := range l.Objects(t, config) {
+	objects := l.Objects(t, config)
+	addresses := strings.NewReplacer(serviceAddresses(objects)...)
+	for _, object := range objects {
 		if object.GetDeletionTimestamp() != nil {
 			continue // it is on its way out, which the garbage collector sees to in its own time
 		}
@@ -65,9 +68,20 @@ func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 		}
 		id := config.Spec.Cluster.ID
 		name := fmt.Sprintf("%s %s/%s", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName())
-		dump[strings.ReplaceAll(name, id, "ID")] = strings.ReplaceAll(text, id, "ID")
+		dump[strings.ReplaceAll(name, id, "ID")] = strings.ReplaceAll(addresses.Replace(text), id, "ID")
 	}
 	return dump
+}
+
+// serviceAddresses are pairs for a strings.Replacer: each address of a Service as a network, and what stands for it.
+func serviceAddresses(objects []client.Object) []string {
+	var pairs []string
+	for _, object := range objects {
+		if service, ok := object.(*corev1.Service); ok && service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone {
+			pairs = append(pairs, service.Spec.ClusterIP+"/32", "SERVICE/32")
+		}
+	}
+	return pairs
 }
 
 func portable(object client.Object) (string, error) {
