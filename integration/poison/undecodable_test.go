@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,15 +112,15 @@ func TestAClusterWhoseObjectCannotBeDecodedAnyLongerStaysAsItIs(t *testing.T) {
 	if after := objectsOf(t, "turns"); after != strings.Replace(before, "Service worker\n", "", 1) {
 		t.Errorf("the cluster does not stay as it is:\n%s\nwas\n%s", after, before)
 	}
-	// The deletion goes on when the object can be decoded.
+	// The deletion goes on when the object can be decoded. No controller manager is here that would end it.
 	set(t, config, path, "1")
 	lab.Eventually(t, lab.Timeout, func() error {
-		namespace := &corev1.Namespace{}
-		err := theLab.Client.Get(context.Background(), client.ObjectKey{Name: "turns"}, namespace)
-		if err == nil && namespace.DeletionTimestamp == nil {
-			err = fmt.Errorf("the deletion of %s has not come to its namespace", config.Name)
+		master := &appsv1.Deployment{}
+		err := theLab.Client.Get(context.Background(), client.ObjectKey{Namespace: "turns", Name: key.DeploymentName(key.RoleMaster, "m0aaa")}, master)
+		if err == nil && master.DeletionTimestamp == nil {
+			err = fmt.Errorf("the deletion of %s has not come to its master: %s", config.Name, conditionOf(t, config, "Ready"))
 		}
-		return client.IgnoreNotFound(err)
+		return err
 	})
 	restore()
 }
