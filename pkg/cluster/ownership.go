@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
 // ConditionNamespace is the condition of the handler of the namespace, by which a KVMConfig remembers that it has made its namespace.
@@ -111,4 +113,22 @@ func (s *Snapshot) LookAtNamespace(namespace *corev1.Namespace, hold Hold) {
 	if owner, _ := key.ParseOwner(namespace.Annotations); hold == HoldFormer {
 		s.FormerUIDs = []types.UID{owner.UID}
 	}
+}
+
+// ReasonLegacyMachines is the reason of a condition that says that giantswarm/kvm-operator runs a cluster.
+const ReasonLegacyMachines = "LegacyMachines"
+
+// IsLegacyMachine says whether giantswarm/kvm-operator made the Deployment of a node: it has that operator's labels, and no owner.
+func IsLegacyMachine(d *appsv1.Deployment) bool {
+	role := d.Labels[key.LabelApp]
+	return !key.HasOwner(d.Annotations) && d.Labels[key.LabelManagedBy] == key.Operator && d.Labels[key.LabelNode] != "" &&
+		(role == key.RoleMaster || role == key.RoleWorker)
+}
+
+// LegacyMachines says that a cluster is not this operator's. The machines of giantswarm/kvm-operator keep etcd's data in a place that goes by
+// their position in a list, and boot with data that the runner here does not know: taken over, a master would start with an empty etcd.
+func LegacyMachines(d *appsv1.Deployment) error {
+	return problem.Newf(ReasonLegacyMachines, "Deployment %s/%s was made by giantswarm/kvm-operator; this operator does not take its clusters over, "+
+		"and changes and deletes nothing of them: let that operator keep the cluster or delete it, and make a new one for this operator "+
+		"(docs/upgrading.md, \"Coming from giantswarm/kvm-operator\")", d.Namespace, d.Name)
 }

@@ -27,8 +27,9 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			"put it into another namespace", s.Config.Namespace, s.Config.Name)
 	}
 	for _, n := range s.Nodes {
-		if err := machineOfOriginal(n); err != nil {
-			return apply.Desired{}, err
+		// Both operators work on this cluster.
+		if n.Deployment != nil && cluster.IsLegacyMachine(n.Deployment) {
+			return apply.Desired{}, cluster.LegacyMachines(n.Deployment)
 		}
 	}
 	labels := s.Labels(map[string]string{key.LabelPodSecurityEnforce: key.PodSecurityPrivileged})
@@ -61,18 +62,4 @@ func annotations(s *cluster.Snapshot) map[string]string {
 		}
 	}
 	return a
-}
-
-// machineOfOriginal refuses clusters that giantswarm/kvm-operator made. Its machines keep etcd's data in a place that
-// goes by their position in a list and boot with data that the runner here does not know: taken over, a master would
-// start with an empty etcd.
-func machineOfOriginal(n cluster.Node) error {
-	if n.Deployment == nil {
-		return nil
-	}
-	if key.HasOwner(n.Deployment.Annotations) {
-		return nil
-	}
-	return problem.Newf("MachinesOfOriginal", "Deployment %s/%s was made by giantswarm/kvm-operator, whose running machines are not taken over; "+
-		"let that operator keep or delete this cluster, and make a new one here", n.Deployment.Namespace, n.Deployment.Name)
 }

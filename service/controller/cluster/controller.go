@@ -53,13 +53,15 @@ type Reconciler struct {
 	// silent are the pods whose consoles did not come.
 	silent silence
 
+	engine   *apply.Engine
 	chain    chain.Chain[*snapshot.Snapshot]
 	renderer *cloudconfig.Renderer
 }
 
 // Init builds the chain over an engine of its own. It fails when the chain contradicts itself.
 func (r *Reconciler) Init() error {
-	r.chain = NewChain(apply.New(r.Client, r.Live, r.Clock), r.Workloads, r.Vault, r.Clock)
+	r.engine = apply.New(r.Client, r.Live, r.Clock)
+	r.chain = NewChain(r.engine, r.Workloads, r.Vault, r.Clock)
 	r.renderer = cloudconfig.NewRenderer()
 	return microerror.Mask(r.chain.Validate())
 }
@@ -79,6 +81,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if undecodable.Why(config) != "" || key.Paused(config.Annotations) || deleting && !controllerutil.ContainsFinalizer(config, key.FinalizerCluster) {
 		r.Workloads.spareMembers(request.NamespacedName)
 		return reconcile.Result{}, nil
+	}
+	if aside, err := r.standAside(ctx, config); err != nil || aside {
+		r.Workloads.spareMembers(request.NamespacedName)
+		return reconcile.Result{}, microerror.Mask(err)
 	}
 	if !deleting {
 		if err := r.addFinalizer(ctx, config); err != nil {

@@ -1,26 +1,27 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/problem"
 	"github.com/kvm-operator/kvm-operator/resources/namespace"
 	"github.com/kvm-operator/kvm-operator/resources/pvc"
 )
 
-// TestMachinesOfTheOriginalAreNotTakenOver: nothing is made in their namespace, for every handler needs it.
-func TestMachinesOfTheOriginalAreNotTakenOver(t *testing.T) {
+// TestMachinesOfTheOriginalInANamespaceOfOurs: both operators work on the cluster. Nothing is made in the namespace, because every handler
+// needs it.
+func TestMachinesOfTheOriginalInANamespaceOfOurs(t *testing.T) {
 	s := simple()
 	w := s.running(t)
 	delete(w.deployments["master-m0aaa"].Annotations, key.AnnotationOwner)
 	desired, err := namespace.New().Build(s.snapshot(t, w))
-	want := "Deployment ab1cd/master-m0aaa was made by giantswarm/kvm-operator, whose running machines are not taken over; " +
-		"let that operator keep or delete this cluster, and make a new one here"
-	if err == nil || err.Error() != want || len(desired.Objects) > 0 {
-		t.Errorf("objects %v, error %v, want %q", desired.Objects, err, want)
+	if p, ok := problem.As(err); !ok || p.Reason != "LegacyMachines" || !strings.Contains(p.Message, "Deployment ab1cd/master-m0aaa") || len(desired.Objects) > 0 {
+		t.Errorf("objects %v, error %v, want none and LegacyMachines", desired.Objects, err)
 	}
 }
 

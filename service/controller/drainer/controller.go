@@ -9,6 +9,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -161,7 +162,11 @@ var errNotOurs = errors.New("the pod belongs to nobody that this operator cares 
 // may be another operator's, so the API server is asked.
 func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.KVMConfig, error) {
 	namespace := &corev1.Namespace{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace); err != nil {
+	err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)
+	if apierrors.IsNotFound(err) { // it lacks the operator's label, as those of giantswarm/kvm-operator do
+		return nil, errNobodys
+	}
+	if err != nil {
 		return nil, microerror.Mask(err)
 	}
 	owner, named := key.ParseOwner(namespace.Annotations)
