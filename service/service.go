@@ -91,6 +91,8 @@ type Service struct {
 	// filled is closed once the caches are filled, and obstacles are what is in the way until then.
 	filled    chan struct{}
 	obstacles *obstacles
+	// definitions say whether the API server knows the fields that the operator needs.
+	definitions *definitions
 
 	servers           []*manager.Server
 	certFile, keyFile string
@@ -136,24 +138,28 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if err := cluster.SetupIndexes(ctx, m.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	if err := addControllers(m, c); err != nil {
+	s := &Service{manager: m, rest: restConfig, filled: make(chan struct{}), obstacles: inTheWay}
+	s.definitions = &definitions{events: m.GetEventRecorder("kvm-operator")}
+	if err := s.definitions.addTo(ctx, m, inTheWay.note); err != nil {
 		return nil, err
 	}
-	s := &Service{manager: m, rest: restConfig, filled: make(chan struct{}), obstacles: inTheWay}
+	if err := addControllers(m, c, s.definitions.outdated); err != nil {
+		return nil, err
+	}
 	if err := m.Add(closer(s.filled)); err != nil {
 		return nil, microerror.Mask(err)
 	}
 	return s, s.addServers(c)
 }
 
-func addControllers(m manager.Manager, c Config) error {
+func addControllers(m manager.Manager, c Config, outdated func(context.Context) string) error {
 	var writer client.Client = patience.New(m.GetClient(), patience.Limit)
 	if c.WrapClient != nil {
 		writer = c.WrapClient(writer)
 	}
 	r := &cluster.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, NewKey: pki.NewRandomKey,
-		Readiness: snapshot.PodReadiness, Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"),
+		Readiness: snapshot.PodReadiness, Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"), Outdated: outdated,
 	}
 	if err := addIssuers(r, c); err != nil {
 		return err
@@ -180,7 +186,7 @@ func addControllers(m manager.Manager, c Config) error {
 	if err := addReports(m, c, writer); err != nil {
 		return err
 	}
-	return addDrainer(m, c, writer, r.Workloads)
+	return addDrainer(m, c, writer, r.Workloads, outdated)
 }
 
 // addReports says of objects that cannot be decoded what is wrong with them.
@@ -207,10 +213,10 @@ func addIssuers(r *cluster.Reconciler, c Config) error {
 	return nil
 }
 
-func addDrainer(m manager.Manager, c Config, writer client.Client, w *cluster.Workloads) error {
+func addDrainer(m manager.Manager, c Config, writer client.Client, w *cluster.Workloads, outdated func(context.Context) string) error {
 	d := &drainer.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Release: c.Release, Timeout: c.DrainTimeout,
-		Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"),
+		Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"), Outdated: outdated,
 	}
 	if w != nil {
 		d.Pool, d.Etcd = w.Pool, w.Members

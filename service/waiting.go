@@ -54,7 +54,7 @@ func (o *obstacles) String() string {
 func (s *Service) unready() string {
 	select {
 	case <-s.filled:
-		return ""
+		return s.definitions.outdated(context.Background())
 	default:
 	}
 	if why := s.obstacles.String(); why != "" {

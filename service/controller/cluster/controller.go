@@ -30,6 +30,9 @@ import (
 // Name of the controller.
 const Name = "cluster"
 
+// definitionsLook is how soon it is looked again, without a request, whether the definition of a kind that was outdated is current.
+const definitionsLook = 5 * time.Second
+
 // Reconciler brings the management cluster to what a KVMConfig declares.
 type Reconciler struct {
 	// Client reads from informers and writes to the API server; Live reads from the API server.
@@ -50,6 +53,8 @@ type Reconciler struct {
 	Events    events.EventRecorder
 	// Console reads the end of what the machine of a node pod has printed; nil where nobody can.
 	Console func(ctx context.Context, namespace, pod string) (string, error)
+	// Outdated says what the definition of a kind lacks: nothing is reconciled then. Nil where it is known to be current.
+	Outdated func(ctx context.Context) string
 	// silent are the pods whose consoles did not come.
 	silent silence
 
@@ -68,6 +73,9 @@ func (r *Reconciler) Init() error {
 
 // Reconcile gathers a snapshot, runs the chain on it and stores the status.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if r.Outdated != nil && r.Outdated(ctx) != "" {
+		return reconcile.Result{RequeueAfter: definitionsLook}, nil
+	}
 	config := &v1alpha1.KVMConfig{}
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
 		if apierrors.IsNotFound(err) {

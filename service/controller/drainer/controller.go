@@ -70,6 +70,8 @@ type Reconciler struct {
 	Timeout time.Duration
 	Clock   clock.PassiveClock
 	Events  events.EventRecorder
+	// Outdated says what the definition of a kind lacks: no pod is let go then. Nil where it is known to be current.
+	Outdated func(ctx context.Context) string
 
 	engine *apply.Engine
 }
@@ -123,6 +125,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil || !r.concerns(ctx, pod) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	if r.Outdated != nil && r.Outdated(ctx) != "" {
+		return reconcile.Result{RequeueAfter: definitionsLook}, nil
+	}
 	config, err := r.configOf(ctx, pod)
 	if errors.Is(err, errNobodys) {
 		return reconcile.Result{RequeueAfter: ownerMissing}, nil
@@ -148,6 +153,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	return reconcile.Result{RequeueAfter: decision.After}, nil
 }
+
+// definitionsLook is how soon it is looked again, without a request, whether the definition of a kind that was outdated is current.
+const definitionsLook = 5 * time.Second
 
 // errNobodys: the namespace does not say whose it is. The cluster controller writes it down again where somebody has removed that.
 var errNobodys = errors.New("the pod's namespace belongs to nobody")

@@ -1,0 +1,101 @@
+package poison_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+)
+
+// quiet is how long an operator is watched that is to do nothing; what it does when it may takes less.
+const quiet = 8 * time.Second
+
+// TestNothingIsReconciledByAnOutdatedDefinition: the API server would drop the conditions, and the operator work on half a status.
+func TestNothingIsReconciledByAnOutdatedDefinition(t *testing.T) {
+	running := theLab.Run(t)
+	config := made(t, fixture.MakeCluster("older").Workers(1))
+	awaitWorkedOn(t, config)
+	restore := changeSchema(t, kvmConfigs, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "conditions")
+	})
+	awaitOutdated(t, 1)
+	awaitDefinitionEvent(t, "lacks status.conditions")
+
+	running.Requests.Reset()
+	worker := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "older", Name: "worker"}}
+	theLab.Delete(t, worker)
+	born := made(t, fixture.MakeCluster("newer"))
+	time.Sleep(quiet)
+	if theLab.Exists(t, worker) || theLab.Exists(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "newer"}}) {
+		t.Error("the operator has made something by an outdated definition")
+	}
+	for _, id := range []string{"older", "newer"} {
+		for _, request := range running.Requests.Of(id) {
+			if request.Write() {
+				t.Errorf("the operator asked for %v", request)
+			}
+		}
+	}
+	running.Stop()
+	// One that begins by an outdated definition does not begin to work.
+	begun := theLab.Run(t)
+	time.Sleep(quiet)
+	for _, request := range begun.Requests.Writes() {
+		if !strings.Contains(request.Path, "/events") {
+			t.Errorf("the operator that began asked for %v", request)
+		}
+	}
+	restore()
+	awaitOutdated(t, 0)
+	awaitWorkedOn(t, born)
+	lab.Eventually(t, lab.Timeout, func() error {
+		return theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(worker), worker)
+	})
+}
+
+// awaitOutdated waits until the metric counts so many definitions.
+func awaitOutdated(t *testing.T, want int) {
+	t.Helper()
+	lab.Eventually(t, lab.Timeout, func() error {
+		families, err := metrics.Registry.Gather()
+		if err != nil {
+			return err
+		}
+		got := 0
+		for _, f := range families {
+			if f.GetName() == "kvm_operator_outdated_definition" {
+				got = len(f.GetMetric())
+			}
+		}
+		if got != want {
+			return fmt.Errorf("the metric counts %d definitions, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+func awaitDefinitionEvent(t *testing.T, words string) {
+	t.Helper()
+	lab.Eventually(t, lab.Timeout, func() error {
+		var list corev1.EventList
+		if err := theLab.Client.List(context.Background(), &list); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.InvolvedObject.Name == kvmConfigs && e.Reason == "DefinitionOutdated" && strings.Contains(e.Message, words) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event of %s says %q", kvmConfigs, words)
+	})
+}

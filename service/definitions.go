@@ -1,0 +1,177 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/giantswarm/microerror"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	providerv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/schema"
+)
+
+// reasonDefinitionOutdated is the reason of the event of a CustomResourceDefinition that the operator cannot work with.
+const reasonDefinitionOutdated = "DefinitionOutdated"
+
+// annotationMissing stands in memory on a CustomResourceDefinition, in the place of its schema: what it lacks.
+const annotationMissing = "kvm-operator.giantswarm.io/missing"
+
+var outdatedDefinitions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "kvm_operator_outdated_definition",
+	Help: "1 for each CustomResourceDefinition that lacks a field which the operator needs; it reconciles nothing until that is applied.",
+}, []string{"name"})
+
+func init() { metrics.Registry.MustRegister(outdatedDefinitions) }
+
+// definitions are the CustomResourceDefinitions of the operator's own kinds. An API server drops the fields that a definition does not have
+// without an error, so that an operator that goes on with an outdated one works on half a status.
+type definitions struct {
+	events events.EventRecorder
+	// caches have one definition each, by its name.
+	caches map[string]client.Reader
+
+	mu sync.Mutex
+	// told is by name what was said that a definition lacks.
+	told map[string]string
+}
+
+// ownKinds are the Go types of the kinds, by the names of their definitions.
+var ownKinds = map[string]reflect.Type{
+	"kvmconfigs." + providerv1alpha1.GroupVersion.Group: reflect.TypeFor[providerv1alpha1.KVMConfig](),
+	"releases." + releasev1alpha1.GroupVersion.Group:    reflect.TypeFor[releasev1alpha1.Release](),
+}
+
+const ownVersion = "v1alpha1"
+
+// outdated says what is wrong with the definitions, and what to do. It is empty while all have what the operator needs. It asks the caches, so
+// that what they know before the first reconcile counts in it.
+func (d *definitions) outdated(ctx context.Context) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(d.caches)) {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := d.caches[name].Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
+			continue // the caches are not filled, or there is no definition and so no object of the kind
+		}
+		if missing := definition.Annotations[annotationMissing]; missing != "" {
+			parts = append(parts, sentence(name, missing))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func sentence(name, missing string) string {
+	return fmt.Sprintf("CustomResourceDefinition %s lacks %s and is that of giantswarm/kvm-operator or of another version of this operator: nothing is reconciled until "+
+		"the definitions of this version are applied: helm show crds <chart> | kubectl apply --server-side --force-conflicts -f -", name, missing)
+}
+
+// addTo has the manager watch the definitions. It starts no controller before it has seen them.
+func (d *definitions) addTo(ctx context.Context, m manager.Manager, notice toolscache.WatchErrorHandlerWithContext) error {
+	mapper, err := mapperOf([]client.Object{&apiextensionsv1.CustomResourceDefinition{}})
+	if err != nil {
+		return err
+	}
+	d.caches = map[string]client.Reader{}
+	for name := range ownKinds {
+		c, err := cache.New(m.GetConfig(), cache.Options{
+			HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: mapper, DefaultTransform: judge, DefaultWatchErrorHandler: notice,
+			ByObject: map[client.Object]cache.ByObject{
+				&apiextensionsv1.CustomResourceDefinition{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)},
+			},
+		})
+		if err != nil {
+			return microerror.Mask(err)
+		}
+		d.caches[name] = c
+		informer, err := c.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{}, cache.BlockUntilSynced(false))
+		if err != nil {
+			return microerror.Mask(err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { d.note(ctx, name, object) },
+			UpdateFunc: func(_, object any) { d.note(ctx, name, object) },
+			DeleteFunc: func(any) { d.note(ctx, name, nil) },
+		}); err != nil {
+			return microerror.Mask(err)
+		}
+		if err := m.Add(aCache{c}); err != nil {
+			return microerror.Mask(err)
+		}
+	}
+	return nil
+}
+
+// aCache is a cache that the manager fills before it starts the controllers.
+type aCache struct{ cache.Cache }
+
+// GetCache is how the manager knows it.
+func (c aCache) GetCache() cache.Cache { return c.Cache }
+
+// judge keeps of a definition what it lacks.
+func judge(object any) (any, error) {
+	definition, ok := object.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok || len(definition.Spec.Versions) == 0 {
+		return object, nil // a tombstone, or what is trimmed already: client-go passes some objects twice
+	}
+	trimmed := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+		Name: definition.Name, UID: definition.UID, ResourceVersion: definition.ResourceVersion,
+	}}
+	if kind, own := ownKinds[definition.Name]; own {
+		trimmed.Annotations = map[string]string{annotationMissing: schema.Missing(definition, ownVersion, kind)}
+	}
+	return trimmed, nil
+}
+
+// note takes down what a definition lacks, and tells of it once.
+func (d *definitions) note(ctx context.Context, name string, object any) {
+	missing := ""
+	definition, there := object.(*apiextensionsv1.CustomResourceDefinition)
+	if there {
+		missing = definition.Annotations[annotationMissing]
+	}
+	if !d.change(name, missing) {
+		return
+	}
+	logger := log.FromContext(ctx).WithName("definitions")
+	if missing == "" {
+		outdatedDefinitions.DeleteLabelValues(name)
+		logger.Info("the CustomResourceDefinition has what the operator needs", "name", name)
+		return
+	}
+	outdatedDefinitions.WithLabelValues(name).Set(1)
+	logger.Error(nil, sentence(name, missing))
+	if d.events != nil {
+		d.events.Eventf(definition, nil, corev1.EventTypeWarning, reasonDefinitionOutdated, "Reconcile", "%s", sentence(name, missing))
+	}
+}
+
+// change says whether what is lacking is another thing than before.
+func (d *definitions) change(name, missing string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.told[name] == missing {
+		return false
+	}
+	if d.told == nil {
+		d.told = map[string]string{}
+	}
+	d.told[name] = missing
+	return true
+}
