@@ -57,7 +57,7 @@ func TestKubeProxyReadsItsConfiguration(t *testing.T) {
 	if err := yaml.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	want.BindAddress, want.HealthzBindAddress, want.MetricsBindAddress = "0.0.0.0", "0.0.0.0:10256", "0.0.0.0:10249"
+	want.BindAddress, want.HealthzBindAddress, want.MetricsBindAddress = "0.0.0.0", "0.0.0.0:10256", "127.0.0.1:10249"
 	want.ClusterCIDR, want.Mode, want.Conntrack.MaxPerCore = "10.1.0.0/20", "nftables", 32768
 	want.ClientConnection.Kubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
 	if diff := cmp.Diff(want, got); diff != "" {

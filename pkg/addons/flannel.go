@@ -45,7 +45,9 @@ func Flannel(p Params) ([]client.Object, error) {
 	}
 	labels := map[string]string{labelApp: flannel}
 	namespace := &corev1.Namespace{ObjectMeta: p.meta("", flannelNamespace, labels)}
-	namespace.Labels[key.LabelPodSecurityEnforce] = key.PodSecurityPrivileged
+	for _, label := range []string{key.LabelPodSecurityEnforce, key.LabelPodSecurityAudit, key.LabelPodSecurityWarn} {
+		namespace.Labels[label] = key.PodSecurityPrivileged
+	}
 	objects := append([]client.Object{namespace}, p.account(flannelNamespace, flannel, flannel, flannel, labels)...)
 	return append(objects, &rbacv1.ClusterRole{ObjectMeta: p.meta("", flannel, labels), Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
@@ -126,7 +128,7 @@ func flannelDaemonSet(p Params, config *corev1.ConfigMap) (*appsv1.DaemonSet, er
 					ServiceAccountName: flannel, Tolerations: everywhere(),
 					Volumes: []corev1.Volume{
 						hostPath("run", "/run/flannel", ""), hostPath("cni-plugin", cniBinaries, ""), hostPath("cni", cniConfig, ""),
-						configMap("flannel-cfg", flannelConfig), xtablesVolume(),
+						forRoot(configMap("flannel-cfg", flannelConfig)), xtablesVolume(),
 					},
 				},
 			},

@@ -78,7 +78,8 @@ func proxyFiles(p Params, podNetwork string) (map[string]string, error) {
 		APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration",
 		BindAddress:        "0.0.0.0",
 		HealthzBindAddress: fmt.Sprintf("0.0.0.0:%d", portProxyHealth),
-		MetricsBindAddress: fmt.Sprintf("0.0.0.0:%d", portProxyMetrics),
+		// They tell anybody who asks about all Services.
+		MetricsBindAddress: fmt.Sprintf("127.0.0.1:%d", portProxyMetrics),
 		ClientConnection:   proxyClient{Kubeconfig: kubeProxyDirectory + "/" + kubeProxyAccess},
 		ClusterCIDR:        podNetwork,
 		// Needs Linux 5.13, which is older than the guests; rules change in no time, however many Services there are.
@@ -125,7 +126,7 @@ func proxyDaemonSet(p Params, labels map[string]string, config *corev1.ConfigMap
 					PriorityClassName:  "system-node-critical",
 					ServiceAccountName: kubeProxy, Tolerations: everywhere(),
 					Volumes: []corev1.Volume{
-						configMap("config", config.Name), xtablesVolume(),
+						forRoot(configMap("config", config.Name)), xtablesVolume(),
 						hostPath("lib-modules", "/lib/modules", ""),
 					},
 				},

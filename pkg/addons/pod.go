@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // Labels of Kubernetes that select nodes and name what a pod is.
@@ -60,6 +61,12 @@ func configMap(name, from string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: from},
 	}}}
+}
+
+// forRoot is a volume of a ConfigMap whose files only root reads, and what is copied from them, too.
+func forRoot(volume corev1.Volume) corev1.Volume {
+	volume.ConfigMap.DefaultMode = ptr.To[int32](0o600)
+	return volume
 }
 
 // httpProbe asks a port of the pod; period and timeout are in seconds.

@@ -35,6 +35,8 @@ const (
 	LabelSliceManagedBy      = "endpointslice.kubernetes.io/managed-by"
 	LabelSkipMirror          = "endpointslice.kubernetes.io/skip-mirror"
 	LabelPodSecurityEnforce  = "pod-security.kubernetes.io/enforce"
+	LabelPodSecurityAudit    = "pod-security.kubernetes.io/audit"
+	LabelPodSecurityWarn     = "pod-security.kubernetes.io/warn"
 	PodSecurityPrivileged    = "privileged"
 	LabelManagementNodesRole = "role"
 )
