@@ -54,6 +54,11 @@ func TestIgnitionAppliesRenderedBootData(t *testing.T) {
 				}
 			}
 			compare(t, root, halves[node])
+			// The kubelet's unit is a file, because of its mode, and has to be enabled all the same.
+			presets, err := os.ReadFile(filepath.Join(root, "etc/systemd/system-preset/20-ignition.preset"))
+			if err != nil || !strings.Contains(string(presets), "enable k8s-kubelet.service\n") {
+				t.Errorf("the kubelet is not enabled: %v, %s", err, presets)
+			}
 		})
 	}
 }

@@ -15,6 +15,7 @@ const (
 	apiServerDirectory = "/etc/kubernetes/apiserver"
 	authenticationFile = apiServerDirectory + "/authentication.yaml"
 	auditPolicyFile    = apiServerDirectory + "/audit-policy.yaml"
+	admissionFile      = apiServerDirectory + "/admission.yaml"
 	encryptionFile     = apiServerDirectory + "/encryption.yaml"
 	auditLogDirectory  = "/var/log/apiserver"
 )
@@ -32,10 +33,11 @@ func apiServer(p Params) parts {
 	if !p.master() {
 		return parts{}
 	}
-	return parts{files: []file{
+	return parts{directories: []string{apiServerDirectory}, files: []file{
 		{path: "/etc/hosts", mode: modePublic, text: fmt.Sprintf(hosts, localhost, p.apiServerHost())},
-		{path: authenticationFile, mode: modePublic, object: authentication(p.oidc())},
-		{path: auditPolicyFile, mode: modePublic, text: asset("audit-policy.yaml")},
+		{path: authenticationFile, mode: modeSecret, object: authentication(p.oidc())},
+		{path: auditPolicyFile, mode: modeSecret, text: asset("audit-policy.yaml")},
+		{path: admissionFile, mode: modeSecret, object: admission()},
 		{path: encryptionFile, mode: modeSecret, private: true, object: encryption(p.EncryptionKey)},
 		apiServerPod(p).file(p),
 	}}
@@ -83,12 +85,14 @@ func apiServerCommand(p Params) []string {
 		fmt.Sprintf("--secure-port=%d", api.SecurePort),
 		"--allow-privileged=true",
 		"--authorization-mode=Node,RBAC",
-		"--enable-admission-plugins=NodeRestriction",
+		"--enable-admission-plugins=NodeRestriction,EventRateLimit",
+		"--admission-control-config-file=" + admissionFile,
 		"--authentication-config=" + authenticationFile,
 		"--enable-bootstrap-token-auth=true",
 		"--client-ca-file=" + caFile,
 		"--tls-cert-file=" + apiServerFile,
 		"--tls-private-key-file=" + apiServerKeyFile,
+		cipherSuites("tls-cipher-suites"),
 
 		fmt.Sprintf("--etcd-servers=https://%s:%d", localhost, key.PortEtcdClient),
 		"--etcd-cafile=" + etcdCAFile,
@@ -114,13 +118,15 @@ func apiServerCommand(p Params) []string {
 		"--service-account-jwks-uri=https://" + api.Domain + "/openid/v1/jwks",
 		"--service-account-key-file=" + serviceAccountPublicFile,
 		"--service-account-signing-key-file=" + serviceAccountKeyFile,
+		// A stolen token holds for an hour, not for a year. Who cannot read a new one asks for a longer one in a projected volume.
+		"--service-account-extend-token-expiration=false",
 		"--service-cluster-ip-range=" + api.ClusterIPRange,
 
 		"--audit-policy-file=" + auditPolicyFile,
 		"--audit-log-path=" + auditLogDirectory + "/audit.log",
 		"--audit-log-maxage=30",
-		// 1 GB at most; the original's 3 GB do not fit on a master's disk.
-		"--audit-log-maxbackup=9",
+		// 1.1 GB at most; the original's 3 GB do not fit on a master's disk.
+		"--audit-log-maxbackup=10",
 		"--audit-log-maxsize=100",
 		"--profiling=false",
 	}

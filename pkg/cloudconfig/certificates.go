@@ -78,7 +78,10 @@ func pemFiles(p Params) []pemFile {
 }
 
 func certificates(p Params) parts {
-	var all parts
+	all := parts{directories: []string{pkiDirectory}}
+	if p.master() {
+		all.directories = append(all.directories, etcdPKIDirectory)
+	}
 	for _, pem := range pemFiles(p) {
 		f := file{path: pem.path, mode: modePublic, text: string(pem.part.of(p.Certificates[pem.pair]))}
 		if pem.part == privateKey {

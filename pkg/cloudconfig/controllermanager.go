@@ -46,6 +46,9 @@ func controllerManagerCommand(p Params) []string {
 		"--kubeconfig=" + controllerManagerKubeconfig,
 		"--authentication-kubeconfig=" + controllerManagerKubeconfig,
 		"--authorization-kubeconfig=" + controllerManagerKubeconfig,
+		// The kubelet's probes come from the machine itself, and so does everybody who may ask.
+		"--bind-address=" + localhost,
+		cipherSuites("tls-cipher-suites"),
 		"--client-ca-file=" + caFile,
 		"--requestheader-client-ca-file=" + frontProxyCAFile,
 		"--requestheader-allowed-names=front-proxy-client",
@@ -72,6 +75,9 @@ func controllerManagerCommand(p Params) []string {
 		"--cluster-signing-duration=" + cmp.Or(p.Settings.NodeTerm, defaultNodeTerm).String(),
 		"--root-ca-file=" + caFile,
 		"--service-account-private-key-file=" + serviceAccountKeyFile,
+
+		// Pods that have ended and that nobody removes; the default of 12500 is more than a small etcd and its API server should carry.
+		"--terminated-pod-gc-threshold=1000",
 
 		// The default of 20 a second delays the first service accounts, and with them everything else, by seconds.
 		"--kube-api-qps=100",

@@ -13,7 +13,7 @@ func controllers(p Params) parts {
 	if !p.master() {
 		return parts{}
 	}
-	all := parts{files: []file{{path: scriptDirectory + "/controllers", mode: modeExecutable, text: asset("controllers.sh")}}}
+	all := parts{directories: []string{manifestDirectory, waitingDirectory}, files: []file{{path: scriptDirectory + "/controllers", mode: modeExecutable, text: asset("controllers.sh")}}}
 	all.units = append(all.units, service("k8s-controllers.service", fmt.Sprintf(controllersUnit,
 		p.Cluster.Kubernetes.API.SecurePort, caFile, controllerManagerKubeconfig, searchPath, readyPause*p.slowness(), waitingDirectory, manifestDirectory)))
 	return all

@@ -47,6 +47,8 @@ func TestTheControlPlaneOfAMasterWorks(t *testing.T) {
 	const account = "/api/v1/namespaces/default/serviceaccounts/default"
 	m.eventually(t, "controllers work, with accounts of their own", m.api("GET", account, "", &admin, nil), 200)
 	m.eventually(t, "a Secret is stored", m.api("POST", "/api/v1/namespaces/kube-system/secrets", "", &admin, []byte(bootstrapSecret)), 201)
+	m.eventually(t, "a privileged pod is not refused", m.api("POST", "/api/v1/namespaces/default/pods", "", &admin, []byte(privilegedPod)), 201)
+	m.eventually(t, "an event is taken", m.api("POST", "/api/v1/namespaces/default/events", "", &admin, []byte(testEvent)), 201)
 	m.eventually(t, "the bootstrap token is believed, and may do nothing yet", m.api("GET", "/api/v1/nodes", testToken, nil, nil), 403)
 
 	stored := m.read(t, "var/lib/etcd")
@@ -60,11 +62,24 @@ func TestTheControlPlaneOfAMasterWorks(t *testing.T) {
 	if !bytes.Contains(audit, []byte(`"resource":"secrets"`)) || bytes.Contains(audit, []byte("MDEyMzQ1Njc4OWFiY2RlZg==")) {
 		t.Error("the audit log lacks the request for the Secret or holds its content")
 	}
+	if !bytes.Contains(audit, []byte(`"pod-security.kubernetes.io/audit-violations":"would violate PodSecurity \"baseline`)) {
+		t.Error("the audit log does not say what is wrong with the privileged pod")
+	}
+	// The leases that this test asks for are there, as a person's would be.
+	noise := regexp.MustCompile(`"username":"system:[^\n]*"resource":"leases"|"resource":"events"|"requestURI":"/readyz|"stage":"RequestReceived"`)
+	if found := noise.Find(audit); found != nil {
+		t.Errorf("the audit log has noise: %s", found)
+	}
 }
 
 // bootstrapSecret is testToken as the API server looks it up.
 const bootstrapSecret = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"bootstrap-token-abcdef"},"type":"bootstrap.kubernetes.io/token",
 "data":{"token-id":"YWJjZGVm","token-secret":"MDEyMzQ1Njc4OWFiY2RlZg==","usage-bootstrap-authentication":"dHJ1ZQ=="}}`
+
+const privilegedPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"privileged"},
+"spec":{"containers":[{"name":"c","image":"registry.invalid/c","securityContext":{"privileged":true}}]}}`
+
+const testEvent = `{"apiVersion":"v1","kind":"Event","metadata":{"name":"tested"},"involvedObject":{"kind":"Pod","namespace":"default","name":"privileged"},"reason":"Tested"}`
 
 // testMaster is a master whose files lie below a directory.
 type testMaster struct {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func etcdMember(p Params) parts {
 	}
 	pod := etcdPod(p).file(p)
 	pod.path = etcdManifest
-	all := parts{files: []file{
+	all := parts{directories: []string{path.Dir(etcdManifest)}, files: []file{
 		pod,
 		{path: "/etc/profile.d/etcdctl.sh", mode: modePublic, text: etcdctl},
 		{path: scriptDirectory + "/etcd", mode: modeExecutable, text: asset("etcd.sh")},
@@ -120,6 +121,7 @@ func etcdCommand(p Params) []string {
 		"--peer-key-file=" + etcdMemberKey,
 		"--peer-client-cert-auth=true",
 		"--peer-trusted-ca-file=" + etcdCAFile,
+		cipherSuites("cipher-suites"),
 		fmt.Sprintf("--quota-backend-bytes=%d", int64(etcd.Quota)),
 		// The API server compacts every five minutes; this holds while none does.
 		"--auto-compaction-mode=periodic",

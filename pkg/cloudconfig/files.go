@@ -13,6 +13,8 @@ const (
 	modePublic     = 0o644
 	modeSecret     = 0o600
 	modeExecutable = 0o755
+	// modeDirectory is that of directories of Kubernetes: all who read there are root, and many files are secret.
+	modeDirectory = 0o700
 )
 
 // parts is what one builder adds to a config.
@@ -52,7 +54,7 @@ func (p parts) public() (types.Config, error) {
 	for _, path := range p.directories {
 		config.Storage.Directories = append(config.Storage.Directories, types.Directory{
 			Node:               types.Node{Path: path},
-			DirectoryEmbedded1: types.DirectoryEmbedded1{Mode: new(modeExecutable)},
+			DirectoryEmbedded1: types.DirectoryEmbedded1{Mode: new(modeDirectory)},
 		})
 	}
 	return config, nil

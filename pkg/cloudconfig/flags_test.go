@@ -115,15 +115,13 @@ func checkFlags(t *testing.T, name string, args []string) {
 
 // kubeletFlags are the arguments of the kubelet in its unit.
 func kubeletFlags(t *testing.T, data BootData) []string {
-	for _, u := range data.Public.Systemd.Units {
-		if u.Name == "k8s-kubelet.service" {
-			_, after, _ := strings.Cut(*u.Contents, "env kubelet \\\n")
-			command, _, _ := strings.Cut(after, "\nRestart=")
-			return strings.Fields(strings.ReplaceAll(command, "\\\n", ""))
-		}
+	t.Helper()
+	_, after, found := strings.Cut(fileContent(t, data, kubeletUnitFile), "env kubelet \\\n")
+	if !found {
+		t.Fatal("the unit of the kubelet does not begin it")
 	}
-	t.Fatal("there is no unit of the kubelet")
-	return nil
+	command, _, _ := strings.Cut(after, "\nRestart=")
+	return strings.Fields(strings.ReplaceAll(command, "\\\n", ""))
 }
 
 // manifestOf is where the static pod of a component is.

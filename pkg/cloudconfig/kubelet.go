@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	kubeletDirectory    = "/var/lib/kubelet"
 	containerdDirectory = "/var/lib/containerd"
 	podLogDirectory     = "/var/log/pods"
+	kubeletService      = "k8s-kubelet.service"
+	kubeletUnitFile     = "/etc/systemd/system/" + kubeletService
 )
 
 // kubelet is the node agent. It makes a key, asks for a certificate with the bootstrap token and keeps both on its disk,
@@ -25,14 +28,16 @@ const (
 func kubelet(p Params) parts {
 	bootstrap := newKubeconfig(p, "kubelet-bootstrap", kubeconfigID{Token: p.BootstrapToken})
 	return parts{
-		directories: []string{kubeletConfigDir},
+		directories: []string{path.Dir(kubeletConfigFile), kubeletConfigDir, kubeconfigDirectory},
 		files: []file{
-			{path: kubeletConfigFile, mode: modePublic, object: kubeletConfig(p)},
+			{path: kubeletConfigFile, mode: modeSecret, object: kubeletConfig(p)},
 			{path: bootstrapKubeconfig, mode: modeSecret, private: true, object: bootstrap},
+			// Ignition lets everybody read the units that it knows as units.
+			{path: kubeletUnitFile, mode: modeSecret, text: kubeletUnit(p)},
 			{path: scriptDirectory + "/joining", mode: modeExecutable, text: asset("joining.sh")},
 		},
 		units: []types.Unit{
-			service("k8s-kubelet.service", kubeletUnit(p)),
+			{Name: kubeletService, Enabled: new(true)},
 			service("k8s-joining.service", fmt.Sprintf(joiningUnit, kubeletDirectory, p.slowed(10*time.Second))),
 			// An image's own kubelet, set up for something else, must not run beside ours.
 			{Name: "kubelet.service", Mask: new(true)},
@@ -124,6 +129,11 @@ type kubeletConfiguration struct {
 	HealthzBindAddress   string                `json:"healthzBindAddress"`
 	HealthzPort          int32                 `json:"healthzPort"`
 	StreamingIdleTimeout string                `json:"streamingConnectionIdleTimeout"`
+	TLSCipherSuites      []string              `json:"tlsCipherSuites"`
+
+	ProtectKernelDefaults bool  `json:"protectKernelDefaults"`
+	SeccompDefault        bool  `json:"seccompDefault"`
+	PodPidsLimit          int64 `json:"podPidsLimit"`
 
 	ClusterDNS         []string       `json:"clusterDNS"`
 	ClusterDomain      string         `json:"clusterDomain"`
@@ -214,6 +224,13 @@ func kubeletConfig(p Params) kubeletConfiguration {
 		HealthzBindAddress:   "0.0.0.0",
 		HealthzPort:          10248,
 		StreamingIdleTimeout: "1h",
+		TLSCipherSuites:      strongCiphers,
+
+		// systemd sets them before anything begins.
+		ProtectKernelDefaults: true,
+		SeccompDefault:        true,
+		// A pod that makes processes without end takes its own, not the node's.
+		PodPidsLimit: 4096,
 
 		ClusterDNS:     []string{p.Cluster.Kubernetes.DNS.IP},
 		ClusterDomain:  p.Cluster.Kubernetes.Domain,

@@ -2,8 +2,10 @@ package cloudconfig
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,6 +58,33 @@ func refuse(t *testing.T, config string) string {
 		t.Fatalf("the kubelet was to refuse the configuration: %v\n%s", err, output)
 	}
 	return string(output)
+}
+
+// TestTheKernelIsAsTheKubeletWantsIt: it does not begin when one of these differs, and what it looks at are constants of its own.
+func TestTheKernelIsAsTheKubeletWantsIt(t *testing.T) {
+	data := mustRender(t, workerParams())
+	if !kubeletConfig(workerParams()).ProtectKernelDefaults {
+		t.Fatal("the kubelet does not look")
+	}
+	set, last := map[string]string{}, ""
+	for _, f := range data.Public.Storage.Files {
+		if path.Dir(f.Path) != "/etc/sysctl.d" {
+			continue
+		}
+		last = max(last, path.Base(f.Path))
+		for line := range strings.Lines(content(t, f)) {
+			if name, value, found := strings.Cut(line, "="); found && path.Base(f.Path) == "zz-kubelet.conf" {
+				set[strings.TrimSpace(name)] = strings.TrimSpace(value)
+			}
+		}
+	}
+	want := map[string]string{
+		"vm.overcommit_memory": "1", "vm.panic_on_oom": "0", "kernel.panic": "10", "kernel.panic_on_oops": "1",
+		"kernel.keys.root_maxkeys": "1000000", "kernel.keys.root_maxbytes": "25000000",
+	}
+	if !maps.Equal(set, want) || last != "zz-kubelet.conf" {
+		t.Errorf("%s, which is read last, sets %v, want %v", last, set, want)
+	}
 }
 
 // A node that is small keeps most of its memory for pods; one that is large sets aside what the original did.

@@ -51,6 +51,8 @@ func scheduler(p Params) parts {
 			"--config=" + schedulerConfig,
 			"--authentication-kubeconfig=" + schedulerKubeconfig,
 			"--authorization-kubeconfig=" + schedulerKubeconfig,
+			"--bind-address=" + localhost,
+			cipherSuites("tls-cipher-suites"),
 			"--client-ca-file=" + caFile,
 			"--requestheader-client-ca-file=" + frontProxyCAFile,
 			"--requestheader-allowed-names=front-proxy-client",
@@ -67,7 +69,7 @@ func scheduler(p Params) parts {
 	}
 	return parts{files: []file{
 		componentKubeconfig(p, schedulerKubeconfig, "system:kube-scheduler", pki.Scheduler),
-		{path: schedulerConfig, mode: modePublic, object: schedulerConfiguration{
+		{path: schedulerConfig, mode: modeSecret, object: schedulerConfiguration{
 			APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "KubeSchedulerConfiguration",
 			ClientConnection: map[string]string{"kubeconfig": schedulerKubeconfig},
 			LeaderElection: leaderElection{

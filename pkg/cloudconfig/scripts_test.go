@@ -185,6 +185,9 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 					t.Errorf("%s: %v, want it there: %t", path, err, want)
 				}
 			}
+			if info, err := os.Stat(data); test.begins && err == nil && info.Mode().Perm() != 0o700 {
+				t.Errorf("others may read the data: %04o", info.Mode().Perm())
+			}
 			note, _ := os.ReadFile(filepath.Join(dir, "data.ticket"))
 			if got := strings.TrimSpace(string(note)); got != test.want {
 				t.Errorf("the data was made with %q, want %q", got, test.want)

@@ -14,6 +14,8 @@ func system(p Params) parts {
 		files: []file{
 			{path: "/etc/modules-load.d/kvm-operator.conf", mode: modePublic, text: asset("modules.conf")},
 			{path: "/etc/sysctl.d/90-kvm-operator.conf", mode: modePublic, text: asset("sysctl.conf")},
+			// Its name sorts after all that images have: the kubelet does not begin when one of these differs.
+			{path: "/etc/sysctl.d/zz-kubelet.conf", mode: modePublic, text: asset("sysctl-kubelet.conf")},
 			{path: "/etc/systemd/journald.conf.d/10-kvm-operator.conf", mode: modePublic, text: journald},
 		},
 		// Flatcar would update itself and reboot at a time of its own choosing; the operator replaces nodes instead.

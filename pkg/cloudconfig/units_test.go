@@ -38,10 +38,8 @@ func TestMountUnitsAreNamedByTheirPath(t *testing.T) {
 }
 
 func TestEtcdCannotStartOnTheRootDisk(t *testing.T) {
-	for _, u := range mustRender(t, masterParams()).Public.Systemd.Units {
-		if u.Name == "k8s-kubelet.service" && !strings.Contains(*u.Contents, " "+etcdDirectory+" ") {
-			t.Errorf("the kubelet does not require the mount of %s:\n%s", etcdDirectory, *u.Contents)
-		}
+	if unit := fileContent(t, mustRender(t, masterParams()), kubeletUnitFile); !strings.Contains(unit, " "+etcdDirectory+" ") {
+		t.Errorf("the kubelet does not require the mount of %s:\n%s", etcdDirectory, unit)
 	}
 }
 
@@ -75,7 +73,8 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 // writeUnits writes units and drop-ins below root and returns the paths of those that can be verified: a template only by
 // an instance.
 func writeUnits(t *testing.T, root string, data BootData) []string {
-	var paths []string
+	write(t, root, kubeletUnitFile, fileContent(t, data, kubeletUnitFile), 0o600)
+	paths := []string{kubeletUnitFile}
 	for _, u := range data.Public.Systemd.Units {
 		path := "etc/systemd/system/" + u.Name
 		for _, d := range u.Dropins {

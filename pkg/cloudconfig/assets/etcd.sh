@@ -77,6 +77,10 @@ fi
 if [ "$cluster" != "$CLUSTER" ]; then
 	note "$DATA.cluster" "$CLUSTER"
 fi
+# etcd makes the directory for itself alone; what was put there by others may be open. That is no reason not to begin.
+if [ -d "$DATA" ]; then
+	chmod 0700 "$DATA" || echo "etcd: $DATA stays readable for others" >&2
+fi
 # The kubelet reads a file as soon as it sees it: whole or not at all.
 cp -p "$MANIFEST" "$MANIFESTS/.etcd.yaml"
 mv "$MANIFESTS/.etcd.yaml" "$MANIFESTS/etcd.yaml"

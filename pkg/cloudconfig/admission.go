@@ -1,0 +1,66 @@
+package cloudconfig
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// admissionConfiguration is apiserver.config.k8s.io/v1 AdmissionConfiguration.
+type admissionConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+	Plugins         []admissionPlugin `json:"plugins"`
+}
+
+type admissionPlugin struct {
+	Name          string `json:"name"`
+	Configuration any    `json:"configuration"`
+}
+
+// eventLimits is eventratelimit.admission.k8s.io/v1alpha1 Configuration.
+type eventLimits struct {
+	metav1.TypeMeta `json:",inline"`
+	Limits          []eventLimit `json:"limits"`
+}
+
+// eventLimit is how many events a second are taken, and how many at once after a time with fewer.
+type eventLimit struct {
+	Type  string `json:"type"`
+	QPS   int32  `json:"qps"`
+	Burst int32  `json:"burst"`
+}
+
+// podSecurity is pod-security.admission.config.k8s.io/v1 PodSecurityConfiguration.
+type podSecurity struct {
+	metav1.TypeMeta `json:",inline"`
+	Defaults        map[string]string     `json:"defaults"`
+	Exemptions      podSecurityExemptions `json:"exemptions"`
+}
+
+type podSecurityExemptions struct {
+	Namespaces []string `json:"namespaces"`
+}
+
+// admission limits events, and says of pods what the baseline of the Pod Security Standards minds: to who makes them, and in the audit log. No
+// pod is refused where a namespace's own labels do not ask for it, because what runs in a cluster is its users' matter. kube-system, whose
+// pods have rights on their nodes, is left out.
+func admission() admissionConfiguration {
+	limits := eventLimits{
+		TypeMeta: metav1.TypeMeta{APIVersion: "eventratelimit.admission.k8s.io/v1alpha1", Kind: "Configuration"},
+		// One who writes without end, a kubelet or a controller, loses events before the others do. Each of them limits itself to 50
+		// a second at most, by default.
+		Limits: []eventLimit{{Type: "User", QPS: 100, Burst: 1000}, {Type: "Server", QPS: 500, Burst: 5000}},
+	}
+	security := podSecurity{
+		TypeMeta: metav1.TypeMeta{APIVersion: "pod-security.admission.config.k8s.io/v1", Kind: "PodSecurityConfiguration"},
+		Defaults: map[string]string{
+			"enforce": key.PodSecurityPrivileged, "enforce-version": "latest",
+			"audit": "baseline", "audit-version": "latest", "warn": "baseline", "warn-version": "latest",
+		},
+		Exemptions: podSecurityExemptions{Namespaces: []string{metav1.NamespaceSystem}},
+	}
+	return admissionConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apiserver.config.k8s.io/v1", Kind: "AdmissionConfiguration"},
+		Plugins:  []admissionPlugin{{Name: "EventRateLimit", Configuration: limits}, {Name: "PodSecurity", Configuration: security}},
+	}
+}
