@@ -86,8 +86,16 @@ func TestClusterOfTheOriginal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	free(t, master)
-	theLab.AwaitGone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "orig1"}})
+	lab.Eventually(t, lab.Timeout, func() error {
+		var pods corev1.PodList
+		if err := theLab.Client.List(ctx, &pods, client.InNamespace("orig1")); err != nil {
+			return err
+		}
+		for i := range pods.Items { // the Deployment has made another one meanwhile
+			free(t, &pods.Items[i])
+		}
+		return client.IgnoreNotFound(notYet(theLab.Client.Get(ctx, client.ObjectKey{Name: "orig1"}, &corev1.Namespace{})))
+	})
 	if current := theLab.Current(t, config); len(current.Finalizers) != 3 {
 		t.Errorf("finalizers %v, want the original's three, because it removes them itself", current.Finalizers)
 	}
@@ -98,6 +106,14 @@ func TestClusterOfTheOriginal(t *testing.T) {
 			t.Errorf("the operator asked for %v", request)
 		}
 	}
+}
+
+// notYet is an error where there is none.
+func notYet(err error) error {
+	if err == nil {
+		return errors.New("it is still there")
+	}
+	return err
 }
 
 func awaitLegacy(t *testing.T, config *v1alpha1.KVMConfig) {
