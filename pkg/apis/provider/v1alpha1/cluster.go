@@ -14,12 +14,14 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="self.?etcd.?domain.orValue(\"\") != self.kubernetes.api.domain",fieldPath=".etcd.domain",message="must differ from spec.cluster.kubernetes.api.domain; leave it out to get etcd.<base domain>"
 type Cluster struct {
 	// ID names the cluster: its namespace on the management cluster, its service account and its labels. A lower-case
-	// DNS label of at most 11 characters; "default", "giantswarm" and names that begin with "kube-" are reserved.
+	// DNS label of at most 11 characters; "default", "giantswarm" and names that begin with "kube-" are reserved, and so are
+	// those with "etcd" after a dash, or with "-apiserver" or "-psp" at the end: the objects of another cluster may have such names.
 	// Immutable: every object of the cluster is named after it, so another ID is another cluster.
 	//
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="must be a lower-case DNS label, letters, digits and '-' with a letter or digit at both ends, for example ab1cd"
 	// +kubebuilder:validation:XValidation:rule="!(self in ['default', 'giantswarm']) && !self.startsWith('kube-')",message="must not be the name of a system namespace (default, giantswarm, kube-...), for the cluster gets a namespace of this name; choose another ID"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('-etcd(-|$)|-(apiserver|psp)$')",message="must not have etcd after a dash, or -apiserver or -psp at the end, because objects of another cluster may have such names; choose another ID"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for everything of the cluster is named after it; create another KVMConfig instead"
 	ID string `json:"id"`
 

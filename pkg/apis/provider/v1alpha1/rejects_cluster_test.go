@@ -26,6 +26,22 @@ var rejectedCluster = map[string]rejection{
 		change: "spec: {cluster: {id: kube-system}}",
 		want:   `spec.cluster.id: Invalid value: "kube-system": must not be the name of a system namespace (default, giantswarm, kube-...), for the cluster gets a namespace of this name; choose another ID`,
 	},
+	"a cluster ID that ends like a pair of etcd": {
+		change: "spec: {cluster: {id: x-etcd}}",
+		want:   `spec.cluster.id: Invalid value: "x-etcd": must not have etcd after a dash, or -apiserver or -psp at the end, because objects of another cluster may have such names; choose another ID`,
+	},
+	"a cluster ID that has a part like a pair of etcd": {
+		change: "spec: {cluster: {id: x-etcd-y}}",
+		want:   `spec.cluster.id: Invalid value: "x-etcd-y": must not have etcd after a dash, or -apiserver or -psp at the end, because objects of another cluster may have such names; choose another ID`,
+	},
+	"a cluster ID that ends like a pair of the API server": {
+		change: "spec: {cluster: {id: x-apiserver}}",
+		want:   `spec.cluster.id: Invalid value: "x-apiserver": must not have etcd after a dash, or -apiserver or -psp at the end, because objects of another cluster may have such names; choose another ID`,
+	},
+	"a cluster ID that ends like a binding": {
+		change: "spec: {cluster: {id: x-psp}}",
+		want:   `spec.cluster.id: Invalid value: "x-psp": must not have etcd after a dash, or -apiserver or -psp at the end, because objects of another cluster may have such names; choose another ID`,
+	},
 	"no cluster ID": {
 		change: "spec: {cluster: {id: <remove>}}",
 		want:   "spec.cluster.id: Required value",
