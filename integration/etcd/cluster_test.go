@@ -157,7 +157,7 @@ func (c *cluster) access() etcd.Access {
 // keep starts an operator, and returns what ends it.
 func (c *cluster) keep(ctx context.Context) context.CancelFunc {
 	ctx, cancel := context.WithCancel(ctx)
-	k := etcd.NewKeeper(logger(c.t), func() {})
+	k := etcd.NewKeeper(logger(c.t), nil, func() {})
 	c.mu.Lock()
 	c.keeper = k
 	c.mu.Unlock()

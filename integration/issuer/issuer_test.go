@@ -41,7 +41,7 @@ func (s *Server) use(t *testing.T, change func(*vault.Config)) *vault.Issuer {
 	if change != nil {
 		change(&config)
 	}
-	v, err := vault.New(config, clock.RealClock{})
+	v, err := vault.New(config, clock.RealClock{}, nil)
 	must(t, err)
 	return v
 }

@@ -19,6 +19,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
 )
 
 const (
@@ -80,10 +82,10 @@ type clients struct {
 }
 
 // dial connects in the background; nothing is waited for.
-func dial(a Access) *clients {
+func dial(a Access, f *fence.Fence) *clients {
 	c := &clients{byName: map[string]*clientv3.Client{}}
 	for _, e := range a.Endpoints {
-		client, err := a.client(e)
+		client, err := a.client(e, f)
 		if err != nil {
 			c.failures = append(c.failures, e.Name+": "+err.Error())
 			continue
@@ -94,8 +96,8 @@ func dial(a Access) *clients {
 }
 
 // client is that of one member. It checks certificates against the name in the endpoint, whatever TLS says; the way there is the
-// address.
-func (a Access) client(e Endpoint) (*clientv3.Client, error) {
+// address. The fence is asked before anything is changed.
+func (a Access) client(e Endpoint, f *fence.Fence) (*clientv3.Client, error) {
 	config, err := a.tlsConfig(e.ServerName)
 	if err != nil {
 		return nil, err
@@ -108,12 +110,28 @@ func (a Access) client(e Endpoint) (*clientv3.Client, error) {
 		Endpoints: []string{"https://" + net.JoinHostPort(e.ServerName, port)}, TLS: config, Logger: zap.NewNop(),
 		DialKeepAliveTime: silenceBeforePing, DialKeepAliveTimeout: pingTimeout, MaxCallRecvMsgSize: largestAnswer,
 		DialOptions: []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(fenced(f)),
 			grpc.WithMaxHeaderListSize(largestAnswer), grpc.WithStaticStreamWindowSize(unread), grpc.WithStaticConnWindowSize(unread),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, "tcp", e.Address)
 			}),
 		},
 	})
+}
+
+// reading are the calls that change nothing. Alarm is not among them: it lists alarms and takes them back.
+var reading = []string{etcdserverpb.Cluster_MemberList_FullMethodName, etcdserverpb.Maintenance_Status_FullMethodName}
+
+// fenced refuses other calls, and further attempts at one, while the fence is closed.
+func fenced(f *fence.Fence) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		if !slices.Contains(reading, method) {
+			if err := f.Check(); err != nil {
+				return err
+			}
+		}
+		return invoke(ctx, method, request, reply, c, options...)
+	}
 }
 
 func (c *clients) close() {

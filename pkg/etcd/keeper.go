@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
 )
 
 const (
@@ -42,6 +44,7 @@ const ReasonUnreachable = "Unreachable"
 // goroutines.
 type Keeper struct {
 	changed func()
+	fence   *fence.Fence
 	log     logr.Logger
 	// hurry gets a value when there is a reason to look at once.
 	hurry chan struct{}
@@ -60,9 +63,10 @@ type Keeper struct {
 	upkeep upkeep
 }
 
-// NewKeeper makes a Keeper; changed is called when its State is another one, and must not block.
-func NewKeeper(log logr.Logger, changed func()) *Keeper {
-	return &Keeper{changed: changed, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("nobody has been asked yet"))}
+// NewKeeper makes a Keeper that changes nothing unless the fence is open; changed is called when its State is another one, and must not
+// block.
+func NewKeeper(log logr.Logger, f *fence.Fence, changed func()) *Keeper {
+	return &Keeper{changed: changed, fence: f, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("nobody has been asked yet"))}
 }
 
 func unreachable(why error) State {
@@ -140,7 +144,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		access, masters := k.wanted()
 		if !reached.equal(access) {
 			c.close()
-			c, reached = dial(access), access
+			c, reached = dial(access, k.fence), access
 		}
 		before := k.State()
 		acted := k.turn(ctx, c, access, masters)

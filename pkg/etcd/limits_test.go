@@ -129,7 +129,7 @@ func TestMembersThatAnswerAtLengthAreRefused(t *testing.T) {
 		"a header of more than that": {&hostileMember{list: members(1, "etcd"), header: long[:1<<20]}, "RST_STREAM"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := dial(test.member.serve(t))
+			c := dial(test.member.serve(t), nil)
 			defer c.close()
 			var o observation
 			var err error
@@ -164,7 +164,7 @@ func TestAlarmsAreFewAndShort(t *testing.T) {
 	for range 100 {
 		alarms = append(alarms, "alarm:"+strings.Repeat("x", len(alarms)*10))
 	}
-	c := dial((&hostileMember{list: members(1, "etcd"), errors: alarms}).serve(t))
+	c := dial((&hostileMember{list: members(1, "etcd"), errors: alarms}).serve(t), nil)
 	defer c.close()
 	o, err := c.observe(t.Context())
 	if err != nil || len(o.alarms) != longestList {

@@ -11,7 +11,7 @@ import (
 // TestAsk: whoever asks goes on when the members were asked after that, and not for an answer to who has asked before.
 func TestAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := NewKeeper(logr.Discard(), func() {})
+		k := NewKeeper(logr.Discard(), nil, func() {})
 		before, _ := k.asking()
 		answered := false
 		go func() {
@@ -49,7 +49,7 @@ func TestAsk(t *testing.T) {
 }
 
 func TestWhoHasAVote(t *testing.T) {
-	k := NewKeeper(logr.Discard(), func() {})
+	k := NewKeeper(logr.Discard(), nil, func() {})
 	expect := func(when string, want map[string]Vote) {
 		t.Helper()
 		for name, vote := range want {

@@ -112,7 +112,7 @@ func (k *Keeper) maintain(ctx context.Context, access Access, masters []Master, 
 // carryOut does a step of upkeep over connections of its own, for those of Run go when a member gets another address. What it needs is looked
 // at once more: that all members are whole, and that none of them has asked for something else meanwhile.
 func (k *Keeper) carryOut(ctx context.Context, access Access, masters []Master, step Step) (taken Step, acted bool) {
-	c := dial(access)
+	c := dial(access, k.fence)
 	defer c.close()
 	o, err := c.observe(ctx)
 	if err != nil || Decide(o.members, masters).Action != None {

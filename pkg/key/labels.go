@@ -65,6 +65,8 @@ const (
 	AnnotationAdministratorsGeneration = "kvm-operator.giantswarm.io/administrators-generation"
 	// AnnotationAdministrators stands on the Secret with the administrator's kubeconfig: the group that it has its rights by.
 	AnnotationAdministrators = "kvm-operator.giantswarm.io/administrators"
+	// AnnotationLeaderVersion stands on the Lease of the operator: the version of who holds it, or held it last.
+	AnnotationLeaderVersion = "kvm-operator.giantswarm.io/leader-version"
 	// AnnotationJoining stands on a node pod: its UID, the hash of the key for which a certificate was approved by bootstrap token, when, and
 	// whether the Node has been Ready; see joining.Record.
 	AnnotationJoining = "kvm-operator.giantswarm.io/joining"

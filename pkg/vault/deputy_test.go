@@ -52,7 +52,7 @@ func newFakeVault(t *testing.T) (*fakeVault, *Issuer) {
 	if err := os.WriteFile(token, []byte("some"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	issuer, err := New(Config{Address: f.URL, TokenFile: token, MountPrefix: "pki-", TTL: LeastTTL}, clock.RealClock{})
+	issuer, err := New(Config{Address: f.URL, TokenFile: token, MountPrefix: "pki-", TTL: LeastTTL}, clock.RealClock{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

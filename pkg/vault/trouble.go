@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/giantswarm/microerror"
 	"github.com/hashicorp/vault/api"
 
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
@@ -90,6 +92,9 @@ func (i *Issuer) judge(err error) (whole bool, judged error) {
 	}
 	if _, known := problem.As(err); known {
 		return false, err
+	}
+	if errors.Is(err, fence.ErrRefused) {
+		return false, microerror.Mask(err) // Vault was not asked
 	}
 	where := "Vault at " + i.config.Address
 	switch code := status(err); {

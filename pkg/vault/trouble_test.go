@@ -34,7 +34,7 @@ func TestVaultIsLeftAloneWhileItIsInTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock := testingclock.NewFakeClock(time.Now())
-	issuer, err := New(Config{Address: server.URL, TokenFile: token, TTL: LeastTTL}, clock)
+	issuer, err := New(Config{Address: server.URL, TokenFile: token, TTL: LeastTTL}, clock, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

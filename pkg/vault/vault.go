@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/vault/api"
 	"k8s.io/utils/clock"
 
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
@@ -75,8 +76,8 @@ type Issuer struct {
 	probing bool
 }
 
-// New makes an Issuer. Vault is asked nothing yet.
-func New(c Config, clock clock.PassiveClock) (*Issuer, error) {
+// New makes an Issuer that has Vault change something only while the fence is open. Vault is asked nothing yet.
+func New(c Config, clock clock.PassiveClock, f *fence.Fence) (*Issuer, error) {
 	if c.TTL < LeastTTL {
 		return nil, problem.Newf("VaultTTLTooShort", "service.vault.ttl is %s and has to be %s at least: each renewal replaces the masters of a cluster", c.TTL, LeastTTL)
 	}
@@ -90,6 +91,7 @@ func New(c Config, clock clock.PassiveClock) (*Issuer, error) {
 			return nil, microerror.Mask(err)
 		}
 	}
+	settings.HttpClient.Transport = f.Transport(settings.HttpClient.Transport)
 	client, err := api.NewClient(settings)
 	if err != nil {
 		return nil, microerror.Mask(err)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
 )
 
 // Options are the same for all clusters of a Pool.
@@ -29,6 +31,8 @@ type Options struct {
 	// Changed is called when something that a reconcile reads has changed: state, Nodes, requests for certificates or
 	// objects of Kinds. It must not block.
 	Changed func(types.NamespacedName)
+	// Fence is asked before anything is changed in a cluster; nil lets everything through.
+	Fence *fence.Fence
 	// Clock measures the pauses between attempts. Default: the real one.
 	Clock clock.Clock
 }

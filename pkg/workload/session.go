@@ -84,6 +84,8 @@ func newSession(ctx context.Context, l *link, o Options, changed func()) (*sessi
 
 func (s *session) makeClients() error {
 	config, httpClient := s.link.config()
+	// The link sees nothing of what the fence refuses, because it tells nothing of the API server.
+	httpClient.Transport = s.options.Fence.Transport(httpClient.Transport)
 	var err error
 	if s.cache, err = cache.New(config, s.cacheOptions()); err != nil {
 		return err

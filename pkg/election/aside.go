@@ -1,0 +1,37 @@
+package election
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// courtesy is how long a replica waits for a newer one to take the Lease again.
+const courtesy = time.Minute
+
+// standAside is the Lease as a replica has to see it whose version is older than that of the last holder: as one that is held for another
+// minute, from the moment in which it was renewed or given up. As long as a newer replica is there, it takes the Lease much sooner. So an
+// older one, which may be left for a while by an upgrade, does not take back what the newer one has done to clusters while that is restarted;
+// and it leads when the newer one is gone, as it is when an upgrade was taken back.
+func standAside(record *resourcelock.LeaderElectionRecord, last, own string) *resourcelock.LeaderElectionRecord {
+	if !older(own, last) {
+		return record
+	}
+	seen := *record
+	seen.LeaseDurationSeconds = max(seen.LeaseDurationSeconds, int(courtesy.Seconds()))
+	if seen.HolderIdentity == "" {
+		seen.HolderIdentity = "a replica of version " + last
+	}
+	return &seen
+}
+
+// older compares two versions. One that cannot be read is neither older nor newer.
+func older(a, b string) bool {
+	left, err := version.ParseSemantic(a)
+	if err != nil {
+		return false
+	}
+	right, err := version.ParseSemantic(b)
+	return err == nil && left.LessThan(right)
+}

@@ -1,0 +1,71 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+)
+
+// Transport lets requests that change something through only while the fence is open. It looks again when a connection has been found,
+// which may take long: a process that is stopped while it waits for one would write when it goes on.
+func (f *Fence) Transport(next http.RoundTripper) http.RoundTripper {
+	if f == nil {
+		return next
+	}
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if reads(request.Method) {
+			return next.RoundTrip(request)
+		}
+		if err := f.Check(); err != nil {
+			if request.Body != nil {
+				_ = request.Body.Close() // nothing of it is sent
+			}
+			return nil, err
+		}
+		return f.send(next, request)
+	})
+}
+
+// send sends a request, unless the fence is closed before it can be. HTTP/2 does not begin to write a request whose context has ended.
+func (f *Fence) send(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(request.Context())
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		if err := f.Check(); err != nil {
+			cancel(err)
+		}
+	}})
+	response, err := next.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, ErrRefused) {
+			err = cause
+		}
+		cancel(nil)
+		return nil, err
+	}
+	response.Body = &answer{ReadCloser: response.Body, end: cancel}
+	return response, nil
+}
+
+// answer ends the context of its request when it has been read.
+type answer struct {
+	io.ReadCloser
+	end context.CancelCauseFunc
+}
+
+// Close closes the body.
+func (a *answer) Close() error {
+	defer a.end(nil)
+	return a.ReadCloser.Close()
+}
+
+// reads says whether requests of a method change nothing. An exec by WebSocket is a GET that does: who sends it calls Check.
+func reads(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip is for http.RoundTripper.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
