@@ -41,6 +41,8 @@ type check func(r reader, name string) string
 var checks = map[string]check{
 	flag.KubernetesAddress:       oneOf(empty, text(isAddressOf("http", "https"), "has to be the URL of the API server, such as https://10.0.0.1:6443")),
 	flag.CRDLabelSelector:        selector,
+	flag.LeaderElectionDuration:  leaseDuration,
+	flag.LeaderElectionName:      text(isDomain, "has to be the name of a Lease, such as kvm-operator"),
 	flag.LeaderElectionNamespace: text(isLabel, "has to be the name of a namespace, such as giantswarm"),
 	flag.RBACGeneral:             oneOf(empty, text(isObjectName, "has to be the name of a ClusterRole, or empty for no binding")),
 	flag.RBACPSP:                 oneOf(empty, text(isObjectName, "has to be the name of a ClusterRole, or empty for no binding")),
@@ -268,6 +270,15 @@ func vaultToken(r reader, name string) string {
 		return "has to name the file with the token of the service account"
 	}
 	return readable(r, name)
+}
+
+// leaseDuration is written into the Lease in seconds. In less than three, one slow answer of the API server changes the leader.
+func leaseDuration(r reader, name string) string {
+	const least, most = 3 * time.Second, 5 * time.Minute
+	if d := r.duration(name); d < least || d > most || d%time.Second != 0 {
+		return "has to be whole seconds from 3s to 5m, such as 15s"
+	}
+	return ""
 }
 
 // day is the shortest term of certificates that are renewed while the operator runs.

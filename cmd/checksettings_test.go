@@ -44,6 +44,8 @@ var wrongValues = map[string][]string{
 	flag.KubernetesTLSCrtFile:       {"/nowhere/tls.crt"},
 	flag.KubernetesTLSKeyFile:       {"/nowhere/tls.key"},
 	flag.CRDLabelSelector:           {"a==b==c", "a in b", "!"},
+	flag.LeaderElectionDuration:     {"0", "2s", "-15s", "15500ms", "1h"},
+	flag.LeaderElectionName:         {"", "KVM", "a/b", "a_b"},
 	flag.LeaderElectionNamespace:    {"", "Giantswarm", "a.b"},
 	flag.RBACGeneral:                {"a/b", "..", "50%"},
 	flag.RBACPSP:                    {"a/b"},
@@ -100,6 +102,8 @@ var rightValues = map[string][]string{
 	flag.ServerListenMetricsAddress: {"http://0.0.0.0:8001"},
 	flag.KubernetesAddress:          {"https://10.0.0.1", "https://[fd00::1]:6443", "http://127.0.0.1:8080"},
 	flag.CRDLabelSelector:           {"", "a=b,c!=d", "a in (b,c)"},
+	flag.LeaderElectionDuration:     {"3s", "5m"},
+	flag.LeaderElectionName:         {"kvm-operator-3-18-6"},
 	flag.RBACGeneral:                {"", "system:node-pods"},
 	flag.IngressClassName:           {"", "nginx.internal"},
 	flag.ImageRunner: {

@@ -32,7 +32,7 @@ Every setting is a flag, a key of a configuration file and a variable of the env
 --service.registry.domain is the key service.registry.domain and the variable SERVICE_REGISTRY_DOMAIN.
 A flag beats the environment, which beats files, of which the later beat the earlier.`,
 		Example: `  # on a machine that can reach the management cluster
-  kvm-operator daemon --service.kubernetes.kubeconfigpath=$HOME/.kube/config
+  kvm-operator daemon --service.kubernetes.kubeconfigpath=$HOME/.kube/config --service.leaderelection.namespace=default
 
   # in a pod, with settings from mounted files
   kvm-operator daemon --service.kubernetes.incluster --config.dirs=/var/run/kvm-operator/configmap --config.files=config`,
@@ -74,10 +74,10 @@ func runDaemon(c *cobra.Command) error {
 		ListenAddress: r.text(flag.ServerListenAddress), MetricsAddress: r.text(flag.ServerListenMetricsAddress),
 		CertFile: r.text(flag.ServerTLSCrtFile), KeyFile: r.text(flag.ServerTLSKeyFile),
 		LogAccess: r.yes(flag.ServerLogAccess), Debug: r.yes(flag.ServerEnableDebugServer),
-		MachinesOnly:   !r.yes(flag.WorkloadConnect),
-		DrainTimeout:   r.duration(flag.DrainTimeout),
-		Vault:          vaultConfig(r),
-		LeaderElection: r.yes(flag.LeaderElectionEnabled), LeaderElectionNamespace: r.text(flag.LeaderElectionNamespace),
+		MachinesOnly: !r.yes(flag.WorkloadConnect),
+		DrainTimeout: r.duration(flag.DrainTimeout),
+		Vault:        vaultConfig(r),
+		Election:     electionConfig(r),
 	})
 	if err != nil {
 		return err
@@ -86,6 +86,16 @@ func runDaemon(c *cobra.Command) error {
 	// Whoever asks twice does not want to wait.
 	context.AfterFunc(ctx, stop)
 	return s.Run(ctx)
+}
+
+// electionConfig says which Lease the operator has to hold; the zero value is none.
+func electionConfig(r reader) service.Election {
+	if !r.yes(flag.LeaderElectionEnabled) {
+		return service.Election{}
+	}
+	return service.Election{
+		Namespace: r.text(flag.LeaderElectionNamespace), Name: r.text(flag.LeaderElectionName), Holds: r.duration(flag.LeaderElectionDuration),
+	}
 }
 
 // restConfig finds the management cluster: the pod's own, a kubeconfig, or an address with certificate files.

@@ -32,7 +32,9 @@ const (
 
 	DrainTimeout             = "service.drain.timeout"
 	CRDLabelSelector         = "service.crd.labelselector"
+	LeaderElectionDuration   = "service.leaderelection.leaseduration"
 	LeaderElectionEnabled    = "service.leaderelection.enabled"
+	LeaderElectionName       = "service.leaderelection.name"
 	LeaderElectionNamespace  = "service.leaderelection.namespace"
 	ImageRunner              = "service.image.runner"
 	IngressClassName         = "service.ingress.classname"
@@ -87,6 +89,7 @@ const (
 	defaultClusterRole       = "kvm-operator-node"
 	defaultListenAddress     = "http://127.0.0.1:8000"
 	defaultKubernetesAddress = "http://127.0.0.1:6443"
+	defaultLeaseDuration     = 15 * time.Second
 	week                     = 7 * 24 * time.Hour
 	defaultVaultTTL          = 365 * 24 * time.Hour
 )
@@ -124,8 +127,10 @@ func registerKubernetes(fs *pflag.FlagSet) {
 	fs.String(KubernetesTLSCrtFile, "", "client certificate")
 	fs.String(KubernetesTLSKeyFile, "", "private key of the client certificate")
 	fs.String(CRDLabelSelector, "", "only KVMConfigs with these labels are looked at, for example kvm-operator.giantswarm.io/version=4.0.0; empty means all")
-	fs.Bool(LeaderElectionEnabled, false, "let one of several replicas be at work at a time")
-	fs.String(LeaderElectionNamespace, "giantswarm", "namespace of the lease of leader election")
+	fs.Bool(LeaderElectionEnabled, true, "let one of several replicas be at work at a time; false only for a debugger, where no other operator runs")
+	fs.Duration(LeaderElectionDuration, defaultLeaseDuration, "how long the Lease of leader election holds: so long nobody works after a host that fails")
+	fs.String(LeaderElectionName, "kvm-operator", "name of the Lease of leader election, the same for all replicas and for no other operator in its namespace")
+	fs.String(LeaderElectionNamespace, "giantswarm", "namespace of the Lease of leader election")
 	fs.String(RBACGeneral, defaultClusterRole, "ClusterRole of node pods, which need none; empty for no binding")
 	fs.StringSlice(SecretsAdoptFrom, nil, "namespaces from which Secrets with certificates and keys are adopted, besides that of the KVMConfig")
 	fs.String(RBACPSP, "", "a second ClusterRole of node pods; empty for no binding")

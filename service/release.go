@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
@@ -41,4 +42,14 @@ func releases(config *rest.Config) (func(ctx context.Context, namespace, pod str
 		}
 		return nil
 	}, nil
+}
+
+// fenced lets a runner be told only while this replica leads. The exec is a GET, so the fence of requests does not know it for what it is.
+func fenced(f *fence.Fence, release func(ctx context.Context, namespace, pod string) error) func(ctx context.Context, namespace, pod string) error {
+	return func(ctx context.Context, namespace, pod string) error {
+		if err := f.Check(); err != nil {
+			return err
+		}
+		return release(ctx, namespace, pod)
+	}
 }

@@ -13,7 +13,8 @@ import (
 // startPatience is how long the caches may take to be filled before the log says why they are not, and how often it says so.
 const startPatience = 5 * time.Second
 
-// Run runs the operator until the context ends. It fails when the servers cannot listen or the caches cannot be filled.
+// Run runs the operator until the context ends. It fails when the servers cannot listen or the caches cannot be filled, and when another
+// replica has taken the lead: nothing that is under way is waited for then, because it can change nothing any more.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.hangUp()
 	if err := s.listen(); err != nil {
@@ -25,6 +26,8 @@ func (s *Service) Run(ctx context.Context) error {
 	select {
 	case err := <-ended:
 		return microerror.Mask(err)
+	case <-s.fence.Lost():
+		return microerror.Maskf(lostError, "%s", s.lock.Leader())
 	case <-ctx.Done():
 	}
 	select {
@@ -35,6 +38,9 @@ func (s *Service) Run(ctx context.Context) error {
 		return nil
 	}
 }
+
+// lostError is for a replica that led and does not any more. It has to begin anew: what it knows may be of the time before.
+var lostError = &microerror.Error{Kind: "lostError"}
 
 // closer closes a channel when the manager starts it, which is after it has filled the caches.
 type closer chan struct{}

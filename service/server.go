@@ -98,7 +98,9 @@ func (s *Service) mainHandler() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := s.unready(); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
+			return
 		}
+		_, _ = w.Write([]byte(s.standing() + "\n")) // the client has gone; there is nobody to tell
 	})
 	mux.HandleFunc("GET /{$}", answer(`{"description":"`+project.Description+`","git_commit":"`+project.Commit()+`","name":"`+project.Name+
 		`","source":"`+project.Source+`","version":"`+project.Version()+`"}`))

@@ -20,6 +20,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apiclock"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/election"
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/vault"
@@ -42,9 +44,8 @@ type Config struct {
 	CertFile, KeyFile             string
 	LogAccess, Debug              bool
 
-	// LeaderElection lets one of several replicas be at work, by a Lease in LeaderElectionNamespace.
-	LeaderElection          bool
-	LeaderElectionNamespace string
+	// Election lets one of several replicas be at work; the zero value lets every one.
+	Election Election
 
 	// MachinesOnly leaves the workload clusters alone: no connection, no add-ons, and a node is Ready when its pod is.
 	MachinesOnly bool
@@ -88,6 +89,9 @@ var controllers = config.Controller{SkipNameValidation: ptr.To(true), UsePriorit
 type Service struct {
 	manager manager.Manager
 	rest    *rest.Config
+	// lock is the Lease, and fence what stands before all writes; nil without election.
+	lock  *election.Lock
+	fence *fence.Fence
 	// filled is closed once the caches are filled, and obstacles are what is in the way until then.
 	filled    chan struct{}
 	obstacles *obstacles
@@ -100,10 +104,6 @@ type Service struct {
 
 // New builds the service. It asks the API server nothing.
 func New(ctx context.Context, c Config) (*Service, error) {
-	scheme, err := NewScheme()
-	if err != nil {
-		return nil, err
-	}
 	restConfig := rest.CopyConfig(c.REST)
 	restConfig.QPS = unlimited
 	restConfig.UserAgent = rest.DefaultKubernetesUserAgent()
@@ -115,35 +115,27 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	remote := apiclock.New(c.Clock)
 	restConfig.Wrap(remote.Transport)
 	c.Clock = remote
-	caches, inTheWay := CacheOptions(c.Selector), &obstacles{}
-	caches.DefaultWatchErrorHandler = inTheWay.note
-	m, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                        scheme,
-		MapperProvider:                NewMapper,
-		Cache:                         caches,
-		NewCache:                      NewCache(c.Selector),
-		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics:                       metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress:        "0",
-		LeaderElection:                c.LeaderElection,
-		LeaderElectionID:              "kvm-operator",
-		LeaderElectionNamespace:       c.LeaderElectionNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
-		Controller:                    controllers,
-	})
+	s := &Service{rest: restConfig, filled: make(chan struct{}), obstacles: &obstacles{}}
+	options, err := s.managerOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	// The Lease is renewed without the fence, which a renewal opens.
+	restConfig.Wrap(s.fence.Transport)
+	m, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, microerror.Mask(err)
 	}
+	s.manager = m
+	s.announce(m)
 	if err := cluster.SetupIndexes(ctx, m.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	s := &Service{manager: m, rest: restConfig, filled: make(chan struct{}), obstacles: inTheWay}
 	s.definitions = &definitions{events: m.GetEventRecorder("kvm-operator")}
-	if err := s.definitions.addTo(ctx, m, inTheWay.note); err != nil {
+	if err := s.definitions.addTo(ctx, m, s.obstacles.note); err != nil {
 		return nil, err
 	}
-	if err := addControllers(m, c, s.definitions.outdated); err != nil {
+	if err := s.addControllers(c); err != nil {
 		return nil, err
 	}
 	if err := m.Add(closer(s.filled)); err != nil {
@@ -152,16 +144,39 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	return s, s.addServers(c)
 }
 
-func addControllers(m manager.Manager, c Config, outdated func(context.Context) string) error {
+// managerOptions are those of the manager, whose connection is complete but for the fence.
+func (s *Service) managerOptions(c Config) (ctrl.Options, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	caches := CacheOptions(c.Selector)
+	caches.DefaultWatchErrorHandler = s.obstacles.note
+	options := ctrl.Options{
+		Scheme:                  scheme,
+		MapperProvider:          NewMapper,
+		Cache:                   caches,
+		NewCache:                NewCache(c.Selector),
+		Client:                  client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress:  "0",
+		GracefulShutdownTimeout: ptr.To(shutdownTimeout),
+		Controller:              controllers,
+	}
+	return options, s.elect(c.Election, &options)
+}
+
+func (s *Service) addControllers(c Config) error {
+	m := s.manager
 	var writer client.Client = patience.New(m.GetClient(), patience.Limit)
 	if c.WrapClient != nil {
 		writer = c.WrapClient(writer)
 	}
 	r := &cluster.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, NewKey: pki.NewRandomKey,
-		Readiness: snapshot.PodReadiness, Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"), Outdated: outdated,
+		Readiness: snapshot.PodReadiness, Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"), Outdated: s.definitions.outdated,
 	}
-	if err := addIssuers(r, c); err != nil {
+	if err := s.addIssuers(r, c); err != nil {
 		return err
 	}
 	if !c.MachinesOnly {
@@ -169,7 +184,7 @@ func addControllers(m manager.Manager, c Config, outdated func(context.Context) 
 		if err != nil {
 			return err
 		}
-		r.Workloads = cluster.NewWorkloads(m.GetScheme(), mapper)
+		r.Workloads = cluster.NewWorkloads(m.GetScheme(), mapper, s.fence)
 		if c.Addresses != nil {
 			r.Workloads.Addresses, r.Workloads.EtcdAddresses = c.Addresses, c.EtcdAddresses
 		}
@@ -186,7 +201,7 @@ func addControllers(m manager.Manager, c Config, outdated func(context.Context) 
 	if err := addReports(m, c, writer); err != nil {
 		return err
 	}
-	return addDrainer(m, c, writer, r.Workloads, outdated)
+	return s.addDrainer(c, writer, r.Workloads)
 }
 
 // addReports says of objects that cannot be decoded what is wrong with them.
@@ -200,10 +215,10 @@ func addReports(m manager.Manager, c Config, writer client.Client) error {
 	return nil
 }
 
-func addIssuers(r *cluster.Reconciler, c Config) error {
+func (s *Service) addIssuers(r *cluster.Reconciler, c Config) error {
 	issuers := pki.Issuers{Embedded: pki.Embedded{Clock: c.Clock}}
 	if c.Vault != nil {
-		v, err := vault.New(*c.Vault, c.Clock)
+		v, err := vault.New(*c.Vault, c.Clock, s.fence)
 		if err != nil {
 			return err
 		}
@@ -213,10 +228,11 @@ func addIssuers(r *cluster.Reconciler, c Config) error {
 	return nil
 }
 
-func addDrainer(m manager.Manager, c Config, writer client.Client, w *cluster.Workloads, outdated func(context.Context) string) error {
+func (s *Service) addDrainer(c Config, writer client.Client, w *cluster.Workloads) error {
+	m := s.manager
 	d := &drainer.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Release: c.Release, Timeout: c.DrainTimeout,
-		Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"), Outdated: outdated,
+		Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"), Outdated: s.definitions.outdated,
 	}
 	if w != nil {
 		d.Pool, d.Etcd = w.Pool, w.Members
@@ -227,5 +243,6 @@ func addDrainer(m manager.Manager, c Config, writer client.Client, w *cluster.Wo
 			return err
 		}
 	}
+	d.Release = fenced(s.fence, d.Release)
 	return d.SetupWithManager(m)
 }

@@ -14,6 +14,7 @@ import (
 
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -21,6 +22,7 @@ import (
 // Members keep the members of each cluster's etcd in step with its masters. It is a manager.Runnable; its methods never wait.
 type Members struct {
 	changed func(types.NamespacedName)
+	fence   *fence.Fence
 
 	mu      sync.Mutex
 	keepers map[types.NamespacedName]*keeper
@@ -38,9 +40,9 @@ type keeper struct {
 	end  context.CancelFunc
 }
 
-// NewMembers makes Members that reach nobody before they are started.
-func NewMembers(changed func(types.NamespacedName)) *Members {
-	return &Members{changed: changed, keepers: map[types.NamespacedName]*keeper{}, spared: map[types.NamespacedName]bool{}}
+// NewMembers makes Members that reach nobody before they are started, and change nothing unless the fence is open.
+func NewMembers(changed func(types.NamespacedName), f *fence.Fence) *Members {
+	return &Members{changed: changed, fence: f, keepers: map[types.NamespacedName]*keeper{}, spared: map[types.NamespacedName]bool{}}
 }
 
 // Start runs the keepers until the context ends and none is under way.
@@ -76,7 +78,7 @@ func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.
 	delete(m.spared, name)
 	k := m.keepers[name]
 	if k == nil {
-		k = &keeper{Keeper: etcd.NewKeeper(log.Log.WithName("etcd").WithValues("cluster", name.String()), func() { m.changed(name) })}
+		k = &keeper{Keeper: etcd.NewKeeper(log.Log.WithName("etcd").WithValues("cluster", name.String()), m.fence, func() { m.changed(name) })}
 		k.life, k.end = context.WithCancel(context.Background())
 		m.keepers[name] = k
 		defer m.launch(k)

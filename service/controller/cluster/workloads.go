@@ -21,6 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 	"github.com/kvm-operator/kvm-operator/resources/certificaterequest"
 	"github.com/kvm-operator/kvm-operator/resources/node"
@@ -48,11 +49,11 @@ type Workloads struct {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// NewWorkloads makes the connections. scheme and mapper know the WorkloadKinds.
-func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper) *Workloads {
+// NewWorkloads makes the connections, by which nothing is changed unless the fence is open. scheme and mapper know the WorkloadKinds.
+func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper, f *fence.Fence) *Workloads {
 	w := &Workloads{Addresses: (*snapshot.Snapshot).APIAddresses, EtcdAddresses: memberAddresses}
-	w.Pool = workload.NewPool(workload.Options{Kinds: managedInside(), Scheme: scheme, Mapper: mapper, Changed: w.changed})
-	w.Members = NewMembers(w.changed)
+	w.Pool = workload.NewPool(workload.Options{Kinds: managedInside(), Scheme: scheme, Mapper: mapper, Changed: w.changed, Fence: f})
+	w.Members = NewMembers(w.changed, f)
 	w.turns = chain.NewTurns(func(s *snapshot.Snapshot) string { return nameOf(s).String() }, clock.RealClock{})
 	return w
 }

@@ -18,7 +18,7 @@ func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
 	name := types.NamespacedName{Namespace: "default", Name: "ab1cd"}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	m := NewMembers(func(types.NamespacedName) {})
+	m := NewMembers(func(types.NamespacedName) {}, nil)
 	for _, step := range []struct {
 		what  string
 		do    func()
@@ -40,7 +40,7 @@ func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
 
 // TestSilenceWithoutAnAddressCounts: an operator that begins when all masters of a cluster are gone has to notice for how long nobody answers.
 func TestSilenceWithoutAnAddressCounts(t *testing.T) {
-	w := NewWorkloads(nil, nil)
+	w := NewWorkloads(nil, nil, nil)
 	w.Addresses = func(*snapshot.Snapshot, string) []string { return nil }
 	pair := pki.KeyPair{CA: []byte("a"), Certificate: []byte("c"), Key: []byte("k")}
 	pairs := pki.Set{pki.API: pair, pki.Operator: pair}
@@ -67,7 +67,7 @@ func TestWhoIsNotReached(t *testing.T) {
 		"the namespace belongs to somebody else": {pairs, true, "OwnedByOther"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := NewWorkloads(nil, nil)
+			w := NewWorkloads(nil, nil, nil)
 			w.Addresses = func(*snapshot.Snapshot, string) []string { return []string{"127.0.0.1:1"} }
 			w.EtcdAddresses = func(*snapshot.Snapshot) func(*corev1.Pod) string {
 				return func(*corev1.Pod) string { return "127.0.0.1:1" }

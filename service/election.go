@@ -1,0 +1,75 @@
+package service
+
+import (
+	"os"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kvm-operator/kvm-operator/pkg/election"
+	"github.com/kvm-operator/kvm-operator/pkg/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/project"
+)
+
+// Election is how one of several replicas becomes the one that works.
+type Election struct {
+	// Namespace and Name are those of the Lease. Without a name there is no election.
+	Namespace, Name string
+	// Holds is how long the Lease holds after it was renewed, in whole seconds.
+	Holds time.Duration
+}
+
+// elect has the manager's controllers wait for the Lease, and makes the fence. Without election there is neither.
+func (s *Service) elect(e Election, options *ctrl.Options) error {
+	if e.Name == "" {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	deadline, retry := election.Pace(e.Holds)
+	// One request that is not answered is no reason to give up.
+	config := rest.AddUserAgent(s.rest, "leader-election")
+	config.Timeout = max(deadline/2, time.Second)
+	leases, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	s.lock = &election.Lock{
+		Leases: leases.Leases(e.Namespace), Namespace: e.Namespace, Name: e.Name,
+		Holder: host + "_" + string(uuid.NewUUID()), Version: project.Version(),
+	}
+	s.fence = fence.New(s.lock.Describe(), deadline, fence.SinceBoot)
+	s.lock.Fence = s.fence
+	options.LeaderElection, options.LeaderElectionID, options.LeaderElectionReleaseOnCancel = true, e.Name, true
+	options.LeaderElectionResourceLockInterface = s.lock
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &e.Holds, &deadline, &retry
+	return nil
+}
+
+// announce has events tell who leads.
+func (s *Service) announce(m manager.Manager) {
+	if s.lock == nil {
+		return
+	}
+	events := m.GetEventRecorder("kvm-operator")
+	s.lock.Record = func(lease *coordinationv1.Lease, message string) {
+		events.Eventf(lease, nil, corev1.EventTypeNormal, "LeaderElection", "LeaderElection", "%s", message)
+	}
+}
+
+// standing says whether this replica works or waits, and for whom.
+func (s *Service) standing() string {
+	if s.lock == nil {
+		return "there is no leader election"
+	}
+	return s.lock.Leader()
+}
