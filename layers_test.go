@@ -58,6 +58,7 @@ var foreign = map[string]struct{ only, never []string }{
 	"pkg/disk":      {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/etcd":      {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/etcdfiles": {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/fence":     {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/guestnet":  {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/osimage":   {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/qemu":      {never: []string{"k8s.io", "sigs.k8s.io"}},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kvm-operator/kvm-operator/pkg/project"
@@ -107,6 +108,33 @@ func TestReleasesLiveSideBySide(t *testing.T) {
 	}
 }
 
+// TestEachReleaseHasALeaseOfItsOwn, and the right to renew that one only.
+func TestEachReleaseHasALeaseOfItsOwn(t *testing.T) {
+	for name, want := range map[string]string{"kvm-operator": "kvm-operator", "kvm-operator-3.18.6": "kvm-operator-3-18-6"} {
+		text := helm(t, "template", name, chart, "--namespace=elsewhere", "--kube-version="+kubernetes)
+		for _, part := range []string{
+			"leaderElection:\n        leaseDuration: \"15s\"\n        name: \"" + want + "\"\n        namespace: \"elsewhere\"\n",
+			"resources: [leases]\n    resourceNames: [" + want + "]\n    verbs: [get, update]\n",
+		} {
+			if !strings.Contains(text, part) {
+				t.Errorf("what is rendered for the release %s does not have\n%s", name, part)
+			}
+		}
+	}
+}
+
+// TestAnUpgradeLeavesAnOperatorAtWork where there are several, and never begins a second one beside one that knows no leader election.
+func TestAnUpgradeLeavesAnOperatorAtWork(t *testing.T) {
+	single := parse(t, render(t)).deployment.Spec.Strategy
+	if single.Type != appsv1.RecreateDeploymentStrategyType {
+		t.Errorf("a single operator is replaced by %+v", single)
+	}
+	several := parse(t, render(t, "--set=replicas=2")).deployment.Spec.Strategy
+	if several.Type != appsv1.RollingUpdateDeploymentStrategyType || several.RollingUpdate.MaxSurge.IntValue() != 0 || several.RollingUpdate.MaxUnavailable.IntValue() != 1 {
+		t.Errorf("two operators are replaced by %+v", several)
+	}
+}
+
 func TestOperatorIsRestartedWhenItsFilesChangeAndOnlyThen(t *testing.T) {
 	checksum := func(set string) string {
 		return parse(t, render(t, "--set="+set)).deployment.Spec.Template.Annotations["checksum/config"]
@@ -115,7 +143,8 @@ func TestOperatorIsRestartedWhenItsFilesChangeAndOnlyThen(t *testing.T) {
 	for set, changes := range map[string]bool{
 		"sharedHosts=true":                    true,
 		"proxy.http=http://proxy.example.org": true,
-		"replicas=2":                          true,
+		"leaderElection.leaseDuration=30s":    true,
+		"replicas=2":                          false,
 		"replicas=0":                          false,
 		"networkPolicy.enabled=false":         false,
 	} {

@@ -209,6 +209,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"the original's key that was never read":     {"proxy: {no_proxy: [.svc]}", "at '/proxy': additional properties 'no_proxy' not allowed"},
 		"the original's other key of that kind":      {"ssh: {sshPublicKey: x}", "at '/ssh': additional properties 'sshPublicKey' not allowed"},
 		"fewer operators than none":                  {"replicas: -1", "at '/replicas': minimum: got -1, want 0"},
+		"a Lease of no time at all":                  {"leaderElection: {leaseDuration: 15}", "at '/leaderElection/leaseDuration': got number, want string"},
 		"a number as text":                           {`replicas: "2"`, "at '/replicas': got string, want integer"},
 		"a tag that YAML takes for a number":         {"image: {tag: 4.10}", "at '/image/tag': got number, want string"},
 		"a registry with a scheme":                   {"image: {registry: https://docker.io}", "at '/image/registry': 'https://docker.io' does not match pattern"},
