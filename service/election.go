@@ -36,8 +36,8 @@ func (s *Service) elect(e Election, options *ctrl.Options) error {
 		return microerror.Mask(err)
 	}
 	deadline, retry := election.Pace(e.Holds)
+	config := rest.AddUserAgent(rest.CopyConfig(s.rest), "leader-election")
 	// One request that is not answered is no reason to give up.
-	config := rest.AddUserAgent(s.rest, "leader-election")
 	config.Timeout = max(deadline/2, time.Second)
 	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {

@@ -35,6 +35,9 @@ func TestAReplicaThatLostTheLeadEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if s.rest.Timeout != 0 || s.rest.UserAgent != rest.DefaultKubernetesUserAgent() {
+		t.Errorf("all requests have %s, by the name %s; that is for those about the Lease", s.rest.Timeout, s.rest.UserAgent)
+	}
 	s.fence.Renewed(s.fence.Now())
 	s.fence.Lose()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -14,29 +14,40 @@ func (f *Fence) Transport(next http.RoundTripper) http.RoundTripper {
 	if f == nil {
 		return next
 	}
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if reads(request.Method) {
-			return next.RoundTrip(request)
+	return &transport{fence: f, next: next}
+}
+
+type transport struct {
+	fence *Fence
+	next  http.RoundTripper
+}
+
+// WrappedRoundTripper lets client-go find what it needs to end a request.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip is for http.RoundTripper.
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if reads(request.Method) {
+		return t.next.RoundTrip(request)
+	}
+	if err := t.fence.Check(); err != nil {
+		if request.Body != nil {
+			_ = request.Body.Close() // nothing of it is sent
 		}
-		if err := f.Check(); err != nil {
-			if request.Body != nil {
-				_ = request.Body.Close() // nothing of it is sent
-			}
-			return nil, err
-		}
-		return f.send(next, request)
-	})
+		return nil, err
+	}
+	return t.send(request)
 }
 
 // send sends a request, unless the fence is closed before it can be. HTTP/2 does not begin to write a request whose context has ended.
-func (f *Fence) send(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+func (t *transport) send(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		if err := f.Check(); err != nil {
+		if err := t.fence.Check(); err != nil {
 			cancel(err)
 		}
 	}})
-	response, err := next.RoundTrip(request.WithContext(ctx))
+	response, err := t.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, ErrRefused) {
 			err = cause
@@ -64,8 +75,3 @@ func (a *answer) Close() error {
 func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip is for http.RoundTripper.
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

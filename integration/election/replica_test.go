@@ -1,0 +1,133 @@
+package election_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+)
+
+// replica is an operator in a process of its own, which the API server knows by a user of its own.
+type replica struct {
+	*process.Process
+	user, address string
+}
+
+// holds is how long the Leases of these tests hold.
+const holds = 4 * time.Second
+
+// start starts a replica that is responsible for the KVMConfigs with the label test=<test>, by the Lease <test>.
+func start(t *testing.T, test, name string) *replica {
+	t.Helper()
+	dir := t.TempDir()
+	r := &replica{user: test + "-" + name, address: freeAddress(t)}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := theLab.WriteKubeconfig(kubeconfig, r.user, "system:masters"); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Process, err = process.Start(process.Command{
+		Name: name, Path: self, Dir: dir, Env: []string{asOperator + "=yes"},
+		Args: []string{
+			"daemon", "--config.dirs=" + dir, "--service.kubernetes.kubeconfigpath=" + kubeconfig, "--server.listen.address=http://" + r.address,
+			"--service.crd.labelselector=test=" + test, "--service.workload.connect=false",
+			"--service.leaderelection.namespace=default", "--service.leaderelection.name=" + test, "--service.leaderelection.leaseduration=" + holds.String(),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(r.Failure())
+		}
+		if err := r.Stop(0); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// get asks the replica's server.
+func (r *replica) get(path string) (string, error) {
+	response, err := http.Get("http://" + r.address + path)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s answers %w: %s", path, err, body)
+	}
+	return string(body), err
+}
+
+// says waits until a page of the replica's server has the words.
+func (r *replica) says(t *testing.T, path, words string) {
+	t.Helper()
+	lab.Eventually(t, lab.Timeout, func() error {
+		body, err := r.get(path)
+		if err == nil && !strings.Contains(body, words) {
+			err = fmt.Errorf("%s of %s does not say %q: %.200s", path, r.user, words, body)
+		}
+		return err
+	})
+}
+
+func (r *replica) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := r.Signal(s); err != nil {
+		t.Fatalf("sending %s to %s: %s", s, r.user, err)
+	}
+}
+
+// writes are the requests by which a replica has changed something, or has tried to, but for those of the election.
+func (r *replica) writes(t *testing.T) []managementcluster.Request {
+	t.Helper()
+	requests, err := theLab.Requests(func(q managementcluster.Request) bool {
+		return q.User == r.user && q.Resource != "leases" && !slices.Contains([]string{"get", "list", "watch"}, q.Verb)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return requests
+}
+
+// acts waits until the replica has changed something for a cluster. That it leads it tells by an event, too.
+func (r *replica) acts(t *testing.T, within time.Duration) {
+	t.Helper()
+	lab.Eventually(t, within, func() error {
+		if !slices.ContainsFunc(r.writes(t), func(q managementcluster.Request) bool { return q.Resource != "events" }) {
+			return fmt.Errorf("%s has written nothing", r.user)
+		}
+		return nil
+	})
+}
