@@ -199,7 +199,8 @@ func (o *operations) killOperators(random *rand.Rand) *atomic.Int64 {
 	killed, done := &atomic.Int64{}, make(chan struct{})
 	go func() {
 		defer close(done)
-		for pause(ctx, 15*time.Second+time.Duration(random.Int64N(int64(75*time.Second)))) {
+		// The next one works when the Lease of the one before has run out.
+		for pause(ctx, 30*time.Second+time.Duration(random.Int64N(int64(75*time.Second)))) {
 			if o.KillOperator(ctx) {
 				killed.Add(1)
 			}

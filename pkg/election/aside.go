@@ -26,12 +26,12 @@ func standAside(record *resourcelock.LeaderElectionRecord, last, own string) *re
 	return &seen
 }
 
-// older compares two versions. One that cannot be read is neither older nor newer.
+// older compares two versions. Builds between two releases have no order, and one that cannot be read is neither older nor newer.
 func older(a, b string) bool {
-	left, err := version.ParseSemantic(a)
+	left, err := version.ParseGeneric(a)
 	if err != nil {
 		return false
 	}
-	right, err := version.ParseSemantic(b)
+	right, err := version.ParseGeneric(b)
 	return err == nil && left.LessThan(right)
 }

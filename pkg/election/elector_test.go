@@ -85,15 +85,16 @@ func TestHowSoonAnotherLeads(t *testing.T) {
 		killed        bool
 		least, most   time.Duration
 	}{
-		"the leader gives up":                          {leader: "4.0.0", other: "4.0.0", most: 2 * time.Second},
-		"the leader is killed":                         {leader: "4.0.0", other: "4.0.0", killed: true, least: holds - 1*time.Second, most: holds + 4*time.Second},
-		"an older one gives up":                        {leader: "4.0.0", other: "4.1.0", most: 2 * time.Second},
-		"an older one is killed":                       {leader: "4.0.0", other: "4.1.0", killed: true, least: holds - 1*time.Second, most: holds + 4*time.Second},
-		"a newer one gives up":                         {leader: "4.1.0", other: "4.0.0", least: courtesy, most: courtesy + 4*time.Second},
-		"a newer one is killed":                        {leader: "4.1.0", other: "4.0.0", killed: true, least: courtesy - 1*time.Second, most: courtesy + 4*time.Second},
-		"a release gives up to one that was before it": {leader: "4.0.0", other: "4.0.0-dev", least: courtesy, most: courtesy + 4*time.Second},
-		"one of an unknown version gives up":           {leader: "unknown", other: "4.0.0", most: 2 * time.Second},
-		"one of an unknown version waits":              {leader: "4.0.0", other: "unknown", most: 2 * time.Second},
+		"the leader gives up":                {leader: "4.0.0", other: "4.0.0", most: 2 * time.Second},
+		"the leader is killed":               {leader: "4.0.0", other: "4.0.0", killed: true, least: holds - 1*time.Second, most: holds + 4*time.Second},
+		"an older one gives up":              {leader: "4.0.0", other: "4.1.0", most: 2 * time.Second},
+		"an older one is killed":             {leader: "4.0.0", other: "4.1.0", killed: true, least: holds - 1*time.Second, most: holds + 4*time.Second},
+		"a newer one gives up":               {leader: "4.1.0", other: "4.0.0", least: courtesy, most: courtesy + 4*time.Second},
+		"a newer one is killed":              {leader: "4.1.0", other: "4.0.0", killed: true, least: courtesy - 1*time.Second, most: courtesy + 4*time.Second},
+		"one of another build gives up":      {leader: "4.0.0-b2", other: "4.0.0-a1", most: 2 * time.Second},
+		"a build of a newer one gives up":    {leader: "4.1.0-dev", other: "4.0.0", least: courtesy, most: courtesy + 4*time.Second},
+		"one of an unknown version gives up": {leader: "unknown", other: "4.0.0", most: 2 * time.Second},
+		"one of an unknown version waits":    {leader: "4.0.0", other: "unknown", most: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -132,8 +132,8 @@ func (k *Keeper) State() State {
 	return k.state
 }
 
-// Run looks, decides and acts until the context ends. At most one Run may be under way for a cluster; should two be, by two
-// operators that both believe to lead, etcd refuses what would cost it its majority.
+// Run looks, decides and acts until the context ends. At most one Run may be under way for a cluster; should two be, in spite
+// of the fence, etcd refuses what would cost it its majority.
 func (k *Keeper) Run(ctx context.Context) {
 	c := &clients{}
 	defer func() { c.close() }()
