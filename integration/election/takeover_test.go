@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -61,11 +62,18 @@ func TestAnotherActsAtOnceAfterTheLeaderEndsInOrder(t *testing.T) {
 	leader.signal(t, syscall.SIGTERM)
 	want(t, "term", "termb")
 	other.acts(t, 2*time.Second+slack)
+	before := leader.writes(t)
 	t.Logf("another acts %s after the leader was asked to end", time.Since(began).Round(time.Millisecond))
 	select {
 	case <-leader.Done():
 	case <-time.After(lab.Timeout):
-		t.Error("the leader does not end")
+		t.Fatal("the leader does not end")
+	}
+	if ended := leader.Failure().Error(); !strings.Contains(ended, "exit status 0") {
+		t.Error(ended)
+	}
+	if after := leader.writes(t); len(after) != len(before) {
+		t.Errorf("the leader was asked to end and has sent %v", after[len(before):])
 	}
 }
 
