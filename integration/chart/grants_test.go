@@ -35,7 +35,9 @@ func (i installation) grants(t *testing.T) []grant {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					grants = append(grants, grant{verb, group, resource, strings.Join(rule.ResourceNames, ",")})
+					for _, name := range namesOf(rule) {
+						grants = append(grants, grant{verb, group, resource, name})
+					}
 				}
 			}
 		}
@@ -44,6 +46,14 @@ func (i installation) grants(t *testing.T) []grant {
 		t.Fatalf("the test sees the grants %v only", grants)
 	}
 	return grants
+}
+
+// namesOf are the objects that a rule is about, each by itself; an empty name is all of them.
+func namesOf(rule rbacv1.PolicyRule) []string {
+	if len(rule.ResourceNames) == 0 {
+		return []string{""}
+	}
+	return rule.ResourceNames
 }
 
 // ofMachines are the grants that are used only when machines run: integration/living and integration/e2e use them. The patch of a status
