@@ -25,8 +25,8 @@ type replica struct {
 	user, address string
 }
 
-// holds is how long the Leases of these tests hold.
-const holds = 4 * time.Second
+// holds is how long the Leases of these tests hold: long enough for a machine that is busy with other tests to renew them.
+const holds = 8 * time.Second
 
 // start starts a replica that is responsible for the KVMConfigs with the label test=<test>, by the Lease <test>.
 func start(t *testing.T, test, name string) *replica {
