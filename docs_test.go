@@ -3,6 +3,7 @@ package main_test
 import (
 	"go/ast"
 	"go/constant"
+	"go/token"
 	"go/types"
 	"maps"
 	"os"
@@ -222,6 +223,80 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
+}
+
+var (
+	// promiseRow is a row of a table in SECURITY.md, with its last column.
+	promiseRow = regexp.MustCompile(`(?m)^\|.*\| (.*) \|$`)
+	quoted     = regexp.MustCompile("`([^`]+)`")
+)
+
+// TestEveryPromiseOfSecurityIsTested: each row of a table in SECURITY.md ends with the tests that show it, each behind its folder.
+func TestEveryPromiseOfSecurityIsTested(t *testing.T) {
+	tests := testsByFolder(t)
+	cited := 0
+	for _, row := range promiseRow.FindAllStringSubmatch(read(t, "SECURITY.md"), -1) {
+		if row[1] == "shown by" {
+			continue
+		}
+		missing, n := citations(row[1], tests)
+		for _, name := range missing {
+			t.Errorf("SECURITY.md cites %s, which does not exist", name)
+		}
+		if n == 0 {
+			t.Errorf("SECURITY.md names no test for: %s", row[0])
+		}
+		cited += n
+	}
+	if cited < 20 {
+		t.Errorf("the test has found %d citations and overlooks most", cited)
+	}
+}
+
+// citations counts the tests that a text names, and says which of them do not exist in the folder that stands before them.
+func citations(text string, tests map[string]bool) (missing []string, n int) {
+	folder := ""
+	for _, name := range quoted.FindAllStringSubmatch(text, -1) {
+		if !strings.HasPrefix(name[1], "Test") {
+			folder = name[1]
+			continue
+		}
+		n++
+		if cited := folder + "." + name[1]; !tests[cited] {
+			missing = append(missing, cited)
+		}
+	}
+	return missing, n
+}
+
+func TestCitationsOfTestsThatDoNotExistAreFound(t *testing.T) {
+	tests := map[string]bool{"pkg/a.TestOne": true, "pkg/b.TestTwo": true}
+	for text, want := range map[string]string{
+		"`pkg/a` `TestOne`":                      "",
+		"`pkg/a` `TestOne`, `pkg/b` `TestTwo`":   "",
+		"`pkg/a` `TestTwo`":                      "pkg/a.TestTwo",
+		"`TestOne`":                              ".TestOne",
+		"`pkg/a` `TestOne`, `TestGone`, `pkg/b`": "pkg/a.TestGone",
+	} {
+		if missing, n := citations(text, tests); strings.Join(missing, " ") != want || n == 0 {
+			t.Errorf("%s: %v of %d are missing, want %q", text, missing, n, want)
+		}
+	}
+}
+
+// testsByFolder are the tests of the checkout as "<folder>.<name>".
+func testsByFolder(t *testing.T) map[string]bool {
+	t.Helper()
+	tests := map[string]bool{}
+	eachGoFile(t, func(path string, _ *token.FileSet, file *ast.File) {
+		for _, declared := range file.Decls {
+			f, ok := declared.(*ast.FuncDecl)
+			if ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && strings.HasSuffix(path, "_test.go") {
+				tests[filepath.Dir(path)+"."+f.Name.Name] = true
+			}
+		}
+	})
+	return tests
 }
 
 func read(t *testing.T, path string) string {
