@@ -49,7 +49,9 @@ type forger struct {
 	forged []client.Object
 	// rounds is how often all of them were written.
 	rounds int
-	mu     sync.Mutex
+	// told are the UIDs of those that were seen to be changed by somebody else.
+	told map[types.UID]bool
+	mu   sync.Mutex
 }
 
 // newForger makes the namespace unless there is one, and gives a user the rights in it.
@@ -67,7 +69,7 @@ func newForger(t *testing.T, user, namespace string, rights ...rbacv1.PolicyRule
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &forger{namespace: namespace, client: c}
+	f := &forger{namespace: namespace, client: c, told: map[types.UID]bool{}}
 	probe := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}}
 	lab.Eventually(t, lab.Timeout, func() error { return c.Create(context.Background(), probe.DeepCopy(), client.DryRunAll) })
 	return f
@@ -228,14 +230,27 @@ func (f *forger) round(ctx context.Context, t *testing.T, configs []*v1alpha1.KV
 		}
 		// Not with ctx: of a write that is given up it is not known whether it was done.
 		if err := f.client.Update(context.Background(), changed); err != nil {
-			t.Errorf("forging %s: %s", object.GetName(), err)
-			return
+			f.disturbed(t, i, err)
+		} else {
+			f.forged[i] = changed
 		}
-		f.forged[i] = changed
 		if ctx.Err() != nil {
 			return
 		}
 		time.Sleep(forgingPause)
+	}
+}
+
+// disturbed tells once of each forgery that somebody else has written or removed, and goes on with what there is.
+func (f *forger) disturbed(t *testing.T, i int, err error) {
+	t.Helper()
+	object := f.forged[i].DeepCopyObject().(client.Object)
+	if !f.told[object.GetUID()] {
+		t.Errorf("forging %s: %s", object.GetName(), err)
+	}
+	f.told[object.GetUID()] = true
+	if err := f.client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err == nil {
+		f.forged[i] = object
 	}
 }
 
