@@ -76,24 +76,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if r.Outdated != nil && r.Outdated(ctx) != "" {
 		return reconcile.Result{RequeueAfter: definitionsLook}, nil
 	}
-	config := &v1alpha1.KVMConfig{}
-	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
-		if apierrors.IsNotFound(err) {
-			chain.ForgetObject(request.String())
-			r.Workloads.forget(request.NamespacedName)
-		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	config, err := r.workedOn(ctx, request)
+	if err != nil || config == nil {
+		return reconcile.Result{}, err
 	}
 	deleting := config.DeletionTimestamp != nil
-	// The spec of what cannot be decoded looks empty: its cluster is left as it is.
-	if undecodable.Why(config) != "" || key.Paused(config.Annotations) || deleting && !controllerutil.ContainsFinalizer(config, key.FinalizerCluster) {
-		r.Workloads.spareMembers(request.NamespacedName)
-		return reconcile.Result{}, nil
-	}
-	if aside, err := r.standAside(ctx, config); err != nil || aside {
-		r.Workloads.spareMembers(request.NamespacedName)
-		return reconcile.Result{}, microerror.Mask(err)
-	}
 	if !deleting {
 		if err := r.addFinalizer(ctx, config); err != nil {
 			return reconcile.Result{}, err
@@ -116,6 +103,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, microerror.Mask(err)
 	}
 	return reconcile.Result{RequeueAfter: r.sooner(after, s)}, nil
+}
+
+// workedOn is the KVMConfig of a request; nil for one that is gone or left as it is.
+func (r *Reconciler) workedOn(ctx context.Context, request reconcile.Request) (*v1alpha1.KVMConfig, error) {
+	config := &v1alpha1.KVMConfig{}
+	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
+		if apierrors.IsNotFound(err) {
+			chain.ForgetObject(request.String())
+			r.Workloads.forget(request.NamespacedName)
+		}
+		return nil, client.IgnoreNotFound(err)
+	}
+	released := config.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(config, key.FinalizerCluster)
+	// The spec of what cannot be decoded looks empty: its cluster is left as it is.
+	alone := undecodable.Why(config) != "" || key.Paused(config.Annotations) || released
+	if !alone {
+		var err error
+		if alone, err = r.standAside(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	if alone {
+		r.Workloads.spareMembers(request.NamespacedName)
+		return nil, nil
+	}
+	return config, nil
 }
 
 // sooner is the shorter of a wish to come back, of the time until bootstrap tokens change, and of when nodes that are not
