@@ -69,7 +69,8 @@ func inProcess(t *testing.T) runner.Settings {
 			Name: "tiny", Kernel: osimage.File{URL: "file://" + tiny.Kernel}, Initrd: osimage.File{URL: "file://" + tiny.Initrd},
 			IgnitionKey: "opt/com.coreos/config",
 		},
-		Images: filepath.Join(base, "images"), State: filepath.Join(base, "state"), Run: filepath.Join(base, "run"),
+		ImageDirectories: []string{filepath.Dir(tiny.Kernel), filepath.Dir(tiny.Initrd)},
+		Images:           filepath.Join(base, "images"), State: filepath.Join(base, "state"), Run: filepath.Join(base, "run"),
 		Network: runner.NetworkUser, Acceleration: "tcg", QEMU: "qemu-system-x86_64", Timeouts: timeouts,
 	}
 }
