@@ -69,9 +69,9 @@ func inProcess(t *testing.T) runner.Settings {
 			Name: "tiny", Kernel: osimage.File{URL: "file://" + tiny.Kernel}, Initrd: osimage.File{URL: "file://" + tiny.Initrd},
 			IgnitionKey: "opt/com.coreos/config",
 		},
-		ImageDirectories: []string{filepath.Dir(tiny.Kernel), filepath.Dir(tiny.Initrd)},
+		ImageDirectories: []string{"/"}, // the image is a link into the cache of the tools
 		Images:           filepath.Join(base, "images"), State: filepath.Join(base, "state"), Run: filepath.Join(base, "run"),
-		Network: runner.NetworkUser, Acceleration: "tcg", QEMU: "qemu-system-x86_64", Timeouts: timeouts,
+		Network: runner.NetworkUser, Acceleration: "tcg", AllowEmulation: true, QEMU: "qemu-system-x86_64", Timeouts: timeouts,
 	}
 }
 
