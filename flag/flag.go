@@ -128,7 +128,7 @@ func registerKubernetes(fs *pflag.FlagSet) {
 	fs.String(KubernetesTLSKeyFile, "", "private key of the client certificate")
 	fs.String(CRDLabelSelector, "", "only KVMConfigs with these labels are looked at, for example kvm-operator.giantswarm.io/version=4.0.0; empty means all")
 	fs.Bool(LeaderElectionEnabled, true, "let one of several replicas be at work at a time; false only for a debugger, where no other operator runs")
-	fs.Duration(LeaderElectionDuration, defaultLeaseDuration, "how long the Lease of leader election holds: so long nobody works after a host that fails")
+	fs.Duration(LeaderElectionDuration, defaultLeaseDuration, "how long the Lease of leader election holds: no other replica works for so long after a host fails")
 	fs.String(LeaderElectionName, "kvm-operator", "name of the Lease of leader election, the same for all replicas and for no other operator in its namespace")
 	fs.String(LeaderElectionNamespace, "giantswarm", "namespace of the Lease of leader election")
 	fs.String(RBACGeneral, defaultClusterRole, "ClusterRole of node pods, which need none; empty for no binding")

@@ -100,7 +100,7 @@ func (s *Service) mainHandler() http.Handler {
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = w.Write([]byte(s.standing() + "\n")) // the client has gone; there is nobody to tell
+		_, _ = w.Write([]byte(s.standing() + "\n")) // the client has gone
 	})
 	mux.HandleFunc("GET /{$}", answer(`{"description":"`+project.Description+`","git_commit":"`+project.Commit()+`","name":"`+project.Name+
 		`","source":"`+project.Source+`","version":"`+project.Version()+`"}`))
@@ -123,7 +123,7 @@ func debugHandler() http.Handler {
 func answer(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(body)) // the client has gone; there is nobody to tell
+		_, _ = w.Write([]byte(body)) // the client has gone
 	}
 }
 

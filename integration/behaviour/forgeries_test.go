@@ -49,7 +49,7 @@ type forger struct {
 	forged []client.Object
 	// rounds is how often all of them were written.
 	rounds int
-	// told are the UIDs of those that were seen to be changed by somebody else.
+	// told are the UIDs of those that another client was seen to change.
 	told map[types.UID]bool
 	mu   sync.Mutex
 }
@@ -111,7 +111,7 @@ func claims(config *v1alpha1.KVMConfig, handler string) []map[string]string {
 	}
 }
 
-// held are finalizers that nobody takes away but who has set them: some that only a user knows, and the operator's own.
+// held are finalizers that only their owner takes away: some that only a user knows, and the operator's own.
 var held = []string{"example.org/held", key.FinalizerCluster, key.FinalizerDrainer}
 
 // forgeries are objects under the names, with the labels and with content of all Secrets and ConfigMaps of a cluster. What they hold is valid,
@@ -194,7 +194,7 @@ func (f *forger) claim(object client.Object, config *v1alpha1.KVMConfig, way int
 }
 
 // keepForging changes all forgeries for the clusters again and again until stop, which the end of the test calls, too. Each write says which
-// version it replaces, so that it fails when somebody else has written.
+// version it replaces, so that it fails when another client has written.
 func (f *forger) keepForging(t *testing.T, configs ...*v1alpha1.KVMConfig) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -241,7 +241,7 @@ func (f *forger) round(ctx context.Context, t *testing.T, configs []*v1alpha1.KV
 	}
 }
 
-// disturbed tells once of each forgery that somebody else has written or removed, and goes on with what there is.
+// disturbed reports once each forgery that another client has written or removed, and goes on with what there is.
 func (f *forger) disturbed(t *testing.T, i int, err error) {
 	t.Helper()
 	object := f.forged[i].DeepCopyObject().(client.Object)
@@ -294,7 +294,7 @@ func (f *forger) awaitRounds(t *testing.T) {
 	})
 }
 
-// untouched fails when somebody else has changed or deleted a forgery or made something beside them, or when the operator has asked for
+// untouched fails when another client has changed or deleted a forgery or made something beside them, or when the operator has asked for
 // anything in the namespace.
 func (f *forger) untouched(t *testing.T) {
 	t.Helper()

@@ -24,7 +24,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestClusterOfTheOriginal: giantswarm/kvm-operator runs the cluster orig1, and this operator selects its KVMConfig, too. Nobody plays that
+// TestClusterOfTheOriginal: giantswarm/kvm-operator runs the cluster orig1, and this operator selects its KVMConfig, too. No test double plays that
 // operator here: its objects stand as it left them.
 func TestClusterOfTheOriginal(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
 )
 
-// theLab is the management cluster of all tests here: an API server alone, so that nobody but operators acts.
+// theLab is the management cluster of all tests here: an API server alone, so that only operators act.
 var theLab *lab.Lab
 
 // asOperator is set where this program is an operator: what main does is all that such a process does.

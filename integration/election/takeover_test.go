@@ -39,7 +39,7 @@ func want(t *testing.T, test, id string) {
 	config.Labels = map[string]string{"test": test}
 	theLab.Create(t, config)
 	t.Cleanup(func() {
-		// Nobody is left who would let go of it.
+		// No operator is left that would let go of it.
 		lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Finalizers = nil })
 		theLab.Delete(t, config)
 	})

@@ -11,7 +11,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/lab"
@@ -28,7 +27,7 @@ func TestNothingIsReconciledByAnOutdatedDefinition(t *testing.T) {
 	restore := changeSchema(t, kvmConfigs, func(crd *apiextensionsv1.CustomResourceDefinition) {
 		delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "conditions")
 	})
-	awaitOutdated(t, 1)
+	awaitMetric(t, "kvm_operator_outdated_definition", 1)
 	awaitDefinitionEvent(t, "lacks status.conditions")
 
 	running.Requests.Reset()
@@ -56,31 +55,10 @@ func TestNothingIsReconciledByAnOutdatedDefinition(t *testing.T) {
 		}
 	}
 	restore()
-	awaitOutdated(t, 0)
+	awaitMetric(t, "kvm_operator_outdated_definition", 0)
 	awaitWorkedOn(t, born)
 	lab.Eventually(t, lab.Timeout, func() error {
 		return theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(worker), worker)
-	})
-}
-
-// awaitOutdated waits until the metric counts so many definitions.
-func awaitOutdated(t *testing.T, want int) {
-	t.Helper()
-	lab.Eventually(t, lab.Timeout, func() error {
-		families, err := metrics.Registry.Gather()
-		if err != nil {
-			return err
-		}
-		got := 0
-		for _, f := range families {
-			if f.GetName() == "kvm_operator_outdated_definition" {
-				got = len(f.GetMetric())
-			}
-		}
-		if got != want {
-			return fmt.Errorf("the metric counts %d definitions, want %d", got, want)
-		}
-		return nil
 	})
 }
 

@@ -51,7 +51,7 @@ func TestAnOperatorStartsAmongObjectsThatCannotBeDecoded(t *testing.T) {
 	}
 	awaitSaid(t, named, "VersionsResolved", "False ReleaseInvalid Release v6.6.6 cannot be read: spec.date: \"yesterday\": ", "kubectl edit "+releases+" v6.6.6")
 	awaitEvents(t, "v6.6.6", `spec.date: "yesterday": `, 1)
-	awaitMetric(t, len(poisons)+1)
+	awaitMetric(t, "kvm_operator_undecodable_objects", len(poisons)+1)
 
 	// They are left alone: nothing is made for them, and nothing but the one patch is asked for.
 	for id := range poisons {
@@ -82,7 +82,7 @@ func TestAnOperatorStartsAmongObjectsThatCannotBeDecoded(t *testing.T) {
 	release := fixture.MakeRelease("6.6.6", "1.35.4")
 	set(t, release, "spec.date", `"2026-11-01T00:00:00Z"`)
 	awaitSaid(t, named, "VersionsResolved", "True")
-	awaitMetric(t, len(poisons)+1-3)
+	awaitMetric(t, "kvm_operator_undecodable_objects", len(poisons)+1-3)
 }
 
 // TestAClusterWhoseObjectCannotBeDecodedAnyLongerStaysAsItIs: nothing of it is made, changed or deleted until the object is corrected.
@@ -169,8 +169,8 @@ func awaitEvents(t *testing.T, of, text string, want int) {
 	})
 }
 
-// awaitMetric waits until the metric counts so many objects.
-func awaitMetric(t *testing.T, want int) {
+// awaitMetric waits until a metric has so many series, one for each object.
+func awaitMetric(t *testing.T, name string, want int) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {
 		families, err := metrics.Registry.Gather()
@@ -179,12 +179,12 @@ func awaitMetric(t *testing.T, want int) {
 		}
 		got := 0
 		for _, f := range families {
-			if f.GetName() == "kvm_operator_undecodable_objects" {
+			if f.GetName() == name {
 				got = len(f.GetMetric())
 			}
 		}
 		if got != want {
-			return fmt.Errorf("the metric counts %d objects, want %d", got, want)
+			return fmt.Errorf("%s has %d series, want %d", name, got, want)
 		}
 		return nil
 	})

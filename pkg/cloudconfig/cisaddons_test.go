@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// nobodyMay: no role of an add-on has this right.
-func nobodyMay(resource string, verbs ...string) inspection {
+// noRoleMay: no role of an add-on has this right.
+func noRoleMay(resource string, verbs ...string) inspection {
 	return func(n *bootedNode) error {
 		for _, object := range n.addons {
 			role, ok := object.(*rbacv1.ClusterRole)
@@ -121,8 +121,8 @@ func namespaceOfItsOwn(n *bootedNode) error {
 	return nil
 }
 
-// nobodyDoes: no role of an add-on has one of these verbs.
-func nobodyDoes(verbs ...string) inspection {
+// noRoleUses: no role of an add-on has one of these verbs.
+func noRoleUses(verbs ...string) inspection {
 	return func(n *bootedNode) error {
 		for _, object := range n.addons {
 			if role, ok := object.(*rbacv1.ClusterRole); ok {

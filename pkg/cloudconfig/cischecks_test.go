@@ -84,7 +84,7 @@ func all(checks ...inspection) inspection {
 	}
 }
 
-// modes: each path is written, and nobody may do more than the mode lets him.
+// modes: each path is written, and its mode allows no more than this one.
 func modes(most int, paths ...string) inspection {
 	return func(n *bootedNode) error {
 		for _, path := range paths {

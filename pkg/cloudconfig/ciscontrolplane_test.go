@@ -25,7 +25,7 @@ var controlPlaneFiles = []item{
 	{"1.1.9", "configuration of the pod network at most 0600", met, "flannel copies `10-flannel.conflist` from files with the mode 0600. A network of your own: yours", volumeMode("kube-flannel-cfg")},
 	{"1.1.10", "those files are root's", met, "flannel's pod is root", isRoot("kube-flannel/kube-flannel-ds")},
 	{"1.1.11", "directory with etcd's data at most 0700", met, "etcd makes `" + etcdData + "` so, and the unit `k8s-etcd` sees to it for data that others put there", all(flagIs("etcd", "data-dir", etcdData), holds(scriptDirectory+"/etcd", `chmod 0700 "$DATA"`))},
-	{"1.1.12", "that directory is of the user etcd", notMet, "it is root's: the member is a static pod that runs as root, and a guest image need not have such a user. Nobody else may read it (1.1.11)", etcdIsNotRoot},
+	{"1.1.12", "that directory is of the user etcd", notMet, "it is root's: the member is a static pod that runs as root, and a guest image need not have such a user. No other user may read it (1.1.11)", etcdIsNotRoot},
 	{"1.1.13", "administrator's kubeconfig at most 0600", met, "no node has one; it is in a Secret of the management cluster", noAdministrator},
 	{"1.1.14", "that file is root's", met, "as above", noAdministrator},
 	{"1.1.15", "kubeconfig of the scheduler at most 0600", met, "`" + schedulerKubeconfig + "` 0600", all(modes(0o600, schedulerKubeconfig), modes(0o700, kubeconfigDirectory))},
@@ -40,7 +40,7 @@ var controlPlaneFiles = []item{
 var apiServerItems = []item{
 	{"1.2.1", "no anonymous requests", otherwise, "`" + authenticationFile + "` allows `/healthz`, `/livez` and `/readyz`, which probes ask, and nothing else; the flag `--anonymous-auth` cannot be set beside it", all(holds(authenticationFile, "anonymous:\n  conditions:\n  - path: /healthz\n  - path: /livez\n  - path: /readyz\n  enabled: true\n"), flagIsUnset("kube-apiserver", "anonymous-auth"))},
 	{"1.2.2", "no `--token-auth-file`", met, "not set", flagIsUnset("kube-apiserver", "token-auth-file")},
-	{"1.2.3", "admission plugin DenyServiceExternalIPs", notMet, "it would refuse the Services of clusters that have no load balancer and are reached by external addresses, and nothing in the cluster could allow them again. A ValidatingAdmissionPolicy refuses them where nobody needs them", flagLists("kube-apiserver", "enable-admission-plugins", "DenyServiceExternalIPs")},
+	{"1.2.3", "admission plugin DenyServiceExternalIPs", notMet, "it would refuse the Services of clusters that have no load balancer and are reached by external addresses, and nothing in the cluster could allow them again. A ValidatingAdmissionPolicy refuses them where no Service needs them", flagLists("kube-apiserver", "enable-admission-plugins", "DenyServiceExternalIPs")},
 	{"1.2.4", "a client certificate for kubelets", met, "`--kubelet-client-certificate`, `--kubelet-client-key`", flagsAreSet("kube-apiserver", "kubelet-client-certificate", "kubelet-client-key")},
 	{"1.2.5", "an authority to check kubelets by", met, "`--kubelet-certificate-authority`", flagsAreSet("kube-apiserver", "kubelet-certificate-authority")},
 	{"1.2.6", "not everything is authorized", met, "`--authorization-mode=Node,RBAC`", flagLacks("kube-apiserver", "authorization-mode", "AlwaysAllow")},
@@ -122,7 +122,7 @@ func etcdIsNotRoot(n *bootedNode) error {
 func noAdministrator(n *bootedNode) error {
 	for file := range n.nodes {
 		if path.Dir(file) == kubeconfigDirectory && file != schedulerKubeconfig && file != controllerManagerKubeconfig && file != bootstrapKubeconfig {
-			return fmt.Errorf("%s is a kubeconfig of somebody else", file)
+			return fmt.Errorf("%s is a kubeconfig of another user", file)
 		}
 	}
 	return nil

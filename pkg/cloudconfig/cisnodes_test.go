@@ -44,18 +44,18 @@ const (
 
 var rightsItems = []item{
 	{"5.1.1", "cluster-admin where required only", met, "bound to the group of the administrator's kubeconfig", administrators},
-	{"5.1.2", "few may read Secrets", met, byUsers, nobodyMay("secrets", "get", "list", "watch")},
+	{"5.1.2", "few may read Secrets", met, byUsers, noRoleMay("secrets", "get", "list", "watch")},
 	{"5.1.3", "no wildcards in roles", met, byUsers, noWildcards},
-	{"5.1.4", "few may create pods", met, byUsers, nobodyMay("pods", "create")},
+	{"5.1.4", "few may create pods", met, byUsers, noRoleMay("pods", "create")},
 	{"5.1.5", "default service accounts are not used", met, "each add-on has an account of its own", eachAddon(ownAccount)},
 	{"5.1.6", "tokens are mounted where needed only", met, "kube-proxy, flannel and CoreDNS all ask the API server", addonsThatAsk("kube-flannel/kube-flannel-ds", "kube-system/coredns", "kube-system/kube-proxy")},
-	{"5.1.7", "no use of the group system:masters", notMet, "the operator's own certificate is of this group: somebody has to make the first bindings. No person's is, and no node has it", nil},
-	{"5.1.8", "few may bind, impersonate, escalate", met, byUsers, nobodyDoes("bind", "impersonate", "escalate")},
-	{"5.1.9", "few may create PersistentVolumes", met, byUsers, nobodyMay("persistentvolumes", "create")},
-	{"5.1.10", "few may use nodes/proxy", met, byUsers + ". The API server's own client may", nobodyMay("nodes/proxy", "get", "create", "update", "patch", "delete")},
-	{"5.1.11", "few may approve certificates", met, byUsers + ". The operator approves those of nodes", nobodyMay("certificatesigningrequests/approval", "update", "patch")},
-	{"5.1.12", "few may change webhook configurations", met, byUsers, all(nobodyMay("validatingwebhookconfigurations", "create", "update", "patch", "delete"), nobodyMay("mutatingwebhookconfigurations", "create", "update", "patch", "delete"))},
-	{"5.1.13", "few may create tokens of service accounts", met, byUsers, nobodyMay("serviceaccounts/token", "create")},
+	{"5.1.7", "no use of the group system:masters", notMet, "the operator's own certificate is of this group: it makes the first bindings. No person's certificate is, and no node has it", nil},
+	{"5.1.8", "few may bind, impersonate, escalate", met, byUsers, noRoleUses("bind", "impersonate", "escalate")},
+	{"5.1.9", "few may create PersistentVolumes", met, byUsers, noRoleMay("persistentvolumes", "create")},
+	{"5.1.10", "few may use nodes/proxy", met, byUsers + ". The API server's own client may", noRoleMay("nodes/proxy", "get", "create", "update", "patch", "delete")},
+	{"5.1.11", "few may approve certificates", met, byUsers + ". The operator approves those of nodes", noRoleMay("certificatesigningrequests/approval", "update", "patch")},
+	{"5.1.12", "few may change webhook configurations", met, byUsers, all(noRoleMay("validatingwebhookconfigurations", "create", "update", "patch", "delete"), noRoleMay("mutatingwebhookconfigurations", "create", "update", "patch", "delete"))},
+	{"5.1.13", "few may create tokens of service accounts", met, byUsers, noRoleMay("serviceaccounts/token", "create")},
 }
 
 var podSecurityItems = []item{

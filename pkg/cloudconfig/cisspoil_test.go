@@ -39,7 +39,7 @@ func spoil(n *bootedNode) *bootedNode {
 
 func spoilAddons(n *bootedNode) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "spoiled"}
-	somebody := int64(1000)
+	user := int64(1000)
 	everything := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
 	for _, object := range n.addons {
 		switch o := object.(type) {
@@ -48,7 +48,7 @@ func spoilAddons(n *bootedNode) {
 		case *appsv1.DaemonSet:
 			pod := &o.Spec.Template.Spec
 			pod.ServiceAccountName = ""
-			pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &somebody, FSGroup: &somebody}
+			pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user, FSGroup: &user}
 			secret := corev1.SecretKeySelector{Key: "key"}
 			pod.Containers[0].Env = append(pod.Containers[0].Env, corev1.EnvVar{Name: "SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &secret}})
 			for i := range pod.Volumes {

@@ -76,7 +76,7 @@ func controllerManagerCommand(p Params) []string {
 		"--root-ca-file=" + caFile,
 		"--service-account-private-key-file=" + serviceAccountKeyFile,
 
-		// Pods that have ended and that nobody removes; the default of 12500 is more than a small etcd and its API server should carry.
+		// Pods that have ended and whose owner does not remove them; the default of 12500 is more than a small etcd and its API server should carry.
 		"--terminated-pod-gc-threshold=1000",
 
 		// The default of 20 a second delays the first service accounts, and with them everything else, by seconds.

@@ -36,7 +36,7 @@ type Lock struct {
 	Holder, Version string
 	// Fence is told when the Lease is this replica's.
 	Fence *fence.Fence
-	// Record tells of the beginning of a leadership; nil tells nobody.
+	// Record tells of the beginning of a leadership; nil records nothing.
 	Record func(lease *coordinationv1.Lease, message string)
 
 	lease  *coordinationv1.Lease
@@ -131,7 +131,7 @@ func (l *Lock) Leader() string {
 	holder := l.leader.Load()
 	switch {
 	case holder == nil || *holder == "":
-		return "nobody is known to hold the Lease " + l.Describe()
+		return "no replica is known to hold the Lease " + l.Describe()
 	case *holder == l.Holder && l.Fence.Check() == nil:
 		return "this replica leads"
 	}

@@ -55,7 +55,7 @@ func (l *leases) write(lease *coordinationv1.Lease) (*coordinationv1.Lease, erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lease != nil && l.lease.ResourceVersion != lease.ResourceVersion {
-		return nil, apierrors.NewConflict(resource, lease.Name, errors.New("somebody else was faster"))
+		return nil, apierrors.NewConflict(resource, lease.Name, errors.New("another replica was faster"))
 	}
 	l.version++
 	l.lease = lease.DeepCopy()
@@ -214,7 +214,7 @@ func TestItIsSaidWhoLeads(t *testing.T) {
 			t.Errorf("%s says %q, want %q", lock.Holder, got, want)
 		}
 	}
-	says(a, "nobody is known to hold the Lease giantswarm/kvm-operator")
+	says(a, "no replica is known to hold the Lease giantswarm/kvm-operator")
 	if err := a.Create(t.Context(), heldBy("a")); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Package fence keeps an operator from writing when it may not lead any more.
 //
 // A leader learns too late that it has lost its Lease when its process was stopped, its host was suspended, or its goroutines got no CPU:
-// another replica leads by then. So whoever writes asks the fence first, and the fence asks nobody but the clock: it is open for a term
+// another replica leads by then. So every writer asks the fence first, and the fence asks only the clock: it is open for a term
 // after the request that renewed the Lease last was sent. Others wait longer than that, by the clock of their own and from the moment in
 // which they saw the renewal, before they take the Lease.
 //
@@ -71,7 +71,7 @@ func (f *Fence) Release() {
 	f.over = true
 }
 
-// Lose notes that another one holds the Lease, or nobody does. That closes the fence for good, if it has ever been open.
+// Lose notes that another replica holds the Lease, or none does. That closes the fence for good, if it has ever been open.
 func (f *Fence) Lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -48,7 +48,7 @@ func TestTheFenceIsOpenWhileTheLeaseIsHeldForSure(t *testing.T) {
 				clock.Duration += term - 1
 			}, open: true,
 		},
-		"the process was stopped, and nobody else wanted the Lease": {
+		"the process was stopped, and no other replica wanted the Lease": {
 			happens: func(f *fence.Fence, clock *now) {
 				f.Renewed(f.Now())
 				clock.Duration += time.Hour

@@ -100,7 +100,7 @@ func TestAClusterOfTheOriginalIsToldOnce(t *testing.T) {
 	}
 }
 
-// besideTheOriginal is a reconciler over a namespace and a master's Deployment of somebody, which counts what it asks the API server for, and
+// besideTheOriginal is a reconciler over a namespace and a master's Deployment of one of several owners, which counts what it asks the API server for, and
 // keeps what it patches. The cache does not have the original's namespace.
 func besideTheOriginal(t *testing.T, config *v1alpha1.KVMConfig, namespace, machine string) (r *Reconciler, live *int, patches *[]string) {
 	t.Helper()

@@ -40,7 +40,7 @@ type keeper struct {
 	end  context.CancelFunc
 }
 
-// NewMembers makes Members that reach nobody before they are started, and change nothing unless the fence is open.
+// NewMembers makes Members that reach no server before they are started, and change nothing unless the fence is open.
 func NewMembers(changed func(types.NamespacedName), f *fence.Fence) *Members {
 	return &Members{changed: changed, fence: f, keepers: map[types.NamespacedName]*keeper{}, spared: map[types.NamespacedName]bool{}}
 }
