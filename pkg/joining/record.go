@@ -13,9 +13,10 @@ import (
 )
 
 // KeyPatience is how long the key for which a certificate was approved by bootstrap token is the only one. A machine that is reset before its
-// kubelet has stored the certificate makes another key; it gets a certificate for that one after this time, as long as its Node has never been
-// Ready.
-const KeyPatience = 5 * time.Minute
+// kubelet has stored the certificate makes another key, and so does a kubelet that has waited five minutes for an API server: it ends as soon as
+// that is healthy (client certificate rotation, exitAfter). Either gets a certificate for the other key after this time, as long as its Node has
+// never been Ready.
+const KeyPatience = time.Minute
 
 // Record is what is noted of a node pod about how its node joined. It stands in an annotation of the pod on the management cluster, which no
 // workload cluster can write, so that it outlives the operator and goes with the pod.

@@ -30,7 +30,7 @@ func TestATokenGivesOneIdentityOnce(t *testing.T) {
 		"own": world.Tokens.Current(w0), "own of before": world.Tokens.Accepted(w0, noon)[1], "other worker's": world.Tokens.Current(w1), "master's": world.Tokens.Current(m0),
 	}
 	records := map[string]joining.Record{
-		"nothing": {}, "a key just now": {Key: hash, At: noon.Add(-time.Minute)}, "a key before": {Key: hash, At: noon.Add(-joining.KeyPatience)},
+		"nothing": {}, "a key just now": {Key: hash, At: noon.Add(-joining.KeyPatience / 2)}, "a key before": {Key: hash, At: noon.Add(-joining.KeyPatience)},
 		"joined": {Joined: true}, "joined by the key": {Key: hash, At: noon.Add(-joining.KeyPatience), Joined: true},
 	}
 	nodes := map[string]*joining.Node{"current": &w0, "of another node": &w1, "not current": nil}
@@ -46,7 +46,7 @@ func TestATokenGivesOneIdentityOnce(t *testing.T) {
 					if got := d.Verdict == joining.Approve; got != want || got != (d.Key != "") {
 						t.Errorf("token %s, pod %s, noted %s, key %s: %+v, want approved %t", token, pod, noted, name, d, want)
 					}
-					if waits := d.Reason == joining.ReasonKeyTaken; waits != !d.Retry.IsZero() || waits && !d.Retry.Equal(noon.Add(joining.KeyPatience-time.Minute)) {
+					if waits := d.Reason == joining.ReasonKeyTaken; waits != !d.Retry.IsZero() || waits && !d.Retry.Equal(noon.Add(joining.KeyPatience/2)) {
 						t.Errorf("token %s, pod %s, noted %s, key %s: to be tried again %s", token, pod, noted, name, d.Retry)
 					}
 				}
