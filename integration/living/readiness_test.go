@@ -138,6 +138,8 @@ func leavesWhenNotReady(t *testing.T, l *living) {
 	l.report(t, master, unwell())
 	l.awaitMessage(t, "m0aaa", "NotReady: its Node is not Ready: KubeletNotReady: container runtime is down")
 	l.await(t, wanted{kind: "NodesReady", status: metav1.ConditionFalse, reason: "NodesNotReady", parts: []string{"m0aaa", "w0aaa"}})
+	l.awaitGate(t, master, corev1.ConditionFalse)
+	l.touch(t)
 	l.awaitBehind(t, key.RoleMaster, master)
 	l.report(t, master, ready())
 	l.report(t, first, ready())

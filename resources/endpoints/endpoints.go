@@ -99,11 +99,13 @@ func pick(nodes []cluster.Node, wanted func(*corev1.Pod) bool) []corev1.Pod {
 	return pods
 }
 
-// up says that the pod is Ready and that nothing else that is known of it speaks against that: a kubelet that is dead takes no readiness back,
-// neither when the operator takes the gate back nor when the pod is ended by others.
+// up says that the pod is Ready and that nothing else that is known of it speaks against that. A kubelet that is dead takes no readiness back,
+// neither when a gate closes nor when others end the pod.
 func up(pod *corev1.Pod) bool {
-	gate := condition(pod, key.ConditionNodeReady)
-	return cluster.PodReady(pod) && !joining.Ended(pod) && (gate == nil || gate.Status != corev1.ConditionFalse)
+	return cluster.PodReady(pod) && !joining.Ended(pod) && !slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool {
+		c := condition(pod, g.ConditionType)
+		return c != nil && c.Status == corev1.ConditionFalse
+	})
 }
 
 // goes says that the pod is about to end: it is deleted, or its kubelet ends it.

@@ -71,7 +71,8 @@ func TestWhoAnswersForTheAPI(t *testing.T) {
 }
 
 // TestWhatIsKnownOfPods: a pod leaves the Services when anything that is known of it says that it is down, whatever its condition Ready still
-// says: a kubelet that is dead takes nothing back. Only masters are led to while they terminate, and only where no other is.
+// says: a kubelet that is dead takes nothing back. What the Node of a master says takes its address away from nothing: its API server is the one
+// that would say otherwise later. Only masters are led to while they terminate, and only where no other is.
 func TestWhatIsKnownOfPods(t *testing.T) {
 	type change func(*corev1.Pod)
 	with := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) change {
@@ -89,24 +90,22 @@ func TestWhatIsKnownOfPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		change         change
 		master, worker string
-		// mirrored says that the old API has it, too.
-		mirrored bool
 	}{
-		"serves":                              {nothing, is, is, true},
-		"its gate is True":                    {with(key.ConditionNodeReady, corev1.ConditionTrue, ""), is, is, true},
-		"nobody has set its gate":             {with(key.ConditionNodeReady, corev1.ConditionUnknown, ""), is, is, true},
-		"its gate is False, its kubelet dead": {with(key.ConditionNodeReady, corev1.ConditionFalse, ""), absent, absent, false},
-		"failed, and Ready":                   {phase(corev1.PodFailed), absent, absent, false},
-		"succeeded, and Ready":                {phase(corev1.PodSucceeded), absent, absent, false},
-		"about to be evicted by others":       {with(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), is, is, true},
-		"its kubelet has spared it":           {with(corev1.DisruptionTarget, corev1.ConditionFalse, corev1.PodReasonTerminationByKubelet), is, is, true},
-		"its kubelet ends it":                 {byKubelet, goes, absent, false},
-		"deleted":                             {deleted, goes, absent, false},
-		"deleted, and not Ready":              {both(deleted, unready), absent, absent, false},
-		"deleted, and ended":                  {both(deleted, phase(corev1.PodSucceeded)), absent, absent, false},
-		"deleted, and drains":                 {both(deleted, with(key.ConditionDrained, corev1.ConditionFalse, "Draining")), goes, absent, false},
-		"deleted, and powered down":           {both(deleted, with(key.ConditionDrained, corev1.ConditionTrue, "Drained")), absent, absent, false},
-		"not Ready":                           {unready, absent, absent, false},
+		"serves":                  {nothing, is, is},
+		"its gate is True":        {with(key.ConditionNodeReady, corev1.ConditionTrue, ""), is, is},
+		"nobody has set its gate": {with(key.ConditionNodeReady, corev1.ConditionUnknown, ""), is, is},
+		"its Node is not Ready, its kubelet dead": {with(key.ConditionNodeReady, corev1.ConditionFalse, ""), is, absent},
+		"failed, and Ready":                       {phase(corev1.PodFailed), absent, absent},
+		"succeeded, and Ready":                    {phase(corev1.PodSucceeded), absent, absent},
+		"about to be evicted by others":           {with(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), is, is},
+		"its kubelet has spared it":               {with(corev1.DisruptionTarget, corev1.ConditionFalse, corev1.PodReasonTerminationByKubelet), is, is},
+		"its kubelet ends it":                     {byKubelet, goes, absent},
+		"deleted":                                 {deleted, goes, absent},
+		"deleted, and not Ready":                  {both(deleted, unready), absent, absent},
+		"deleted, and ended":                      {both(deleted, phase(corev1.PodSucceeded)), absent, absent},
+		"deleted, and drains":                     {both(deleted, with(key.ConditionDrained, corev1.ConditionFalse, "Draining")), goes, absent},
+		"deleted, and powered down":               {both(deleted, with(key.ConditionDrained, corev1.ConditionTrue, "Drained")), absent, absent},
+		"not Ready":                               {unready, absent, absent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var nodes []cluster.Node
@@ -114,13 +113,19 @@ func TestWhatIsKnownOfPods(t *testing.T) {
 				pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: role}, Status: corev1.PodStatus{
 					PodIP: address, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 				}}
+				if role == key.RoleWorker {
+					pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: key.ConditionNodeReady}}
+				}
 				test.change(&pod)
 				nodes = append(nodes, cluster.Node{ID: role, Role: role, Pods: []corev1.Pod{pod}})
 			}
 			got := states(t, &cluster.Snapshot{Config: fixture.MakeCluster("abc").Obj(), Nodes: nodes})
 			want := map[string]string{key.RoleMaster: test.master, key.RoleWorker: test.worker, "mirror " + key.RoleMaster: "", "mirror " + key.RoleWorker: ""}
-			if test.mirrored {
-				want["mirror "+key.RoleMaster], want["mirror "+key.RoleWorker] = "10.0.0.1", "10.0.0.2"
+			if test.master == is { // the old API has no word for the others
+				want["mirror "+key.RoleMaster] = "10.0.0.1"
+			}
+			if test.worker == is {
+				want["mirror "+key.RoleWorker] = "10.0.0.2"
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("other endpoints (-want +got):\n%s", diff)
