@@ -47,7 +47,10 @@ func TestClusterBecomesReady(t *testing.T) {
 			pod := podOf(t, config, want.ID)
 			want.Phase, want.Pod, want.IP, want.Host = "Ready", pod.Name, pod.Status.PodIP, pod.Spec.NodeName
 			if want.Role == key.RoleMaster {
-				want.EtcdHost = want.Host
+				want.EtcdHost, want.EtcdMark = want.Host, status.Nodes[i].EtcdMark
+			}
+			if marked := status.Nodes[i].EtcdMark != ""; marked != (want.Role == key.RoleMaster) {
+				t.Errorf("node %s has mark %q, want one for masters only", want.ID, status.Nodes[i].EtcdMark)
 			}
 			if status.Nodes[i] != want {
 				t.Errorf("node status %+v, want %+v", status.Nodes[i], want)

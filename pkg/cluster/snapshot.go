@@ -148,6 +148,8 @@ type Node struct {
 	Pods []corev1.Pod
 	// EtcdHost is the host with the data of a master's etcd, as far as it is known; the handler "placement" drafts it.
 	EtcdHost string
+	// EtcdMark is the mark of the directory there, see key.EtcdHostPath; also while EtcdHost is not known.
+	EtcdMark string
 	// EtcdMember is what the status says of its member of etcd, see WrittenMark.
 	EtcdMember string
 	// EtcdClaim is the claim with the data of a master's etcd, where it has had a machine.

@@ -1,8 +1,11 @@
 package key
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"path"
 	"strings"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -31,10 +34,31 @@ func KubeconfigName(id string) string { return id + "-kubeconfig" }
 // hands a master the data of another one when the list changes.
 func EtcdClaimName(id, nodeID string) string { return "pvc-master-etcd-" + id + "-" + nodeID }
 
-// EtcdHostPath is the directory of the host with the data of a master's etcd.
-func EtcdHostPath(id, nodeID string) string {
-	return "/home/core/volumes/" + id + "/k8s-master-" + nodeID
+// EtcdHostPath is the directory of the host with the data of a master's etcd. The mark of EtcdMark keeps it from other clusters of the same id;
+// an empty one gives the directory of clusters that began with an operator before there were marks.
+func EtcdHostPath(id, mark, nodeID string) string {
+	return path.Join(etcdHostRoot, id, mark, etcdHostPrefix+nodeID)
 }
+
+// EtcdMark is the mark of a cluster whose Secrets are encrypted with a key in etcd: 16 hexadecimal digits, from which the key cannot be found.
+func EtcdMark(encryptionKey string) string {
+	sum := sha256.Sum256([]byte("directory of etcd on hosts\n" + encryptionKey))
+	return hex.EncodeToString(sum[:8])
+}
+
+// EtcdMarkOf is the mark in what EtcdHostPath returned.
+func EtcdMarkOf(id, hostPath string) string {
+	mark, _, found := strings.Cut(strings.TrimPrefix(hostPath, path.Join(etcdHostRoot, id)+"/"), "/"+etcdHostPrefix)
+	if !found {
+		return ""
+	}
+	return mark
+}
+
+const (
+	etcdHostRoot   = "/home/core/volumes"
+	etcdHostPrefix = "k8s-master-"
+)
 
 // EtcdSnapshotName is the name of the CronJob that takes snapshots of etcd, and of the Secret that lets it.
 const EtcdSnapshotName = "etcd-snapshot"

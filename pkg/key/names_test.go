@@ -2,6 +2,7 @@ package key
 
 import (
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,7 +22,11 @@ func TestNames(t *testing.T) {
 		"certificate":                                 {SecretName("ab1cd", "api"), "ab1cd-api"},
 		"kubeconfig":                                  {KubeconfigName("ab1cd"), "ab1cd-kubeconfig"},
 		"volume claim of etcd":                        {EtcdClaimName("ab1cd", "m0aaa"), "pvc-master-etcd-ab1cd-m0aaa"},
-		"directory of etcd":                           {EtcdHostPath("ab1cd", "m0aaa"), "/home/core/volumes/ab1cd/k8s-master-m0aaa"},
+		"directory of etcd":                           {EtcdHostPath("ab1cd", "0123456789abcdef", "m0aaa"), "/home/core/volumes/ab1cd/0123456789abcdef/k8s-master-m0aaa"},
+		"directory of etcd without a mark":            {EtcdHostPath("ab1cd", "", "m0aaa"), "/home/core/volumes/ab1cd/k8s-master-m0aaa"},
+		"mark of that directory":                      {EtcdMarkOf("ab1cd", EtcdHostPath("ab1cd", "0123456789abcdef", "m0aaa")), "0123456789abcdef"},
+		"mark where there is none":                    {EtcdMarkOf("ab1cd", EtcdHostPath("ab1cd", "", "m0aaa")), ""},
+		"mark where the original's data is":           {EtcdMarkOf("ab1cd", "/home/core/volumes/ab1cd/k8s-master-vm0"), ""},
 		"volume claim of a host volume":               {HostVolumeClaimName("ab1cd", "w0aaa", "data"), "local-pvc-worker-ab1cd-w0aaa-data"},
 		"service":                                     {ServiceHost("master", "ab1cd", "mc.local"), "master.ab1cd.svc.mc.local"},
 	} {
@@ -33,7 +38,14 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestDomains covers F-06. That an API domain must begin with "api." is a rule of the CRD and tested with it.
+// TestEtcdMark: another key, another directory; and one that the API server takes for status.nodes[].etcdMark.
+func TestEtcdMark(t *testing.T) {
+	one, other := EtcdMark("one"), EtcdMark("other")
+	if one == other || one != EtcdMark("one") || !regexp.MustCompile(`^[0-9a-f]{16}$`).MatchString(one) {
+		t.Errorf("the marks of two keys are %q and %q", one, other)
+	}
+}
+
 // TestNamesOfJobsFit: longer ones are refused by the API server, which would be when masters are down.
 func TestNamesOfJobsFit(t *testing.T) {
 	longest, ticket := strings.Repeat("m", 39), EtcdRestored+"0123456789ab"
@@ -47,6 +59,7 @@ func TestNamesOfJobsFit(t *testing.T) {
 	}
 }
 
+// TestDomains covers F-06. That an API domain must begin with "api." is a rule of the CRD and tested with it.
 func TestDomains(t *testing.T) {
 	domains := func(change func(*v1alpha1.Cluster)) [3]string {
 		var c v1alpha1.Cluster

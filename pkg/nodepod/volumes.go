@@ -57,7 +57,17 @@ func EtcdSource(s *cluster.Snapshot, n cluster.Node) corev1.VolumeSource {
 	if s.EtcdOnVolume() {
 		return claim(key.EtcdClaimName(s.ID(), n.ID))
 	}
-	return hostDirectory(key.EtcdHostPath(s.ID(), n.ID))
+	return hostDirectory(key.EtcdHostPath(s.ID(), n.EtcdMark, n.ID))
+}
+
+// EtcdDirectory is the directory of the host that EtcdSource gave to a master; empty where there is none.
+func EtcdDirectory(pod *corev1.PodSpec) string {
+	for _, v := range pod.Volumes {
+		if v.Name == volumeEtcd && v.HostPath != nil {
+			return v.HostPath.Path
+		}
+	}
+	return ""
 }
 
 func hostDirectory(path string) corev1.VolumeSource {

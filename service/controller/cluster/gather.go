@@ -306,13 +306,6 @@ func attach(s *snapshot.Snapshot, pods []corev1.Pod, deployments map[string]*app
 	}
 }
 
-// findData notes where the data of a master is, and of which member, as the status tells.
-func findData(s *snapshot.Snapshot, n *snapshot.Node) {
-	if known := statusOf(s.Config.Status.Nodes, n.Role, n.ID); known != nil {
-		n.EtcdHost, n.EtcdClaim, n.EtcdMember = known.EtcdHost, known.EtcdClaim, known.EtcdMember
-	}
-}
-
 // leaving are the pods that belong to none of the nodes.
 func leaving(nodes []snapshot.Node, pods []corev1.Pod) []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool {

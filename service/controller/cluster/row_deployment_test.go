@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 func deploymentOf(t *testing.T, rendered []Rendered, name string) *appsv1.Deployment {
@@ -186,7 +187,7 @@ func TestRow3_8DeploymentVolumes(t *testing.T) {
 		return more
 	}
 	want := map[string]map[string]string{
-		"master on host":   common("master-ab1cd-m0aaa", map[string]string{"/etc/kubernetes/data/etcd": "host /home/core/volumes/ab1cd/k8s-master-m0aaa"}),
+		"master on host":   common("master-ab1cd-m0aaa", map[string]string{"/etc/kubernetes/data/etcd": "host " + key.EtcdHostPath("ab1cd", key.EtcdMark(mustKey(t)), "m0aaa")}),
 		"master on volume": common("master-full1-m1aaa", map[string]string{"/etc/kubernetes/data/etcd": "claim pvc-master-etcd-full1-m1aaa"}),
 		"worker":           common("worker-ab1cd-w0aaa", map[string]string{}),
 		"worker with volumes": common("worker-full1-w1aaa", map[string]string{

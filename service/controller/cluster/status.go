@@ -232,6 +232,9 @@ func nodeStatus(s *snapshot.Snapshot, n snapshot.Node, phase, message string) v1
 		ID: n.ID, Role: n.Role, Phase: phase, Message: snapshot.Sentence(message, snapshot.WhyHeld(n.Pods...)),
 		EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim, EtcdMember: s.MarkToKeep(n),
 	}
+	if n.EtcdHost != "" {
+		st.EtcdMark = n.EtcdMark
+	}
 	if pod := n.Pod(); pod != nil {
 		st.Pod, st.IP, st.Host = pod.Name, pod.Status.PodIP, pod.Spec.NodeName
 	}

@@ -62,6 +62,11 @@ type NodeStatus struct {
 	// EtcdHost is the host whose directory holds the data of this master's etcd, when that is kept on hosts. The master
 	// runs there and nowhere else. When that host and its data are lost for good, replace the master by one with another id.
 	EtcdHost string `json:"etcdHost,omitempty"`
+	// EtcdMark is the name of a directory on that host, which no other cluster has, and in which the data is: /home/core/volumes/<cluster
+	// id>/<mark>/k8s-master-<id>. Without a mark, which clusters of earlier versions have not, it is /home/core/volumes/<cluster id>/k8s-master-<id>.
+	//
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
+	EtcdMark string `json:"etcdMark,omitempty"`
 	// EtcdClaim is the PersistentVolumeClaim with the data of this master's etcd, when that is kept on volumes, once the master has had a
 	// machine: its etcd is never founded anew.
 	EtcdClaim string `json:"etcdClaim,omitempty"`
