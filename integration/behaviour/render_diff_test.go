@@ -2,6 +2,7 @@ package behaviour_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,10 @@ func TestRenderDiff(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("diff1").Workers(1).Obj())
 	lab.Eventually(t, lab.Timeout, func() error {
-		_, err := renderDiff(t, config)
+		out, err := renderDiff(t, config)
+		if err != nil {
+			err = fmt.Errorf("%w:\n%s", err, out)
+		}
 		return err
 	})
 	config.Spec.KVM.Workers[0].CPUs = 3

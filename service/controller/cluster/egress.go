@@ -3,7 +3,6 @@ package cluster
 import (
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
@@ -29,12 +28,4 @@ func openEgress(settings snapshot.Settings) *metav1.Condition {
 		Type: ConditionEgressOpen, Status: metav1.ConditionTrue, Reason: "NetworksUnknown",
 		Message: "guests reach " + strings.Join(open, ", ") + " of the management cluster, because the operator does not know their networks: set " + strings.Join(unknown, ", "),
 	}
-}
-
-// existing is nil for a Service that was not found.
-func existing(service *corev1.Service) *corev1.Service {
-	if service.UID == "" {
-		return nil
-	}
-	return service
 }

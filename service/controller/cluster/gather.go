@@ -45,10 +45,9 @@ type world struct {
 	volumes   []corev1.PersistentVolume
 	namespace corev1.Namespace
 	// hold says whose the namespace is.
-	hold snapshot.Hold
-	// master, worker and api are the Services of these names.
-	master, worker, api corev1.Service
-	ingresses           []networkingv1.Ingress
+	hold      snapshot.Hold
+	services  Services
+	ingresses []networkingv1.Ingress
 	// restores are the Jobs of a restore, and snapshots is what takes snapshots of etcd.
 	restores  []batchv1.Job
 	snapshots *batchv1.CronJob
@@ -89,9 +88,7 @@ func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (worl
 		r.readIngresses(ctx, config, &w),
 		r.Client.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.MatchingFields{IndexCluster: id}),
 		r.Client.List(ctx, &volumes),
-		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.RoleMaster}, &w.master)),
-		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.RoleWorker}, &w.worker)),
-		client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(id), Name: key.PublishedService}, &w.api)),
+		w.services.read(ctx, r.Client, id),
 	)
 	w.pods, w.volumes = pods.Items, volumes.Items
 	return w, microerror.Mask(err)
@@ -232,9 +229,9 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	s.Retiring = slices.DeleteFunc(slices.Clone(gone), func(n snapshot.Node) bool { return !s.Retires(n) })
 	s.Leaving = leaving(s.Nodes, w.pods)
 	s.Ingresses = w.ingresses
-	s.MasterService, s.WorkerService, s.PublishedService = existing(&w.master), existing(&w.worker), existing(&w.api)
+	s.MasterService, s.WorkerService, s.PublishedService = existing(&w.services.Master), existing(&w.services.Worker), existing(&w.services.API)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
-		s.Workload = r.Workloads.look(s, w.master.Spec.ClusterIP)
+		s.Workload = r.Workloads.look(s, w.services.Master.Spec.ClusterIP)
 	}
 	for i, n := range s.Nodes {
 		s.Nodes[i].Late = past(n.LateAt(), r.Clock.Now())

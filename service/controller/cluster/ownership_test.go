@@ -134,7 +134,7 @@ func TestNothingInAForeignNamespaceIsBelieved(t *testing.T) {
 	w.namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{
 		key.AnnotationEtcdFounders: "m9aaa", key.AnnotationEtcdRestored: "x/1",
 	}}}
-	w.master = corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "192.0.2.1"}}
+	w.services.Master = corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "192.0.2.1"}}
 	got := s.snapshot(t, w)
 	if !got.NamespaceTaken || got.OwnsNamespace || got.Hold != snapshot.HoldForeign {
 		t.Errorf("the namespace is %s; owned %t, taken %t", got.Hold, got.OwnsNamespace, got.NamespaceTaken)

@@ -26,7 +26,8 @@ type Inputs struct {
 	Secrets []corev1.Secret
 	Volumes []corev1.PersistentVolume
 	// Pods are the node pods.
-	Pods []corev1.Pod
+	Pods     []corev1.Pod
+	Services Services
 	// Status is that of the KVMConfig, with the indexes of its nodes.
 	Status *v1alpha1.KVMConfigStatus
 	// Now is the time whose bootstrap token boot data carries; without one the same inputs give the same bytes at any time.
@@ -52,7 +53,7 @@ func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KV
 		config = config.DeepCopy()
 		config.Status = *in.Status
 	}
-	s, err := r.complete(config, world{release: in.Release, secrets: in.Secrets, volumes: in.Volumes, pods: in.Pods})
+	s, err := r.complete(config, world{release: in.Release, secrets: in.Secrets, volumes: in.Volumes, pods: in.Pods, services: in.Services})
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +111,10 @@ func ReadInputs(ctx context.Context, reader client.Reader, config *v1alpha1.KVMC
 		reader.List(ctx, &secrets, client.MatchingLabels{key.LabelGSCluster: config.Spec.Cluster.ID}),
 		reader.List(ctx, &volumes, client.HasLabels{key.LabelMountTag}),
 		reader.List(ctx, &pods, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)), client.MatchingLabels{key.LabelPodWatcher: key.Operator}),
+		w.services.read(ctx, reader, config.Spec.Cluster.ID),
 		client.IgnoreNotFound(reader.Get(ctx, client.ObjectKeyFromObject(config), &living)),
 	)
 	return Inputs{
-		Release: w.release, Secrets: secrets.Items, Volumes: volumes.Items, Pods: pods.Items, Status: &living.Status, Now: time.Now(),
+		Release: w.release, Secrets: secrets.Items, Volumes: volumes.Items, Pods: pods.Items, Services: w.services, Status: &living.Status, Now: time.Now(),
 	}, err
 }
