@@ -147,7 +147,7 @@ func TestDeletedNamespaceComesBackWithEverythingInIt(t *testing.T) {
 func TestDeletedCertificateIsIssuedAnewUnderTheSameAuthority(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("drift4").Obj())
-	secret := &corev1.Secret{ObjectMeta: beside(config, "api")}
+	secret := &corev1.Secret{ObjectMeta: beside(config, "admin")}
 	theLab.Get(t, secret)
 	before := secret.DeepCopy()
 	lab.Eventually(t, lab.Timeout, func() error {

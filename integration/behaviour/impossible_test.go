@@ -197,7 +197,7 @@ func TestTwoKVMConfigsOfOneID(t *testing.T) {
 	second.Namespace = "twins"
 	create(t, second)
 	theLab.AwaitCondition(t, second, lab.Condition{Type: "NamespaceReady", Status: metav1.ConditionFalse, Reason: "OwnedByOther",
-		Message: `Namespace twin1 belongs to "default/twin1/namespace" and is left alone; delete it or choose another cluster id`})
+		Message: `Namespace twin1 belongs to "KVMConfig.provider.giantswarm.io/default/twin1/namespace" and is left alone; delete it or choose another cluster id`})
 	awaitEvent(t, second, "OwnedByOther")
 	staysCalm(t, second)
 	if made := theLab.Objects(t, second); len(made) != 0 {

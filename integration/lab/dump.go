@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object 
 }
 
 // Dump is what the operator made for a KVMConfig as text that can be compared between clusters: without what the API
-// server adds, without random keys, and with the cluster's id and the addresses of its Services replaced.
+// server adds, without random keys and what is made of them, and with the cluster's id and the addresses of its Services replaced.
 func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 	t.Helper()
 	dump := map[string]string{}
@@ -66,12 +67,16 @@ func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
+		text = etcdMark.ReplaceAllString(text, "${1}MARK/")
 		id := config.Spec.Cluster.ID
 		name := fmt.Sprintf("%s %s/%s", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName())
 		dump[strings.ReplaceAll(name, id, "ID")] = strings.ReplaceAll(addresses.Replace(text), id, "ID")
 	}
 	return dump
 }
+
+// etcdMark is the mark in the path of key.EtcdHostPath.
+var etcdMark = regexp.MustCompile(`(/home/core/volumes/[^/]+/)[0-9a-f]{16}/`)
 
 // serviceAddresses are pairs for a strings.Replacer: each address of a Service as a network, and what stands for it.
 func serviceAddresses(objects []client.Object) []string {
