@@ -89,6 +89,8 @@ var controllers = config.Controller{SkipNameValidation: ptr.To(true), UsePriorit
 type Service struct {
 	manager manager.Manager
 	rest    *rest.Config
+	// clock tells the API server's time.
+	clock *apiclock.Clock
 	// lock is the Lease, and fence what stands before all writes; nil without election.
 	lock  *election.Lock
 	fence *fence.Fence
@@ -115,7 +117,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	remote := apiclock.New(c.Clock)
 	restConfig.Wrap(remote.Transport)
 	c.Clock = remote
-	s := &Service{rest: restConfig, filled: make(chan struct{}), obstacles: &obstacles{}}
+	s := &Service{rest: restConfig, clock: remote, filled: make(chan struct{}), obstacles: &obstacles{}}
 	options, err := s.managerOptions(c)
 	if err != nil {
 		return nil, err
@@ -174,7 +176,8 @@ func (s *Service) addControllers(c Config) error {
 	}
 	r := &cluster.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, NewKey: pki.NewRandomKey,
-		Readiness: snapshot.PodReadiness, Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"), Outdated: s.definitions.outdated,
+		Readiness: snapshot.PodReadiness, Clock: s.clock, ClockDifference: s.clock.Difference,
+		Events: m.GetEventRecorder("kvm-operator"), Outdated: s.definitions.outdated,
 	}
 	if err := s.addIssuers(r, c); err != nil {
 		return err

@@ -119,7 +119,7 @@ var held = []string{"example.org/held", key.FinalizerCluster, key.FinalizerDrain
 func (f *forger) forgeries(t *testing.T, config *v1alpha1.KVMConfig) []client.Object {
 	t.Helper()
 	id := config.Spec.Cluster.ID
-	completed, err := pki.Complete(nil, cluster.CertificateRequests(cluster.WithDefaults(config), lab.Settings()), pki.Embedded{Clock: clock.RealClock{}}, time.Now())
+	completed, err := pki.Complete(nil, cluster.CertificateRequests(cluster.WithDefaults(config), lab.Settings()), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func newCertOperator(t *testing.T, config *v1alpha1.KVMConfig) certOperator {
 	o := certOperator{namespace: "certs-" + config.Spec.Cluster.ID, cluster: config.Spec.Cluster.ID}
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.namespace}})
 	requests := pki.Requests(cluster.WithDefaults(config).Spec.Cluster, "cluster.local")
-	completed, err := pki.Complete(nil, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now())
+	completed, err := pki.Complete(nil, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func (c *cluster) issue() {
 			IPs: []netip.Addr{netip.MustParseAddr(c.address(n)), netip.MustParseAddr("127.0.0.1")},
 		})
 	}
-	completed, err := pki.Complete(pki.Set{}, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now())
+	completed, err := pki.Complete(pki.Set{}, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	must(c.t, err)
 	c.pairs = completed.Set
 	for name, pair := range c.pairs {

@@ -34,6 +34,13 @@ func (c *Clock) Now() time.Time {
 	return c.steady().Add(c.behind)
 }
 
+// Difference is how far this machine's clock is off that of the API server, whichever is wrong.
+func (c *Clock) Difference() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.behind.Abs()
+}
+
 // Since is how long ago a time was.
 func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 

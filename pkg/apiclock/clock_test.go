@@ -59,6 +59,9 @@ func TestTheTimeIsThatOfTheAPIServer(t *testing.T) {
 			if ahead := c.Now().Sub(now.Add(test.takes)); ahead != test.want {
 				t.Errorf("the clock is %s ahead, want %s", ahead, test.want)
 			}
+			if got, want := c.Difference(), (test.own - test.want).Abs(); test.date == "" && test.err == nil && got != want {
+				t.Errorf("the clocks are said to be %s apart, want %s", got, want)
+			}
 			if since := c.Since(now.Add(test.takes)); since != test.want {
 				t.Errorf("it is %s since the answer, want %s", since, test.want)
 			}

@@ -99,7 +99,7 @@ func newTestMaster(t *testing.T) *testMaster {
 	p := masterParams()
 	p.Cluster.Kubernetes.API.SecurePort = int32(m.ports["api"])
 	p.Settings.OIDC = v1alpha1.OIDC{IssuerURL: "https://dex.invalid", ClientID: "k", UsernamePrefix: "oidc:", GroupsClaim: "groups"}
-	completed, err := pki.Complete(nil, pki.Requests(p.Cluster, "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now())
+	completed, err := pki.Complete(nil, pki.Requests(p.Cluster, "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -302,7 +302,7 @@ func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	others, err := pki.Complete(nil, pki.Requests(testCluster(), "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now())
+	others, err := pki.Complete(nil, pki.Requests(testCluster(), "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func pairs(t *testing.T) (set pki.Set, both pki.KeyPair) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
 	requests := cluster.CertificateRequests(fixture.MakeCluster("ab1cd").Obj(), cluster.Settings{})
-	complete, err := pki.Complete(nil, requests, issuer, now)
+	complete, err := pki.Complete(nil, requests, issuer, now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

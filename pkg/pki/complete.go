@@ -46,9 +46,10 @@ func proper(requests []Request) (left []Request, told failures) {
 }
 
 // Complete keeps the existing pairs, issues a new one for each request that none of them answers, and issues those anew whose time
-// has come. Authorities that exist are never replaced. A request that cannot be answered is left out of the Set and told of in the
+// has come. Authorities that exist are never replaced. While there is doubt about the time, which is nil otherwise, none is issued anew because
+// of it: a clock that is ahead for a moment would replace the pairs of all clusters by ones that are not valid yet. A request that cannot be answered is left out of the Set and told of in the
 // error; the others go on.
-func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (Completed, error) {
+func Complete(existing Set, requests []Request, issuer Issuer, now time.Time, doubt error) (Completed, error) {
 	complete := Completed{Set: Set{}, Renewed: map[string]string{}}
 	requests, absent := proper(requests)
 	var failed failures
@@ -65,6 +66,10 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time) (C
 		if exists {
 			if why = due(request, pair, authority, now); why == "" {
 				complete.keep(request, pair, authority)
+				continue
+			}
+			if why == whyTerm && doubt != nil {
+				failed.add(request.Name, doubt)
 				continue
 			}
 		}

@@ -41,7 +41,7 @@ func issued(t *testing.T) pki.Set {
 
 // complete completes pairs at a time.
 func complete(existing pki.Set, at time.Time) (pki.Completed, error) {
-	return pki.Complete(existing, requests(), issuerAt(at), at)
+	return pki.Complete(existing, requests(), issuerAt(at), at, nil)
 }
 
 func parse(t *testing.T, text []byte) *x509.Certificate {

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// whyTerm is the one reason that comes with time.
+const whyTerm = "a third of its term or less is left"
+
 // due says why a pair that exists has to be issued anew, as the end of a sentence; empty when it has not.
 func due(request Request, pair, authority KeyPair, now time.Time) string {
 	if request.Keep || request.Usage == UsageAuthority {
@@ -24,7 +27,7 @@ func due(request Request, pair, authority KeyPair, now time.Time) string {
 	case more != "":
 		return more
 	case !at.IsZero() && !now.Before(at):
-		return "a third of its term or less is left"
+		return whyTerm
 	case !signedByOneOf(pair.Certificate, authority.Certificate) && signedByOneOf(pair.Certificate, authority.CA):
 		return "its authority has a successor"
 	}

@@ -88,7 +88,7 @@ func TestRenewal(t *testing.T) {
 				test.change(asked)
 			}
 			at := now.Add(test.after)
-			got, err := pki.Complete(whole, asked, issuerAt(at), at)
+			got, err := pki.Complete(whole, asked, issuerAt(at), at, nil)
 			failed := ""
 			if p, ok := problem.As(got.Failed); ok {
 				failed = p.Reason
@@ -108,7 +108,7 @@ func TestRenewal(t *testing.T) {
 					t.Errorf("%s is issued anew for %q, want %q", name, why, test.why)
 				}
 			}
-			if again, err := pki.Complete(got.Set, asked, issuerAt(at), at); err != nil || len(again.Renewed) > 0 {
+			if again, err := pki.Complete(got.Set, asked, issuerAt(at), at, nil); err != nil || len(again.Renewed) > 0 {
 				t.Errorf("issued anew a second time: %v, %v", again.Renewed, err)
 			}
 		})
@@ -134,7 +134,7 @@ func TestIssuerThatIsAhead(t *testing.T) {
 		if len(existing) > 0 {
 			at = now.Add(dueAfter)
 		}
-		got, err := pki.Complete(existing, requests(), ahead, at)
+		got, err := pki.Complete(existing, requests(), ahead, at, nil)
 		p, told := problem.As(errors.Join(err, got.Failed))
 		if !told || p.Reason != "IssuerAhead" || len(got.Renewed) > 0 {
 			t.Errorf("%s: %v, %v; issued anew: %v", name, err, got.Failed, got.Renewed)
@@ -179,17 +179,33 @@ var errRefused = errors.New("refused")
 
 func (refuses) Issue(pki.Request, pki.KeyPair) (pki.KeyPair, error) { return pki.KeyPair{}, errRefused }
 
+// TestNoRenewalWhileTheTimeIsInDoubt: what is asked for otherwise, and what is missing, is issued all the same.
+func TestNoRenewalWhileTheTimeIsInDoubt(t *testing.T) {
+	whole, at := issued(t), now.Add(2*year)
+	errDoubt := errors.New("it is not known what time it is")
+	got, err := pki.Complete(whole, requests(), issuerAt(at), at, errDoubt)
+	if diff := cmp.Diff(whole, got.Set); diff != "" || err != nil || len(got.Renewed) > 0 || !errors.Is(got.Failed, errDoubt) {
+		t.Errorf("err = %v, failed %v, renewed %v, pairs (-before +after):\n%s", err, got.Failed, got.Renewed, diff)
+	}
+	asked := requests()
+	of(asked, pki.API).DNSNames = append(of(asked, pki.API).DNSNames, "api.new")
+	got, err = pki.Complete(without(whole, pki.Worker), asked, issuerAt(at), at, errDoubt)
+	if len(got.Renewed) != 1 || got.Renewed[pki.API] == "" || len(got.Set[pki.Worker].Certificate) == 0 || err != nil {
+		t.Errorf("err = %v, renewed %v, want %s alone and a new pair %s", err, got.Renewed, pki.API, pki.Worker)
+	}
+}
+
 // TestRenewalThatFails leaves every pair as it is and says which, while what does not exist is an error of its own.
 func TestRenewalThatFails(t *testing.T) {
 	whole := issued(t)
-	got, err := pki.Complete(whole, requests(), refuses{}, now.Add(dueAfter))
+	got, err := pki.Complete(whole, requests(), refuses{}, now.Add(dueAfter), nil)
 	if diff := cmp.Diff(whole, got.Set); diff != "" || err != nil || len(got.Renewed) > 0 {
 		t.Errorf("err = %v, renewed %v, pairs (-before +after):\n%s", err, got.Renewed, diff)
 	}
 	if !errors.Is(got.Failed, errRefused) || !strings.HasPrefix(got.Failed.Error(), "api, ") || !strings.HasSuffix(got.Failed.Error(), " cannot be issued anew and stays in use: refused") {
 		t.Errorf("it failed with: %v", got.Failed)
 	}
-	_, err = pki.Complete(without(whole, pki.API), requests(), refuses{}, now)
+	_, err = pki.Complete(without(whole, pki.API), requests(), refuses{}, now, nil)
 	if !errors.Is(err, errRefused) {
 		t.Errorf("err = %v, want that the missing pair could not be issued", err)
 	}
@@ -307,7 +323,7 @@ func TestWhatOthersAreBelievedCostsNoKey(t *testing.T) {
 		if signs {
 			by = issuer()
 		}
-		got, err := pki.Complete(next, requests(), by, now)
+		got, err := pki.Complete(next, requests(), by, now, nil)
 		if err != nil || got.Failed != nil || len(got.Renewed) == 0 {
 			t.Fatalf("phase %d: renewed %v, failed %v, err %v", pki.PhaseOf(pair), got.Renewed, got.Failed, err)
 		}

@@ -151,7 +151,7 @@ func requestsOf(id string) []pki.Request {
 func TestSecretsCannotChooseAnotherClustersIssuer(t *testing.T) {
 	f, issuer := newFakeVault(t)
 	issuers := pki.Issuers{Vault: issuer}
-	victims, err := pki.Complete(nil, requestsOf("victm"), issuers, time.Now())
+	victims, err := pki.Complete(nil, requestsOf("victm"), issuers, time.Now(), nil)
 	if err != nil || len(victims.Set) != len(requestsOf("victm")) {
 		t.Fatalf("the first cluster has %d pairs: %v", len(victims.Set), err)
 	}

@@ -51,7 +51,7 @@ func settled(t *testing.T) *cluster.Snapshot {
 	config := fixture.MakeCluster("ab1cd").Workers(1).Obj()
 	// Those that hold for days have a test of their own.
 	requests := slices.DeleteFunc(cluster.CertificateRequests(config, cluster.Settings{ClusterDomain: "mc.local"}), func(r pki.Request) bool { return r.Term > 0 })
-	complete, err := pki.Complete(nil, requests, issuer(now), now)
+	complete, err := pki.Complete(nil, requests, issuer(now), now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestTheKubeconfigChangesOnceItsGroupIsBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := cluster.WithDefaults(fixture.MakeCluster("ab1cd").Obj())
-			complete, err := pki.Complete(nil, cluster.CertificateRequests(config, cluster.Settings{}), pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}, now)
+			complete, err := pki.Complete(nil, cluster.CertificateRequests(config, cluster.Settings{}), pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}, now, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -50,7 +50,9 @@ type Reconciler struct {
 	// Workloads are the connections to the workload clusters; nil leaves those alone and makes machines only.
 	Workloads *Workloads
 	Clock     clock.PassiveClock
-	Events    events.EventRecorder
+	// ClockDifference is how far the API server's clock, which Clock follows, is off this machine's; nil where there is none.
+	ClockDifference func() time.Duration
+	Events          events.EventRecorder
 	// Console reads the end of what the machine of a node pod has printed; nil where nobody can.
 	Console func(ctx context.Context, namespace, pod string) (string, error)
 	// Outdated says what the definition of a kind lacks: nothing is reconciled then. Nil where it is known to be current.

@@ -269,7 +269,7 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 		return nil
 	}
 	requests = found.Requests(requests)
-	complete, err := pki.Complete(found.Pairs, requests, r.Issuer, r.Clock.Now())
+	complete, err := pki.Complete(found.Pairs, requests, r.Issuer, r.Clock.Now(), r.doubt())
 	s.Certificates, s.CertificatesErr = complete.Set, errors.Join(found.PairsErr, err)
 	s.Terms = snapshot.Terms{
 		Renewed: complete.Renewed, Versions: found.Versions, Generations: found.Generations, Next: complete.Next, Failed: complete.Failed,
