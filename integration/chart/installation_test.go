@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -72,7 +73,7 @@ func administrator(t *testing.T, mc *managementcluster.Cluster) client.Client {
 	t.Helper()
 	scheme, err := service.NewScheme()
 	if err == nil {
-		err = errors.Join(authenticationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme))
+		err = errors.Join(authenticationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme), admissionv1.AddToScheme(scheme))
 	}
 	if err != nil {
 		t.Fatal(err)
