@@ -50,6 +50,9 @@ func (c *life) gone(ctx context.Context) error {
 		return err
 	}
 	for _, s := range secrets.Items {
+		if s.Namespace == forgers {
+			continue
+		}
 		if s.Namespace != metav1.NamespaceDefault || s.Labels[key.LabelManagedBy] == key.Operator {
 			return fmt.Errorf("the Secret %s/%s is left", s.Namespace, s.Name)
 		}

@@ -177,15 +177,28 @@ func (j *judge) seeReadiness(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// goesHeld says that a pod is gone whose machine ran and was not let go. Whoever deletes a pod in the moment in which it is bound to a host
-// has it end without a grace period, for the API server decides before: that pod counts as let go.
+// justBound is within how long after its binding a pod may be deleted without a grace period by a request that has found it unbound.
+const justBound = 10 * time.Second
+
+// goesHeld says that a pod is gone whose machine ran and was not let go. A pod that is deleted in the moment in which it is bound to a host ends
+// without a grace period, because the API server decides that on the pod before, and keeps to it when it tries again: that pod counts as let go.
 func (j *judge) goesHeld(pod *corev1.Pod, gone bool) bool {
 	name := pod.Namespace + "/" + pod.Name
-	if ptr.Deref(pod.DeletionGracePeriodSeconds, -1) == 0 && !j.ran[name] {
+	if ptr.Deref(pod.DeletionGracePeriodSeconds, -1) == 0 && (!j.ran[name] || pod.DeletionTimestamp.Sub(boundAt(pod)) < justBound) {
 		j.released[name] = true
 	}
 	j.ran[name] = j.ran[name] || runs(pod)
 	return gone && j.ran[name] && !j.released[name]
+}
+
+// boundAt is when a pod was bound to a host; the zero time where it was not.
+func boundAt(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 func (j *judge) seePlacing(pod *corev1.Pod, gone bool) {

@@ -141,6 +141,9 @@ func (c *life) storm(ctx context.Context) {
 	if c.random.IntN(3) > 0 {
 		c.await(ctx, c.young)
 	}
+	if err := c.forge(ctx); err != nil {
+		c.failed("forging owners: %s", err)
+	}
 	for range stepsLeast + c.random.IntN(stepsMost-stepsLeast+1) {
 		pause(ctx, c.some(pace))
 		s := steps[c.random.IntN(len(steps))]

@@ -47,6 +47,7 @@ var steps = []step{
 	{"somebody removes what belongs to the cluster", (*life).drift},
 	{"a snapshot is restored", (*life).restore},
 	{"authorities are succeeded", (*life).succeed},
+	{"strangers forge owners", (*life).forge},
 	{"the cluster is made anew", (*life).again},
 }
 

@@ -3,60 +3,96 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// strangers are objects of nobody that an operator might take for its own: they have the names of its objects.
-type strangers []stranger
+// strangers have objects that an operator might take for its own: they have the names of its objects, or say that they are.
+type strangers struct {
+	mu    sync.Mutex
+	known []stranger
+}
 
 type stranger struct {
 	client client.Client
 	object client.Object
+	// within is the namespace of a cluster that the object lies in, with which it goes; nil where it stays for ever.
+	within *corev1.Namespace
+}
+
+// is says whether two are the same object, in the same namespace of all that have had its name.
+func (s stranger) is(other stranger) bool {
+	if s.within != nil && (other.within == nil || s.within.UID != other.within.UID) {
+		return false
+	}
+	return s.client == other.client && reflect.TypeOf(s.object) == reflect.TypeOf(other.object) &&
+		client.ObjectKeyFromObject(s.object) == client.ObjectKeyFromObject(other.object)
 }
 
 // settle makes them: in the management cluster, and in the workload clusters.
 func (w *World) settle(ctx context.Context) error {
-	elsewhere := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "strangers", Name: name} }
-	pod := &corev1.Pod{ObjectMeta: elsewhere("worker-w0aaa-1"), Spec: corev1.PodSpec{
+	theirs := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "strangers", Name: name} }
+	pod := &corev1.Pod{ObjectMeta: theirs("worker-w0aaa-1"), Spec: corev1.PodSpec{
 		// Nobody gives it a host, so nobody has a reason to change it.
 		SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.org/never"}},
 		Containers:      []corev1.Container{{Name: "stranger", Image: "example.org/stranger"}},
 	}}
 	pod.Labels = map[string]string{key.LabelApp: key.RoleWorker}
-	for _, s := range (strangers{
-		{w.lab.Client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "strangers"}}},
-		{w.lab.Client, &corev1.ConfigMap{ObjectMeta: elsewhere(key.RoleMaster)}},
-		{w.lab.Client, &corev1.Secret{ObjectMeta: elsewhere("x00-api")}},
-		{w.lab.Client, &corev1.Service{ObjectMeta: elsewhere(key.RoleMaster), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.org"}}},
-		{w.lab.Client, pod},
+	for _, s := range []stranger{
+		{client: w.lab.Client, object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "strangers"}}},
+		{client: w.lab.Client, object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: forgers}}},
+		{client: w.lab.Client, object: &corev1.ConfigMap{ObjectMeta: theirs(key.RoleMaster)}},
+		{client: w.lab.Client, object: &corev1.Secret{ObjectMeta: theirs("x00-api")}},
+		{client: w.lab.Client, object: &corev1.Service{
+			ObjectMeta: theirs(key.RoleMaster), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.org"},
+		}},
+		{client: w.lab.Client, object: pod},
 		// Its machine is somebody's, and so is what runs there.
-		{w.server.Client, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-w0aaa-1"}}},
-		{w.server.Client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "stranger"}}},
-	}) {
-		if err := s.client.Create(ctx, s.object); err != nil {
+		{client: w.server.Client, object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-w0aaa-1"}}},
+		{client: w.server.Client, object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "stranger"}}},
+	} {
+		if err := w.strangers.put(ctx, s); err != nil {
 			return err
 		}
-		w.strangers = append(w.strangers, s)
 	}
 	return nil
 }
 
-// touched says which of them somebody has changed or removed. Kubernetes itself does nothing to them.
-func (all strangers) touched(ctx context.Context) (violations []string) {
-	for _, s := range all {
+// touched says which of them somebody has changed or removed. Kubernetes itself does nothing to them, but to what lies in a namespace that goes.
+func (all *strangers) touched(ctx context.Context) (violations []string) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, s := range all.known {
 		now := s.object.DeepCopyObject().(client.Object)
-		what := fmt.Sprintf("%T %s of a stranger", s.object, s.object.GetName())
-		switch err := s.client.Get(ctx, client.ObjectKeyFromObject(s.object), now); {
+		what := fmt.Sprintf("%T %s of a stranger", s.object, client.ObjectKeyFromObject(s.object))
+		err := s.client.Get(ctx, client.ObjectKeyFromObject(s.object), now)
+		gone := apierrors.IsNotFound(err) || err == nil && now.GetUID() != s.object.GetUID()
+		if gone && s.hasGoneWith(ctx) {
+			continue
+		}
+		switch {
 		case err != nil:
 			violations = append(violations, fmt.Sprintf("%s: %s", what, err))
-		case now.GetUID() != s.object.GetUID() || now.GetResourceVersion() != s.object.GetResourceVersion():
+		case gone || now.GetResourceVersion() != s.object.GetResourceVersion():
 			violations = append(violations, what+" was changed")
 		}
 	}
 	return violations
+}
+
+// hasGoneWith says that the namespace that the object lay in has gone, or is about to go.
+func (s stranger) hasGoneWith(ctx context.Context) bool {
+	if s.within == nil {
+		return false
+	}
+	now := &corev1.Namespace{}
+	err := s.client.Get(ctx, client.ObjectKeyFromObject(s.within), now)
+	return apierrors.IsNotFound(err) || err == nil && (now.UID != s.within.UID || now.DeletionTimestamp != nil)
 }

@@ -39,7 +39,7 @@ type World struct {
 	judge    *judge
 	// seen is the management cluster as it was a moment ago. To look there again and again costs nothing.
 	seen client.Reader
-	// strangers have nothing to do with all this.
+	// strangers have nothing to do with all this, though some say so.
 	strangers strangers
 	// lives are those of the clusters so far.
 	lives []*life
@@ -192,7 +192,8 @@ func (w *World) End(ctx context.Context) (violations, suspects []string) {
 	last := o.begin(nil)
 	all(w.lives, func(l *life) { l.end(ctx) })
 	last.close(w.judge)
-	return w.verdict(w.lives)
+	violations, suspects = w.verdict(w.lives)
+	return append(violations, w.strangers.touched(ctx)...), suspects
 }
 
 func all(lives []*life, do func(*life)) {

@@ -1,0 +1,128 @@
+package chaos
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+)
+
+// forgers is the namespace of strangers who forge owners. It sorts before those of KVMConfigs.
+const forgers = "a-strangers"
+
+// heldByForgers is a finalizer that nobody takes away.
+const heldByForgers = "example.org/held"
+
+// forge has strangers say that their objects are the cluster's: with its UID where its objects never lie, and in its namespace with an owner that
+// is somebody else. What they hold makes no sense, so that a cluster that uses it does not settle.
+func (c *life) forge(ctx context.Context) error {
+	config, err := c.config(ctx, c.world.lab.Client)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	c.say("strangers forge owners")
+	for _, object := range elsewhere(config) {
+		if err := c.world.strangers.put(ctx, stranger{client: c.world.lab.Client, object: object}); err != nil {
+			return err
+		}
+	}
+	namespace := &corev1.Namespace{}
+	err = c.world.lab.Client.Get(ctx, client.ObjectKey{Name: key.Namespace(c.id)}, namespace)
+	if err != nil || namespace.DeletionTimestamp != nil {
+		return client.IgnoreNotFound(err)
+	}
+	for _, object := range inside(config) {
+		err := c.world.strangers.put(ctx, stranger{client: c.world.lab.Client, object: object, within: namespace})
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			return nil // the namespace has begun to go
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elsewhere are forged objects of a cluster where none of its own can be. Finalizers hold those with a namespace.
+func elsewhere(config *v1alpha1.KVMConfig) []client.Object {
+	id := config.Spec.Cluster.ID
+	held := func(namespace, name, handler string) metav1.ObjectMeta {
+		meta := forged(config, name, key.OwnerKVMConfig(config, handler))
+		meta.Namespace, meta.Finalizers = namespace, []string{heldByForgers}
+		return meta
+	}
+	pair, random := held(forgers, key.SecretName(id, pki.EtcdCA), "certificates"), held(forgers, key.SecretName(id, cluster.KeyEncryption), "randomkey")
+	pair.Labels[key.LabelCertificate], random.Labels[key.LabelRandomKey] = pki.EtcdCA, cluster.KeyEncryption
+	boot := key.BootDataName(key.RoleMaster, id, "m0aaa")
+	return []client.Object{
+		&corev1.Secret{ObjectMeta: pair, Data: map[string][]byte{cluster.SecretKeyCertificate: []byte("forged")}},
+		&corev1.Secret{ObjectMeta: random, Data: map[string][]byte{cluster.KeyEncryption: []byte("forged")}},
+		&corev1.Secret{ObjectMeta: held(forgers, boot, "configmap")},
+		&corev1.ConfigMap{ObjectMeta: held(forgers, boot, "configmap")},
+		// Beside a KVMConfig only Secrets are a cluster's.
+		&corev1.ConfigMap{ObjectMeta: held(config.Namespace, "forged-"+id, "configmap")},
+		&corev1.Service{ObjectMeta: held(forgers, "forged-"+id, "service"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.org"}},
+		&corev1.Namespace{ObjectMeta: forged(config, "forged-"+id, key.OwnerKVMConfig(config, "namespace"))},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: forged(config, "forged-"+id, key.OwnerKVMConfig(config, "clusterrolebinding")),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "forged"},
+		},
+	}
+}
+
+// inside are objects in a cluster's namespace of owners that are somebody else: of another kind, another name and another namespace.
+func inside(config *v1alpha1.KVMConfig) []client.Object {
+	kind, name, place := key.OwnerKVMConfig(config, "configmap"), key.OwnerKVMConfig(config, "configmap"), key.OwnerKVMConfig(config, "configmap")
+	kind.Kind, name.Name, place.Namespace = "VirtualMachine.kvm.example.org", "another", forgers
+	var objects []client.Object
+	for as, owner := range map[string]key.Owner{"forged-kind": kind, "forged-name": name, "forged-place": place} {
+		meta := forged(config, as, owner)
+		meta.Namespace = key.Namespace(config.Spec.Cluster.ID)
+		objects = append(objects, &corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: *meta.DeepCopy()})
+	}
+	return objects
+}
+
+// forged has the labels by which operators see an object, and names an owner.
+func forged(config *v1alpha1.KVMConfig, name string, owner key.Owner) metav1.ObjectMeta {
+	id := config.Spec.Cluster.ID
+	return metav1.ObjectMeta{
+		Name: name, Annotations: owner.Annotations(),
+		Labels: map[string]string{key.LabelManagedBy: key.Operator, key.LabelGSCluster: id, key.LabelCluster: id},
+	}
+}
+
+// put creates an object of strangers, or has the one that there is name the owner of now. Nobody else may have written it meanwhile.
+func (all *strangers) put(ctx context.Context, s stranger) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for i, known := range all.known {
+		if !known.is(s) {
+			continue
+		}
+		if maps.Equal(known.object.GetAnnotations(), s.object.GetAnnotations()) {
+			return nil
+		}
+		now := known.object.DeepCopyObject().(client.Object)
+		now.SetAnnotations(s.object.GetAnnotations())
+		if err := s.client.Update(ctx, now); err != nil {
+			return err
+		}
+		all.known[i].object = now
+		return nil
+	}
+	if err := s.client.Create(ctx, s.object); err != nil {
+		return err
+	}
+	all.known = append(all.known, s)
+	return nil
+}
