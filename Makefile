@@ -49,14 +49,14 @@ demo-down: ## Stop a demo that was left behind
 
 ##@ Test
 
-.PHONY: test states vault courses chaos soak e2e e2e-life e2e-operations e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+.PHONY: test states vault courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests; vault, more courses with faults and e2e as far as there is time
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$')
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
 	@$(MAKE) --no-print-directory states
-	@integration/ifthereistime.sh $(STARTED) e2e-life:30 courses:25 vault:15 e2e-operations:60
+	@integration/ifthereistime.sh $(STARTED) e2e-life:50 courses:25 vault:15 e2e-operations:60
 
 states: ## What is decided about etcd, drains, repairs and rollouts, in every small state there is, with the count of states
 	@for package in pkg/etcd pkg/drain pkg/remediation pkg/rolling; do \
@@ -85,6 +85,9 @@ e2e-life: machine-tools ## One of them from its KVMConfig to its end
 
 e2e-operations: machine-tools ## Workers that are removed, changed, killed, hung and driven off their host, beside an operator that is killed all the time
 	@go test -v -timeout $(E2E_TIMEOUT) -run TestOperations ./integration/e2e
+
+e2e-upgrade: machine-tools next-tools ## A master and a worker that go to the next minor version of Kubernetes
+	@go test -v -timeout $(E2E_TIMEOUT) -run TestUpgrade ./integration/e2e
 
 e2e-ha: tools ## Three masters as virtual machines, which are brought back to a snapshot, killed one by one, and of which another takes the place of one
 	@go test -v -timeout $(HA_TIMEOUT) -run TestThreeMastersSurviveTheDeathOfAnyOne ./integration/e2e
@@ -172,7 +175,7 @@ build-docker: ## Build the container image; IMAGE names it
 
 ##@ Develop
 
-.PHONY: tools machine-tools generate update-deps check-env okteto-up okteto-down
+.PHONY: tools machine-tools next-tools generate update-deps check-env okteto-up okteto-down
 tools: machine-tools ## Build what tests need: that of machine-tools, and kwok; cached for all checkouts
 	@integration/build.sh .tools kwok
 
@@ -180,6 +183,10 @@ machine-tools: ## Build what clusters of machines need: Kubernetes, ignition, he
 	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins
 	@integration/guestimage/build.sh .tools/guest
 	@integration/runnerimage/build.sh .tools
+
+next-tools: ## Build what a cluster is upgraded to: Kubernetes of the next minor version, and a guest image with its container images
+	@integration/build.sh .tools/next programs kubeall-next ignition coredns flannel flannel-cni web
+	@TOOLS=.tools/next integration/guestimage/build.sh .tools/next/guest bare
 
 .PHONY: $(TOOLS)/controller-gen $(TOOLS)/golangci-lint
 $(TOOLS)/controller-gen:

@@ -2,6 +2,8 @@
 # build.sh DEST TOOL... — builds the heavy tools that tests and the demo need and links them into DEST.
 #
 #   kubeall   etcd, etcdctl, etcdutl, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet and kubectl, one binary
+#   kubeall-next
+#             the same of the next minor version of Kubernetes, which a workload cluster is upgraded to (kubeall/next.mod)
 #   kwok      simulated nodes
 #   ignition  the judge of rendered boot data (needs a C compiler and libblkid-dev, installed by apt when missing)
 #   helm      the judge of the chart
@@ -103,6 +105,11 @@ install_programs() {
 }
 
 build_kubeall() { CGO_ENABLED=0 compile kubeall "$1" . "$(kubeall_ldflags)"; }
+# Its modules are another set of the same program.
+build_kubeall-next() (
+  export GOFLAGS=-modfile=next.mod
+  CGO_ENABLED=0 compile kubeall-next "$1" . "$(kubeall_ldflags)"
+)
 build_kwok() { CGO_ENABLED=0 compile kwok "$1" sigs.k8s.io/kwok/cmd/kwok "-s -w"; }
 build_ignition() {
   local missing=()
@@ -154,6 +161,7 @@ directory() {
   case $1 in
     coredns | flannel | flannel-cni) echo "$here/addons/programs" ;;
     web) echo "$here/addons/web" ;;
+    kubeall-next) echo "$here/kubeall" ;;
     *) echo "$here/$1" ;;
   esac
 }
@@ -161,6 +169,7 @@ directory() {
 # key TOOL: a digest of everything that the tool's binary depends on; the working directory is the tool's.
 key() {
   {
+    [ "$1" != kubeall-next ] || cat next.mod next.sum
     find . \( -name '*.go' ! -name '*_test.go' -o -name go.mod -o -name go.sum \) -print0 | sort -z | xargs -0 cat
     go env GOVERSION GOARCH
     declare -f "build_$1" "$1_ldflags" || true
@@ -179,6 +188,7 @@ build_once() (
 link() {
   local tool=$1 binary=$2 name names=("$1")
   case $tool in
+    kubeall-next) names=(kubeall) ;;
     kubeall) names+=(etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubectl kubelet) ;;
     codegen) names=(controller-gen) ;;
     lint) names=(golangci-lint) ;;
@@ -188,7 +198,7 @@ link() {
   done
 }
 
-tools="kubeall, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, cni-plugins, codegen, lint, programs"
+tools="kubeall, kubeall-next, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, cni-plugins, codegen, lint, programs"
 [ $# -ge 2 ] || die "usage: $0 DEST TOOL...   (tools: $tools)"
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 dest=$1

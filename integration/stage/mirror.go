@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
@@ -36,11 +38,15 @@ type mirror struct {
 // startMirror serves the kubelet, kubectl and the CNI plugins. The first two are the one binary that the tests have of Kubernetes: it is what
 // its file is called.
 func (s *Stage) startMirror(ctx context.Context) error {
-	base := "/kubernetes/v" + versions.Catalogue.Kubernetes + "/bin/linux/amd64/"
 	plugins := fmt.Sprintf("/cni/v%s/cni-plugins-linux-amd64-v%[1]s.tgz", cloudconfig.CNIPluginsVersion)
-	s.mirror = &mirror{
-		files:  map[string]string{base + "kubelet": s.tool("kubeall"), base + "kubectl": s.tool("kubeall"), plugins: s.tool("cni-plugins")},
-		served: map[string]int{},
+	s.mirror = &mirror{files: map[string]string{plugins: s.tool("cni-plugins")}, served: map[string]int{}}
+	s.mirror.add(versions.Catalogue.Kubernetes, s.tool("kubeall"))
+	if s.options.Next {
+		following, err := s.NextVersions(ctx)
+		if err != nil {
+			return err
+		}
+		s.mirror.add(following.Kubernetes, s.tool(filepath.Join(next, "kubeall")))
 	}
 	for _, file := range s.mirror.files {
 		if _, err := os.Stat(file); err != nil {
@@ -54,6 +60,30 @@ func (s *Stage) startMirror(ctx context.Context) error {
 	s.mirror.server = &http.Server{Handler: s.mirror, ReadHeaderTimeout: time.Minute}
 	go func() { _ = s.mirror.server.Serve(listener) }() // it ends with Close
 	return nil
+}
+
+// add has the mirror serve a version of Kubernetes.
+func (m *mirror) add(version, kubeall string) {
+	for _, name := range []string{"kubelet", "kubectl"} {
+		m.files["/kubernetes/v"+version+"/bin/linux/amd64/"+name] = kubeall
+	}
+}
+
+// next is the directory below .tools with what `make next-tools` makes.
+const next = "next"
+
+// NextVersions are the versions of Kubernetes and etcd that NextImage has.
+func (s *Stage) NextVersions(ctx context.Context) (v1alpha1.Versions, error) {
+	var found [2]string
+	for i, arguments := range [][]string{{"kubelet", "--version"}, {"etcd", "--version"}} {
+		said, err := exec.CommandContext(ctx, s.tool(filepath.Join(next, "kubeall")), arguments...).Output()
+		if err != nil {
+			return v1alpha1.Versions{}, fmt.Errorf("asking %s of the next version: %w (run `make next-tools`)", arguments[0], err)
+		}
+		line, _, _ := strings.Cut(string(said), "\n") // "Kubernetes v1.36.3", "etcd Version: 3.6.8"
+		found[i] = strings.TrimPrefix(line[strings.LastIndex(line, " ")+1:], "v")
+	}
+	return v1alpha1.Versions{Kubernetes: found[0], Etcd: found[1]}, nil
 }
 
 // values are the settings of the chart that lead nodes to the mirror.

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,15 +40,14 @@ const (
 	GuestDirectory = "/usr/code/images/stage"
 )
 
-// guestFiles are the files of the guest image.
-var guestFiles = []string{"vmlinuz", "initrd.img"}
-
 // Root file systems of the guest image.
 const (
 	// FullImage has all that a node needs.
 	FullImage = "root.squashfs"
 	// BareImage has what Flatcar has: no kubelet, no kubectl and no CNI plugins. Nodes download these from the stage's mirror.
 	BareImage = "bare.squashfs"
+	// NextImage is a bare one with the container images of the next minor version of Kubernetes, which real nodes would pull.
+	NextImage = "next.squashfs"
 )
 
 // Options say how a Stage is set up.
@@ -62,6 +60,8 @@ type Options struct {
 	Values []string
 	// Image is FullImage or BareImage. Default: FullImage.
 	Image string
+	// Next gives the hosts NextImage, too, and the mirror what it lacks; needs `make next-tools`.
+	Next bool
 	// Snapshots gives the hosts a directory that they share, and the tools of etcd.
 	Snapshots bool
 	// Audit records the requests to the management cluster.
@@ -213,10 +213,10 @@ func (s *Stage) copyGuest(ctx context.Context, nodes int) error {
 		if _, err := node.Exec(ctx, "mkdir", "-p", directory); err != nil {
 			return err
 		}
-		for _, name := range append(slices.Clone(guestFiles), cmp.Or(s.options.Image, FullImage)) {
-			source, err := filepath.EvalSymlinks(s.tool(filepath.Join("guest", name)))
+		for name, tool := range s.guestFiles() {
+			source, err := filepath.EvalSymlinks(s.tool(tool))
 			if err != nil {
-				return fmt.Errorf("the guest image is missing: %w (run `make tools`)", err)
+				return fmt.Errorf("the guest image is missing: %w (run `make tools`, or `make next-tools`)", err)
 			}
 			if _, err := node.Exec(ctx, "cp", source, filepath.Join(directory, name)); err != nil {
 				return err
@@ -224,6 +224,18 @@ func (s *Stage) copyGuest(ctx context.Context, nodes int) error {
 		}
 	}
 	return nil
+}
+
+// guestFiles are the tools that hosts have as files of guest images, by the names of the files.
+func (s *Stage) guestFiles() map[string]string {
+	files := map[string]string{}
+	for _, name := range []string{"vmlinuz", "initrd.img", cmp.Or(s.options.Image, FullImage)} {
+		files[name] = filepath.Join("guest", name)
+	}
+	if s.options.Next {
+		files[NextImage] = filepath.Join(next, "guest", BareImage)
+	}
+	return files
 }
 
 func (s *Stage) install(ctx context.Context) error {
