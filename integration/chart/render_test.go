@@ -94,10 +94,10 @@ func TestReleasesLiveSideBySide(t *testing.T) {
 			r := parse(t, helm(t, "template", name, chart, "--namespace=elsewhere", "--kube-version="+kubernetes, "--values="+full, "--set=rbac.clusterRole.general="))
 			for _, object := range r.all {
 				suffix, ok := strings.CutPrefix(object.Name, want)
-				if !ok || !slices.Contains([]string{"", "-node", "-leader-election", "-pull-secret"}, suffix) {
+				if !ok || !slices.Contains([]string{"", "-node", "-leader-election", "-pull-secret", "-limits"}, suffix) {
 					t.Errorf("%s is called %s, want it to begin with %s", object.Kind, object.Name, want)
 				}
-				if inCluster := strings.HasPrefix(object.Kind, "Cluster"); !inCluster && object.Namespace != "elsewhere" {
+				if inCluster := strings.HasPrefix(object.Kind, "Cluster") || strings.HasPrefix(object.Kind, "ValidatingAdmissionPolicy"); !inCluster && object.Namespace != "elsewhere" {
 					t.Errorf("%s %s is in namespace %q, want that of the release", object.Kind, object.Name, object.Namespace)
 				}
 				if object.Labels["app.kubernetes.io/instance"] != name || object.Labels["app.kubernetes.io/name"] != "kvm-operator" {

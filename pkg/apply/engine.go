@@ -36,6 +36,8 @@ type Set struct {
 	// CreateOnly never changes an object that exists, for it holds something that cannot be made a second time, such as a key. Only an
 	// object that says which resource version it was made for replaces that one.
 	CreateOnly bool
+	// Created is told of each object that was created, as the API server answered; may be nil.
+	Created func(client.Object)
 }
 
 // Engine applies Sets. It is safe for concurrent use.
@@ -101,6 +103,7 @@ func (e *Engine) applyOne(ctx context.Context, set Set, desired client.Object) e
 	if err != nil {
 		return microerror.Mask(err)
 	}
+	intent.created = set.Created
 	if err := e.refusal(intent); err != nil {
 		return err
 	}
@@ -178,5 +181,8 @@ func (e *Engine) create(ctx context.Context, in *intent) (client.Object, error) 
 		return nil, requestError("create", in.ref, err)
 	}
 	e.remember(posted, in)
+	if in.created != nil {
+		in.created(posted)
+	}
 	return nil, nil
 }

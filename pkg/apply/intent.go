@@ -16,6 +16,9 @@ import (
 
 // intent is a desired object ready to be sent: typed, as the content of an apply request, and as a hash.
 type intent struct {
+	// created is told when the object was created; may be nil.
+	created func(client.Object)
+
 	key     objectKey
 	ref     string
 	object  client.Object

@@ -39,6 +39,8 @@ type Resource[T Owned] struct {
 	Kinds []client.Object
 	// Build returns what is to exist. When it returns an error as well, what it could build is applied and nothing pruned.
 	Build func(T) (Desired, error)
+	// Created is told of what was made, as the API server has it, for handlers that come later in the pass; may be nil.
+	Created func(T, client.Object)
 	// CreateOnly: see Set.
 	CreateOnly bool
 	// KeepUnwanted leaves objects that are no longer wanted until the cluster is deleted, for they hold data.
@@ -71,6 +73,9 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outco
 	set := Set{Owner: snapshot.Owner(h.Handler), Places: h.places(snapshot), Objects: desired.Objects, Keep: desired.Keep, CreateOnly: h.CreateOnly}
 	if buildErr == nil && !h.KeepUnwanted {
 		set.Kinds = h.Kinds
+	}
+	if h.Created != nil {
+		set.Created = func(object client.Object) { h.Created(snapshot, object) }
 	}
 	if err := h.engine.Apply(ctx, set); err != nil {
 		return chain.Outcome{}, err

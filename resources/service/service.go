@@ -13,7 +13,7 @@ import (
 
 // New makes the handler.
 func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "service", Kinds: []client.Object{&corev1.Service{}}, Build: build}
+	return apply.Resource[*cluster.Snapshot]{Handler: "service", Kinds: []client.Object{&corev1.Service{}}, Build: build, Created: note}
 }
 
 func build(s *cluster.Snapshot) (apply.Desired, error) {
@@ -25,6 +25,19 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		desired.Objects = append(desired.Objects, member(s, n))
 	}
 	return desired, nil
+}
+
+// note has network policies name the addresses of Services as soon as there are any.
+func note(s *cluster.Snapshot, object client.Object) {
+	made := object.(*corev1.Service)
+	switch made.Name {
+	case key.RoleMaster:
+		s.MasterService = made
+	case key.RoleWorker:
+		s.WorkerService = made
+	case key.PublishedService:
+		s.PublishedService = made
+	}
 }
 
 // master and worker have no selector: who is behind them is decided by the handler of endpoints.

@@ -45,7 +45,7 @@ import (
 func Resources() []apply.Resource[*snapshot.Snapshot] {
 	return []apply.Resource[*snapshot.Snapshot]{
 		certificates.New(), randomkey.New(), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
-		networkpolicy.New(), poddisruptionbudget.New(), service.New(), ingress.New(), endpoints.New(), configmap.New(), etcdrestore.New(), deployment.New(),
+		poddisruptionbudget.New(), service.New(), networkpolicy.New(), ingress.New(), endpoints.New(), configmap.New(), etcdrestore.New(), deployment.New(),
 		etcdsnapshot.New(), kubeconfig.New(),
 	}
 }
@@ -117,12 +117,12 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		// The identity of node pods; a pod is refused without it.
 		{Handler: serviceaccount.New().Handle(e), Needs: []string{"namespace"}},
 		{Handler: clusterrolebinding.New().Handle(e), Needs: []string{"namespace"}},
-		// Closed before the first machine opens a port.
-		{Handler: networkpolicy.New().Handle(e), Needs: []string{"namespace"}},
 		// What evictions may take at once stands before there is anything to evict.
 		{Handler: poddisruptionbudget.New().Handle(e), Needs: []string{"namespace"}},
 		// Names and addresses that boot data and certificates speak of. On deletion they stay until the machines are gone.
 		{Handler: service.New().Handle(e), Needs: []string{"namespace"}},
+		// Closed before the first machine opens a port, but for the cluster's own Services.
+		{Handler: networkpolicy.New().Handle(e), Needs: []string{"namespace"}, Follows: []string{"service"}},
 		{Handler: ingress.New().Handle(e), Needs: []string{"service"}},
 		// A node port that is taken is no reason to lead packets to machines that are gone.
 		{Handler: endpoints.New().Handle(e), Follows: []string{"service"}},
