@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -54,7 +55,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	l.eventually(staleness, func() error {
 		if err := l.condition("VersionsResolved"); err == nil || !strings.Contains(err.Error(), "VersionChangeRefused") {
-			return fmt.Errorf("an earlier minor version is not refused: %v", err)
+			return errors.New("an earlier minor version is not refused: " + fmt.Sprint(err))
 		}
 		return nil
 	})

@@ -68,12 +68,8 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time, do
 				complete.keep(request, pair, authority)
 				continue
 			}
-			if why == whyTerm && doubt != nil {
-				failed.add(request.Name, doubt)
-				continue
-			}
 		}
-		fresh, err := issue(issuer, request, authority, now)
+		fresh, err := issue(issuer, request, authority, now, doubtOf(why, doubt))
 		switch {
 		case err == nil:
 			complete.replace(request, fresh, authority, why)
@@ -87,8 +83,19 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time, do
 	return complete, absent.join("cannot be issued")
 }
 
-// issue has a pair be issued that holds from now on at the latest.
-func issue(issuer Issuer, request Request, authority KeyPair, now time.Time) (KeyPair, error) {
+// doubtOf is the doubt about the time, where that is why a pair is issued anew.
+func doubtOf(why string, doubt error) error {
+	if why == whyTerm {
+		return doubt
+	}
+	return nil
+}
+
+// issue has a pair be issued that holds from now on at the latest, unless there is a doubt.
+func issue(issuer Issuer, request Request, authority KeyPair, now time.Time, doubt error) (KeyPair, error) {
+	if doubt != nil {
+		return KeyPair{}, doubt
+	}
 	fresh, err := issuer.Issue(request, authority)
 	if err == nil && early(fresh, now) {
 		err = errIssuerAhead
