@@ -38,6 +38,8 @@ spec:
     - {name: CORES, value: "1"}
     - {name: MEMORY, value: 256M}
     - {name: ACCELERATION, value: tcg}
+    - {name: ALLOW_EMULATION, value: "true"}
+    - {name: IMAGE_DIRECTORIES, value: %[5]s}
     - {name: CLOUD_CONFIG_PATH, value: /cloudconfig/user_data}
     - {name: GUEST_IMAGE, value: '%[3]s'}
     readinessProbe:
