@@ -33,6 +33,8 @@ SEED                  ?= $(shell date +%s)
 # Packages whose tests run virtual machines.
 WITH_MACHINES := /(integration/(live|machine|realcluster|runnerimage)|pkg/(guestnet|qemu))$$
 export KUBEBUILDER_ASSETS := $(TOOLS)
+# Says how long each suite took beside its budget; a failure of what it reads stays one.
+suites := awk -v budgets=integration/budgets -f integration/suites.awk
 
 go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 
@@ -52,9 +54,9 @@ demo-down: ## Stop a demo that was left behind
 .PHONY: test states vault courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests; vault, more courses with faults and e2e as far as there is time
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
-	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$')
+	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$') | $(suites)
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
-	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)')
+	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)') | $(suites)
 	@$(MAKE) --no-print-directory states
 	@integration/ifthereistime.sh $(STARTED) e2e-life:50 courses:25 vault:15 e2e-operations:60
 
