@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -46,14 +47,18 @@ func EtcdMark(encryptionKey string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// EtcdMarkOf is the mark in what EtcdHostPath returned.
+// EtcdMarkOf is the mark in what EtcdHostPath returned for a cluster. It is empty for any other path, because users may write to the objects
+// that hold paths.
 func EtcdMarkOf(id, hostPath string) string {
-	mark, _, found := strings.Cut(strings.TrimPrefix(hostPath, path.Join(etcdHostRoot, id)+"/"), "/"+etcdHostPrefix)
-	if !found {
+	mark, node := path.Base(path.Dir(hostPath)), strings.TrimPrefix(path.Base(hostPath), etcdHostPrefix)
+	if !etcdMark.MatchString(mark) || hostPath != EtcdHostPath(id, mark, node) {
 		return ""
 	}
 	return mark
 }
+
+// etcdMark is what EtcdMark returns, and what the API server admits in status.nodes[].etcdMark.
+var etcdMark = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 const (
 	etcdHostRoot   = "/home/core/volumes"
