@@ -19,11 +19,11 @@ import (
 // forgers is the namespace of strangers who forge owners. It sorts before those of KVMConfigs.
 const forgers = "a-strangers"
 
-// heldByForgers is a finalizer that nobody takes away.
+// heldByForgers is a finalizer that stays.
 const heldByForgers = "example.org/held"
 
-// forge has strangers say that their objects are the cluster's: with its UID where its objects never lie, and in its namespace with an owner that
-// is somebody else. What they hold makes no sense, so that a cluster that uses it does not settle.
+// forge has strangers claim that their objects are the cluster's: with its UID in other namespaces, and in its namespace with another owner. The
+// contents are invalid, so a cluster that uses them does not settle.
 func (c *life) forge(ctx context.Context) error {
 	config, err := c.config(ctx, c.world.lab.Client)
 	if err != nil {
@@ -79,7 +79,7 @@ func elsewhere(config *v1alpha1.KVMConfig) []client.Object {
 	}
 }
 
-// inside are objects in a cluster's namespace of owners that are somebody else: of another kind, another name and another namespace.
+// inside are objects in a cluster's namespace that name other owners: of another kind, another name and another namespace.
 func inside(config *v1alpha1.KVMConfig) []client.Object {
 	kind, name, place := key.OwnerKVMConfig(config, "configmap"), key.OwnerKVMConfig(config, "configmap"), key.OwnerKVMConfig(config, "configmap")
 	kind.Kind, name.Name, place.Namespace = "VirtualMachine.kvm.example.org", "another", forgers
@@ -101,7 +101,7 @@ func forged(config *v1alpha1.KVMConfig, name string, owner key.Owner) metav1.Obj
 	}
 }
 
-// put creates an object of strangers, or has the one that there is name the owner of now. Nobody else may have written it meanwhile.
+// put creates an object of strangers, or updates the owner in the one that exists. The update fails if another client has written the object.
 func (all *strangers) put(ctx context.Context, s stranger) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()

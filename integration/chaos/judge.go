@@ -177,11 +177,11 @@ func (j *judge) seeReadiness(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// justBound is within how long after its binding a pod may be deleted without a grace period by a request that has found it unbound.
+// justBound is how long after its binding a pod may still lose its grace period to a deletion that began before the binding.
 const justBound = 10 * time.Second
 
-// goesHeld says that a pod is gone whose machine ran and was not let go. A pod that is deleted in the moment in which it is bound to a host ends
-// without a grace period, because the API server decides that on the pod before, and keeps to it when it tries again: that pod counts as let go.
+// goesHeld says that a pod is gone whose machine ran and whose runner was not told. The API server drops the grace period of a pod that has no
+// host, and keeps to that when the pod is bound while the deletion is retried: such a pod counts as told.
 func (j *judge) goesHeld(pod *corev1.Pod, gone bool) bool {
 	name := pod.Namespace + "/" + pod.Name
 	if ptr.Deref(pod.DeletionGracePeriodSeconds, -1) == 0 && (!j.ran[name] || pod.DeletionTimestamp.Sub(boundAt(pod)) < justBound) {

@@ -23,7 +23,7 @@ type strangers struct {
 type stranger struct {
 	client client.Client
 	object client.Object
-	// within is the namespace of a cluster that the object lies in, with which it goes; nil where it stays for ever.
+	// within is the cluster's namespace that holds the object and takes it along when it is deleted; nil where the object stays.
 	within *corev1.Namespace
 }
 
@@ -65,7 +65,7 @@ func (w *World) settle(ctx context.Context) error {
 	return nil
 }
 
-// touched says which of them somebody has changed or removed. Kubernetes itself does nothing to them, but to what lies in a namespace that goes.
+// touched says which of them were changed or removed. Kubernetes itself only removes those in a namespace that is deleted.
 func (all *strangers) touched(ctx context.Context) (violations []string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -31,10 +31,11 @@ func TestLimitsAreKeptByTheAPIServer(t *testing.T) {
 	i := installation{l}
 	large := fixture.MakeCluster("large").Workers(5).Obj()
 	i.Create(t, large)
-	i.limit(t, "limits.nodes=3", "limits.cpus=20", "limits.memory=8Gi", "limits.diskGB=100", "limits.drainTimeout=2h")
+	i.limit(t, "limits.nodes=3", "limits.cpus=20", "limits.memory=8Gi", "limits.diskGB=40", "limits.drainTimeout=2h")
 
 	small := func(change func(*v1alpha1.KVMConfigSpec)) *v1alpha1.KVMConfig {
-		return fixture.MakeCluster("small").Workers(1).With(change).Obj()
+		fits := func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].Disk = 30 }
+		return fixture.MakeCluster("small").Workers(1).With(fits).With(change).Obj()
 	}
 	drain := func(timeout time.Duration) func(*v1alpha1.KVMConfigSpec) {
 		return func(s *v1alpha1.KVMConfigSpec) {
@@ -49,15 +50,16 @@ func TestLimitsAreKeptByTheAPIServer(t *testing.T) {
 		"at all limits": {config: small(func(s *v1alpha1.KVMConfigSpec) {
 			drain(2 * time.Hour)(s)
 			w := &s.KVM.Workers[0]
-			w.CPUs, w.Memory, w.Disk = 20-s.KVM.Masters[0].CPUs, "8Gi", 100
+			w.CPUs, w.Memory, w.Disk = 20-s.KVM.Masters[0].CPUs, "8Gi", 40
 		})},
-		"a node too many":   {fixture.MakeCluster("small").Workers(3).Obj(), "the cluster has 4 nodes; 3 are allowed here"},
-		"CPUs too many":     {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].CPUs = 21 - s.KVM.Masters[0].CPUs }), "have 21 CPUs together; 20 are allowed here"},
-		"too much memory":   {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Masters[0].Memory = "9G" }), "more memory than 8Gi"},
-		"a large disk":      {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].Disk = 100.5 }), "disks of more than 100 GB"},
-		"a large old disk":  {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].DockerVolumeSizeGB = 101 }), "disks of more than 100 GB"},
-		"a drain for ever":  {small(drain(0)), "spec.drain.timeout: must be more than 0s"},
-		"a drain for hours": {small(drain(2*time.Hour + time.Second)), "at most 2h"},
+		"a node too many":     {fixture.MakeCluster("small").Workers(3).Obj(), "the cluster has 4 nodes; 3 are allowed here"},
+		"CPUs too many":       {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].CPUs = 21 - s.KVM.Masters[0].CPUs }), "have 21 CPUs together; 20 are allowed here"},
+		"too much memory":     {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Masters[0].Memory = "9G" }), "more memory than 8Gi"},
+		"a large disk":        {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].Disk = 40.5 }), "a disk of more than 40 GB"},
+		"the default disk":    {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].Disk = 0 }), "without a size it has 50 GB"},
+		"a large old disk":    {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].DockerVolumeSizeGB = 41 }), "a disk of more than 40 GB"},
+		"a drain without end": {small(drain(0)), "spec.drain.timeout: must be more than 0s"},
+		"a drain for hours":   {small(drain(2*time.Hour + time.Second)), "at most 2h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := i.Client.Create(t.Context(), test.config, client.DryRunAll)
@@ -92,16 +94,12 @@ func (i installation) limit(t *testing.T, values ...string) {
 		}
 	}
 	for _, document := range strings.Split(render(t, arguments...), "\n---\n") {
-		switch {
-		case strings.Contains(document, "kind: ValidatingAdmissionPolicyBinding\n"):
-			binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
-			decode(t, []byte(document), binding)
-			i.Create(t, binding)
-		default:
-			policy := &admissionv1.ValidatingAdmissionPolicy{}
-			decode(t, []byte(document), policy)
-			i.Create(t, policy)
+		var object client.Object = &admissionv1.ValidatingAdmissionPolicy{}
+		if strings.Contains(document, "kind: ValidatingAdmissionPolicyBinding\n") {
+			object = &admissionv1.ValidatingAdmissionPolicyBinding{}
 		}
+		decode(t, []byte(document), object)
+		i.Create(t, object)
 	}
 	lab.Eventually(t, lab.Timeout, func() error {
 		if err := i.Client.Create(t.Context(), fixture.MakeCluster("probe").Workers(9).Obj(), client.DryRunAll); err == nil {

@@ -92,7 +92,7 @@ func (l *life) apiVersion() string {
 }
 
 // keepsTheSkew checks that no kubelet is of a later version than the API server
-// (https://kubernetes.io/releases/version-skew-policy/#kubelet). While the only master is replaced nobody answers.
+// (https://kubernetes.io/releases/version-skew-policy/#kubelet). While the only master is replaced, no API server answers.
 func (l *life) keepsTheSkew() {
 	l.t.Helper()
 	text, err := l.Kubectl(l.ctx, l.kubeconfig, "", "get", "nodes", "--request-timeout=10s",
