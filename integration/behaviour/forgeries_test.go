@@ -285,13 +285,14 @@ func (f *forger) awaitRounds(t *testing.T) {
 		defer f.mu.Unlock()
 		return f.rounds
 	}
-	enough := count() + len(claims(&v1alpha1.KVMConfig{}, "")) + 1
-	lab.Eventually(t, lab.Timeout, func() error {
-		if n := count(); n < enough {
-			return fmt.Errorf("%d of %d rounds", n, enough)
-		}
-		return nil
-	})
+	for want, enough := count()+1, count()+len(claims(&v1alpha1.KVMConfig{}, ""))+1; want <= enough; want++ {
+		lab.Eventually(t, lab.Timeout, func() error {
+			if n := count(); n < want {
+				return fmt.Errorf("%d of %d rounds", n, enough)
+			}
+			return nil
+		})
+	}
 }
 
 // untouched fails when another client has changed or deleted a forgery or made something beside them, or when the operator has asked for
