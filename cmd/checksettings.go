@@ -83,6 +83,7 @@ var checks = map[string]check{
 	flag.OIDCGroupsClaim:         oidc(func(o *v1alpha1.OIDC, v string) { o.GroupsClaim = v }),
 	flag.OIDCGroupsPrefix:        oidc(func(o *v1alpha1.OIDC, v string) { o.GroupsPrefix = v }),
 
+	flag.EtcdRetention:           duration(0, "has to be zero or more, such as 168h; zero removes the data of a master at once"),
 	flag.WorkloadKubeconfigTerm:  duration(day, "has to be a day or more, such as 168h"),
 	flag.WorkloadNodeTerm:        duration(day, "has to be a day or more, such as 168h"),
 	flag.MachineImageDirectories: each(isDirectory, "has to hold absolute paths of directories, such as /usr/code/images/own"),

@@ -76,6 +76,7 @@ var wrongValues = map[string][]string{
 	flag.RegistryDockerhubToken:  {"user:password", "dXNlcg=="},
 	flag.WorkloadBinariesURL:     {"dl.k8s.io", "ftp://dl.k8s.io", "https://dl.k8s.io/$x"},
 	flag.WorkloadCNIPluginsURL:   {"mirror.example.org", "ftp://mirror.example.org"},
+	flag.EtcdRetention:           {"-1h"},
 	flag.WorkloadKubeconfigTerm:  {"1h", "-1h", "0"},
 	flag.WorkloadNodeTerm:        {"1h", "-1h", "0"},
 	flag.MachineImageDirectories: {"images", "/", "/a/../etc", "/a/"},

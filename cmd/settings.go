@@ -74,6 +74,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 			ImageDirectories: r.list(flag.MachineImageDirectories),
 		},
 		MachinesOnly:   !r.yes(flag.WorkloadConnect),
+		EtcdRetention:  r.duration(flag.EtcdRetention),
 		KubeconfigTerm: atLeastADay(r.duration(flag.WorkloadKubeconfigTerm)),
 
 		TerminateUnhealthyNodes: r.yes(flag.TerminateUnhealthyNodes),

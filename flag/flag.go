@@ -31,6 +31,7 @@ const (
 	KubernetesTLSKeyFile     = "service.kubernetes.tls.keyfile"
 
 	DrainTimeout             = "service.drain.timeout"
+	EtcdRetention            = "service.etcd.retention"
 	CRDLabelSelector         = "service.crd.labelselector"
 	LeaderElectionDuration   = "service.leaderelection.leaseduration"
 	LeaderElectionEnabled    = "service.leaderelection.enabled"
@@ -166,6 +167,7 @@ func registerWorkload(fs *pflag.FlagSet) {
 	fs.Bool(WorkloadConnect, true, "work in workload clusters too: let nodes join, install add-ons, judge nodes by what the cluster says; without it only machines are made")
 	fs.String(WorkloadFlatcarChannel, "stable", "release channel of the default guest image")
 	fs.String(WorkloadFlatcarMirror, "", "URL of the directory with the default guest image, {channel} and {version} standing for its release; empty for Flatcar's own")
+	fs.Duration(EtcdRetention, week, "how long data of etcd stays on a host after its master has left the cluster; 0 removes it at once")
 	fs.Duration(WorkloadKubeconfigTerm, week, "how long the administrator's kubeconfig holds; it is renewed when a third of that is left")
 	fs.Duration(WorkloadNodeTerm, week, "how long the certificates of nodes hold; kubelets renew them when 10 to 30 percent of that is left, for which the operator has to run")
 	fs.String(WorkloadIgnitionPath, "", "path of ignition templates"+ignored)

@@ -44,6 +44,8 @@ type judge struct {
 	machines map[string]map[string]bool
 	// placing are the pods that put a snapshot in the place of the data of a master, by namespace.
 	placing map[string]map[string]bool
+	// uses and renames are the directories that machines have of their hosts, and those that get other names, by pod.
+	uses, renames map[string]string
 	// indexes are those of the nodes of each cluster, by name and uid of its KVMConfig.
 	indexes map[string]map[string]int32
 	// ran are the pods whose machines have run, and released those whose runners were told to let them go, by namespace and name.
@@ -55,6 +57,7 @@ type judge struct {
 func newJudge() *judge {
 	return &judge{
 		machines: map[string]map[string]bool{}, placing: map[string]map[string]bool{}, indexes: map[string]map[string]int32{},
+		uses: map[string]string{}, renames: map[string]string{},
 		ran: map[string]bool{}, released: map[string]bool{}, ready: map[string]map[string]time.Time{},
 	}
 }
@@ -130,6 +133,7 @@ func (j *judge) seePod(object any, gone bool) {
 		j.seePlacing(pod, gone)
 		return
 	}
+	j.seeDirectory(pod, gone)
 	if pod.Labels[key.LabelNode] == "" {
 		return
 	}

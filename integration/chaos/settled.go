@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
@@ -49,6 +50,11 @@ func (c *life) settled(ctx context.Context, from client.Reader) error {
 	if err := c.areSucceeded(ctx, config); err != nil {
 		return err
 	}
+	if hasEtcd(c.id) { // else the operator does not know members
+		if err := areKept(config); err != nil {
+			return err
+		}
+	}
 	pods, err := c.pods(ctx, from)
 	if err != nil {
 		return err
@@ -63,6 +69,16 @@ func isRestored(config *v1alpha1.KVMConfig) error {
 	wanted := config.Spec.Etcd != nil && config.Spec.Etcd.Restore != nil
 	if wanted && have == nil || have != nil && have.Status != metav1.ConditionTrue {
 		return told{fmt.Errorf("the condition SnapshotRestored is %+v", have)}
+	}
+	return nil
+}
+
+// areKept: what masters have left on hosts has other names.
+func areKept(config *v1alpha1.KVMConfig) error {
+	for _, d := range config.Status.Retired {
+		if d.Phase != snapshot.RetiredKept {
+			return told{fmt.Errorf("the data that a master left is not renamed: %+v", d)}
+		}
 	}
 	return nil
 }

@@ -71,6 +71,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.MachineNested:            "true",
 		flag.MachineImageDirectories:  "[/usr/code/images/own]",
 		flag.WorkloadConnect:          "false",
+		flag.EtcdRetention:            "720h0m0s",
 		flag.WorkloadKubeconfigTerm:   "48h0m0s",
 		flag.WorkloadNodeTerm:         "720h0m0s",
 		oidc + "clientid":             "kubernetes",

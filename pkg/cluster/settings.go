@@ -46,6 +46,8 @@ type Settings struct {
 	MachinesOnly bool
 	// KubeconfigTerm is how long the administrator's kubeconfig holds; zero for DefaultKubeconfigTerm.
 	KubeconfigTerm time.Duration
+	// EtcdRetention is how long the data of etcd that masters have left on hosts is kept.
+	EtcdRetention time.Duration
 	// TerminateUnhealthyNodes replaces nodes that stay unhealthy, where a KVMConfig does not say.
 	TerminateUnhealthyNodes bool
 }

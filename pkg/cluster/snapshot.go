@@ -87,6 +87,8 @@ type Snapshot struct {
 	SnapshotHangs, SnapshotFailed bool
 	// SnapshotMissed is when one was due that has not begun; zero when none was.
 	SnapshotMissed time.Time
+	// Retired is the data of etcd that masters have left on hosts, as the status is to tell.
+	Retired []v1alpha1.RetiredData
 	// Rollout says which outdated nodes may be replaced now.
 	Rollout rolling.Decision
 	// MinoritySince is since when no majority of the masters is Ready; nil while one is.

@@ -1,4 +1,4 @@
-// Package etcdjob builds what the Jobs that take and restore snapshots of etcd have in common; pure.
+// Package etcdjob builds what the Jobs on etcd's data and on snapshots of it have in common; pure.
 package etcdjob
 
 import (
@@ -22,21 +22,26 @@ const (
 	Deadline = 3600
 )
 
-// Pod is a pod of a Job. It runs where masters do: their images and volumes are there.
+// Pod is a pod of a Job with the snapshots.
 func Pod(s *cluster.Snapshot, first, then *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
-	spec := corev1.PodSpec{
+	spec := Bare(s, then, append([]corev1.Volume{{Name: volumeSnapshots, VolumeSource: source(s.EtcdSnapshots().Volume)}}, volumes...)...)
+	if first != nil {
+		spec.InitContainers = []corev1.Container{*first}
+	}
+	return spec
+}
+
+// Bare is a pod of a Job with nothing but these volumes. It runs where masters do: their images and volumes are there.
+func Bare(s *cluster.Snapshot, only *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
+	return corev1.PodSpec{
 		AutomountServiceAccountToken: ptr.To(false),
 		EnableServiceLinks:           ptr.To(false),
 		NodeSelector:                 map[string]string{key.LabelManagementNodesRole: key.RoleMaster},
 		RestartPolicy:                corev1.RestartPolicyNever,
 		ServiceAccountName:           s.Namespace(),
-		Containers:                   []corev1.Container{*then},
-		Volumes:                      append([]corev1.Volume{{Name: volumeSnapshots, VolumeSource: source(s.EtcdSnapshots().Volume)}}, volumes...),
+		Containers:                   []corev1.Container{*only},
+		Volumes:                      volumes,
 	}
-	if first != nil {
-		spec.InitContainers = []corev1.Container{*first}
-	}
-	return spec
 }
 
 // Tool is a container with the tools of the cluster's version of etcd.
@@ -44,9 +49,9 @@ func Tool(s *cluster.Snapshot, name string, command []string, mounts ...corev1.V
 	return container(name, cloudconfig.EtcdImage(s.Settings.Guest, s.Versions.Etcd), command, mounts)
 }
 
-// Runner is a container with a command of the runner.
-func Runner(s *cluster.Snapshot, name string, arguments []string, mounts ...corev1.VolumeMount) *corev1.Container {
-	return container(name, s.Settings.RunnerImage, append([]string{nodepod.Binary, "runner", "etcd-snapshot"}, arguments...), mounts)
+// Runner is a container with a command of the runner, such as "etcd-snapshot".
+func Runner(s *cluster.Snapshot, name string, command []string, mounts ...corev1.VolumeMount) *corev1.Container {
+	return container(name, s.Settings.RunnerImage, append([]string{nodepod.Binary, "runner"}, command...), mounts)
 }
 
 func container(name, image string, command []string, mounts []corev1.VolumeMount) *corev1.Container {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
@@ -38,8 +39,14 @@ func EtcdClaimName(id, nodeID string) string { return "pvc-master-etcd-" + id + 
 // EtcdHostPath is the directory of the host with the data of a master's etcd. The mark of EtcdMark keeps it from other clusters of the same id;
 // an empty one gives the directory of clusters that began with an operator before there were marks.
 func EtcdHostPath(id, mark, nodeID string) string {
-	return path.Join(etcdHostRoot, id, mark, etcdHostPrefix+nodeID)
+	return path.Join(EtcdHostDirectories(id, mark), EtcdDirectory(nodeID))
 }
+
+// EtcdHostDirectories is the directory of the host that has those of all masters with a mark.
+func EtcdHostDirectories(id, mark string) string { return path.Join(etcdHostRoot, id, mark) }
+
+// EtcdDirectory is the name of the directory of a master's data.
+func EtcdDirectory(nodeID string) string { return etcdHostPrefix + nodeID }
 
 // EtcdMark is the mark of a cluster whose Secrets are encrypted with a key in etcd: 16 hexadecimal digits, from which the key cannot be found.
 func EtcdMark(encryptionKey string) string {
@@ -55,6 +62,18 @@ func EtcdMarkOf(id, hostPath string) string {
 		return ""
 	}
 	return mark
+}
+
+// RetiredDirectory is the name that the directory of a master's data gets after the master has left, beside the old one.
+func RetiredDirectory(nodeID string, left time.Time) string {
+	return "retired-" + left.UTC().Format("20060102T150405Z") + "-" + EtcdDirectory(nodeID)
+}
+
+// EtcdRetireName is the name of the Job that does something, such as "rename", to the data that a master has left on a host. A master may leave
+// several times.
+func EtcdRetireName(what, nodeID, host, mark string, left time.Time) string {
+	sum := sha256.Sum256([]byte(host + " " + mark + " " + left.UTC().Format(time.RFC3339)))
+	return "etcd-" + what + "-" + nodeID + "-" + hex.EncodeToString(sum[:5]) // an id of 39 characters leaves no more
 }
 
 // etcdMark is what EtcdMark returns, and what the API server admits in status.nodes[].etcdMark.

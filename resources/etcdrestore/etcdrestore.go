@@ -128,7 +128,7 @@ func running(s *cluster.Snapshot) string {
 // check reads the snapshot before anything is touched.
 func check(s *cluster.Snapshot) *batchv1.Job {
 	file := path.Join(etcdjob.Snapshots, cluster.SnapshotFile(s.Restore.Target()))
-	return job(s, "", etcdjob.Pod(s, nil, etcdjob.Runner(s, "check", []string{"check", file}, etcdjob.SnapshotsMount(true))))
+	return job(s, "", etcdjob.Pod(s, nil, etcdjob.Runner(s, "check", []string{"etcd-snapshot", "check", file}, etcdjob.SnapshotsMount(true))))
 }
 
 // places are the Jobs of all masters, apart from those whose data may get to any host: these come one after the other, for no two masters can
@@ -166,7 +166,7 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 		fmt.Sprintf("--bump-revision=%d", int64(bump)<<min(s.Restore.Number, doublings)), "--mark-compacted",
 	}, etcdjob.SnapshotsMount(true), mount)
 	put := etcdjob.Runner(s, "place", []string{
-		"place", "--volume=" + nodepod.EtcdData, "--ticket=" + ticket, "--disk=" + nodepod.EtcdDisk, root,
+		"etcd-snapshot", "place", "--volume=" + nodepod.EtcdData, "--ticket=" + ticket, "--disk=" + nodepod.EtcdDisk, root,
 	}, mount, corev1.VolumeMount{Name: volumeEtcd, MountPath: nodepod.EtcdData})
 	spec := etcdjob.Pod(s, restore, put,
 		corev1.Volume{Name: volumeRoot, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},

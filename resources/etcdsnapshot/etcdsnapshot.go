@@ -116,7 +116,7 @@ func pod(s *cluster.Snapshot) corev1.PodSpec {
 		"--command-timeout=" + saving, "snapshot", "save", path.Join(etcdjob.Snapshots, file),
 	}, etcdjob.SnapshotsMount(false), corev1.VolumeMount{Name: volumePair, MountPath: pairDirectory, ReadOnly: true})
 	keep := etcdjob.Runner(s, "keep", []string{
-		"keep", "--directory=" + etcdjob.Snapshots, "--cluster=" + s.ID(), fmt.Sprintf("--keep=%d", s.EtcdSnapshots().Keep), file,
+		"etcd-snapshot", "keep", "--directory=" + etcdjob.Snapshots, "--cluster=" + s.ID(), fmt.Sprintf("--keep=%d", s.EtcdSnapshots().Keep), file,
 	}, etcdjob.SnapshotsMount(false))
 	save.Env, keep.Env = name, name
 	return etcdjob.Pod(s, save, keep, corev1.Volume{Name: volumePair, VolumeSource: corev1.VolumeSource{

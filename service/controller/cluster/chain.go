@@ -19,6 +19,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/endpoints"
 	"github.com/kvm-operator/kvm-operator/resources/etcdmember"
 	"github.com/kvm-operator/kvm-operator/resources/etcdrestore"
+	"github.com/kvm-operator/kvm-operator/resources/etcdretired"
 	"github.com/kvm-operator/kvm-operator/resources/etcdsnapshot"
 	"github.com/kvm-operator/kvm-operator/resources/ingress"
 	"github.com/kvm-operator/kvm-operator/resources/kubeconfig"
@@ -46,7 +47,7 @@ func Resources() []apply.Resource[*snapshot.Snapshot] {
 	return []apply.Resource[*snapshot.Snapshot]{
 		certificates.New(), randomkey.New(), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
 		poddisruptionbudget.New(), service.New(), networkpolicy.New(), ingress.New(), endpoints.New(), configmap.New(), etcdrestore.New(), deployment.New(),
-		etcdsnapshot.New(), kubeconfig.New(),
+		etcdsnapshot.New(), etcdretired.New(), kubeconfig.New(),
 	}
 }
 
@@ -136,6 +137,8 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
 		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}},
 		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"certificates"}, Follows: []string{"service"}},
+		// Renames what masters have left on hosts. It needs no machine, and no machine needs it.
+		{Handler: etcdretired.New().Handle(e), Needs: []string{"namespace"}},
 		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}},
 		// Late, for it may ask to store what it found out: where the data of masters is.
 		{Handler: placement.New(e), Needs: []string{"namespace"}},

@@ -134,12 +134,12 @@ func (r *Reconciler) workedOn(ctx context.Context, request reconcile.Request) (*
 }
 
 // sooner is the shorter of a wish to come back, of the time until bootstrap tokens change, and of when nodes that are not
-// Ready, those that wait for these, masters without a majority, and snapshots of etcd are looked at again.
+// Ready, those that wait for these, masters without a majority, snapshots of etcd, and data that masters have left are looked at again.
 func (r *Reconciler) sooner(after time.Duration, s *snapshot.Snapshot) time.Duration {
 	now := r.Clock.Now()
 	wishes := []time.Duration{
 		after, hurry(nodeStatuses(s, now)), until(endsBy(s.SnapshotJob), now), until(beginsBy(s.SnapshotJob), now), until(s.NextLate(), now),
-		until(s.LostAt(), now),
+		until(s.LostAt(), now), until(s.NextRemoval(), now),
 	}
 	if s.Tokens.Known() && r.Workloads != nil {
 		wishes = append(wishes, max(s.Tokens.Next().Sub(now), time.Second))

@@ -1,18 +1,28 @@
 package cluster
 
 import (
-	corev1 "k8s.io/api/core/v1"
+	"context"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/resources/etcdretired"
 )
 
-// findData notes where the data of a master is, and of which member, as the status tells.
+// findData notes where the data of a master is, and of which member, as the status tells. A master that comes back in time finds its own again.
 func findData(s *snapshot.Snapshot, n *snapshot.Node) {
 	if known := statusOf(s.Config.Status.Nodes, n.Role, n.ID); known != nil {
 		n.EtcdHost, n.EtcdClaim, n.EtcdMember = known.EtcdHost, known.EtcdClaim, known.EtcdMember
 		n.EtcdMark = known.EtcdMark
+	}
+	if left := s.Left(n.ID); s.EtcdOnHost(*n) && n.EtcdHost == "" && left != nil {
+		n.EtcdHost, n.EtcdMark, n.EtcdMember = left.EtcdHost, left.EtcdMark, left.EtcdMember
 	}
 	if s.EtcdOnHost(*n) && n.EtcdHost == "" && n.EtcdMark == "" {
 		n.EtcdMark = etcdMark(s, n)
@@ -34,5 +44,23 @@ func etcdMark(s *snapshot.Snapshot, n *snapshot.Node) string {
 			return key.EtcdMarkOf(s.ID(), directory)
 		}
 	}
-	return key.EtcdMark(s.Keys[snapshot.KeyEncryption])
+	return s.NewEtcdMark(n.ID)
+}
+
+// readRetirements reads the Jobs on data that masters have left on hosts.
+func (r *Reconciler) readRetirements(ctx context.Context, config *v1alpha1.KVMConfig, w *world) error {
+	if len(config.Status.Retired) == 0 {
+		return nil
+	}
+	var err error
+	w.retirements, err = r.jobs(ctx, config, etcdretired.Name)
+	return err
+}
+
+// jobs lists those of a handler.
+func (r *Reconciler) jobs(ctx context.Context, config *v1alpha1.KVMConfig, handler string) ([]batchv1.Job, error) {
+	var list batchv1.JobList
+	err := r.Client.List(ctx, &list, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)), client.DisableReadYourWritesConsistency,
+		client.MatchingFields{apply.IndexOwner: key.OwnerKVMConfig(config, handler).String()})
+	return list.Items, err
 }

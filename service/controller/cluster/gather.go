@@ -51,6 +51,8 @@ type world struct {
 	// restores are the Jobs of a restore, and snapshots is what takes snapshots of etcd.
 	restores  []batchv1.Job
 	snapshots *batchv1.CronJob
+	// retirements are the Jobs on data of etcd that masters have left on hosts.
+	retirements []batchv1.Job
 }
 
 // gather reads everything that the handlers decide on, from caches only.
@@ -85,6 +87,7 @@ func (r *Reconciler) read(ctx context.Context, config *v1alpha1.KVMConfig) (worl
 		r.readSecrets(ctx, config, &w),
 		r.readDeployments(ctx, config, &w),
 		r.readSnapshots(ctx, config, &w),
+		r.readRetirements(ctx, config, &w),
 		r.readIngresses(ctx, config, &w),
 		r.Client.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.MatchingFields{IndexCluster: id}),
 		r.Client.List(ctx, &volumes),
@@ -132,16 +135,12 @@ func (r *Reconciler) readSnapshots(ctx context.Context, config *v1alpha1.KVMConf
 	if config.Spec.Etcd == nil {
 		return nil
 	}
-	namespace := key.Namespace(config.Spec.Cluster.ID)
-	var jobs batchv1.JobList
-	err := r.Client.List(ctx, &jobs, client.InNamespace(namespace), client.DisableReadYourWritesConsistency,
-		client.MatchingFields{apply.IndexOwner: key.OwnerKVMConfig(config, etcdrestore.Name).String()})
-	if err != nil {
+	var err error
+	if w.restores, err = r.jobs(ctx, config, etcdrestore.Name); err != nil {
 		return err
 	}
-	w.restores = jobs.Items
 	found := &batchv1.CronJob{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: key.EtcdSnapshotName}, found)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace(config.Spec.Cluster.ID), Name: key.EtcdSnapshotName}, found)
 	if err == nil {
 		w.snapshots = found
 	}
@@ -228,6 +227,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	}
 	s.Retiring = slices.DeleteFunc(slices.Clone(gone), func(n snapshot.Node) bool { return !s.Retires(n) })
 	s.Leaving = leaving(s.Nodes, w.pods)
+	s.LookAtRetired(gone, w.retirements)
 	s.Ingresses = w.ingresses
 	s.MasterService, s.WorkerService, s.PublishedService = existing(&w.services.Master), existing(&w.services.Worker), existing(&w.services.API)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {

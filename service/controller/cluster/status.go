@@ -58,6 +58,7 @@ var conditionTypes = map[string]string{
 	"vault":               "VaultReady",
 	"etcdsnapshot":        "SnapshotsTaken",
 	"etcdrestore":         "SnapshotRestored",
+	"etcdretired":         "RetiredDataKept",
 
 	"etcdmember":         "EtcdReady",
 	"workload":           "WorkloadReachable",
@@ -79,6 +80,7 @@ func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha
 	next := *s.Config.Status.DeepCopy()
 	next.ObservedGeneration = s.Config.Generation
 	next.Nodes = nodeStatuses(s, now)
+	next.Retired = s.Retired
 	next.MinoritySince = s.MinoritySince
 	noteClaims(s, results, next.Nodes)
 	if s.OwnsNamespace || next.Etcd == nil { // else it is lost, and this is what is left

@@ -23,6 +23,12 @@ type KVMConfigStatus struct {
 	// +listMapKey=role
 	Nodes []NodeStatus `json:"nodes,omitempty"`
 
+	// Retired is the data of etcd that masters have left on hosts. Once the member of such a master is out of etcd, the operator renames the
+	// directory, so that no machine begins with that data again, and removes it later (service.etcd.retention).
+	//
+	// +listType=atomic
+	Retired []RetiredData `json:"retired,omitempty"`
+
 	// MinoritySince is since when no majority of the masters is Ready. When that has lasted for twenty minutes, a rollout replaces those that
 	// are not Ready together, for they may need each other.
 	//
@@ -91,6 +97,41 @@ type NodeStatus struct {
 
 	// Console is the end of the machine's console, once the node has been at its step for too long.
 	Console string `json:"console,omitempty"`
+}
+
+// RetiredData is a directory of a host with the data of the etcd of a master that has left the spec.
+type RetiredData struct {
+	// ID of the master.
+	//
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	ID string `json:"id"`
+
+	// EtcdHost is the host with the directory, as it was in status.nodes.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	EtcdHost string `json:"etcdHost"`
+	// EtcdMark is as it was in status.nodes.
+	//
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
+	EtcdMark string `json:"etcdMark,omitempty"`
+	// EtcdMember is as it was in status.nodes.
+	EtcdMember string `json:"etcdMember,omitempty"`
+
+	// Phase is Left while the member of the master may be in etcd, or its machine may run: a master of that id gets the data back. It is Renaming
+	// once neither is so, and Kept when the directory has its new name: retired-<since>-k8s-master-<id>, beside the old one.
+	//
+	// +kubebuilder:validation:Enum=Left;Renaming;Kept
+	Phase string `json:"phase"`
+
+	// Since is when the master left the spec.
+	//
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
+	Since metav1.Time `json:"since"`
+
+	// Message says what the data waits for.
+	Message string `json:"message,omitempty"`
 }
 
 // EtcdStatus is what an etcd began with.

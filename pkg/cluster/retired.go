@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Phases of the data that a master has left on a host.
+const (
+	RetiredLeft     = "Left"
+	RetiredRenaming = "Renaming"
+	RetiredKept     = "Kept"
+)
+
+// AppEtcdRetired is the label app of the pods of the Jobs that work on it.
+const AppEtcdRetired = "etcd-retired"
+
+// What Jobs do with it.
+const (
+	doRename = "rename"
+	doRemove = "remove"
+)
+
+// maxKept is how many directories of a cluster are kept: its author could fill hosts otherwise.
+const maxKept = 10
+
+// RetireJob is what there is to do with the data that a master has left, and the name of the Job that does it; both are empty while there is
+// nothing to do.
+func (s *Snapshot) RetireJob(d v1alpha1.RetiredData) (do, name string) {
+	switch {
+	case d.Phase == RetiredRenaming:
+		do = doRename
+	case d.Phase == RetiredKept && s.removalDue(d):
+		do = doRemove
+	default:
+		return "", ""
+	}
+	return do, key.EtcdRetireName(do, d.ID, d.EtcdHost, d.EtcdMark, d.Since.Time)
+}
+
+// NextRemoval is when the next data that masters have left on hosts is removed; zero when none is kept.
+func (s *Snapshot) NextRemoval() time.Time {
+	var next time.Time
+	for _, d := range s.Config.Status.Retired {
+		if at := s.removedAt(d); d.Phase == RetiredKept && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+func (s *Snapshot) removedAt(d v1alpha1.RetiredData) time.Time {
+	return d.Since.Add(s.Settings.EtcdRetention)
+}
+
+// removalDue says that data is kept for long enough, or that there is more of it than is kept.
+func (s *Snapshot) removalDue(d v1alpha1.RetiredData) bool {
+	newer := 0
+	for _, other := range s.Config.Status.Retired {
+		if other.Phase == RetiredKept && d.Since.Time.Before(other.Since.Time) {
+			newer++
+		}
+	}
+	return newer >= maxKept || !s.Now.Before(s.removedAt(d))
+}
+
+// LookAtRetired finds out what became of the data that masters have left on hosts. What it finds is stored before anything is done about it: data is
+// renamed only after the status says that no master takes it up again. machines are the Deployments of masters that are not in the spec.
+func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
+	byName := map[string]*batchv1.Job{}
+	for i := range jobs {
+		byName[jobs[i].Name] = &jobs[i]
+	}
+	var next []v1alpha1.RetiredData
+	for _, d := range s.Config.Status.Retired {
+		do, name := s.RetireJob(d)
+		done := Succeeded(byName[name])
+		switch {
+		case d.Phase == RetiredLeft && s.hasMachine(d.ID), do == doRemove && done:
+			continue // a master has it again, see Left; or it is gone
+		case d.Phase == RetiredLeft:
+			d.Phase, d.Message = s.leaves(d, machines)
+		case do == doRename && done:
+			d.Phase, d.Message = RetiredKept, ""
+		}
+		if do, name := s.RetireJob(d); do != "" {
+			d.Message = s.whyNot(do, name, d.EtcdHost, byName[name])
+		}
+		next = append(next, d)
+	}
+	for _, n := range s.Config.Status.Nodes {
+		known := func(d v1alpha1.RetiredData) bool {
+			return d.ID == n.ID && d.EtcdHost == n.EtcdHost && d.EtcdMark == n.EtcdMark && d.Phase != RetiredKept
+		}
+		if n.Role == key.RoleMaster && n.EtcdHost != "" && !s.hasMachine(n.ID) && !slices.ContainsFunc(next, known) {
+			next = append(next, v1alpha1.RetiredData{
+				ID: n.ID, EtcdHost: n.EtcdHost, EtcdMark: n.EtcdMark, EtcdMember: n.EtcdMember, Phase: RetiredLeft, Since: s.leftAt(n.ID),
+			})
+		}
+	}
+	s.Retired = next
+}
+
+// leftAt is when a master left, later than it ever did: names of Jobs and directories go by it.
+func (s *Snapshot) leftAt(id string) metav1.Time {
+	now := s.Now.Truncate(time.Second)
+	for _, d := range s.Config.Status.Retired {
+		if d.ID == id && !now.After(d.Since.Time) {
+			now = d.Since.Add(time.Second)
+		}
+	}
+	return metav1.NewTime(now)
+}
+
+// hasMachine says whether a master is in the spec or retires.
+func (s *Snapshot) hasMachine(id string) bool {
+	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return n.ID == id })
+}
+
+// leaves says whether no machine can begin any more with the data that a master has left: it is out of etcd, and has neither Deployment nor pod.
+func (s *Snapshot) leaves(d v1alpha1.RetiredData, machines []Node) (phase, message string) {
+	has := func(n Node) bool { return n.ID == d.ID }
+	switch {
+	case s.Restore.Phase() != etcd.NotRestoring:
+		return RetiredLeft, "a snapshot is being restored"
+	case !s.Etcd.Known():
+		return RetiredLeft, "it is not known whether the member of the master is out of etcd"
+	case s.EtcdMember(d.ID) != nil:
+		return RetiredLeft, "the member of the master is not out of etcd"
+	case slices.ContainsFunc(machines, has) || slices.ContainsFunc(s.Leaving, func(p corev1.Pod) bool { return p.Labels[key.LabelNode] == d.ID }):
+		return RetiredLeft, "the machine of the master is not gone"
+	}
+	return RetiredRenaming, ""
+}
+
+// whyNot says what a Job waits for.
+func (s *Snapshot) whyNot(do, name, host string, job *batchv1.Job) string {
+	if failure := Failure(job); failure != nil {
+		return fmt.Sprintf("Job %[1]s was given up (%[2]s): kubectl --namespace=%[3]s logs job/%[1]s tells why; delete it to try again", name, failure.Reason, s.Namespace())
+	}
+	return fmt.Sprintf("Job %s is to %s it on host %s; when that host is gone for good, take this entry away: kubectl edit kvmconfig %s --namespace=%s --subresource=status",
+		name, do, host, s.Config.Name, s.Config.Namespace)
+}
+
+// NewEtcdMark is the mark for the directory of a master that has none yet: another one than that of data that is being renamed, because the directory
+// that is made now must not be the one that gets another name.
+func (s *Snapshot) NewEtcdMark(id string) string {
+	seed := s.Keys[KeyEncryption]
+	mark := key.EtcdMark(seed)
+	for i := 1; s.renames(id, mark); i++ {
+		mark = key.EtcdMark(seed + strconv.Itoa(i))
+	}
+	return mark
+}
+
+func (s *Snapshot) renames(id, mark string) bool {
+	return slices.ContainsFunc(s.Config.Status.Retired, func(d v1alpha1.RetiredData) bool {
+		return d.ID == id && d.EtcdMark == mark && d.Phase == RetiredRenaming
+	})
+}
+
+// Left is the data that a master which is in the spec again has left on a host; nil when there is none, or none that it may have back.
+func (s *Snapshot) Left(id string) *v1alpha1.RetiredData {
+	at := slices.IndexFunc(s.Config.Status.Retired, func(d v1alpha1.RetiredData) bool { return d.ID == id && d.Phase == RetiredLeft })
+	if at < 0 {
+		return nil
+	}
+	return &s.Config.Status.Retired[at]
+}

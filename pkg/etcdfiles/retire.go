@@ -1,0 +1,79 @@
+package etcdfiles
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
+)
+
+// Retired is the directory of the data of a master that has left its cluster.
+type Retired struct {
+	// Directory has the directories of masters.
+	Directory string
+	// Name is what the directory is called while a machine may use it, and As what it is called from then on. Both are names without a path, and the
+	// latter begins with "retired-".
+	Name, As string
+}
+
+// Validate says what is wrong with the names.
+func (r Retired) Validate() error {
+	if !local(r.Name) || strings.HasPrefix(r.Name, retired) {
+		return fmt.Errorf("the name is %q and has to be that of a directory of a master, such as k8s-master-m0aaa", r.Name)
+	}
+	if !local(r.As) || !strings.HasPrefix(r.As, retired) || r.As == retired {
+		return fmt.Errorf("the other name is %q and has to be one like retired-20261122T060000Z-k8s-master-m0aaa", r.As)
+	}
+	return nil
+}
+
+const retired = "retired-"
+
+func local(name string) bool {
+	return name == filepath.Base(name) && filepath.IsLocal(name) && name != "."
+}
+
+// Rename gives the directory its other name. It may be called again after it ended anywhere, and does nothing once it is done, or where there is no
+// such directory. It fails with a *disk.LockedError while a machine has the data.
+func (r Retired) Rename() (err error) {
+	directories, err := os.OpenRoot(r.Directory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, directories.Close()) }()
+	if _, err := directories.Lstat(r.As); !errors.Is(err, fs.ErrNotExist) {
+		return err // nil when it is done: what has the former name now is not what was to be renamed
+	}
+	if _, err := directories.Lstat(r.Name); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	lock, err := disk.Acquire(filepath.Join(r.Directory, r.Name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := directories.Rename(r.Name, r.As); err != nil {
+		return err
+	}
+	return disk.SyncDirectory(r.Directory)
+}
+
+// Remove removes the directory under its other name, if there is one. No link in it is followed.
+func (r Retired) Remove() (err error) {
+	directories, err := os.OpenRoot(r.Directory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, directories.Close()) }()
+	if err := directories.RemoveAll(r.As); err != nil {
+		return err
+	}
+	return disk.SyncDirectory(r.Directory)
+}

@@ -1,0 +1,388 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/resources/etcdretired"
+)
+
+const (
+	comesAndGoes = "m1aaa"
+	theHost      = "host-1"
+)
+
+// leaver is the world of one master, which comes and goes: what the API server and its host have of it. The empty directory is none.
+type leaver struct {
+	// wanted says that the master is in the spec, member that it has a member of etcd, and known that it is known who has.
+	wanted, member, known bool
+	// stored is what the status has of it.
+	node    *v1alpha1.NodeStatus
+	retired []v1alpha1.RetiredData
+	// deployment and pod are the directories that these have of the host.
+	deployment, pod string
+	// jobs has those that are made, and whether they have ended.
+	jobs map[string]bool
+	// works are the directories that Jobs rename, by their names; data are the directories in which a member has written.
+	works map[string]string
+	data  map[string]bool
+}
+
+func (l leaver) String() string {
+	node := "-"
+	if l.node != nil {
+		node = l.node.EtcdHost + "/" + l.node.EtcdMark
+	}
+	var retired []string
+	for _, d := range l.retired {
+		retired = append(retired, d.Phase+"/"+d.EtcdMark)
+	}
+	var jobs []string // not by their names, which have the time in them
+	for name, done := range l.jobs {
+		jobs = append(jobs, fmt.Sprint(l.works[name], done))
+	}
+	slices.Sort(jobs)
+	return fmt.Sprint(l.wanted, l.member, l.known, node, retired, l.deployment, l.pod, jobs, l.data)
+}
+
+// snapshot is what the operator makes of it.
+func (l leaver) snapshot() (*snapshot.Snapshot, []snapshot.Node) {
+	config := fixture.MakeCluster("ab1cd").Masters(1).Obj()
+	if l.wanted {
+		config.Spec.Cluster.Masters = append(config.Spec.Cluster.Masters, v1alpha1.Node{ID: comesAndGoes})
+		config.Spec.KVM.Masters = append(config.Spec.KVM.Masters, config.Spec.KVM.Masters[0])
+	}
+	if l.node != nil {
+		config.Status.Nodes = []v1alpha1.NodeStatus{*l.node}
+	}
+	config.Status.Retired = l.retired
+	s := &snapshot.Snapshot{
+		Config: snapshot.WithDefaults(config), Settings: settings(), Nodes: snapshot.NewNodes(config.Spec), Now: now,
+		Keys: map[string]string{snapshot.KeyEncryption: "a key"},
+	}
+	s.Settings.EtcdRetention = 24 * time.Hour
+	if l.known {
+		s.Etcd.Members = []etcd.Member{{ID: 1, Name: pki.EtcdMember("m0aaa"), Started: true}}
+		if l.member {
+			s.Etcd.Members = append(s.Etcd.Members, etcd.Member{ID: 2, Name: pki.EtcdMember(comesAndGoes)})
+		}
+	}
+	labels := map[string]string{key.LabelNode: comesAndGoes, key.LabelApp: key.RoleMaster}
+	w, deployments := world{}, map[string]*appsv1.Deployment{}
+	if l.deployment != "" {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: s.Owner("deployment").Annotations()}}
+		d.Spec.Template.Spec = mounting(l.deployment)
+		deployments[key.DeploymentName(key.RoleMaster, comesAndGoes)] = &d
+		if !l.wanted {
+			w.retired = []appsv1.Deployment{d}
+		}
+	}
+	if l.pod != "" {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: mounting(l.pod)}
+		pod.Spec.NodeName = theHost
+		w.pods = []corev1.Pod{pod}
+	}
+	attach(s, w.pods, deployments)
+	gone := retired(s, w)
+	s.Retiring = slices.DeleteFunc(slices.Clone(gone), func(n snapshot.Node) bool { return !s.Retires(n) })
+	s.Leaving = leaving(s.Nodes, w.pods)
+	var jobs []batchv1.Job
+	for name, done := range l.jobs {
+		j := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if done {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}
+		jobs = append(jobs, j)
+	}
+	s.LookAtRetired(gone, jobs)
+	return s, gone
+}
+
+func mounting(directory string) corev1.PodSpec {
+	return corev1.PodSpec{Volumes: []corev1.Volume{{Name: "etcd-data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory}}}}}
+}
+
+// reconcile does what the chain does and, unless the operator ends before, stores the status.
+func (l leaver) reconcile(t *testing.T, crashes bool) leaver {
+	t.Helper()
+	s, _ := l.snapshot()
+	desired, err := etcdretired.New().Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, works := map[string]bool{}, map[string]string{}
+	for _, object := range desired.Objects {
+		j := object.(*batchv1.Job)
+		jobs[j.Name] = l.jobs[j.Name]
+		command := j.Spec.Template.Spec.Containers[0].Command
+		if slices.Contains(command, "rename") {
+			works[j.Name] = path.Join(j.Spec.Template.Spec.Volumes[0].HostPath.Path, key.EtcdDirectory(comesAndGoes))
+		}
+	}
+	l.jobs, l.works = jobs, works
+	is := func(n snapshot.Node) bool { return n.ID == comesAndGoes }
+	for _, nodes := range [][]snapshot.Node{s.Nodes, s.Retiring} {
+		for i := range nodes {
+			if n := &nodes[i]; is(*n) && n.EtcdHost == "" && l.pod != "" {
+				n.EtcdHost = theHost // by the handler placement
+			}
+		}
+	}
+	switch at := slices.IndexFunc(s.Nodes, is); {
+	case at >= 0 && l.deployment == "":
+		l.deployment = nodepod.EtcdDirectory(&corev1.PodSpec{Volumes: []corev1.Volume{{Name: "etcd-data", VolumeSource: nodepod.EtcdSource(s, s.Nodes[at])}}})
+	case at < 0 && !slices.ContainsFunc(s.Retiring, is):
+		l.deployment = ""
+	}
+	if crashes {
+		return l
+	}
+	next := status(s, nil, now)
+	l.node, l.retired = statusOf(next.Nodes, key.RoleMaster, comesAndGoes), next.Retired
+	// What is kept is out of the way. Without it there is an end to the states.
+	l.retired = slices.DeleteFunc(slices.Clone(l.retired), func(d v1alpha1.RetiredData) bool { return d.Phase == snapshot.RetiredKept })
+	return l
+}
+
+// steps are what may happen next, by name.
+func (l leaver) steps(t *testing.T) map[string]leaver {
+	t.Helper()
+	wanted, known, member := l, l, l
+	wanted.wanted, known.known, member.member = !l.wanted, !l.known, l.follows()
+	next := map[string]leaver{
+		"etcd answers, or does not": known, "members follow the spec": member,
+		"the operator works": l.reconcile(t, false), "the operator ends before it stores the status": l.reconcile(t, true),
+	}
+	if l.wanted || len(l.retired) < 2 { // else there is no end to what Jobs that do not run leave
+		next["the spec changes"] = wanted
+	}
+	pod := l
+	switch {
+	case l.deployment != "" && l.pod == "":
+		pod.pod = l.deployment
+		next["its pod begins"] = pod
+	case l.deployment != "" && l.member && !l.data[l.pod]:
+		// Without a member none begins.
+		pod.data = maps.Clone(l.data)
+		pod.data[l.pod] = true
+		next["its pod writes data"] = pod
+	case l.deployment == "" && l.pod != "":
+		pod.pod = ""
+		next["its pod ends"] = pod
+	}
+	for name, done := range l.jobs {
+		if done {
+			continue
+		}
+		job := l
+		job.jobs, job.data = maps.Clone(l.jobs), maps.Clone(l.data)
+		job.jobs[name] = true
+		delete(job.data, l.works[name])
+		next[name] = job
+	}
+	return next
+}
+
+// follows says whether the master has a member once etcd has followed the spec. It is the pass of the operator which has the member taken out that
+// stores where the machine runs.
+func (l leaver) follows() bool {
+	stored := l.node != nil && l.node.EtcdHost != ""
+	return l.wanted || l.member && l.pod != "" && !stored
+}
+
+// wrong says what must never be: that a directory can be renamed which a machine has, or may have.
+func (l leaver) wrong() string {
+	for name, done := range l.jobs {
+		if directory := l.works[name]; !done && directory != "" && (directory == l.pod || directory == l.deployment) {
+			return fmt.Sprintf("%s renames %s, with which a machine runs or begins", name, directory)
+		}
+	}
+	return ""
+}
+
+// TestLeftDataIsRenamedUnderNoMachine goes through all that may happen to a master that comes and goes, in every order, with an operator that may end
+// before it stores what it knows, and that sees what there is. In the end, wherever it began, the former data is renamed, and the master of
+// the spec has its machine.
+func TestLeftDataIsRenamedUnderNoMachine(t *testing.T) {
+	first := leaver{wanted: true, known: true, jobs: map[string]bool{}, data: map[string]bool{}}
+	seen, queue := map[string]leaver{first.String(): first}, []leaver{first}
+	ways := map[string]string{}
+	for len(queue) > 0 {
+		state := queue[0]
+		queue = queue[1:]
+		for name, next := range state.steps(t) {
+			id := next.String()
+			if _, known := seen[id]; known {
+				continue
+			}
+			seen[id], ways[id] = next, ways[state.String()]+"\n"+name
+			if wrong := next.wrong(); wrong != "" {
+				t.Fatalf("%s after:%s", wrong, ways[id])
+			}
+			queue = append(queue, next)
+		}
+	}
+	for id, state := range seen {
+		if wrong := state.ends(t); wrong != "" {
+			t.Fatalf("%s; it began with %v, after:%s", wrong, state, ways[id])
+		}
+	}
+	t.Logf("%d states", len(seen))
+	if len(seen) < 500 {
+		t.Error("those are too few to be all")
+	}
+}
+
+// ends goes on until nothing changes any more, and says what is not as it should be then.
+func (l leaver) ends(t *testing.T) string {
+	t.Helper()
+	before := ""
+	for turns := 0; before != l.String(); turns++ {
+		if turns == 100 {
+			return "it never comes to rest"
+		}
+		before = l.String()
+		l.known = true
+		l = l.reconcile(t, false)
+		l.member = l.follows()
+		steps := l.steps(t)
+		for _, name := range slices.Sorted(maps.Keys(steps)) {
+			if strings.HasPrefix(name, "etcd-") || strings.HasPrefix(name, "its pod") {
+				l = steps[name]
+				break
+			}
+		}
+	}
+	switch {
+	case len(l.retired) > 0 || len(l.jobs) > 0:
+		return fmt.Sprintf("%+v and %v stay", l.retired, l.jobs)
+	case l.wanted && (l.pod == "" || len(l.data) != 1 || !l.data[l.pod]):
+		return fmt.Sprintf("the master has the directory %q of %v", l.pod, l.data)
+	case !l.wanted && len(l.data) > 0:
+		return fmt.Sprintf("%v stay under their names", l.data)
+	}
+	return ""
+}
+
+// TestRetiredDataIsRemovedInTime, or once there is too much of it.
+func TestRetiredDataIsRemovedInTime(t *testing.T) {
+	kept := func(hours ...int) []v1alpha1.RetiredData {
+		var all []v1alpha1.RetiredData
+		for _, h := range hours {
+			all = append(all, v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, Phase: snapshot.RetiredKept, Since: metav1.NewTime(now.Add(-time.Duration(h) * time.Hour))})
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		retired []v1alpha1.RetiredData
+		want    []string
+		next    time.Duration
+	}{
+		"none":               {nil, nil, 0},
+		"young":              {kept(1, 23), nil, time.Hour},
+		"old":                {kept(24), []string{"24h"}, 0},
+		"old and young":      {kept(30, 2), []string{"30h"}, -6 * time.Hour},
+		"more than are kept": {kept(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12), []string{"11h", "12h"}, 12 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := leaver{retired: test.retired}.snapshot()
+			var got []string
+			for _, d := range s.Config.Status.Retired {
+				if do, name := s.RetireJob(d); do != "" {
+					got = append(got, fmt.Sprintf("%.0fh", now.Sub(d.Since.Time).Hours()))
+					if do != "remove" || !strings.HasPrefix(name, "etcd-remove-m1aaa-") {
+						t.Errorf("it is to be %s by %s", do, name)
+					}
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%v are removed, want %v", got, test.want)
+			}
+			if next := s.NextRemoval(); len(test.retired) > 0 && !next.Equal(now.Add(test.next)) {
+				t.Errorf("the next one is removed at %v, want %v", next, now.Add(test.next))
+			}
+		})
+	}
+}
+
+// TestJobOnLeftData: on the host with the data, below the directory of the cluster, and without the rights of a machine.
+func TestJobOnLeftData(t *testing.T) {
+	for mark, directory := range map[string]string{"": "/home/core/volumes/ab1cd", "0123456789abcdef": "/home/core/volumes/ab1cd/0123456789abcdef"} {
+		d := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: mark, Phase: snapshot.RetiredRenaming, Since: metav1.NewTime(now)}
+		s, _ := leaver{retired: []v1alpha1.RetiredData{d}}.snapshot()
+		desired, err := etcdretired.New().Build(s)
+		if err != nil || len(desired.Objects) != 1 {
+			t.Fatalf("%d objects, %v; want a Job", len(desired.Objects), err)
+		}
+		pod := desired.Objects[0].(*batchv1.Job).Spec.Template.Spec
+		container := pod.Containers[0]
+		term := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0]
+		got := []string{pod.Volumes[0].HostPath.Path, container.VolumeMounts[0].MountPath, term.Values[0], strings.Join(container.Command, " ")}
+		want := []string{
+			directory, "/etcd", theHost, "/opt/kvm-operator/kvm-operator runner etcd-data rename --directory=/etcd --name=k8s-master-m1aaa --as=" + key.RetiredDirectory(comesAndGoes, now),
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("another Job (-want +got):\n%s", diff)
+		}
+		if len(pod.Volumes) != 1 || container.SecurityContext.Privileged != nil || len(container.SecurityContext.Capabilities.Drop) == 0 {
+			t.Errorf("it has more than it needs: %+v", pod)
+		}
+	}
+}
+
+// TestWhyLeftDataStays as it is, and what a Job waits for.
+func TestWhyLeftDataStays(t *testing.T) {
+	left := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: key.EtcdMark("a key"), Phase: snapshot.RetiredLeft, Since: metav1.NewTime(now)}
+	renaming := left
+	renaming.Phase = snapshot.RetiredRenaming
+	for name, test := range map[string]struct {
+		world leaver
+		job   *batchv1.JobCondition
+		phase string
+		want  string
+	}{
+		"etcd does not answer": {leaver{retired: []v1alpha1.RetiredData{left}}, nil, snapshot.RetiredLeft, "it is not known whether the member"},
+		"its member is there":  {leaver{known: true, member: true, retired: []v1alpha1.RetiredData{left}}, nil, snapshot.RetiredLeft, "the member of the master is not out"},
+		"its pod is there": {
+			leaver{known: true, pod: key.EtcdHostPath("ab1cd", left.EtcdMark, comesAndGoes), retired: []v1alpha1.RetiredData{left}},
+			nil, snapshot.RetiredLeft, "the machine of the master is not gone",
+		},
+		"nothing is there": {leaver{known: true, retired: []v1alpha1.RetiredData{left}}, nil, snapshot.RetiredRenaming, "is to rename it on host host-1; when that host is gone for good"},
+		"its Job was given up": {
+			leaver{known: true, retired: []v1alpha1.RetiredData{renaming}},
+			&batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"},
+			snapshot.RetiredRenaming, "was given up (BackoffLimitExceeded): kubectl --namespace=ab1cd logs job/etcd-rename-m1aaa-",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, gone := test.world.snapshot()
+			if test.job != nil {
+				_, name := s.RetireJob(renaming)
+				job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				job.Status.Conditions = []batchv1.JobCondition{*test.job}
+				s.LookAtRetired(gone, []batchv1.Job{job})
+			}
+			if len(s.Retired) != 1 || s.Retired[0].Phase != test.phase || !strings.Contains(s.Retired[0].Message, test.want) {
+				t.Errorf("%+v, want phase %s and %q", s.Retired, test.phase, test.want)
+			}
+		})
+	}
+}
