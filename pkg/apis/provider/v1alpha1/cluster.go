@@ -110,6 +110,8 @@ type Scaling struct {
 }
 
 // Calico is the pod network.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !has(self.subnet) || self.cidr < 8 || self.cidr > 15 || !isIP(self.subnet) || !cidr(['169.0.0.0/8', '169.128.0.0/9', '169.192.0.0/10', '169.224.0.0/11', '169.240.0.0/12', '169.248.0.0/13', '169.252.0.0/14', '169.254.0.0/15'][self.cidr - 8]).containsIP(self.subnet)",message="must not contain 169.254.0.0/16 (link-local), where no pod is reached; choose another network, for example 192.168.0.0 with cidr 16"
 type Calico struct {
 	// CIDR is the prefix length of the pod network, 8 to 30. Immutable: nodes and pods hold addresses of the network.
 	//

@@ -50,6 +50,14 @@ var rejectedUnworkable = map[string]rejection{
 		change: `spec: {cluster: {calico: {subnet: 169.254.0.0}}}`,
 		want:   `spec.cluster.calico.subnet: Invalid value: "169.254.0.0": must not lie in 0.0.0.0/8, 127.0.0.0/8 (loopback), 169.254.0.0/16 (link-local) and 224.0.0.0/3 (multicast, reserved), where no pod is reached; choose another network, for example 192.168.0.0`,
 	},
+	"a pod network around what is link-local": {
+		change: `spec: {cluster: {calico: {subnet: 169.0.0.0, cidr: 8}}}`,
+		want:   `spec.cluster.calico: Invalid value: must not contain 169.254.0.0/16 (link-local), where no pod is reached; choose another network, for example 192.168.0.0 with cidr 16`,
+	},
+	"a pod network around what is link-local, by another address of it": {
+		change: `spec: {cluster: {calico: {subnet: 169.241.2.3, cidr: 12}}}`,
+		want:   `spec.cluster.calico: Invalid value: must not contain 169.254.0.0/16 (link-local), where no pod is reached; choose another network, for example 192.168.0.0 with cidr 16`,
+	},
 	"a pod network of multicast": {
 		change: `spec: {cluster: {calico: {subnet: 239.0.0.0}}}`,
 		want:   `spec.cluster.calico.subnet: Invalid value: "239.0.0.0": must not lie in 0.0.0.0/8, 127.0.0.0/8 (loopback), 169.254.0.0/16 (link-local) and 224.0.0.0/3 (multicast, reserved), where no pod is reached; choose another network, for example 192.168.0.0`,
