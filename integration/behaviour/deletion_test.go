@@ -119,6 +119,10 @@ func TestF20HostVolumeIsClaimableAgainAndItsDataStays(t *testing.T) {
 	if text, err := os.ReadFile(data); err != nil || string(text) != "data" {
 		t.Errorf("the data on the volume is %q (%v)", text, err)
 	}
+	other := clusterIn(t, "tenant-of-volumes", "del2c")
+	other.Spec.KVM.Workers[0].HostVolumes = config.Spec.KVM.Workers[0].HostVolumes
+	create(t, other)
+	theLab.AwaitCondition(t, other, lab.Condition{Type: "VolumesReady", Status: metav1.ConditionFalse, Reason: "HostVolumeNeedsWiping"})
 	again := createReady(t, makeCluster("del2b").Workers(1).HostVolume(0, "del2", "/data").Obj())
 	theLab.Get(t, volume)
 	if volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.Namespace != again.Spec.Cluster.ID {

@@ -8,12 +8,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// ReleaseVolume makes a volume whose claim is gone claimable again, by taking away its reference to that claim. It does
-// nothing when the volume was changed in the meantime: the next reconcile sees to it.
-func (e *Engine) ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume) error {
-	patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"spec":{"claimRef":null}}`, volume.ResourceVersion)
+// ReleaseVolume makes a volume whose claim is gone claimable again, by taking away its reference to that claim, and notes in whose namespace the
+// owner of what it holds is. It does nothing when the volume was changed in the meantime: the next reconcile sees to it.
+func (e *Engine) ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error {
+	patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}},"spec":{"claimRef":null}}`, volume.ResourceVersion, key.AnnotationDataOf, dataOf)
 	err := e.client.Patch(ctx, volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -63,6 +63,12 @@ const (
 	// AnnotationAdministratorsGeneration is set by the user on a KVMConfig. Another value takes their rights from all copies of the
 	// administrator's kubeconfig, and makes a new one.
 	AnnotationAdministratorsGeneration = "kvm-operator.giantswarm.io/administrators-generation"
+	// AnnotationVolumeFor is set by an administrator on a PersistentVolume with a mount tag: the namespaces, with commas between them, whose
+	// KVMConfigs may have it.
+	AnnotationVolumeFor = "kvm-operator.giantswarm.io/for-namespaces"
+	// AnnotationDataOf stands on a PersistentVolume whose claim is gone: the namespace of the KVMConfig whose data it holds. An administrator
+	// takes it away once the volume is wiped.
+	AnnotationDataOf = "kvm-operator.giantswarm.io/data-of"
 	// AnnotationAdministrators stands on the Secret with the administrator's kubeconfig: the group that it has its rights by.
 	AnnotationAdministrators = "kvm-operator.giantswarm.io/administrators"
 	// AnnotationLeaderVersion stands on the Lease of the operator: the version of who holds it, or held it last.

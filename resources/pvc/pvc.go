@@ -40,9 +40,9 @@ func Resource() apply.Resource[*cluster.Snapshot] {
 	}
 }
 
-// VolumeReleaser makes a volume whose claim is gone claimable again.
+// VolumeReleaser makes a volume whose claim is gone claimable again, and notes whose data it holds.
 type VolumeReleaser interface {
-	ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume) error
+	ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error
 }
 
 type handler struct {
@@ -59,7 +59,7 @@ func (h *handler) EnsureDeleted(ctx context.Context, s *cluster.Snapshot) (chain
 	var errs []error
 	for i := range s.Volumes {
 		if claimedByCluster(&s.Volumes[i], s) {
-			errs = append(errs, h.volumes.ReleaseVolume(ctx, &s.Volumes[i]))
+			errs = append(errs, h.volumes.ReleaseVolume(ctx, &s.Volumes[i], s.Config.Namespace))
 		}
 	}
 	return chain.Done(), errors.Join(errs...)
@@ -176,11 +176,32 @@ func hostVolume(s *cluster.Snapshot, n cluster.Node, tag, claimName string) (*co
 		return nil, problem.Newf("HostVolumeAmbiguous", "worker %s: the PersistentVolumes %s and %s both carry the label %s=%s; exactly one may",
 			n.ID, found[0].Name, found[1].Name, key.LabelMountTag, tag)
 	}
+	if err := mayHave(s, n, found[0]); err != nil {
+		return nil, err
+	}
 	if ref := found[0].Spec.ClaimRef; ref != nil && (ref.Namespace != s.Namespace() || ref.Name != claimName) {
 		return nil, problem.Newf("HostVolumeClaimed", "worker %s: PersistentVolume %s with the label %s=%s is claimed by %s/%s",
 			n.ID, found[0].Name, key.LabelMountTag, tag, ref.Namespace, ref.Name)
 	}
 	return found[0], nil
+}
+
+// mayHave says why a worker may not have a volume: it is for others, or holds what others have left on it. Only administrators of the management
+// cluster may write to volumes.
+func mayHave(s *cluster.Snapshot, n cluster.Node, volume *corev1.PersistentVolume) error {
+	own := s.Config.Namespace
+	if list, set := volume.Annotations[key.AnnotationVolumeFor]; set {
+		others := func(namespace string) bool { return strings.TrimSpace(namespace) != own }
+		if len(slices.DeleteFunc(strings.Split(list, ","), others)) == 0 {
+			return problem.Newf("HostVolumeNotForNamespace", "worker %s: PersistentVolume %s is for KVMConfigs of other namespaces than %s; add it to the annotation %s of the "+
+				"volume, or use another mount tag", n.ID, volume.Name, own, key.AnnotationVolumeFor)
+		}
+	}
+	if owner := volume.Annotations[key.AnnotationDataOf]; owner != "" && owner != own {
+		return problem.Newf("HostVolumeNeedsWiping", "worker %[1]s: PersistentVolume %[2]s holds data of a KVMConfig of another namespace; an administrator has to remove the data, "+
+			"and then: kubectl annotate persistentvolume %[2]s %[3]s-", n.ID, volume.Name, key.AnnotationDataOf)
+	}
+	return nil
 }
 
 func meta(s *cluster.Snapshot, n cluster.Node, name string) metav1.ObjectMeta {

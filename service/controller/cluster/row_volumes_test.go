@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // claim is what a volume claim asks for.
@@ -70,6 +71,11 @@ func TestHostVolumesThatCannotBeHad(t *testing.T) {
 		volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: name}
 		return *volume
 	}
+	annotated := func(name, value string) corev1.PersistentVolume {
+		volume := fixture.MakeVolume("pv1", "data1")
+		volume.Annotations = map[string]string{name: value}
+		return *volume
+	}
 	own := "local-pvc-worker-full1-w1aaa-data1"
 	for name, test := range map[string]struct {
 		volumes []corev1.PersistentVolume
@@ -92,6 +98,23 @@ func TestHostVolumesThatCannotBeHad(t *testing.T) {
 			[]corev1.PersistentVolume{claimed("full1", "local-pvc-worker-full1-w3aaa-data1")},
 			"False HostVolumeClaimed: worker w1aaa: PersistentVolume pv1 with the label mount-tag=data1 is claimed by full1/local-pvc-worker-full1-w3aaa-data1", 5,
 		},
+		"it is for others": {
+			[]corev1.PersistentVolume{annotated(key.AnnotationVolumeFor, "tenant-a, tenant-b")},
+			"False HostVolumeNotForNamespace: worker w1aaa: PersistentVolume pv1 is for KVMConfigs of other namespaces than default; add it to the annotation " +
+				"kvm-operator.giantswarm.io/for-namespaces of the volume, or use another mount tag", 5,
+		},
+		"it is for nobody": {
+			[]corev1.PersistentVolume{annotated(key.AnnotationVolumeFor, "")},
+			"False HostVolumeNotForNamespace: worker w1aaa: PersistentVolume pv1 is for KVMConfigs of other namespaces than default; add it to the annotation " +
+				"kvm-operator.giantswarm.io/for-namespaces of the volume, or use another mount tag", 5,
+		},
+		"it is for this one, too": {[]corev1.PersistentVolume{annotated(key.AnnotationVolumeFor, "tenant-a, default")}, "True Done: ", 6},
+		"it has data of others": {
+			[]corev1.PersistentVolume{annotated(key.AnnotationDataOf, "tenant-a")},
+			"False HostVolumeNeedsWiping: worker w1aaa: PersistentVolume pv1 holds data of a KVMConfig of another namespace; an administrator has to remove the data, " +
+				"and then: kubectl annotate persistentvolume pv1 kvm-operator.giantswarm.io/data-of-", 5,
+		},
+		"it has data of this namespace": {[]corev1.PersistentVolume{annotated(key.AnnotationDataOf, "default")}, "True Done: ", 6},
 		"the worker's own claim has it": {[]corev1.PersistentVolume{claimed("full1", own)}, "True Done: ", 6},
 	} {
 		t.Run(name, func(t *testing.T) {
