@@ -71,10 +71,10 @@ vault: ## Certificates from a real Vault; the part of test that builds longest, 
 	@integration/build.sh .tools kubeall kwok vault
 	@go test -timeout $(TEST_TIMEOUT) ./integration/issuer
 
-courses: tools ## The other 400 of the 500 courses of chaos; the part of test that is left out when there is no time for it
-	@go test -timeout $(TEST_TIMEOUT) -run TestCoursesWithFaults ./integration/chaos -seed=101 -courses=400
+courses: tools ## The other 450 of the 500 courses of chaos; the part of test that is left out when there is no time for it
+	@go test -timeout $(TEST_TIMEOUT) -run TestCoursesWithFaults ./integration/chaos -seed=51 -courses=450
 
-chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults, and an operator that crashes at every write of a drain; test has all of the 500 if there is time, the first 100 in any case, and one in eleven crashes
+chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults, and an operator that crashes at every write of a drain; test has all of the 500 if there is time, the first 50 in any case, and one in seventeen crashes
 	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/chaos -courses=500 -every=1
 
 soak: tools ## The same for SOAK, an hour unless set, from SEED, which is another one each time

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	courses = flag.Int("courses", 100, "how many `courses` there are")
+	courses = flag.Int("courses", 50, "how many `courses` there are")
 	atOnce  = flag.Int("at-once", 50, "how many `courses` there are at a time")
 	first   = flag.Uint64("seed", 1, "the `seed` of the first course; those of the others follow")
 	strict  = flag.Bool("strict", true, "fail on suspects, too")

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/chaos"
 )
 
-var every = flag.Int("every", 11, "take every so many-eth `point` of those where an operation can crash; 1 for all")
+var every = flag.Int("every", 17, "take every so many-eth `point` of those where an operation can crash; 1 for all")
 
 // TestF33CrashAtEveryWriteOfADrain: drains, and changes of masters whose members are those of a real etcd, end as without a crash,
 // wherever the operator ends, and nothing happens on the way that must never be.
