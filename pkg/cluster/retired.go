@@ -31,6 +31,9 @@ const (
 	doRemove = "remove"
 )
 
+// maxRetired is how many entries status.retired has at most. What masters leave beyond that stays under its name.
+const maxRetired = 100
+
 // maxKept is how many directories of a cluster are kept: its author could fill hosts otherwise.
 const maxKept = 10
 
@@ -38,7 +41,7 @@ const maxKept = 10
 // nothing to do.
 func (s *Snapshot) RetireJob(d v1alpha1.RetiredData) (do, name string) {
 	switch {
-	case d.Phase == RetiredRenaming:
+	case d.Phase == RetiredRenaming && !s.inUse(d):
 		do = doRename
 	case d.Phase == RetiredKept && s.removalDue(d):
 		do = doRemove
@@ -48,11 +51,11 @@ func (s *Snapshot) RetireJob(d v1alpha1.RetiredData) (do, name string) {
 	return do, key.EtcdRetireName(do, d.ID, d.EtcdHost, d.EtcdMark, d.Since.Time)
 }
 
-// NextRemoval is when the next data that masters have left on hosts is removed; zero when none is kept.
+// NextRemoval is when the next data that masters have left on hosts is to be removed, after now; zero when there is none.
 func (s *Snapshot) NextRemoval() time.Time {
 	var next time.Time
 	for _, d := range s.Config.Status.Retired {
-		if at := s.removedAt(d); d.Phase == RetiredKept && (next.IsZero() || at.Before(next)) {
+		if at := s.removedAt(d); d.Phase == RetiredKept && at.After(s.Now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -86,7 +89,7 @@ func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 		do, name := s.RetireJob(d)
 		done := Succeeded(byName[name])
 		switch {
-		case d.Phase == RetiredLeft && s.hasMachine(d.ID), do == doRemove && done:
+		case d.Phase == RetiredLeft && s.hasMachine(d.ID), d.Phase == RetiredRenaming && s.inUse(d), do == doRemove && done:
 			continue // a master has it again, see Left; or it is gone
 		case d.Phase == RetiredLeft:
 			d.Phase, d.Message = s.leaves(d, machines)
@@ -102,13 +105,20 @@ func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 		known := func(d v1alpha1.RetiredData) bool {
 			return d.ID == n.ID && d.EtcdHost == n.EtcdHost && d.EtcdMark == n.EtcdMark && d.Phase != RetiredKept
 		}
-		if n.Role == key.RoleMaster && n.EtcdHost != "" && !s.hasMachine(n.ID) && !slices.ContainsFunc(next, known) {
+		if n.Role == key.RoleMaster && n.EtcdHost != "" && !s.hasMachine(n.ID) && !slices.ContainsFunc(next, known) && len(next) < maxRetired {
 			next = append(next, v1alpha1.RetiredData{
 				ID: n.ID, EtcdHost: n.EtcdHost, EtcdMark: n.EtcdMark, EtcdMember: n.EtcdMember, Phase: RetiredLeft, Since: s.leftAt(n.ID),
 			})
 		}
 	}
 	s.Retired = next
+}
+
+// inUse says whether a master has the directory all the same: somebody has put back an older status, or has written into it.
+func (s *Snapshot) inUse(d v1alpha1.RetiredData) bool {
+	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool {
+		return n.ID == d.ID && n.EtcdMark == d.EtcdMark && (n.EtcdHost == "" || n.EtcdHost == d.EtcdHost)
+	})
 }
 
 // leftAt is when a master left, later than it ever did: names of Jobs and directories go by it.

@@ -299,7 +299,7 @@ func TestRetiredDataIsRemovedInTime(t *testing.T) {
 		"none":               {nil, nil, 0},
 		"young":              {kept(1, 23), nil, time.Hour},
 		"old":                {kept(24), []string{"24h"}, 0},
-		"old and young":      {kept(30, 2), []string{"30h"}, -6 * time.Hour},
+		"old and young":      {kept(30, 2), []string{"30h"}, 22 * time.Hour},
 		"more than are kept": {kept(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12), []string{"11h", "12h"}, 12 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -316,8 +316,12 @@ func TestRetiredDataIsRemovedInTime(t *testing.T) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("%v are removed, want %v", got, test.want)
 			}
-			if next := s.NextRemoval(); len(test.retired) > 0 && !next.Equal(now.Add(test.next)) {
-				t.Errorf("the next one is removed at %v, want %v", next, now.Add(test.next))
+			want := time.Time{}
+			if test.next > 0 {
+				want = now.Add(test.next)
+			}
+			if next := s.NextRemoval(); !next.Equal(want) {
+				t.Errorf("the next one is removed at %v, want %v", next, want)
 			}
 		})
 	}
@@ -345,6 +349,34 @@ func TestJobOnLeftData(t *testing.T) {
 		if len(pod.Volumes) != 1 || container.SecurityContext.Privileged != nil || len(container.SecurityContext.Capabilities.Drop) == 0 {
 			t.Errorf("it has more than it needs: %+v", pod)
 		}
+	}
+}
+
+// TestDataOfAMasterIsNotRenamed although the status says that it is being renamed: it is an older one that somebody has put back.
+func TestDataOfAMasterIsNotRenamed(t *testing.T) {
+	renaming := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: "0123456789abcdef", Phase: snapshot.RetiredRenaming, Since: metav1.NewTime(now)}
+	node := v1alpha1.NodeStatus{ID: comesAndGoes, Role: key.RoleMaster, EtcdHost: theHost, EtcdMark: renaming.EtcdMark}
+	for name, test := range map[string]struct {
+		change func(l *leaver)
+		want   int
+	}{
+		"it has the directory": {func(*leaver) {}, 0},
+		"it has a directory that is to be renamed": {func(l *leaver) {
+			l.node, l.deployment = nil, key.EtcdHostPath("ab1cd", renaming.EtcdMark, comesAndGoes)
+		}, 0},
+		"it has one with another mark":              {func(l *leaver) { l.node.EtcdMark = key.EtcdMark("a key") }, 1},
+		"it has one of the mark, and on other host": {func(l *leaver) { l.node.EtcdHost = "host-2" }, 1},
+		"it is not in the spec":                     {func(l *leaver) { l.wanted = false }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := leaver{wanted: true, known: true, member: true, node: node.DeepCopy(), retired: []v1alpha1.RetiredData{renaming}}
+			test.change(&l)
+			s, _ := l.snapshot()
+			desired, err := etcdretired.New().Build(s)
+			if err != nil || len(desired.Objects) != test.want || len(s.Retired) != test.want {
+				t.Errorf("%d Jobs (%v) and %+v, want %d", len(desired.Objects), err, s.Retired, test.want)
+			}
+		})
 	}
 }
 

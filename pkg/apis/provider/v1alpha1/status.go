@@ -27,6 +27,7 @@ type KVMConfigStatus struct {
 	// directory, so that no machine begins with that data again, and removes it later (service.etcd.retention).
 	//
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
 	Retired []RetiredData `json:"retired,omitempty"`
 
 	// MinoritySince is since when no majority of the masters is Ready. When that has lasted for twenty minutes, a rollout replaces those that
