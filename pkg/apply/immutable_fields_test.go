@@ -104,10 +104,11 @@ func TestReleasedVolumesAreClaimableAgain(t *testing.T) {
 	stale := volume.DeepCopy()
 	volume.Labels = map[string]string{"changed": "meanwhile"}
 	do(t, direct.Update(t.Context(), volume))
-	err := b.engine.ReleaseVolume(t.Context(), stale, "tenant-a")
+	err := b.engine.ReleaseVolume(t.Context(), stale)
 	equal(t, "error", "release PersistentVolume "+b.namespace+": it was changed by somebody else at the same time", err.Error())
 	equal(t, "still claimed", true, now(t, volume).Spec.ClaimRef != nil)
-	do(t, b.engine.ReleaseVolume(t.Context(), volume, "tenant-a"))
+	do(t, b.engine.MarkVolume(t.Context(), volume, "tenant-a"))
+	do(t, b.engine.ReleaseVolume(t.Context(), now(t, volume)))
 	equal(t, "whose data it is", "tenant-a", now(t, volume).Annotations[key.AnnotationDataOf])
 	equal(t, "still claimed", false, now(t, volume).Spec.ClaimRef != nil)
 	do(t, direct.Delete(t.Context(), now(t, volume)))

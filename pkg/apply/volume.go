@@ -12,13 +12,22 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// ReleaseVolume makes a volume whose claim is gone claimable again, by taking away its reference to that claim, and notes in whose namespace the
-// owner of what it holds is. It does nothing when the volume was changed in the meantime: the next reconcile sees to it.
-func (e *Engine) ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error {
-	patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}},"spec":{"claimRef":null}}`, volume.ResourceVersion, key.AnnotationDataOf, dataOf)
+// MarkVolume notes at a volume in whose namespace the owner of what it holds is. It does nothing when the volume was changed in the meantime: the next
+// reconcile sees to it.
+func (e *Engine) MarkVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error {
+	return e.patchVolume(ctx, "mark", volume, fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`, volume.ResourceVersion, key.AnnotationDataOf, dataOf))
+}
+
+// ReleaseVolume makes a volume whose claim is gone claimable again, by taking away its reference to that claim. It does
+// nothing when the volume was changed in the meantime: the next reconcile sees to it.
+func (e *Engine) ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume) error {
+	return e.patchVolume(ctx, "release", volume, fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"spec":{"claimRef":null}}`, volume.ResourceVersion))
+}
+
+func (e *Engine) patchVolume(ctx context.Context, do string, volume *corev1.PersistentVolume, patch string) error {
 	err := e.client.Patch(ctx, volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return requestError("release", "PersistentVolume "+volume.Name, err)
+	return requestError(do, "PersistentVolume "+volume.Name, err)
 }

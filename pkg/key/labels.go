@@ -66,7 +66,7 @@ const (
 	// AnnotationVolumeFor is set by an administrator on a PersistentVolume with a mount tag: the namespaces, with commas between them, whose
 	// KVMConfigs may have it.
 	AnnotationVolumeFor = "kvm-operator.giantswarm.io/for-namespaces"
-	// AnnotationDataOf stands on a PersistentVolume whose claim is gone: the namespace of the KVMConfig whose data it holds. An administrator
+	// AnnotationDataOf stands on a PersistentVolume that a cluster has claimed: the namespace of the KVMConfig whose data it holds. An administrator
 	// takes it away once the volume is wiped.
 	AnnotationDataOf = "kvm-operator.giantswarm.io/data-of"
 	// AnnotationAdministrators stands on the Secret with the administrator's kubeconfig: the group that it has its rights by.

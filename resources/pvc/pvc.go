@@ -40,14 +40,28 @@ func Resource() apply.Resource[*cluster.Snapshot] {
 	}
 }
 
-// VolumeReleaser makes a volume whose claim is gone claimable again, and notes whose data it holds.
+// VolumeReleaser notes whose data a volume holds, and makes one whose claim is gone claimable again.
 type VolumeReleaser interface {
-	ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error
+	MarkVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error
+	ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume) error
 }
 
 type handler struct {
 	chain.Handler[*cluster.Snapshot]
 	volumes VolumeReleaser
+}
+
+// EnsureCreated makes the claims, and notes at the hosts' volumes that are claimed whose data is on them from now on.
+func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+	outcome, err := h.Handler.EnsureCreated(ctx, s)
+	errs := []error{err}
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		if s.OwnsNamespace && claimedByCluster(v, s) && v.Annotations[key.AnnotationDataOf] == "" {
+			errs = append(errs, h.volumes.MarkVolume(ctx, v, s.Config.Namespace))
+		}
+	}
+	return outcome, errors.Join(errs...)
 }
 
 // EnsureDeleted deletes the claims and, once they are gone, frees the hosts' volumes for the next cluster.
@@ -59,7 +73,7 @@ func (h *handler) EnsureDeleted(ctx context.Context, s *cluster.Snapshot) (chain
 	var errs []error
 	for i := range s.Volumes {
 		if claimedByCluster(&s.Volumes[i], s) {
-			errs = append(errs, h.volumes.ReleaseVolume(ctx, &s.Volumes[i], s.Config.Namespace))
+			errs = append(errs, h.volumes.ReleaseVolume(ctx, &s.Volumes[i]))
 		}
 	}
 	return chain.Done(), errors.Join(errs...)
