@@ -14,12 +14,12 @@ func newEtcdData() *cobra.Command {
 		Short: "Rename and remove the data of a master that has left its cluster; what the Jobs of status.retired run",
 	}
 	c.AddCommand(
-		newRetired("rename", "Give the directory of a master's data another name, with which no machine begins",
-			`Give a directory such as k8s-master-<id> another name. It is refused while a machine has the data, and does nothing when it was done before, or
-when there is no such directory.`, etcdfiles.Retired.Rename, "%s has no %s any more: what there was is %s\n"),
-		newRetired("remove", "Remove the directory of a master's data that has another name",
-			"Remove the directory to which rename has given another name, with all that is in it.",
-			etcdfiles.Retired.Remove, "%s has nothing any more of what was %s and then %s\n"),
+		newRetired("rename", "Rename the directory of a master's data, so that no machine starts with it",
+			`Rename a directory such as k8s-master-<id>. The command fails while a machine uses the data. It does nothing if the directory was renamed before or
+does not exist.`, etcdfiles.Retired.Rename, "in %s, %s is renamed to %s, or did not exist\n"),
+		newRetired("remove", "Remove the directory of a master's data after it was renamed",
+			"Remove a renamed directory and everything in it. The command follows no link.",
+			etcdfiles.Retired.Remove, "in %s, the data of %s, which was renamed to %s, is removed\n"),
 	)
 	return c
 }
@@ -30,9 +30,9 @@ func newRetired(use, short, long string, do func(etcdfiles.Retired) error, done 
 		Example: "  kvm-operator runner etcd-data " + use + " --directory=/home/core/volumes/ab1cd --name=k8s-master-m0aaa --as=retired-20261122T060000Z-k8s-master-m0aaa",
 	}
 	var r etcdfiles.Retired
-	c.Flags().StringVar(&r.Directory, "directory", "", "directory that has those of masters")
-	c.Flags().StringVar(&r.As, "as", "", "the other name, which begins with retired-")
-	c.Flags().StringVar(&r.Name, "name", "", "name of the directory while a machine may use it")
+	c.Flags().StringVar(&r.Directory, "directory", "", "parent directory of the masters' directories")
+	c.Flags().StringVar(&r.As, "as", "", "name after it is renamed, which starts with retired-")
+	c.Flags().StringVar(&r.Name, "name", "", "name before it is renamed")
 	for _, name := range []string{"directory", "as", "name"} {
 		_ = c.MarkFlagRequired(name)
 	}

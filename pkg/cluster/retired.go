@@ -37,8 +37,8 @@ const maxRetired = 100
 // maxKept is how many directories of a cluster are kept: its author could fill hosts otherwise.
 const maxKept = 10
 
-// RetireJob is what there is to do with the data that a master has left, and the name of the Job that does it; both are empty while there is
-// nothing to do.
+// RetireJob returns what the operator has to do with the data that a master left, "rename" or "remove", and the name of the Job for it. Both are empty
+// while there is nothing to do.
 func (s *Snapshot) RetireJob(d v1alpha1.RetiredData) (do, name string) {
 	switch {
 	case d.Phase == RetiredRenaming && !s.inUse(d):
@@ -77,8 +77,8 @@ func (s *Snapshot) removalDue(d v1alpha1.RetiredData) bool {
 	return newer >= maxKept || !s.Now.Before(s.removedAt(d))
 }
 
-// LookAtRetired finds out what became of the data that masters have left on hosts. What it finds is stored before anything is done about it: data is
-// renamed only after the status says that no master takes it up again. machines are the Deployments of masters that are not in the spec.
+// LookAtRetired computes the next status.retired from the stored one. Handlers act on the stored status, so data is renamed only after the status says
+// that no master gets it back. machines are the Deployments of masters that are not in the spec.
 func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 	byName := map[string]*batchv1.Job{}
 	for i := range jobs {
@@ -114,7 +114,7 @@ func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 	s.Retired = next
 }
 
-// inUse says whether a master has the directory all the same: somebody has put back an older status, or has written into it.
+// inUse reports whether a master uses the directory. That contradicts the phase Renaming, and happens when a user restores an older status.
 func (s *Snapshot) inUse(d v1alpha1.RetiredData) bool {
 	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool {
 		return n.ID == d.ID && n.EtcdMark == d.EtcdMark && (n.EtcdHost == "" || n.EtcdHost == d.EtcdHost)
@@ -137,7 +137,8 @@ func (s *Snapshot) hasMachine(id string) bool {
 	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return n.ID == id })
 }
 
-// leaves says whether no machine can begin any more with the data that a master has left: it is out of etcd, and has neither Deployment nor pod.
+// leaves returns RetiredRenaming once no machine can start with the data that a master left: its member is out of etcd, and it has neither a
+// Deployment nor a pod. Otherwise it returns RetiredLeft and the reason.
 func (s *Snapshot) leaves(d v1alpha1.RetiredData, machines []Node) (phase, message string) {
 	has := func(n Node) bool { return n.ID == d.ID }
 	switch {
@@ -158,12 +159,12 @@ func (s *Snapshot) whyNot(do, name, host string, job *batchv1.Job) string {
 	if failure := Failure(job); failure != nil {
 		return fmt.Sprintf("Job %[1]s was given up (%[2]s): kubectl --namespace=%[3]s logs job/%[1]s tells why; delete it to try again", name, failure.Reason, s.Namespace())
 	}
-	return fmt.Sprintf("Job %s is to %s it on host %s; when that host is gone for good, take this entry away: kubectl edit kvmconfig %s --namespace=%s --subresource=status",
+	return fmt.Sprintf("Job %s is to %s the data on host %s; if that host is gone for good, remove this entry: kubectl edit kvmconfig %s --namespace=%s --subresource=status",
 		name, do, host, s.Config.Name, s.Config.Namespace)
 }
 
-// NewEtcdMark is the mark for the directory of a master that has none yet: another one than that of data that is being renamed, because the directory
-// that is made now must not be the one that gets another name.
+// NewEtcdMark is the mark for the directory of a new master. It differs from the mark of data that is being renamed, because the Job must not rename the
+// new directory.
 func (s *Snapshot) NewEtcdMark(id string) string {
 	seed := s.Keys[KeyEncryption]
 	mark := key.EtcdMark(seed)

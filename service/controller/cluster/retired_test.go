@@ -251,7 +251,7 @@ func TestLeftDataIsRenamedUnderNoMachine(t *testing.T) {
 	}
 }
 
-// ends goes on until nothing changes any more, and says what is not as it should be then.
+// ends runs the operator until nothing changes, and returns what is wrong in that state.
 func (l leaver) ends(t *testing.T) string {
 	t.Helper()
 	before := ""
@@ -397,7 +397,7 @@ func TestWhyLeftDataStays(t *testing.T) {
 			leaver{known: true, pod: key.EtcdHostPath("ab1cd", left.EtcdMark, comesAndGoes), retired: []v1alpha1.RetiredData{left}},
 			nil, snapshot.RetiredLeft, "the machine of the master is not gone",
 		},
-		"nothing is there": {leaver{known: true, retired: []v1alpha1.RetiredData{left}}, nil, snapshot.RetiredRenaming, "is to rename it on host host-1; when that host is gone for good"},
+		"nothing is there": {leaver{known: true, retired: []v1alpha1.RetiredData{left}}, nil, snapshot.RetiredRenaming, "is to rename the data on host host-1; if that host is gone for good"},
 		"its Job was given up": {
 			leaver{known: true, retired: []v1alpha1.RetiredData{renaming}},
 			&batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"},
