@@ -143,7 +143,7 @@ const quietPasses = 3
 // Settle reconciles until nothing happens any more: several passes in a row succeed without a request and done holds.
 func (i *Instance) Settle(t *testing.T, config *v1alpha1.KVMConfig, done func(*v1alpha1.KVMConfig) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	var last error
 	for quiet := 0; quiet < quietPasses; {
