@@ -22,19 +22,19 @@ type Machine struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9]{1,12}([.][0-9]{1,9})?[MGT]i?$') || quantity(self).compareTo(quantity('512M')) >= 0 && quantity(self).compareTo(quantity('16Ti')) <= 0",message="must be 512M to 16Ti, for example 4G"
 	Memory string `json:"memory"`
 
-	// Disk is the size of the container and kubelet disks of a worker in GB, rounded to whole GB, at most 65536; it counts
+	// Disk is the size of the container and kubelet disks of a worker in GB, rounded to whole GB, at most 16383; it counts
 	// when dockerVolumeSizeGB is 0. Both 0: 50 and 5 GB.
 	//
 	// +kubebuilder:validation:Type=number
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=65536
+	// +kubebuilder:validation:Maximum=16383
 	Disk float64 `json:"disk,omitempty"`
 
-	// DockerVolumeSizeGB is the size of the container and kubelet disks of a worker in GB, at most 65536; 0 falls through
+	// DockerVolumeSizeGB is the size of the container and kubelet disks of a worker in GB, at most 16383; 0 falls through
 	// to disk.
 	//
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=65536
+	// +kubebuilder:validation:Maximum=16383
 	DockerVolumeSizeGB int32 `json:"dockerVolumeSizeGB,omitempty"`
 
 	// HostVolumes are directories of the host, shared into the guest under /data/<mountTag>. On masters they are accepted

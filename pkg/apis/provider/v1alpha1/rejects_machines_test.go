@@ -91,16 +91,16 @@ var rejectedMachines = map[string]rejection{
 		want:   "spec.kvm.workers[0].disk: Invalid value: -1: spec.kvm.workers[0].disk in body should be greater than or equal to 0",
 	},
 	"a disk beyond all bounds": {
-		change: "spec: {kvm: {workers: [{cpus: 2, memory: 4G, disk: 65537}]}}",
-		want:   "spec.kvm.workers[0].disk: Invalid value: 65537: spec.kvm.workers[0].disk in body should be less than or equal to 65536",
+		change: "spec: {kvm: {workers: [{cpus: 2, memory: 4G, disk: 16384}]}}",
+		want:   "spec.kvm.workers[0].disk: Invalid value: 16384: spec.kvm.workers[0].disk in body should be less than or equal to 16383",
 	},
 	"a negative docker volume": {
 		change: "spec: {kvm: {workers: [{cpus: 2, memory: 4G, dockerVolumeSizeGB: -1}]}}",
 		want:   "spec.kvm.workers[0].dockerVolumeSizeGB: Invalid value: -1: spec.kvm.workers[0].dockerVolumeSizeGB in body should be greater than or equal to 0",
 	},
 	"a docker volume beyond all bounds": {
-		change: "spec: {kvm: {workers: [{cpus: 2, memory: 4G, dockerVolumeSizeGB: 65537}]}}",
-		want:   "spec.kvm.workers[0].dockerVolumeSizeGB: Invalid value: 65537: spec.kvm.workers[0].dockerVolumeSizeGB in body should be less than or equal to 65536",
+		change: "spec: {kvm: {workers: [{cpus: 2, memory: 4G, dockerVolumeSizeGB: 16384}]}}",
+		want:   "spec.kvm.workers[0].dockerVolumeSizeGB: Invalid value: 16384: spec.kvm.workers[0].dockerVolumeSizeGB in body should be less than or equal to 16383",
 	},
 	"a mount tag of no character": {
 		change: `spec: {kvm: {workers: [{cpus: 2, memory: 4G, hostVolumes: [{mountTag: "", hostPath: /data1}]}]}}`,
