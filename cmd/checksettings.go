@@ -25,6 +25,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/vault"
 )
@@ -87,6 +88,9 @@ var checks = map[string]check{
 	flag.WorkloadKubeconfigTerm:  duration(day, "has to be a day or more, such as 168h"),
 	flag.WorkloadNodeTerm:        duration(day, "has to be a day or more, such as 168h"),
 	flag.MachineImageDirectories: each(isDirectory, "has to hold absolute paths of directories, such as /usr/code/images/own"),
+	flag.MachineKVMResource:      each(isExtendedResource, "has to hold names of extended resources, such as devices.kubevirt.io/kvm"),
+	flag.MachineMaxImageFile:     text(isDiskSize, "has to be a size of at least 1M, such as 8G"),
+	flag.MachineDiskRequest:      percentage,
 	flag.WorkloadFlatcarChannel:  text(isLabel, "has to be a release channel of Flatcar, such as stable"),
 	flag.WorkloadFlatcarMirror:   oneOf(empty, flatcarMirror),
 	flag.DrainTimeout:            duration(0, "has to be zero or more, such as 1h; zero waits without an end"),
@@ -340,3 +344,22 @@ func isVaultPath(s string) bool {
 	return len(s) <= 128 && vaultPattern.MatchString(s) && !strings.Contains(s, "..")
 }
 func isVaultName(s string) bool { return isVaultPath(s) && !strings.Contains(s, "/") }
+
+// isDiskSize is a size of a file as runners read it.
+func isDiskSize(s string) bool {
+	size, err := disk.ParseSize(s)
+	return err == nil && size >= 1<<20
+}
+
+func percentage(r reader, name string) string {
+	if percent := r.number(name); percent < 0 || percent > 100 {
+		return fmt.Sprintf("is %d and has to be between 0 and 100", percent)
+	}
+	return ""
+}
+
+// isExtendedResource is a resource that a device plugin may offer: its domain is nobody's of Kubernetes (API convention of extended resources).
+func isExtendedResource(s string) bool {
+	domain, _, found := strings.Cut(s, "/")
+	return found && len(validation.IsQualifiedName(s)) == 0 && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
+}

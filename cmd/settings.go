@@ -43,6 +43,12 @@ func (r reader) duration(name string) time.Duration {
 	return value
 }
 
+func (r reader) number(name string) int {
+	value, err := r.GetInt(name)
+	must(err)
+	return value
+}
+
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -71,7 +77,8 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		ForeignSources: r.yes(flag.MachineForeignSources),
 		Machine: cluster.MachineSettings{
 			AllowEmulation: r.yes(flag.MachineAllowEmulation), NestedVirtualization: r.yes(flag.MachineNested),
-			ImageDirectories: r.list(flag.MachineImageDirectories),
+			ImageDirectories: r.list(flag.MachineImageDirectories), MaxImageFile: r.text(flag.MachineMaxImageFile),
+			DeviceResources: r.list(flag.MachineKVMResource), DiskRequestPercent: r.number(flag.MachineDiskRequest),
 		},
 		MachinesOnly:   !r.yes(flag.WorkloadConnect),
 		EtcdRetention:  r.duration(flag.EtcdRetention),

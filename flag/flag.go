@@ -48,6 +48,9 @@ const (
 	MachineAllowEmulation    = "service.machine.allowemulation"
 	MachineNested            = "service.machine.nestedvirtualization"
 	MachineImageDirectories  = "service.machine.imagedirectories"
+	MachineKVMResource       = "service.machine.kvmresource"
+	MachineMaxImageFile      = "service.machine.maximagefile"
+	MachineDiskRequest       = "service.machine.diskrequestpercent"
 	OIDCClientID             = oidc + "clientid"
 	OIDCIssuerURL            = oidc + "issuerurl"
 	OIDCUsernameClaim        = oidc + "usernameclaim"
@@ -146,6 +149,9 @@ func registerInstallation(fs *pflag.FlagSet) {
 	fs.Bool(MachineAllowEmulation, false, "let machines be emulated in software where KVM does not work; QEMU's authors promise no protection from the guest then")
 	fs.Bool(MachineNested, false, "let guests run virtual machines of their own on KVM")
 	fs.StringSlice(MachineImageDirectories, nil, "directories of node pods, such as /usr/code/images/own, below which file URLs of guest images may lead; none means that there are no file URLs")
+	fs.StringSlice(MachineKVMResource, nil, "extended resources of device plugins that bring /dev/kvm, /dev/net/tun and /dev/vhost-net, such as devices.kubevirt.io/kvm; with them node pods are not privileged")
+	fs.String(MachineMaxImageFile, "8G", "how large each file of a guest image may be that is downloaded; G is 2^30 bytes")
+	fs.Int(MachineDiskRequest, 100, "percentage of the size of their disks that node pods request of their hosts as ephemeral storage")
 	fs.Bool(InstallationSharedHosts, false, "let several machines of one cluster run on the same host")
 	fs.String(IngressClassName, "", "class of the Ingresses api and etcd; empty for no Ingress")
 	fs.String(OIDCClientID, "", "OIDC client id of API servers")

@@ -177,8 +177,13 @@ func trimHost(host *corev1.Node) {
 // trimPod keeps of a node pod what placement, readiness and endpoints are made of.
 func trimPod(pod *corev1.Pod) {
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates}
-	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
+	trimContainers(pod.Status.InitContainerStatuses)
+	trimContainers(pod.Status.ContainerStatuses)
+}
+
+func trimContainers(statuses []corev1.ContainerStatus) {
+	for i := range statuses {
+		status := &statuses[i]
 		last := status.LastTerminationState
 		*status = corev1.ContainerStatus{Name: status.Name, Ready: status.Ready, State: status.State}
 		// Of an earlier run only why it ended, for that is what a node that does not come up is told by.

@@ -23,7 +23,7 @@ var variables = map[string]string{
 	"image-directories": "IMAGE_DIRECTORIES", "boot-data": "CLOUD_CONFIG_PATH", "private-boot-data": "CLOUD_CONFIG_PRIVATE_PATH",
 	"api-port": "API_PORT", "cpus": "CORES", "dns-servers": "DNS_SERVERS", "etcd": "ETCD_DATA_PATH", "etcd-disk": "ETCD_DISK", "flatcar-channel": "FLATCAR_CHANNEL",
 	"flatcar-mirror": "FLATCAR_MIRROR", "flatcar-version": "FLATCAR_VERSION", "foreign-sources": "FOREIGN_SOURCES", "hold-timeout": "HOLD_TIMEOUT",
-	"image": "GUEST_IMAGE", "memory": "MEMORY", "name": "HOSTNAME", "ntp-servers": "NTP_SERVERS",
+	"image": "GUEST_IMAGE", "max-image-file": "MAX_IMAGE_FILE", "memory": "MEMORY", "name": "HOSTNAME", "ntp-servers": "NTP_SERVERS",
 	"powerdown-timeout": "POWERDOWN_TIMEOUT", "search-domains": "SEARCH_DOMAINS", "shares": "HOST_DATA_VOLUME_PATHS", "signing-keys": "SIGNING_KEYS",
 }
 
@@ -32,12 +32,33 @@ var diskVariables = []struct{ variable, serial string }{
 	{"DISK_OS", runner.SerialOS}, {"DISK_DOCKER", "dockerfs"}, {"DISK_KUBELET", "kubeletfs"},
 }
 
-func register(fs *pflag.FlagSet) { //nolint:funlen // one line a flag
+// registerImage registers the flags of what gets an image.
+func registerImage(fs *pflag.FlagSet) {
+	fs.String("flatcar-channel", "stable", "channel of the Flatcar release")
+	fs.String("flatcar-mirror", osimage.FlatcarMirror, "where Flatcar releases are, with {channel} and {version} in it")
+	fs.String("flatcar-version", "", "Flatcar release to boot when there is no --image")
+	fs.String("image", "", "operating system to boot, as JSON: what spec.guestImage of a KVMConfig says")
+	fs.String("image-directories", "", "directories below which file URLs of the image may lead, separated by commas; / allows all")
+	fs.String("images", "/usr/code/images", "directory with the cache of images, shared by all machines of a host; read-only where the image is in it")
+	fs.String("max-image-file", "8G", "how large each file of the image may be; empty means as large as it is")
+	fs.String("signing-keys", "", "file with the OpenPGP keys that sign images; empty means Flatcar's")
+	fs.String("termination-log", "/dev/termination-log", "file that gets the reason of the end; empty for none")
+}
+
+// nameVariables has the usage of each flag name the variable that sets it.
+func nameVariables(fs *pflag.FlagSet) {
+	for name, variable := range variables {
+		if f := fs.Lookup(name); f != nil {
+			f.Usage += " (" + variable + ")"
+		}
+	}
+}
+
+func register(fs *pflag.FlagSet) {
 	t := runner.DefaultTimeouts
 	fs.String("acceleration", "auto", "auto, kvm or tcg; auto is kvm where a canary guest proves that it works")
 	fs.Bool("allow-emulation", false, "let the guest be emulated in software where KVM does not work; service.machine.allowemulation of the operator")
 	fs.Bool("nested-virtualization", false, "let the guest run virtual machines of its own on KVM")
-	fs.String("image-directories", "", "directories below which file URLs of the image may lead, separated by commas; / allows all")
 	fs.Int("api-port", 0, "port of a master's API server for /readyz; 0 asks nobody")
 	fs.String("boot-data", "", "file with boot data: base64 of gzip of an Ignition config")
 	fs.Duration("boot-timeout", t.Boot, "how long the guest may take until it writes to a disk or sends a packet before its machine is reset; 0 never resets it")
@@ -47,14 +68,9 @@ func register(fs *pflag.FlagSet) { //nolint:funlen // one line a flag
 	fs.String("dns-servers", "", "addresses for the guest, separated by commas; empty means those of /etc/resolv.conf")
 	fs.String("etcd", "", "directory or block device with etcd's data; the guest sees it as etcdshare")
 	fs.String("etcd-disk", "", "size of a disk that is made for etcd's data while its directory is empty, such as 12G; empty shares the directory")
-	fs.String("flatcar-channel", "stable", "channel of the Flatcar release")
-	fs.String("flatcar-mirror", osimage.FlatcarMirror, "where Flatcar releases are, with {channel} and {version} in it")
-	fs.String("flatcar-version", "", "Flatcar release to boot when there is no --image")
 	fs.Bool("foreign-sources", false, "let the guest send with addresses that are not its own")
 	fs.Int("health-port", 10248, "port of the guest's kubelet for /healthz; 0 asks nobody")
 	fs.Duration("hold-timeout", t.Hold, "how long a machine that was told to stop is kept running until runner release")
-	fs.String("image", "", "operating system to boot, as JSON: what spec.guestImage of a KVMConfig says")
-	fs.String("images", "/usr/code/images", "directory with the cache of images, shared by all machines of a host")
 	fs.Duration("lock-timeout", t.Lock, "how long another machine may go on using a disk of this one, as a pod does that is being replaced")
 	fs.String("machine", "q35", "QEMU's machine type")
 	fs.String("memory", "1024M", "memory of the guest in M or G (powers of 1024)")
@@ -69,30 +85,38 @@ func register(fs *pflag.FlagSet) { //nolint:funlen // one line a flag
 	fs.Duration("quit-timeout", t.Quit, "how long QEMU may take to quit when the guest did not shut down")
 	fs.String("shares", "", "directories for the guest as <tag>:<path>, separated by commas; it mounts them over 9p")
 	fs.String("search-domains", "", "domains for the guest, separated by commas; empty means those of /etc/resolv.conf")
-	fs.String("signing-keys", "", "file with the OpenPGP keys that sign images; empty means Flatcar's")
 	fs.Duration("start-timeout", t.Start, "how long QEMU may take until it answers")
 	fs.String("state", "/usr/code/rootfs", "directory with disks and what else outlives a restart of the runner")
-	fs.String("termination-log", "/dev/termination-log", "file that gets the reason of the end; empty for none")
-	for name, variable := range variables {
-		fs.Lookup(name).Usage += " (" + variable + ")"
-	}
+	registerImage(fs)
+	nameVariables(fs)
 }
 
 // load reads flags and, where a flag is not given, the environment. The error names all that is wrong.
 func load(fs *pflag.FlagSet, environment func(string) (string, bool)) (runner.Settings, error) {
-	var errs []error
+	r := newReader(fs, environment)
+	settings := r.settings(environment)
+	return settings, errors.Join(append(r.errs, settings.Validate())...)
+}
+
+// loadImage does so for what gets an image. The second result is the file that gets the reason of the end.
+func loadImage(fs *pflag.FlagSet, environment func(string) (string, bool)) (runner.ImageSettings, string, error) {
+	r := newReader(fs, environment)
+	settings := r.imageSettings()
+	return settings, r.terminationLog(), errors.Join(r.errs...)
+}
+
+func newReader(fs *pflag.FlagSet, environment func(string) (string, bool)) *reader {
+	r := &reader{fs: fs}
 	for name, variable := range variables {
 		value, ok := environment(variable)
-		if !ok || value == "" || fs.Changed(name) {
+		if fs.Lookup(name) == nil || !ok || value == "" || fs.Changed(name) {
 			continue
 		}
 		if err := fs.Set(name, value); err != nil {
-			errs = append(errs, fmt.Errorf("variable %s: %w", variable, err))
+			r.errs = append(r.errs, fmt.Errorf("variable %s: %w", variable, err))
 		}
 	}
-	r := reader{fs: fs, errs: errs}
-	settings := r.settings(environment)
-	return settings, errors.Join(append(r.errs, settings.Validate())...)
+	return r
 }
 
 // reader reads flags and gathers what is wrong with them.
@@ -105,17 +129,22 @@ func (r *reader) settings(environment func(string) (string, bool)) runner.Settin
 	return runner.Settings{
 		Name: r.text("name"), MachineType: r.text("machine"), CPUs: r.number("cpus"), Memory: r.memory(), Disks: r.disks(environment),
 		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))), SearchDomains: r.searchDomains(),
-		BootData: compact(r.text("boot-data"), r.text("private-boot-data")),
-		Image:    r.image(), Images: r.text("images"), SigningKeys: r.text("signing-keys"),
-		State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"), Shares: r.shares(), Network: r.text("network"), ForeignSources: r.yes("foreign-sources"),
+		BootData:      compact(r.text("boot-data"), r.text("private-boot-data")),
+		ImageSettings: r.imageSettings(), State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"), Shares: r.shares(), Network: r.text("network"), ForeignSources: r.yes("foreign-sources"),
 		Acceleration: qemu.Mode(r.text("acceleration")), AllowEmulation: r.yes("allow-emulation"), Nested: r.yes("nested-virtualization"),
-		ImageDirectories: list(r.text("image-directories")),
-		QEMU:             r.text("qemu"), QEMUUser: r.number("qemu-user"), ExtraArgs: r.texts("qemu-arg"),
+		QEMU: r.text("qemu"), QEMUUser: r.number("qemu-user"), ExtraArgs: r.texts("qemu-arg"),
 		Health: r.number("health-port"), API: r.number("api-port"), TerminationLog: r.terminationLog(),
 		Timeouts: runner.Timeouts{
 			Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Boot: r.duration("boot-timeout"), Hold: r.duration("hold-timeout"), Powerdown: r.duration("powerdown-timeout"),
 			Quit: r.duration("quit-timeout"), Monitor: r.duration("monitor-timeout"),
 		},
+	}
+}
+
+func (r *reader) imageSettings() runner.ImageSettings {
+	return runner.ImageSettings{
+		Image: r.image(), Images: r.text("images"), ImageDirectories: list(r.text("image-directories")), MaxImageFile: r.size("max-image-file"),
+		SigningKeys: r.text("signing-keys"),
 	}
 }
 

@@ -65,12 +65,15 @@ func inProcess(t *testing.T) runner.Settings {
 	timeouts.Powerdown = time.Second
 	return runner.Settings{
 		Name: "vm", CPUs: 1, Memory: 128, BootData: []string{filepath.Join(base, "user_data")},
-		Image: osimage.Image{
-			Name: "tiny", Kernel: osimage.File{URL: "file://" + tiny.Kernel}, Initrd: osimage.File{URL: "file://" + tiny.Initrd},
-			IgnitionKey: "opt/com.coreos/config",
+		ImageSettings: runner.ImageSettings{
+			Image: osimage.Image{
+				Name: "tiny", Kernel: osimage.File{URL: "file://" + tiny.Kernel}, Initrd: osimage.File{URL: "file://" + tiny.Initrd},
+				IgnitionKey: "opt/com.coreos/config",
+			},
+			ImageDirectories: []string{"/"}, // the image is a link into the cache of the tools
+			Images:           filepath.Join(base, "images"),
 		},
-		ImageDirectories: []string{"/"}, // the image is a link into the cache of the tools
-		Images:           filepath.Join(base, "images"), State: filepath.Join(base, "state"), Run: filepath.Join(base, "run"),
+		State: filepath.Join(base, "state"), Run: filepath.Join(base, "run"),
 		Network: runner.NetworkUser, Acceleration: "tcg", AllowEmulation: true, QEMU: "qemu-system-x86_64", Timeouts: timeouts,
 	}
 }

@@ -18,9 +18,10 @@ const kwokAnnotation = "kwok.x-k8s.io/node"
 
 // nodeResources are more than any test needs, so that scheduling depends on labels and affinity alone.
 var nodeResources = corev1.ResourceList{
-	corev1.ResourceCPU:    resource.MustParse("64"),
-	corev1.ResourceMemory: resource.MustParse("512Gi"),
-	corev1.ResourcePods:   resource.MustParse("110"),
+	corev1.ResourceCPU:              resource.MustParse("64"),
+	corev1.ResourceMemory:           resource.MustParse("512Gi"),
+	corev1.ResourceEphemeralStorage: resource.MustParse("100Ti"),
+	corev1.ResourcePods:             resource.MustParse("110"),
 }
 
 // AddNodes adds n simulated nodes that carry the given labels and kubernetes.io/hostname, and returns their names when

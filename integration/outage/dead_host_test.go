@@ -101,6 +101,7 @@ func says(t *testing.T, mc *lab.Lab, host *corev1.Node) {
 		}
 		host.Status.Capacity = corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"), corev1.ResourcePods: resource.MustParse("110"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("100Ti"),
 		}
 		host.Status.Allocatable = host.Status.Capacity
 		host.Status.Conditions = []corev1.NodeCondition{{

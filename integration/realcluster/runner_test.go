@@ -6,76 +6,113 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/realcluster"
 	"github.com/kvm-operator/kvm-operator/integration/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
-	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
+	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// A pod as the operator makes it, with the tiny guest and without disks.
-const nodePod = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: boot-data}
-data: {user_data: "%[1]s"}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: worker-abc}
-spec:
-  terminationGracePeriodSeconds: 60
-  containers:
-  - name: k8s-kvm
-    image: docker.io/kvm-operator/kvm-operator-runner:%[2]s
-    args: [runner]
-    env:
-    - {name: HOSTNAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-    - {name: CORES, value: "1"}
-    - {name: MEMORY, value: 256M}
-    - {name: ACCELERATION, value: tcg}
-    - {name: ALLOW_EMULATION, value: "true"}
-    - {name: IMAGE_DIRECTORIES, value: %[5]s}
-    - {name: CLOUD_CONFIG_PATH, value: /cloudconfig/user_data}
-    - {name: GUEST_IMAGE, value: '%[3]s'}
-    readinessProbe:
-      exec: {command: [%[4]s, runner, status]}
-      periodSeconds: 2
-      timeoutSeconds: 5
-    securityContext: {privileged: true, capabilities: {add: [NET_ADMIN]}}
-    resources: {limits: {cpu: "1", memory: 768Mi}}
-    volumeMounts:
-    - {name: boot-data, mountPath: /cloudconfig, readOnly: true}
-    - {name: images, mountPath: /usr/code/images}
-    - {name: disks, mountPath: /usr/code/rootfs}
-    - {name: guest, mountPath: %[5]s, readOnly: true}
-  volumes:
-  - {name: boot-data, configMap: {name: boot-data}}
-  - {name: images, hostPath: {path: /var/lib/flatcar-kvm-images, type: DirectoryOrCreate}}
-  - {name: disks, emptyDir: {}}
-  - {name: guest, hostPath: {path: %[5]s, type: Directory}}
-`
+// deviceResources are those of the lab's device plugins.
+var deviceResources = []string{"lab.example.org/tun", "lab.example.org/kvm"}
 
-func TestNodePodRunsItsMachine(t *testing.T) {
-	c := theCluster(t)
-	image, guest := vm.Tiny(t), t.TempDir()
-	description, err := json.Marshal(osimage.Image{
-		Name: "tiny", Kernel: osimage.File{URL: copied(t, image.Kernel, guest)}, Initrd: osimage.File{URL: copied(t, image.Initrd, guest)},
-		KernelArguments: image.Arguments,
-	})
+// nodePod is the pod that the operator makes of a worker with the tiny guest, in a namespace without the operator: nobody drains it or asks its
+// Node. Files of the guest image are in the directory.
+func nodePod(guest v1alpha1.GuestImage, directory string, settings cluster.MachineSettings) *corev1.Pod {
+	settings.AllowEmulation, settings.ImageDirectories, settings.DiskRequestPercent, settings.MaxImageFile = true, []string{directory}, 1, "1G"
+	config := fixture.MakeCluster("ab1cd").Workers(1).With(func(spec *v1alpha1.KVMConfigSpec) {
+		spec.GuestImage, spec.KVM.K8sKVM.Acceleration = &guest, "tcg"
+		spec.KVM.Workers[0].CPUs, spec.KVM.Workers[0].Memory = 1, "256M"
+	}).Obj()
+	s := &cluster.Snapshot{Config: cluster.WithDefaults(config), Settings: cluster.Settings{
+		RunnerImage: "docker.io/kvm-operator/kvm-operator-runner:" + project.Version(), Machine: settings,
+	}}
+	nodes := cluster.NewNodes(config.Spec)
+	worker := nodes[slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Role == key.RoleWorker })]
+	template := nodepod.Template(s, worker)
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "worker-abc", Labels: template.Labels}, Spec: template.Spec,
+	}
+	pod.Spec.ServiceAccountName, pod.Spec.ReadinessGates, pod.Spec.TerminationGracePeriodSeconds = "", nil, ptr.To[int64](60)
+	machine := &pod.Spec.Containers[0]
+	for i := range machine.Env {
+		if machine.Env[i].Name == "HOLD_TIMEOUT" {
+			machine.Env[i].Value = "0s"
+		}
+	}
+	machine.ReadinessProbe.PeriodSeconds = 2
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "guest", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory}}})
+	for _, c := range []*corev1.Container{machine, &pod.Spec.InitContainers[0]} {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "guest", MountPath: directory, ReadOnly: true})
+	}
+	return pod
+}
+
+// manifest is a node pod with its boot data.
+func manifest(t *testing.T, pod *corev1.Pod) string {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: pod.Spec.Volumes[0].ConfigMap.Name}
+	list := []any{
+		&corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta,
+			Data: map[string]string{nodepod.UserData: vm.Pack(t, `{"ignition":{"version":"3.3.0"}}`)},
+		},
+		&corev1.Secret{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta,
+			StringData: map[string]string{nodepod.UserData: vm.Pack(t, `{"ignition":{"version":"3.3.0"},"storage":{}}`)},
+		},
+		pod,
+	}
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": list})
 	if err != nil {
 		t.Fatal(err)
 	}
-	bootData := vm.Pack(t, `{"ignition":{"version":"3.3.0"}}`)
-	apply(t, c, "machine", fmt.Sprintf(nodePod, bootData, project.Version(), description, nodepod.Binary, guest))
-	if _, err := c.Kubectl(t.Context(), "--namespace=machine", "wait", "--for=condition=Ready", "pod/worker-abc", "--timeout=90s"); err != nil {
-		t.Fatalf("%v\n%s", err, explained(c, "machine", "worker-abc"))
+	return string(text)
+}
+
+// TestNodePodRunsItsMachine: as it is by default, and without privileges where device plugins bring the devices.
+func TestNodePodRunsItsMachine(t *testing.T) {
+	c := theCluster(t)
+	for resource, file := range map[string]string{deviceResources[0]: "/dev/net/tun", deviceResources[1]: "/dev/kvm"} {
+		if err := c.Node(0).OfferDevices(t.Context(), resource, file); err != nil {
+			t.Fatal(err)
+		}
 	}
-	address := kubectl(t, c, "--namespace=machine", "get", "pod", "worker-abc", "--output=jsonpath={.status.podIP}")
+	for name, settings := range map[string]cluster.MachineSettings{
+		"privileged":      {},
+		"device-resource": {DeviceResources: deviceResources},
+	} {
+		t.Run(name, func(t *testing.T) { runMachine(t, c, "machine-"+name, settings) })
+	}
+}
+
+func runMachine(t *testing.T, c *realcluster.Cluster, namespace string, settings cluster.MachineSettings) {
+	t.Helper()
+	image, directory := vm.Tiny(t), t.TempDir()
+	guest := v1alpha1.GuestImage{
+		Name: "tiny", Kernel: v1alpha1.ImageFile{URL: copied(t, image.Kernel, directory)}, Initrd: v1alpha1.ImageFile{URL: copied(t, image.Initrd, directory)},
+		KernelArguments: image.Arguments,
+	}
+	apply(t, c, namespace, manifest(t, nodePod(guest, directory, settings)))
+	if _, err := c.Kubectl(t.Context(), "--namespace="+namespace, "wait", "--for=condition=Ready", "pod/worker-abc", "--timeout=120s"); err != nil {
+		t.Fatalf("%v\n%s", err, explained(c, namespace, "worker-abc"))
+	}
+	address := kubectl(t, c, "--namespace="+namespace, "get", "pod", "worker-abc", "--output=jsonpath={.status.podIP}")
 	for port, path := range map[string]string{":8080": "/", ":10248": "/healthz"} {
 		answer, err := ask(t.Context(), c.Node(0).Dial, address+port, path)
 		if err != nil || !strings.Contains(answer, "200 OK") {
@@ -85,11 +122,94 @@ func TestNodePodRunsItsMachine(t *testing.T) {
 	if _, err := c.Node(0).Exec(t.Context(), "ping", "-c", "1", "-W", "5", address); err != nil {
 		t.Error(err)
 	}
-	status := kubectl(t, c, "--namespace=machine", "exec", "worker-abc", "--", nodepod.Binary, "runner", "status")
+	status := kubectl(t, c, "--namespace="+namespace, "exec", "worker-abc", "--container=k8s-kvm", "--", nodepod.Binary, "runner", "status")
 	if !strings.Contains(status, "Running") {
 		t.Errorf("the runner says %q", status)
 	}
-	kubectl(t, c, "--namespace=machine", "delete", "pod", "worker-abc", "--timeout=60s")
+	checkRights(t, c.Node(0), settings)
+	kubectl(t, c, "--namespace="+namespace, "delete", "pod", "worker-abc", "--timeout=60s")
+}
+
+// rights shows, as root of the host sees it, what the runner of the machine and its QEMU may do, and how the runner has the images.
+const rights = `qemu=$(pgrep --full 'qemu-system.*gues[t]=worker-abc') || exit 1
+runner=$(sed -n 's/^PPid:\s*//p' /proc/$qemu/status)
+for p in $runner $qemu; do grep -E '^(Name|Uid|CapEff|NoNewPrivs|Seccomp):' /proc/$p/status; done
+grep ' ` + nodepod.Images + ` ' /proc/$runner/mounts
+echo devices: $(ls /proc/$runner/root/dev)`
+
+// checkRights prints what the runner and its QEMU may do, and compares it with what is promised.
+func checkRights(t *testing.T, node *realcluster.Node, settings cluster.MachineSettings) {
+	t.Helper()
+	seen, err := node.Exec(t.Context(), "sh", "-c", rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the runner and QEMU:\n%s", seen)
+	capabilities := regexp.MustCompile(`CapEff:\s*(\S+)`).FindAllStringSubmatch(seen, -1)
+	users := regexp.MustCompile(`Uid:\s*(\S+)`).FindAllStringSubmatch(seen, -1)
+	if len(capabilities) != 2 || len(users) != 2 {
+		t.Fatal("there are not two processes")
+	}
+	// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_ADMIN and NET_RAW: bits 0, 1, 3 to 8, 12 and 13 (capability.h).
+	const few = "00000000000031fb"
+	if unprivileged := len(settings.DeviceResources) > 0; (capabilities[0][1] == few) != unprivileged {
+		t.Errorf("the runner has the capabilities %s", capabilities[0][1])
+	}
+	if strings.Trim(capabilities[1][1], "0") != "" || users[1][1] != fmt.Sprint(runner.QEMUUser) {
+		t.Errorf("QEMU is user %s and has the capabilities %s", users[1][1], capabilities[1][1])
+	}
+	if !regexp.MustCompile(` ` + nodepod.Images + ` \S+ ro,`).MatchString(seen) {
+		t.Error("the machine may write the images of its host")
+	}
+}
+
+// TestPodSecurityOfNodePods: what a level of Pod Security refuses of node pods, in the words of the API server.
+func TestPodSecurityOfNodePods(t *testing.T) {
+	c := theCluster(t)
+	kubectl(t, c, "create", "namespace", "baseline")
+	t.Cleanup(func() {
+		if _, err := c.Kubectl(context.Background(), "delete", "namespace", "baseline", "--wait=false"); err != nil {
+			t.Error(err)
+		}
+	})
+	kubectl(t, c, "label", "namespace", "baseline", key.LabelPodSecurityEnforce+"=baseline")
+	for name, test := range map[string]struct {
+		settings cluster.MachineSettings
+		want     []string
+	}{
+		"privileged": {want: []string{
+			`non-default capabilities (container "k8s-kvm" must not include "NET_ADMIN" in securityContext.capabilities.add)`,
+			`hostPath volumes (volume "images")`,
+			`privileged (container "k8s-kvm" must not set securityContext.privileged=true)`,
+		}},
+		"with device plugins": {settings: cluster.MachineSettings{DeviceResources: deviceResources}, want: []string{
+			`non-default capabilities (container "k8s-kvm" must not include "NET_ADMIN", "NET_RAW" in securityContext.capabilities.add)`,
+			`hostPath volumes (volume "images")`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := nodePod(v1alpha1.GuestImage{Name: "tiny", Kernel: v1alpha1.ImageFile{URL: "https://example.org/k"}, Initrd: v1alpha1.ImageFile{URL: "https://example.org/i"}}, "/x", test.settings)
+			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "guest" })
+			for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+				mounts := &containers[0].VolumeMounts
+				*mounts = slices.DeleteFunc(*mounts, func(m corev1.VolumeMount) bool { return m.Name == "guest" })
+			}
+			text, err := json.Marshal(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			output, err := c.KubectlInput(t.Context(), string(text), "--namespace=baseline", "create", "--dry-run=server", "-f", "-")
+			_, refusal, found := strings.Cut(fmt.Sprint(output, err), `violates PodSecurity "baseline:latest": `)
+			if !found {
+				t.Fatalf("Pod Security says nothing: %s, %v", output, err)
+			}
+			refusal, _, _ = strings.Cut(refusal, "\n")
+			t.Log(refusal)
+			if diff := cmp.Diff(strings.Join(test.want, ", "), strings.TrimSpace(refusal)); diff != "" {
+				t.Errorf("it refuses something else (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // copied copies a file to a directory and returns its URL. What is in .tools are links to where no pod sees.
@@ -111,7 +231,7 @@ func explained(c *realcluster.Cluster, namespace, pod string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	var all strings.Builder
-	for _, args := range [][]string{{"describe", "pod", pod}, {"logs", pod}} {
+	for _, args := range [][]string{{"describe", "pod", pod}, {"logs", pod, "--all-containers", "--prefix"}} {
 		output, err := c.Kubectl(ctx, append([]string{"--namespace=" + namespace}, args...)...)
 		fmt.Fprintln(&all, output)
 		if err != nil {

@@ -59,9 +59,9 @@ func because(pod *corev1.Pod) string {
 			return ": no host takes it: " + c.Message
 		}
 	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" {
-			return ": its container waits: " + w.Reason
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil && !slices.Contains([]string{"", "ContainerCreating", "PodInitializing"}, w.Reason) {
+			return ": its container " + c.Name + " waits: " + w.Reason
 		}
 	}
 	for _, c := range pod.Status.Conditions {

@@ -42,7 +42,7 @@ func with(conditions ...corev1.PodCondition) func(*corev1.Pod) {
 
 func waits(reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "k8s-kvm", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
 	}
 }
 
@@ -74,7 +74,8 @@ func TestReadinessOfNodes(t *testing.T) {
 		},
 		"the pod is not Ready":     {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady)}}, "node pod a is not Ready"},
 		"no host takes it":         {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, with(unscheduled))}}, "node pod a is not Ready: no host takes it: 0/3 nodes are available"},
-		"its image cannot be had":  {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ImagePullBackOff"))}}, "node pod a is not Ready: its container waits: ImagePullBackOff"},
+		"its image cannot be had":  {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ImagePullBackOff"))}}, "node pod a is not Ready: its container k8s-kvm waits: ImagePullBackOff"},
+		"its image is got":         {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("PodInitializing"))}}, "node pod a is not Ready"},
 		"its container is made":    {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ContainerCreating"))}}, "node pod a is not Ready"},
 		"its Node is not Ready":    {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, with(gate))}}, "node pod a is not Ready: its Node in the workload cluster is not Ready"},
 		"a pod without conditions": {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", func(p *corev1.Pod) { p.Status.Conditions = nil })}}, "node pod a is not Ready"},

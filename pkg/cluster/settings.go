@@ -60,4 +60,11 @@ type MachineSettings struct {
 	NestedVirtualization bool
 	// ImageDirectories are directories of node pods below which file URLs of guest images may lead; none means that there are no file URLs.
 	ImageDirectories []string
+	// DeviceResources are extended resources of device plugins that bring /dev/kvm, /dev/net/tun and /dev/vhost-net to node pods, which are not
+	// privileged then. None: they are.
+	DeviceResources []string
+	// MaxImageFile is how large each file of a guest image may be that is downloaded, such as 8G, G being 2³⁰ bytes.
+	MaxImageFile string
+	// DiskRequestPercent is how much of the size of their disks node pods request of their hosts as ephemeral storage, 0 to 100.
+	DiskRequestPercent int
 }

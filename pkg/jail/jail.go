@@ -96,8 +96,10 @@ func (j Jail) locked() bool { return j.User != 0 || len(j.Capabilities) > 0 }
 func (j Jail) enter(command *exec.Cmd) error {
 	// What the runner was configured with is none of the program's business.
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	var groups []uint32
 	switch err := j.changeRoot(command.Path); {
 	case errors.Is(err, errNoNamespace):
+		groups = groupsOf(kvmDevice)
 		j.say("QEMU has no root directory of its own: the runner may not make a mount namespace (it takes CAP_SYS_ADMIN)")
 	case err != nil:
 		return err
@@ -106,7 +108,7 @@ func (j Jail) enter(command *exec.Cmd) error {
 	}
 	if j.User != 0 {
 		own := uint32(j.User) //nolint:gosec // G115: checked by the settings
-		command.SysProcAttr.Credential = &syscall.Credential{Uid: own, Gid: own}
+		command.SysProcAttr.Credential = &syscall.Credential{Uid: own, Gid: own, Groups: groups}
 	}
 	if err := j.dropCapabilities(); err != nil {
 		return err
@@ -115,6 +117,20 @@ func (j Jail) enter(command *exec.Cmd) error {
 		return fmt.Errorf("giving up new privileges: %w", err)
 	}
 	return nil
+}
+
+// groupsOf are the groups that a program needs to open a device that is not its own: the device's, if that may read and write it. The group
+// root gets no program anywhere.
+func groupsOf(path string) []uint32 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil
+	}
+	status, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || status.Gid == 0 || info.Mode().Perm()&0o060 != 0o060 {
+		return nil
+	}
+	return []uint32{status.Gid}
 }
 
 // separate gives the command further namespaces of its own: it needs no shared memory and no host name of others, and its network comes by

@@ -30,8 +30,10 @@ type device struct {
 	needed bool
 }
 
+const kvmDevice = "/dev/kvm"
+
 var devices = []device{
-	{"/dev/null", 0o666, true}, {"/dev/zero", 0o444, false}, {"/dev/random", 0o444, false}, {"/dev/urandom", 0o444, true}, {"/dev/kvm", 0o600, false},
+	{"/dev/null", 0o666, true}, {"/dev/zero", 0o444, false}, {"/dev/random", 0o444, false}, {"/dev/urandom", 0o444, true}, {kvmDevice, 0o600, false},
 }
 
 // rootOptions bound what the root directory can take: it holds mount points alone.

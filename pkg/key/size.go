@@ -49,3 +49,21 @@ func NodeDisks(role string, m v1alpha1.Machine) Disks {
 	}
 	return disks
 }
+
+// DiskBytes is the size of all disks of a node that are files in its pod, in bytes.
+func DiskBytes(role string, m v1alpha1.Machine) int64 {
+	disks := NodeDisks(role, m)
+	var bytes int64
+	for _, size := range []string{disks.OS, disks.Container, disks.Kubelet} {
+		quantity := resource.MustParse(size + "i") // the G of QEMU is the Gi of Kubernetes
+		bytes += quantity.Value()
+	}
+	return bytes
+}
+
+// DiskLimit is the room that a node pod may take for its disks, in bytes. A kubelet that finds more ends the pod, so there is plenty beside
+// what the disks can have: a file system counts what it needs to find the parts of a file with the file.
+func DiskLimit(role string, m v1alpha1.Machine) int64 {
+	bytes := DiskBytes(role, m)
+	return bytes + bytes/20 + 1<<30
+}

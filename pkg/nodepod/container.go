@@ -1,7 +1,6 @@
 package nodepod
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -21,7 +20,7 @@ const (
 	UserData = "user_data"
 	// EtcdData is the directory that the guest mounts by the tag "etcdshare".
 	EtcdData = "/etc/kubernetes/data/etcd"
-	// Images is the cache of guest images, shared by all node pods of a host.
+	// Images is the cache of guest images, shared by all node pods of a host. Machines have it read-only.
 	Images = "/usr/code/images"
 	// Disks is the directory with the guest's disks.
 	Disks = "/usr/code/rootfs"
@@ -33,11 +32,7 @@ const (
 // until it is written.
 const EtcdDisk = "12G"
 
-// hostImages is the directory of the host that holds the cache of guest images.
-const hostImages = "/var/lib/flatcar-kvm-images"
-
 func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
-	privileged := true
 	return corev1.Container{
 		Name:            nodestep.Container,
 		Image:           s.Settings.RunnerImage,
@@ -46,13 +41,10 @@ func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 		Env:             environment(s, n),
 		// No liveness probe: the runner itself kills a QEMU that is silent, and a machine that runs well on a host that is too busy to
 		// answer a probe would be stopped.
-		ReadinessProbe: probe(10, 10, 4),
-		Resources:      Resources(n),
-		SecurityContext: &corev1.SecurityContext{
-			Privileged:   &privileged,
-			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}},
-		},
-		VolumeMounts: mounts(n),
+		ReadinessProbe:  probe(10, 10, 4),
+		Resources:       MachineResources(s, n),
+		SecurityContext: securityContext(s.Settings.Machine),
+		VolumeMounts:    mounts(n),
 	}
 }
 
@@ -118,28 +110,7 @@ func machine(settings cluster.MachineSettings) []corev1.EnvVar {
 	if settings.NestedVirtualization {
 		env = append(env, corev1.EnvVar{Name: "NESTED_VIRTUALIZATION", Value: "true"})
 	}
-	if len(settings.ImageDirectories) > 0 {
-		env = append(env, corev1.EnvVar{Name: "IMAGE_DIRECTORIES", Value: strings.Join(settings.ImageDirectories, ",")})
-	}
 	return env
-}
-
-// image tells the runner which guest image to boot: the user's, else Flatcar.
-func image(s *cluster.Snapshot) []corev1.EnvVar {
-	if s.Config.Spec.GuestImage != nil {
-		description, err := json.Marshal(s.Config.Spec.GuestImage)
-		if err == nil {
-			return []corev1.EnvVar{{Name: "GUEST_IMAGE", Value: string(description)}}
-		}
-	}
-	release := []corev1.EnvVar{
-		{Name: "FLATCAR_CHANNEL", Value: s.Settings.FlatcarChannel},
-		{Name: "FLATCAR_VERSION", Value: s.Versions.ContainerLinux},
-	}
-	if mirror := s.Settings.FlatcarMirror; mirror != "" {
-		release = append(release, corev1.EnvVar{Name: "FLATCAR_MIRROR", Value: mirror})
-	}
-	return release
 }
 
 // volumePaths lists the host volumes as tag:path, separated by commas.

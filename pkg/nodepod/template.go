@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/giantswarm/microerror"
@@ -44,6 +45,7 @@ func Template(s *cluster.Snapshot, n cluster.Node) corev1.PodTemplateSpec {
 			AutomountServiceAccountToken:  ptr.To(false),
 			Containers:                    []corev1.Container{container(s, n)},
 			EnableServiceLinks:            ptr.To(false),
+			InitContainers:                []corev1.Container{imageContainer(s, n)},
 			NodeSelector:                  map[string]string{key.LabelManagementNodesRole: n.Role},
 			ServiceAccountName:            s.Namespace(),
 			TerminationGracePeriodSeconds: ptr.To(int64(GracePeriod.Seconds())),
@@ -130,11 +132,20 @@ func affinity(s *cluster.Snapshot) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: anti}
 }
 
-// Resources are what a machine takes of its host: what is requested is what may be used. A machine cannot give memory back and does not share its CPUs well.
-func Resources(n cluster.Node) corev1.ResourceRequirements {
-	list := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(n.Machine.CPUs), resource.DecimalSI),
-		corev1.ResourceMemory: key.PodMemory(n.Role, n.Memory()),
+// Resources are what a machine takes of its host. What is requested of CPU and memory is what may be used: a machine cannot give memory back
+// and does not share its CPUs well. Its disks grow with use, so that a setting says how much of them is requested.
+func Resources(s *cluster.Snapshot, n cluster.Node) corev1.ResourceRequirements {
+	limits := corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewQuantity(int64(n.Machine.CPUs), resource.DecimalSI),
+		corev1.ResourceMemory:           key.PodMemory(n.Role, n.Memory()),
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(key.DiskLimit(n.Role, n.Machine)+logs, resource.BinarySI),
 	}
-	return corev1.ResourceRequirements{Requests: list, Limits: list}
+	requests := maps.Clone(limits)
+	requested := key.DiskBytes(n.Role, n.Machine) * int64(s.Settings.Machine.DiskRequestPercent) / 100
+	requests[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(requested, resource.BinarySI)
+	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
 }
+
+// logs is room for what a pod takes besides its disks, in bytes: its logs, which a kubelet rotates at 50 MiB by default, but looks at every
+// ten seconds only, and the runner's own files.
+const logs = 1 << 30

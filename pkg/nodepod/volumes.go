@@ -2,6 +2,7 @@ package nodepod
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
@@ -25,7 +26,9 @@ func volumes(s *cluster.Snapshot, n cluster.Node) []corev1.Volume {
 		}}},
 		{Name: volumePrivate, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: bootData, DefaultMode: ptr.To[int32](0o400)}}},
 		{Name: volumeImages, VolumeSource: hostDirectory(hostImages)},
-		{Name: volumeDisks, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: volumeDisks, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+			SizeLimit: resource.NewQuantity(key.DiskLimit(n.Role, n.Machine), resource.BinarySI),
+		}}},
 	}
 	if n.Role == key.RoleMaster {
 		list = append(list, corev1.Volume{Name: volumeEtcd, VolumeSource: EtcdSource(s, n)})
@@ -40,7 +43,7 @@ func mounts(n cluster.Node) []corev1.VolumeMount {
 	list := []corev1.VolumeMount{
 		{Name: volumePublic, MountPath: PublicBootData, ReadOnly: true},
 		{Name: volumePrivate, MountPath: PrivateBootData, ReadOnly: true},
-		{Name: volumeImages, MountPath: Images},
+		{Name: volumeImages, MountPath: Images, ReadOnly: true},
 		{Name: volumeDisks, MountPath: Disks},
 	}
 	if n.Role == key.RoleMaster {

@@ -11,16 +11,42 @@ import (
 
 // runner is the status of the runner's container; the zero value while the kubelet has not reported.
 func runner(pod *corev1.Pod) corev1.ContainerStatus {
-	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == Container })
+	return statusOf(pod.Status.ContainerStatuses, Container)
+}
+
+func statusOf(statuses []corev1.ContainerStatus, name string) corev1.ContainerStatus {
+	i := slices.IndexFunc(statuses, func(c corev1.ContainerStatus) bool { return c.Name == name })
 	if i < 0 {
 		return corev1.ContainerStatus{}
 	}
-	return pod.Status.ContainerStatuses[i]
+	return statuses[i]
 }
 
 // pullProblems are the reasons by which a kubelet says that there is no image (k8s.io/kubernetes/pkg/kubelet/images).
 var pullProblems = []string{
 	"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+}
+
+// atImage is about the container that gets the guest image. Pods that an earlier version made have none.
+func atImage(s Seen) *Step {
+	status := statusOf(s.Pod.Status.InitContainerStatuses, ImageContainer)
+	switch state := status.State; {
+	case runner(s.Pod).State.Running != nil:
+		return nil
+	case state.Running != nil && status.LastTerminationState.Terminated == nil:
+		return &Step{Name: GettingImage, Message: "the host gets the image of the guest; the log of the container image says how far it is"}
+	case state.Running != nil:
+		return &Step{Name: GettingImage, Message: "the host gets the image of the guest; the time before " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
+	case state.Terminated != nil && state.Terminated.ExitCode == 0:
+		return nil
+	case state.Terminated != nil:
+		return &Step{Name: GettingImage, Message: "the host tries again to get the image of the guest; the time before " + howItEnded(state.Terminated), Problem: true}
+	case isCrashing(status):
+		return &Step{Name: GettingImage, Message: "the host cannot get the image of the guest; the time before " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
+	case state.Waiting != nil:
+		return waiting(s.Pod, state.Waiting)
+	}
+	return nil
 }
 
 // atContainer is about a runner that does not run.
@@ -31,15 +57,28 @@ func atContainer(s Seen) *Step {
 		return nil
 	case state.Terminated != nil:
 		return &Step{Name: Failed, Message: "the machine is started again; the time before " + howItEnded(state.Terminated), Problem: state.Terminated.ExitCode != 0}
-	case state.Waiting == nil, slices.Contains([]string{"", "ContainerCreating", "PodInitializing"}, state.Waiting.Reason):
+	case state.Waiting == nil:
 		return creating(s.Pod)
-	case slices.Contains(pullProblems, state.Waiting.Reason):
-		return &Step{Name: PullingRunner, Message: "the host cannot get the runner's image" + because("", pullError(state.Waiting.Message)), Problem: true}
-	case state.Waiting.Reason == "CrashLoopBackOff" && status.LastTerminationState.Terminated != nil:
+	case isCrashing(status):
 		return &Step{Name: Failed, Message: "the machine does not stay up; the time before " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
 	default:
-		return &Step{Name: Starting, Message: "the host cannot start the runner" + because(state.Waiting.Reason, state.Waiting.Message), Problem: true}
+		return waiting(s.Pod, state.Waiting)
 	}
+}
+
+func isCrashing(c corev1.ContainerStatus) bool {
+	return c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff" && c.LastTerminationState.Terminated != nil
+}
+
+// waiting is about a container that the host has not started. Both containers have the same image.
+func waiting(pod *corev1.Pod, w *corev1.ContainerStateWaiting) *Step {
+	switch {
+	case slices.Contains([]string{"", "ContainerCreating", "PodInitializing"}, w.Reason):
+		return creating(pod)
+	case slices.Contains(pullProblems, w.Reason):
+		return &Step{Name: PullingRunner, Message: "the host cannot get the runner's image" + because("", pullError(w.Message)), Problem: true}
+	}
+	return &Step{Name: Starting, Message: "the host cannot start the runner" + because(w.Reason, w.Message), Problem: true}
 }
 
 // creating: once the pod's network is there, the image is what is waited for.

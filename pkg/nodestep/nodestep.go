@@ -28,6 +28,8 @@ const (
 	Starting Name = "Starting"
 	// PullingRunner: the host gets the runner's image.
 	PullingRunner Name = "PullingRunner"
+	// GettingImage: the host gets the image of the guest.
+	GettingImage Name = "GettingImage"
 	// Booting: the runner prepares the machine, or the guest boots.
 	Booting Name = "Booting"
 	// WaitsForAPI: the kubelet runs; the operator does not see the workload cluster.
@@ -58,8 +60,13 @@ const (
 	APIConnected   API = "connected"
 )
 
-// Container is the name of the runner's container in a node pod.
-const Container = "k8s-kvm"
+// Names of the containers of a node pod.
+const (
+	// Container is the runner's.
+	Container = "k8s-kvm"
+	// ImageContainer is the init container that gets the guest image.
+	ImageContainer = "image"
+)
 
 // Seen is what is known of a node.
 type Seen struct {
@@ -85,7 +92,7 @@ type Step struct {
 
 // At tells which step a node is at.
 func At(s Seen) Step {
-	for _, look := range []func(Seen) *Step{atPod, atScheduling, atContainer, atKubelet, atAPI, atNode} {
+	for _, look := range []func(Seen) *Step{atPod, atScheduling, atImage, atContainer, atKubelet, atAPI, atNode} {
 		if step := look(s); step != nil {
 			step.Message = joining.Steady(step.Message)
 			return *step

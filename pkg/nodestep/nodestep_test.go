@@ -41,6 +41,15 @@ func container(change func(*corev1.ContainerStatus)) func(*corev1.Pod) {
 	}
 }
 
+// image is the init container that gets the guest image.
+func image(c corev1.ContainerStatus) func(*corev1.Pod) {
+	c.Name = nodestep.ImageContainer
+	return func(p *corev1.Pod) {
+		waiting("PodInitializing", "")(p)
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "another"}, c}
+	}
+}
+
 func waiting(reason, message string) func(*corev1.Pod) {
 	return container(func(c *corev1.ContainerStatus) {
 		c.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: message}
@@ -67,6 +76,11 @@ var (
 	well    = container(func(c *corev1.ContainerStatus) {
 		c.State.Running, c.Ready = &corev1.ContainerStateRunning{StartedAt: now}, true
 	})
+)
+
+var (
+	imageRuns   = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+	imageFailed = corev1.ContainerState{Terminated: terminated(13, "Error", "ImageMismatch: other sum\n")}
 )
 
 func phase(phase corev1.PodPhase, reason, message string) func(*corev1.Pod) {
@@ -134,6 +148,24 @@ func TestStepsOfNodes(t *testing.T) {
 		"boot data is not there":            {seen{Pod: pod(waiting("CreateContainerConfigError", `secret "x" not found`))}, bad("Starting", `the host cannot start the runner: CreateContainerConfigError: secret "x" not found`)},
 		"the container does not start":      {seen{Pod: pod(waiting("RunContainerError", "exec: not found"))}, bad("Starting", "the host cannot start the runner: RunContainerError: exec: not found")},
 		"a back-off without an end":         {seen{Pod: pod(waiting("CrashLoopBackOff", "back-off 5m0s restarting"))}, bad("Starting", "the host cannot start the runner: CrashLoopBackOff: back-off … restarting")},
+		"the guest image is got":            {seen{Pod: pod(image(corev1.ContainerStatus{State: imageRuns}))}, ok("GettingImage", "the host gets the image of the guest; the log of the container image says how far it is")},
+		"the guest image is got again": {
+			seen{Pod: pod(image(corev1.ContainerStatus{State: imageRuns, LastTerminationState: imageFailed}))},
+			bad("GettingImage", "the host gets the image of the guest; the time before it ended by ImageMismatch: other sum"),
+		},
+		"the guest image was not got": {seen{Pod: pod(image(corev1.ContainerStatus{State: imageFailed}))}, bad("GettingImage", "the host tries again to get the image of the guest; the time before it ended by ImageMismatch: other sum")},
+		"the guest image cannot be had": {
+			seen{Pod: pod(image(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, LastTerminationState: imageFailed}))},
+			bad("GettingImage", "the host cannot get the image of the guest; the time before it ended by ImageMismatch: other sum"),
+		},
+		"nor can the image of what gets it": {
+			seen{Pod: pod(image(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "access denied"}}}))},
+			bad("PullingRunner", "the host cannot get the runner's image: access denied"),
+		},
+		"the guest image is there": {
+			seen{Pod: pod(sandbox, image(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: terminated(0, "Completed", "")}}))}, ok("PullingRunner", "the host gets the runner's image"),
+		},
+		"a machine that runs has its image": {seen{Pod: pod(image(corev1.ContainerStatus{State: imageFailed}), func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, running)}, ok("Booting", "the machine boots: its kubelet does not answer yet")},
 		"the runner ends again and again":   {seen{Pod: pod(waiting("CrashLoopBackOff", "back-off 5m0s restarting"), endedBefore(12, "Error", "ImageUnavailable: get https://x/y: 404\n\nconsole:\nlast: words\n"))}, bad("Failed", "the machine does not stay up; the time before it ended by ImageUnavailable: get https://x/y: 404")},
 		"with a sentence of several lines":  {seen{Pod: pod(waiting("CrashLoopBackOff", ""), endedBefore(20, "Error", "QEMURefused: a\n  b\n"))}, bad("Failed", "the machine does not stay up; the time before it ended by QEMURefused: a b")},
 		"the runner was killed for memory":  {seen{Pod: pod(waiting("CrashLoopBackOff", ""), endedBefore(137, "OOMKilled", ""))}, bad("Failed", "the machine does not stay up; the time before it ended with code 137: OOMKilled")},
@@ -183,7 +215,8 @@ func TestStepsThatHang(t *testing.T) {
 		}
 	}
 	for _, step := range []nodestep.Name{
-		nodestep.NoPod, nodestep.Scheduling, nodestep.Starting, nodestep.PullingRunner, nodestep.Ready, nodestep.Failed, nodestep.Terminating,
+		nodestep.NoPod, nodestep.Scheduling, nodestep.Starting, nodestep.PullingRunner, nodestep.GettingImage, nodestep.Ready, nodestep.Failed,
+		nodestep.Terminating,
 	} {
 		if nodestep.Hangs(step, 1000*time.Hour) {
 			t.Errorf("%s hangs, although no console can tell why", step)

@@ -23,6 +23,8 @@ type Cache struct {
 	// Client downloads; nil means one that takes its proxy from the environment. It needs no timeout: a connection that is
 	// silent for 30 s is given up.
 	Client *http.Client
+	// MaxFile is how large a file that is downloaded may be, in bytes; 0 means as large as it is.
+	MaxFile int64
 	// Progress is told, in sentences for people and every few seconds at most, what Get is busy with or waits for. It is
 	// called by the goroutine that called Get. May be nil.
 	Progress func(string)
@@ -69,18 +71,22 @@ func (l Local) Release() error {
 }
 
 // Get makes sure that the image is in the cache, whole and verified, and returns where. A file that was verified before is
-// read again only when the file system says that it changed since; a damaged one is downloaded again.
+// read again only when the file system says that it changed since; a damaged one is downloaded again. An image that is there is not
+// written to, so the cache may be read-only then.
 //
 // A download that breaks off is resumed where it ended, in this or another process, as long as the server says that the
 // file is still the same. A file that does not match its checksum or signature is removed; when it came in pieces, it is
 // downloaded once more as a whole. Errors: *MismatchError when it still does not match, *disk.FullError when there is no
-// room for it, the cause of ctx when that ended.
+// room for it, ErrTooLarge, syscall.EROFS when the cache is read-only and lacks the image, the cause of ctx when that ended.
 func (c *Cache) Get(ctx context.Context, image Image) (Local, error) {
 	if err := image.validate(); err != nil {
 		return Local{}, err
 	}
 	if err := c.allow(image); err != nil {
 		return Local{}, fmt.Errorf("getting image %s: %w", image.Name, err)
+	}
+	if local, ok := c.find(image); ok {
+		return local, nil
 	}
 	local, err := c.get(ctx, image)
 	if err != nil {
@@ -108,7 +114,14 @@ func (c *Cache) get(ctx context.Context, image Image) (_ Local, err error) {
 	if err != nil {
 		return Local{}, err
 	}
-	return Local{Kernel: paths["kernel"], Initrd: paths["initrd"], RootFS: paths["rootFS"], use: use}, nil
+	local := localAt(paths)
+	local.use = use
+	return local, nil
+}
+
+// localAt is an image whose parts are at paths.
+func localAt(paths map[string]string) Local {
+	return Local{Kernel: paths["kernel"], Initrd: paths["initrd"], RootFS: paths["rootFS"]}
 }
 
 // client returns the client for one Get. Its own one leaves no connection behind: the guest is about to take over the
@@ -143,11 +156,8 @@ func (c *Cache) tell(format string, arguments ...any) {
 
 // provide returns the path of a file that is verified.
 func (s *slot) provide(ctx context.Context, p part) (string, error) {
-	path := localPath(p.file.URL)
-	if path == "" {
-		path = filepath.Join(s.directory, p.name)
-	}
-	if localPath(p.file.URL) == "" {
+	path, owned := p.path(s.directory)
+	if owned {
 		if err := openUp(path); err != nil {
 			return "", err
 		}
@@ -163,6 +173,14 @@ func (s *slot) provide(ctx context.Context, p part) (string, error) {
 		return "", err
 	}
 	return path, s.record(p.name, path, sum)
+}
+
+// path is where the file of a part is, and whether that is in the cache, which owns it then.
+func (p part) path(directory string) (path string, owned bool) {
+	if path := localPath(p.file.URL); path != "" {
+		return path, false
+	}
+	return filepath.Join(directory, p.name), true
 }
 
 // modeOfFile lets a QEMU read that is not root: there is nothing secret in an operating system.

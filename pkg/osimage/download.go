@@ -63,6 +63,8 @@ type download struct {
 	path string
 	// whole says that all of it came with one answer.
 	whole bool
+	// most is how large the file may be, in bytes; 0 for any size.
+	most int64
 	// reached is the furthest offset of all attempts.
 	reached int64
 
@@ -83,7 +85,7 @@ func (s *slot) newDownload(p part, path string) *download {
 	tell := func(text string, arguments ...any) { s.cache.tell("%s: %s", what, fmt.Sprintf(text, arguments...)) }
 	timing := s.cache.patience()
 	return &download{
-		file: p.file, client: s.clientFor(p.file), timing: timing, tell: tell, path: path + ".part",
+		file: p.file, client: s.clientFor(p.file), timing: timing, tell: tell, path: path + ".part", most: s.cache.MaxFile,
 		progress: progress{tell: s.cache.tell, what: what, every: timing.every},
 	}
 }
@@ -182,6 +184,9 @@ func newRequest(ctx context.Context, url string) (*http.Request, error) {
 
 // store writes what comes from the offset on. The time that the disk takes is not the server's silence.
 func (d *download) store(ctx context.Context, body io.Reader, offset int64, now origin, silence *time.Timer) (err error) {
+	if err := d.bound(now.Size); err != nil {
+		return final(err)
+	}
 	file, err := d.open(offset, now)
 	if err != nil {
 		return final(d.full(offset, now, err))
@@ -195,6 +200,9 @@ func (d *download) store(ctx context.Context, body io.Reader, offset int64, now 
 		n, err := body.Read(buffer)
 		silence.Stop()
 		if n > 0 {
+			if err := d.bound(offset + int64(n)); err != nil {
+				return final(err)
+			}
 			if _, err := file.Write(buffer[:n]); err != nil {
 				return final(d.full(offset, now, err))
 			}
@@ -243,6 +251,17 @@ func (d *download) full(offset int64, now origin, err error) error {
 		return errors.Join(full, d.discard())
 	}
 	return err
+}
+
+// ErrTooLarge says that a file is larger than Cache.MaxFile.
+var ErrTooLarge = errors.New("it is larger than a file of an image may be")
+
+// bound gives the room back to the host that a file took which is too large.
+func (d *download) bound(size int64) error {
+	if d.most == 0 || size <= d.most {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("%s: %w: %d bytes are allowed (service.machine.maximagefile)", show(d.file.URL), ErrTooLarge, d.most), d.discard())
 }
 
 func (d *download) originPath() string { return d.path + ".json" }

@@ -24,8 +24,12 @@ const pruned = ".pruned"
 var slotPattern = regexp.MustCompile(`^.+-[0-9a-f]{16}$`)
 
 // Prune removes the images that nobody has used for as long as keep and that nobody uses or gets now, together with what
-// is left of broken downloads. It waits for nobody, and touches nothing in the directory that is not an image's.
+// is left of broken downloads. It waits for nobody, and touches nothing in the directory that is not an image's. A cache that is read-only
+// is left to those who can write to it.
 func (c *Cache) Prune(ctx context.Context, keep time.Duration) error {
+	if errors.Is(unix.Access(c.Directory, unix.W_OK), unix.EROFS) {
+		return nil
+	}
 	entries, err := os.ReadDir(c.Directory)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

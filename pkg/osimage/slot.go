@@ -51,17 +51,23 @@ func slotName(image Image, keys *Keyring) (string, error) {
 	return image.Name + "-" + hex.EncodeToString(sum[:8]), nil
 }
 
-// enter locks the image's directory, waiting for whoever has it now.
-func (c *Cache) enter(ctx context.Context, image Image) (*slot, error) {
+// slotOf is the path of an image's directory.
+func (c *Cache) slotOf(image Image) (string, error) {
 	name, err := slotName(image, c.keys())
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	root, err := filepath.Abs(c.Directory)
+	return filepath.Join(root, name), err
+}
+
+// enter locks the image's directory, waiting for whoever has it now.
+func (c *Cache) enter(ctx context.Context, image Image) (*slot, error) {
+	directory, err := c.slotOf(image)
 	if err != nil {
 		return nil, err
 	}
-	s := &slot{cache: c, image: image.Name, directory: filepath.Join(root, name)}
+	s := &slot{cache: c, image: image.Name, directory: directory}
 	if s.lock, err = s.acquire(ctx); err != nil {
 		return nil, err
 	}
@@ -78,13 +84,28 @@ func lockSlot(directory string) (*disk.Lock, error) {
 	return disk.Acquire(filepath.Join(directory, manifestName))
 }
 
+// modeOfSlot lets a QEMU read that is not root.
+const modeOfSlot = 0o755
+
+// makeSlot makes a directory, or opens one that an earlier version kept to root.
+func makeSlot(directory string) error {
+	if err := os.MkdirAll(directory, modeOfSlot); err != nil {
+		return err
+	}
+	info, err := os.Stat(directory)
+	if err != nil || info.Mode().Perm()&modeOfSlot == modeOfSlot {
+		return err
+	}
+	return os.Chmod(directory, modeOfSlot)
+}
+
 func (s *slot) acquire(ctx context.Context) (*disk.Lock, error) {
 	patience := s.cache.patience()
 	look := time.NewTicker(patience.poll)
 	defer look.Stop()
 	var told time.Time
 	for {
-		if err := os.MkdirAll(s.directory, 0o755); err != nil { //nolint:gosec // G301: a QEMU that is not root reads images
+		if err := makeSlot(s.directory); err != nil {
 			return nil, disk.ExplainFull(s.cache.Directory, 0, err)
 		}
 		lock, err := lockSlot(s.directory)

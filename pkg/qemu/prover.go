@@ -21,9 +21,9 @@ type Prover struct {
 	Kernel string
 	// MachineType and CPUModel are those of the machine, see Machine.Type and CPU.Model.
 	MachineType, CPUModel string
-	// Cache is a directory that all pods of the host share; it is made if need be. What a canary showed is kept there until
-	// the host boots again, for each combination of QEMU, kernel, MachineType and CPUModel, and pods that start together
-	// send one canary. To have it sent again, remove the files. Empty: nothing is kept.
+	// Cache is a directory that outlives the process; it is made if need be. What a canary showed is kept there until the host
+	// boots again, for each combination of QEMU, kernel, MachineType and CPUModel, and processes that start together send one
+	// canary. To have it sent again, remove the files. Empty: nothing is kept.
 	Cache string
 	// BootID is what changes when the host boots: the path of a file that holds it (it begins with "/") or the value
 	// itself. Empty: /proc/sys/kernel/random/boot_id, which a container shares with its host.

@@ -21,14 +21,18 @@ const maxCommand = 1 << 20
 // consoleUpgrade is the protocol of an attached console: bytes both ways.
 const consoleUpgrade = "console"
 
+// modeOfRun lets QEMU's user pass through the directory, to its boot data, and see nothing in it: where the runner may make no mount namespace,
+// QEMU finds the file here. The sockets are root's alone.
+const modeOfRun = 0o711
+
 // serveControl answers `runner status`, `release`, `qmp` and `console` by HTTP on a unix socket, which only root can open.
 func (r *Runner) serveControl() (io.Closer, error) {
-	if err := os.MkdirAll(r.settings.Run, 0o700); err != nil {
+	if err := os.MkdirAll(r.settings.Run, modeOfRun); err != nil {
 		return nil, because(diskReason(err), err)
 	}
 	// What a runner that was killed could not remove, and a directory that others made for everybody.
 	_ = os.Remove(r.settings.ignition())
-	if err := os.Chmod(r.settings.Run, 0o700); err != nil { //nolint:gosec // G302: a directory
+	if err := os.Chmod(r.settings.Run, modeOfRun); err != nil {
 		return nil, fmt.Errorf("closing the directory of sockets to others: %w", err)
 	}
 	path := r.settings.socket()

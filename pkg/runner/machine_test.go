@@ -18,7 +18,7 @@ import (
 
 func worker() (Settings, *prepared) {
 	s := Settings{
-		Name: "worker-w1", CPUs: 4, Memory: 3072, Image: osimage.Flatcar("stable", "4459.2.1"), State: "/usr/code/rootfs", Run: "/run/kvm-operator",
+		Name: "worker-w1", CPUs: 4, Memory: 3072, ImageSettings: ImageSettings{Image: osimage.Flatcar("stable", "4459.2.1")}, State: "/usr/code/rootfs", Run: "/run/kvm-operator",
 		Disks:   []Disk{{Serial: "rootfs", Size: 5 << 30}, {Serial: "dockerfs", Size: 50 << 30}, {Serial: "kubeletfs", Size: 5 << 30}},
 		Shares:  []Share{{Tag: "logs", Path: "/data/logs"}},
 		Network: NetworkPod,

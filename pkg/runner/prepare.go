@@ -163,54 +163,9 @@ func readHalf(path string) ([]byte, error) {
 	return half, nil
 }
 
-func (r *Runner) getImage(ctx context.Context, p *prepared) error {
-	cache := &osimage.Cache{Directory: r.settings.Images, Local: r.settings.ImageDirectories, Progress: func(text string) { r.enter(StatePreparing, text) }}
-	if r.settings.SigningKeys != "" {
-		keys, err := osimage.KeysFromFile(r.settings.SigningKeys)
-		if err != nil {
-			return because(ReasonImageUnavailable, err)
-		}
-		cache.Keys = keys
-	}
-	var err error
-	p.image, err = cache.Get(ctx, r.settings.Image)
-	if errors.Is(err, syscall.ENOSPC) {
-		r.enter(StatePreparing, "making room for the image "+r.settings.Image.Name)
-		if err := cache.Prune(ctx, 0); err != nil {
-			r.log.Error("Old images stay where they are", "error", err)
-		}
-		p.image, err = cache.Get(ctx, r.settings.Image)
-	}
-	if err != nil {
-		return because(imageReason(err), err)
-	}
-	p.onClose(p.image.Release)
-	if err := r.readable(p.image.Kernel, p.image.Initrd); err != nil {
-		return because(ReasonImageUnavailable, err)
-	}
-	if err := cache.Prune(ctx, imageAge); err != nil && ctx.Err() == nil {
-		r.log.Error("Old images stay where they are", "error", err)
-	}
-	return nil
-}
-
-// imageAge is for how long an image that no machine uses is kept, in case that a new one does.
-const imageAge = 30 * 24 * time.Hour
-
-func imageReason(err error) Reason {
-	var mismatch *osimage.MismatchError
-	switch {
-	case errors.As(err, &mismatch):
-		return ReasonImageMismatch
-	case errors.Is(err, syscall.ENOSPC):
-		return ReasonDiskFull
-	}
-	return ReasonImageUnavailable
-}
-
 func (r *Runner) chooseAccelerator(ctx context.Context, p *prepared) error {
 	prover := qemu.Prover{
-		Binary: r.settings.QEMU, Kernel: p.image.Kernel, Cache: r.settings.Images, MachineType: r.settings.MachineType, Jail: r.jail(),
+		Binary: r.settings.QEMU, Kernel: p.image.Kernel, Cache: r.settings.State, MachineType: r.settings.MachineType, Jail: r.jail(),
 	}
 	choice, err := prover.Choose(ctx, r.settings.Acceleration)
 	if errors.Is(err, exec.ErrNotFound) {

@@ -36,10 +36,10 @@ func master(t *testing.T) *Runner {
 	}
 	return New(Settings{
 		Name: "master", CPUs: 1, Memory: 256, Etcd: volume, EtcdDisk: 1 << 20, State: filepath.Join(directory, "state"), Run: filepath.Join(directory, "run"),
-		Images: filepath.Join(directory, "images"), BootData: []string{bootData}, Timeouts: DefaultTimeouts,
-		Image: osimage.Image{
+		BootData: []string{bootData}, Timeouts: DefaultTimeouts,
+		ImageSettings: ImageSettings{Images: filepath.Join(directory, "images"), Image: osimage.Image{
 			Name: "none", Kernel: osimage.File{URL: "file:///nonexistent/kernel"}, Initrd: osimage.File{URL: "file:///nonexistent/initrd"},
-		},
+		}},
 	}, slog.New(slog.DiscardHandler), io.Discard, io.Discard)
 }
 

@@ -49,12 +49,7 @@ type Settings struct {
 	SearchDomains []string
 	// BootData are the files with the halves of the boot data, public first. There is at least one.
 	BootData []string
-	// Image is the operating system.
-	Image osimage.Image
-	// Images is the directory with the cache of images, shared by all runners of a host.
-	Images string
-	// SigningKeys is a file with the OpenPGP keys that sign images; empty means those of Flatcar.
-	SigningKeys string
+	ImageSettings
 	// State is the directory for what outlives a restart of the runner: disks and the pod's network.
 	State string
 	// Run is the directory for what does not: sockets.
@@ -76,8 +71,6 @@ type Settings struct {
 	AllowEmulation bool
 	// Nested lets the guest run virtual machines of its own.
 	Nested bool
-	// ImageDirectories are those below which file URLs of the image may lead.
-	ImageDirectories []string
 	// QEMU is the program, by name or path.
 	QEMU string
 	// QEMUUser is the number of the user and group that QEMU runs as. 0 is the runner's own; a runner that is not root has no choice.
@@ -182,6 +175,7 @@ var example = &prepared{
 }
 
 func (s Settings) diskPath(d Disk) string { return filepath.Join(s.State, d.Serial+".img") }
+func (s Settings) ownImages() string      { return filepath.Join(s.State, "images") }
 func (s Settings) networkState() string   { return filepath.Join(s.State, "network.json") }
 func (s Settings) socket() string         { return filepath.Join(s.Run, SocketName) }
 func (s Settings) monitor() string        { return filepath.Join(s.Run, "qmp.sock") }

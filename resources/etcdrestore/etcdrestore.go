@@ -174,7 +174,7 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 	)
 	if spec.Affinity = onHost(s, n); hostOf(n) == "" && !s.EtcdOnVolume() {
 		// Where the data gets to the machine will have to run.
-		spec.Containers[0].Resources = nodepod.Resources(n)
+		spec.Containers[0].Resources = nodepod.MachineResources(s, n)
 	}
 	if s.EtcdOnVolume() && !s.Settings.SharedHosts {
 		spec.Affinity = apart(s)

@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -84,23 +86,31 @@ func TestRow3_8DeploymentPodSpec(t *testing.T) {
 		Gates                   []corev1.PodReadinessGate
 		Container, Pull         string
 		CPU, Memory             string
+		Disk, DiskLimit, Files  string
 	}
 	describe := func(d *appsv1.Deployment) pod {
 		spec := d.Spec.Template.Spec
-		c := spec.Containers[0]
+		c := spec.Containers[0].DeepCopy()
+		disk := func(list corev1.ResourceList) string {
+			size := list[corev1.ResourceEphemeralStorage]
+			delete(list, corev1.ResourceEphemeralStorage)
+			return size.String()
+		}
+		requested, limit := disk(c.Resources.Requests), disk(c.Resources.Limits)
 		if diff := cmp.Diff(c.Resources.Requests, c.Resources.Limits); diff != "" {
 			t.Errorf("%s: requests are not limits:\n%s", d.Name, diff)
 		}
 		return pod{
 			spec.HostNetwork, *c.SecurityContext.Privileged, spec.NodeSelector, *spec.TerminationGracePeriodSeconds, spec.ReadinessGates,
 			c.Name, string(c.ImagePullPolicy), c.Resources.Limits.Cpu().String(), c.Resources.Limits.Memory().String(),
+			requested, limit, scratch(spec).String(),
 		}
 	}
 	gate := []corev1.PodReadinessGate{{ConditionType: "kvm-operator.giantswarm.io/workload-cluster-node-ready"}}
 	want := map[string]pod{
-		"master-m0aaa": {false, true, map[string]string{"role": "master"}, 2592600, nil, "k8s-kvm", "IfNotPresent", "2", "5536M"},
-		"worker-w0aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "2", "6144M"},
-		"worker-w2aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "8", "36352M"},
+		"master-m0aaa": {false, true, map[string]string{"role": "master"}, 2592600, nil, "k8s-kvm", "IfNotPresent", "2", "5536M", "60Gi", "65Gi", "64Gi"},
+		"worker-w0aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "2", "6144M", "60Gi", "65Gi", "64Gi"},
+		"worker-w2aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "8", "36352M", "205Gi", "222464Mi", "221440Mi"},
 	}
 	got := map[string]pod{}
 	for name := range want {
@@ -108,6 +118,52 @@ func TestRow3_8DeploymentPodSpec(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("other pods (-want +got):\n%s", diff)
+	}
+}
+
+// scratch is how much the directory with a machine's disks may hold.
+func scratch(spec corev1.PodSpec) *resource.Quantity {
+	for _, v := range spec.Volumes {
+		if v.Name == "rootfs" {
+			return v.EmptyDir.SizeLimit
+		}
+	}
+	return nil
+}
+
+// TestMachinesReadTheImagesOfTheirHostOnly: what writes them ends before a guest begins, and has no rights.
+func TestMachinesReadTheImagesOfTheirHostOnly(t *testing.T) {
+	for _, object := range objects(t, must(t, renderedFull), "deployment") {
+		d := object.(*appsv1.Deployment)
+		spec := d.Spec.Template.Spec
+		writers := map[string]bool{}
+		for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+			for _, m := range c.VolumeMounts {
+				if m.MountPath == "/usr/code/images" {
+					writers[c.Name] = !m.ReadOnly
+				}
+			}
+		}
+		if diff := cmp.Diff(map[string]bool{"image": true, "k8s-kvm": false}, writers); diff != "" {
+			t.Errorf("%s: who writes images (-want +got):\n%s", d.Name, diff)
+		}
+		c := spec.InitContainers[0]
+		if c.RestartPolicy != nil || c.SecurityContext.Privileged != nil || *c.SecurityContext.AllowPrivilegeEscalation ||
+			!slices.Equal(c.SecurityContext.Capabilities.Add, []corev1.Capability{"DAC_OVERRIDE", "FOWNER"}) || !slices.Contains(c.SecurityContext.Capabilities.Drop, "ALL") || len(c.VolumeMounts) != 1 {
+			t.Errorf("%s: the container that gets images has %+v and %+v", d.Name, c.SecurityContext, c.VolumeMounts)
+		}
+	}
+}
+
+// TestDiskRequestIsASetting: an installation may promise more room than its hosts have. The limits stay.
+func TestDiskRequestIsASetting(t *testing.T) {
+	for percent, want := range map[int]string{0: "0", 50: "30Gi", 100: "60Gi"} {
+		s := simple()
+		s.settings.Machine.DiskRequestPercent = percent
+		r := deploymentOf(t, s.render(t), "worker-w0aaa").Spec.Template.Spec.Containers[0].Resources
+		if got := [2]string{r.Requests.StorageEphemeral().String(), r.Limits.StorageEphemeral().String()}; got != [2]string{want, "65Gi"} {
+			t.Errorf("%d percent: request and limit are %v, want %s and 65Gi", percent, got, want)
+		}
 	}
 }
 

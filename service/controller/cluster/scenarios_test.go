@@ -29,6 +29,7 @@ type scenario struct {
 // settings are the daemon's defaults.
 func settings() snapshot.Settings {
 	return snapshot.Settings{
+		Machine:       snapshot.MachineSettings{MaxImageFile: "8G", DiskRequestPercent: 100},
 		Guest:         cloudconfig.Settings{RegistryDomain: "registry.k8s.io", BinaryBaseURL: "https://dl.k8s.io"},
 		RunnerImage:   "docker.io/kvm-operator/kvm-operator:test",
 		ClusterDomain: "cluster.local", FlatcarChannel: "stable", ClusterRole: "kvm-operator-node",

@@ -1,0 +1,47 @@
+package runner
+
+import (
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvm-operator/kvm-operator/pkg/runner"
+)
+
+func newImage() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "image",
+		Short: "Get the image of a machine into the cache; the init container of a node pod",
+		Long: `Get the image of a machine into the cache of its host, verified, so that the machine needs to read the cache only. Nothing is
+downloaded when the image is there. The command takes the flags and variables of the runner that are about the image.`,
+		Example: `  # what a machine with the same flags boots then without a network
+  kvm-operator runner image --flatcar-version=4459.2.1 --images=$HOME/.cache/images
+
+  # how far a download is
+  kubectl -n <id> logs <pod> -c image -f`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return fetchImage(c) },
+	}
+	registerImage(c.Flags())
+	nameVariables(c.Flags())
+	return c
+}
+
+func fetchImage(c *cobra.Command) error {
+	settings, terminationLog, err := loadImage(c.Flags(), os.LookupEnv)
+	end := runner.End{Reason: runner.ReasonSettingsInvalid}
+	if err != nil {
+		end.Message = err.Error()
+	} else {
+		ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+		defer stop()
+		end = runner.FetchImage(ctx, settings, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)))
+	}
+	if end.Reason.ExitCode() == 0 {
+		return nil
+	}
+	return errorOf(end, runner.WriteTermination(terminationLog, end, nil))
+}

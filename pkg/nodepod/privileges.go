@@ -1,0 +1,39 @@
+package nodepod
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+)
+
+// capabilities are what a runner needs that is not privileged. Pod Security's level baseline admits all of them but the first two: the guest
+// takes over the pod's network, and that needs a bridge and a tap in it.
+var capabilities = []corev1.Capability{
+	"NET_ADMIN", "NET_RAW",
+	"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", // shares: files of the guest change their owner on the host
+	"KILL", "SETGID", "SETPCAP", "SETUID", // QEMU: it runs as another user, without capabilities
+}
+
+// securityContext is privileged only where no device plugin brings the devices of a machine: there is no other way to get at them.
+func securityContext(settings cluster.MachineSettings) *corev1.SecurityContext {
+	if len(settings.DeviceResources) == 0 {
+		return &corev1.SecurityContext{Privileged: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}
+	}
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities},
+		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+// MachineResources are Resources with one of each resource of the device plugins.
+func MachineResources(s *cluster.Snapshot, n cluster.Node) corev1.ResourceRequirements {
+	r := Resources(s, n)
+	for _, name := range s.Settings.Machine.DeviceResources {
+		r.Requests[corev1.ResourceName(name)] = *resource.NewQuantity(1, resource.DecimalSI)
+		r.Limits[corev1.ResourceName(name)] = *resource.NewQuantity(1, resource.DecimalSI)
+	}
+	return r
+}

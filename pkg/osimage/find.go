@@ -1,0 +1,63 @@
+package osimage
+
+import (
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// find returns an image that is in the cache, whole and verified. It writes nothing but the time of the last use, and works without that: the
+// machines of a host have the cache read-only.
+func (c *Cache) find(image Image) (Local, bool) {
+	directory, err := c.slotOf(image)
+	if err != nil {
+		return Local{}, false
+	}
+	use, err := os.Open(filepath.Join(directory, useName))
+	if err != nil {
+		return Local{}, false
+	}
+	local, ok := whole(directory, image)
+	// Prune locks the file before it renames the directory: an image whose file is still in its place is in use now and stays.
+	if !ok || unix.Flock(int(use.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil || !isAt(use, filepath.Join(directory, useName)) {
+		_ = use.Close() // nothing was written
+		return Local{}, false
+	}
+	touch(use.Name())
+	local.use = use
+	return local, true
+}
+
+// whole says whether the manifest vouches for all files of an image as they are now.
+func whole(directory string, image Image) (Local, bool) {
+	if info, err := os.Stat(directory); err != nil || info.Mode().Perm()&modeOfSlot != modeOfSlot {
+		return Local{}, false
+	}
+	known, paths := loadManifest(directory), map[string]string{}
+	for _, p := range image.parts() {
+		path, owned := p.path(directory)
+		entry, ok := known.Files[p.name]
+		now, err := stampOf(path)
+		if !ok || err != nil || now != entry.stamp || owned && !isOpen(path) {
+			return Local{}, false
+		}
+		paths[p.name] = path
+	}
+	return localAt(paths), true
+}
+
+// isOpen says whether a QEMU that is not root can read a file of the cache.
+func isOpen(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm() == modeOfFile
+}
+
+func isAt(file *os.File, path string) bool {
+	opened, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(opened, there)
+}

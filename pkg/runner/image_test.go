@@ -1,0 +1,73 @@
+package runner
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kvm-operator/kvm-operator/pkg/mounttest"
+)
+
+// TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt: an image may be removed while a machine is down, and no init container runs again for
+// a container that is started again.
+func TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt(t *testing.T) {
+	r := master(t)
+	host := t.TempDir()
+	for _, name := range []string{"kernel", "initrd"} {
+		if err := os.WriteFile(filepath.Join(host, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &r.settings.ImageSettings
+	s.Image.Kernel.URL, s.Image.Initrd.URL, s.ImageDirectories = "file://"+host+"/kernel", "file://"+host+"/initrd", []string{host}
+	err := errors.Join(os.Mkdir(s.Images, 0o755), os.Mkdir(r.settings.State, 0o700))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := func(directory string) int {
+		found, err := filepath.Glob(filepath.Join(directory, s.Image.Name+"-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	mounttest.ReadOnly(t, s.Images, func() {
+		p := &prepared{}
+		if err := r.getImage(t.Context(), p); err != nil {
+			t.Error(err)
+		}
+		if p.image.Kernel == "" || slots(r.settings.ownImages()) != 1 || slots(s.Images) != 0 {
+			t.Errorf("the image is %+v; %d images are in the machine's own cache and %d in that of the host", p.image, slots(r.settings.ownImages()), slots(s.Images))
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	// What an init container has got is used.
+	if end := FetchImage(t.Context(), *s, r.log); end != (End{}) {
+		t.Fatal(end)
+	}
+	if err := os.RemoveAll(r.settings.ownImages()); err != nil {
+		t.Fatal(err)
+	}
+	mounttest.ReadOnly(t, s.Images, func() {
+		p := &prepared{}
+		if err := r.getImage(t.Context(), p); err != nil || slots(r.settings.ownImages()) != 0 {
+			t.Errorf("the image of the host is not used: %v", err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestInitContainerSaysWhyThereIsNoImage, in one sentence, as it stands in the status of the node.
+func TestInitContainerSaysWhyThereIsNoImage(t *testing.T) {
+	r := master(t)
+	end := FetchImage(t.Context(), r.settings.ImageSettings, r.log)
+	if end.Reason != ReasonImageUnavailable || strings.Count(end.Message, "getting") != 1 || !strings.Contains(end.Message, "/nonexistent/kernel") {
+		t.Errorf("it says %+v", end)
+	}
+}
