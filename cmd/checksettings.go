@@ -88,12 +88,21 @@ var checks = map[string]check{
 	flag.WorkloadKubeconfigTerm:  duration(day, "has to be a day or more, such as 168h"),
 	flag.WorkloadNodeTerm:        duration(day, "has to be a day or more, such as 168h"),
 	flag.MachineImageDirectories: each(isDirectory, "has to hold absolute paths of directories, such as /usr/code/images/own"),
-	flag.MachineKVMResource:      each(isExtendedResource, "has to hold names of extended resources, such as devices.kubevirt.io/kvm"),
-	flag.MachineMaxImageFile:     text(isDiskSize, "has to be a size of at least 1M, such as 8G"),
-	flag.MachineDiskRequest:      percentage,
-	flag.WorkloadFlatcarChannel:  text(isLabel, "has to be a release channel of Flatcar, such as stable"),
-	flag.WorkloadFlatcarMirror:   oneOf(empty, flatcarMirror),
-	flag.DrainTimeout:            duration(0, "has to be zero or more, such as 1h; zero waits without an end"),
+	flag.NodePodsAnnotations: each(parses(func(s string) error { _, _, err := cluster.ParseAnnotation(s); return err }),
+		"has to hold annotations such as example.org/team=platform"),
+	flag.NodePodsNodeSelector: each(parses(func(s string) error { _, _, err := cluster.ParseLabel(s); return err }),
+		"has to hold labels such as example.org/machines=true"),
+	flag.NodePodsTolerations: each(parses(func(s string) error { _, err := cluster.ParseToleration(s); return err }),
+		"has to hold taints such as example.org/machines=true:NoSchedule"),
+	flag.NodePodsPullSecrets:    each(isDomain, "has to hold names of Secrets, such as registry"),
+	flag.NodePodsPriorityClass:  oneOf(empty, text(isDomain, "has to be the name of a PriorityClass, such as kvm-operator-machines")),
+	flag.NodePodsZoneSpread:     text(isZoneSpread, "has to be none, preferred or required"),
+	flag.MachineKVMResource:     each(isExtendedResource, "has to hold names of extended resources, such as devices.kubevirt.io/kvm"),
+	flag.MachineMaxImageFile:    text(isDiskSize, "has to be a size of at least 1M, such as 8G"),
+	flag.MachineDiskRequest:     percentage,
+	flag.WorkloadFlatcarChannel: text(isLabel, "has to be a release channel of Flatcar, such as stable"),
+	flag.WorkloadFlatcarMirror:  oneOf(empty, flatcarMirror),
+	flag.DrainTimeout:           duration(0, "has to be zero or more, such as 1h; zero waits without an end"),
 
 	flag.VaultAddress:         oneOf(empty, text(isAddressOf("http", "https"), "has to be the URL of Vault, such as https://vault.example.org:8200")),
 	flag.VaultKubernetesRole:  text(isVaultName, "has to be the name of a role, such as kvm-operator"),
@@ -362,4 +371,12 @@ func percentage(r reader, name string) string {
 func isExtendedResource(s string) bool {
 	domain, _, found := strings.Cut(s, "/")
 	return found && len(validation.IsQualifiedName(s)) == 0 && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
+}
+
+func parses(parse func(string) error) func(string) bool {
+	return func(s string) bool { return parse(s) == nil }
+}
+
+func isZoneSpread(s string) bool {
+	return slices.Contains([]cluster.ZoneSpread{cluster.ZoneSpreadNone, cluster.ZoneSpreadPreferred, cluster.ZoneSpreadRequired}, cluster.ZoneSpread(s))
 }

@@ -80,12 +80,37 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 			ImageDirectories: r.list(flag.MachineImageDirectories), MaxImageFile: r.text(flag.MachineMaxImageFile),
 			DeviceResources: r.list(flag.MachineKVMResource), DiskRequestPercent: r.number(flag.MachineDiskRequest),
 		},
+		Pods:           podSettings(r),
 		MachinesOnly:   !r.yes(flag.WorkloadConnect),
 		EtcdRetention:  r.duration(flag.EtcdRetention),
 		KubeconfigTerm: atLeastADay(r.duration(flag.WorkloadKubeconfigTerm)),
 
 		TerminateUnhealthyNodes: r.yes(flag.TerminateUnhealthyNodes),
 	}
+}
+
+// podSettings are right, see validate.
+func podSettings(r reader) cluster.PodSettings {
+	s := cluster.PodSettings{
+		PriorityClass: r.text(flag.NodePodsPriorityClass), PullSecrets: r.list(flag.NodePodsPullSecrets),
+		ZoneSpread: cluster.ZoneSpread(r.text(flag.NodePodsZoneSpread)), NodeSelector: map[string]string{}, Annotations: map[string]string{},
+	}
+	for _, text := range r.list(flag.NodePodsTolerations) {
+		toleration, err := cluster.ParseToleration(text)
+		must(err)
+		s.Tolerations = append(s.Tolerations, toleration)
+	}
+	for _, text := range r.list(flag.NodePodsNodeSelector) {
+		name, value, err := cluster.ParseLabel(text)
+		must(err)
+		s.NodeSelector[name] = value
+	}
+	for _, text := range r.list(flag.NodePodsAnnotations) {
+		name, value, err := cluster.ParseAnnotation(text)
+		must(err)
+		s.Annotations[name] = value
+	}
+	return s
 }
 
 // atLeastADay bounds terms of certificates from below: what is renewed ever again costs requests, and a short outage would be the end of it.

@@ -48,6 +48,12 @@ const (
 	MachineAllowEmulation    = "service.machine.allowemulation"
 	MachineNested            = "service.machine.nestedvirtualization"
 	MachineImageDirectories  = "service.machine.imagedirectories"
+	NodePodsAnnotations      = "service.nodepods.annotations"
+	NodePodsPullSecrets      = "service.nodepods.imagepullsecrets"
+	NodePodsNodeSelector     = "service.nodepods.nodeselector"
+	NodePodsPriorityClass    = "service.nodepods.priorityclassname"
+	NodePodsTolerations      = "service.nodepods.tolerations"
+	NodePodsZoneSpread       = "service.nodepods.zonespread"
 	MachineKVMResource       = "service.machine.kvmresource"
 	MachineMaxImageFile      = "service.machine.maximagefile"
 	MachineDiskRequest       = "service.machine.diskrequestpercent"
@@ -106,6 +112,7 @@ func Register(fs *pflag.FlagSet, runnerImage string) {
 	registerServer(fs)
 	registerKubernetes(fs)
 	registerInstallation(fs)
+	registerNodePods(fs)
 	registerWorkload(fs)
 	registerVault(fs)
 	registerTenants(fs)
@@ -160,6 +167,15 @@ func registerInstallation(fs *pflag.FlagSet) {
 	fs.String(OIDCUsernamePrefix, "", "prefix of OIDC user names")
 	fs.String(OIDCGroupsClaim, "", "OIDC claim that is the groups")
 	fs.String(OIDCGroupsPrefix, "", "prefix of OIDC groups")
+}
+
+func registerNodePods(fs *pflag.FlagSet) {
+	fs.StringSlice(NodePodsAnnotations, nil, "annotations of node pods as key=value, besides the operator's own")
+	fs.StringSlice(NodePodsPullSecrets, nil, "names of Secrets in the namespace of each cluster with credentials for the registry of the runner's image")
+	fs.StringSlice(NodePodsNodeSelector, nil, "labels as key=value that hosts need besides that of their role")
+	fs.String(NodePodsPriorityClass, "", "PriorityClass of node pods; empty for the default of the management cluster")
+	fs.StringSlice(NodePodsTolerations, nil, "taints of hosts that machines run on all the same, as key=value:Effect; value and effect may be left out")
+	fs.String(NodePodsZoneSpread, "preferred", "how the machines of a role are spread over zones: none, preferred, or required: then a machine waits rather than make one zone have two more than another")
 }
 
 func registerWorkload(fs *pflag.FlagSet) {

@@ -74,6 +74,7 @@ func Settings() snapshot.Settings {
 		ClusterDomain:  "cluster.local",
 		FlatcarChannel: "stable",
 		ClusterRole:    "kvm-operator-node",
+		Pods:           snapshot.PodSettings{ZoneSpread: snapshot.ZoneSpreadPreferred},
 		Machine:        snapshot.MachineSettings{MaxImageFile: "8G", DiskRequestPercent: 100},
 	}
 }

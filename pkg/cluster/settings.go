@@ -42,6 +42,8 @@ type Settings struct {
 	SharedHosts bool
 	// Machine is what all machines have in common.
 	Machine MachineSettings
+	// Pods is what all their pods have in common.
+	Pods PodSettings
 	// MachinesOnly leaves the workload clusters alone.
 	MachinesOnly bool
 	// KubeconfigTerm is how long the administrator's kubeconfig holds; zero for DefaultKubeconfigTerm.

@@ -33,15 +33,16 @@ func Pod(s *cluster.Snapshot, first, then *corev1.Container, volumes ...corev1.V
 
 // Bare is a pod of a Job with nothing but these volumes. It runs where masters do: their images and volumes are there.
 func Bare(s *cluster.Snapshot, only *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
-	return corev1.PodSpec{
+	pod := corev1.PodSpec{
 		AutomountServiceAccountToken: ptr.To(false),
 		EnableServiceLinks:           ptr.To(false),
-		NodeSelector:                 map[string]string{key.LabelManagementNodesRole: key.RoleMaster},
 		RestartPolicy:                corev1.RestartPolicyNever,
 		ServiceAccountName:           s.Namespace(),
 		Containers:                   []corev1.Container{*only},
 		Volumes:                      volumes,
 	}
+	nodepod.Place(&pod, key.RoleMaster, s.Settings.Pods)
+	return pod
 }
 
 // Tool is a container with the tools of the cluster's version of etcd.

@@ -46,12 +46,13 @@ func Template(s *cluster.Snapshot, n cluster.Node) corev1.PodTemplateSpec {
 			Containers:                    []corev1.Container{container(s, n)},
 			EnableServiceLinks:            ptr.To(false),
 			InitContainers:                []corev1.Container{imageContainer(s, n)},
-			NodeSelector:                  map[string]string{key.LabelManagementNodesRole: n.Role},
 			ServiceAccountName:            s.Namespace(),
 			TerminationGracePeriodSeconds: ptr.To(int64(GracePeriod.Seconds())),
+			TopologySpreadConstraints:     spread(s, n.Role),
 			Volumes:                       volumes(s, n),
 		},
 	}
+	Place(&template.Spec, n.Role, s.Settings.Pods)
 	if s.EtcdOnHost(n) {
 		template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: key.GateEtcdHost}}
 	}
@@ -96,11 +97,13 @@ func labels(s *cluster.Snapshot, n cluster.Node) map[string]string {
 }
 
 func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
-	a := map[string]string{
+	a := map[string]string{}
+	maps.Copy(a, s.Settings.Pods.Annotations)
+	maps.Copy(a, map[string]string{
 		key.AnnotationAPIEndpoint: s.Cluster().Kubernetes.API.Domain,
 		key.AnnotationService:     n.Role,
 		key.AnnotationDrained:     "False",
-	}
+	})
 	if s.Version() != "" {
 		a[key.AnnotationPodVersionBundle] = s.Version()
 	}

@@ -44,3 +44,16 @@ app.giantswarm.io/commit: {{ . | quote }}
 {{- define "kvm-operator.list" -}}
 {{ (kindIs "slice" .) | ternary (. | join ",") . | toJson }}
 {{- end }}
+
+{{/* pairs are a map as a setting: key=value, in order, with commas. */}}
+{{- define "kvm-operator.pairs" -}}
+{{- $pairs := list }}
+{{- range $key, $value := . }}{{ $pairs = append $pairs (printf "%s=%s" $key $value) }}{{ end }}
+{{- $pairs | sortAlpha | join "," | toJson }}
+{{- end }}
+
+{{- define "kvm-operator.machinesPriorityClass" -}}
+{{- with .Values.nodePods.priorityClass }}
+{{- .name | default (ternary (printf "%s-machines" (include "kvm-operator.name" $)) "" .create) }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,38 @@
+package nodepod
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// Place has a pod run on hosts for a role, as the settings have it for all pods of clusters.
+func Place(pod *corev1.PodSpec, role string, settings cluster.PodSettings) {
+	pod.NodeSelector = map[string]string{}
+	maps.Copy(pod.NodeSelector, settings.NodeSelector)
+	pod.NodeSelector[key.LabelManagementNodesRole] = role
+	pod.PriorityClassName, pod.Tolerations = settings.PriorityClass, settings.Tolerations
+	for _, name := range settings.PullSecrets {
+		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
+}
+
+// spread keeps a zone from taking more machines of a role than others have, by one.
+func spread(s *cluster.Snapshot, role string) []corev1.TopologySpreadConstraint {
+	unsatisfiable := corev1.ScheduleAnyway
+	switch s.Settings.Pods.ZoneSpread {
+	case cluster.ZoneSpreadRequired:
+		unsatisfiable = corev1.DoNotSchedule
+	case cluster.ZoneSpreadPreferred:
+	default:
+		return nil
+	}
+	return []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: unsatisfiable,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key.LabelApp: role, key.LabelCluster: s.ID()}},
+	}}
+}
