@@ -38,6 +38,7 @@ func TestLifeOfACluster(t *testing.T) {
 	if diff := cmp.Diff([]string{"cni-plugins-linux-amd64-v" + cloudconfig.CNIPluginsVersion + ".tgz", "kubectl", "kubelet"}, l.Downloaded()); diff != "" {
 		t.Errorf("the bare image lets nodes download other things than it lacks (-want +got):\n%s", diff)
 	}
+	l.stayBelowTheirLimits()
 	t.Log("DNS is scaled to zero")
 	l.losesDNS()
 	t.Log("the end")

@@ -9,20 +9,20 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-const mega = 1000 * 1000
-
 // GuestMemory is the guest's memory in MiB, rounded down. Pod and guest read the same Kubernetes quantity: the original
 // handed the text to QEMU, whose G is 2³⁰ while Kubernetes' is 10⁹, and big guests were killed for want of memory.
 func GuestMemory(memory resource.Quantity) int64 { return memory.Value() / (1024 * 1024) }
 
-// PodMemory is the memory that a node pod requests: the guest's and an overhead for QEMU, which for masters is 1024M +
-// 512M, for workers 512M + 768M·(2 + ⌊g/12⌋) on top of 1024M for each of the g begun 10⁹ bytes.
-func PodMemory(role string, memory resource.Quantity) resource.Quantity {
-	if role == RoleMaster {
-		return *resource.NewQuantity(memory.Value()+(1024+512)*mega, resource.DecimalSI)
+// PodMemory is the memory that a node pod requests and may use, in whole MiB: the guest's; 1/128 of it for page tables of QEMU and kernel; 512
+// MiB for the runner, QEMU and what the kernel holds for them; 8 MiB for each processor; and 1 GiB for translated code where the guest may be
+// emulated, which is as large as QEMU lets its buffer grow. docs/benchmarks.md has what was measured.
+func PodMemory(memory resource.Quantity, cpus int32, emulated bool) resource.Quantity {
+	const mebi = 1 << 20
+	bytes := memory.Value() + memory.Value()/128 + 512*mebi + int64(cpus)*8*mebi
+	if emulated {
+		bytes += 1024 * mebi
 	}
-	g := (memory.Value() + 1e9 - 1) / 1e9
-	return *resource.NewQuantity((g*1024+512+768*(2+g/12))*mega, resource.DecimalSI)
+	return *resource.NewQuantity((bytes+mebi-1)/mebi*mebi, resource.BinarySI)
 }
 
 // Disks are the sizes of a node's disks as QEMU writes them, G being 2³⁰ bytes.

@@ -9,21 +9,22 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// TestMemoryOfThePod covers F-04: the original's formula.
 func TestMemoryOfThePod(t *testing.T) {
-	for name, test := range map[string]struct{ role, memory, want string }{
-		"F-04: worker with 4G":                {RoleWorker, "4G", "6144M"},
-		"F-04: worker with 12G":               {RoleWorker, "12G", "15104M"},
-		"F-04: worker with 32G":               {RoleWorker, "32G", "36352M"},
-		"F-04: master with 4G":                {RoleMaster, "4G", "5536M"},
-		"the original's worker with 3G":       {RoleWorker, "3G", "5120M"},
-		"the original's worker with 7.5G":     {RoleWorker, "7.5G", "10240M"},
-		"a worker's begun 10⁹ bytes count":    {RoleWorker, "4000000001", "7168M"},
-		"4Gi is 4.29 · 10⁹ bytes for workers": {RoleWorker, "4Gi", "7168M"},
-		"4Gi is 4294967296 bytes for masters": {RoleMaster, "4Gi", "5830967296"},
+	for name, test := range map[string]struct {
+		memory   string
+		cpus     int32
+		emulated bool
+		want     string
+	}{
+		"F-04: 4G":                {"4G", 2, false, "4373Mi"},
+		"F-04: 12G":               {"12G", 4, false, "12078Mi"},
+		"F-04: 32G":               {"32G", 8, false, "31332Mi"},
+		"4G that may be emulated": {"4G", 2, true, "5397Mi"},
+		"4Gi is more than 4G":     {"4Gi", 2, false, "4656Mi"},
+		"the smallest":            {"512M", 1, false, "1013Mi"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := PodMemory(test.role, resource.MustParse(test.memory))
+			pod := PodMemory(resource.MustParse(test.memory), test.cpus, test.emulated)
 			if diff := cmp.Diff(test.want, pod.String()); diff != "" {
 				t.Errorf("another request (-want +got):\n%s", diff)
 			}
@@ -33,23 +34,23 @@ func TestMemoryOfThePod(t *testing.T) {
 
 // TestGuestFitsIntoThePod covers F-04b and T-22 for every form that the CRD lets pass and every size up to 1 TB.
 func TestGuestFitsIntoThePod(t *testing.T) {
-	// What QEMU itself needs at least, whatever the size of the guest.
-	overhead := map[string]int64{RoleMaster: 1536 * mega, RoleWorker: 2048 * mega}
+	// What QEMU itself needs at least, whatever the size of the guest: 150 MiB were measured, and 1 GiB for translated code.
+	overhead := map[bool]int64{false: 300 << 20, true: 1300 << 20}
 	forms := []string{
 		"4G", "4Gi", "4096M", "4096Mi", "24G", "7.5G", "1.5Gi", "0.000123456Ti", "512M", "512Mi", "2048M", "1T", "1.5Ti", "16Ti",
 	}
 	for gigabytes := int64(1); gigabytes <= 1000; gigabytes++ {
 		forms = append(forms, resource.NewQuantity(gigabytes*1e9, resource.DecimalSI).String(), resource.NewQuantity(gigabytes<<30, resource.BinarySI).String())
 	}
-	for role, minimum := range overhead {
+	for emulated, minimum := range overhead {
 		for _, form := range forms {
 			memory := resource.MustParse(form)
-			guest, pod := GuestMemory(memory)<<20, PodMemory(role, memory)
+			guest, pod := GuestMemory(memory)<<20, PodMemory(memory, 1, emulated)
 			if pod.Value() < guest+minimum {
-				t.Errorf("%s with memory %s: the pod may use %d bytes, guest and overhead need %d", role, form, pod.Value(), guest+minimum)
+				t.Errorf("memory %s, emulated %t: the pod may use %d bytes, guest and overhead need %d", form, emulated, pod.Value(), guest+minimum)
 			}
 			if asked := memory.Value(); guest > asked || asked-guest >= 1<<20 {
-				t.Errorf("%s with memory %s: the guest gets %d bytes of the %d asked for", role, form, guest, asked)
+				t.Errorf("memory %s: the guest gets %d bytes of the %d asked for", form, guest, asked)
 			}
 		}
 	}

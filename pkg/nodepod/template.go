@@ -140,7 +140,7 @@ func affinity(s *cluster.Snapshot) *corev1.Affinity {
 func Resources(s *cluster.Snapshot, n cluster.Node) corev1.ResourceRequirements {
 	limits := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(n.Machine.CPUs), resource.DecimalSI),
-		corev1.ResourceMemory:           key.PodMemory(n.Role, n.Memory()),
+		corev1.ResourceMemory:           key.PodMemory(n.Memory(), n.Machine.CPUs, s.Settings.Machine.AllowEmulation),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(key.DiskLimit(n.Role, n.Machine)+logs, resource.BinarySI),
 	}
 	requests := maps.Clone(limits)

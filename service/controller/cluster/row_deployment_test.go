@@ -108,9 +108,9 @@ func TestRow3_8DeploymentPodSpec(t *testing.T) {
 	}
 	gate := []corev1.PodReadinessGate{{ConditionType: "kvm-operator.giantswarm.io/workload-cluster-node-ready"}}
 	want := map[string]pod{
-		"master-m0aaa": {false, true, map[string]string{"role": "master"}, 2592600, nil, "k8s-kvm", "IfNotPresent", "2", "5536M", "60Gi", "65Gi", "64Gi"},
-		"worker-w0aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "2", "6144M", "60Gi", "65Gi", "64Gi"},
-		"worker-w2aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "8", "36352M", "205Gi", "222464Mi", "221440Mi"},
+		"master-m0aaa": {false, true, map[string]string{"role": "master"}, 2592600, nil, "k8s-kvm", "IfNotPresent", "2", "4373Mi", "60Gi", "65Gi", "64Gi"},
+		"worker-w0aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "2", "4373Mi", "60Gi", "65Gi", "64Gi"},
+		"worker-w2aaa": {false, true, map[string]string{"role": "worker"}, 2592600, gate, "k8s-kvm", "IfNotPresent", "8", "31332Mi", "205Gi", "222464Mi", "221440Mi"},
 	}
 	got := map[string]pod{}
 	for name := range want {
