@@ -367,7 +367,7 @@ func percentage(r reader, name string) string {
 	return ""
 }
 
-// isExtendedResource is a resource that a device plugin may offer: its domain is nobody's of Kubernetes (API convention of extended resources).
+// isExtendedResource says whether a device plugin may offer the resource: Kubernetes reserves the domains below kubernetes.io for itself.
 func isExtendedResource(s string) bool {
 	domain, _, found := strings.Cut(s, "/")
 	return found && len(validation.IsQualifiedName(s)) == 0 && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")

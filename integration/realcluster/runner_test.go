@@ -31,8 +31,8 @@ import (
 // deviceResources are those of the lab's device plugins.
 var deviceResources = []string{"lab.example.org/tun", "lab.example.org/kvm"}
 
-// nodePod is the pod that the operator makes of a worker with the tiny guest, in a namespace without the operator: nobody drains it or asks its
-// Node. Files of the guest image are in the directory.
+// nodePod is the pod that the operator makes of a worker with the tiny guest, in a namespace without the operator, which would drain it and
+// wait for its Node. Files of the guest image are in the directory.
 func nodePod(guest v1alpha1.GuestImage, directory string, settings cluster.MachineSettings) *corev1.Pod {
 	settings.AllowEmulation, settings.ImageDirectories, settings.DiskRequestPercent, settings.MaxImageFile = true, []string{directory}, 1, "1G"
 	config := fixture.MakeCluster("ab1cd").Workers(1).With(func(spec *v1alpha1.KVMConfigSpec) {

@@ -52,10 +52,15 @@ func ParseToleration(text string) (corev1.Toleration, error) {
 	if hasEffect && !slices.Contains(taintEffects, toleration.Effect) {
 		problems = append(problems, fmt.Sprintf("effect %q is none of %v", effect, taintEffects))
 	}
-	if len(problems) > 0 {
-		return corev1.Toleration{}, errors.New(strings.Join(problems, "; "))
+	return toleration, refusal(problems)
+}
+
+// refusal is nil without problems.
+func refusal(problems []string) error {
+	if len(problems) == 0 {
+		return nil
 	}
-	return toleration, nil
+	return errors.New(strings.Join(problems, "; "))
 }
 
 // ParseLabel reads a label as key=value.
@@ -65,10 +70,7 @@ func ParseLabel(text string) (labelKey, value string, err error) {
 	if !found {
 		problems = append(problems, "there is no =")
 	}
-	if len(problems) > 0 {
-		return "", "", errors.New(strings.Join(problems, "; "))
-	}
-	return labelKey, value, nil
+	return labelKey, value, refusal(problems)
 }
 
 // ParseAnnotation reads an annotation as key=value, whose value may have any text but a comma.
@@ -78,8 +80,5 @@ func ParseAnnotation(text string) (annotationKey, value string, err error) {
 	if !found {
 		problems = append(problems, "there is no =")
 	}
-	if len(problems) > 0 {
-		return "", "", errors.New(strings.Join(problems, "; "))
-	}
-	return annotationKey, value, nil
+	return annotationKey, value, refusal(problems)
 }

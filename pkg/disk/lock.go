@@ -128,7 +128,7 @@ func lockFile(path, name string) (*os.File, error) {
 		if err := tryLock(path, file); err != nil {
 			return nil, errors.Join(err, file.Close())
 		}
-		if still(file, name) {
+		if IsAt(file, name) {
 			// Without room for a name the lock is as good, only less talkative.
 			_ = sign(file)
 			return file, nil
@@ -163,7 +163,8 @@ func tryLock(path string, file *os.File) error {
 	}
 }
 
-func still(file *os.File, name string) bool {
+// IsAt says whether an open file is still the one that its name leads to. A link in its place is another one.
+func IsAt(file *os.File, name string) bool {
 	have, err := file.Stat()
 	if err != nil {
 		return false

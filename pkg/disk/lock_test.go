@@ -314,7 +314,7 @@ func TestLockFileThatIsReplacedWhileItIsWaitedFor(t *testing.T) {
 	if err := os.Remove(filepath.Join(path, LockName)); err != nil {
 		t.Fatal(err)
 	}
-	if still(file, filepath.Join(path, LockName)) {
+	if IsAt(file, filepath.Join(path, LockName)) {
 		t.Error("a lock on a removed file would do")
 	}
 }

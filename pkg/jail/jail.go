@@ -5,6 +5,7 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -127,10 +128,17 @@ func groupsOf(path string) []uint32 {
 		return nil
 	}
 	status, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || status.Gid == 0 || info.Mode().Perm()&0o060 != 0o060 {
+	if !ok {
 		return nil
 	}
-	return []uint32{status.Gid}
+	return groupsFor(info.Mode(), status.Gid)
+}
+
+func groupsFor(mode fs.FileMode, group uint32) []uint32 {
+	if group == 0 || mode.Perm()&0o060 != 0o060 {
+		return nil
+	}
+	return []uint32{group}
 }
 
 // separate gives the command further namespaces of its own: it needs no shared memory and no host name of others, and its network comes by

@@ -14,8 +14,8 @@ import (
 // hostImages is the directory of the host that holds the cache of guest images.
 const hostImages = "/var/lib/flatcar-kvm-images"
 
-// imageContainer gets the guest image, verified, before the machine is started. It alone may write the cache of its host: who breaks out of a
-// guest does not get at what other machines boot. It ends before any guest begins, and has no rights but those to files.
+// imageContainer gets the guest image, verified, before the machine is started. It alone may write the cache of its host: an
+// attacker who leaves a guest cannot change what other machines boot. It ends before any guest begins, and has no rights but those to files.
 func imageContainer(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 	return corev1.Container{
 		Name:            nodestep.ImageContainer,
@@ -26,7 +26,7 @@ func imageContainer(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 		Resources:       Resources(s, n), // a pod takes the most that one of its containers does
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false),
-			// The cache, and images that somebody has put on the host, may belong to anybody.
+			// Files of the cache, and images that an administrator put on the host, may have any owner.
 			Capabilities:           &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"DAC_OVERRIDE", "FOWNER"}},
 			ReadOnlyRootFilesystem: ptr.To(true),
 			SeccompProfile:         &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
 )
 
 // find returns an image that is in the cache, whole and verified. It writes nothing but the time of the last use, and works without that: the
@@ -20,7 +22,7 @@ func (c *Cache) find(image Image) (Local, bool) {
 	}
 	local, ok := whole(directory, image)
 	// Prune locks the file before it renames the directory: an image whose file is still in its place is in use now and stays.
-	if !ok || unix.Flock(int(use.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil || !isAt(use, filepath.Join(directory, useName)) {
+	if !ok || unix.Flock(int(use.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil || !disk.IsAt(use, filepath.Join(directory, useName)) {
 		_ = use.Close() // nothing was written
 		return Local{}, false
 	}
@@ -51,13 +53,4 @@ func whole(directory string, image Image) (Local, bool) {
 func isOpen(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm() == modeOfFile
-}
-
-func isAt(file *os.File, path string) bool {
-	opened, err := file.Stat()
-	if err != nil {
-		return false
-	}
-	there, err := os.Stat(path)
-	return err == nil && os.SameFile(opened, there)
 }
