@@ -29,6 +29,7 @@ E2E_TIMEOUT           ?= 2h
 HA_TIMEOUT            ?= 2h
 BENCH_TIMEOUT         ?= 2h
 SOAK                  ?= 1h
+COURSES_FOR           ?= 0s
 SEED                  ?= $(shell date +%s)
 # Packages whose tests run virtual machines.
 WITH_MACHINES := /(integration/(live|machine|realcluster|runnerimage)|pkg/(guestnet|qemu))$$
@@ -71,14 +72,14 @@ vault: ## Certificates from a real Vault; the part of test that builds longest, 
 	@integration/build.sh .tools kubeall kwok vault
 	@go test -timeout $(TEST_TIMEOUT) ./integration/issuer
 
-courses: tools ## The other 450 of the 500 courses of chaos; the part of test that is left out when there is no time for it
-	@go test -timeout $(TEST_TIMEOUT) -run TestCoursesWithFaults ./integration/chaos -seed=51 -courses=450
+courses: tools ## The other 450 of the 500 courses of chaos, or as many of them as begin within COURSES_FOR; the part of test that is left out when there is no time for it
+	@go test -v -timeout $(BENCH_TIMEOUT) -run TestCoursesWithFaults ./integration/chaos -seed=51 -courses=450 -for=$(COURSES_FOR)
 
 chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults, and an operator that crashes at every write of a drain; test has all of the 500 if there is time, the first 50 in any case, and one in seventeen crashes
 	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/chaos -courses=500 -every=1
 
 soak: tools ## The same for SOAK, an hour unless set, from SEED, which is another one each time
-	@go test -v -timeout 0 -run TestCoursesWithFaults ./integration/chaos -for=$(SOAK) -seed=$(SEED)
+	@go test -v -timeout 0 -run TestCoursesWithFaults ./integration/chaos -courses=0 -for=$(SOAK) -seed=$(SEED)
 
 e2e: e2e-life e2e-operations ## Workload clusters of virtual machines on a real management cluster; the part of test that takes longest, and is left out as far as there is no time for it
 
