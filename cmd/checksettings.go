@@ -26,6 +26,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/vault"
 )
@@ -98,6 +99,7 @@ var checks = map[string]check{
 	flag.NodePodsPriorityClass:  oneOf(empty, text(isDomain, "has to be the name of a PriorityClass, such as kvm-operator-machines")),
 	flag.NodePodsZoneSpread:     text(isZoneSpread, "has to be none, preferred or required"),
 	flag.MachineKVMResource:     each(isExtendedResource, "has to hold names of extended resources, such as devices.kubevirt.io/kvm"),
+	flag.MachinePodSecurity:     podSecurity,
 	flag.MachineMaxImageFile:    text(isDiskSize, "has to be a size of at least 1M, such as 8G"),
 	flag.MachineDiskRequest:     percentage,
 	flag.WorkloadFlatcarChannel: text(isLabel, "has to be a release channel of Flatcar, such as stable"),
@@ -379,4 +381,17 @@ func parses(parse func(string) error) func(string) bool {
 
 func isZoneSpread(s string) bool {
 	return slices.Contains([]cluster.ZoneSpread{cluster.ZoneSpreadNone, cluster.ZoneSpreadPreferred, cluster.ZoneSpreadRequired}, cluster.ZoneSpread(s))
+}
+
+// podSecurity: node pods of the level baseline have no access to the host's devices and to the pod's network device.
+func podSecurity(r reader, name string) string {
+	switch level := r.text(name); {
+	case level != key.PodSecurityPrivileged && level != key.PodSecurityBaseline:
+		return fmt.Sprintf("has to be privileged or baseline and not %q", level)
+	case level == key.PodSecurityBaseline && len(r.list(flag.MachineKVMResource)) == 0:
+		return "is baseline, for which a device plugin has to bring /dev/kvm: name its resource in " + flag.MachineKVMResource
+	case level == key.PodSecurityBaseline && r.yes(flag.MachineForeignSources):
+		return "is baseline, with which guests cannot send with addresses that are not their own: set " + flag.MachineForeignSources + " to false"
+	}
+	return ""
 }

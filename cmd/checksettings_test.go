@@ -87,6 +87,7 @@ var wrongValues = map[string][]string{
 	flag.NodePodsPriorityClass:   {"A", "a b"},
 	flag.NodePodsZoneSpread:      {"", "often"},
 	flag.MachineKVMResource:      {"kvm", "kubernetes.io/kvm", "a.kubernetes.io/kvm", "devices.kubevirt.io/", "Devices.example.org/kvm", "a/b/c"},
+	flag.MachinePodSecurity:      {"", "restricted", "baseline"},
 	flag.MachineMaxImageFile:     {"", "8", "8 G", "-1G", "lots"},
 	flag.MachineDiskRequest:      {"-1", "101"},
 	flag.WorkloadFlatcarChannel:  {"", "../x", "Stable", "a/b"},

@@ -78,7 +78,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		Machine: cluster.MachineSettings{
 			AllowEmulation: r.yes(flag.MachineAllowEmulation), NestedVirtualization: r.yes(flag.MachineNested),
 			ImageDirectories: r.list(flag.MachineImageDirectories), MaxImageFile: r.text(flag.MachineMaxImageFile),
-			DeviceResources: r.list(flag.MachineKVMResource), DiskRequestPercent: r.number(flag.MachineDiskRequest),
+			DeviceResources: r.list(flag.MachineKVMResource), PodSecurity: r.text(flag.MachinePodSecurity), DiskRequestPercent: r.number(flag.MachineDiskRequest),
 		},
 		Pods:           podSettings(r),
 		MachinesOnly:   !r.yes(flag.WorkloadConnect),

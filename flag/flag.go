@@ -56,6 +56,7 @@ const (
 	NodePodsZoneSpread       = "service.nodepods.zonespread"
 	MachineKVMResource       = "service.machine.kvmresource"
 	MachineMaxImageFile      = "service.machine.maximagefile"
+	MachinePodSecurity       = "service.machine.podsecurity"
 	MachineDiskRequest       = "service.machine.diskrequestpercent"
 	OIDCClientID             = oidc + "clientid"
 	OIDCIssuerURL            = oidc + "issuerurl"
@@ -157,6 +158,7 @@ func registerInstallation(fs *pflag.FlagSet) {
 	fs.Bool(MachineNested, false, "let guests run virtual machines of their own on KVM")
 	fs.StringSlice(MachineImageDirectories, nil, "directories of node pods, such as /usr/code/images/own, below which file URLs of guest images may lead; none means that there are no file URLs")
 	fs.StringSlice(MachineKVMResource, nil, "extended resources of device plugins that bring /dev/kvm, /dev/net/tun and /dev/vhost-net, such as devices.kubevirt.io/kvm; with them node pods are not privileged")
+	fs.String(MachinePodSecurity, "privileged", "level of Pod Security that node pods meet: privileged, or baseline, which takes device plugins and has the runner carry the guest's connections")
 	fs.String(MachineMaxImageFile, "8G", "how large each file of a guest image may be that is downloaded; G is 2^30 bytes")
 	fs.Int(MachineDiskRequest, 100, "percentage of the size of their disks that node pods request of their hosts as ephemeral storage")
 	fs.Bool(InstallationSharedHosts, false, "let several machines of one cluster run on the same host")

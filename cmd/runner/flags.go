@@ -14,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/usernet"
 )
 
 // variables are the variables of the environment that set flags. The names are those of the original's runner, where it
@@ -23,6 +24,7 @@ var variables = map[string]string{
 	"image-directories": "IMAGE_DIRECTORIES", "boot-data": "CLOUD_CONFIG_PATH", "private-boot-data": "CLOUD_CONFIG_PRIVATE_PATH",
 	"api-port": "API_PORT", "cpus": "CORES", "dns-servers": "DNS_SERVERS", "etcd": "ETCD_DATA_PATH", "etcd-disk": "ETCD_DISK", "flatcar-channel": "FLATCAR_CHANNEL",
 	"flatcar-mirror": "FLATCAR_MIRROR", "flatcar-version": "FLATCAR_VERSION", "foreign-sources": "FOREIGN_SOURCES", "hold-timeout": "HOLD_TIMEOUT",
+	"network": "NETWORK", "ports": "PORTS",
 	"image": "GUEST_IMAGE", "max-image-file": "MAX_IMAGE_FILE", "memory": "MEMORY", "name": "HOSTNAME", "ntp-servers": "NTP_SERVERS",
 	"powerdown-timeout": "POWERDOWN_TIMEOUT", "search-domains": "SEARCH_DOMAINS", "shares": "HOST_DATA_VOLUME_PATHS", "signing-keys": "SIGNING_KEYS",
 }
@@ -76,8 +78,9 @@ func register(fs *pflag.FlagSet) {
 	fs.String("memory", "1024M", "memory of the guest in M or G (powers of 1024)")
 	fs.Duration("monitor-timeout", t.Monitor, "how long QEMU may be silent before it is taken for dead")
 	fs.String("name", "", "host name of the guest")
-	fs.String("network", runner.NetworkPod, "pod gives the guest the address of the pod; user puts it behind QEMU's address translation")
+	fs.String("network", runner.NetworkPod, "pod hands the pod's network to the guest; proxy carries its connections under the pod's address, without rights;\nuser puts it behind QEMU's address translation")
 	fs.String("ntp-servers", "", "time servers for the guest, separated by commas")
+	fs.String("ports", "", "ports of a guest on the network proxy that others reach, as <protocol>:<number>, separated by commas")
 	fs.Duration("powerdown-timeout", t.Powerdown, "how long the guest may take to shut down")
 	fs.String("qemu", "qemu-system-x86_64", "QEMU, by name or path")
 	fs.Int("qemu-user", runner.QEMUUser, "number of the user and group that QEMU runs as; 0, and whatever a runner says that is not root, is the runner's own")
@@ -130,7 +133,7 @@ func (r *reader) settings(environment func(string) (string, bool)) runner.Settin
 		Name: r.text("name"), MachineType: r.text("machine"), CPUs: r.number("cpus"), Memory: r.memory(), Disks: r.disks(environment),
 		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))), SearchDomains: r.searchDomains(),
 		BootData:      compact(r.text("boot-data"), r.text("private-boot-data")),
-		ImageSettings: r.imageSettings(), State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"), Shares: r.shares(), Network: r.text("network"), ForeignSources: r.yes("foreign-sources"),
+		ImageSettings: r.imageSettings(), State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"), Shares: r.shares(), Network: r.text("network"), Ports: r.ports(), ForeignSources: r.yes("foreign-sources"),
 		Acceleration: qemu.Mode(r.text("acceleration")), AllowEmulation: r.yes("allow-emulation"), Nested: r.yes("nested-virtualization"),
 		QEMU: r.text("qemu"), QEMUUser: r.number("qemu-user"), ExtraArgs: r.texts("qemu-arg"),
 		Health: r.number("health-port"), API: r.number("api-port"), TerminationLog: r.terminationLog(),
@@ -231,6 +234,18 @@ func (r *reader) shares() []runner.Share {
 		shares = append(shares, runner.Share{Tag: tag, Path: path})
 	}
 	return shares
+}
+
+func (r *reader) ports() []usernet.Port {
+	var ports []usernet.Port
+	for _, text := range list(r.text("ports")) {
+		port, err := usernet.ParsePort(text)
+		if err != nil {
+			r.wrong("ports", err)
+		}
+		ports = append(ports, port)
+	}
+	return ports
 }
 
 func (r *reader) image() osimage.Image {

@@ -79,6 +79,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.NodePodsPriorityClass:    "machines",
 		flag.NodePodsZoneSpread:       "required",
 		flag.MachineKVMResource:       "[devices.kubevirt.io/kvm,devices.kubevirt.io/tun,devices.kubevirt.io/vhost-net]",
+		flag.MachinePodSecurity:       "baseline",
 		flag.MachineMaxImageFile:      "20G",
 		flag.MachineDiskRequest:       "50",
 		flag.WorkloadConnect:          "false",

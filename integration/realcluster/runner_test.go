@@ -1,6 +1,7 @@
 package realcluster_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -28,23 +29,25 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// deviceResources are those of the lab's device plugins.
+// deviceResources are those of the lab's device plugins. The second alone is enough for pods of the level baseline.
 var deviceResources = []string{"lab.example.org/tun", "lab.example.org/kvm"}
 
-// nodePod is the pod that the operator makes of a worker with the tiny guest, in a namespace without the operator, which would drain it and
+// nodePod is the pod that the operator makes of a node with the tiny guest, in a namespace without the operator, which would drain it and
 // wait for its Node. Files of the guest image are in the directory.
-func nodePod(guest v1alpha1.GuestImage, directory string, settings cluster.MachineSettings) *corev1.Pod {
+func nodePod(role string, guest v1alpha1.GuestImage, directory string, settings cluster.MachineSettings) *corev1.Pod {
 	settings.AllowEmulation, settings.ImageDirectories, settings.DiskRequestPercent, settings.MaxImageFile = true, []string{directory}, 1, "1G"
 	config := fixture.MakeCluster("ab1cd").Workers(1).With(func(spec *v1alpha1.KVMConfigSpec) {
 		spec.GuestImage, spec.KVM.K8sKVM.Acceleration = &guest, "tcg"
 		spec.KVM.Workers[0].CPUs, spec.KVM.Workers[0].Memory = 1, "256M"
+		spec.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", TargetPort: 8080}, {Name: "health", TargetPort: 10248}}
+		spec.KVM.K8sKVM.StorageType = v1alpha1.StorageTypePersistentVolume
 	}).Obj()
 	s := &cluster.Snapshot{Config: cluster.WithDefaults(config), Settings: cluster.Settings{
 		RunnerImage: "docker.io/kvm-operator/kvm-operator-runner:" + project.Version(), Machine: settings,
 	}}
 	nodes := cluster.NewNodes(config.Spec)
-	worker := nodes[slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Role == key.RoleWorker })]
-	template := nodepod.Template(s, worker)
+	node := nodes[slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Role == role })]
+	template := nodepod.Template(s, node)
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "worker-abc", Labels: template.Labels}, Spec: template.Spec,
 	}
@@ -96,6 +99,7 @@ func TestNodePodRunsItsMachine(t *testing.T) {
 	for name, settings := range map[string]cluster.MachineSettings{
 		"privileged":      {},
 		"device-resource": {DeviceResources: deviceResources},
+		"baseline":        {DeviceResources: deviceResources[1:], PodSecurity: key.PodSecurityBaseline},
 	} {
 		t.Run(name, func(t *testing.T) { runMachine(t, c, "machine-"+name, settings) })
 	}
@@ -108,7 +112,7 @@ func runMachine(t *testing.T, c *realcluster.Cluster, namespace string, settings
 		Name: "tiny", Kernel: v1alpha1.ImageFile{URL: copied(t, image.Kernel, directory)}, Initrd: v1alpha1.ImageFile{URL: copied(t, image.Initrd, directory)},
 		KernelArguments: image.Arguments,
 	}
-	apply(t, c, namespace, manifest(t, nodePod(guest, directory, settings)))
+	apply(t, c, namespace, manifest(t, nodePod(key.RoleWorker, guest, directory, settings)))
 	if _, err := c.Kubectl(t.Context(), "--namespace="+namespace, "wait", "--for=condition=Ready", "pod/worker-abc", "--timeout=120s"); err != nil {
 		t.Fatalf("%v\n%s", err, explained(c, namespace, "worker-abc"))
 	}
@@ -119,6 +123,7 @@ func runMachine(t *testing.T, c *realcluster.Cluster, namespace string, settings
 			t.Errorf("the guest answers %q (%v) on port %s", answer, err, port)
 		}
 	}
+	// Where the runner carries the guest's connections, it is the pod that answers.
 	if _, err := c.Node(0).Exec(t.Context(), "ping", "-c", "1", "-W", "5", address); err != nil {
 		t.Error(err)
 	}
@@ -151,9 +156,17 @@ func checkRights(t *testing.T, node *realcluster.Node, settings cluster.MachineS
 		t.Fatal("there are not two processes")
 	}
 	// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_ADMIN and NET_RAW: bits 0, 1, 3 to 8, 12 and 13 (capability.h).
-	const few = "00000000000031fb"
-	if unprivileged := len(settings.DeviceResources) > 0; (capabilities[0][1] == few) != unprivileged {
-		t.Errorf("the runner has the capabilities %s", capabilities[0][1])
+	// The level baseline has NET_BIND_SERVICE, bit 10, instead of the last two.
+	const few, fewer = "00000000000031fb", "00000000000005fb"
+	want := regexp.MustCompile("[1-9a-f].{8}$") // a privileged one has what there is, up to bit 40
+	switch {
+	case settings.Baseline():
+		want = regexp.MustCompile(fewer)
+	case len(settings.DeviceResources) > 0:
+		want = regexp.MustCompile(few)
+	}
+	if !want.MatchString(capabilities[0][1]) {
+		t.Errorf("the runner has the capabilities %s and not %s", capabilities[0][1], want)
 	}
 	if strings.Trim(capabilities[1][1], "0") != "" || users[1][1] != fmt.Sprint(runner.QEMUUser) {
 		t.Errorf("QEMU is user %s and has the capabilities %s", users[1][1], capabilities[1][1])
@@ -174,6 +187,7 @@ func TestPodSecurityOfNodePods(t *testing.T) {
 	})
 	kubectl(t, c, "label", "namespace", "baseline", key.LabelPodSecurityEnforce+"=baseline")
 	for name, test := range map[string]struct {
+		role     string
 		settings cluster.MachineSettings
 		want     []string
 	}{
@@ -186,9 +200,11 @@ func TestPodSecurityOfNodePods(t *testing.T) {
 			`non-default capabilities (container "k8s-kvm" must not include "NET_ADMIN", "NET_RAW" in securityContext.capabilities.add)`,
 			`hostPath volumes (volume "images")`,
 		}},
+		"baseline":        {settings: cluster.MachineSettings{DeviceResources: deviceResources[1:], PodSecurity: key.PodSecurityBaseline}},
+		"baseline master": {role: key.RoleMaster, settings: cluster.MachineSettings{DeviceResources: deviceResources[1:], PodSecurity: key.PodSecurityBaseline}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := nodePod(v1alpha1.GuestImage{Name: "tiny", Kernel: v1alpha1.ImageFile{URL: "https://example.org/k"}, Initrd: v1alpha1.ImageFile{URL: "https://example.org/i"}}, "/x", test.settings)
+			pod := nodePod(cmp.Or(test.role, key.RoleWorker), v1alpha1.GuestImage{Name: "tiny", Kernel: v1alpha1.ImageFile{URL: "https://example.org/k"}, Initrd: v1alpha1.ImageFile{URL: "https://example.org/i"}}, "/x", test.settings)
 			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "guest" })
 			for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 				mounts := &containers[0].VolumeMounts
@@ -198,14 +214,21 @@ func TestPodSecurityOfNodePods(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if nodepod.MeetsBaseline(pod.Spec) != (test.want == nil) {
+				t.Error("the operator judges the pod in another way than the API server")
+			}
 			output, err := c.KubectlInput(t.Context(), string(text), "--namespace=baseline", "create", "--dry-run=server", "-f", "-")
 			_, refusal, found := strings.Cut(fmt.Sprint(output, err), `violates PodSecurity "baseline:latest": `)
+			if test.want == nil && err == nil {
+				t.Log(output)
+				return
+			}
 			if !found {
 				t.Fatalf("Pod Security says nothing: %s, %v", output, err)
 			}
 			refusal, _, _ = strings.Cut(refusal, "\n")
 			t.Log(refusal)
-			if diff := cmp.Diff(strings.Join(test.want, ", "), strings.TrimSpace(refusal)); diff != "" {
+			if diff := gocmp.Diff(strings.Join(test.want, ", "), strings.TrimSpace(refusal)); diff != "" {
 				t.Errorf("it refuses something else (-want +got):\n%s", diff)
 			}
 		})

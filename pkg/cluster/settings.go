@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // Settings are the operator's, the same for all clusters.
@@ -65,8 +66,14 @@ type MachineSettings struct {
 	// DeviceResources are extended resources of device plugins that bring /dev/kvm, /dev/net/tun and /dev/vhost-net to node pods, which are not
 	// privileged then. None: they are.
 	DeviceResources []string
+	// PodSecurity is the level of Pod Security that node pods meet, key.PodSecurityPrivileged or key.PodSecurityBaseline. The latter takes
+	// DeviceResources. Masters whose etcd is on their host meet privileged in any case.
+	PodSecurity string
 	// MaxImageFile is how large each file of a guest image may be that is downloaded, such as 8G, G being 2³⁰ bytes.
 	MaxImageFile string
 	// DiskRequestPercent is how much of the size of their disks node pods request of their hosts as ephemeral storage, 0 to 100.
 	DiskRequestPercent int
 }
+
+// Baseline says whether node pods meet the level baseline of Pod Security, as far as that is the machine's matter.
+func (m MachineSettings) Baseline() bool { return m.PodSecurity == key.PodSecurityBaseline }

@@ -38,6 +38,7 @@ const (
 	LabelPodSecurityAudit    = "pod-security.kubernetes.io/audit"
 	LabelPodSecurityWarn     = "pod-security.kubernetes.io/warn"
 	PodSecurityPrivileged    = "privileged"
+	PodSecurityBaseline      = "baseline"
 	LabelManagementNodesRole = "role"
 )
 

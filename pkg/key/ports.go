@@ -8,8 +8,12 @@ import (
 const (
 	PortEtcdClient int32 = 2379
 	PortEtcdPeer   int32 = 2380
-	PortHTTP       int32 = 30010
-	PortHTTPS      int32 = 30011
+	PortKubelet    int32 = 10250
+	PortSSH        int32 = 22
+	// PortVXLAN is the UDP port at which flannel takes the packets of other nodes' pods: the Linux kernel's default, not IANA's.
+	PortVXLAN int32 = 8472
+	PortHTTP  int32 = 30010
+	PortHTTPS int32 = 30011
 )
 
 // Port is a port of a Service; it is the same on the Service and in the guest. NodePort 0 lets the API server choose.

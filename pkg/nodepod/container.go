@@ -20,7 +20,7 @@ const (
 	UserData = "user_data"
 	// EtcdData is the directory that the guest mounts by the tag "etcdshare".
 	EtcdData = "/etc/kubernetes/data/etcd"
-	// Images is the cache of guest images, shared by all node pods of a host. Machines have it read-only.
+	// Images is the cache of guest images, shared by all node pods of a host unless they may have no directory of it. Machines have it read-only.
 	Images = "/usr/code/images"
 	// Disks is the directory with the guest's disks.
 	Disks = "/usr/code/rootfs"
@@ -90,7 +90,7 @@ func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 	} else {
 		env = append(env, corev1.EnvVar{Name: "HOST_DATA_VOLUME_PATHS", Value: volumePaths(n)})
 	}
-	return literally(env)
+	return literally(append(env, network(s, n)...))
 }
 
 // literally has the kubelet hand on values as they are: it expands $(NAME), and $$ stands for a dollar sign.

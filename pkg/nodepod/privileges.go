@@ -1,6 +1,8 @@
 package nodepod
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
@@ -8,10 +10,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 )
 
-// capabilities are what a runner needs that is not privileged. Pod Security's level baseline admits all of them but the first two: the guest
-// takes over the pod's network, and that needs a bridge and a tap in it.
+// takeover are the capabilities by which the guest takes over the pod's network: that needs a bridge and a tap in it.
+var takeover = []corev1.Capability{"NET_ADMIN", "NET_RAW"}
+
+// capabilities are what else a runner needs that is not privileged. Pod Security's level baseline admits them.
 var capabilities = []corev1.Capability{
-	"NET_ADMIN", "NET_RAW",
 	"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", // shares: files of the guest change their owner on the host
 	"KILL", "SETGID", "SETPCAP", "SETUID", // QEMU: it runs as another user, without capabilities
 }
@@ -21,9 +24,13 @@ func securityContext(settings cluster.MachineSettings) *corev1.SecurityContext {
 	if len(settings.DeviceResources) == 0 {
 		return &corev1.SecurityContext{Privileged: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}
 	}
+	needed := slices.Concat(takeover, capabilities)
+	if settings.Baseline() {
+		needed = slices.Concat(capabilities, []corev1.Capability{"NET_BIND_SERVICE"}) // the guest's port of SSH
+	}
 	return &corev1.SecurityContext{
 		AllowPrivilegeEscalation: ptr.To(false),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities},
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: needed},
 		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }

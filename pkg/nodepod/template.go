@@ -138,13 +138,18 @@ func affinity(s *cluster.Snapshot) *corev1.Affinity {
 // Resources are what a machine takes of its host. What is requested of CPU and memory is what may be used: a machine cannot give memory back
 // and does not share its CPUs well. Its disks grow with use, so that a setting says how much of them is requested.
 func Resources(s *cluster.Snapshot, n cluster.Node) corev1.ResourceRequirements {
+	machine := s.Settings.Machine
+	memory := key.PodMemory(n.Memory(), n.Machine.CPUs, machine.AllowEmulation)
+	if machine.Baseline() {
+		memory.Add(*resource.NewQuantity(carrier, resource.BinarySI))
+	}
 	limits := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(n.Machine.CPUs), resource.DecimalSI),
-		corev1.ResourceMemory:           key.PodMemory(n.Memory(), n.Machine.CPUs, s.Settings.Machine.AllowEmulation),
-		corev1.ResourceEphemeralStorage: *resource.NewQuantity(key.DiskLimit(n.Role, n.Machine)+logs, resource.BinarySI),
+		corev1.ResourceMemory:           memory,
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(key.DiskLimit(n.Role, n.Machine)+ownImage(machine)+logs, resource.BinarySI),
 	}
 	requests := maps.Clone(limits)
-	requested := key.DiskBytes(n.Role, n.Machine) * int64(s.Settings.Machine.DiskRequestPercent) / 100
+	requested := key.DiskBytes(n.Role, n.Machine) * int64(machine.DiskRequestPercent) / 100
 	requests[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(requested, resource.BinarySI)
 	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
 }

@@ -25,7 +25,7 @@ func volumes(s *cluster.Snapshot, n cluster.Node) []corev1.Volume {
 			LocalObjectReference: corev1.LocalObjectReference{Name: bootData}, DefaultMode: ptr.To[int32](0o444),
 		}}},
 		{Name: volumePrivate, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: bootData, DefaultMode: ptr.To[int32](0o400)}}},
-		{Name: volumeImages, VolumeSource: hostDirectory(hostImages)},
+		{Name: volumeImages, VolumeSource: imageSource(s.Settings.Machine)},
 		{Name: volumeDisks, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
 			SizeLimit: resource.NewQuantity(key.DiskLimit(n.Role, n.Machine), resource.BinarySI),
 		}}},

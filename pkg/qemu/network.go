@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Network is a virtio network interface. It is connected either to a tap interface or to QEMU's user network.
+// Network is a virtio network interface. It is connected to a tap interface, to a socket or to QEMU's user network.
 type Network struct {
 	// MAC is the interface's address as the guest sees it: a unicast one, such as 52:54:00:12:34:56, and unique.
 	MAC string
@@ -18,6 +18,9 @@ type Network struct {
 	// TapDescriptor is the number, from 3, that the open tap interface has in QEMU's process: then QEMU needs no privilege for it. 0: QEMU
 	// opens Tap.
 	TapDescriptor int
+	// SocketDescriptor is the number, from 3, that a connected stream socket has in QEMU's process. Frames go by it, each after its length in
+	// four bytes (-netdev stream). 0: there is none.
+	SocketDescriptor int
 	// User is QEMU's own network, which needs no interface of the host and no privilege.
 	User *UserNetwork
 	// MTU is handed to the guest, 68 to 65535. 0: it takes its own, 1500. The tap interface needs the same.
@@ -69,22 +72,34 @@ func (m Machine) checkNetworks(found *FieldErrors) {
 }
 
 func (n Network) checkLink(found *FieldErrors, field string) {
-	found.unless((n.Tap != "") != (n.User != nil), field, "it has either Tap or User")
+	found.unless(n.links() == 1, field, "it has one of Tap, SocketDescriptor and User")
+	found.unless(n.SocketDescriptor == 0 || n.SocketDescriptor > 2, field+".SocketDescriptor", "%d is less than 3", n.SocketDescriptor)
 	found.unless(n.Tap == "" || interfacePattern.MatchString(n.Tap), field+".Tap", "%q is not the name of an interface", n.Tap)
 	found.unless(n.TapDescriptor == 0 || n.TapDescriptor > 2 && n.Tap != "" && n.Queues <= 1, field+".TapDescriptor", "it takes a Tap with one queue")
 	found.unless(n.VHostDescriptor == 0 || n.VHostDescriptor > 2 && n.VHost, field+".VHostDescriptor", "it takes VHost")
 	found.unless(n.MTU == 0 || n.MTU >= minMTU && n.MTU <= maxPort, field+".MTU", "%d is not between %d and %d", n.MTU, minMTU, maxPort)
 	found.unless(n.Queues >= 0 && n.Queues <= maxQueues, field+".Queues", "%d is not between 0 and %d", n.Queues, maxQueues)
+	found.unless(n.Queues <= 1 || n.Tap != "", field+".Queues", "only a tap interface has several")
+	found.unless(!n.VHost || n.Tap != "", field+".VHost", "only a tap interface has it")
 	if n.User == nil {
 		return
 	}
-	found.unless(n.Queues <= 1, field+".Queues", "the user network has one")
-	found.unless(!n.VHost, field+".VHost", "the user network has none")
 	subnet := n.User.Subnet
 	found.unless(!subnet.IsValid() || subnet.Addr().Is4(), field+".User.Subnet", "%s is not an IPv4 network", subnet)
 	for i, f := range n.User.Forwards {
 		f.check(found, fmt.Sprintf("%s.User.Forwards[%d]", field, i))
 	}
+}
+
+// links is how many things the interface is connected to.
+func (n Network) links() int {
+	links := 0
+	for _, there := range []bool{n.Tap != "", n.SocketDescriptor != 0, n.User != nil} {
+		if there {
+			links++
+		}
+	}
+	return links
 }
 
 func (f Forward) check(found *FieldErrors, field string) {
@@ -129,6 +144,9 @@ func (m Machine) addNetworks(a *arguments) {
 }
 
 func (n Network) link(id string) []string {
+	if n.SocketDescriptor > 0 {
+		return []string{"stream", id, "addr.type=fd", fmt.Sprintf("addr.str=%d", n.SocketDescriptor)}
+	}
 	if n.User == nil {
 		link := []string{"tap", id, "ifname=" + n.Tap, "script=no", "downscript=no"}
 		if n.TapDescriptor > 0 {

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"runtime/debug"
-
-	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
 )
 
 // boot starts QEMU with the guest stopped, makes sure that it answers, and lets the guest go. So no event of the guest
@@ -35,9 +32,7 @@ func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
 		}
 		return nil, err
 	}
-	if p.network != nil {
-		g.address, g.sent = guestAddress(p.network), p.network.Sent
-	}
+	g.reach = p.reach
 	if err := r.letGo(ctx, g); err != nil {
 		g.kill()
 		return nil, err
@@ -88,12 +83,4 @@ func (r *Runner) setLive(g *guest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.live = g
-}
-
-// guestAddress is where the runner reaches the guest.
-func guestAddress(network *guestnet.Network) netip.Addr {
-	if network.Address4.IsValid() {
-		return network.Address4
-	}
-	return network.Address6
 }

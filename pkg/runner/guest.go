@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -20,17 +19,14 @@ import (
 type guest struct {
 	command *exec.Cmd
 	errors  *lastLines
-	// address is the guest's, the zero value behind QEMU's address translation.
-	address netip.Addr
+	reach
 	// served says that its API server has been ready, and has not been away since.
 	served atomic.Bool
 	// unready is since when its API server says that it is not ready, in nanoseconds since 1970; zero while it does not.
 	unready atomic.Int64
-	// sent counts the packets that it has sent; nil behind QEMU's address translation.
-	sent   func() (uint64, error)
-	pulse  pulse // for whoever attends to the guest
-	exited chan struct{}
-	err    error // how the process ended; valid once exited is closed
+	pulse   pulse // for whoever attends to the guest
+	exited  chan struct{}
+	err     error // how the process ended; valid once exited is closed
 
 	attention
 }

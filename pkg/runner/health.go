@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,15 +37,27 @@ func askMachine(ctx context.Context, monitor *qmp.Client) (string, bool) {
 	return status.Status, true
 }
 
+// reach is how the runner gets at the guest. The zero value is that of a guest behind QEMU's address translation: there is no way.
+type reach struct {
+	// address is the guest's.
+	address netip.Addr
+	// sent counts the packets that the guest has sent; nil where nobody knows.
+	sent func() (uint64, error)
+	// client asks the guest for its health.
+	client *http.Client
+}
+
 // healthClient opens one connection a question: a guest that was rebooted forgets the old ones without a word. It believes any
 // certificate, as kubelets do when they probe: the answer is one word, and nothing is told to whoever gives it.
-var healthClient = &http.Client{
-	Timeout: healthTimeout,
-	Transport: &http.Transport{
-		DisableKeepAlives: true, Proxy: nil, DialContext: (&net.Dialer{Timeout: healthTimeout}).DialContext,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // nothing is told to whoever answers
-	},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+func healthClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
+	return &http.Client{
+		Timeout: healthTimeout,
+		Transport: &http.Transport{
+			DisableKeepAlives: true, Proxy: nil, DialContext: dial,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // nothing is told to whoever answers
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // askKubelet asks the guest's kubelet for its health through the guest's address. Without a port nobody is asked.
@@ -52,7 +65,7 @@ func askKubelet(ctx context.Context, g *guest, port int) string {
 	if port == 0 || !g.address.IsValid() {
 		return ""
 	}
-	if err := askHealth(ctx, "http://"+g.host(port)+"/healthz"); err != nil {
+	if err := g.askHealth(ctx, "http://"+g.host(port)+"/healthz"); err != nil {
 		return err.Error()
 	}
 	return healthOK
@@ -64,7 +77,7 @@ func askAPI(ctx context.Context, g *guest, port int) string {
 	if port == 0 || !g.address.IsValid() {
 		return ""
 	}
-	err := askHealth(ctx, "https://"+g.host(port)+"/readyz")
+	err := g.askHealth(ctx, "https://"+g.host(port)+"/readyz")
 	if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
 		g.served.Store(err == nil)
 		g.unready.Store(0)
@@ -91,12 +104,12 @@ func (g *guest) host(port int) string {
 	return net.JoinHostPort(g.address.String(), strconv.Itoa(port))
 }
 
-func askHealth(ctx context.Context, url string) error {
+func (g *guest) askHealth(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := healthClient.Do(request)
+	response, err := g.client.Do(request)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -25,9 +26,8 @@ func TestHowAnAPIServerIsJudged(t *testing.T) {
 		w.WriteHeader(code)
 	}))
 	at := netip.MustParseAddrPort(server.Listener.Addr().String())
-	g := &guest{address: at.Addr()}
-	healthClient.Timeout = 200 * time.Millisecond
-	t.Cleanup(func() { healthClient.Timeout = healthTimeout })
+	g := &guest{reach: reach{address: at.Addr(), client: healthClient(new(net.Dialer).DialContext)}}
+	g.client.Timeout = 200 * time.Millisecond
 	ask := func(code int, want string) {
 		t.Helper()
 		answer.Store(int32(code))

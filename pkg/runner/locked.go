@@ -46,7 +46,7 @@ func (r *Runner) jail() jail.Jail {
 	return jail.Jail{
 		User: r.qemuUser(), Directory: r.settings.qemuRoot(), Say: func(text string) { r.log.Warn(text) },
 		// A machine's packets come by descriptor; QEMU's own network needs the pod's.
-		Offline: r.settings.Network == NetworkPod,
+		Offline: r.settings.Network != NetworkUser,
 	}
 }
 

@@ -51,9 +51,7 @@ func network(s Settings, p *prepared) qemu.Network {
 	if s.Network == NetworkUser {
 		return qemu.Network{User: &qemu.UserNetwork{}, MAC: macOf(s.Name)}
 	}
-	return qemu.Network{
-		Tap: p.network.Tap, TapDescriptor: p.tap, MAC: p.network.MAC.String(), MTU: p.network.MTU, VHost: p.vhost, VHostDescriptor: p.vhostDevice,
-	}
+	return p.card
 }
 
 // macOf is the same for the same name: a guest may know its interface by it. The first byte says that it is locally

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
-	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
 )
@@ -23,13 +21,12 @@ func worker() (Settings, *prepared) {
 		Shares:  []Share{{Tag: "logs", Path: "/data/logs"}},
 		Network: NetworkPod,
 	}
-	mac := net.HardwareAddr{0x0a, 0x58, 0x0a, 0, 0, 7}
 	return s, &prepared{
 		image:  osimage.Local{Kernel: "/images/vmlinuz", Initrd: "/images/initrd"},
 		choice: qemu.Choice{Accelerator: qemu.KVM},
 		// The first descriptors are those of locks.
 		descriptors: map[string]int{"rootfs": 5, "dockerfs": 6, "kubeletfs": 7, etcdTag: 8, serialImage: 9},
-		network:     &guestnet.Network{Tap: "tap-guest", MAC: mac, MTU: 1450},
+		card:        qemu.Network{Tap: "tap-guest", MAC: "0a:58:0a:00:00:07", MTU: 1450},
 	}
 }
 
@@ -47,9 +44,12 @@ func TestMachine(t *testing.T) {
 			s.Name, s.Shares, s.Etcd = "master-m1", nil, "/etc/kubernetes/data/etcd"
 			p.etcd = etcdfiles.Store{Disk: s.Etcd + "/etcd.img"}
 		},
+		"worker whose connections the runner carries": func(s *Settings, p *prepared) {
+			s.Network, p.card = NetworkProxy, qemu.Network{SocketDescriptor: 9, MAC: "02:00:00:00:00:01", MTU: 1450}
+		},
 		"own image without KVM behind user network": func(s *Settings, p *prepared) {
 			s.Network, s.Image.IgnitionKey, s.Image.KernelArguments = NetworkUser, "", []string{"quiet"}
-			p.choice.Accelerator, p.network, p.image.RootFS = qemu.TCG, nil, "/images/root.squashfs"
+			p.choice.Accelerator, p.card, p.image.RootFS = qemu.TCG, qemu.Network{}, "/images/root.squashfs"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func compare(t *testing.T, name, got string) {
 
 func TestGoldenFilesAreAllUsed(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden")
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 6 {
 		t.Errorf("there are %v, want one for each machine (%v)", files, err)
 	}
 }

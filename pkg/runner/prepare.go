@@ -13,7 +13,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
 	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
-	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
 )
@@ -33,15 +32,15 @@ type prepared struct {
 	descriptors map[string]int
 	// handed are those of the inherited files that the runner itself does not keep open.
 	handed []*os.File
-	// tap, vhostDevice, monitor and agent are their numbers in QEMU's process; 0 for none.
-	tap, vhostDevice, monitor, agent int
+	// monitor and agent are their numbers in QEMU's process; 0 for none.
+	monitor, agent int
 	// mapped says of shares, by their tags, that the guest's owners and modes are in attributes. rooted says that there is one that
 	// cannot be, so that QEMU has to be root.
-	mapped  map[string]bool
-	rooted  bool
-	network *guestnet.Network
-	// vhost says whether the host's kernel can move the guest's packets.
-	vhost   bool
+	mapped map[string]bool
+	rooted bool
+	// card is the guest's, and reach how the runner gets at the guest through it.
+	card    qemu.Network
+	reach   reach
 	closers []func() error
 }
 

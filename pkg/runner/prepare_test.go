@@ -84,7 +84,7 @@ func TestVolumeIsLookedAtOnceItIsLocked(t *testing.T) {
 func TestQEMUGetsTheDiskThatWasOpened(t *testing.T) {
 	r := master(t)
 	r.settings.Disks = []Disk{{Serial: SerialOS, Size: 16 << 20}, {Serial: "dockerfs", Size: 1 << 20}}
-	p := &prepared{choice: qemu.Choice{Accelerator: qemu.TCG}, image: example.image, network: example.network}
+	p := &prepared{choice: qemu.Choice{Accelerator: qemu.TCG}, image: example.image, card: example.card}
 	defer p.Close()
 	for _, step := range []func(context.Context, *prepared) error{r.readBootData, r.lockDisks, r.findEtcd, r.makeDisks} {
 		if err := step(t.Context(), p); err != nil {

@@ -5,7 +5,6 @@ package runner
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -15,12 +14,16 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/usernet"
 )
 
 // Names of networks.
 const (
 	// NetworkPod gives the machine the address of the pod.
 	NetworkPod = "pod"
+	// NetworkProxy gives the machine the address of the pod, too, but the pod keeps its network: the runner carries the guest's connections.
+	// It needs no rights. Others reach the guest at Settings.Ports only.
+	NetworkProxy = "proxy"
 	// NetworkUser puts the machine behind QEMU's own address translation. It needs no rights, and nobody reaches the guest.
 	NetworkUser = "user"
 )
@@ -63,8 +66,10 @@ type Settings struct {
 	Shares []Share
 	// ForeignSources lets the guest send with addresses that are not its own; see guestnet.Options.
 	ForeignSources bool
-	// Network is NetworkPod or NetworkUser.
+	// Network is NetworkPod, NetworkProxy or NetworkUser.
 	Network string
+	// Ports are those at which others reach a guest behind NetworkProxy.
+	Ports []usernet.Port
 	// Acceleration says whether the guest runs on KVM.
 	Acceleration qemu.Mode
 	// AllowEmulation lets the guest be emulated in software; otherwise a machine without KVM does not start.
@@ -139,7 +144,10 @@ func (s Settings) Validate() error {
 	require(s.CPUs > 0, "the number of CPUs is %d and has to be 1 at least", s.CPUs)
 	require(s.Memory > 0, "the memory is %d MiB and has to be more", s.Memory)
 	require(len(s.BootData) > 0, "the path of the boot data is missing")
-	require(s.Network == NetworkPod || s.Network == NetworkUser, "the network is %q and has to be %s or %s", s.Network, NetworkPod, NetworkUser)
+	require(slices.Contains([]string{NetworkPod, NetworkProxy, NetworkUser}, s.Network), "the network is %q and has to be %s, %s or %s",
+		s.Network, NetworkPod, NetworkProxy, NetworkUser)
+	require(len(s.Ports) == 0 || s.Network == NetworkProxy, "ports are published on the network %s only", NetworkProxy)
+	require(!s.ForeignSources || s.Network == NetworkPod, "the guest may send with foreign addresses on the network %s only", NetworkPod)
 	require(s.State != "" && s.Run != "" && s.Images != "", "the directories for state, sockets and images are all needed")
 	require(s.Timeouts.Hold >= 0 && s.Timeouts.Lock >= 0 && s.Timeouts.Boot >= 0, "the timeouts have to be positive")
 	require(len(s.socket()) <= maxSocketPath, "the directory of sockets %s is longer than the path of a socket can be (%d bytes)", s.Run, maxSocketPath)
@@ -171,7 +179,7 @@ const maxSocketPath = 107
 // example stands for what will have been prepared.
 var example = &prepared{
 	image: osimage.Local{Kernel: "kernel", Initrd: "initrd"}, choice: qemu.Choice{Accelerator: qemu.TCG},
-	network: &guestnet.Network{Tap: guestnet.TapName, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1500},
+	card: qemu.Network{Tap: guestnet.TapName, MAC: "02:00:00:00:00:01", MTU: 1500},
 }
 
 func (s Settings) diskPath(d Disk) string { return filepath.Join(s.State, d.Serial+".img") }

@@ -12,6 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
@@ -20,7 +21,6 @@ func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "namespace", Kinds: []client.Object{&corev1.Namespace{}}, Build: build}
 }
 
-// build: node pods are privileged, which the admission of pods has to allow.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	if s.Config.Namespace == s.Namespace() {
 		return apply.Desired{}, problem.Newf("NamespaceIsOwn", "KVMConfig %s/%s lives in the namespace that its cluster would get and that goes with the cluster; "+
@@ -32,13 +32,28 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			return apply.Desired{}, cluster.LegacyMachines(n.Deployment)
 		}
 	}
-	labels := s.Labels(map[string]string{key.LabelPodSecurityEnforce: key.PodSecurityPrivileged})
+	labels := s.Labels(map[string]string{key.LabelPodSecurityEnforce: podSecurity(s)})
 	return apply.Desired{Objects: []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: s.Namespace(), Labels: labels,
 			Annotations: annotations(s),
 		}},
 	}}, nil
+}
+
+// podSecurity is the level of Pod Security that the namespace enforces: baseline where the setting asks for it and all pods that there are, or
+// are to be, meet it. A node that waits for its replacement may have to start again as it is.
+func podSecurity(s *cluster.Snapshot) string {
+	snapshots := s.EtcdSnapshots()
+	if !s.Settings.Machine.Baseline() || !s.EtcdOnVolume() || len(s.Config.Status.Retired) > 0 || snapshots != nil && snapshots.Volume.HostPath != "" {
+		return key.PodSecurityPrivileged
+	}
+	for _, n := range s.Nodes {
+		if n.Deployment != nil && !nodepod.MeetsBaseline(n.Deployment.Spec.Template.Spec) {
+			return key.PodSecurityPrivileged
+		}
+	}
+	return key.PodSecurityBaseline
 }
 
 // annotations tell how etcd began, and with what. They are written before there is any machine: a master that comes later must never

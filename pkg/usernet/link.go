@@ -1,0 +1,188 @@
+package usernet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sync/errgroup"
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	"gvisor.dev/gvisor/pkg/tcpip/link/ethernet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+)
+
+const (
+	// minMTU is what each host of IPv4 has to take (RFC 791), maxMTU the longest packet.
+	minMTU, maxMTU = 576, 65535
+	// queued is how many frames wait for the guest at most. What comes then is dropped, as a switch does.
+	queued = 2048
+	// batch is how many frames are written at once at most.
+	batch = 64
+	// lengthSize is the length of the number that QEMU's stream puts before each frame.
+	lengthSize = 4
+)
+
+// bufferSize bounds what one direction of a connection holds in the stack, in bytes. The way to the guest is short, so that more would not
+// make it faster.
+const bufferSize = 64 << 10
+
+// build makes the stack. It takes packets for any address, and sends as any address: it stands for everything beyond the guest.
+func (n *Network) build() error {
+	n.stack = stack.New(stack.Options{
+		NetworkProtocols: []stack.NetworkProtocolFactory{
+			ipv4.NewProtocolWithOptions(ipv4.Options{AllowExternalLoopbackTraffic: n.options.loopback}), arp.NewProtocol,
+		},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
+	})
+	mtu := uint32(n.options.MTU) + header.EthernetMinimumSize //nolint:gosec // G115: it is at most maxMTU
+	n.link = channel.New(queued, mtu, tcpip.LinkAddress(n.options.GatewayMAC))
+	n.link.LinkEPCapabilities |= stack.CapabilityRXChecksumOffload // a socket damages nothing
+	sack, tune := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(false)
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: bufferSize, Max: bufferSize}
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: bufferSize, Max: bufferSize}
+	gateway := tcpip.ProtocolAddress{
+		Protocol:          ipv4.ProtocolNumber,
+		AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(n.options.Gateway.As4()), PrefixLen: 32},
+	}
+	guest := tcpip.AddrFrom4(n.options.Address.As4())
+	for _, problem := range []tcpip.Error{
+		n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &sack),
+		n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &tune),
+		n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &receive),
+		n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &send),
+		n.stack.CreateNIC(nic, ethernet.New(n.link)),
+		n.stack.AddProtocolAddress(nic, gateway, stack.AddressProperties{}),
+		n.stack.SetPromiscuousMode(nic, true),
+		n.stack.SetSpoofing(nic, true),
+		n.stack.AddStaticNeighbor(nic, ipv4.ProtocolNumber, guest, tcpip.LinkAddress(n.options.MAC)),
+	} {
+		if problem != nil {
+			return fmt.Errorf("making the guest's network: %s", problem)
+		}
+	}
+	n.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
+	n.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(n.stack, 0, maxPending, n.connectOutside).HandlePacket)
+	n.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(n.stack, n.sendOutside).HandlePacket)
+	return nil
+}
+
+// Serve carries frames to and from the guest's card: QEMU's "stream" network, in which each frame follows its length in four bytes, the
+// most significant first. It returns when the context ends, or with the error of a connection that is broken.
+func (n *Network) Serve(ctx context.Context, card net.Conn) error {
+	group, ctx := errgroup.WithContext(ctx)
+	stop := context.AfterFunc(ctx, func() { _ = card.Close() })
+	defer stop()
+	out := &writer{conn: card}
+	group.Go(func() error { return n.receive(card, out) })
+	group.Go(func() error { return n.transmit(ctx, out) })
+	err := group.Wait()
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+func (n *Network) receive(card io.Reader, out *writer) error {
+	reader := bufio.NewReaderSize(card, 2*maxMTU)
+	for {
+		var length [lengthSize]byte
+		if _, err := io.ReadFull(reader, length[:]); err != nil {
+			return err
+		}
+		size := binary.BigEndian.Uint32(length[:])
+		if size > maxMTU+header.EthernetMinimumSize {
+			return fmt.Errorf("the guest's card sends a frame of %d bytes, which is longer than any", size)
+		}
+		frame := make([]byte, size)
+		if _, err := io.ReadFull(reader, frame); err != nil {
+			return err
+		}
+		n.sent.Add(1)
+		if answers := n.options.Answer(frame); len(answers) > 0 {
+			if err := out.write(answers...); err != nil {
+				return err
+			}
+			continue
+		}
+		if n.acceptable(frame) {
+			packet := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame)})
+			n.link.InjectInbound(0, packet)
+			packet.DecRef()
+		}
+	}
+}
+
+// acceptable says whether a frame is one that the stack is to see: the guest's own, under its own addresses.
+func (n *Network) acceptable(frame []byte) bool {
+	if len(frame) < header.EthernetMinimumSize {
+		return false
+	}
+	ether, rest := header.Ethernet(frame), frame[header.EthernetMinimumSize:]
+	if !bytes.Equal([]byte(ether.SourceAddress()), n.options.MAC) {
+		return false
+	}
+	switch ether.Type() {
+	case header.ARPProtocolNumber:
+		return n.asksForOthers(header.ARP(rest))
+	case header.IPv4ProtocolNumber:
+		return bytes.Equal([]byte(ether.DestinationAddress()), n.options.GatewayMAC) && n.carries(rest)
+	}
+	return false
+}
+
+// asksForOthers says whether an ARP packet is a question of the guest. It asks for its own address, too, to find out whether somebody else
+// has it; nobody does.
+func (n *Network) asksForOthers(a header.ARP) bool {
+	return a.IsValid() && a.Op() == header.ARPRequest && bytes.Equal(a.HardwareAddressSender(), n.options.MAC) &&
+		bytes.Equal(a.ProtocolAddressSender(), n.options.Address.AsSlice()) && !bytes.Equal(a.ProtocolAddressTarget(), n.options.Address.AsSlice())
+}
+
+// carries says whether the stack can do something with an IPv4 packet. It would answer an echo request for any host, in its name.
+func (n *Network) carries(packet []byte) bool {
+	ip := header.IPv4(packet)
+	if !ip.IsValid(len(packet)) || ip.SourceAddress() != tcpip.AddrFrom4(n.options.Address.As4()) {
+		return false
+	}
+	switch ip.TransportProtocol() {
+	case header.TCPProtocolNumber, header.UDPProtocolNumber:
+		return true
+	case header.ICMPv4ProtocolNumber:
+		return netip.AddrFrom4(ip.DestinationAddress().As4()) == n.options.Gateway
+	}
+	return false
+}
+
+func (n *Network) transmit(ctx context.Context, out *writer) error {
+	for {
+		packet := n.link.ReadContext(ctx)
+		if packet == nil {
+			return ctx.Err()
+		}
+		var frames [][]byte
+		for ; packet != nil; packet = n.link.Read() {
+			view := packet.ToView()
+			frames = append(frames, bytes.Clone(view.AsSlice()))
+			view.Release()
+			packet.DecRef()
+			if len(frames) == batch {
+				break
+			}
+		}
+		if err := out.write(frames...); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package usernet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+const (
+	// maxSessions bounds the pairs of addresses between which datagrams are carried. One more ends the one that was silent longest.
+	maxSessions = 1024
+	// sessionIdle is how long a pair may be silent (RFC 4787, REQ-5: two minutes at least).
+	sessionIdle = 2 * time.Minute
+	// maxDatagram is how long a datagram may be, in bytes. Longer ones are dropped, and none is cut.
+	maxDatagram = 16 << 10
+)
+
+// session is a pair of addresses between which datagrams are carried.
+type session struct {
+	used atomic.Int64 // when a datagram was carried last, in nanoseconds since 1970
+	end  context.CancelFunc
+}
+
+func (s *session) use() { s.used.Store(time.Now().UnixNano()) }
+
+func (s *session) silent() time.Duration { return time.Since(time.Unix(0, s.used.Load())) }
+
+// sessions are those that there are.
+type sessions struct {
+	mu  sync.Mutex
+	all map[*session]bool
+}
+
+// begin adds a session that ends with its context, and ends the one that was silent longest if there are too many.
+func (s *sessions) begin(ctx context.Context) (context.Context, *session) {
+	ctx, cancel := context.WithCancel(ctx)
+	begun := &session{end: cancel}
+	begun.use()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[*session]bool{}
+	}
+	if len(s.all) >= maxSessions {
+		var oldest *session
+		for other := range s.all {
+			if oldest == nil || other.used.Load() < oldest.used.Load() {
+				oldest = other
+			}
+		}
+		oldest.end()
+		delete(s.all, oldest)
+	}
+	s.all[begun] = true
+	return ctx, begun
+}
+
+func (s *sessions) ended(over *session) {
+	over.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, over)
+}
+
+// sendOutside begins a session of the guest. It is called for each datagram that belongs to none.
+func (n *Network) sendOutside(request *udp.ForwarderRequest) {
+	id := request.ID()
+	to := addrPort(id.LocalAddress, id.LocalPort)
+	if !n.mayReach(to) {
+		return
+	}
+	queue := new(waiter.Queue)
+	endpoint, problem := request.CreateEndpoint(queue)
+	if problem != nil {
+		return
+	}
+	inside := gonet.NewUDPConn(queue, endpoint)
+	ctx, s := n.sessions.begin(n.context)
+	begun := n.carry(func() {
+		defer n.sessions.ended(s)
+		outside, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
+		if err != nil {
+			n.log.V(1).Info("the guest's datagram could not be sent", "to", to.String(), "error", err.Error())
+			_ = inside.Close()
+			return
+		}
+		stop := context.AfterFunc(ctx, func() { _, _ = outside.Close(), inside.Close() })
+		defer stop()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			passDatagrams(s, outside.Write, inside)
+			s.end()
+		}()
+		passDatagrams(s, inside.Write, outside)
+		s.end()
+		<-done
+		_, _ = outside.Close(), inside.Close()
+	})
+	if !begun {
+		n.sessions.ended(s)
+		_ = inside.Close()
+	}
+}
+
+// passDatagrams carries one direction of a session until that is silent, or one side is closed. That nothing is at a port yet is no reason to
+// end: the next datagram may find something.
+func passDatagrams(s *session, write func([]byte) (int, error), from net.Conn) {
+	datagram := make([]byte, maxDatagram+1)
+	for {
+		if err := from.SetReadDeadline(time.Now().Add(sessionIdle)); err != nil {
+			return
+		}
+		length, err := from.Read(datagram)
+		var timeout net.Error
+		switch {
+		case err == nil && length <= maxDatagram:
+			s.use()
+			_, _ = write(datagram[:length]) // a datagram may be lost
+		case err == nil || isRefused(err):
+		case errors.As(err, &timeout) && timeout.Timeout() && s.silent() < sessionIdle:
+		default:
+			return
+		}
+	}
+}
+
+// takeDatagrams carries what others send to a published port.
+func (n *Network) takeDatagrams(socket *net.UDPConn, port uint16) {
+	clients := clients{known: map[netip.AddrPort]*client{}}
+	datagram := make([]byte, maxDatagram+1)
+	for {
+		length, from, err := socket.ReadFromUDPAddrPort(datagram)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil || length > maxDatagram {
+			if err != nil && !n.pause() {
+				return
+			}
+			continue
+		}
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		if c := clients.of(from, func() *client { return n.newClient(socket, &clients, from, port) }); c != nil {
+			c.session.use()
+			_, _ = c.inside.Write(datagram[:length]) // a datagram may be lost
+		}
+	}
+}
+
+// client is somebody who sends to a published port.
+type client struct {
+	session *session
+	inside  *gonet.UDPConn
+}
+
+// clients are those of one port.
+type clients struct {
+	mu    sync.Mutex
+	known map[netip.AddrPort]*client
+}
+
+// of is a client that is known, or else made; nil when it cannot be made.
+func (c *clients) of(from netip.AddrPort, create func() *client) *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.known[from]; known != nil {
+		return known
+	}
+	made := create()
+	if made != nil {
+		c.known[from] = made
+	}
+	return made
+}
+
+func (c *clients) forget(from netip.AddrPort) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, from)
+}
+
+// newClient begins the session of a client, under the client's own address, and carries the guest's answers.
+func (n *Network) newClient(socket *net.UDPConn, all *clients, from netip.AddrPort, port uint16) *client {
+	shown, guest := full(n.shown(from)), n.guest(port)
+	inside, err := gonet.DialUDP(n.stack, &shown, &guest, ipv4.ProtocolNumber)
+	if err != nil {
+		n.log.V(1).Info("the guest does not get a datagram", "port", port, "from", from.String(), "error", err.Error())
+		return nil
+	}
+	ctx, s := n.sessions.begin(n.context)
+	begun := n.carry(func() {
+		defer n.sessions.ended(s)
+		defer all.forget(from)
+		stop := context.AfterFunc(ctx, func() { _ = inside.Close() })
+		defer stop()
+		passDatagrams(s, func(answer []byte) (int, error) { return socket.WriteToUDPAddrPort(answer, from) }, inside)
+		_ = inside.Close()
+	})
+	if !begun {
+		n.sessions.ended(s)
+		_ = inside.Close()
+		return nil
+	}
+	return &client{session: s, inside: inside}
+}

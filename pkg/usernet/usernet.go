@@ -1,0 +1,212 @@
+// Package usernet carries the packets of one guest without any privilege.
+//
+// The guest's card is a socket. Its frames end in a TCP/IP stack of this process (gVisor's), which opens an ordinary socket for each
+// connection of the guest, and connects to the guest for each connection to a published port. Others see the address of the process's
+// network namespace, and the guest sees the true addresses of others: it has the namespace's own address, and no address is translated.
+//
+// What is not carried: IPv6, ICMP except echoes of the gateway, multicast and broadcast, and connections to ports that are not published.
+package usernet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+)
+
+// Protocols of published ports.
+const (
+	TCP = "tcp"
+	UDP = "udp"
+)
+
+// Port is a port of the guest that others reach under the same number.
+type Port struct {
+	// Protocol is TCP or UDP.
+	Protocol string
+	// Number is 1 to 65535.
+	Number uint16
+}
+
+// String is the port as protocol:number.
+func (p Port) String() string { return fmt.Sprintf("%s:%d", p.Protocol, p.Number) }
+
+// ParsePort reads what String writes.
+func ParsePort(text string) (Port, error) {
+	protocol, digits, _ := strings.Cut(text, ":")
+	number, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil || number == 0 || protocol != TCP && protocol != UDP {
+		return Port{}, fmt.Errorf("%q is not a port such as tcp:443 or udp:53", text)
+	}
+	return Port{Protocol: protocol, Number: uint16(number)}, nil
+}
+
+// Options describe the guest and what it may reach.
+type Options struct {
+	// MAC and Address (IPv4) are the guest's. Frames from other sources are dropped.
+	MAC     net.HardwareAddr
+	Address netip.Addr
+	// Gateway (IPv4) and GatewayMAC are what the guest sends everything to.
+	Gateway    netip.Addr
+	GatewayMAC net.HardwareAddr
+	// MTU of the guest's card in bytes, without the Ethernet header; 576 to 65535.
+	MTU int
+	// Ports are published.
+	Ports []Port
+	// Listen is the local address at which they are published; invalid for all.
+	Listen netip.Addr
+	// Answer answers a frame of the guest, as a DHCP server does; frames without answers are carried. By default none has one.
+	Answer func(frame []byte) [][]byte
+	// Allow says whether the guest may reach an address; Outside by default.
+	Allow func(netip.AddrPort) bool
+	// Log gets what could not be carried; by default nothing is logged.
+	Log logr.Logger
+
+	// loopback carries packets for loopback addresses, too: tests have no other addresses that they can count on.
+	loopback bool
+}
+
+// Outside allows what is outside of the network namespace: no loopback addresses, which are this process's own, and nothing that is no
+// address of one host.
+func Outside(to netip.AddrPort) bool {
+	address := to.Addr()
+	first := netip.AddrFrom4([4]byte{0, 255, 255, 255}) // "this network", RFC 1122
+	last := netip.AddrFrom4([4]byte{223, 255, 255, 255})
+	return address.Is4() && !address.IsLoopback() && first.Less(address) && !last.Less(address) && to.Port() != 0
+}
+
+// Network is the network of one guest.
+type Network struct {
+	options Options
+	stack   *stack.Stack
+	link    *channel.Endpoint
+	log     logr.Logger
+
+	// context ends with Close, and with it what is under way; carried counts that. Nothing begins once the network is closed.
+	context context.Context
+	cancel  context.CancelFunc
+	mu      sync.Mutex
+	carried sync.WaitGroup
+
+	flows    slots
+	sessions sessions
+	closers  []func() error
+	sent     atomic.Uint64
+}
+
+// Open publishes the guest's ports. It returns the error of the port that is taken already; then nothing is left open.
+func Open(o Options) (*Network, error) {
+	if !o.Address.Is4() || !o.Gateway.Is4() || o.Address == o.Gateway || len(o.MAC) != 6 || len(o.GatewayMAC) != 6 {
+		return nil, errors.New("a guest's network needs an IPv4 address and an Ethernet address each for guest and gateway")
+	}
+	if o.MTU < minMTU || o.MTU > maxMTU {
+		return nil, fmt.Errorf("the MTU is %d and has to be between %d and %d", o.MTU, minMTU, maxMTU)
+	}
+	if o.Allow == nil {
+		o.Allow = Outside
+	}
+	if o.Answer == nil {
+		o.Answer = func([]byte) [][]byte { return nil }
+	}
+	n := &Network{options: o, log: o.Log, flows: make(slots, maxFlows)}
+	n.context, n.cancel = context.WithCancel(context.Background())
+	if err := n.build(); err != nil {
+		n.cancel()
+		return nil, err
+	}
+	for _, port := range o.Ports {
+		if err := n.publish(port); err != nil {
+			return nil, errors.Join(fmt.Errorf("publishing port %s of the guest: %w", port, err), n.Close())
+		}
+	}
+	return n, nil
+}
+
+// Close ends all connections and closes the published ports. Serve must have returned.
+func (n *Network) Close() error {
+	n.mu.Lock()
+	n.cancel()
+	n.mu.Unlock()
+	var errs []error
+	for _, closer := range n.closers {
+		errs = append(errs, closer())
+	}
+	n.closers = nil
+	n.carried.Wait()
+	n.stack.Close()
+	n.link.Close()
+	n.stack.Wait()
+	return errors.Join(errs...)
+}
+
+// carry does something beside everything else that Close waits for; false when the network is closed.
+func (n *Network) carry(do func()) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.context.Err() != nil {
+		return false
+	}
+	n.carried.Go(do)
+	return true
+}
+
+// Sent is how many frames the guest has sent.
+func (n *Network) Sent() (uint64, error) { return n.sent.Load(), nil }
+
+// DialContext connects to a port of the guest, from the gateway's address. The network is tcp; of the address only the port matters.
+func (n *Network) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the guest: %w", err)
+	}
+	conn, err := gonet.DialTCPWithBind(ctx, n.stack, full(netip.AddrPortFrom(n.options.Gateway, 0)), n.guest(to.Port()), ipv4.ProtocolNumber)
+	if err != nil {
+		return nil, refused(err)
+	}
+	return conn, nil
+}
+
+// refused gives the stack's error for a closed port the meaning that the operating system's has.
+func refused(err error) error {
+	operation := new(net.OpError)
+	if errors.As(err, &operation) && isRefused(err) {
+		operation.Err = syscall.ECONNREFUSED
+	}
+	return err
+}
+
+// isRefused says whether nothing is at a port, in the words of the operating system or of the stack.
+func isRefused(err error) bool {
+	operation := new(net.OpError)
+	return errors.Is(err, syscall.ECONNREFUSED) ||
+		errors.As(err, &operation) && operation.Err.Error() == (&tcpip.ErrConnectionRefused{}).String()
+}
+
+// guest is a port of the guest.
+func (n *Network) guest(port uint16) tcpip.FullAddress {
+	return full(netip.AddrPortFrom(n.options.Address, port))
+}
+
+// nic is the number of the stack's only interface.
+const nic = 1
+
+func full(a netip.AddrPort) tcpip.FullAddress {
+	return tcpip.FullAddress{NIC: nic, Addr: tcpip.AddrFrom4(a.Addr().As4()), Port: a.Port()}
+}
+
+func addrPort(address tcpip.Address, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4(address.As4()), port)
+}
