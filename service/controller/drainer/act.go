@@ -31,15 +31,15 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	if err != nil || m.LetGo != "" {
 		return err
 	}
-	if d.Sudden(m) && !certain(pod) {
+	if d.Sudden(m) && !drain.Certain(pod) {
 		if err := r.say(ctx, pod, config, held(string(drain.Releasing), d.Message)); err != nil {
 			return err
 		}
 	}
 	said := held(string(d.Reason), d.Message+refusals)
-	if !d.Release && m.Master && certain(pod) {
+	if !d.Release && m.Master && drain.Certain(pod) {
 		// The others count on it that this one may be gone.
-		said.Reason = drainedCondition(pod).Reason
+		said.Reason = drain.Condition(pod).Reason
 	}
 	if d.Release {
 		said.Status = corev1.ConditionTrue
@@ -61,8 +61,8 @@ func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
 // announce tells whoever decides on another master that this one goes, decides once more, on what the API server knows, and makes it
 // certain, see drain.Stays. An announcement is taken back by saying anything else, which act does.
 func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, drain.Decision, error) {
-	if !certain(pod) {
-		announcement := held(string(drain.LettingGo), "this master is about to be let go; it is made sure that the other masters stay")
+	if !drain.Certain(pod) {
+		announcement := held(string(drain.LettingGo), "this master is about to be released; the operator checks that the other masters stay")
 		if err := r.say(ctx, pod, config, announcement); err != nil {
 			return drain.Machine{}, drain.Decision{}, err
 		}
@@ -74,12 +74,12 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 		return drain.Machine{}, drain.Decision{}, err
 	}
-	if !leaving(pod) {
+	if !drain.Leaving(pod) {
 		return drain.Machine{}, drain.Decision{}, errTakenBack
 	}
 	machine, err := r.look(ctx, pod, config, r.Live)
 	decision := drain.Decide(machine)
-	if err != nil || !decision.Release || certain(pod) {
+	if err != nil || !decision.Release || drain.Certain(pod) {
 		return machine, decision, err
 	}
 	// Nobody has taken the announcement back since the pod was read, or this fails.
@@ -106,7 +106,7 @@ func (r *Reconciler) askEtcd(ctx context.Context, config *v1alpha1.KVMConfig) bo
 var errUnasked = errors.New("the members of etcd have not been asked in time; it is tried again")
 
 // errTakenBack makes the controller begin anew.
-var errTakenBack = errors.New("another operator has taken back the announcement that the machine is let go")
+var errTakenBack = errors.New("another operator withdrew the announcement that the machine is released")
 
 // empty keeps new pods away from the Node and asks those to go that are to be evicted. It returns who refuses, and why, as the end
 // of a sentence.
@@ -182,7 +182,7 @@ func refusals(cordon error, pods []corev1.Pod, answers []error) string {
 const mostRefusals = 3
 
 // errLost makes the controller come back soon: then the cluster is one that does not answer.
-var errLost = errors.New("the workload cluster was lost in this moment")
+var errLost = errors.New("the connection to the workload cluster was lost")
 
 // engineOf is what writes to the workload cluster; nil while it cannot be reached.
 func (r *Reconciler) engineOf(config *v1alpha1.KVMConfig) *apply.Engine {
@@ -221,7 +221,7 @@ func note(pod *corev1.Pod, c corev1.PodCondition) {
 
 // say writes a condition to the pod, which has it then, when it differs, and an event when the reason does.
 func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, c corev1.PodCondition) error {
-	before := drainedCondition(pod)
+	before := drain.Condition(pod)
 	if before.Status == c.Status && before.Reason == c.Reason && before.Message == c.Message {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kvm-operator/kvm-operator/pkg/drain"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
@@ -28,7 +29,7 @@ func shutsDown(host *corev1.Node) bool {
 
 // hostGoes says that the host of a pod shuts down, or ends the pod by itself.
 func (r *Reconciler) hostGoes(ctx context.Context, pod *corev1.Pod) bool {
-	if endedByHost(pod) {
+	if drain.EndedByHost(pod) {
 		return true
 	}
 	host := &corev1.Node{}

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
@@ -25,9 +24,9 @@ import (
 // look finds out what has to be known of a machine. config is nil when the KVMConfig is gone; pods says how the other pods are.
 func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, pods client.Reader) (drain.Machine, error) {
 	m := drain.Machine{
-		Stopped: stopped(pod), LetGo: letGo(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
+		Stopped: drain.Stopped(pod), LetGo: drain.ReleasedFor(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
 		HostShutsDown: r.hostGoes(ctx, pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster,
-		Serves: serves(pod),
+		Serves: drain.Serves(pod),
 	}
 	if m.Stopped || m.LetGo != "" || m.ClusterGone || m.HostShutsDown {
 		return m, nil
@@ -152,17 +151,17 @@ func (r *Reconciler) countMasters(
 	if err := from.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
 		return microerror.Mask(err)
 	}
-	vote := func(nodeID string) etcd.Vote { return r.vote(config, nodeID) }
-	goes := func(other *corev1.Pod) bool { return leaving(other) || r.hostGoes(ctx, other) }
-	m.Masters, m.Healthy = count(pod, config.Spec.Cluster.Masters, pods.Items, ready, vote, goes)
-	m.Votes = mayVote(vote(pod.Labels[key.LabelNode]), m.Serves)
+	masters := drain.Masters{
+		Pods: pods.Items, Ready: ready,
+		Vote:    func(nodeID string) etcd.Vote { return r.vote(config, nodeID) },
+		Leaving: func(other *corev1.Pod) bool { return drain.Leaving(other) || r.hostGoes(ctx, other) },
+	}
+	for _, n := range config.Spec.Cluster.Masters {
+		masters.Spec = append(masters.Spec, n.ID)
+	}
+	m.Masters, m.Healthy = masters.Count(pod)
+	m.Votes = drain.MayVote(masters.Vote(pod.Labels[key.LabelNode]), m.Serves)
 	return nil
-}
-
-// mayVote says whether a master has to be taken for a part of etcd although its Node is not Ready: one whose kubelet is silent may have a member
-// that is well. Where no member can be asked, what its machine says counts: it may be one of those that keep the majority.
-func mayVote(own etcd.Vote, serves bool) bool {
-	return own == etcd.VoteGiven || own == etcd.VoteAwaited || own == etcd.VoteUnknown && serves
 }
 
 // vote is what is known of the vote of a master's member.
@@ -171,39 +170,6 @@ func (r *Reconciler) vote(config *v1alpha1.KVMConfig, nodeID string) etcd.Vote {
 		return etcd.VoteUnknown
 	}
 	return r.Etcd.Vote(client.ObjectKeyFromObject(config), pki.EtcdMember(nodeID))
-}
-
-// count counts the masters by node, and those besides this pod's that are Ready and stay and whose members have a vote in etcd and answer, as
-// far as that is known. One that joins has all of a master and no vote: it is no part of the majority yet. One that has left the spec and
-// lost its vote is no master any more: its pod may stay for ever on a host that is dead. Of a master whose Node is not Ready itself, what hangs
-// on it is etcd: the word of the other members is enough, for several Nodes may be ill of one cause that only new machines mend.
-func count(
-	pod *corev1.Pod, spec []v1alpha1.Node, pods []corev1.Pod, ready map[string]bool,
-	vote func(nodeID string) etcd.Vote, goes func(*corev1.Pod) bool,
-) (masters, healthy int) {
-	all, well := map[string]bool{pod.Labels[key.LabelNode]: true}, map[string]bool{}
-	nodeReady, known := ready[pod.Name]
-	ill := known && !nodeReady
-	for _, n := range spec {
-		all[n.ID] = true
-	}
-	for i := range pods {
-		other := &pods[i]
-		id := other.Labels[key.LabelNode]
-		if other.Labels[key.LabelApp] != key.RoleMaster || id == pod.Labels[key.LabelNode] || stopped(other) {
-			continue
-		}
-		v := vote(id)
-		if v != etcd.VoteNone {
-			all[id] = true
-		}
-		if (v == etcd.VoteGiven || v == etcd.VoteUnknown) && drain.Stays(pod.Name, certain(pod), drain.Master{
-			Pod: other.Name, Ready: isWell(other, ready) || ill && v == etcd.VoteGiven, Deleted: other.DeletionTimestamp != nil, Leaving: goes(other),
-		}) {
-			well[id] = true
-		}
-	}
-	return len(all), len(well)
 }
 
 // times are how long the machine has been held, how long pods may make it wait, and how long it can be held: whoever deletes a pod may
@@ -221,67 +187,4 @@ func (r *Reconciler) times(pod *corev1.Pod, config *v1alpha1.KVMConfig) (waited,
 		given = time.Duration(*seconds) * time.Second
 	}
 	return r.Clock.Since(pod.DeletionTimestamp.Add(-given)), timeout, max(given-nodepod.PowerdownPeriod, time.Nanosecond)
-}
-
-// stopped says that nothing of the pod runs or will run. A grace period of zero says so too: the kubelet sets it when all
-// containers have ended, and whoever deletes a pod by force. That its container has ended does not: the kubelet may have begun it once more before
-// it heard of the deletion, and says so later.
-func stopped(pod *corev1.Pod) bool {
-	return joining.Ended(pod) || pod.DeletionTimestamp != nil && (pod.Spec.NodeName == "" || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0)
-}
-
-// serves says that the runner of a pod finds its machine well. The pod is Ready only with its Node.
-func serves(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// isWell says that a master serves, as far as its pod and its Node know; ready has the Nodes that are seen. Of a pod whose host is dead, only
-// its readiness is taken back, what its containers said last stands.
-func isWell(pod *corev1.Pod, ready map[string]bool) bool {
-	nodeReady, known := ready[pod.Name]
-	return cluster.PodReady(pod) && (nodeReady || !known)
-}
-
-// endedByHost says that a kubelet ends the pod by itself, for its host goes down or has no memory left.
-func endedByHost(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonTerminationByKubelet {
-			return true
-		}
-	}
-	return false
-}
-
-// leaving says that it was announced that the machine of a pod is let go, or that its host ends it.
-func leaving(pod *corev1.Pod) bool {
-	return drainedCondition(pod).Reason == string(drain.LettingGo) || certain(pod) || endedByHost(pod)
-}
-
-// certain says that the machine of a pod has been let go, or may have been.
-func certain(pod *corev1.Pod) bool {
-	switch c := drainedCondition(pod); drain.Reason(c.Reason) {
-	case drain.Releasing, drain.ReleaseFailed:
-		return true
-	default:
-		return c.Status == corev1.ConditionTrue
-	}
-}
-
-func drainedCondition(pod *corev1.Pod) corev1.PodCondition {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == key.ConditionDrained {
-			return c
-		}
-	}
-	return corev1.PodCondition{}
-}
-
-// letGo is the reason for which the machine has been let go, as its pod says.
-func letGo(pod *corev1.Pod) drain.Reason {
-	if c := drainedCondition(pod); c.Status == corev1.ConditionTrue {
-		return drain.Reason(c.Reason)
-	}
-	return ""
 }

@@ -1,0 +1,202 @@
+package drain
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/key"
+)
+
+// deleted is a scheduled pod whose deletion was requested a minute ago, with an hour of grace.
+func deleted() *corev1.Pod {
+	const grace = time.Hour
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			DeletionTimestamp: ptr.To(metav1.NewTime(time.Now().Add(grace - time.Minute))), DeletionGracePeriodSeconds: ptr.To(int64(grace.Seconds())),
+		},
+		Spec: corev1.PodSpec{NodeName: "host"},
+	}
+}
+
+func TestWhenNothingOfAPodRuns(t *testing.T) {
+	with := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := deleted()
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		change(p)
+		return p
+	}
+	terminated := []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"its container runs": {with(func(*corev1.Pod) {}), false},
+		"its container has ended, and may have begun once more": {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = terminated }), false},
+		"it has ended":                              {with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
+		"it was deleted by force":                   {with(func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) }), true},
+		"no host was ever found for it":             {with(func(p *corev1.Pod) { p.Spec.NodeName = "" }), true},
+		"its host has not said anything yet":        {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), false},
+		"its container waits to be started":         {with(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }), false},
+		"its container is about to begin once more": {with(func(p *corev1.Pod) { p.DeletionTimestamp, p.Status.ContainerStatuses = nil, terminated }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Stopped(test.pod); got != test.want {
+				t.Errorf("it has stopped: %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatPodsSayOfTheirEnd(t *testing.T) {
+	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet},
+		{Type: key.ConditionDrained, Status: corev1.ConditionTrue, Reason: string(TimedOut)},
+	}}}
+	if !EndedByHost(pod) || ReleasedFor(pod) != TimedOut || !Leaving(pod) {
+		t.Errorf("ended by its host: %t, let go: %q, leaves: %t", EndedByHost(pod), ReleasedFor(pod), Leaving(pod))
+	}
+	if pod.Status.Conditions[1] = (corev1.PodCondition{}); !Leaving(pod) {
+		t.Error("the pod that its host ends stays")
+	}
+	pod.Status.Conditions[1] = corev1.PodCondition{Type: key.ConditionDrained, Status: corev1.ConditionTrue, Reason: string(TimedOut)}
+	pod.Status.Conditions[0].Reason, pod.Status.Conditions[1].Status = "EvictionByEvictionAPI", corev1.ConditionFalse
+	if EndedByHost(pod) || ReleasedFor(pod) != "" {
+		t.Errorf("evicted: ended by its host: %t, let go: %q", EndedByHost(pod), ReleasedFor(pod))
+	}
+}
+
+func TestWhichMastersServe(t *testing.T) {
+	pod := func(ready, containersReady corev1.ConditionStatus) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "master-m1"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: ready}, {Type: corev1.ContainersReady, Status: containersReady},
+		}}}
+	}
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		nodes map[string]bool
+		want  bool
+	}{
+		"pod and Node are Ready": {pod("True", "True"), map[string]bool{"master-m1": true}, true},
+		"the Node is not":        {pod("True", "True"), map[string]bool{"master-m1": false}, false},
+		"the pod is not":         {pod("False", "True"), map[string]bool{"master-m1": true}, false},
+		"somebody has deleted the Node, the machine is well": {pod("True", "True"), nil, true},
+		"somebody has deleted the Node of an ill machine":    {pod("False", "False"), map[string]bool{"master-m2": true}, false},
+		"nobody sees the Node, the host is dead":             {pod("False", "True"), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (Masters{Ready: test.nodes}).healthy(test.pod); got != test.want {
+				t.Errorf("it serves: %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// masters are pods of masters that are Ready and have Nodes that are.
+func masters(ids ...string) (pods []corev1.Pod, ready map[string]bool) {
+	ready = map[string]bool{}
+	for _, id := range ids {
+		pods = append(pods, corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "master-" + id, Labels: map[string]string{key.LabelApp: key.RoleMaster, key.LabelNode: id}},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+			}},
+		})
+		ready["master-"+id] = true
+	}
+	return pods, ready
+}
+
+// TestLearnersAreNoMajority covers F-26: of a cluster that grows from one master to three, the first one must not be let go while etcd
+// hangs on it, however well the others are.
+func TestLearnersAreNoMajority(t *testing.T) {
+	pods, ready := masters("m1", "m2", "m3")
+	spec := []string{"m1", "m2", "m3"}
+	for votes, want := range map[[3]etcd.Vote]int{
+		{etcd.VoteGiven, etcd.VoteNone, etcd.VoteNone}:         0,
+		{etcd.VoteGiven, etcd.VoteGiven, etcd.VoteNone}:        1,
+		{etcd.VoteGiven, etcd.VoteGiven, etcd.VoteGiven}:       2,
+		{etcd.VoteGiven, etcd.VoteMissing, etcd.VoteGiven}:     1,
+		{etcd.VoteAwaited, etcd.VoteAwaited, etcd.VoteAwaited}: 0,
+		{etcd.VoteUnknown, etcd.VoteUnknown, etcd.VoteUnknown}: 2,
+	} {
+		vote := func(id string) etcd.Vote { return votes[slices.Index([]string{"m1", "m2", "m3"}, id)] }
+		if masters, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: vote, Leaving: Leaving}).Count(&pods[0]); masters != 3 || healthy != want {
+			t.Errorf("votes %v: %d of %d others are well, want %d of 3", votes, healthy, masters, want)
+		}
+	}
+}
+
+// TestAMasterThatHasLeftHoldsNobody covers a master that was replaced because its host had died: its pod stays until somebody says that
+// the host is gone, and once etcd has forgotten it, the others may be let go one by one.
+func TestAMasterThatHasLeftHoldsNobody(t *testing.T) {
+	pods, ready := masters("m1", "m2", "m3", "m4")
+	ready["master-m3"] = false
+	spec := []string{"m1", "m2", "m4"}
+	for left, want := range map[etcd.Vote]int{
+		etcd.VoteNone: 3, etcd.VoteMissing: 4, etcd.VoteGiven: 4, etcd.VoteUnknown: 4, etcd.VoteAwaited: 4,
+	} {
+		vote := func(id string) etcd.Vote {
+			if id == "m3" {
+				return left
+			}
+			return etcd.VoteGiven
+		}
+		if masters, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: vote, Leaving: Leaving}).Count(&pods[0]); masters != want || healthy != 2 {
+			t.Errorf("the vote of the one that left is %v: %d of %d others are well, want 2 of %d", left, healthy, masters, want)
+		}
+	}
+}
+
+// TestMastersThatAreIllGoOneByOne covers masters whose Nodes are not Ready of one cause, and whose members of etcd are well: none of them could
+// become Ready without being replaced.
+func TestMastersThatAreIllGoOneByOne(t *testing.T) {
+	spec := []string{"m1", "m2", "m3"}
+	for name, test := range map[string]struct {
+		own  bool
+		vote etcd.Vote
+		want int
+	}{
+		"the members of the others answer":       {false, etcd.VoteGiven, 2},
+		"nobody knows of the members":            {false, etcd.VoteUnknown, 0},
+		"the others' members do not answer":      {false, etcd.VoteMissing, 0},
+		"one that is Ready does not go so":       {true, etcd.VoteGiven, 0},
+		"the members have not been asked so far": {false, etcd.VoteAwaited, 0},
+	} {
+		pods, ready := masters("m1", "m2", "m3")
+		ready["master-m1"], ready["master-m2"], ready["master-m3"] = test.own, false, false
+		if _, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: func(string) etcd.Vote { return test.vote }, Leaving: Leaving}).Count(&pods[0]); healthy != test.want {
+			t.Errorf("%s: %d others are well, want %d", name, healthy, test.want)
+		}
+	}
+}
+
+// TestWhoMayBeAMember: a master whose Node is not Ready is let go without asking for a majority only when it is known that its member is of no
+// use, or when neither etcd nor its machine says that it is of any.
+func TestWhoMayBeAMember(t *testing.T) {
+	for name, test := range map[string]struct {
+		own    etcd.Vote
+		serves bool
+		want   bool
+	}{
+		"its member answers":                             {etcd.VoteGiven, false, true},
+		"its member answers, and its machine serves":     {etcd.VoteGiven, true, true},
+		"no member was asked yet":                        {etcd.VoteAwaited, false, true},
+		"no member was asked yet, its machine serves":    {etcd.VoteAwaited, true, true},
+		"no member can be asked, its machine serves":     {etcd.VoteUnknown, true, true},
+		"no member can be asked, its machine is dead":    {etcd.VoteUnknown, false, false},
+		"its member does not answer, its machine serves": {etcd.VoteMissing, true, false},
+		"its member does not answer":                     {etcd.VoteMissing, false, false},
+		"it has no vote, its machine serves":             {etcd.VoteNone, true, false},
+		"it has no vote":                                 {etcd.VoteNone, false, false},
+	} {
+		if got := MayVote(test.own, test.serves); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
