@@ -140,7 +140,7 @@ func TestDeletingWaitsUntilGone(t *testing.T) {
 	// No garbage collector runs here, so the Deployment stays like one whose pods still end.
 	equal(t, "what remains", []string{"Deployment " + b.namespace + "/d"}, remaining)
 	equal(t, "who holds it", []string{"foregroundDeletion"}, now(t, d).Finalizers)
-	want := b.in("Terminating: Deployment NS/d is being deleted; it is made anew once it is gone")
+	want := b.in("Terminating: Deployment NS/d is being deleted; the operator creates it again when it is gone")
 	equal(t, "making it meanwhile", want, said(t, b.try(set(d))))
 	foreign(t, d, func(d *appsv1.Deployment) { d.Finalizers = nil })
 	remaining, err = b.engine.Delete(t.Context(), b.owner(), b.places(), kinds)
@@ -190,6 +190,12 @@ func TestHandlersFromPureFunctions(t *testing.T) {
 	outcome, err = step(data, apply.Desired{Objects: []client.Object{first}}, nil)
 	do(t, err)
 	equal(t, "outcome and whether data is kept", []any{chain.Done(), true}, []any{outcome, exists(t, second)})
+	if _, err = step(resource, apply.Desired{Objects: []client.Object{first}, Problem: failed}, nil); !errors.Is(err, failed) {
+		t.Errorf("err = %v, want the problem", err)
+	}
+	equal(t, "after a problem the unwanted is kept", false, exists(t, second))
+	_, err = step(resource, apply.Desired{Objects: []client.Object{first, second}}, nil)
+	do(t, err)
 	_, err = step(resource, apply.Desired{Objects: []client.Object{first}}, nil)
 	do(t, err)
 	equal(t, "whether the unwanted is kept", false, exists(t, second))

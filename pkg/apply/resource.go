@@ -19,6 +19,8 @@ type Desired struct {
 	Keep []client.Object
 	// Wait is set when the handler has to come back to get all it wants.
 	Wait *chain.Outcome
+	// Problem is why the handler does not make all that the user asked for, although it knows what is to exist: the rest is pruned.
+	Problem error
 	// NotConfigured is set when the user did not ask for what the handler makes: there is nothing to tell about it.
 	NotConfigured bool
 }
@@ -82,6 +84,9 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outco
 	}
 	if buildErr != nil {
 		return chain.Outcome{}, buildErr
+	}
+	if desired.Problem != nil {
+		return chain.Outcome{}, desired.Problem
 	}
 	if desired.Wait != nil {
 		return *desired.Wait, nil

@@ -44,7 +44,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		}
 	}
 	if len(refused) > 0 {
-		return desired, problem.Newf("HostNotAllowed", "host %s is not in one of the domains of the setting service.ingress.alloweddomains: %s",
+		desired.Problem = problem.Newf("HostNotAllowed", "host %s is not in one of the domains of the setting service.ingress.alloweddomains: %s",
 			strings.Join(refused, ", "), strings.Join(s.Settings.IngressDomains, ", "))
 	}
 	return desired, nil

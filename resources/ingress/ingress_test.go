@@ -58,7 +58,10 @@ func TestHostsHaveOneCluster(t *testing.T) {
 				t.Errorf("other Ingresses (-want +got):\n%s", diff)
 			}
 			reason := ""
-			if p, ok := problem.As(err); ok {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p, ok := problem.As(desired.Problem); ok {
 				reason = p.Reason
 			} else if desired.Wait != nil {
 				reason = desired.Wait.Reason
