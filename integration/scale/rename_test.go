@@ -11,7 +11,7 @@ import (
 )
 
 // renamed is the object of another cluster, as large as this one's, free of what the API server added.
-func renamed(b *testing.B, object client.Object, from, to string) client.Object {
+func renamed(b testing.TB, object client.Object, from, to string) client.Object {
 	data, err := json.Marshal(object)
 	if err != nil {
 		b.Fatal(err)
@@ -30,7 +30,12 @@ func renamed(b *testing.B, object client.Object, from, to string) client.Object 
 		annotations[name] += "-plain"
 	}
 	if service, ok := other.(*corev1.Service); ok {
-		service.Spec.ClusterIP, service.Spec.ClusterIPs = "", nil
+		if service.Spec.ClusterIP != corev1.ClusterIPNone {
+			service.Spec.ClusterIP = ""
+		}
+		service.Spec.ClusterIPs = nil
+		// A headless Service without selector is read back with RequireDualStack, which an API server of one family refuses.
+		service.Spec.IPFamilies, service.Spec.IPFamilyPolicy = nil, nil
 		for i := range service.Spec.Ports {
 			service.Spec.Ports[i].NodePort = 0
 		}
