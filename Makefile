@@ -29,6 +29,7 @@ E2E_TIMEOUT           ?= 2h
 HA_TIMEOUT            ?= 2h
 BENCH_TIMEOUT         ?= 2h
 SOAK                  ?= 1h
+RUN                   ?= .
 COURSES_FOR           ?= 0s
 SEED                  ?= $(shell date +%s)
 # Packages whose tests run virtual machines.
@@ -42,7 +43,7 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 ##@ Try it
 
 .PHONY: demo demo-down
-demo: ## A management cluster with real hosts, the operator, and a workload cluster of virtual machines, on this machine, as root; Ctrl-C ends it. Without a terminal it ends when its work is done, unless KEEP=1
+demo: ## Start a management cluster, the operator and a workload cluster of virtual machines on this machine, as root. Ctrl-C stops it. Without a terminal it stops when the workload cluster serves, unless KEEP=1
 	@go run ./integration/demo check
 	@$(MAKE) machine-tools
 	@go run ./integration/demo up $(if $(KEEP),-exit=false)
@@ -52,8 +53,22 @@ demo-down: ## Stop a demo that was left behind
 
 ##@ Test
 
+.PHONY: test-one golden hooks
+test-one: ## Run one suite, such as SUITE=behaviour, or those of its tests that RUN matches, such as RUN=TestPause. ARGS are passed on
+	@test -n "$(SUITE)" || { echo "error: which suite? make test-one SUITE=behaviour RUN=TestPause, of: $$(ls -d integration/*/ | xargs -n1 basename | paste -sd' ')"; exit 1; }
+	@$(MAKE) --no-print-directory tools
+	@go test -v -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' ./integration/$(SUITE) $(ARGS)
+
+golden: ## Rewrite all golden files. Review the difference before you commit it
+	@integration/build.sh .tools kubeall kwok helm
+	@UPDATE=1 go test -short -count=1 $$(grep -rl 'Getenv("UPDATE")' --include=*_test.go cmd pkg service integration/chart integration/demo | xargs -n1 dirname | sort -u | sed 's|^|./|')
+	@UPDATE=1 go test -count=1 -run TestLifeOfAClusterIsInTheLog ./integration/behaviour
+
+hooks: ## Make git check commit messages in this checkout
+	@git config core.hooksPath .githooks && echo "git checks messages of commits with .githooks/commit-msg"
+
 .PHONY: test states vault courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
-test: verify lint tools ## Everything: generated files, format, modules, linters, unit and integration tests; vault, more courses with faults and e2e as far as there is time
+test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then e2e-life, courses, vault and e2e-operations as time permits. Lists what it skips
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$') | $(suites)
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
@@ -61,54 +76,54 @@ test: verify lint tools ## Everything: generated files, format, modules, linters
 	@$(MAKE) --no-print-directory states
 	@integration/ifthereistime.sh $(STARTED) e2e-life:50 courses:25 vault:15 e2e-operations:60
 
-states: ## What is decided about etcd, drains, repairs and rollouts, in every small state there is, with the count of states
+states: ## Check the decisions about etcd, drain, remediation and rollout in every small state, and print the number of states
 	@for package in pkg/etcd pkg/drain pkg/remediation pkg/rolling; do \
 		go test -v ./$$package | awk -v package=$$package '/^=== RUN/ {test = $$3} \
 			/ (states|situations)/ {sub(".*_test.go:[0-9]*: ", ""); print package " " test ": " $$0} \
 			/FAIL|panic:/ {print; failed = 1} END {exit failed}' || exit 1; \
 	done
 
-vault: ## Certificates from a real Vault; the part of test that builds longest, and is left out when there is no time for it
+vault: ## Test certificates from a real Vault server. Slow to build; test skips it when time is short
 	@integration/build.sh .tools kubeall kwok vault
 	@go test -timeout $(TEST_TIMEOUT) ./integration/issuer
 
-courses: tools ## The other 450 of the 500 courses of chaos, or as many of them as begin within COURSES_FOR; the part of test that is left out when there is no time for it
+courses: tools ## Run chaos runs 51 to 500, or as many as start within COURSES_FOR. test skips it when time is short
 	@go test -v -timeout $(BENCH_TIMEOUT) -run TestCoursesWithFaults ./integration/chaos -seed=51 -courses=450 -for=$(COURSES_FOR)
 
-chaos: tools ## Clusters that are changed and hurt at random, from fixed seeds, beside an operator that meets faults, and an operator that crashes at every write of a drain; test has all of the 500 if there is time, the first 50 in any case, and one in seventeen crashes
+chaos: tools ## Run all 500 chaos runs (random changes and injected faults from fixed seeds) and crash the operator at every write of a drain. test runs the first 50, and one crash point in seventeen
 	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/chaos -courses=500 -every=1
 
-soak: tools ## The same for SOAK, an hour unless set, from SEED, which is another one each time
+soak: tools ## Run chaos runs for SOAK (default 1h) from SEED (default: random)
 	@go test -v -timeout 0 -run TestCoursesWithFaults ./integration/chaos -courses=0 -for=$(SOAK) -seed=$(SEED)
 
-e2e: e2e-life e2e-operations ## Workload clusters of virtual machines on a real management cluster; the part of test that takes longest, and is left out as far as there is no time for it
+e2e: e2e-life e2e-operations ## Run e2e-life and e2e-operations: workload clusters of virtual machines on a real management cluster
 
-e2e-life: machine-tools ## One of them from its KVMConfig to its end
+e2e-life: machine-tools ## Create, use and delete a workload cluster
 	@go test -v -timeout $(E2E_TIMEOUT) -run TestLifeOfACluster ./integration/e2e
 
-e2e-operations: machine-tools ## Workers that are removed, changed, killed, hung and driven off their host, beside an operator that is killed all the time
+e2e-operations: machine-tools ## Remove, change, kill, hang and drain workers while the operator is killed repeatedly
 	@go test -v -timeout $(E2E_TIMEOUT) -run TestOperations ./integration/e2e
 
-e2e-upgrade: machine-tools next-tools ## A master and a worker that go to the next minor version of Kubernetes
+e2e-upgrade: machine-tools next-tools ## Upgrade a master and a worker to the next minor version of Kubernetes
 	@go test -v -timeout $(E2E_TIMEOUT) -run TestUpgrade ./integration/e2e
 
-e2e-ha: tools ## Three masters as virtual machines, which are brought back to a snapshot, killed one by one, and of which another takes the place of one
+e2e-ha: tools ## Restore a snapshot to three masters, kill each of them, and replace one
 	@go test -v -timeout $(HA_TIMEOUT) -run TestThreeMastersSurviveTheDeathOfAnyOne ./integration/e2e
 
-unit: ## The tests that need neither tools nor a management cluster
+unit: ## Run the tests that need neither tools nor a management cluster
 	@go test -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
 
-race: ## The tests of unit under the race detector; needs a C compiler
+race: ## Run unit under the race detector. Needs a C compiler
 	@command -v gcc >/dev/null || { echo "error: the race detector needs gcc; install it, on Debian with: apt-get install gcc libc6-dev"; exit 1; }
 	@go test -race -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
 
-bench: tools ## Benchmarks on many clusters; takes long
+bench: tools ## Run the benchmarks with many clusters. Slow
 	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/scale/... ./integration/living/...
 
-bench-machine: tools ## The runner against bare QEMU under the same arguments; wants a machine without other work
+bench-machine: tools ## Compare the runner with bare QEMU. Needs an idle machine
 	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/machine/...
 
-bench-founding: tools ## A workload cluster of virtual machines made by the operator against one made by hand; wants a machine without other work
+bench-founding: tools ## Compare a cluster created by the operator with one created by hand. Needs an idle machine
 	@go test -run '^$$' -bench Founding -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/e2e
 
 lint: $(TOOLS)/golangci-lint ## Run the linters of .golangci.yaml
@@ -118,7 +133,7 @@ lint: $(TOOLS)/golangci-lint ## Run the linters of .golangci.yaml
 imports: $(TOOLS)/golangci-lint ## Format all Go files and sort their imports
 	@$(TOOLS)/golangci-lint fmt ./...
 
-verify: verify-generated verify-format verify-modules ## Generated files, format, vet and modules are as they should be
+verify: verify-generated verify-format verify-modules ## Check generated files, format, vet and modules
 	@echo "==> go vet"
 	@go vet ./...
 
@@ -144,7 +159,7 @@ verify-modules:
 		(cd "$$module" && go mod tidy -diff) || { echo "error: run go mod tidy in $$module"; exit 1; }; \
 	done
 
-nancy: ## Check the modules against go.sum; tell how to look for known vulnerabilities
+nancy: ## Verify the modules against go.sum, and print how to scan for vulnerabilities
 	@go mod verify
 	@echo "Known vulnerabilities are looked up online: go run golang.org/x/vuln/cmd/govulncheck@latest ./..."
 
@@ -179,15 +194,15 @@ build-docker: ## Build the container image; IMAGE names it
 ##@ Develop
 
 .PHONY: tools machine-tools next-tools generate update-deps check-env okteto-up okteto-down
-tools: machine-tools ## Build what tests need: that of machine-tools, and kwok; cached for all checkouts
+tools: machine-tools ## Build what tests need: machine-tools and kwok. Cached for all checkouts
 	@integration/build.sh .tools kwok
 
-machine-tools: ## Build what clusters of machines need: Kubernetes, ignition, helm, add-ons, guest images, the runner's image
+machine-tools: ## Build what workload clusters need: Kubernetes, ignition, helm, add-ons, guest images, the runner's image
 	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins
 	@integration/guestimage/build.sh .tools/guest
 	@integration/runnerimage/build.sh .tools
 
-next-tools: ## Build what a cluster is upgraded to: Kubernetes of the next minor version, and a guest image with its container images
+next-tools: ## Build the next minor version of Kubernetes and a guest image for e2e-upgrade
 	@integration/build.sh .tools/next programs kubeall-next ignition coredns flannel flannel-cni web
 	@TOOLS=.tools/next integration/guestimage/build.sh .tools/next/guest bare
 
@@ -204,7 +219,7 @@ generate: $(TOOLS)/controller-gen ## Write deep copies and CRDs from the API typ
 update-deps: ## Update all modules to their latest minor versions
 	@go get -u ./... && go mod tidy
 
-check-env: ## Say what is on this machine of what targets use
+check-env: ## List which of the programs that targets use are installed
 	@for tool in go make git; do printf '%-8s' $$tool; command -v $$tool || { echo 'missing, every target needs it'; exit 1; }; done
 	@for tool in gcc docker helm helm-docs kubectl okteto; do printf '%-10s' $$tool; command -v $$tool || echo 'missing, few targets need it'; done
 
@@ -215,7 +230,7 @@ NAMESPACE ?= giantswarm
 enforce := pod-security.kubernetes.io/enforce
 before  := okteto.kvm-operator.giantswarm.io/enforced-before
 
-okteto-up: ## Develop in the management cluster: replace the running operator by a container with a shell
+okteto-up: ## Replace the running operator in the cluster by a development container
 	@for tool in kubectl okteto; do command -v $$tool >/dev/null || { echo "error: $$tool is not installed"; exit 1; }; done
 	@sed 's/$$VERSION/$(or $(VERSION),$(shell go run . version | sed -n 's/^version: //p'))/' okteto.yml >.okteto.yml
 	@if [ -z "$$(kubectl get namespace $(NAMESPACE) -o jsonpath='{.metadata.annotations.okteto\.kvm-operator\.giantswarm\.io/enforced-before}')" ]; then \
@@ -225,7 +240,7 @@ okteto-up: ## Develop in the management cluster: replace the running operator by
 	@kubectl label --overwrite namespace $(NAMESPACE) $(enforce)=privileged
 	@okteto up --namespace $(NAMESPACE) -f .okteto.yml
 
-okteto-down: ## Give the operator back its place and the namespace its pod security level
+okteto-down: ## Stop okteto and restore the operator and the Pod Security level of its namespace
 	@for tool in kubectl okteto; do command -v $$tool >/dev/null || { echo "error: $$tool is not installed"; exit 1; }; done
 	@okteto down --namespace $(NAMESPACE) -f .okteto.yml
 	@level=$$(kubectl get namespace $(NAMESPACE) -o jsonpath='{.metadata.annotations.okteto\.kvm-operator\.giantswarm\.io/enforced-before}'); \
