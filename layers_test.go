@@ -201,7 +201,7 @@ func TestHandlersCannotWrite(t *testing.T) {
 		"resources/node.Remover.DeleteNode", "resources/node.Witness.PodRuns",
 		"resources/nodelabel.Labeller.LabelNode",
 		"resources/nodereadiness.Reporter.SetPodCondition", "resources/placement.Placer.PlacePod",
-		"resources/pvc.VolumeReleaser.MarkVolume", "resources/pvc.VolumeReleaser.ReleaseVolume", "resources/terminateunhealthynodes.Terminator.DeletePod",
+		"resources/pvc.VolumeReleaser.MarkVolume", "resources/pvc.VolumeReleaser.ReleaseVolume", "resources/terminateunhealthynodes.Terminator.Terminate",
 		"resources/vault.Revoker.Revoke",
 		"resources/workload.Forgetter.Forget",
 	}

@@ -85,6 +85,8 @@ var checks = map[string]check{
 	flag.OIDCGroupsClaim:         oidc(func(o *v1alpha1.OIDC, v string) { o.GroupsClaim = v }),
 	flag.OIDCGroupsPrefix:        oidc(func(o *v1alpha1.OIDC, v string) { o.GroupsPrefix = v }),
 
+	flag.ServerLogFormat:         text(func(s string) bool { return s == logJSON || s == logText }, "has to be json or text"),
+	flag.ServerLogLevel:          text(func(s string) bool { _, there := logLevels[s]; return there }, "has to be error, info or debug"),
 	flag.EtcdRetention:           duration(0, "has to be zero or more, such as 168h; zero removes the data of a master at once"),
 	flag.WorkloadKubeconfigTerm:  duration(day, "has to be a day or more, such as 168h"),
 	flag.WorkloadNodeTerm:        duration(day, "has to be a day or more, such as 168h"),

@@ -84,6 +84,8 @@ var wrongValues = map[string][]string{
 	flag.NodePodsNodeSelector:    {"a", "=b", "a=b c", "a/b/c=d"},
 	flag.NodePodsTolerations:     {"=b", "a=b:Never", "a b:NoSchedule", ":NoSchedule"},
 	flag.NodePodsPullSecrets:     {"A", "a/b"},
+	flag.ServerLogFormat:         {"", "JSON", "xml"},
+	flag.ServerLogLevel:          {"", "INFO", "trace"},
 	flag.NodePodsPriorityClass:   {"A", "a b"},
 	flag.NodePodsZoneSpread:      {"", "often"},
 	flag.MachineKVMResource:      {"kvm", "kubernetes.io/kvm", "a.kubernetes.io/kvm", "devices.kubevirt.io/", "Devices.example.org/kvm", "a/b/c"},

@@ -2,12 +2,15 @@ package cmd
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/giantswarm/microerror"
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
@@ -49,14 +52,13 @@ func runDaemon(c *cobra.Command) error {
 	if err := flag.Load(fs, os.LookupEnv); err != nil {
 		return err
 	}
-	// An error says what it is about; the stack is always that of the queue.
-	logger := zap.New(zap.WriteTo(c.OutOrStdout()), zap.StacktraceLevel(zapcore.DPanicLevel))
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger.WithName("client"))
 	r := reader{fs}
 	if err := validate(fs, checks, fileChecks); err != nil {
 		return err
 	}
+	logger := newLogger(c.OutOrStdout(), r.text(flag.ServerLogFormat), r.text(flag.ServerLogLevel))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger.WithName("client"))
 	selector, err := labels.Parse(r.text(flag.CRDLabelSelector))
 	if err != nil {
 		return microerror.Mask(err)
@@ -86,6 +88,29 @@ func runDaemon(c *cobra.Command) error {
 	// Whoever asks twice does not want to wait.
 	context.AfterFunc(ctx, stop)
 	return s.Run(ctx)
+}
+
+// newLogger writes lines of the format, "json" or "text", of the level and above. An error says what it is about: there are no stacks, which are
+// always those of the queue.
+func newLogger(w io.Writer, format, level string) logr.Logger {
+	encoder := zap.JSONEncoder(utcTimes)
+	if format == logText {
+		encoder = zap.ConsoleEncoder(utcTimes)
+	}
+	return zap.New(zap.WriteTo(w), zap.StacktraceLevel(zapcore.DPanicLevel), zap.Level(logLevels[level]), encoder)
+}
+
+// Formats of the log.
+const logJSON, logText = "json", "text"
+
+// logLevels are those of the setting, each with what it lets through.
+var logLevels = map[string]zapcore.Level{"error": zapcore.ErrorLevel, "info": zapcore.InfoLevel, "debug": zapcore.DebugLevel}
+
+// utcTimes writes times as RFC 3339 does, in UTC.
+func utcTimes(c *zapcore.EncoderConfig) {
+	c.EncodeTime = func(at time.Time, out zapcore.PrimitiveArrayEncoder) {
+		out.AppendString(at.UTC().Format(time.RFC3339Nano))
+	}
 }
 
 // electionConfig says which Lease the operator has to hold; the zero value is none.

@@ -18,6 +18,8 @@ const (
 	ServerListenMetricsAddress = "server.listen.metricsaddress"
 	ServerEnableDebugServer    = "server.enable.debug.server"
 	ServerLogAccess            = "server.log.access"
+	ServerLogFormat            = "server.log.format"
+	ServerLogLevel             = "server.log.level"
 	ServerTLSCAFile            = "server.tls.cafile"
 	ServerTLSCrtFile           = "server.tls.crtfile"
 	ServerTLSKeyFile           = "server.tls.keyfile"
@@ -124,6 +126,8 @@ func registerServer(fs *pflag.FlagSet) {
 	fs.String(ServerListenAddress, defaultListenAddress, "where /healthz, /readyz and /metrics are served")
 	fs.String(ServerListenMetricsAddress, "", "a second address for /metrics alone")
 	fs.Bool(ServerEnableDebugServer, false, "serve profiles on 127.0.0.1:6060")
+	fs.String(ServerLogFormat, "json", "format of the log: json or text")
+	fs.String(ServerLogLevel, "info", "what is logged: error, info or debug")
 	fs.Bool(ServerLogAccess, false, "log every request to the server")
 	fs.String(ServerTLSCAFile, "", "certificate authority of the server's clients"+ignored)
 	fs.String(ServerTLSCrtFile, "", "certificate of the server")
@@ -144,7 +148,7 @@ func registerKubernetes(fs *pflag.FlagSet) {
 	fs.String(LeaderElectionName, "kvm-operator", "name of the Lease of leader election, the same for all replicas and for no other operator in its namespace")
 	fs.String(LeaderElectionNamespace, "giantswarm", "namespace of the Lease of leader election")
 	fs.String(RBACGeneral, defaultClusterRole, "ClusterRole of node pods, which need none; empty for no binding")
-	fs.StringSlice(SecretsAdoptFrom, nil, "namespaces from which Secrets with certificates and keys are adopted, besides that of the KVMConfig")
+	fs.StringSlice(SecretsAdoptFrom, nil, "namespaces from which Secrets with certificates and keys are adopted, in addition to the namespace of the KVMConfig")
 	fs.String(RBACPSP, "", "a second ClusterRole of node pods; empty for no binding")
 }
 
@@ -172,11 +176,11 @@ func registerInstallation(fs *pflag.FlagSet) {
 }
 
 func registerNodePods(fs *pflag.FlagSet) {
-	fs.StringSlice(NodePodsAnnotations, nil, "annotations of node pods as key=value, besides the operator's own")
+	fs.StringSlice(NodePodsAnnotations, nil, "annotations of node pods as key=value, in addition to the operator's own")
 	fs.StringSlice(NodePodsPullSecrets, nil, "names of Secrets in the namespace of each cluster with credentials for the registry of the runner's image")
-	fs.StringSlice(NodePodsNodeSelector, nil, "labels as key=value that hosts need besides that of their role")
+	fs.StringSlice(NodePodsNodeSelector, nil, "labels as key=value that hosts need in addition to their role's")
 	fs.String(NodePodsPriorityClass, "", "PriorityClass of node pods; empty for the default of the management cluster")
-	fs.StringSlice(NodePodsTolerations, nil, "taints of hosts that machines run on all the same, as key=value:Effect; value and effect may be left out")
+	fs.StringSlice(NodePodsTolerations, nil, "taints that node pods tolerate, as key=value:Effect; value and effect may be left out")
 	fs.String(NodePodsZoneSpread, "preferred", "how the machines of a role are spread over zones: none, preferred, or required: then a machine waits rather than make one zone have two more than another")
 }
 
@@ -184,7 +188,7 @@ func registerWorkload(fs *pflag.FlagSet) {
 	fs.String(RegistryDomain, defaultRegistry, "registry of the control plane's images")
 	fs.StringSlice(RegistryMirrors, nil, "mirrors of the registry, without scheme, in the order in which they are asked")
 	fs.String(RegistryDockerhubToken, "", "base64 of user:password for the registry")
-	fs.Duration(DrainTimeout, time.Hour, "how long the pods of a node are waited for before its machine is powered down all the same; 0 waits for ever")
+	fs.Duration(DrainTimeout, time.Hour, "how long a drain waits for the pods of a node before its machine is powered down anyway; 0 waits without limit")
 	fs.Bool(TerminateUnhealthyNodes, false, "replace unhealthy nodes of all clusters")
 	fs.String(WorkloadBinariesURL, defaultBinaries, "where kubelets come from when the guest image has none")
 	fs.String(WorkloadCNIPluginsURL, defaultCNIPlugins, "where the standard CNI plugins come from when the guest image has none")

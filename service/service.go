@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/giantswarm/microerror"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
@@ -66,6 +67,9 @@ type Config struct {
 	// Release tells the runner of a node pod to power its machine down; nil means by exec. Tests without runners put theirs
 	// there.
 	Release func(ctx context.Context, namespace, pod string) error
+
+	// Logger gets what the controllers do; the zero value is controller-runtime's.
+	Logger logr.Logger
 
 	// Clock is what the API server's time is measured with; nil means the machine's clock. Tests put wrong ones there.
 	Clock clock.PassiveClock
@@ -156,6 +160,7 @@ func (s *Service) managerOptions(c Config) (ctrl.Options, error) {
 	caches.DefaultWatchErrorHandler = s.obstacles.note
 	options := ctrl.Options{
 		Scheme:                  scheme,
+		Logger:                  c.Logger,
 		MapperProvider:          NewMapper,
 		Cache:                   caches,
 		NewCache:                NewCache(c.Selector),

@@ -53,6 +53,8 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 	want := map[string]string{
 		flag.ServerEnableDebugServer:  "true",
 		flag.ServerLogAccess:          "true",
+		flag.ServerLogFormat:          "text",
+		flag.ServerLogLevel:           "debug",
 		flag.CRDLabelSelector:         "shard=one,kvm-operator.giantswarm.io/version in (4.0.0, 4.0.1)",
 		flag.LeaderElectionDuration:   "30s",
 		flag.LeaderElectionNamespace:  "elsewhere",

@@ -42,5 +42,5 @@ func (e *Engine) SetConditions(ctx context.Context, object client.Object, condit
 		return microerror.Mask(err)
 	}
 	err = e.client.Status().Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), &client.SubResourcePatchOptions{PatchOptions: options})
-	return ofExisting("set the conditions of", kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
+	return ofExisting(ctx, "set the conditions of", kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
 }

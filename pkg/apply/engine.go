@@ -84,7 +84,7 @@ func (e *Engine) Apply(ctx context.Context, set Set) error {
 	}
 	// Pruning does not wait for the cache to see what was just written, as a list otherwise does for the whole kind: what
 	// is too new for the cache is wanted, and one cluster's writes would hold up all others.
-	_, err := e.deleteOwned(ctx, property{set.Owner, set.Places, set.Kinds}, append(set.Objects, set.Keep...), client.DisableReadYourWritesConsistency)
+	_, err := e.deleteOwned(ctx, "prune", property{set.Owner, set.Places, set.Kinds}, append(set.Objects, set.Keep...), client.DisableReadYourWritesConsistency)
 	return err
 }
 
@@ -92,10 +92,10 @@ func (e *Engine) Apply(ctx context.Context, set Set) error {
 // "Kind namespace/name".
 func (e *Engine) Delete(ctx context.Context, owner key.Owner, places Places, kinds []client.Object) ([]string, error) {
 	owned := property{owner, places, kinds}
-	if remaining, err := e.deleteOwned(ctx, owned, nil); err != nil || len(remaining) == 0 {
+	if remaining, err := e.deleteOwned(ctx, "delete", owned, nil); err != nil || len(remaining) == 0 {
 		return nil, err
 	}
-	return e.deleteOwned(ctx, owned, nil)
+	return e.deleteOwned(ctx, "delete", owned, nil)
 }
 
 func (e *Engine) applyOne(ctx context.Context, set Set, desired client.Object) error {
@@ -136,7 +136,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 		return outdatedf("%s exists already", intent.ref)
 	}
 	if live.GetDeletionTimestamp() != nil {
-		return problem.Newf("Terminating", "%s is being deleted; it is made anew once it is gone", intent.ref)
+		return problem.Newf("Terminating", "%s is being deleted; the operator creates it again when it is gone", intent.ref)
 	}
 	if set.CreateOnly {
 		return errors.Join(e.replace(ctx, live, intent), e.remark(ctx, live, intent))
@@ -177,8 +177,8 @@ func (e *Engine) create(ctx context.Context, in *intent) (client.Object, error) 
 		}
 		return live, requestError("read", in.ref, err)
 	}
-	if err != nil {
-		return nil, requestError("create", in.ref, err)
+	if err := wrote(ctx, "create", in.ref, err, by(in.owner)...); err != nil {
+		return nil, err
 	}
 	e.remember(posted, in)
 	if in.created != nil {

@@ -59,7 +59,7 @@ func requestError(verb, ref string, err error) error {
 		return nil
 	}
 	if madeAnew(err) {
-		return outdatedf("%s was deleted and made anew by somebody else", ref)
+		return outdatedf("%s was deleted and recreated by another client", ref)
 	}
 	if apierrors.IsInvalid(err) {
 		return problem.Newf(reasonRefused, "the API server refuses to %s %s: %s", verb, ref, err)
@@ -71,7 +71,7 @@ func requestError(verb, ref string, err error) error {
 func stable(err error) string {
 	switch {
 	case apierrors.IsConflict(err):
-		return "it was changed by somebody else at the same time"
+		return "another client changed it at the same time"
 	case apierrors.IsTooManyRequests(err):
 		return "the API server asks for fewer requests"
 	case apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err):

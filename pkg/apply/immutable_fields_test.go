@@ -105,7 +105,7 @@ func TestReleasedVolumesAreClaimableAgain(t *testing.T) {
 	volume.Labels = map[string]string{"changed": "meanwhile"}
 	do(t, direct.Update(t.Context(), volume))
 	err := b.engine.ReleaseVolume(t.Context(), stale)
-	equal(t, "error", "release PersistentVolume "+b.namespace+": it was changed by somebody else at the same time", err.Error())
+	equal(t, "error", "release PersistentVolume "+b.namespace+": another client changed it at the same time", err.Error())
 	equal(t, "still claimed", true, now(t, volume).Spec.ClaimRef != nil)
 	do(t, b.engine.MarkVolume(t.Context(), volume, "tenant-a"))
 	do(t, b.engine.ReleaseVolume(t.Context(), now(t, volume)))

@@ -48,7 +48,8 @@ func (e *Engine) setPodCondition(ctx context.Context, pod *corev1.Pod, condition
 		return microerror.Mask(err)
 	}
 	err = e.client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
-	return ofExisting("set the condition of", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return ofExisting(ctx, "set the condition of", "Pod "+client.ObjectKeyFromObject(pod).String(), err,
+		"type", condition.Type, "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
 }
 
 // AnnotatePod sets an annotation of a pod.
@@ -69,9 +70,9 @@ func (e *Engine) annotatePod(ctx context.Context, pod *corev1.Pod, metadata map[
 	}
 	err = e.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
 	if _, seen := metadata["resourceVersion"]; seen {
-		return requestError("annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+		return wrote(ctx, "annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 	}
-	return ofExisting("annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return ofExisting(ctx, "annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
 // LabelNode adds labels to a Node, which nobody owns.
@@ -81,7 +82,7 @@ func (e *Engine) LabelNode(ctx context.Context, node *corev1.Node, labels map[st
 		return microerror.Mask(err)
 	}
 	err = e.client.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
-	return ofExisting("label", "Node "+node.Name, err)
+	return ofExisting(ctx, "label", "Node "+node.Name, err)
 }
 
 // Approve approves a request for a certificate. Its version is a precondition: what was judged is what is approved.
@@ -93,16 +94,16 @@ func (e *Engine) Approve(ctx context.Context, request *certificatesv1.Certificat
 		LastUpdateTime: now, LastTransitionTime: now,
 	})
 	err := e.client.SubResource("approval").Update(ctx, approved)
-	return ofExisting("approve", "CertificateSigningRequest "+request.Name, err)
+	return ofExisting(ctx, "approve", "CertificateSigningRequest "+request.Name, err)
 }
 
 // ofExisting describes what became of a request for an object that may have gone in the meantime, or been made anew: then
 // there is nothing to do.
-func ofExisting(verb, ref string, err error) error {
-	if client.IgnoreNotFound(err) == nil || madeAnew(err) {
+func ofExisting(ctx context.Context, verb, ref string, err error, more ...any) error {
+	if apierrors.IsNotFound(err) || madeAnew(err) {
 		return nil
 	}
-	return requestError(verb, ref, err)
+	return wrote(ctx, verb, ref, err, more...)
 }
 
 // Cordon keeps new pods away from a Node.
@@ -112,7 +113,7 @@ func (e *Engine) Cordon(ctx context.Context, node *corev1.Node) error {
 		return microerror.Mask(err)
 	}
 	err = e.client.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
-	return ofExisting("cordon", "Node "+node.Name, err)
+	return ofExisting(ctx, "cordon", "Node "+node.Name, err)
 }
 
 // Evict asks a pod to go, as its disruption budgets allow. An eviction that is refused for now is an error of the API server,
@@ -126,7 +127,7 @@ func (e *Engine) Evict(ctx context.Context, pod *corev1.Pod) error {
 	if apierrors.IsTooManyRequests(err) {
 		return err
 	}
-	return ofExisting("evict", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return ofExisting(ctx, "evict", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
 // PodRuns asks the API server, not the cache, whether there is a pod of that name that has not ended.
@@ -143,13 +144,13 @@ func (e *Engine) PodRuns(ctx context.Context, namespace, name string) (bool, err
 // meantime stays.
 func (e *Engine) DeleteNode(ctx context.Context, node *corev1.Node) error {
 	err := e.client.Delete(ctx, node.DeepCopy(), client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
-	return ofExisting("delete", "Node "+node.Name, client.IgnoreNotFound(err))
+	return ofExisting(ctx, "delete", "Node "+node.Name, err)
 }
 
 // DeletePod deletes a pod; its finalizers are honoured.
 func (e *Engine) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	err := e.client.Delete(ctx, pod.DeepCopy(), client.Preconditions{UID: &pod.UID})
-	return ofExisting("delete", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return ofExisting(ctx, "delete", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
 // RemovePodFinalizer takes a finalizer from a pod.
@@ -159,5 +160,5 @@ func (e *Engine) RemovePodFinalizer(ctx context.Context, pod *corev1.Pod, finali
 		return nil
 	}
 	err := e.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
-	return ofExisting("remove the finalizer of", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return ofExisting(ctx, "remove the finalizer of", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }

@@ -26,7 +26,7 @@ func (e *Engine) PlacePod(ctx context.Context, pod *corev1.Pod, gate, host strin
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return requestError("place", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return wrote(ctx, "place", "Pod "+client.ObjectKeyFromObject(pod).String(), err, "host", host)
 }
 
 // boundTo names the host itself: its label with the host name may have any other value.

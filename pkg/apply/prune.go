@@ -9,10 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
 // deleteOwned deletes what is owned, except the wanted, and returns what the cache still shows of it.
-func (e *Engine) deleteOwned(ctx context.Context, owned property, wanted []client.Object, options ...client.ListOption) ([]string, error) {
+func (e *Engine) deleteOwned(ctx context.Context, verb string, owned property, wanted []client.Object, options ...client.ListOption) ([]string, error) {
 	keep, err := e.keysOf(wanted)
 	if err != nil {
 		return nil, err
@@ -23,7 +25,7 @@ func (e *Engine) deleteOwned(ctx context.Context, owned property, wanted []clien
 		if err != nil {
 			return nil, err
 		}
-		refs, err := e.deleteAll(ctx, objects, keep)
+		refs, err := e.deleteAll(ctx, verb, objects, keep, owned.owner)
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +34,7 @@ func (e *Engine) deleteOwned(ctx context.Context, owned property, wanted []clien
 	return remaining, nil
 }
 
-func (e *Engine) deleteAll(ctx context.Context, objects []client.Object, keep map[objectKey]bool) ([]string, error) {
+func (e *Engine) deleteAll(ctx context.Context, verb string, objects []client.Object, keep map[objectKey]bool, owner key.Owner) ([]string, error) {
 	var refs []string
 	for _, object := range objects {
 		k, ref, err := e.identify(object)
@@ -43,7 +45,7 @@ func (e *Engine) deleteAll(ctx context.Context, objects []client.Object, keep ma
 			continue
 		}
 		refs = append(refs, ref)
-		if err := e.deleteOne(ctx, object, k, ref); err != nil {
+		if err := e.deleteOne(ctx, verb, object, owner); err != nil {
 			return nil, err
 		}
 	}
@@ -62,14 +64,21 @@ func (e *Engine) keysOf(objects []client.Object) (map[objectKey]bool, error) {
 	return keys, nil
 }
 
-func (e *Engine) deleteOne(ctx context.Context, object client.Object, k objectKey, ref string) error {
+func (e *Engine) deleteOne(ctx context.Context, verb string, object client.Object, owner key.Owner) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
+	k, ref, err := e.identify(object)
+	if err != nil {
+		return microerror.Mask(err)
+	}
 	uid := object.GetUID()
-	err := e.client.Delete(ctx, object, client.Preconditions{UID: &uid}, deletePropagation(object))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return requestError("delete", ref, err)
+	err = e.client.Delete(ctx, object, client.Preconditions{UID: &uid}, deletePropagation(object))
+	if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		err = wrote(ctx, verb, ref, err, by(owner)...)
+		if err != nil {
+			return err
+		}
 	}
 	e.forget(k)
 	return nil

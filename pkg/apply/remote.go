@@ -24,7 +24,7 @@ func (r *remote[T]) Name() string { return r.resource.Handler }
 func (r *remote[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outcome, error) {
 	engine := r.engine(snapshot)
 	if engine == nil {
-		return chain.Wait("NotConnected", "the workload cluster was lost in this moment", 0), nil
+		return chain.Wait("NotConnected", "the connection to the workload cluster was lost", 0), nil
 	}
 	return (&handler[T]{Resource: r.resource, engine: engine, everywhere: true}).EnsureCreated(ctx, snapshot)
 }

@@ -39,7 +39,7 @@ func TestTextsOfErrorsAreStable(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a conflict":              {apierrors.NewConflict(maps, "a", errors.New("resourceVersion 4711")), "create ConfigMap NS/a: it was changed by somebody else at the same time"},
+		"a conflict":              {apierrors.NewConflict(maps, "a", errors.New("resourceVersion 4711")), "create ConfigMap NS/a: another client changed it at the same time"},
 		"too many requests":       {apierrors.NewTooManyRequests("try again in 7s", 7), "create ConfigMap NS/a: the API server asks for fewer requests"},
 		"an internal error":       {apierrors.NewInternalError(errors.New("request id 4711")), "create ConfigMap NS/a: the API server answers InternalError"},
 		"a timeout":               {apierrors.NewServerTimeout(maps, "create", 3), "create ConfigMap NS/a: the API server answers ServerTimeout"},
@@ -101,7 +101,7 @@ func TestLostRaces(t *testing.T) {
 			return c.Patch(ctx, object, patch, options...)
 		}})
 		err := b.try(set(b.configMap("a", map[string]string{"k": "3"})))
-		equal(t, "text", b.in("apply ConfigMap NS/a: it was changed by somebody else at the same time"), err.Error())
+		equal(t, "text", b.in("apply ConfigMap NS/a: another client changed it at the same time"), err.Error())
 		equal(t, "made anew with part of its life", false, exists(t, b.configMap("a", nil)))
 	})
 	t.Run("the object exists and is gone again", func(t *testing.T) {

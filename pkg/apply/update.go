@@ -60,7 +60,7 @@ func (e *Engine) replace(ctx context.Context, live client.Object, in *intent) er
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return outdatedf("%s has changed since it was read", in.ref)
 	}
-	return requestError("replace", in.ref, err)
+	return wrote(ctx, "replace", in.ref, err, by(in.owner)...)
 }
 
 // merged is what is there with what is wanted over it.
@@ -74,7 +74,7 @@ func merged(there, wanted map[string]string) map[string]string {
 }
 
 func (e *Engine) recreate(ctx context.Context, live client.Object, in *intent) error {
-	if err := e.deleteOne(ctx, live, in.key, in.ref); err != nil {
+	if err := e.deleteOne(ctx, "delete", live, in.owner); err != nil {
 		return err
 	}
 	old, err := e.create(ctx, in)
@@ -92,8 +92,8 @@ func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) erro
 	// A raw patch and not client.Apply: that takes unstructured objects, for which the client would watch everything twice.
 	applied := in.object.DeepCopyObject().(client.Object)
 	err = e.client.Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), client.FieldOwner(key.Operator), client.ForceOwnership)
-	if err != nil {
-		return requestError("apply", in.ref, err)
+	if err := wrote(ctx, "apply", in.ref, err, by(in.owner)...); err != nil {
+		return err
 	}
 	e.remember(applied, in)
 	return nil
@@ -116,10 +116,8 @@ func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent)
 	if err != nil {
 		return microerror.Mask(err)
 	}
-	if err := e.client.Patch(ctx, full, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		return requestError("move fields of", in.ref, err)
-	}
-	return nil
+	err = e.client.Patch(ctx, full, client.RawPatch(types.JSONPatchType, patch))
+	return wrote(ctx, "move fields of", in.ref, err, by(in.owner)...)
 }
 
 func posted(live client.Object) bool {

@@ -29,5 +29,5 @@ func (e *Engine) patchVolume(ctx context.Context, do string, volume *corev1.Pers
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return requestError(do, "PersistentVolume "+volume.Name, err)
+	return wrote(ctx, do, "PersistentVolume "+volume.Name, err)
 }

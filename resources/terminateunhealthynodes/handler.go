@@ -4,11 +4,13 @@ package terminateunhealthynodes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
@@ -16,9 +18,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/remediation"
 )
 
-// Terminator deletes a node pod; its Deployment makes a new one, and the old one is drained as far as that is possible.
+// Terminator deletes a node pod and says why; its Deployment makes a new one, and the old one is drained as far as that is possible.
 type Terminator interface {
-	DeletePod(ctx context.Context, pod *corev1.Pod) error
+	Terminate(ctx context.Context, config *v1alpha1.KVMConfig, pod *corev1.Pod, why string) error
 }
 
 // New makes the handler.
@@ -39,15 +41,21 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 		return chain.NotConfigured(), nil
 	}
 	now := h.clock.Now()
-	d := remediation.Decide(look(s, now), remediation.Limits{After: after, Connected: s.Workload.Connected, Watched: s.Workload.Watched}, now)
+	nodes := look(s, now)
+	d := remediation.Decide(nodes, remediation.Limits{After: after, Connected: s.Workload.Connected, Watched: s.Workload.Watched}, now)
 	var errs []error
 	for _, i := range d.Replace {
-		errs = append(errs, h.terminator.DeletePod(ctx, s.Nodes[i].Pod()))
+		errs = append(errs, h.terminator.Terminate(ctx, s.Config, s.Nodes[i].Pod(), why(nodes[i], now)))
 	}
 	if err := errors.Join(errs...); err != nil || d.Reason == "" {
 		return chain.Done(), err
 	}
 	return chain.Wait(d.Reason, d.Message, d.After), nil
+}
+
+// why says why a node is replaced.
+func why(n remediation.Node, now time.Time) string {
+	return fmt.Sprintf("the Node of %s has not been Ready for %s", n.Name, now.Sub(n.Since).Round(time.Second))
 }
 
 // look is what the decision needs of each node, in the order of the snapshot. Since when a node is not Ready stands in its pod, by the

@@ -2,6 +2,8 @@ package terminateunhealthynodes
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +27,10 @@ var (
 // deleted are the names of the pods that were deleted.
 type deleted []string
 
-func (d *deleted) DeletePod(_ context.Context, pod *corev1.Pod) error {
+func (d *deleted) Terminate(_ context.Context, _ *v1alpha1.KVMConfig, pod *corev1.Pod, why string) error {
+	if !strings.Contains(why, "the Node of worker w") {
+		return fmt.Errorf("it is replaced because %s", why)
+	}
 	*d = append(*d, pod.Name)
 	return nil
 }

@@ -53,7 +53,7 @@ func TestBrokenSecretsHoldUpOnlyWhatNeedsThem(t *testing.T) {
 	}{
 		"a certificate": {
 			secret("api", key.LabelCertificate, map[string]string{"ca": "x", "crt": "x", "key": "x"}), "certificates",
-			`False SecretMalformed: Secret default/ab1cd-api: key "ca": it is not a PEM certificate; mend it, or delete the Secret to get new certificates`,
+			`False SecretMalformed: Secret default/ab1cd-api: key "ca": it is not a PEM certificate; correct it, or delete the Secret to get new certificates`,
 		},
 		"the encryption key": {
 			secret("encryption", key.LabelRandomKey, nil), "randomkey",

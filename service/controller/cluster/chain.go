@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
@@ -53,7 +54,7 @@ func Resources() []apply.Resource[*snapshot.Snapshot] {
 
 // NewChain is the order of work of the cluster controller. Deletion goes through it backward. Without connections to
 // workload clusters it makes machines only, and without a Vault, which has the keys of authorities, there is nothing to revoke.
-func NewChain(e *apply.Engine, w *Workloads, v vault.Revoker, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
+func NewChain(e *apply.Engine, w *Workloads, v vault.Revoker, c clock.PassiveClock, recorder events.EventRecorder) chain.Chain[*snapshot.Snapshot] {
 	links := machines(e, c)
 	if v != nil {
 		links = revoking(links, v)
@@ -61,7 +62,7 @@ func NewChain(e *apply.Engine, w *Workloads, v vault.Revoker, c clock.PassiveClo
 	if w == nil {
 		return links
 	}
-	return append(links, inside(e, w, c)...)
+	return append(links, inside(e, w, c, recorder)...)
 }
 
 // revoking puts the revocation of certificates where it comes, on deletion, after their Secrets are gone and before the namespace.
@@ -73,7 +74,7 @@ func revoking(links chain.Chain[*snapshot.Snapshot], v vault.Revoker) chain.Chai
 
 // inside is the work in the workload cluster. It goes on while machines are replaced: nodes have to join for that to end. Who asks that cluster
 // has his turn only, for the same goroutines work on all clusters.
-func inside(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
+func inside(e *apply.Engine, w *Workloads, c clock.PassiveClock, recorder events.EventRecorder) chain.Chain[*snapshot.Snapshot] {
 	links := chain.Chain[*snapshot.Snapshot]{
 		// Needs nothing: members are changed beside the chain, and tell of it here.
 		{Handler: etcdmember.New()},
@@ -95,7 +96,7 @@ func inside(e *apply.Engine, w *Workloads, c clock.PassiveClock) chain.Chain[*sn
 		chain.Link[*snapshot.Snapshot]{Handler: nodereadiness.New(e), Needs: []string{"workload"}},
 		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(node.New(e, w.remover)), Needs: []string{"workload"}},
 		// Not below "workload": that a cluster which does not answer is left alone is a decision, too, and is told.
-		chain.Link[*snapshot.Snapshot]{Handler: terminateunhealthynodes.New(e, c)},
+		chain.Link[*snapshot.Snapshot]{Handler: terminateunhealthynodes.New(terminator{e, recorder}, c)},
 	)
 }
 

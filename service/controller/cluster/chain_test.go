@@ -27,7 +27,7 @@ func kindsOf(objects []client.Object) []string {
 // that a handler makes, and rendering leaves no handler of the
 // management cluster out.
 func TestChainIsWhole(t *testing.T) {
-	links := NewChain(apply.New(nil, nil, nil), NewWorkloads(nil, nil, nil), revoker{}, nil)
+	links := NewChain(apply.New(nil, nil, nil), NewWorkloads(nil, nil, nil), revoker{}, nil, nil)
 	if err := links.Validate(); err != nil {
 		t.Error(err)
 	}

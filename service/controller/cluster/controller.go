@@ -68,7 +68,7 @@ type Reconciler struct {
 // Init builds the chain over an engine of its own. It fails when the chain contradicts itself.
 func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
-	r.chain = NewChain(r.engine, r.Workloads, r.Vault, r.Clock)
+	r.chain = NewChain(r.engine, r.Workloads, r.Vault, r.Clock, r.Events)
 	r.renderer = cloudconfig.NewRenderer()
 	return microerror.Mask(r.chain.Validate())
 }
@@ -199,6 +199,6 @@ func (r *Reconciler) storeStatus(ctx context.Context, config *v1alpha1.KVMConfig
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return microerror.Mask(client.IgnoreNotFound(err))
 	}
-	r.tell(config, updated)
+	r.tell(ctx, config, updated)
 	return nil
 }

@@ -58,7 +58,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 		s.config.Spec.Cluster.Kubernetes.SSH.UserList = []v1alpha1.SSHUser{{Name: "ada", PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA ada"}}
 	}
 	all := "master-m0aaa worker-w0aaa worker-w1aaa"
-	mastersFirst := plan{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait to be replaced until m0aaa is Ready in its new form"}
+	mastersFirst := plan{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait until updated node m0aaa is Ready"}
 	for name, test := range map[string]struct {
 		change func(*scenario, *world)
 		want   plan
@@ -84,11 +84,11 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 			func(s *scenario, _ *world) {
 				s.config.Spec.KVM.Workers[0].Memory, s.config.Spec.KVM.Workers[1].Memory = "8G", "8G"
 			},
-			plan{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait to be replaced until w0aaa is Ready in its new form"},
+			plan{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait until updated node w0aaa is Ready"},
 		},
 		"paused by the user": {
 			func(s *scenario, _ *world) { key(s); s.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true} },
-			plan{"", all, "RollingOut: outdated nodes m0aaa, w0aaa, w1aaa wait to be replaced until spec.rollout.paused is taken back"},
+			plan{"", all, "RollingOut: outdated nodes m0aaa, w0aaa, w1aaa wait until spec.rollout.paused is unset"},
 		},
 		"nothing changed, a worker is away": {
 			func(_ *scenario, w *world) { notReady(&w.pods[2]) },
@@ -99,7 +99,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 				s.config = fixture.MakeCluster("ab1cd").Workers(1).Obj()
 				drains(&w.pods[2])
 			},
-			plan{"master-m0aaa worker-w0aaa", "", "NodesLeaving: worker w1aaa: it is not in the spec any more; " +
+			plan{"master-m0aaa worker-w0aaa", "", "NodesLeaving: worker w1aaa: it was removed from the spec; " +
 				"worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
 		},
 		"a worker has left, and another one is away": {
@@ -109,14 +109,14 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 				notReady(&w.pods[1])
 			},
 			plan{"master-m0aaa worker-w0aaa", "", "NodesNotReady: worker w0aaa: node pod worker-w0aaa-574dd54b85-x2x2x is not Ready; " +
-				"worker w1aaa: it is not in the spec any more; worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
+				"worker w1aaa: it was removed from the spec; worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
 		},
 		"memory of both workers, and the first one drains": {
 			func(s *scenario, w *world) {
 				s.config.Spec.KVM.Workers[0].Memory, s.config.Spec.KVM.Workers[1].Memory = "8G", "8G"
 				drains(&w.pods[1])
 			},
-			plan{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait to be replaced until w0aaa is Ready in its new form; " +
+			plan{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait until updated node w0aaa is Ready; " +
 				"worker-w0aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
 		},
 		"a port mapping is no reason to restart a machine": {
@@ -370,7 +370,7 @@ func TestMachinesOfTheOriginalRollToo(t *testing.T) {
 	for i := range w.pods {
 		delete(w.pods[i].Annotations, key.AnnotationNodeHash)
 	}
-	want := plan{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait to be replaced until m0aaa is Ready in its new form"}
+	want := plan{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait until updated node m0aaa is Ready"}
 	if diff := cmp.Diff(want, planOf(t, s.snapshot(t, w))); diff != "" {
 		t.Errorf("another plan (-want +got):\n%s", diff)
 	}

@@ -201,7 +201,7 @@ func TestRow3_10Services(t *testing.T) {
 // TestRow3_2IndexesAreStoredFirst: the handler's answer stops the chain until the indexes are in the status.
 func TestRow3_2IndexesAreStoredFirst(t *testing.T) {
 	s := simple().snapshot(t, world{})
-	handler := NewChain(nil, nil, nil, nil)[0].Handler
+	handler := NewChain(nil, nil, nil, nil, nil)[0].Handler
 	stored, err1 := handler.EnsureCreated(t.Context(), s)
 	s.Config.Status.KVM = nil
 	assigned, err2 := handler.EnsureCreated(t.Context(), s)

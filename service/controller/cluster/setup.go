@@ -25,6 +25,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
@@ -110,6 +111,7 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 		MaxConcurrentReconciles: concurrency,
 		ReconciliationTimeout:   reconcileTimeout,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
+		LogConstructor:          chain.LoggerOf(m.GetLogger(), Name, "kvmconfig"),
 	})
 	for _, kind := range Kinds() {
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.ofOwner))

@@ -1,15 +1,21 @@
 package cluster
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// tell emits an event when the cluster becomes Ready and when it gets stuck on something that a person has to mend.
-func (r *Reconciler) tell(before, after *v1alpha1.KVMConfig) {
+// tell logs what has changed in the status, and emits an event when the cluster becomes Ready and when it gets stuck on something that a person has
+// to mend.
+func (r *Reconciler) tell(ctx context.Context, before, after *v1alpha1.KVMConfig) {
+	logConditions(ctx, before.Status.Conditions, after.Status.Conditions)
+	logNodes(ctx, before.Status.Nodes, after.Status.Nodes)
 	if r.Events == nil {
 		return
 	}
@@ -22,5 +28,36 @@ func (r *Reconciler) tell(before, after *v1alpha1.KVMConfig) {
 	known := meta.FindStatusCondition(before.Status.Conditions, ConditionStalled)
 	if stalled.Status == metav1.ConditionTrue && (known == nil || known.Message != stalled.Message) {
 		r.Events.Eventf(after, nil, corev1.EventTypeWarning, stalled.Reason, "Reconcile", "%s", stalled.Message)
+	}
+}
+
+// logConditions logs each condition whose status or reason is another one than before, and, for the curious, each whose message is.
+func logConditions(ctx context.Context, before, after []metav1.Condition) {
+	logger := log.FromContext(ctx)
+	for _, c := range after {
+		known := meta.FindStatusCondition(before, c.Type)
+		fields := []any{"type", c.Type, "status", c.Status, "reason", c.Reason, "message", c.Message}
+		switch {
+		case known == nil || known.Status != c.Status || known.Reason != c.Reason:
+			logger.Info("condition changed", fields...)
+		case known.Message != c.Message:
+			logger.V(1).Info("condition has another message", fields...)
+		}
+	}
+}
+
+// logNodes logs each node that has come to another phase or step, and each that is gone.
+func logNodes(ctx context.Context, before, after []v1alpha1.NodeStatus) {
+	logger := log.FromContext(ctx)
+	for _, n := range after {
+		known := statusOf(before, n.Role, n.ID)
+		if known == nil || known.Phase != n.Phase || known.Step != n.Step {
+			logger.Info("node changed", "role", n.Role, "node", n.ID, "phase", n.Phase, "step", n.Step, "pod", n.Pod, "host", n.Host, "message", n.Message)
+		}
+	}
+	for _, n := range before {
+		if statusOf(after, n.Role, n.ID) == nil {
+			logger.Info("node is gone", "role", n.Role, "node", n.ID)
+		}
 	}
 }

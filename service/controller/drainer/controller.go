@@ -25,6 +25,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
@@ -92,6 +93,7 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 			MaxConcurrentReconciles: concurrency,
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
+			LogConstructor:          chain.LoggerOf(m.GetLogger(), Name, "pod"),
 		}).
 		Watches(&v1alpha1.KVMConfig{}, handler.EnqueueRequestsFromMapFunc(r.leaving)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.onHost)).
@@ -158,13 +160,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 const definitionsLook = 5 * time.Second
 
 // errNobodys: the namespace does not say whose it is. The cluster controller writes it down again where somebody has removed that.
-var errNobodys = errors.New("the pod's namespace belongs to nobody")
+var errNobodys = errors.New("the pod's namespace names no owner")
 
 // ownerMissing is when it is looked at again.
 const ownerMissing = 30 * time.Second
 
 // errNotOurs: the pod belongs to a cluster that this operator is not responsible for.
-var errNotOurs = errors.New("the pod belongs to nobody that this operator cares for")
+var errNotOurs = errors.New("the pod belongs to a cluster of another operator")
 
 // configOf is the KVMConfig that owns the pod's namespace; nil when it is known to be gone. One that the cache does not have
 // may be another operator's, so the API server is asked.
