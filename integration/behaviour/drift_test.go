@@ -221,7 +221,7 @@ func TestDeletedClaimComesBackOnceItsPodHasGone(t *testing.T) {
 	theLab.Delete(t, claim)
 	theLab.AwaitCondition(t, config, lab.Condition{
 		Type: "VolumesReady", Status: metav1.ConditionFalse, Reason: "Terminating",
-		Message: "PersistentVolumeClaim drift6/local-pvc-worker-drift6-w0aaa-drift6 is being deleted; it is made anew once it is gone",
+		Message: "PersistentVolumeClaim drift6/local-pvc-worker-drift6-w0aaa-drift6 is being deleted; the operator creates it again when it is gone",
 	})
 	theLab.Delete(t, podOf(t, config, "w0aaa"))
 	lab.Eventually(t, lab.Timeout, func() error { return anew(claim, uid) })

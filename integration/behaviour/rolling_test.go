@@ -39,7 +39,7 @@ func TestF16RollSaysWhomItWaitsFor(t *testing.T) {
 	held := refusePods(t, config, key.LabelNode, "m1aaa")
 	change(t, config, addSSHKey)
 	theLab.AwaitCondition(t, config,
-		rollingOut("outdated nodes m2aaa, w0aaa wait to be replaced until m1aaa is Ready in its new form"),
+		rollingOut("outdated nodes m2aaa, w0aaa wait until updated node m1aaa is Ready"),
 		lab.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "RollingOut"})
 	held.lift(t)
 	theLab.AwaitReady(t, config)
@@ -104,7 +104,7 @@ func TestF15AddedSSHKeyRollsAndNeverComesWithAChanceRestart(t *testing.T) {
 	}
 	held := refusePods(t, config, key.LabelNode, "m0aaa")
 	change(t, config, addSSHKey)
-	theLab.AwaitCondition(t, config, rollingOut("outdated nodes w0aaa, w1aaa wait to be replaced until m0aaa is Ready in its new form"))
+	theLab.AwaitCondition(t, config, rollingOut("outdated nodes w0aaa, w1aaa wait until updated node m0aaa is Ready"))
 
 	theLab.Delete(t, old)
 	theLab.AwaitGone(t, old)
@@ -138,7 +138,7 @@ func TestRolloutPausedHoldsEveryReplacement(t *testing.T) {
 		addSSHKey(c)
 		c.Spec.Rollout = &v1alpha1.Rollout{MaxUnavailable: 1, Paused: true}
 	})
-	theLab.AwaitCondition(t, config, rollingOut("outdated nodes m0aaa, w0aaa wait to be replaced until spec.rollout.paused is taken back"))
+	theLab.AwaitCondition(t, config, rollingOut("outdated nodes m0aaa, w0aaa wait until spec.rollout.paused is unset"))
 	if bootData(t, config, key.RoleMaster, "m0aaa") != data || podUIDs(t, config, "m0aaa", "w0aaa")[0] != uids[0] {
 		t.Error("a node was changed during the pause")
 	}
@@ -169,7 +169,7 @@ func TestRolloutTakesAsManyWorkersAsMayBeAway(t *testing.T) {
 		addSSHKey(c)
 		c.Spec.Rollout = &v1alpha1.Rollout{MaxUnavailable: 2}
 	})
-	theLab.AwaitCondition(t, config, rollingOut("outdated nodes w2aaa, w3aaa wait to be replaced until w0aaa is Ready in its new form"))
+	theLab.AwaitCondition(t, config, rollingOut("outdated nodes w2aaa, w3aaa wait until updated node w0aaa is Ready"))
 	for i, node := range workers {
 		if rolled := nodeHash(t, config, key.RoleWorker, node) != before[node]; rolled != (i < 2) {
 			t.Errorf("node %s rolled: %t", node, rolled)

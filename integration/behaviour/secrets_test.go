@@ -144,12 +144,12 @@ func TestF12MalformedSecretHoldsUpOnlyWhatNeedsIt(t *testing.T) {
 				return s
 			},
 			want: lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "SecretMalformed",
-				Message: `Secret certs-sec6/sec6-api: key "crt": it is not a PEM certificate; mend it, or delete the Secret to get new certificates`},
+				Message: `Secret certs-sec6/sec6-api: key "crt": it is not a PEM certificate; correct it, or delete the Secret to get new certificates`},
 		},
 		"key": {
 			id: "sec7", secret: func(o certOperator) *corev1.Secret { s := o.secret(pki.Etcd); s.Data["key"] = nil; return s },
 			want: lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "SecretMalformed",
-				Message: `Secret certs-sec7/sec7-etcd: key "key" is empty; mend it, or delete the Secret to get new certificates`},
+				Message: `Secret certs-sec7/sec7-etcd: key "key" is empty; correct it, or delete the Secret to get new certificates`},
 		},
 		"encryption key": {
 			id: "sec8", secret: func(o certOperator) *corev1.Secret { return o.key("encryption", "short") },

@@ -104,7 +104,7 @@ func (s *Snapshot) PublishedURL() (address, missing string) {
 		}
 	case v1alpha1.AccessIngress:
 		if s.Settings.IngressClass == "" && access.Host == "" {
-			return "", "no Ingress is made, for the operator was not told a class; set service.ingress.classname, or spec.access.host to where somebody else leads to the API"
+			return "", "no Ingress is created because service.ingress.classname is not set; set it, or set spec.access.host to a host that leads to the API by other means"
 		}
 		host, port = cmp.Or(access.Host, s.Cluster().Kubernetes.API.Domain), portHTTPS
 	}

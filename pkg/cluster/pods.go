@@ -75,7 +75,7 @@ func because(pod *corev1.Pod) string {
 // What is said of nodes that are not in the spec any more: those that go, and masters that stay, for etcd to begin or until it has one member
 // less.
 const (
-	MessageLeaving  = "it is not in the spec any more"
+	MessageLeaving  = "it was removed from the spec"
 	MessageHeld     = MessageLeaving + " and stays until etcd has begun"
 	MessageRetiring = MessageLeaving + " and stays until its member of etcd is taken out"
 )

@@ -16,11 +16,11 @@ type PodSettings struct {
 	PriorityClass string
 	// Tolerations are those of taints of hosts that are kept for machines.
 	Tolerations []corev1.Toleration
-	// NodeSelector are labels that hosts need besides that of their role.
+	// NodeSelector are labels that hosts need in addition to their role's.
 	NodeSelector map[string]string
 	// PullSecrets are the names of Secrets in the namespace of each cluster with credentials of registries.
 	PullSecrets []string
-	// Annotations are those of node pods besides the operator's own, which come first.
+	// Annotations are those of node pods in addition to the operator's own, which come first.
 	Annotations map[string]string
 	// ZoneSpread is how machines of one role are spread over zones.
 	ZoneSpread ZoneSpread

@@ -135,7 +135,7 @@ func (r *Secrets) unlabelled(secret *corev1.Secret, id string, requested map[str
 		return
 	}
 	r.malformed[name] = true
-	*errs = errors.Join(*errs, problem.Newf("SecretMalformed", "Secret %s/%s lacks the labels %s=%s and %s=%s; set them, or delete the Secret if what is in it is of no use",
+	*errs = errors.Join(*errs, problem.Newf("SecretMalformed", "Secret %s/%s lacks the labels %s=%s and %s=%s; set them, or delete the Secret if it is not needed",
 		secret.Namespace, secret.Name, key.LabelGSCluster, id, label, name))
 }
 
@@ -202,7 +202,7 @@ func checkPair(secret *corev1.Secret, pair pki.KeyPair) error {
 	ref := secret.Namespace + "/" + secret.Name
 	for _, name := range []string{SecretKeyCA, SecretKeyCertificate} {
 		if _, err := pki.ParseCertificate(secret.Data[name]); err != nil {
-			return problem.Newf("SecretMalformed", "Secret %s: key %q: %s; mend it, or delete the Secret to get new certificates", ref, name, err)
+			return problem.Newf("SecretMalformed", "Secret %s: key %q: %s; correct it, or delete the Secret to get new certificates", ref, name, err)
 		}
 	}
 	next := len(pair.NextKey) + len(pair.NextVault)
@@ -211,7 +211,7 @@ func checkPair(secret *corev1.Secret, pair pki.KeyPair) error {
 			ref, secretKeyNextCertificate, secretKeyNextKey)
 	}
 	if len(pair.Key)+len(pair.Vault) == 0 {
-		return problem.Newf("SecretMalformed", "Secret %s: key %q is empty; mend it, or delete the Secret to get new certificates", ref, SecretKeyKey)
+		return problem.Newf("SecretMalformed", "Secret %s: key %q is empty; correct it, or delete the Secret to get new certificates", ref, SecretKeyKey)
 	}
 	return nil
 }
@@ -235,8 +235,8 @@ func (r *Secrets) Lose(id, namespace string, requests []pki.Request) {
 }
 
 func lost(id, namespace, name string) error {
-	return problem.Newf("KeyLost", "Secret %s/%s is gone, and machines run with the key that was in it; put it back, for another one is of no use to them: "+
-		"the boot data of masters has it, which stands in their Secrets in namespace %s", namespace, key.SecretName(id, name), key.Namespace(id))
+	return problem.Newf("KeyLost", "Secret %s/%s was deleted while nodes use its key; restore it: "+
+		"the boot data of masters has a copy, in their Secrets in namespace %s", namespace, key.SecretName(id, name), key.Namespace(id))
 }
 
 var tokenFormat = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)

@@ -77,7 +77,7 @@ func data(name, value string) func(*corev1.Secret) {
 }
 
 // unlabelled is what is said of a Secret that stands in the way of the cluster's own.
-const unlabelled = "Secret default/ab1cd-api lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/certificate=api; set them, or delete the Secret if what is in it is of no use"
+const unlabelled = "Secret default/ab1cd-api lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/certificate=api; set them, or delete the Secret if it is not needed"
 
 // TestSecretsAreFoundByLabels covers F-11: those of another cluster, of another KVMConfig or with another label are not
 // used; those of somebody else for this cluster are adopted from the KVMConfig's namespace and from those that a setting lists. Whatever a Secret
@@ -111,7 +111,7 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		"F-11: elsewhere":                            {[]corev1.Secret{certificateSecret(t, "certs", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
 		"a key without its label": {
 			[]corev1.Secret{keySecret("default", "encryption", encryptionKey, keyOwner, label(key.LabelRandomKey, ""))},
-			"", "Secret default/ab1cd-encryption lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/randomkey=encryption; set them, or delete the Secret if what is in it is of no use",
+			"", "Secret default/ab1cd-encryption lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/randomkey=encryption; set them, or delete the Secret if it is not needed",
 		},
 		"in the way, and one that is adopted": {
 			[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "")), certificateSecret(t, "listed", "api", "")}, "api*", "",
@@ -120,15 +120,15 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		"a boot data Secret":   {[]corev1.Secret{labelled("ab1cd", "x", "y", "default/ab1cd/configmap", nil, nil)}, "", ""},
 		"a broken certificate": {
 			[]corev1.Secret{certificateSecret(t, "default", "api", "", data("crt", "x")), certificateSecret(t, "default", "worker", "")},
-			"worker*", `Secret default/ab1cd-api: key "crt": it is not a PEM certificate; mend it, or delete the Secret to get new certificates`,
+			"worker*", `Secret default/ab1cd-api: key "crt": it is not a PEM certificate; correct it, or delete the Secret to get new certificates`,
 		},
 		"a missing authority": {
 			[]corev1.Secret{certificateSecret(t, "default", "api", "", data("ca", ""))},
-			"", `Secret default/ab1cd-api: key "ca": it is not a PEM certificate; mend it, or delete the Secret to get new certificates`,
+			"", `Secret default/ab1cd-api: key "ca": it is not a PEM certificate; correct it, or delete the Secret to get new certificates`,
 		},
 		"a missing private key": {
 			[]corev1.Secret{certificateSecret(t, "default", "api", "", data("key", ""))},
-			"", `Secret default/ab1cd-api: key "key" is empty; mend it, or delete the Secret to get new certificates`,
+			"", `Secret default/ab1cd-api: key "key" is empty; correct it, or delete the Secret to get new certificates`,
 		},
 		"half a successor": {
 			[]corev1.Secret{certificateSecret(t, "default", "ca", certificateOwner, data("next.key", "x"))},
@@ -213,9 +213,9 @@ func TestWhatMachinesCannotDoWithoutIsNotMadeAnew(t *testing.T) {
 	}{
 		"nothing is gone":          {all, "ca api service-account", ""},
 		"an authority":             {all[1:], "ca api service-account", ""},
-		"the encryption key":       {all[:2], "ca api service-account", "default/ab1cd-encryption is gone"},
-		"the key of tokens":        {[]corev1.Secret{all[0], all[2]}, "ca", "default/ab1cd-service-account is gone"},
-		"everything but the token": {nil, "", "default/ab1cd-service-account is gone"},
+		"the encryption key":       {all[:2], "ca api service-account", "default/ab1cd-encryption was deleted"},
+		"the key of tokens":        {[]corev1.Secret{all[0], all[2]}, "ca", "default/ab1cd-service-account was deleted"},
+		"everything but the token": {nil, "", "default/ab1cd-service-account was deleted"},
 	} {
 		read := cluster.ReadSecrets(test.left, kvmConfig(), nil, asked)
 		read.Lose("ab1cd", "default", asked)

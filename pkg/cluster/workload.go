@@ -101,7 +101,7 @@ func (s *Snapshot) Delayed(n Node) string {
 // unsafe says why a node would do harm if it began, to etcd or to itself; empty when it would not.
 func (s *Snapshot) unsafe(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
-		const unasked = "nobody asks the other members, for which the operator needs a certificate and the setting service.workload.connect"
+		const unasked = "the operator cannot ask the other members without a certificate and the setting service.workload.connect"
 		return "its machine begins once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
 	}
 	if signer := s.awaitsSigner(n); signer != "" {

@@ -135,7 +135,7 @@ func lockFile(path, name string) (*os.File, error) {
 		}
 		_ = file.Close()
 	}
-	return nil, fmt.Errorf("somebody replaces %s all the time", name)
+	return nil, fmt.Errorf("%s is replaced again and again", name)
 }
 
 // openLockFile trusts nothing that stands there already: a guest that shares the directory may have put a link to a file

@@ -139,7 +139,7 @@ func Decide(m Machine) Decision {
 	}
 	if needed(m) {
 		return Decision{Cordon: uncordoned(m), Reason: QuorumAtRisk, After: evictEvery, Message: fmt.Sprintf(
-			"without this master %d of %d would be Ready and have a vote, and etcd would lose its majority", m.Healthy, m.Masters)}
+			"without this master %d of %d would be healthy voters, and etcd would lose quorum", m.Healthy, m.Masters)}
 	}
 	switch {
 	case !m.Watched:
@@ -185,13 +185,13 @@ func blind(m Machine) Decision {
 		return Decision{Release: true, Reason: MasterUnreachable, Message: "the API has not answered for " + blindMaster.String()}
 	}
 	if m.NamespaceGoes && m.Silent >= blindMaster {
-		return Decision{Release: true, Reason: NamespaceDeleted, Message: "the API goes with the namespace, which waits for this machine, and has not answered for " + blindMaster.String()}
+		return Decision{Release: true, Reason: NamespaceDeleted, Message: "the namespace is being deleted, and the workload API has not answered for " + blindMaster.String()}
 	}
 	next := evictEvery
 	if m.Master || m.NamespaceGoes {
 		next = min(blindMaster-m.Silent, evictEvery)
 	}
-	message := "no pod can be asked to go, for the API of the workload cluster does not answer"
+	message := "no pod can be evicted because the API of the workload cluster does not answer"
 	if m.Trouble != "" {
 		message += ": " + m.Trouble
 	}

@@ -147,7 +147,7 @@ func look(members []Member, masters []Master) view {
 func dropLearner(v view) (Step, bool) {
 	for _, m := range v.learners {
 		if v.surplus[m.ID] {
-			return remove(m, "its master is not wanted any more"), true
+			return remove(m, "its master was removed"), true
 		}
 	}
 	return Step{}, false
@@ -167,7 +167,7 @@ func expect(v view) (Step, bool) {
 func dropDead(v view) (Step, bool) {
 	for _, m := range v.voters {
 		if v.surplus[m.ID] && !m.Healthy && len(v.voters) > 1 {
-			return remove(m, "its master is not wanted any more, and it does not answer"), true
+			return remove(m, "its master was removed, and it does not answer"), true
 		}
 	}
 	return Step{}, false
@@ -216,7 +216,7 @@ func dismiss(v view) (Step, bool) {
 		return Step{Action: MoveLeader, Member: m, Successor: staying[0], Reason: ReasonLeaving,
 			Message: fmt.Sprintf("%s leads before %s is taken out", staying[0].label(), m.label())}, true
 	}
-	return remove(leaving[0], "its master is not wanted any more"), true
+	return remove(leaving[0], "its master was removed"), true
 }
 
 func remove(m Member, why string) Step {

@@ -66,7 +66,7 @@ type Keeper struct {
 // NewKeeper makes a Keeper that changes nothing unless the fence is open; changed is called when its State is another one, and must not
 // block.
 func NewKeeper(log logr.Logger, f *fence.Fence, changed func()) *Keeper {
-	return &Keeper{changed: changed, fence: f, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("nobody has been asked yet"))}
+	return &Keeper{changed: changed, fence: f, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("no member was asked yet"))}
 }
 
 func unreachable(why error) State {

@@ -11,7 +11,7 @@ type Vote int
 const (
 	// VoteUnknown is that nobody can tell, for the members do not answer.
 	VoteUnknown Vote = iota
-	// VoteAwaited is that nobody has been asked yet; it will be known in a moment.
+	// VoteAwaited is that no member was asked yet; it will be known in a moment.
 	VoteAwaited
 	// VoteNone is that its member has none, or it has no member.
 	VoteNone

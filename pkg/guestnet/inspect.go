@@ -79,7 +79,7 @@ func findUplink(handle *netlink.Handle, name string) (netlink.Link, error) {
 	case link.Attrs().MasterIndex != 0:
 		return nil, fmt.Errorf("interface %s: part of another bridge: %w", name, ErrUnsupported)
 	case link.Type() != "veth" && !named:
-		return nil, fmt.Errorf("interface %s: no veth but a %s, as in a host's namespace; to be taken all the same it must be named: %w", name, link.Type(), ErrUnsupported)
+		return nil, fmt.Errorf("interface %s: no veth but a %s, as in a host's namespace; name it to take it anyway: %w", name, link.Type(), ErrUnsupported)
 	}
 	return link, nil
 }

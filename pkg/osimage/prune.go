@@ -76,7 +76,7 @@ func (c *Cache) prune(path string, keep time.Duration) error {
 	}
 	used, err := c.remove(path, keep)
 	if err == nil && !used {
-		c.tell("pruned %s, which nobody has used for %s", filepath.Base(path), keep)
+		c.tell("pruned %s, unused for %s", filepath.Base(path), keep)
 	}
 	return errors.Join(err, lock.Close())
 }

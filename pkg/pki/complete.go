@@ -79,7 +79,7 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time, do
 			absent.add(request.Name, err)
 		}
 	}
-	complete.Failed = errors.Join(failed.join("cannot be issued anew and stays in use"), unborn(complete.Set, requests, now))
+	complete.Failed = errors.Join(failed.join("cannot be renewed and stays in use"), unborn(complete.Set, requests, now))
 	return complete, absent.join("cannot be issued")
 }
 
@@ -122,7 +122,7 @@ func early(pair KeyPair, now time.Time) bool {
 
 var (
 	// errIssuerAhead keeps a pair that nobody believes from taking the place of one that works.
-	errIssuerAhead = problem.Newf("IssuerAhead", "whoever issues it is ahead of the management cluster's time by an hour or more, and it would not be valid yet")
+	errIssuerAhead = problem.Newf("IssuerAhead", "the issuer's clock is an hour or more ahead of the management cluster's, so that the certificate would not be valid yet")
 	// errNotValidYet leaves to a person whether the clock is wrong now, or was: to issue all anew replaces the masters of every cluster.
 	errNotValidYet = problem.Newf("NotValidYet", "the management cluster's clock is behind, or was ahead when it was issued; set it, or delete the Secret for a new one")
 )

@@ -202,7 +202,7 @@ func TestRenewalThatFails(t *testing.T) {
 	if diff := cmp.Diff(whole, got.Set); diff != "" || err != nil || len(got.Renewed) > 0 {
 		t.Errorf("err = %v, renewed %v, pairs (-before +after):\n%s", err, got.Renewed, diff)
 	}
-	if !errors.Is(got.Failed, errRefused) || !strings.HasPrefix(got.Failed.Error(), "api, ") || !strings.HasSuffix(got.Failed.Error(), " cannot be issued anew and stays in use: refused") {
+	if !errors.Is(got.Failed, errRefused) || !strings.HasPrefix(got.Failed.Error(), "api, ") || !strings.HasSuffix(got.Failed.Error(), " cannot be renewed and stays in use: refused") {
 		t.Errorf("it failed with: %v", got.Failed)
 	}
 	_, err = pki.Complete(without(whole, pki.API), requests(), refuses{}, now, nil)

@@ -67,7 +67,7 @@ func (c canary) send(ctx context.Context) (problem string, err error) {
 	case errors.Is(bounded.Err(), context.DeadlineExceeded):
 		return fmt.Sprintf("a canary's kernel was not up after %s; %s", c.timeout, lastWords(console, complaints)), nil
 	case killed(end):
-		return "", errors.New("send canary: somebody killed its QEMU, maybe for want of memory")
+		return "", errors.New("send canary: its QEMU was killed, possibly because memory ran out")
 	}
 	return fmt.Sprintf("a canary's QEMU ended before its kernel was up (%s); %s", end, lastWords(complaints, console)), nil
 }

@@ -166,7 +166,7 @@ func TestChoiceFails(t *testing.T) {
 		},
 		"the id of the boot is no such thing": {change: func(f *fake) { f.BootID = "../boot" }, want: `"../boot" is not the id of a boot`},
 		"QEMU is killed, which says nothing of KVM": {
-			change: func(f *fake) { f.behave("kill -KILL $$") }, want: "send canary: somebody killed its QEMU",
+			change: func(f *fake) { f.behave("kill -KILL $$") }, want: "send canary: its QEMU was killed",
 		},
 		"the machine is impossible": {change: func(f *fake) { f.MachineType = "isapc" }, want: "describe canary: Type"},
 	} {

@@ -78,12 +78,12 @@ func Decide(nodes []Node, l Limits, now time.Time) Decision {
 		return Decision{Reason: "ClusterUnreachable", Message: "nothing is replaced while the API of the workload cluster does not answer"}
 	case len(unready)*2 > len(nodes):
 		return Decision{Reason: "MostNodesUnhealthy", Message: fmt.Sprintf(
-			"%d of %d nodes are not Ready: this has a common cause that replacing them would not mend", len(unready), len(nodes))}
+			"%d of %d nodes are not Ready: remediation is paused because so many failures have a common cause", len(unready), len(nodes))}
 	case len(due) == 0:
 		return Decision{Reason: "Watching", Message: names(nodes, unready) + " is replaced once it has not been Ready for " + l.After.String(), After: next}
 	}
 	if left := min(settling, l.After) - l.Watched; left > 0 {
-		return Decision{Reason: "Watching", After: left, Message: names(nodes, due) + " is replaced if it is not Ready, either, once the API of the workload cluster has answered for " + min(settling, l.After).String()}
+		return Decision{Reason: "Watching", After: left, Message: names(nodes, due) + " is replaced if it is still not Ready when the API of the workload cluster has answered for " + min(settling, l.After).String()}
 	}
 	if wait, why := pause(nodes, l, now); wait > 0 {
 		return Decision{Reason: "Pausing", Message: why, After: wait}

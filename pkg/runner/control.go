@@ -55,7 +55,7 @@ func (r *Runner) serveControl() (io.Closer, error) {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.log.Error("The control socket does not answer any more", "error", err)
+			r.log.Error("The control socket stopped", "error", err)
 		}
 	}()
 	return server, nil

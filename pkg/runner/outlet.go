@@ -45,7 +45,7 @@ func (o *Outlet) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if o.lost > 0 {
-		o.kept = fmt.Appendf(o.kept, "\n[%d bytes were lost here, for nobody read them]\n", o.lost)
+		o.kept = fmt.Appendf(o.kept, "\n[%d bytes were dropped here because the reader was too slow]\n", o.lost)
 		o.lost = 0
 	}
 	o.kept = append(o.kept, p...)
@@ -87,6 +87,6 @@ func (o *Outlet) Close() error {
 	case <-o.done:
 		return nil
 	case <-time.After(outletFlush):
-		return fmt.Errorf("nobody has read what was written for %s", outletFlush)
+		return fmt.Errorf("the reader has not read anything for %s", outletFlush)
 	}
 }

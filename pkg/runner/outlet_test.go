@@ -58,7 +58,7 @@ func TestOutletNeverWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = writer.Close()
-	if got := <-text; !strings.Contains(got, "bytes were lost here") || !strings.HasSuffix(got, "the end") {
+	if got := <-text; !strings.Contains(got, "bytes were dropped here") || !strings.HasSuffix(got, "the end") {
 		t.Errorf("got %d bytes that end with %q", len(got), got[max(0, len(got)-200):])
 	}
 }

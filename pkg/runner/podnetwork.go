@@ -97,7 +97,7 @@ func (r *Runner) serveNetwork(ctx context.Context, p *prepared, serve func(conte
 	go func() {
 		defer close(ended)
 		if err := serve(serving); err != nil && serving.Err() == nil {
-			r.log.Error("The guest's network is not served any more", "error", err)
+			r.log.Error("The guest's network stopped", "error", err)
 			r.board.set(func(s *Status) { s.Network = err.Error() })
 		}
 	}()

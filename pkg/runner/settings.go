@@ -82,9 +82,9 @@ type Settings struct {
 	QEMUUser int
 	// ExtraArgs are appended to its command line.
 	ExtraArgs []string
-	// Health is the port of the guest whose /healthz tells of its kubelet; 0 asks nobody.
+	// Health is the port of the guest whose /healthz tells of its kubelet; 0 disables the check.
 	Health int
-	// API is the port of a master's API server whose /readyz tells whether that serves; 0 asks nobody.
+	// API is the port of a master's API server whose /readyz tells whether that serves; 0 disables the check.
 	API int
 	// TerminationLog is the file that gets the reason of the end; empty for none.
 	TerminationLog string

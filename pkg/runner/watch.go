@@ -38,7 +38,7 @@ func endOfItself(g *guest) End {
 	case g.err == nil && guest:
 		return End{Reason: ReasonGuestShutDown, Message: "the guest shut itself down"}
 	case g.err == nil && by != "":
-		return End{Reason: ReasonQEMUCrashed, Message: "QEMU was told to end by somebody else (" + by + ")"}
+		return End{Reason: ReasonQEMUCrashed, Message: "QEMU was terminated by another process (" + by + ")"}
 	}
 	return End{Reason: ReasonQEMUCrashed, Message: "QEMU ended: " + g.lastWords()}
 }

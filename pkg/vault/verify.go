@@ -17,7 +17,7 @@ func (i *Issuer) checkAuthority(request pki.Request, pair pki.KeyPair, mount str
 	case err != nil:
 		return err
 	case !cert.IsCA || cert.Subject.CommonName != request.CommonName:
-		return errors.New("it is the certificate of somebody else")
+		return errors.New("it is another cluster's certificate")
 	case cert.CheckSignatureFrom(cert) != nil:
 		return errors.New("it has not signed itself")
 	case !pki.IssuerIn(pair.Vault, mount):

@@ -155,7 +155,7 @@ func others(s *cluster.Snapshot) error {
 		return nil
 	}
 	return problem.Newf("AuthorityAdopted",
-		"the operator cannot succeed %s, whose Secrets are not its own; whoever made them can, or set spec.certificates.authorityGeneration back",
+		"the operator does not rotate %s because it adopted their Secrets; rotate them where they were created, or set spec.certificates.authorityGeneration back",
 		strings.Join(names, ", "))
 }
 
@@ -179,7 +179,7 @@ func unsettled(s *cluster.Snapshot) string {
 		case n.Deployment == nil:
 			return fmt.Sprintf("%s %s has no machine yet", n.Role, n.ID)
 		case n.Outdated():
-			return fmt.Sprintf("%s %s has to begin anew", n.Role, n.ID)
+			return fmt.Sprintf("%s %s has to be replaced", n.Role, n.ID)
 		case !n.Ready:
 			return fmt.Sprintf("%s %s is not Ready: %s", n.Role, n.ID, n.Message)
 		}
@@ -202,7 +202,7 @@ func ending(s *cluster.Snapshot, now time.Time) error {
 	for _, name := range slices.Sorted(maps.Keys(ends)) {
 		if !now.Before(ends[name].Add(-warning)) {
 			errs = append(errs, problem.Newf("CertificateEnds",
-				"certificate %q is not the operator's and ends on %s; whoever made its Secret has to renew it",
+				"certificate %q is not the operator's and expires on %s; renew it where its Secret was created",
 				name, ends[name].UTC().Format(time.DateOnly)))
 		}
 	}

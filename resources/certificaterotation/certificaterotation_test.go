@@ -147,7 +147,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 		},
 		"a machine is outdated": {
 			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Nodes[1].Hash = "new" },
-			says:   "RotatingAuthorities", message: "worker w0aaa has to begin anew",
+			says:   "RotatingAuthorities", message: "worker w0aaa has to be replaced",
 		},
 		"a machine is not Ready": {
 			change: func(t *testing.T, s *cluster.Snapshot) {
@@ -182,14 +182,14 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); s.Terms.Versions = nil }, says: "Done",
 		},
 		"others' authorities, and a wish": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); adopt(s) }, says: "AuthorityAdopted", message: "the operator cannot succeed ca, etcd-ca, front-proxy-ca",
+			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); adopt(s) }, says: "AuthorityAdopted", message: "the operator does not rotate ca, etcd-ca, front-proxy-ca",
 		},
 		"others' certificates": {
 			change: func(_ *testing.T, s *cluster.Snapshot) { adopt(s); s.Terms.Next = time.Time{} }, says: "Done", message: "no certificate needs care before 2027-10-23",
 		},
 		"others' certificates end": {
 			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *cluster.Snapshot) { adopt(s) },
-			says: "CertificateEnds", message: `certificate "api" is not the operator's and ends on 2027-11-22`,
+			says: "CertificateEnds", message: `certificate "api" is not the operator's and expires on 2027-11-22`,
 		},
 		"a machine's certificates end": {
 			change: func(_ *testing.T, s *cluster.Snapshot) { s.Nodes[0].CertificatesEnd = now.Add(29 * 24 * time.Hour) },

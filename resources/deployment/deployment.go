@@ -132,14 +132,14 @@ func heldUp(s *cluster.Snapshot) string {
 
 func rolloutMessage(d rolling.Decision) string {
 	nodes := slices.Sorted(slices.Values(d.Waiting))
-	message := fmt.Sprintf("outdated nodes %s wait to be replaced", strings.Join(nodes, ", "))
+	message := fmt.Sprintf("outdated nodes %s wait", strings.Join(nodes, ", "))
 	if d.Reason == "ClusterUnreachable" {
 		return message + " until the API of the workload cluster answers (ClusterUnreachable)"
 	}
 	if d.WaitingFor == "" {
-		return message + " until spec.rollout.paused is taken back"
+		return message + " until spec.rollout.paused is unset"
 	}
-	return message + " until " + d.WaitingFor + " is Ready in its new form"
+	return message + " until updated node " + d.WaitingFor + " is Ready"
 }
 
 func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {

@@ -41,7 +41,7 @@ func decide(s *cluster.Snapshot) chain.Outcome {
 	switch {
 	case len(s.Held) > 0 && !s.Etcd.Known():
 		return chain.Wait("Founding", fmt.Sprintf("etcd is to begin with the masters %s, and %s, which the spec has lost meanwhile, stay until it has: "+
-			"it needs a majority of those that it begins with; when too few of them can run, and the cluster has never served, delete it and make it anew",
+			"it needs a majority of its founding members; if too few of them can run, and the cluster has never served, delete the KVMConfig and create it again",
 			strings.Join(s.Founders, ", "), strings.Join(s.Held, ", ")), 0)
 	case !s.Etcd.Known() && !changes(s) && !gone && !unmarked && s.Founded():
 		return chain.Done()

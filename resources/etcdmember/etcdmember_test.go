@@ -42,7 +42,7 @@ func TestDecide(t *testing.T) {
 		"nobody answers, and a master goes":       {etcd: unreachable, founders: []string{"m1"}, retiring: 1, want: "Wait Unreachable: nobody answers"},
 		"a founder has left the spec": {etcd: unreachable, founders: []string{"m1", "m2", "m3"}, held: []string{"m2", "m3"},
 			want: "Wait Founding: etcd is to begin with the masters m1, m2, m3, and m2, m3, which the spec has lost meanwhile, stay until it has: " +
-				"it needs a majority of those that it begins with; when too few of them can run, and the cluster has never served, delete it and make it anew"},
+				"it needs a majority of its founding members; if too few of them can run, and the cluster has never served, delete the KVMConfig and create it again"},
 		"a founder has left the spec, and etcd has begun": {etcd: at(etcd.Remove, etcd.ReasonLeaving), founders: []string{"m1", "m2"}, held: []string{"m2"},
 			want: "Wait Leaving: because"},
 		"whole": {etcd: at(etcd.None, ""), founders: []string{"m1"}, want: "Done"},

@@ -53,7 +53,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		return apply.Desired{NotConfigured: s.Restore.Done == ""}, nil
 	}
 	if s.EtcdSnapshots() == nil {
-		return apply.Desired{Wait: ptr.To(chain.Wait("NoSnapshots", "a snapshot was begun to be restored, and spec.etcd.snapshots does not say any more where it is", 0))}, nil
+		return apply.Desired{Wait: ptr.To(chain.Wait("NoSnapshots", "a restore is in progress, but spec.etcd.snapshots was removed; set it again", 0))}, nil
 	}
 	if s.VersionsErr != nil {
 		return apply.Desired{}, s.VersionsErr
@@ -73,7 +73,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 // Secrets being unreadable.
 func ofOther(s *cluster.Snapshot) error {
 	return problem.Newf("OtherCluster", "snapshot %s is not one of this cluster, whose snapshots have the names %s-<time>.db; name another one, or none, "+
-		"or give the file such a name if it is the right one all the same", cluster.SnapshotFile(s.Restore.Target()), s.ID())
+		"or rename the file if it is the right one", cluster.SnapshotFile(s.Restore.Target()), s.ID())
 }
 
 // wait says what is being done, or which Job was given up.
@@ -103,7 +103,7 @@ func wait(s *cluster.Snapshot, phase etcd.Phase) *chain.Outcome {
 		etcd.Stopping:   "the machines of masters are stopped: " + running(s),
 		etcd.Committing: "the machines of masters are down",
 		etcd.Placing:    file + " is put in the place of the data of masters: " + strings.Join(names, ", "),
-		etcd.Founding:   "masters found the cluster anew with " + file,
+		etcd.Founding:   "masters found the cluster from " + file,
 	}[phase]
 	return ptr.To(chain.Wait(string(phase), message, 0))
 }

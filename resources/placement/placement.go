@@ -59,7 +59,7 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 		return chain.Store("the hosts of masters were found out"), nil
 	}
 	if len(lost) > 0 {
-		return chain.Wait("HostUnknown", fmt.Sprintf("etcd has run on masters %s, and nobody knows on which hosts their data is, so that they are not placed: "+
+		return chain.Wait("HostUnknown", fmt.Sprintf("etcd has run on masters %s, and it is not known on which hosts their data is, so that they are not placed: "+
 			"name them in status.nodes[].etcdHost, with etcdMark where the directory there has one, or replace these masters by others with other ids", strings.Join(lost, ", ")), 0), nil
 	}
 	return chain.Done(), nil

@@ -14,7 +14,7 @@ type AddOns struct {
 
 // AddOn is one thing that the operator installs in the workload cluster.
 type AddOn struct {
-	// Disabled leaves it to somebody else. What the operator installed before is removed.
+	// Disabled removes what the operator installed, for clusters that get it by other means.
 	Disabled bool `json:"disabled,omitempty"`
 
 	// Image replaces the image that goes with the operator, with its tag or digest.
@@ -42,7 +42,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'custom' ? has(self.manifests) : !has(self.manifests)",fieldPath=".manifests",message="goes with type custom, which needs it: name both, or neither"
 type CNI struct {
-	// Type is flannel, custom for a network that the operator installs from manifests, or none for one that somebody else installs.
+	// Type is flannel, custom for a network that the operator installs from manifests, or none for one that is installed by other means.
 	//
 	// +kubebuilder:default=flannel
 	Type CNIType `json:"type,omitempty"`

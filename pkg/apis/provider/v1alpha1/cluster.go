@@ -22,7 +22,7 @@ type Cluster struct {
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="must be a lower-case DNS label, letters, digits and '-' with a letter or digit at both ends, for example ab1cd"
 	// +kubebuilder:validation:XValidation:rule="!(self in ['default', 'giantswarm']) && !self.startsWith('kube-')",message="must not be the name of a system namespace (default, giantswarm, kube-...), for the cluster gets a namespace of this name; choose another ID"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('-etcd(-|$)|-(apiserver|psp)$')",message="must not have etcd after a dash, or -apiserver or -psp at the end, because objects of another cluster may have such names; choose another ID"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for everything of the cluster is named after it; create another KVMConfig instead"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable because all objects of the cluster are named after it; create another KVMConfig instead"
 	ID string `json:"id"`
 
 	// Customer owns the cluster.
@@ -30,7 +30,7 @@ type Cluster struct {
 
 	// Masters are the nodes that run the control plane and etcd: 1, 3 or 5. Others may be named later, to grow, to shrink or to
 	// replace some: members of etcd are added and taken out one at a time, and a machine stays until its member is out. One of
-	// the present masters has to stay, for it holds the data.
+	// the present masters has to stay because it holds the data.
 	//
 	// +listType=map
 	// +listMapKey=id

@@ -73,7 +73,7 @@ type KubernetesAPI struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +kubebuilder:validation:XValidation:rule="!(self in [22, 179, 2379, 2380, 2381, 10248, 10249, 10250, 10255, 10256, 10257, 10258, 10259])",message="must not be a port that a master uses otherwise: 22, 179, 2379-2381, 10248-10250, 10255-10259; 443 is recommended"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for every node and kubeconfig of the cluster reaches the API by it; create another cluster instead"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable because every node and kubeconfig reaches the API by it; create another cluster instead"
 	SecurePort int32 `json:"securePort,omitempty"`
 
 	// OIDC configures sign-on for this cluster; left out, the operator's settings hold.
@@ -181,7 +181,7 @@ type Kubelet struct {
 
 	// Labels are further labels of every Node, "key=value" separated by commas. Of the keys that belong to Kubernetes,
 	// kubelets may set only those below node.kubernetes.io/ and kubelet.kubernetes.io/, topology.kubernetes.io/region and
-	// topology.kubernetes.io/zone; others are refused, for no kubelet would start with them.
+	// topology.kubernetes.io/zone; others are refused because no kubelet starts with them.
 	//
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?(,([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)*)?$')",message="must be labels as key=value, separated by commas and without spaces, for example example.org/rack=r1,disk=ssd"

@@ -38,10 +38,10 @@ type Rollout struct {
 	Paused bool `json:"paused,omitempty"`
 }
 
-// Certificates are about the key pairs of a cluster. Those are issued anew by themselves when a third of their term is left.
+// Certificates are about the key pairs of a cluster. The operator renews them when a third of their term is left.
 type Certificates struct {
-	// AuthorityGeneration is raised to have the cluster's certificate authorities succeeded by new ones: all nodes are replaced
-	// three times, so that at no time one does not believe another. Authorities that belong to somebody else stay.
+	// AuthorityGeneration is raised to rotate the cluster's certificate authorities: all nodes are replaced
+	// three times, so that every node trusts every other at any time. Adopted authorities are not rotated.
 	//
 	// +kubebuilder:validation:Minimum=0
 	AuthorityGeneration int64 `json:"authorityGeneration,omitempty"`
@@ -49,8 +49,8 @@ type Certificates struct {
 
 // Drain bounds how a node is emptied before its machine goes.
 type Drain struct {
-	// Timeout is how long evictions may be refused before the machine is powered down all the same, for example 30m. Zero
-	// waits for ever. Left out: the operator's setting.
+	// Timeout is how long evictions may be refused before the machine is powered down anyway, for example 30m. Zero
+	// waits without limit. Left out: the operator's setting.
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64

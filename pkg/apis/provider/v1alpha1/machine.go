@@ -51,7 +51,7 @@ type Machine struct {
 // HostVolume is a local persistent volume of the host, shared into the guest.
 type HostVolume struct {
 	// MountTag names the share; the persistent volume is the one labelled mount-tag=<mountTag>. A lower-case DNS label of
-	// at most 31 characters, for it becomes part of a claim's name; "etcdshare" is reserved.
+	// at most 31 characters because it becomes part of a claim's name; "etcdshare" is reserved.
 	//
 	// +kubebuilder:validation:MaxLength=31
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="must be a lower-case DNS label, letters, digits and '-' with a letter or digit at both ends, for example data1"

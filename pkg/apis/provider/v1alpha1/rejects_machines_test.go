@@ -236,7 +236,7 @@ var rejectedMachines = map[string]rejection{
 	},
 	"one target port twice": {
 		change: "spec: {kvm: {portMappings: [{name: http, nodePort: 30010, targetPort: 80}, {name: https, nodePort: 30011, targetPort: 80}]}}",
-		want:   "spec.kvm.portMappings: Invalid value: must not use a targetPort twice, for it is the Service's port as well; remove one of the mappings",
+		want:   "spec.kvm.portMappings: Invalid value: must not use a targetPort twice because it is the Service's port as well; remove one of the mappings",
 	},
 	"a VXLAN identifier of 25 bits": {
 		change: "spec: {kvm: {network: {flannel: {vni: 16777216}}}}",

@@ -31,12 +31,12 @@ type KVMConfigStatus struct {
 	Retired []RetiredData `json:"retired,omitempty"`
 
 	// MinoritySince is since when no majority of the masters is Ready. When that has lasted for twenty minutes, a rollout replaces those that
-	// are not Ready together, for they may need each other.
+	// are not Ready together, because they may need each other.
 	//
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	MinoritySince *metav1.Time `json:"minoritySince,omitempty"`
 
-	// Etcd is what the cluster's etcd began with. The namespace of the cluster says so, too, but somebody may delete that.
+	// Etcd is how the cluster's etcd was founded. The namespace of the cluster says so, too, but it may be deleted.
 	Etcd *EtcdStatus `json:"etcd,omitempty"`
 
 	// Versions are the component versions in force.
@@ -75,7 +75,7 @@ type NodeStatus struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
 	EtcdMark string `json:"etcdMark,omitempty"`
 	// EtcdClaim is the PersistentVolumeClaim with the data of this master's etcd, when that is kept on volumes, once the master has had a
-	// machine: its etcd is never founded anew.
+	// machine: its etcd is never founded again.
 	EtcdClaim string `json:"etcdClaim,omitempty"`
 
 	// EtcdMember is the number that etcd gave the member on this master, once that has run, followed by "@" and the ticket of its data when

@@ -28,7 +28,7 @@ spec:
 var refusedUpdates = map[string]rejection{
 	"another cluster ID": {
 		change: "spec: {cluster: {id: other}}",
-		want:   `spec.cluster.id: Invalid value: "other": is immutable, for everything of the cluster is named after it; create another KVMConfig instead`,
+		want:   `spec.cluster.id: Invalid value: "other": is immutable because all objects of the cluster are named after it; create another KVMConfig instead`,
 	},
 	"another pod network": {
 		change: "spec: {cluster: {calico: {subnet: 10.244.0.0}}}",
@@ -56,7 +56,7 @@ var refusedUpdates = map[string]rejection{
 	},
 	"another API port": {
 		change: "spec: {cluster: {kubernetes: {api: {securePort: 6443}}}}",
-		want:   "spec.cluster.kubernetes.api.securePort: Invalid value: 6443: is immutable, for every node and kubeconfig of the cluster reaches the API by it; create another cluster instead",
+		want:   "spec.cluster.kubernetes.api.securePort: Invalid value: 6443: is immutable because every node and kubeconfig reaches the API by it; create another cluster instead",
 	},
 	"another cluster domain": {
 		change: "spec: {cluster: {kubernetes: {domain: other.local}}}",

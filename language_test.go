@@ -1,0 +1,71 @@
+package main_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// odd are words and phrases that platform engineers do not use, or that hide who does what. docs/glossary.md has better ones.
+var odd = regexp.MustCompile(`(?i)\b(whoever|nobody|somebody|anew|for ever|any more|let go|lets go|taken back|in vain|wished for|all the same|in its new form)\b`)
+
+// plainPages are the pages that are free of these words already.
+var plainPages = []string{"README.md", "CONTRIBUTING.md", "docs/README.md", "docs/logs.md", "helm/kvm-operator/README.md"}
+
+// TestUsersReadPlainEnglish: strings of the product, which are messages, errors and help, the descriptions of the CRDs, and the pages above.
+func TestUsersReadPlainEnglish(t *testing.T) {
+	for _, directory := range []string{"cmd", "flag", "pkg", "resources", "service"} {
+		err := filepath.WalkDir(directory, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			return checkStrings(t, path)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages, err := filepath.Glob("helm/kvm-operator/crds/*.yaml")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("there are no CRDs (%v)", err)
+	}
+	for _, page := range append(pages, plainPages...) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if word := odd.FindString(strings.ReplaceAll(line, "''nobody''", "")); word != "" {
+				t.Errorf("%s:%d has %q", page, i+1, word)
+			}
+		}
+	}
+}
+
+func checkStrings(t *testing.T, path string) error {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		literal, ok := n.(*ast.BasicLit)
+		if !ok || literal.Kind != token.STRING {
+			return true
+		}
+		text, err := strconv.Unquote(literal.Value)
+		if word := odd.FindString(text); err == nil && word != "" && text != "nobody" {
+			t.Errorf("%s has %q: %s", files.Position(literal.Pos()), word, text)
+		}
+		return true
+	})
+	return nil
+}
