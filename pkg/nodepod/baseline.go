@@ -10,11 +10,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/disk"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// carrier is the memory that a runner takes to carry its guest's connections, in bytes: as many as it carries at most, all of them stalled.
-const carrier = 256 << 20
+// carrier is the memory that a runner takes to carry its guest's connections, in bytes: 512 in each direction, of which each holds two buffers of 64
+// KiB in the runner's stack, two of 16 KiB on the way, and in the kernel 256 KiB, or 384 KiB where the guest downloads.
+const carrier = 512 << 20
 
 // network has the runner carry the guest's connections where it may not hand the pod's network over.
 func network(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
@@ -53,11 +55,11 @@ func imageSource(settings cluster.MachineSettings) corev1.VolumeSource {
 // ownImage is the room that a guest image may take in a pod that has its own, in bytes: twice the largest file, because a file may be there
 // compressed and unpacked for a while, and kernel and initrd are small beside the root file system.
 func ownImage(settings cluster.MachineSettings) int64 {
-	size, err := resource.ParseQuantity(settings.MaxImageFile + "i") // the G of the setting is the Gi of Kubernetes
+	size, err := disk.ParseSize(settings.MaxImageFile)
 	if err != nil || !settings.Baseline() {
 		return 0
 	}
-	return 2 * size.Value()
+	return 2 * size
 }
 
 // MeetsBaseline says whether a pod meets the level baseline of Pod Security, as far as what this package makes can break it: it is not

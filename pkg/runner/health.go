@@ -86,7 +86,7 @@ func askAPI(ctx context.Context, g *guest, port int) string {
 	if errors.As(err, &answered) && g.unreadyFor() >= unreadyMost {
 		g.served.Store(false)
 	}
-	if g.served.Load() {
+	if err == nil || g.served.Load() { // another question may have found it gone meanwhile
 		return healthOK
 	}
 	return err.Error()

@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"gvisor.dev/gvisor/pkg/buffer"
@@ -33,6 +35,8 @@ const (
 	batch = 64
 	// lengthSize is the length of the number that QEMU's stream puts before each frame.
 	lengthSize = 4
+	// maxFrame is more than QEMU sends; a longer one is no frame.
+	maxFrame = 128 << 10
 )
 
 // bufferSize bounds what one direction of a connection holds in the stack, in bytes. The way to the guest is short, so that more would not
@@ -50,6 +54,7 @@ func (n *Network) build() error {
 	mtu := uint32(n.options.MTU) + header.EthernetMinimumSize //nolint:gosec // G115: it is at most maxMTU
 	n.link = channel.New(queued, mtu, tcpip.LinkAddress(n.options.GatewayMAC))
 	n.link.LinkEPCapabilities |= stack.CapabilityRXChecksumOffload // a socket damages nothing
+	forgotten := tcpip.TCPTimeWaitTimeoutOption(time.Second)       // nothing is reordered on the way to the guest
 	sack, tune := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(false)
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: bufferSize, Max: bufferSize}
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: bufferSize, Max: bufferSize}
@@ -61,6 +66,7 @@ func (n *Network) build() error {
 	for _, problem := range []tcpip.Error{
 		n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &sack),
 		n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &tune),
+		n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &forgotten),
 		n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &receive),
 		n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &send),
 		n.stack.CreateNIC(nic, ethernet.New(n.link)),
@@ -74,7 +80,7 @@ func (n *Network) build() error {
 		}
 	}
 	n.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
-	n.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(n.stack, 0, maxPending, n.connectOutside).HandlePacket)
+	n.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(n.stack, bufferSize, maxPending, n.connectOutside).HandlePacket)
 	n.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(n.stack, n.sendOutside).HandlePacket)
 	return nil
 }
@@ -89,8 +95,10 @@ func (n *Network) Serve(ctx context.Context, card net.Conn) error {
 	group.Go(func() error { return n.receive(card, out) })
 	group.Go(func() error { return n.transmit(ctx, out) })
 	err := group.Wait()
-	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
-		return nil
+	for _, end := range []error{net.ErrClosed, io.EOF, syscall.ECONNRESET, syscall.EPIPE} { // QEMU has ended, or the context
+		if errors.Is(err, end) {
+			return nil
+		}
 	}
 	return err
 }
@@ -98,31 +106,40 @@ func (n *Network) Serve(ctx context.Context, card net.Conn) error {
 func (n *Network) receive(card io.Reader, out *writer) error {
 	reader := bufio.NewReaderSize(card, 2*maxMTU)
 	for {
-		var length [lengthSize]byte
-		if _, err := io.ReadFull(reader, length[:]); err != nil {
-			return err
-		}
-		size := binary.BigEndian.Uint32(length[:])
-		if size > maxMTU+header.EthernetMinimumSize {
-			return fmt.Errorf("the guest's card sends a frame of %d bytes, which is longer than any", size)
-		}
-		frame := make([]byte, size)
-		if _, err := io.ReadFull(reader, frame); err != nil {
+		frame, err := read(reader)
+		if err != nil {
 			return err
 		}
 		n.sent.Add(1)
-		if answers := n.options.Answer(frame); len(answers) > 0 {
-			if err := out.write(answers...); err != nil {
-				return err
-			}
-			continue
-		}
-		if n.acceptable(frame) {
+		answers := n.options.Answer(frame)
+		if len(answers) == 0 && n.acceptable(frame) {
 			packet := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame)})
 			n.link.InjectInbound(0, packet)
 			packet.DecRef()
 		}
+		if err := out.write(answers...); err != nil {
+			return err
+		}
 	}
+}
+
+// read reads a frame; one that is too long for any packet is empty.
+func read(reader *bufio.Reader) ([]byte, error) {
+	var length [lengthSize]byte
+	if _, err := io.ReadFull(reader, length[:]); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(length[:])
+	switch {
+	case size > maxFrame:
+		return nil, fmt.Errorf("the guest's card sends a frame of %d bytes, which is longer than any", size)
+	case size > maxMTU+header.EthernetMinimumSize:
+		_, err := reader.Discard(int(size))
+		return nil, err
+	}
+	frame := make([]byte, size)
+	_, err := io.ReadFull(reader, frame)
+	return frame, err
 }
 
 // acceptable says whether a frame is one that the stack is to see: the guest's own, under its own addresses.
@@ -160,7 +177,10 @@ func (n *Network) carries(packet []byte) bool {
 	case header.TCPProtocolNumber, header.UDPProtocolNumber:
 		return true
 	case header.ICMPv4ProtocolNumber:
-		return netip.AddrFrom4(ip.DestinationAddress().As4()) == n.options.Gateway
+		// Other messages would tell the stack things about its connections.
+		payload := ip.Payload()
+		return netip.AddrFrom4(ip.DestinationAddress().As4()) == n.options.Gateway && len(payload) >= header.ICMPv4MinimumSize &&
+			header.ICMPv4(payload).Type() == header.ICMPv4Echo
 	}
 	return false
 }

@@ -6,28 +6,28 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
 const (
-	// maxFlows bounds the TCP connections of the guest, in both directions together, and so the memory that others can have this process
-	// take: each takes at most four buffers. Further ones are reset.
-	maxFlows = 1024
-	// maxPending bounds those that the guest has asked for and that are not there yet. Further ones have to be asked for again.
+	// maxFlows bounds the TCP connections of each direction, and so the memory that a guest or its clients can have this process take.
+	// Further ones are reset. A connection counts until the stack has forgotten it.
+	maxFlows = 512
+	// maxPending bounds the connections that the guest has asked for and that are not there yet. Further ones have to be asked for again.
 	maxPending = 512
 	// connectTimeout is how long a connection may take to be there.
-	connectTimeout = time.Minute
+	connectTimeout = 20 * time.Second
 	// copySize is how much of one direction of a connection is under way in this process, in bytes.
 	copySize = 16 << 10
-	// keepAliveIdle is how long a connection may be silent before the guest is asked whether it is still there, keepAliveInterval how long
-	// it may take to say so, and keepAliveCount how often it is asked.
-	keepAliveIdle, keepAliveInterval, keepAliveCount = time.Minute, 15 * time.Second, 4
+	// socketBuffer and downloadBuffer bound what the kernel holds for a socket, in bytes; it doubles them (socket(7)). A guest that downloads
+	// from far away needs more of the second.
+	socketBuffer, downloadBuffer = 64 << 10, 128 << 10
+	// halfIdle is how long one direction may be silent once the other has ended.
+	halfIdle = 5 * time.Minute
 )
 
 // slots count what may be there a number of times.
@@ -48,12 +48,12 @@ func (s slots) give() { <-s }
 func (n *Network) connectOutside(request *tcp.ForwarderRequest) {
 	id := request.ID()
 	to := addrPort(id.LocalAddress, id.LocalPort)
-	if !n.mayReach(to) || !n.flows.take() {
+	if !n.mayReach(to) || !n.outward.take() {
 		request.Complete(true)
 		return
 	}
-	if !n.carry(func() { defer n.flows.give(); n.answer(request, to) }) {
-		n.flows.give()
+	if !n.carry(func() { defer n.outward.give(); n.answer(request, to) }) {
+		n.outward.give()
 		request.Complete(true)
 	}
 }
@@ -73,22 +73,13 @@ func (n *Network) answer(request *tcp.ForwarderRequest, to netip.AddrPort) {
 		_ = outside.Close()
 		return
 	}
-	keepAlive(endpoint)
-	n.splice(outside, gonet.NewTCPConn(queue, endpoint))
+	n.splice(outside.(*net.TCPConn), newInside(queue, endpoint), downloadBuffer)
 }
 
-// mayReach says whether the guest may reach an address. The gateway is this process, and the guest's own address is its published ports.
+// mayReach says whether the guest may reach an address. The gateway is this process, and the addresses of the namespace are the guest's own
+// published ports.
 func (n *Network) mayReach(to netip.AddrPort) bool {
-	return n.context.Err() == nil && to.Addr() != n.options.Gateway && to.Addr() != n.options.Address && n.options.Allow(to)
-}
-
-// keepAlive has a connection end whose guest is gone: one that is reset says nothing.
-func keepAlive(endpoint tcpip.Endpoint) {
-	endpoint.SocketOptions().SetKeepAlive(true)
-	idle, interval := tcpip.KeepaliveIdleOption(keepAliveIdle), tcpip.KeepaliveIntervalOption(keepAliveInterval)
-	_ = endpoint.SetSockOpt(&idle) // none of them can fail
-	_ = endpoint.SetSockOpt(&interval)
-	_ = endpoint.SetSockOptInt(tcpip.KeepaliveCountOption, keepAliveCount)
+	return n.context.Err() == nil && to.Addr() != n.options.Gateway && !n.local[to.Addr()] && n.options.Allow(to)
 }
 
 // publish opens a port for others.
@@ -100,6 +91,7 @@ func (n *Network) publish(port Port) error {
 			return err
 		}
 		n.closers = append(n.closers, socket.Close)
+		n.publishedUDP[port.Number] = true
 		n.carry(func() { n.takeDatagrams(socket, port.Number) })
 		return nil
 	}
@@ -125,12 +117,12 @@ func (n *Network) takeConnections(listener *net.TCPListener, port uint16) {
 			}
 			continue
 		}
-		if !n.flows.take() {
+		if !n.inward.take() {
 			reset(outside)
 			continue
 		}
-		if !n.carry(func() { defer n.flows.give(); n.connectInside(outside, port) }) {
-			n.flows.give()
+		if !n.carry(func() { defer n.inward.give(); n.connectInside(outside, port) }) {
+			n.inward.give()
 			reset(outside)
 		}
 	}
@@ -149,20 +141,20 @@ func (n *Network) pause() bool {
 // connectInside connects a client to the guest, under the client's own address.
 func (n *Network) connectInside(outside *net.TCPConn, port uint16) {
 	ctx, cancel := context.WithTimeout(n.context, connectTimeout)
-	defer cancel()
 	inside, err := n.dialGuest(ctx, n.shown(outside.RemoteAddr().(*net.TCPAddr).AddrPort()), port)
+	cancel()
 	if err != nil {
 		n.log.V(1).Info("the guest does not take a connection", "port", port, "from", outside.RemoteAddr().String(), "error", err.Error())
 		reset(outside)
 		return
 	}
-	n.splice(outside, inside)
+	n.splice(outside, inside, socketBuffer)
 }
 
 // shown is the address that the guest is shown of a client. A client in the namespace itself is shown as the gateway.
 func (n *Network) shown(client netip.AddrPort) netip.AddrPort {
 	address := client.Addr().Unmap()
-	if address == n.options.Address || address.IsLoopback() {
+	if n.local[address] || address == n.options.Address || address.IsLoopback() {
 		return netip.AddrPortFrom(n.options.Gateway, 0)
 	}
 	return netip.AddrPortFrom(address, client.Port())
@@ -170,10 +162,10 @@ func (n *Network) shown(client netip.AddrPort) netip.AddrPort {
 
 // dialGuest connects to the guest. Where a client's port is taken, because the client has another connection from it to another port of the
 // guest, another one is taken.
-func (n *Network) dialGuest(ctx context.Context, from netip.AddrPort, port uint16) (*gonet.TCPConn, error) {
-	conn, err := gonet.DialTCPWithBind(ctx, n.stack, full(from), n.guest(port), ipv4.ProtocolNumber)
-	if operation := new(net.OpError); err != nil && ctx.Err() == nil && !errors.As(err, &operation) {
-		conn, err = gonet.DialTCPWithBind(ctx, n.stack, full(netip.AddrPortFrom(from.Addr(), 0)), n.guest(port), ipv4.ProtocolNumber)
+func (n *Network) dialGuest(ctx context.Context, from netip.AddrPort, port uint16) (*inside, error) {
+	conn, err := n.connect(ctx, from, port)
+	if errors.Is(err, errPortTaken) {
+		conn, err = n.connect(ctx, netip.AddrPortFrom(from.Addr(), 0), port)
 	}
 	return conn, err
 }
@@ -191,33 +183,49 @@ type stream interface {
 }
 
 // splice carries everything between two connections until both directions have ended, or the network is closed, and closes both.
-func (n *Network) splice(outside net.Conn, inside *gonet.TCPConn) {
-	out := outside.(*net.TCPConn)
-	stop := context.AfterFunc(n.context, func() { _, _ = out.Close(), inside.Close() })
+func (n *Network) splice(outside *net.TCPConn, guest *inside, buffer int) {
+	_, _ = outside.SetReadBuffer(buffer), outside.SetWriteBuffer(socketBuffer)
+	stop := context.AfterFunc(n.context, func() { reset(outside); guest.Abort() })
 	defer stop()
+	broken := func() { reset(outside); guest.Abort() }
+	var half atomic.Bool
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pass(out, inside)
+		pass(outside, guest, &half, broken)
 	}()
-	pass(inside, out)
+	pass(guest, outside, &half, broken)
 	<-done
-	_, _ = out.Close(), inside.Close()
+	_ = outside.Close()
+	guest.finish()
 }
 
-// pass carries one direction. One that breaks takes the other along: an end that is not orderly must not look like one.
-func pass(to, from stream) {
-	// The wrappers hide ReadFrom and WriteTo, which would take larger buffers.
-	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, copySize))
-	if err == nil {
-		err = to.CloseWrite()
-	}
-	if err != nil {
-		for _, conn := range []stream{to, from} {
-			if c, ok := conn.(*net.TCPConn); ok {
-				_ = c.SetLinger(0)
+// pass carries one direction. One that breaks takes the other along, because an end that is not orderly must not look like one. Once one
+// direction has ended, the other may be silent for a while only.
+func pass(to, from stream, half *atomic.Bool, broken func()) {
+	buffer := make([]byte, copySize)
+	for {
+		if half.Load() {
+			_ = from.SetReadDeadline(time.Now().Add(halfIdle))
+		}
+		length, err := from.Read(buffer)
+		if length > 0 {
+			if _, problem := to.Write(buffer[:length]); problem != nil {
+				broken()
+				return
 			}
-			_ = conn.Close()
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			half.Store(true)
+			_ = to.SetReadDeadline(time.Now().Add(halfIdle)) // the other direction reads there
+			if to.CloseWrite() != nil {
+				broken()
+			}
+			return
+		case err != nil:
+			broken()
+			return
 		}
 	}
 }

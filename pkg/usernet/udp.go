@@ -1,6 +1,7 @@
 package usernet
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -28,54 +29,62 @@ const (
 type session struct {
 	used atomic.Int64 // when a datagram was carried last, in nanoseconds since 1970
 	end  context.CancelFunc
+	at   *list.Element
 }
-
-func (s *session) use() { s.used.Store(time.Now().UnixNano()) }
 
 func (s *session) silent() time.Duration { return time.Since(time.Unix(0, s.used.Load())) }
 
-// sessions are those that there are.
+// sessions are those that there are, the one that was silent longest first.
 type sessions struct {
 	mu  sync.Mutex
-	all map[*session]bool
+	all list.List
 }
 
 // begin adds a session that ends with its context, and ends the one that was silent longest if there are too many.
 func (s *sessions) begin(ctx context.Context) (context.Context, *session) {
 	ctx, cancel := context.WithCancel(ctx)
 	begun := &session{end: cancel}
-	begun.use()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = map[*session]bool{}
-	}
-	if len(s.all) >= maxSessions {
-		var oldest *session
-		for other := range s.all {
-			if oldest == nil || other.used.Load() < oldest.used.Load() {
-				oldest = other
-			}
-		}
+	if s.all.Len() >= maxSessions {
+		oldest := s.all.Remove(s.all.Front()).(*session)
+		oldest.at = nil
 		oldest.end()
-		delete(s.all, oldest)
 	}
-	s.all[begun] = true
+	begun.used.Store(time.Now().UnixNano())
+	begun.at = s.all.PushBack(begun)
 	return ctx, begun
+}
+
+// use notes that a datagram was carried.
+func (s *sessions) use(in *session) {
+	in.used.Store(time.Now().UnixNano())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in.at != nil {
+		s.all.MoveToBack(in.at)
+	}
 }
 
 func (s *sessions) ended(over *session) {
 	over.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.all, over)
+	if over.at != nil {
+		s.all.Remove(over.at)
+		over.at = nil
+	}
 }
+
+// buffers are for datagrams on their way.
+var buffers = sync.Pool{New: func() any { return new([maxDatagram + 1]byte) }}
 
 // sendOutside begins a session of the guest. It is called for each datagram that belongs to none.
 func (n *Network) sendOutside(request *udp.ForwarderRequest) {
 	id := request.ID()
 	to := addrPort(id.LocalAddress, id.LocalPort)
-	if !n.mayReach(to) {
+	// From a published port the guest answers only: a session of its own would be in the way of the client's.
+	if !n.mayReach(to) || n.publishedUDP[id.RemotePort] {
 		return
 	}
 	queue := new(waiter.Queue)
@@ -84,9 +93,9 @@ func (n *Network) sendOutside(request *udp.ForwarderRequest) {
 		return
 	}
 	inside := gonet.NewUDPConn(queue, endpoint)
-	ctx, s := n.sessions.begin(n.context)
+	ctx, s := n.fromGuest.begin(n.context)
 	begun := n.carry(func() {
-		defer n.sessions.ended(s)
+		defer n.fromGuest.ended(s)
 		outside, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
 		if err != nil {
 			n.log.V(1).Info("the guest's datagram could not be sent", "to", to.String(), "error", err.Error())
@@ -98,24 +107,26 @@ func (n *Network) sendOutside(request *udp.ForwarderRequest) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			passDatagrams(s, outside.Write, inside)
+			passDatagrams(&n.fromGuest, s, outside.Write, inside)
 			s.end()
 		}()
-		passDatagrams(s, inside.Write, outside)
+		passDatagrams(&n.fromGuest, s, inside.Write, outside)
 		s.end()
 		<-done
 		_, _ = outside.Close(), inside.Close()
 	})
 	if !begun {
-		n.sessions.ended(s)
+		n.fromGuest.ended(s)
 		_ = inside.Close()
 	}
 }
 
 // passDatagrams carries one direction of a session until that is silent, or one side is closed. That nothing is at a port yet is no reason to
 // end: the next datagram may find something.
-func passDatagrams(s *session, write func([]byte) (int, error), from net.Conn) {
-	datagram := make([]byte, maxDatagram+1)
+func passDatagrams(all *sessions, s *session, write func([]byte) (int, error), from net.Conn) {
+	buffer := buffers.Get().(*[maxDatagram + 1]byte)
+	defer buffers.Put(buffer)
+	datagram := buffer[:]
 	for {
 		if err := from.SetReadDeadline(time.Now().Add(sessionIdle)); err != nil {
 			return
@@ -124,7 +135,7 @@ func passDatagrams(s *session, write func([]byte) (int, error), from net.Conn) {
 		var timeout net.Error
 		switch {
 		case err == nil && length <= maxDatagram:
-			s.use()
+			all.use(s)
 			_, _ = write(datagram[:length]) // a datagram may be lost
 		case err == nil || isRefused(err):
 		case errors.As(err, &timeout) && timeout.Timeout() && s.silent() < sessionIdle:
@@ -151,7 +162,7 @@ func (n *Network) takeDatagrams(socket *net.UDPConn, port uint16) {
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		if c := clients.of(from, func() *client { return n.newClient(socket, &clients, from, port) }); c != nil {
-			c.session.use()
+			n.toGuest.use(c.session)
 			_, _ = c.inside.Write(datagram[:length]) // a datagram may be lost
 		}
 	}
@@ -189,25 +200,37 @@ func (c *clients) forget(from netip.AddrPort) {
 	delete(c.known, from)
 }
 
-// newClient begins the session of a client, under the client's own address, and carries the guest's answers.
+// newClients is how many clients of published ports may come in a second. Datagrams of others are dropped.
+const newClients = 500
+
+// newClient begins the session of a client, under the client's own address, and carries the guest's answers. Where the client's port is taken,
+// because the client has another session from it to another port of the guest, another one is taken.
 func (n *Network) newClient(socket *net.UDPConn, all *clients, from netip.AddrPort, port uint16) *client {
-	shown, guest := full(n.shown(from)), n.guest(port)
-	inside, err := gonet.DialUDP(n.stack, &shown, &guest, ipv4.ProtocolNumber)
+	if !n.clientsOf.Allow() {
+		return nil
+	}
+	guest := n.guest(port)
+	shown := n.shown(from)
+	local, other := full(shown), full(netip.AddrPortFrom(shown.Addr(), 0))
+	inside, err := gonet.DialUDP(n.stack, &local, &guest, ipv4.ProtocolNumber)
+	if err != nil {
+		inside, err = gonet.DialUDP(n.stack, &other, &guest, ipv4.ProtocolNumber)
+	}
 	if err != nil {
 		n.log.V(1).Info("the guest does not get a datagram", "port", port, "from", from.String(), "error", err.Error())
 		return nil
 	}
-	ctx, s := n.sessions.begin(n.context)
+	ctx, s := n.toGuest.begin(n.context)
 	begun := n.carry(func() {
-		defer n.sessions.ended(s)
+		defer n.toGuest.ended(s)
 		defer all.forget(from)
 		stop := context.AfterFunc(ctx, func() { _ = inside.Close() })
 		defer stop()
-		passDatagrams(s, func(answer []byte) (int, error) { return socket.WriteToUDPAddrPort(answer, from) }, inside)
+		passDatagrams(&n.toGuest, s, func(answer []byte) (int, error) { return socket.WriteToUDPAddrPort(answer, from) }, inside)
 		_ = inside.Close()
 	})
 	if !begun {
-		n.sessions.ended(s)
+		n.toGuest.ended(s)
 		_ = inside.Close()
 		return nil
 	}

@@ -4,11 +4,12 @@
 // connection of the guest, and connects to the guest for each connection to a published port. Others see the address of the process's
 // network namespace, and the guest sees the true addresses of others: it has the namespace's own address, and no address is translated.
 //
-// What is not carried: IPv6, ICMP except echoes of the gateway, multicast and broadcast, and connections to ports that are not published.
+// What is not carried: IPv6, ICMP except echo requests to the gateway, multicast and broadcast, and connections to ports that are not published.
 package usernet
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -17,13 +18,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
@@ -101,10 +100,16 @@ type Network struct {
 	mu      sync.Mutex
 	carried sync.WaitGroup
 
-	flows    slots
-	sessions sessions
-	closers  []func() error
-	sent     atomic.Uint64
+	// local are the addresses of the namespace, and those to which all hosts of its links listen.
+	local map[netip.Addr]bool
+	// inward and outward are the connections that others and the guest have opened; toGuest and fromGuest are the pairs of addresses between
+	// which datagrams are carried. A flood of one direction leaves the other alone.
+	inward, outward    slots
+	toGuest, fromGuest sessions
+	publishedUDP       map[uint16]bool
+	clientsOf          *rate.Limiter
+	closers            []func() error
+	sent               atomic.Uint64
 }
 
 // Open publishes the guest's ports. It returns the error of the port that is taken already; then nothing is left open.
@@ -121,7 +126,13 @@ func Open(o Options) (*Network, error) {
 	if o.Answer == nil {
 		o.Answer = func([]byte) [][]byte { return nil }
 	}
-	n := &Network{options: o, log: o.Log, flows: make(slots, maxFlows)}
+	n := &Network{
+		options: o, log: o.Log, inward: make(slots, maxFlows), outward: make(slots, maxFlows), publishedUDP: map[uint16]bool{},
+		clientsOf: rate.NewLimiter(newClients, newClients),
+	}
+	if err := n.findLocal(); err != nil {
+		return nil, err
+	}
 	n.context, n.cancel = context.WithCancel(context.Background())
 	if err := n.build(); err != nil {
 		n.cancel()
@@ -145,8 +156,8 @@ func (n *Network) Close() error {
 		errs = append(errs, closer())
 	}
 	n.closers = nil
+	n.stack.Close() // what waits for the guest ends
 	n.carried.Wait()
-	n.stack.Close()
 	n.link.Close()
 	n.stack.Wait()
 	return errors.Join(errs...)
@@ -172,27 +183,34 @@ func (n *Network) DialContext(ctx context.Context, _, address string) (net.Conn,
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the guest: %w", err)
 	}
-	conn, err := gonet.DialTCPWithBind(ctx, n.stack, full(netip.AddrPortFrom(n.options.Gateway, 0)), n.guest(to.Port()), ipv4.ProtocolNumber)
+	return n.connect(ctx, netip.AddrPortFrom(n.options.Gateway, 0), to.Port())
+}
+
+// findLocal finds the addresses that are not outside.
+func (n *Network) findLocal() error {
+	n.local = map[netip.Addr]bool{n.options.Address: true}
+	if n.options.loopback {
+		return nil
+	}
+	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, refused(err)
+		return fmt.Errorf("finding the addresses of the pod: %w", err)
 	}
-	return conn, nil
+	for _, address := range addresses {
+		prefix, err := netip.ParsePrefix(address.String())
+		if err != nil || !prefix.Addr().Is4() {
+			continue
+		}
+		n.local[prefix.Addr()], n.local[lastOf(prefix)] = true, true
+	}
+	return nil
 }
 
-// refused gives the stack's error for a closed port the meaning that the operating system's has.
-func refused(err error) error {
-	operation := new(net.OpError)
-	if errors.As(err, &operation) && isRefused(err) {
-		operation.Err = syscall.ECONNREFUSED
-	}
-	return err
-}
-
-// isRefused says whether nothing is at a port, in the words of the operating system or of the stack.
-func isRefused(err error) bool {
-	operation := new(net.OpError)
-	return errors.Is(err, syscall.ECONNREFUSED) ||
-		errors.As(err, &operation) && operation.Err.Error() == (&tcpip.ErrConnectionRefused{}).String()
+// lastOf is the last address of a subnet of IPv4, which is all its hosts'.
+func lastOf(p netip.Prefix) netip.Addr {
+	bytes := p.Addr().As4()
+	binary.BigEndian.PutUint32(bytes[:], binary.BigEndian.Uint32(bytes[:])|uint32(1<<(32-p.Bits())-1))
+	return netip.AddrFrom4(bytes)
 }
 
 // guest is a port of the guest.

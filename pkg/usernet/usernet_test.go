@@ -371,14 +371,16 @@ func TestSessionsAreBounded(t *testing.T) {
 	for range maxSessions {
 		last, _ = s.begin(t.Context())
 	}
-	if first.Err() == nil || last.Err() != nil || len(s.all) != maxSessions {
-		t.Errorf("of %d sessions the first ended: %v, the last: %v", len(s.all), first.Err(), last.Err())
+	if first.Err() == nil || last.Err() != nil || s.all.Len() != maxSessions {
+		t.Errorf("of %d sessions the first ended: %v, the last: %v", s.all.Len(), first.Err(), last.Err())
 	}
 }
 
 // TestForgedFramesAreDropped: each of these frames the guest could make, and none of them may get to the stack.
 func TestForgedFramesAreDropped(t *testing.T) {
 	n := &Network{options: Options{MAC: guestMAC, Address: guestIP, Gateway: gatewayIP, GatewayMAC: gatewayMAC}}
+	redirect := packet(guestMAC, gatewayMAC, guestIP, gatewayIP, header.ICMPv4ProtocolNumber)
+	redirect[header.EthernetMinimumSize+header.IPv4MinimumSize] = byte(header.ICMPv4DstUnreachable)
 	other := net.HardwareAddr{2, 0, 0, 0, 0, 9}
 	elsewhere := netip.MustParseAddr("10.96.0.10")
 	for name, test := range map[string]struct {
@@ -388,6 +390,7 @@ func TestForgedFramesAreDropped(t *testing.T) {
 		"TCP":                      {frame: packet(guestMAC, gatewayMAC, guestIP, elsewhere, header.TCPProtocolNumber), want: true},
 		"UDP":                      {frame: packet(guestMAC, gatewayMAC, guestIP, elsewhere, header.UDPProtocolNumber), want: true},
 		"echo of the gateway":      {frame: packet(guestMAC, gatewayMAC, guestIP, gatewayIP, header.ICMPv4ProtocolNumber), want: true},
+		"advice to the gateway":    {frame: redirect},
 		"echo of others":           {frame: packet(guestMAC, gatewayMAC, guestIP, elsewhere, header.ICMPv4ProtocolNumber)},
 		"IGMP":                     {frame: packet(guestMAC, gatewayMAC, guestIP, elsewhere, header.IGMPProtocolNumber)},
 		"other card":               {frame: packet(other, gatewayMAC, guestIP, elsewhere, header.TCPProtocolNumber)},
@@ -415,6 +418,9 @@ func packet(from, to net.HardwareAddr, source, target netip.Addr, protocol tcpip
 		TotalLength: header.IPv4MinimumSize + 8, TTL: 64, Protocol: uint8(protocol),
 		SrcAddr: tcpip.AddrFrom4(source.As4()), DstAddr: tcpip.AddrFrom4(target.As4()),
 	})
+	if protocol == header.ICMPv4ProtocolNumber {
+		ip[header.IPv4MinimumSize] = byte(header.ICMPv4Echo)
+	}
 	return slices.Concat(to, from, []byte{8, 0}, []byte(ip))
 }
 
@@ -448,6 +454,29 @@ func TestServerAnswersFirst(t *testing.T) {
 	cancel()
 	if err := <-served; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLocalAddressesAreNotOutside: the namespace's own, and those of all hosts of a link.
+func TestLocalAddressesAreNotOutside(t *testing.T) {
+	n, err := Open(Options{MAC: guestMAC, Address: guestIP, Gateway: gatewayIP, GatewayMAC: gatewayMAC, MTU: 1450, Allow: func(netip.AddrPort) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil || len(addresses) == 0 {
+		t.Fatalf("there are no addresses (%v)", err)
+	}
+	for _, address := range addresses {
+		if prefix := netip.MustParsePrefix(address.String()); prefix.Addr().Is4() && n.mayReach(netip.AddrPortFrom(prefix.Addr(), 80)) {
+			t.Errorf("the guest may reach %s", prefix.Addr())
+		}
+	}
+	if got := lastOf(netip.MustParsePrefix("10.244.3.7/24")); got != netip.MustParseAddr("10.244.3.255") {
+		t.Errorf("the last address is %s", got)
 	}
 	if err := n.Close(); err != nil {
 		t.Error(err)

@@ -14,6 +14,9 @@ type writer struct {
 
 // write writes frames, each after its length.
 func (w *writer) write(frames ...[]byte) error {
+	if len(frames) == 0 {
+		return nil
+	}
 	var parts net.Buffers
 	for _, frame := range frames {
 		length := binary.BigEndian.AppendUint32(nil, uint32(len(frame))) //nolint:gosec // G115: a frame is at most maxMTU and a header long

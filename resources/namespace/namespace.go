@@ -2,6 +2,7 @@
 package namespace
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +49,7 @@ func podSecurity(s *cluster.Snapshot) string {
 	if !s.Settings.Machine.Baseline() || !s.EtcdOnVolume() || len(s.Config.Status.Retired) > 0 || snapshots != nil && snapshots.Volume.HostPath != "" {
 		return key.PodSecurityPrivileged
 	}
-	for _, n := range s.Nodes {
+	for _, n := range slices.Concat(s.Nodes, s.Retiring) {
 		if n.Deployment != nil && !nodepod.MeetsBaseline(n.Deployment.Spec.Template.Spec) {
 			return key.PodSecurityPrivileged
 		}

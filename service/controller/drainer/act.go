@@ -221,6 +221,7 @@ func note(pod *corev1.Pod, c corev1.PodCondition) {
 
 // say writes a condition to the pod, which has it then, when it differs, and an event when the reason does.
 func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, c corev1.PodCondition) error {
+	c.Message = bounded(c.Message)
 	before := drain.Condition(pod)
 	if before.Status == c.Status && before.Reason == c.Reason && before.Message == c.Message {
 		return nil
@@ -237,4 +238,14 @@ func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 		r.Events.Eventf(config, pod, kind, c.Reason, "Drain", "%s: %s", pod.Name, c.Message)
 	}
 	return nil
+}
+
+// mostMessage is how long a message is at most, in bytes. Names in it come from the workload cluster, whose API server may send any.
+const mostMessage = 1024
+
+func bounded(text string) string {
+	if len(text) <= mostMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:mostMessage], "") + "…"
 }

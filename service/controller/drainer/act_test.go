@@ -93,3 +93,13 @@ func TestRefusalsAreTold(t *testing.T) {
 		})
 	}
 }
+
+// TestMessagesAreBounded: a workload cluster may name its pods as it likes.
+func TestMessagesAreBounded(t *testing.T) {
+	if short := "waits for default/web"; bounded(short) != short {
+		t.Errorf("%q becomes %q", short, bounded(short))
+	}
+	if long := bounded(strings.Repeat("ü", 1<<20)); len(long) > mostMessage+len("…") || !strings.HasSuffix(long, "ü…") {
+		t.Errorf("a long message has %d bytes and ends with %q", len(long), long[len(long)-8:])
+	}
+}
