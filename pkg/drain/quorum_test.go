@@ -59,7 +59,7 @@ func TestWhatPodsSayOfTheirEnd(t *testing.T) {
 		{Type: key.ConditionDrained, Status: corev1.ConditionTrue, Reason: string(TimedOut)},
 	}}}
 	if !EndedByHost(pod) || ReleasedFor(pod) != TimedOut || !Leaving(pod) {
-		t.Errorf("ended by its host: %t, let go: %q, leaves: %t", EndedByHost(pod), ReleasedFor(pod), Leaving(pod))
+		t.Errorf("ended by its host: %t, released for: %q, leaves: %t", EndedByHost(pod), ReleasedFor(pod), Leaving(pod))
 	}
 	if pod.Status.Conditions[1] = (corev1.PodCondition{}); !Leaving(pod) {
 		t.Error("the pod that its host ends stays")
@@ -67,7 +67,7 @@ func TestWhatPodsSayOfTheirEnd(t *testing.T) {
 	pod.Status.Conditions[1] = corev1.PodCondition{Type: key.ConditionDrained, Status: corev1.ConditionTrue, Reason: string(TimedOut)}
 	pod.Status.Conditions[0].Reason, pod.Status.Conditions[1].Status = "EvictionByEvictionAPI", corev1.ConditionFalse
 	if EndedByHost(pod) || ReleasedFor(pod) != "" {
-		t.Errorf("evicted: ended by its host: %t, let go: %q", EndedByHost(pod), ReleasedFor(pod))
+		t.Errorf("evicted: ended by its host: %t, released for: %q", EndedByHost(pod), ReleasedFor(pod))
 	}
 }
 
@@ -82,12 +82,12 @@ func TestWhichMastersServe(t *testing.T) {
 		nodes map[string]bool
 		want  bool
 	}{
-		"pod and Node are Ready": {pod("True", "True"), map[string]bool{"master-m1": true}, true},
-		"the Node is not":        {pod("True", "True"), map[string]bool{"master-m1": false}, false},
-		"the pod is not":         {pod("False", "True"), map[string]bool{"master-m1": true}, false},
-		"somebody has deleted the Node, the machine is well": {pod("True", "True"), nil, true},
-		"somebody has deleted the Node of an ill machine":    {pod("False", "False"), map[string]bool{"master-m2": true}, false},
-		"nobody sees the Node, the host is dead":             {pod("False", "True"), nil, false},
+		"pod and Node are Ready":                       {pod("True", "True"), map[string]bool{"master-m1": true}, true},
+		"the Node is not":                              {pod("True", "True"), map[string]bool{"master-m1": false}, false},
+		"the pod is not":                               {pod("False", "True"), map[string]bool{"master-m1": true}, false},
+		"the Node was deleted, the machine is healthy": {pod("True", "True"), nil, true},
+		"the Node of an unhealthy machine was deleted": {pod("False", "False"), map[string]bool{"master-m2": true}, false},
+		"the Node is not seen, the host is dead":       {pod("False", "True"), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := (Masters{Ready: test.nodes}).healthy(test.pod); got != test.want {
@@ -112,8 +112,8 @@ func masters(ids ...string) (pods []corev1.Pod, ready map[string]bool) {
 	return pods, ready
 }
 
-// TestLearnersAreNoMajority covers F-26: of a cluster that grows from one master to three, the first one must not be let go while etcd
-// hangs on it, however well the others are.
+// TestLearnersAreNoMajority covers F-26: of a cluster that grows from one master to three, the first one must not be released while etcd
+// depends on it, however healthy the others are.
 func TestLearnersAreNoMajority(t *testing.T) {
 	pods, ready := masters("m1", "m2", "m3")
 	spec := []string{"m1", "m2", "m3"}
@@ -132,9 +132,9 @@ func TestLearnersAreNoMajority(t *testing.T) {
 	}
 }
 
-// TestAMasterThatHasLeftHoldsNobody covers a master that was replaced because its host had died: its pod stays until somebody says that
-// the host is gone, and once etcd has forgotten it, the others may be let go one by one.
-func TestAMasterThatHasLeftHoldsNobody(t *testing.T) {
+// TestARemovedMasterHoldsNoOther covers a master that was replaced because its host had died: its pod stays until an administrator
+// declares the host dead, and once etcd has removed its member, the others may be released one by one.
+func TestARemovedMasterHoldsNoOther(t *testing.T) {
 	pods, ready := masters("m1", "m2", "m3", "m4")
 	ready["master-m3"] = false
 	spec := []string{"m1", "m2", "m4"}
@@ -163,7 +163,7 @@ func TestMastersThatAreIllGoOneByOne(t *testing.T) {
 		want int
 	}{
 		"the members of the others answer":       {false, etcd.VoteGiven, 2},
-		"nobody knows of the members":            {false, etcd.VoteUnknown, 0},
+		"nothing is known of the members":        {false, etcd.VoteUnknown, 0},
 		"the others' members do not answer":      {false, etcd.VoteMissing, 0},
 		"one that is Ready does not go so":       {true, etcd.VoteGiven, 0},
 		"the members have not been asked so far": {false, etcd.VoteAwaited, 0},
@@ -176,7 +176,7 @@ func TestMastersThatAreIllGoOneByOne(t *testing.T) {
 	}
 }
 
-// TestWhoMayBeAMember: a master whose Node is not Ready is let go without asking for a majority only when it is known that its member is of no
+// TestWhoMayBeAMember: a master whose Node is not Ready is released without asking for a majority only when it is known that its member is of no
 // use, or when neither etcd nor its machine says that it is of any.
 func TestWhoMayBeAMember(t *testing.T) {
 	for name, test := range map[string]struct {
