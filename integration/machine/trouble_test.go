@@ -228,7 +228,7 @@ func TestQEMUThatIsToldToQuitByOthers(t *testing.T) {
 	v := vm.Start(t, vm.Options{})
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	_, _ = v.Client().QMP(t.Context(), []byte(`{"execute":"quit"}`))
-	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonQEMUCrashed, "somebody else (host-qmp-quit)", "tiny: ready")
+	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonQEMUCrashed, "another process (host-qmp-quit)", "tiny: ready")
 }
 
 // TestSignalsThatEndOtherPrograms: a runner is told to stop by them.
