@@ -1,8 +1,8 @@
-// Package addons builds what a workload cluster needs besides its nodes and control plane: the rights of those who join,
+// Package addons builds what a workload cluster needs besides its nodes and control plane: the RBAC for joining nodes,
 // kube-proxy, CoreDNS and the pod network.
 //
-// Builders are pure: the same Params give the same objects. What they leave out is what the API server fills in, so that
-// an object that was applied is found to be as wanted.
+// Builders are pure: the same Params give the same objects. They leave out what the API server fills in, so that an
+// applied object compares equal to the wanted one.
 package addons
 
 import (
@@ -29,39 +29,40 @@ import (
 
 // Values of CNI.Type.
 const (
-	// CNIFlannel is flannel with VXLAN. It is also what an empty type means.
+	// CNIFlannel is flannel with VXLAN. It is also the meaning of an empty type.
 	CNIFlannel = "flannel"
-	// CNICustom is what CNI.Manifests say.
+	// CNICustom installs CNI.Manifests.
 	CNICustom = "custom"
-	// CNINone leaves the pod network to somebody else.
+	// CNINone installs no pod network.
 	CNINone = "none"
 )
 
-// defaultRegistry holds the images of Kubernetes itself.
+// defaultRegistry has the images of Kubernetes itself.
 const defaultRegistry = "registry.k8s.io"
 
 // Params is everything that the add-ons of a cluster depend on.
 type Params struct {
 	// Cluster is spec.cluster with defaults filled in.
 	Cluster v1alpha1.Cluster
-	// Versions are those in force; that of kubernetes is kube-proxy's, too.
+	// Versions are those in force; that of kubernetes is also kube-proxy's.
 	Versions v1alpha1.Versions
-	// Registry is the registry of the images, with an optional path. Empty, or registry.k8s.io: each image comes from
-	// where its makers put it.
+	// Registry is the registry of the images, with an optional path. If it is empty, or registry.k8s.io, each image
+	// comes from its upstream registry.
 	Registry string
 	// APIServerURL is how pods on a node's network reach the API server, without kube-proxy.
 	APIServerURL string
-	// Administrators is the group that is bound to the rights of an administrator; empty for that of this name.
+	// Administrators is the group that is bound to the rights of an administrator; empty means the constant
+	// Administrators.
 	Administrators string
 	// Emulated says that software emulates the processors of the cluster's machines.
 	Emulated bool
-	// KubeProxy and CoreDNS can be left to somebody else, or come from another image.
+	// KubeProxy and CoreDNS can be left out, or use another image.
 	KubeProxy, CoreDNS Addon
 	// CNI is the pod network.
 	CNI CNI
 }
 
-// Addon is whether an add-on is installed and what it runs.
+// Addon says whether an add-on is installed and what it runs.
 type Addon struct {
 	// Disabled leaves the add-on out.
 	Disabled bool
@@ -77,12 +78,11 @@ type CNI struct {
 	Image, PluginImage string
 	// Manifests are the YAML documents of a network of type CNICustom.
 	Manifests string
-	// MTU is that of pod interfaces in bytes. 0: what the node's interface has, less the encapsulation.
+	// MTU is that of pod interfaces in bytes. 0: that of the node's interface, minus the encapsulation.
 	MTU int32
 }
 
-// Objects are all add-ons of a cluster, in the order in which they are applied. An add-on that is switched off is not
-// among them.
+// Objects returns all add-ons of a cluster, in the order in which they are applied. It leaves out disabled add-ons.
 func Objects(p Params) ([]client.Object, error) {
 	network, err := NetworkObjects(p)
 	if err != nil {
@@ -102,7 +102,7 @@ func Objects(p Params) ([]client.Object, error) {
 	return all, nil
 }
 
-// NetworkObjects are the pod network of a cluster; none where it is left to somebody else.
+// NetworkObjects returns the pod network of a cluster; none if the type is CNINone.
 func NetworkObjects(p Params) ([]client.Object, error) {
 	switch p.CNI.Type {
 	case CNIFlannel, "":
@@ -115,7 +115,7 @@ func NetworkObjects(p Params) ([]client.Object, error) {
 	return nil, fmt.Errorf("the pod network of cluster %s: there is no type %q; choose %s, %s or %s", p.Cluster.ID, p.CNI.Type, CNIFlannel, CNICustom, CNINone)
 }
 
-// Kinds are all kinds that add-ons consist of, manifests of users included.
+// Kinds are all kinds of objects of add-ons, including those of user manifests.
 func Kinds() []client.Object {
 	return []client.Object{
 		&apiextensionsv1.CustomResourceDefinition{}, &appsv1.DaemonSet{}, &appsv1.Deployment{}, &corev1.ConfigMap{}, &corev1.Namespace{},
@@ -124,14 +124,15 @@ func Kinds() []client.Object {
 	}
 }
 
-// meta is the metadata of an object of the cluster, with more labels.
+// meta returns the metadata of an object of the cluster, with additional labels.
 func (p Params) meta(namespace, name string, more map[string]string) metav1.ObjectMeta {
 	labels := map[string]string{key.LabelGSCluster: p.Cluster.ID, key.LabelManagedBy: key.Operator}
 	maps.Copy(labels, more)
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
 }
 
-// image is where an image comes from: the user's own, else its home, or the same path in the configured registry.
+// image returns where an image comes from: the user's own, otherwise its upstream registry, or the same path in the
+// configured registry.
 func (p Params) image(own, home, path, tag string) string {
 	switch {
 	case own != "":
@@ -152,7 +153,7 @@ func (p Params) podNetwork() (netip.Prefix, error) {
 	return network.Masked(), nil
 }
 
-// account is a ServiceAccount with a role of the whole cluster that is bound to it.
+// account returns a ServiceAccount and a ClusterRoleBinding of it.
 func (p Params) account(namespace, name, binding, role string, labels map[string]string) []client.Object {
 	return []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: p.meta(namespace, name, labels)},
@@ -163,10 +164,10 @@ func (p Params) account(namespace, name, binding, role string, labels map[string
 	}
 }
 
-// configured is an annotation of pods whose program reads its configuration only when it starts: pods are replaced when
-// the configuration changes.
+// configured returns an annotation for pods whose program reads its configuration only at its start, so that pods are
+// replaced when the configuration changes.
 func configured(config *corev1.ConfigMap) map[string]string {
-	// A map of strings is always text.
+	// A map of strings can always be encoded.
 	data, _ := json.Marshal(config.Data)
 	sum := sha256.Sum256(data)
 	return map[string]string{"checksum/config": hex.EncodeToString(sum[:12])}
@@ -175,7 +176,7 @@ func configured(config *corev1.ConfigMap) map[string]string {
 // lines joins the lines of a file.
 func lines(text ...string) string { return strings.Join(text, "\n") + "\n" }
 
-// paced are containers with what programs on emulated machines are told.
+// paced adds the environment variables for programs on emulated machines to containers.
 func paced(p Params, containers ...corev1.Container) []corev1.Container {
 	if !p.Emulated {
 		return containers

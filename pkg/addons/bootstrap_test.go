@@ -23,9 +23,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 )
 
-// TestATokenOfTheOperatorLeadsToACertificate: a real API server knows the holder of a token by the group that the add-on
-// RBAC lets ask, and what it writes into the request is what the decision looks for. Without the add-on, and with a token
-// that has expired or that nobody knows, nobody asks for anything.
+// TestATokenOfTheOperatorLeadsToACertificate: a real API server puts the holder of a token into the group that the
+// add-on RBAC allows to request, and writes into the request what the decision looks for. Without the add-on, and with
+// an expired or unknown token, no request is possible.
 func TestATokenOfTheOperatorLeadsToACertificate(t *testing.T) {
 	config := startAPIServer(t)
 	admin, err := client.New(config, client.Options{Scheme: scheme.Scheme})
@@ -69,7 +69,7 @@ func TestATokenOfTheOperatorLeadsToACertificate(t *testing.T) {
 	}
 }
 
-// ask asks for a client certificate as a kubelet does, and returns the request as the API server stores it.
+// ask requests a client certificate as a kubelet does, and returns the request as the API server stores it.
 func ask(t *testing.T, config *rest.Config, token, node string) (*certificatesv1.CertificateSigningRequest, error) {
 	t.Helper()
 	kubelet := rest.AnonymousClientConfig(config)
@@ -99,7 +99,7 @@ func ask(t *testing.T, config *rest.Config, token, node string) (*certificatesv1
 	return request, c.Create(t.Context(), request)
 }
 
-// mapper knows the one kind that a kubelet asks for: a token may not discover.
+// mapper knows the one kind that a kubelet requests, because a token may not use discovery.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)

@@ -12,13 +12,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 )
 
-// implied are the plugins that a plugin calls although its configuration does not name them: flannel delegates to bridge, and
-// bridge gets its addresses from host-local (https://www.cni.dev/plugins/current/meta/flannel/).
+// implied are the plugins that a plugin calls although its configuration does not name them: flannel delegates to
+// bridge, and bridge gets its addresses from host-local (https://www.cni.dev/plugins/current/meta/flannel/).
 var implied = map[string][]string{"flannel": {"bridge", "host-local"}}
 
-// TestEveryPluginOfThePodNetworkIsDelivered walks the configuration that the container runtime gets and names who delivers each
-// plugin: an init container of the pod network, or boot data, which downloads what the guest image lacks. The image itself counts
-// for nothing: Flatcar has no plugins.
+// TestEveryPluginOfThePodNetworkIsDelivered walks the configuration that the container runtime gets and names what
+// provides each plugin: an init container of the pod network, or boot data, which downloads what the guest image lacks.
+// The image itself does not count, because Flatcar has no plugins.
 func TestEveryPluginOfThePodNetworkIsDelivered(t *testing.T) {
 	objects, err := addons.Flannel(params())
 	if err != nil {
@@ -37,7 +37,7 @@ func TestEveryPluginOfThePodNetworkIsDelivered(t *testing.T) {
 			}
 		}
 	}
-	// The container runtime brings the loopback device of each pod up with a plugin.
+	// The container runtime configures the loopback device of each pod with a plugin.
 	called = append(called, "loopback")
 	if len(called) < 5 {
 		t.Fatalf("only %v are called: the configuration was not read", called)
@@ -54,7 +54,7 @@ func TestEveryPluginOfThePodNetworkIsDelivered(t *testing.T) {
 	}
 }
 
-// pluginsOf are the plugins that a list of plugins leads to.
+// pluginsOf returns the plugins that a list of plugins leads to.
 func pluginsOf(t *testing.T, list string) []string {
 	t.Helper()
 	var config struct {

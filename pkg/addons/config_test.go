@@ -18,7 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/addons"
 )
 
-// files are the content of the one ConfigMap among the objects.
+// files returns the content of the one ConfigMap among the objects.
 func files(t *testing.T, objects []client.Object) map[string]string {
 	t.Helper()
 	for _, object := range objects {
@@ -30,8 +30,7 @@ func files(t *testing.T, objects []client.Object) map[string]string {
 	return nil
 }
 
-// TestKubeProxyReadsItsConfiguration: the real kube-proxy says what it has understood. A field that it does not know would
-// stop it.
+// TestKubeProxyReadsItsConfiguration: the real kube-proxy prints what it has parsed. An unknown field would stop it.
 func TestKubeProxyReadsItsConfiguration(t *testing.T) {
 	tool, err := filepath.Abs("../../.tools/kube-proxy")
 	if err != nil {
@@ -65,7 +64,7 @@ func TestKubeProxyReadsItsConfiguration(t *testing.T) {
 	}
 }
 
-// TestKubeProxyFindsTheAPIServer by the token and the authority of its account.
+// TestKubeProxyFindsTheAPIServer by the token and the CA of its account.
 func TestKubeProxyFindsTheAPIServer(t *testing.T) {
 	config, err := clientcmd.Load([]byte(files(t, split(t, params())["kube-proxy"])["kubeconfig.conf"]))
 	if err != nil {
@@ -95,8 +94,8 @@ func TestConfigurationsOfFlannelAreJSON(t *testing.T) {
 	}
 }
 
-// TestTheGuestImageCarriesTheImages of the add-ons by the names that these ask for, so that nothing is downloaded where
-// nothing can be. That of kube-proxy has the version of Kubernetes, so it is not in the list.
+// TestTheGuestImageCarriesTheImages of the add-ons by the names that these use, so that no download is needed. That of
+// kube-proxy has the version of Kubernetes, so it is not in the list.
 func TestTheGuestImageCarriesTheImages(t *testing.T) {
 	list, err := os.ReadFile("../../integration/addons/images")
 	if err != nil {

@@ -34,13 +34,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// requests are those that were sent, watches left out.
+// requests are those that were sent, except watches.
 type requests struct {
 	mu   sync.Mutex
 	list []string
 }
 
-// take returns what was asked since it was called last.
+// take returns the requests since the last call.
 func (r *requests) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ type counter struct {
 	requests *requests
 }
 
-// RoundTrip writes the request down and sends it.
+// RoundTrip records the request and sends it.
 func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Query().Get("watch") == "" {
 		c.requests.mu.Lock()
@@ -64,7 +64,7 @@ func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-// startAPIServer starts a real one, of this repository unless another is asked for.
+// startAPIServer starts a real API server, of this repository unless another is configured.
 func startAPIServer(t *testing.T) *rest.Config {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
@@ -81,7 +81,7 @@ func startAPIServer(t *testing.T) *rest.Config {
 	environment := &envtest.Environment{}
 	environment.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", params().Cluster.Kubernetes.API.ClusterIPRange).
 		Set("enable-bootstrap-token-auth", "true").Set("authorization-mode", "Node,RBAC").Append("enable-admission-plugins", "NodeRestriction")
-	// Also what has begun and does not get ready in time has to end.
+	// An API server that was started but does not become ready in time has to be stopped as well.
 	t.Cleanup(func() { _ = environment.Stop() })
 	config, err := environment.Start()
 	if err != nil {
@@ -90,7 +90,7 @@ func startAPIServer(t *testing.T) *rest.Config {
 	return config
 }
 
-// connect makes a client as the operator has one: cached by label, reading its own writes, counted.
+// connect creates a client like the operator's: cached by label, reading its own writes, counted.
 func connect(t *testing.T, config *rest.Config) (ctrl.Manager, *requests) {
 	t.Helper()
 	asked := &requests{}
@@ -134,7 +134,7 @@ func run(t *testing.T, m ctrl.Manager) {
 	t.Cleanup(func() { cancel(); <-ended })
 	go func() {
 		defer close(ended)
-		_ = m.Start(ctx) // a cache that does not start shows below
+		_ = m.Start(ctx) // a cache that does not start is detected below
 	}()
 	if !m.GetCache().WaitForCacheSync(ctx) {
 		t.Fatal("the caches are not filled")
@@ -143,7 +143,7 @@ func run(t *testing.T, m ctrl.Manager) {
 
 func kinds() []client.Object { return addons.Kinds() }
 
-// pass applies everything and returns the requests that it took.
+// pass applies everything and returns the requests that it sent.
 func pass(t *testing.T, engine *apply.Engine, asked *requests, p addons.Params) []string {
 	t.Helper()
 	objects, err := addons.Objects(p)
@@ -161,8 +161,8 @@ func pass(t *testing.T, engine *apply.Engine, asked *requests, p addons.Params) 
 	return asked.take()
 }
 
-// TestAddonsConverge covers F-14 for what stands in workload clusters: a real API server takes every object, what it adds
-// does not make the engine write again, neither now nor after a restart, and what is switched off goes.
+// TestAddonsConverge covers F-14 for objects in workload clusters: a real API server accepts every object, what it adds
+// does not make the engine write again, neither now nor after a restart, and disabled add-ons are removed.
 func TestAddonsConverge(t *testing.T) {
 	m, asked := connect(t, startAPIServer(t))
 	engine := apply.New(m.GetClient(), m.GetAPIReader(), clock.RealClock{})

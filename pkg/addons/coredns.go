@@ -19,7 +19,7 @@ const CoreDNSVersion = "1.15.0"
 
 const (
 	coreDNS = "coredns"
-	// dnsService is a name that others look for, older than CoreDNS.
+	// dnsService is a name that others look up, older than CoreDNS.
 	dnsService  = "kube-dns"
 	coreDNSRole = "system:coredns"
 	portDNS     = 53
@@ -28,7 +28,7 @@ const (
 	portReady   = 8181
 )
 
-// CoreDNS is the cluster's name service.
+// CoreDNS is the cluster's DNS service.
 func CoreDNS(p Params) []client.Object {
 	labels := map[string]string{labelApp: dnsService}
 	one := intstr.FromInt32(1)
@@ -48,7 +48,7 @@ func CoreDNS(p Params) []client.Object {
 	)
 }
 
-// corefile is the upstream one of Kubernetes. CoreDNS reads it again when it changes.
+// corefile is the upstream one of Kubernetes. CoreDNS reloads it when it changes.
 func corefile(p Params) string {
 	return lines(
 		".:53 {",
@@ -88,7 +88,7 @@ func dnsDeployment(p Params, labels map[string]string) *appsv1.Deployment {
 				Spec: corev1.PodSpec{
 					Affinity:   apart(labels),
 					Containers: paced(p, dnsContainer(p)),
-					// The cluster's names would lead to CoreDNS itself.
+					// The cluster's resolver would be CoreDNS itself.
 					DNSPolicy:          corev1.DNSDefault,
 					NodeSelector:       map[string]string{labelOS: "linux"},
 					PriorityClassName:  "system-cluster-critical",
@@ -105,7 +105,7 @@ func dnsDeployment(p Params, labels map[string]string) *appsv1.Deployment {
 	}
 }
 
-// apart puts pods on different nodes where there are several.
+// apart puts pods on different nodes if there are several.
 func apart(labels map[string]string) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{

@@ -25,20 +25,21 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// reasonManifests is that of manifests that cannot be applied as they are.
+// reasonManifests is the reason for manifests that cannot be applied as they are.
 const reasonManifests = "ManifestsInvalid"
 
-// read keeps what was read of manifests, by their hash: to read some hundred KiB of them takes longer than all else of a pass. Those of so
-// many clusters that differ are kept.
+// read caches parsed manifests by their hash, because parsing several hundred KiB takes longer than the rest of a
+// reconcile. It holds this many different manifests.
 var read = lru.New(64)
 
-// manifest is what was read.
+// manifest is a parsed manifest.
 type manifest struct {
 	objects []client.Object
 	err     error
 }
 
-// Custom are the objects of the user's manifests. They have to be of the Kinds of this package, for others are neither watched nor removed.
+// Custom returns the objects of the user's manifests. They have to be of the Kinds of this package, because others are
+// neither watched nor removed.
 func Custom(p Params) ([]client.Object, error) {
 	sum := sha256.Sum256([]byte(p.CNI.Manifests))
 	known, ok := read.Get(sum)
@@ -63,7 +64,7 @@ func Custom(p Params) ([]client.Object, error) {
 	return all, nil
 }
 
-// parse reads YAML documents.
+// parse parses YAML documents.
 func parse(text string) ([]client.Object, error) {
 	decoder := serializer.NewCodecFactory(ofKinds(), serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
@@ -93,7 +94,7 @@ func parse(text string) ([]client.Object, error) {
 	}
 }
 
-// decode reads one document. A field that its kind does not have would get lost, so it is an error.
+// decode decodes one document. A field that its kind does not have would be lost, so it is an error.
 func decode(decoder runtime.Decoder, document []byte) (client.Object, error) {
 	decoded, _, err := decoder.Decode(document, nil, nil)
 	var kind metav1.TypeMeta
@@ -111,7 +112,7 @@ func decode(decoder runtime.Decoder, document []byte) (client.Object, error) {
 	return object, nil
 }
 
-// blank says that there is nothing in a document but comments.
+// blank reports whether a document contains nothing but comments.
 func blank(document []byte) bool {
 	return !slices.ContainsFunc(strings.Split(string(document), "\n"), func(line string) bool {
 		line = strings.TrimSpace(line)
@@ -119,8 +120,8 @@ func blank(document []byte) bool {
 	})
 }
 
-// complete puts an object without a namespace where kubectl does, says what it holds as the API server does, and drops what only that may say
-// of it, which is there when the object was exported from another cluster.
+// complete sets the namespace of an object as kubectl does, converts stringData as the API server does, and removes
+// what only the API server may set, which is there if the object was exported from another cluster.
 func complete(object client.Object) {
 	object.SetUID("")
 	object.SetResourceVersion("")
@@ -150,13 +151,13 @@ func complete(object client.Object) {
 	}
 }
 
-// ofKinds knows the Kinds and no others.
+// ofKinds returns a scheme with only the Kinds.
 func ofKinds() *runtime.Scheme {
 	known, all := runtime.NewScheme(), runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		apiextensionsv1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
 	} {
-		_ = add(all) // it is about types of this program
+		_ = add(all) // the types are part of this program
 	}
 	for _, kind := range Kinds() {
 		if kinds, _, err := all.ObjectKinds(kind); err == nil {
@@ -166,7 +167,7 @@ func ofKinds() *runtime.Scheme {
 	return known
 }
 
-// kindNames are the names of the Kinds.
+// kindNames returns the names of the Kinds.
 func kindNames() string {
 	var names []string
 	for gvk := range ofKinds().AllKnownTypes() {

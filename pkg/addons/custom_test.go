@@ -16,7 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// ownNetwork is a pod network as its makers publish it.
+// ownNetwork is a pod network as its project publishes it.
 const ownNetwork = `# A pod network as its makers publish it.
 ---
 apiVersion: v1
@@ -107,8 +107,8 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: agent}}}
 
 func custom(p *addons.Params) { p.CNI.Type, p.CNI.Manifests = addons.CNICustom, ownNetwork }
 
-// TestManifestsOfUsersConverge: a real API server takes a network of the user's own, nothing is written again for it, neither now nor after a
-// restart, and it goes when flannel takes its place.
+// TestManifestsOfUsersConverge: a real API server accepts a user's own network, nothing is written again for it,
+// neither now nor after a restart, and it is removed when flannel replaces it.
 func TestManifestsOfUsersConverge(t *testing.T) {
 	m, asked := connect(t, startAPIServer(t))
 	engine := apply.New(m.GetClient(), m.GetAPIReader(), clock.RealClock{})
@@ -134,7 +134,7 @@ func TestManifestsOfUsersConverge(t *testing.T) {
 	}
 }
 
-// TestManifestsThatCannotBeKeptAreTold: which document it is, and what is wrong with it.
+// TestManifestsThatCannotBeKeptAreTold: the error names the document and what is wrong with it.
 func TestManifestsThatCannotBeKeptAreTold(t *testing.T) {
 	for name, test := range map[string]struct{ manifests, want string }{
 		"no YAML":                       {"a: b: c", "document 1: "},
@@ -153,7 +153,7 @@ func TestManifestsThatCannotBeKeptAreTold(t *testing.T) {
 	}
 }
 
-// TestManifestsThatWereExported: what the API server of another cluster said of an object says nothing about this one.
+// TestManifestsThatWereExported: what the API server of another cluster set on an object means nothing for this one.
 func TestManifestsThatWereExported(t *testing.T) {
 	const exported = `apiVersion: v1
 kind: ConfigMap

@@ -27,13 +27,13 @@ const (
 	flannelDirectory = "/etc/kube-flannel/"
 	cniConfig        = "/etc/cni/net.d"
 	cniBinaries      = "/opt/cni/bin"
-	// encapsulation is what VXLAN puts around a packet, in bytes.
+	// encapsulation is the size in bytes of what VXLAN adds to a packet.
 	encapsulation = 50
 )
 
-// Flannel is the pod network, by the manifest of its makers: https://github.com/flannel-io/flannel, kube-flannel.yml. It
-// differs in two things. The API server is reached by its address, so that the network does not wait for kube-proxy, and
-// every taint is tolerated.
+// Flannel is the pod network, based on the project's manifest: https://github.com/flannel-io/flannel, kube-flannel.yml.
+// It differs in two ways: the API server is reached by its address, so that the network does not wait for kube-proxy,
+// and every taint is tolerated.
 func Flannel(p Params) ([]client.Object, error) {
 	config, err := flannelFiles(p)
 	if err != nil {
@@ -56,7 +56,7 @@ func Flannel(p Params) ([]client.Object, error) {
 	}}, config, daemons), nil
 }
 
-// cniList is the configuration by which the container runtime calls plugins.
+// cniList is the configuration with which the container runtime calls plugins.
 const cniList = `{
   "name": "cbr0",
   "cniVersion": "0.3.1",
@@ -86,14 +86,14 @@ func flannelFiles(p Params) (*corev1.ConfigMap, error) {
 	}
 	mtu := ""
 	if p.CNI.MTU != 0 {
-		// flannel asks for the MTU outside and takes its overhead off.
+		// flannel expects the outer MTU and subtracts its overhead.
 		mtu = fmt.Sprintf(",\n    \"MTU\": %d", p.CNI.MTU+encapsulation)
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: p.meta(flannelNamespace, flannelConfig, map[string]string{"app": flannel, labelApp: flannel, "tier": "node"}),
 		Data: map[string]string{
 			"cni-conf.json": cniList,
-			// Flannel's nftables are experimental; its image brings iptables of both kinds.
+			// Flannel's nftables support is experimental; its image has iptables of both kinds.
 			"net-conf.json": fmt.Sprintf(`{
   "Network": "%s",
   "EnableNFTables": false,
@@ -140,7 +140,7 @@ func (p Params) flannelImage() string {
 	return p.image(p.CNI.Image, flannelRegistry, "flannel-io/flannel", "v"+FlannelVersion)
 }
 
-// flannelInstallers put the plugin and the configuration where the container runtime looks for them.
+// flannelInstallers copy the plugin and the configuration to where the container runtime looks for them.
 func flannelInstallers(p Params) []corev1.Container {
 	return []corev1.Container{
 		{
@@ -170,13 +170,13 @@ func flannelContainer(p Params) (corev1.Container, error) {
 	return corev1.Container{
 		Name: "kube-flannel", Image: p.flannelImage(), ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: []string{"/opt/bin/flanneld"},
-		// Rules that somebody has removed come back after a minute. Every five seconds, the default, costs an emulated node a
-		// tenth of its processor.
+		// Removed rules are restored after a minute. Every five seconds, the default, costs an emulated node a tenth of
+		// its processor.
 		Args: []string{"--ip-masq", "--kube-subnet-mgr", "--iptables-resync=60"},
 		Env: []corev1.EnvVar{
 			fromPod("POD_NAME", "metadata.name"), fromPod("POD_NAMESPACE", "metadata.namespace"),
 			{Name: "EVENT_QUEUE_DEPTH", Value: "5000"}, {Name: "CONT_WHEN_CACHE_NOT_READY", Value: "false"},
-			// They go before those of the Service, which only works once kube-proxy does.
+			// They take precedence over those of the Service, which only works once kube-proxy does.
 			{Name: "KUBERNETES_SERVICE_HOST", Value: api.Hostname()}, {Name: "KUBERNETES_SERVICE_PORT", Value: port},
 		},
 		Resources: requests("100m", "50Mi"),

@@ -21,7 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 )
 
-// params are those of a cluster that asks for nothing.
+// params are those of a cluster that sets nothing.
 func params(changes ...func(*addons.Params)) addons.Params {
 	p := addons.Params{
 		Cluster:      cluster.WithDefaults(fixture.MakeCluster("abc12").Workers(2).Obj()).Spec.Cluster,
@@ -34,7 +34,7 @@ func params(changes ...func(*addons.Params)) addons.Params {
 	return p
 }
 
-// everything that can be set is set.
+// everything sets everything that can be set.
 func everything(p *addons.Params) {
 	p.Emulated = true
 	p.Registry = "registry.example.org/mirror"
@@ -46,7 +46,7 @@ func everything(p *addons.Params) {
 	p.Cluster.Kubernetes.NetworkSetup.KubeProxy.ConntrackMaxPerCore = 32768
 }
 
-// TestEveryObjectIsAsRecorded in testdata/<parameters>/<add-on>.yaml. UPDATE=1 rewrites the records.
+// TestEveryObjectIsAsRecorded in testdata/<parameters>/<add-on>.yaml. UPDATE=1 rewrites the golden files.
 func TestEveryObjectIsAsRecorded(t *testing.T) {
 	got := map[string]string{}
 	for folder, p := range map[string]addons.Params{"default": params(), "everything-set": params(everything)} {
@@ -89,7 +89,7 @@ func rewrite(t *testing.T, records map[string]string) {
 	}
 }
 
-// split are the objects by add-on.
+// split returns the objects by add-on.
 func split(t *testing.T, p addons.Params) map[string][]client.Object {
 	t.Helper()
 	flannel, errFlannel := addons.Flannel(p)
@@ -100,7 +100,7 @@ func split(t *testing.T, p addons.Params) map[string][]client.Object {
 	return map[string][]client.Object{"rbac": addons.RBAC(p), "coredns": addons.CoreDNS(p), "kube-proxy": kubeProxy, "flannel": flannel}
 }
 
-// text is objects as people read them.
+// text returns objects as people read them.
 func text(t *testing.T, objects []client.Object) string {
 	t.Helper()
 	var all bytes.Buffer
@@ -167,7 +167,7 @@ func TestSwitchesLeaveAddonsOut(t *testing.T) {
 	}
 }
 
-// TestKindsAreComplete: what is not among them would never be pruned. One that no add-on has would be watched for nothing.
+// TestKindsAreComplete: a missing kind would never be pruned, and one that no add-on has would be watched for nothing.
 func TestKindsAreComplete(t *testing.T) {
 	kinds := func(objects []client.Object) []string {
 		found := map[string]bool{}

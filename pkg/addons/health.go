@@ -8,10 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Unavailable describes each of the programs that does not serve, sorted by kind and name; it is empty when all serve. A
-// DaemonSet serves when a pod of it is available on each node that it wants to run on, and it wants one at least. A
-// Deployment serves while it is Available, unless it is scaled to zero. The descriptions hold no counts, because these change
-// with each node that joins.
+// Unavailable describes each program that is not available, sorted by kind and name; it is empty if all are. A
+// DaemonSet is available if it has an available pod on each node that it should run on, of which there has to be at
+// least one. A Deployment is available while it is Available and has an available pod, or if it is scaled to zero.
+// Neither is until its controller has observed it. The descriptions contain no counts, because these change with each
+// node that joins.
 func Unavailable(daemonSets []appsv1.DaemonSet, deployments []appsv1.Deployment) []string {
 	var all []string
 	for i := range daemonSets {

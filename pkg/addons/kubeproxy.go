@@ -22,8 +22,8 @@ const (
 	accountDirectory   = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// KubeProxy makes Services work on every node. It reaches the API server by its address, for the Service of that only works
-// once kube-proxy does.
+// KubeProxy makes Services work on every node. It reaches the API server by its address, because the Service of the API
+// server only works once kube-proxy does.
 func KubeProxy(p Params) ([]client.Object, error) {
 	network, err := p.podNetwork()
 	if err != nil {
@@ -42,7 +42,7 @@ func KubeProxy(p Params) ([]client.Object, error) {
 	return append(objects, config, proxyDaemonSet(p, labels, config)), nil
 }
 
-// apiServer is the URL of the API server, taken apart.
+// apiServer returns the parsed URL of the API server.
 func (p Params) apiServer() (*url.URL, error) {
 	u, err := url.Parse(p.APIServerURL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
@@ -72,19 +72,20 @@ type proxyConntrack struct {
 	MaxPerCore int32 `json:"maxPerCore"`
 }
 
-// proxyFiles are the configuration and the way to the API server.
+// proxyFiles are the configuration and the kubeconfig.
 func proxyFiles(p Params, podNetwork string) (map[string]string, error) {
 	config := proxyConfiguration{
 		APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration",
 		BindAddress:        "0.0.0.0",
 		HealthzBindAddress: fmt.Sprintf("0.0.0.0:%d", portProxyHealth),
-		// They tell anybody who asks about all Services.
+		// They reveal all Services to any client.
 		MetricsBindAddress: fmt.Sprintf("127.0.0.1:%d", portProxyMetrics),
 		ClientConnection:   proxyClient{Kubeconfig: kubeProxyDirectory + "/" + kubeProxyAccess},
 		ClusterCIDR:        podNetwork,
-		// Needs Linux 5.13, which is older than the guests; rules change in no time, however many Services there are.
+		// This needs Linux 5.13, which is older than the guests; rules change quickly, regardless of the number of
+		// Services.
 		Mode: "nftables",
-		// 0 leaves the kernel's.
+		// 0 keeps the kernel's value.
 		Conntrack: proxyConntrack{MaxPerCore: p.Cluster.Kubernetes.NetworkSetup.KubeProxy.ConntrackMaxPerCore},
 	}
 	files := map[string]string{}
@@ -98,7 +99,7 @@ func proxyFiles(p Params, podNetwork string) (map[string]string, error) {
 	return files, nil
 }
 
-// proxyKubeconfig is a kubeconfig with the token and the authority of the pod's service account.
+// proxyKubeconfig is a kubeconfig with the token and the CA of the pod's service account.
 func proxyKubeconfig(server string) map[string]any {
 	const name = "default"
 	return map[string]any{
@@ -136,11 +137,11 @@ func proxyDaemonSet(p Params, labels map[string]string, config *corev1.ConfigMap
 }
 
 func proxyContainer(p Params) corev1.Container {
-	// Health is bad as long as the first rules have not been written, which takes until the API server answers.
+	// It is unhealthy until the first rules have been written, which takes until the API server responds.
 	started := httpProbe("/livez", portProxyHealth, 5, 5, 180)
 	return corev1.Container{
 		Name: kubeProxy, Image: p.image(p.KubeProxy.Image, defaultRegistry, kubeProxy, "v"+p.Versions.Kubernetes), ImagePullPolicy: corev1.PullIfNotPresent,
-		// By its name alone: not every image has it at the same place.
+		// The command has no path, because not every image has it at the same place.
 		Command: []string{
 			kubeProxy, "--config=" + kubeProxyDirectory + "/" + kubeProxyConfig, "--hostname-override=$(NODE_NAME)",
 		},

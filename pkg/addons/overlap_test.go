@@ -8,7 +8,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/addons"
 )
 
-// TestOverlappingNetworksAreNamed: both, with what they are.
+// TestOverlappingNetworksAreNamed: the message names both, with what they are.
 func TestOverlappingNetworksAreNamed(t *testing.T) {
 	pods := func(cidr string) addons.Network { return addons.Network{Name: "the pod network", CIDR: cidr} }
 	services := func(cidr string) addons.Network { return addons.Network{Name: "the network of Services", CIDR: cidr} }

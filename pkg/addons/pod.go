@@ -15,7 +15,7 @@ const (
 	labelApp = "k8s-app"
 )
 
-// requests are what is set aside; there is no limit.
+// requests returns resource requests; there is no limit.
 func requests(cpu, memory string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
@@ -27,7 +27,7 @@ func everywhere() []corev1.Toleration {
 	return []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
 
-// gradually replaces the pods of a DaemonSet on a tenth of the nodes at a time, one at least.
+// gradually replaces the pods of a DaemonSet on a tenth of the nodes at a time, but at least one.
 func gradually() appsv1.DaemonSetUpdateStrategy {
 	tenth := intstr.FromString("10%")
 	return appsv1.DaemonSetUpdateStrategy{
@@ -47,7 +47,7 @@ func fromPod(name, field string) corev1.EnvVar {
 	}}
 }
 
-// hostPath is a path of the node; an empty kind does not look at what is there.
+// hostPath is a path of the node; an empty kind does not check what is there.
 func hostPath(name, path string, kind corev1.HostPathType) corev1.Volume {
 	source := &corev1.HostPathVolumeSource{Path: path}
 	if kind != "" {
@@ -63,13 +63,13 @@ func configMap(name, from string) corev1.Volume {
 	}}}
 }
 
-// forRoot is a volume of a ConfigMap whose files only root reads, and what is copied from them, too.
+// forRoot returns a volume of a ConfigMap whose files, and copies of them, only root can read.
 func forRoot(volume corev1.Volume) corev1.Volume {
 	volume.ConfigMap.DefaultMode = ptr.To[int32](0o600)
 	return volume
 }
 
-// httpProbe asks a port of the pod; period and timeout are in seconds.
+// httpProbe probes a port of the pod; period and timeout are in seconds.
 func httpProbe(path string, port, period, timeout, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
@@ -79,7 +79,7 @@ func httpProbe(path string, port, period, timeout, failures int32) *corev1.Probe
 	}
 }
 
-// xtables is the lock by which programs of a node take turns with its packet filter.
+// xtables is the lock for exclusive access of a node's programs to its packet filter.
 const xtables = "xtables-lock"
 
 func xtablesVolume() corev1.Volume {

@@ -10,19 +10,20 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// kubeletClient is the user as which the API server asks kubelets for logs and the like: the common name of the pair
-// pki.KubeletClient.
+// kubeletClient is the user as which the API server requests logs and the like from kubelets: the common name of the
+// pair pki.KubeletClient.
 const kubeletClient = "kube-apiserver-kubelet-client"
 
-// Administrators is the group of the holders of the administrator's kubeconfig, unless another one was asked for, and the name of its binding.
+// Administrators is the default group of the holders of the administrator's kubeconfig, and the name of its binding.
 const Administrators = "kvm-operator:cluster-admins"
 
-// RBAC lets kubelets ask for a certificate and the API server talk to kubelets. Nobody approves a request but the operator,
-// so the roles that kubeadm binds for that are missing.
+// RBAC lets kubelets request a certificate and the API server talk to kubelets. Only the operator approves requests, so
+// the roles that kubeadm binds for approval are missing.
 //
-// The holders of the administrator's kubeconfig are administrators by a binding, which can be taken away; the operator, who makes it, is one by
-// the group system:masters. Of the users of the original's certificates that of "worker" keeps the
-// role of kube-proxy; the original's system:node would let it read every Secret, and kubelets have users of their own.
+// The holders of the administrator's kubeconfig are administrators by a binding, which can be removed; the operator,
+// which creates it, is one by the group system:masters. Of the users of the original's certificates, that of "worker"
+// keeps the role of kube-proxy; the original's system:node would let it read every Secret, and kubelets have users of
+// their own.
 func RBAC(p Params) []client.Object {
 	return []client.Object{
 		p.binding(Administrators, "cluster-admin", rbacv1.GroupKind, cmp.Or(p.Administrators, Administrators)),

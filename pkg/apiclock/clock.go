@@ -1,5 +1,6 @@
-// Package apiclock tells the time of the API server, by which objects say when something happened to them. A machine whose clock is
-// wrong, or jumps, would else take a deletion of a moment ago for one of yesterday, and certificates for expired ones.
+// Package apiclock provides the time of the API server, because timestamps in objects are in that time. Otherwise, a
+// machine whose clock is wrong, or jumps, would take a deletion of a moment ago for one of yesterday, and valid
+// certificates for expired ones.
 package apiclock
 
 import (
@@ -10,44 +11,44 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Clock is the clock of this machine, corrected as little as what the API server says allows. It goes on as steadily as time does:
-// setting the clock of the machine does not set it.
+// Clock is the clock of this machine, corrected as little as the API server's times allow. It advances steadily:
+// setting the clock of the machine does not affect it.
 type Clock struct {
 	own   clock.PassiveClock
 	began time.Time
 
 	mu sync.Mutex
-	// behind is how far this machine's clock is behind the API server's; negative when it is ahead.
+	// behind is how far this machine's clock is behind the API server's; negative if it is ahead.
 	behind time.Duration
 }
 
-// granularity is that of the header Date (RFC 9110, 5.6.7), which is cut off.
+// granularity is that of the header Date (RFC 9110, 5.6.7), which is truncated.
 const granularity = time.Second
 
-// New makes a Clock that tells the time of own until the API server has answered.
+// New returns a Clock that shows the time of own until the API server has responded.
 func New(own clock.PassiveClock) *Clock { return &Clock{own: own, began: own.Now()} }
 
-// Now is the time.
+// Now returns the current time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.steady().Add(c.behind)
 }
 
-// Difference is how far this machine's clock is off that of the API server, whichever is wrong.
+// Difference returns the clock skew between this machine and the API server, whichever is wrong.
 func (c *Clock) Difference() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.behind.Abs()
 }
 
-// Since is how long ago a time was.
+// Since returns the time elapsed since t.
 func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// steady is the time without correction.
+// steady returns the time without correction.
 func (c *Clock) steady() time.Time { return c.began.Add(c.own.Since(c.began)) }
 
-// Transport learns from every answer.
+// Transport returns a transport that learns from every response.
 func (c *Clock) Transport(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		asked := c.steady()
@@ -59,11 +60,11 @@ func (c *Clock) Transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// learn takes into account that at some moment between two the API server's clock showed date.
+// learn uses the fact that the API server's clock showed date at some moment between asked and answered.
 func (c *Clock) learn(asked, answered time.Time, date string) {
 	shown, err := http.ParseTime(date)
 	if err != nil {
-		return // it is no API server, or says nothing of the time
+		return // it is not an API server, or does not report the time
 	}
 	least, most := shown.Sub(answered), shown.Add(granularity).Sub(asked)
 	c.mu.Lock()
@@ -73,5 +74,5 @@ func (c *Clock) learn(asked, answered time.Time, date string) {
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
-// RoundTrip is for http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

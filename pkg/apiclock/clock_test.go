@@ -23,7 +23,7 @@ func TestTheTimeIsThatOfTheAPIServer(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 400e6, time.UTC)
 	for name, test := range map[string]struct {
 		own   time.Duration // how far the own clock is ahead
-		takes time.Duration // how long the answer takes to come
+		takes time.Duration // how long the response takes to arrive
 		date  string        // instead of the right one
 		err   error
 		want  time.Duration // how far the clock is ahead then
@@ -69,7 +69,7 @@ func TestTheTimeIsThatOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// jumping is a clock that somebody sets, and that knows how much time has really gone by.
+// jumping is a clock that is set to other times, and that knows how much time has really elapsed.
 type jumping struct {
 	clock.RealClock
 	shows time.Time

@@ -15,22 +15,22 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// bench is a namespace of its own with an engine of its own.
+// bench is a namespace with its own engine.
 type bench struct {
 	*testing.T
 	namespace string
 	engine    *apply.Engine
 }
 
-// owner is that of all objects of a bench.
+// owner is the owner of all objects of a bench.
 func (b *bench) owner() key.Owner { return b.ownerNamed(b.namespace) }
 
-// ownerNamed is the owner of objects of somebody else.
+// ownerNamed is another owner of objects.
 func (b *bench) ownerNamed(name string) key.Owner {
 	return key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: name, UID: "1", Handler: "test"}
 }
 
-// places are those of all objects of a bench: its namespace, and what has none.
+// places are the places of all objects of a bench: its namespace, and cluster-scoped objects.
 func (b *bench) places() apply.Places { return apply.Places{Namespaces: []string{b.namespace}} }
 
 func newBench(t *testing.T) *bench {
@@ -41,10 +41,10 @@ func newBench(t *testing.T) *bench {
 	return &bench{T: t, namespace: namespace.Name, engine: apply.New(cached, live, clock.RealClock{})}
 }
 
-// restart forgets everything that the engine knows.
+// restart discards everything that the engine knows.
 func (b *bench) restart() { b.engine = apply.New(cached, live, clock.RealClock{}) }
 
-// apply applies and returns the methods of the requests that it took.
+// apply applies and returns the methods of the requests that it sent.
 func (b *bench) apply(set apply.Set) []string {
 	b.Helper()
 	asked.take()
@@ -63,10 +63,10 @@ func (b *bench) try(set apply.Set) error {
 	return b.engine.Apply(b.Context(), set)
 }
 
-// set is one of objects and nothing else.
+// set returns a Set with only these objects.
 func set(objects ...client.Object) apply.Set { return apply.Set{Objects: objects} }
 
-// meta is that of an object of the cluster whose id is the namespace.
+// meta returns the metadata of an object of the cluster whose id is the namespace.
 func (b *bench) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{
 		key.LabelGSCluster: b.namespace, key.LabelManagedBy: key.Operator,
@@ -88,7 +88,7 @@ func (b *bench) deployment(name, image string) *appsv1.Deployment {
 	}}
 }
 
-// foreign lets somebody else change an object and waits until the cache shows it.
+// foreign changes an object as another client and waits until the cache shows it.
 func foreign[T client.Object](t *testing.T, object T, change func(T)) {
 	t.Helper()
 	current := now(t, object)

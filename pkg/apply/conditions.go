@@ -15,8 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// SetConditions sets conditions in the status of an object, and nothing else of it, without knowing the rest: it may be an object that
-// cannot be decoded. The list of conditions has to be a map by type in the schema of the kind.
+// SetConditions sets conditions in the status of an object, and changes nothing else. It does not need to decode the
+// rest of the object. The list of conditions has to be a map by type in the schema of the kind.
 func (e *Engine) SetConditions(ctx context.Context, object client.Object, conditions ...metav1.Condition) error {
 	kind, err := apiutil.GVKForObject(object, e.client.Scheme())
 	if err != nil {
@@ -35,7 +35,7 @@ func (e *Engine) SetConditions(ctx context.Context, object client.Object, condit
 	applied.SetNamespace(object.GetNamespace())
 	applied.SetName(object.GetName())
 	applied.SetUID(object.GetUID())
-	// Reading its own writes would need a second cache of the kind, of objects without a Go type.
+	// Waiting for the cache would need a second cache of the kind, for objects without a Go type.
 	options := client.PatchOptions{FieldManager: key.Operator, Force: ptr.To(true), DisableReadYourWritesConsistency: true}
 	request, err := applied.MarshalJSON()
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	controller "github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
-// TestCreatesOnceAndThenAsksNothing: one request makes an object; from then on, and after a restart, none.
+// TestCreatesOnceAndThenAsksNothing: one request creates an object; after that, and after a restart, no request is
+// sent.
 func TestCreatesOnceAndThenAsksNothing(t *testing.T) {
 	b := newBench(t)
 	wanted := set(b.configMap("a", map[string]string{"k": "v"}))
@@ -38,8 +39,8 @@ func TestWantedObjectsAreNotChanged(t *testing.T) {
 	equal(t, "the object passed in", before, wanted)
 }
 
-// TestEveryObjectOfAClusterConverges covers F-14 for all that a KVMConfig leads to: what the API server adds to objects,
-// defaults above all, does not make the engine write again, neither now nor after a restart.
+// TestEveryObjectOfAClusterConverges covers F-14 for all objects of a KVMConfig: what the API server adds to objects,
+// mainly defaults, does not make the engine write again, neither now nor after a restart.
 func TestEveryObjectOfAClusterConverges(t *testing.T) {
 	config := fixture.MakeCluster("conv1").Masters(3).Workers(2).Release("20.0.0", "4.0.0").EtcdOnVolume("1Gi").HostVolume(0, "data", "/data").Obj()
 	settings := cluster.Settings{
@@ -80,7 +81,7 @@ func TestEveryObjectOfAClusterConverges(t *testing.T) {
 	}
 }
 
-// TestChangesTakeOneRequest, but for the first in an object's life, which moves the fields that were posted.
+// TestChangesTakeOneRequest, except the first change of an object, which also moves the posted fields.
 func TestChangesTakeOneRequest(t *testing.T) {
 	b := newBench(t)
 	b.apply(set(b.configMap("a", map[string]string{"k": "1"})))
@@ -91,8 +92,8 @@ func TestChangesTakeOneRequest(t *testing.T) {
 	equal(t, "data", map[string]string{"k": "4"}, now(t, b.configMap("a", nil)).Data)
 }
 
-// TestForeignListAdditionsAreAppliedOverOnce and not for ever: an admission webhook that adds a variable to every
-// container must not make the operator write without end.
+// TestForeignListAdditionsAreAppliedOverOnce and not again and again: an admission webhook that adds a variable to
+// every container must not make the operator write without end.
 func TestForeignListAdditionsAreAppliedOverOnce(t *testing.T) {
 	b := newBench(t)
 	d := b.deployment("a", "image:1")
@@ -108,7 +109,7 @@ func TestForeignListAdditionsAreAppliedOverOnce(t *testing.T) {
 	equal(t, "variables", want, now(t, d).Spec.Template.Spec.Containers[0].Env)
 }
 
-// TestObjectsOfNoInterestAreNotRead: the engine finds out what exists from the cache, which holds labelled objects only.
+// TestObjectsOfNoInterestAreNotRead: the engine learns what exists from the cache, which holds only labeled objects.
 func TestObjectsOfNoInterestAreNotRead(t *testing.T) {
 	b := newBench(t)
 	do(t, direct.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "other"}}))

@@ -1,8 +1,8 @@
 // Package apply is the engine: the only code that writes the objects of a cluster.
 //
-// It creates what is missing, applies server-side what differs, prunes what is no longer wanted and deletes in order. It
-// never touches an object that is not owned (annotation kvm-operator.giantswarm.io/owner, in one of the owner's Places) and
-// asks the API server nothing while intent and world agree.
+// It creates missing objects, uses server-side apply for objects that differ, prunes objects that are no longer wanted
+// and deletes in order. It never touches an object that is not owned (annotation kvm-operator.giantswarm.io/owner, in
+// one of the owner's Places) and sends no request while the actual state matches the intent.
 package apply
 
 import (
@@ -21,22 +21,22 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// Set is what one handler wants to exist for one owner.
+// Set is the objects that one handler wants to exist for one owner.
 type Set struct {
-	// Owner is whom all objects of the set belong to, which they say.
+	// Owner is the owner of all objects of the set; their annotations name it.
 	Owner key.Owner
-	// Places are where objects are looked for that are no longer wanted.
+	// Places are where the engine searches for objects that are no longer wanted.
 	Places Places
 	// Objects are applied in this order.
 	Objects []client.Object
 	// Keep are objects that are neither changed nor pruned.
 	Keep []client.Object
-	// Kinds are the kinds among which no longer wanted objects are looked for; none means no pruning.
+	// Kinds are the kinds that are pruned; none means no pruning.
 	Kinds []client.Object
-	// CreateOnly never changes an object that exists, for it holds something that cannot be made a second time, such as a key. Only an
-	// object that says which resource version it was made for replaces that one.
+	// CreateOnly never changes an existing object, because it holds something that cannot be created a second time,
+	// such as a key. The exception is an object that names a resource version: it replaces that version.
 	CreateOnly bool
-	// Created is told of each object that was created, as the API server answered; may be nil.
+	// Created is called with each created object as the API server returned it; may be nil.
 	Created func(client.Object)
 }
 
@@ -54,22 +54,23 @@ type Engine struct {
 	refused  map[objectKey]refused
 }
 
-// objectKey names an object of any kind.
+// objectKey identifies an object of any kind.
 type objectKey struct {
 	kind string
 	name types.NamespacedName
 }
 
-// New makes an Engine. c reads from informers that have the index IndexOwner and writes to the API server; live reads
-// from the API server, which happens only when the two turn out to disagree. What is written says by the clock since when it is so.
+// New creates an Engine. c reads from informers that have the index IndexOwner and writes to the API server; live reads
+// from the API server, which happens only if the two turn out to disagree. now provides the timestamps in what the
+// engine writes.
 func New(c client.Client, live client.Reader, now clock.PassiveClock) *Engine {
 	return &Engine{client: c, live: live, clock: now, verified: map[objectKey]verified{}, refused: map[objectKey]refused{}}
 }
 
-// Apply brings the world to the set: objects first, then pruning. An object that cannot be applied does not hold up the
-// others, but what exists is then not pruned; a lost race ends the call, for what the set was made from is outdated, and where objects are only
-// created, the first error does, for what comes later builds on it.
-// Errors that a person has to mend are problem.Problems.
+// Apply makes the actual state match the set: it applies objects first, then prunes. An object that cannot be applied
+// does not block the others, but then nothing is pruned. A lost race ends the call, because the set was computed from
+// outdated objects. With CreateOnly the first error ends the call, because later objects depend on earlier ones. Errors
+// that a person has to fix are problem.Problems.
 func (e *Engine) Apply(ctx context.Context, set Set) error {
 	var errs []error
 	for _, desired := range set.Objects {
@@ -82,14 +83,14 @@ func (e *Engine) Apply(ctx context.Context, set Set) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	// Pruning does not wait for the cache to see what was just written, as a list otherwise does for the whole kind: what
-	// is too new for the cache is wanted, and one cluster's writes would hold up all others.
+	// Pruning does not wait until the cache has seen recent writes, as lists of a whole kind otherwise do: an object
+	// that is too new for the cache is wanted, and the writes of one cluster would delay all others.
 	_, err := e.deleteOwned(ctx, "prune", property{set.Owner, set.Places, set.Kinds}, append(set.Objects, set.Keep...), client.DisableReadYourWritesConsistency)
 	return err
 }
 
-// Delete deletes every object of the owner among the kinds that lies in one of the places, and returns those that still exist, as
-// "Kind namespace/name".
+// Delete deletes every object of the owner, of the given kinds and in one of the places. It returns those that still
+// exist, as "Kind namespace/name".
 func (e *Engine) Delete(ctx context.Context, owner key.Owner, places Places, kinds []client.Object) ([]string, error) {
 	owned := property{owner, places, kinds}
 	if remaining, err := e.deleteOwned(ctx, "delete", owned, nil); err != nil || len(remaining) == 0 {
@@ -112,7 +113,7 @@ func (e *Engine) applyOne(ctx context.Context, set Set, desired client.Object) e
 	return err
 }
 
-// reconcileOne creates what is missing and updates what differs.
+// reconcileOne creates the object if it is missing and updates it if it differs.
 func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) error {
 	live, err := e.read(ctx, e.client, intent.object)
 	if err != nil {
@@ -147,7 +148,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 	return e.update(ctx, live, intent)
 }
 
-// read gets the object that desired names, or nil when there is none.
+// read returns the object that desired names, or nil if there is none.
 func (e *Engine) read(ctx context.Context, reader client.Reader, desired client.Object) (client.Object, error) {
 	gvk, err := apiutil.GVKForObject(desired, e.client.Scheme())
 	if err != nil {
@@ -165,8 +166,8 @@ func (e *Engine) read(ctx context.Context, reader client.Reader, desired client.
 	return live, err
 }
 
-// create posts the intent. When the object turns out to exist, unseen by the cache, it is returned for the caller to
-// judge: an apply request instead of a post would have taken it over, whoever owns it.
+// create posts the intent. If the object turns out to exist, unseen by the cache, create returns it for the caller to
+// check: an apply request instead of a post would have taken it over, regardless of its owner.
 func (e *Engine) create(ctx context.Context, in *intent) (client.Object, error) {
 	posted := in.object.DeepCopyObject().(client.Object)
 	err := e.client.Create(ctx, posted, client.FieldOwner(key.Operator))

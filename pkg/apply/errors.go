@@ -14,15 +14,15 @@ import (
 
 var outdatedError = &microerror.Error{Kind: "outdatedError", Desc: "The cache was behind the API server; the next reconcile sees what is there."}
 
-// IsOutdated says that an apply lost a race against what the cache had not seen yet. Trying again mends it.
+// IsOutdated reports whether an apply lost a race against a change that the cache had not seen yet. A retry fixes it.
 func IsOutdated(err error) bool { return errors.Is(err, outdatedError) }
 
 func outdatedf(format string, args ...any) error {
 	return microerror.Maskf(outdatedError, format, args...)
 }
 
-// RequestError is a request that the API server refused or did not answer. Its text is stable, so that it can stand in a
-// condition; the cause with addresses and versions is in Unwrap.
+// RequestError is a request that the API server rejected or did not respond to. Its text is stable, so that it can be
+// used in a condition; Unwrap returns the cause with addresses and versions.
 type RequestError struct {
 	Verb, Object string
 	Err          error
@@ -33,10 +33,10 @@ func (r *RequestError) Error() string {
 	return fmt.Sprintf("%s %s: %s", r.Verb, r.Object, stable(r.Err))
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (r *RequestError) Unwrap() error { return r.Err }
 
-// madeAnew says that a request for one object met another of the same name.
+// madeAnew reports whether a request for one object met another of the same name.
 func madeAnew(err error) bool {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok || !apierrors.IsInvalid(err) || status.Status().Details == nil {
@@ -45,15 +45,15 @@ func madeAnew(err error) bool {
 	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// Reasons of problems with an object that is in the way or not accepted.
+// Reasons of problems with an object that is in the way or is rejected.
 const (
 	reasonRefused      = "Refused"
 	reasonNotOwned     = "NotOwned"
 	reasonOwnedByOther = "OwnedByOther"
 )
 
-// requestError describes what became of a request. What the API server calls invalid stays so until somebody changes
-// something: a node port that another Service has, a value that an admission policy refuses.
+// requestError describes the error of a request. What the API server calls invalid stays invalid until something
+// changes: a node port that another Service has, a value that an admission policy rejects.
 func requestError(verb, ref string, err error) error {
 	if err == nil {
 		return nil
@@ -67,7 +67,7 @@ func requestError(verb, ref string, err error) error {
 	return &RequestError{Verb: verb, Object: ref, Err: err}
 }
 
-// stable describes an error without what changes from try to try.
+// stable describes an error without the parts that change from attempt to attempt.
 func stable(err error) string {
 	switch {
 	case apierrors.IsConflict(err):

@@ -14,7 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// claim asks for a volume.
+// claim requests a volume.
 func (b *bench) claim(size, class string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: b.meta("data"), Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -23,7 +23,7 @@ func (b *bench) claim(size, class string) *corev1.PersistentVolumeClaim {
 	}}
 }
 
-// TestVolumesGrowAndChangeInNothingElse: data outlives every change of mind.
+// TestVolumesGrowAndChangeInNothingElse: data is kept, regardless of later changes to the spec.
 func TestVolumesGrowAndChangeInNothingElse(t *testing.T) {
 	b := newBench(t)
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}, Provisioner: "example.org/none", AllowVolumeExpansion: ptr.To(true)}
@@ -55,7 +55,7 @@ func TestVolumesGrowAndChangeInNothingElse(t *testing.T) {
 	}
 }
 
-// TestSelectorsAreRefused: making the Deployment anew would stop its machine.
+// TestSelectorsAreRefused: recreating the Deployment would stop its machine.
 func TestSelectorsAreRefused(t *testing.T) {
 	b := newBench(t)
 	theirs := b.deployment("a", "image:1")
@@ -67,7 +67,7 @@ func TestSelectorsAreRefused(t *testing.T) {
 	equal(t, "their Deployment", theirs.ResourceVersion, now(t, theirs).ResourceVersion)
 }
 
-// TestRoleBindingsAreMadeAnew when they lead to another role, which the API server does not let them do.
+// TestRoleBindingsAreMadeAnew if their role changes, because the API server does not allow to change it.
 func TestRoleBindingsAreMadeAnew(t *testing.T) {
 	b := newBench(t)
 	binding := func(role string) *rbacv1.ClusterRoleBinding {

@@ -16,7 +16,7 @@ import (
 
 // intent is a desired object ready to be sent: typed, as the content of an apply request, and as a hash.
 type intent struct {
-	// created is told when the object was created; may be nil.
+	// created is called with the object once it is created; may be nil.
 	created func(client.Object)
 
 	key     objectKey
@@ -64,7 +64,8 @@ func (e *Engine) newIntent(desired client.Object, owner key.Owner) (*intent, err
 	return in, in.render()
 }
 
-// render fills content from object. What the API server owns and what is null is left out: it is no intent.
+// render fills content from object. It leaves out null values and what the API server owns, because they are not part
+// of the intent.
 func (in *intent) render() error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(in.object)
 	if err != nil {
@@ -102,19 +103,19 @@ func annotate(object client.Object, name, value string) {
 	object.SetAnnotations(annotations)
 }
 
-// heldBy says whether every field of the intent has its value in live; fields the intent does not speak of are ignored.
-// A field that was dropped from the intent shows in the hash instead.
+// heldBy reports whether every field of the intent has its value in live; fields that are not in the intent are
+// ignored. A field that was dropped from the intent changes the hash instead.
 func (in *intent) heldBy(live client.Object) bool {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
 		return false
 	}
-	// A cached object does not say of what kind it is.
+	// Cached objects do not have apiVersion and kind.
 	content["apiVersion"], content["kind"] = in.content["apiVersion"], in.content["kind"]
 	return holds(content, in.content)
 }
 
-// holds compares as the intent's author means it: maps by the keys wanted, lists by position and in whole.
+// holds compares maps by the wanted keys only, and lists by position and as a whole.
 func holds(live, want any) bool {
 	switch w := want.(type) {
 	case map[string]any:
@@ -128,7 +129,7 @@ func holds(live, want any) bool {
 	}
 }
 
-// holdsMap lets what is empty be left out by the one who wrote it down.
+// holdsMap treats an empty value in want as equal to a missing one in live.
 func holdsMap(live, want map[string]any) bool {
 	for name, value := range want {
 		if !holds(live[name], value) && (live[name] != nil || !empty(value)) {
@@ -154,7 +155,7 @@ func empty(value any) bool {
 	}
 }
 
-// request is the content of an apply request that fails instead of making the object anew when it has gone.
+// request returns the content of an apply request that fails, instead of recreating the object, if the object is gone.
 func (in *intent) request(live client.Object) ([]byte, error) {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(in.content)}
 	u.SetUID(live.GetUID())

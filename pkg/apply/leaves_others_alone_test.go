@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// said is the problem that err is, as "<reason>: <message>".
+// said returns the problem that err is, as "<reason>: <message>".
 func said(t *testing.T, err error) string {
 	t.Helper()
 	p, ok := problem.As(err)
@@ -64,12 +64,12 @@ func TestObjectsOfOthersAreRefusedAndUntouched(t *testing.T) {
 			err := b.try(apply.Set{Objects: []client.Object{b.configMap("a", map[string]string{"k": "v"}), ours}, Kinds: []client.Object{&corev1.ConfigMap{}}})
 			equal(t, "problem", b.in(test.want), said(t, err))
 			equal(t, "their object", theirs.ResourceVersion, now(t, theirs).ResourceVersion)
-			now(t, ours) // one that is refused does not hold up the others
+			now(t, ours) // one that is rejected does not block the others
 		})
 	}
 }
 
-// in puts the namespace in place of NS.
+// in replaces NS by the namespace.
 func (b *bench) in(text string) string { return b.fill(map[string]string{"": text})[""] }
 
 func (b *bench) fill(texts map[string]string) map[string]string {
@@ -80,7 +80,8 @@ func (b *bench) fill(texts map[string]string) map[string]string {
 	return filled
 }
 
-// TestObjectsOfTheOriginalAreAdopted by any of its labels for the same cluster; what the intent does not speak of stays.
+// TestObjectsOfTheOriginalAreAdopted by any of its labels for the same cluster; fields that are not in the intent are
+// kept.
 func TestObjectsOfTheOriginalAreAdopted(t *testing.T) {
 	for _, label := range []string{"giantswarm.io/cluster", "cluster", "cluster-id", "giantswarm.io/cluster-id"} {
 		for _, managed := range []bool{true, false} {
@@ -123,7 +124,7 @@ func TestForeignFieldsStay(t *testing.T) {
 	equal(t, "what else is theirs", []string{"label", "annotation"}, []string{got.Labels["their"], got.Annotations["their"]})
 }
 
-// TestCreateOnlyObjectsAreNeverChanged: they hold what cannot be made a second time.
+// TestCreateOnlyObjectsAreNeverChanged: they hold what cannot be created a second time.
 func TestCreateOnlyObjectsAreNeverChanged(t *testing.T) {
 	b := newBench(t)
 	keyOf := func(value string) apply.Set {
@@ -136,8 +137,8 @@ func TestCreateOnlyObjectsAreNeverChanged(t *testing.T) {
 	equal(t, "the key", "first", now(t, b.configMap("a", nil)).Data["key"])
 }
 
-// TestReplacementOfWhatWasRead: an object that says which version it was made for takes the place of that one and of no other; what others
-// have written beside stays, what is not wanted any more goes.
+// TestReplacementOfWhatWasRead: an object that names a resource version replaces only that version; labels and
+// annotations of others are kept, and what is no longer wanted is removed.
 func TestReplacementOfWhatWasRead(t *testing.T) {
 	b := newBench(t)
 	made := func(version string, data map[string]string) apply.Set {
@@ -162,8 +163,8 @@ func TestReplacementOfWhatWasRead(t *testing.T) {
 	equal(t, "data after that", map[string]string{"key": "second"}, now(t, b.configMap("a", nil)).Data)
 }
 
-// TestCreateOnlyObjectsUnseenByTheCache: what was decided without them is outdated, and nothing after them is written, or
-// leaves of an authority that never comes to be would be.
+// TestCreateOnlyObjectsUnseenByTheCache: decisions made without them are outdated, and nothing after them is written.
+// Otherwise leaf certificates of a CA that is never stored would be written.
 func TestCreateOnlyObjectsUnseenByTheCache(t *testing.T) {
 	b := newBench(t)
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "ca", Labels: map[string]string{key.LabelGSCluster: b.namespace}}}
@@ -181,7 +182,7 @@ func TestCreateOnlyObjectsUnseenByTheCache(t *testing.T) {
 	}
 }
 
-// TestErrorsAreJoined: the texts of two refusals stand in one problem.
+// TestErrorsAreJoined: the texts of two refusals are in one problem.
 func TestErrorsAreJoined(t *testing.T) {
 	b := newBench(t)
 	for _, name := range []string{"a", "b"} {

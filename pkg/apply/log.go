@@ -8,17 +8,17 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// past says what a request has done, by its verb.
+// past maps the verb of a request to what it has done.
 var past = map[string]string{
 	"annotate": "annotated", "apply": "applied", "approve": "approved", "cordon": "cordoned", "create": "created", "delete": "deleted",
 	"evict": "evicted", "label": "labelled", "mark": "marked", "move fields of": "moved fields of", "place": "placed", "prune": "pruned",
 	"release": "released", "remove the finalizer of": "removed the finalizer of", "replace": "replaced", "set the condition of": "set the condition of", "set the conditions of": "set the conditions of",
 }
 
-// keyObject is the key of log lines that holds the object, as "Kind namespace/name".
+// keyObject is the log key of the object, as "Kind namespace/name".
 const keyObject = "object"
 
-// wrote logs a write that the API server has taken, one line each, and describes one that it has not.
+// wrote logs a write that the API server accepted, one line each, and describes the error of one that failed.
 func wrote(ctx context.Context, verb, ref string, err error, more ...any) error {
 	if err != nil {
 		return requestError(verb, ref, err)
@@ -27,5 +27,5 @@ func wrote(ctx context.Context, verb, ref string, err error, more ...any) error 
 	return nil
 }
 
-// by names the handler that an object belongs to in a log line.
+// by returns the log values that name the handler of an object.
 func by(owner key.Owner) []any { return []any{"handler", owner.Handler} }

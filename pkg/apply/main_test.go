@@ -37,7 +37,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// The API server under test and two ways to it: cached and counted like the operator's, and direct, for everybody else.
+// The API server under test and its clients: cached and counted like the operator's, and direct, for everything else.
 var (
 	cached client.Client
 	live   client.Reader
@@ -69,7 +69,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// findTools points envtest to the binaries of this repository, unless others are asked for.
+// findTools points envtest to the binaries of this repository, unless others are configured.
 func findTools() error {
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
 		return nil
@@ -92,7 +92,7 @@ func kinds() []client.Object {
 	}
 }
 
-// connect makes clients as service.New does: cached by label, trimmed, reading their own writes.
+// connect creates clients as service.New does: cached by label, trimmed, reading their own writes.
 func connect(ctx context.Context, config *rest.Config) error {
 	options := cache.Options{DefaultTransform: trim, ByObject: map[client.Object]cache.ByObject{}}
 	for _, kind := range kinds() {
@@ -113,7 +113,7 @@ func connect(ctx context.Context, config *rest.Config) error {
 			return err
 		}
 	}
-	go func() { _ = m.Start(ctx) }() // a cache that does not start shows below
+	go func() { _ = m.Start(ctx) }() // a cache that does not start is detected below
 	if !m.GetCache().WaitForCacheSync(ctx) {
 		return fmt.Errorf("the caches are not filled")
 	}
@@ -122,11 +122,11 @@ func connect(ctx context.Context, config *rest.Config) error {
 	return err
 }
 
-// trim is what the operator's cache does: of field managers only the names stay.
+// trim is what the operator's cache does: it keeps only the names of field managers.
 func trim(object any) (any, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
-		return object, nil //nolint:nilerr // what is no object is passed on
+		return object, nil //nolint:nilerr // a value that is not an object is passed on
 	}
 	var managers []metav1.ManagedFieldsEntry
 	for _, entry := range accessor.GetManagedFields() {
@@ -138,13 +138,13 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// requests are those that the cached client sent, watches left out.
+// requests are those that the cached client sent, except watches.
 type requests struct {
 	mu   sync.Mutex
 	list []string
 }
 
-// take returns what was asked since it was called last.
+// take returns the requests since the last call.
 func (r *requests) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +158,7 @@ type counter struct {
 	requests *requests
 }
 
-// RoundTrip writes the request down and sends it.
+// RoundTrip records the request and sends it.
 func (c *counter) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Query().Get("watch") == "" {
 		c.requests.mu.Lock()
@@ -168,7 +168,7 @@ func (c *counter) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-// verbs are the methods of requests.
+// verbs returns the methods of requests.
 func verbs(list []string) []string {
 	var methods []string
 	for _, request := range list {
@@ -195,7 +195,7 @@ func seen(t *testing.T, object client.Object) {
 	}
 }
 
-// now is the object as the API server has it.
+// now returns the object as the API server has it.
 func now[T client.Object](t *testing.T, object T) T {
 	t.Helper()
 	current := object.DeepCopyObject().(T)
@@ -205,7 +205,7 @@ func now[T client.Object](t *testing.T, object T) T {
 	return current
 }
 
-// do fails the test when what somebody else does fails.
+// do fails the test if a request of another client fails.
 func do(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

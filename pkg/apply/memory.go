@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// verified remembers that an object at a version was found to hold an intent, so that a foreign addition to one of its
+// verified records that an object at a version was found to hold an intent, so that a foreign addition to one of its
 // lists does not make every reconcile apply it again.
 type verified struct {
 	uid     types.UID
@@ -19,18 +19,18 @@ type verified struct {
 	hash    string
 }
 
-// refused remembers that an intent met a problem, be it invalid or in the way of somebody's object, so that a cluster which
-// is stuck does not ask the same thing again whenever anything else happens to it.
+// refused records that an intent met a problem, because it is invalid or conflicts with an object of another owner, so
+// that a stuck cluster does not repeat the request with every reconcile.
 type refused struct {
 	hash  string
 	until time.Time
 	err   error
 }
 
-// refusalHolds is how long the answer to an intent is taken to be the same.
+// refusalHolds is how long the result for an intent is assumed to stay the same.
 const refusalHolds = 30 * time.Second
 
-// lasting are the reasons of problems that end without an event: what is in the way is not in the cache.
+// lasting are the reasons of problems that end without an event, because the conflicting object is not in the cache.
 var lasting = []string{reasonRefused, reasonNotOwned, reasonOwnedByOther}
 
 func (e *Engine) remember(live client.Object, in *intent) {
@@ -46,7 +46,7 @@ func (e *Engine) forget(k objectKey) {
 	delete(e.refused, k)
 }
 
-// refusal is what became of the same intent a short while ago, if it was one of the lasting problems.
+// refusal returns the recent error for the same intent, if it was one of the lasting problems.
 func (e *Engine) refusal(in *intent) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -68,7 +68,7 @@ func (e *Engine) noteRefusal(in *intent, err error) {
 	e.refused[in.key] = refused{hash: in.hash, until: e.clock.Now().Add(refusalHolds), err: err}
 }
 
-// settled says whether live is known to hold the intent.
+// settled reports whether live is known to hold the intent.
 func (e *Engine) settled(live client.Object, in *intent) bool {
 	e.mu.Lock()
 	known := e.verified[in.key]

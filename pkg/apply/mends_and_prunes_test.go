@@ -18,7 +18,7 @@ import (
 
 func replaceAll(text, old, with string) string { return strings.ReplaceAll(text, old, with) }
 
-// exists says whether the API server has the object.
+// exists reports whether the API server has the object.
 func exists(t *testing.T, object client.Object) bool {
 	t.Helper()
 	err := direct.Get(t.Context(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
@@ -58,7 +58,7 @@ func TestWhatIsDroppedFromTheIntentDisappears(t *testing.T) {
 	}
 }
 
-// TestDriftIsMended: what somebody else does to our fields is undone.
+// TestDriftIsMended: changes of other clients to our fields are reverted.
 func TestDriftIsMended(t *testing.T) {
 	for name, drift := range map[string]func(*corev1.ConfigMap){
 		"a value changed":      func(c *corev1.ConfigMap) { c.Data["k"] = "theirs" },
@@ -111,7 +111,7 @@ func TestPruningTakesOurOwnAndNothingElse(t *testing.T) {
 	equal(t, "who exists", []bool{true, true, true, true, false, false}, got)
 }
 
-// TestNothingIsPrunedAfterAFailure: who cannot be made may be what the pruned one stood for.
+// TestNothingIsPrunedAfterAFailure: the object that cannot be created may be the replacement of the pruned one.
 func TestNothingIsPrunedAfterAFailure(t *testing.T) {
 	b := newBench(t)
 	old := b.configMap("old", nil)
@@ -124,7 +124,7 @@ func TestNothingIsPrunedAfterAFailure(t *testing.T) {
 	}
 }
 
-// TestDeletingWaitsUntilGone: Delete names what is still there, and takes nothing of others.
+// TestDeletingWaitsUntilGone: Delete returns what still exists, and deletes nothing of other owners.
 func TestDeletingWaitsUntilGone(t *testing.T) {
 	b := newBench(t)
 	a, d := b.configMap("a", nil), b.deployment("d", "image:1")
@@ -137,7 +137,7 @@ func TestDeletingWaitsUntilGone(t *testing.T) {
 	kinds := []client.Object{&corev1.ConfigMap{}, &appsv1.Deployment{}}
 	remaining, err := b.engine.Delete(t.Context(), b.owner(), b.places(), kinds)
 	do(t, err)
-	// No garbage collector runs here, so the Deployment stays like one whose pods still end.
+	// No garbage collector runs here, so the Deployment remains, like one whose pods are still terminating.
 	equal(t, "what remains", []string{"Deployment " + b.namespace + "/d"}, remaining)
 	equal(t, "who holds it", []string{"foregroundDeletion"}, now(t, d).Finalizers)
 	want := b.in("Terminating: Deployment NS/d is being deleted; the operator creates it again when it is gone")

@@ -17,21 +17,21 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/joining"
 )
 
-// SetPodCondition sets one condition in the status of a pod, as of now when its status is another one.
+// SetPodCondition sets one condition in the status of a pod. Its transition time becomes now if its status changes.
 func (e *Engine) SetPodCondition(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error {
 	return e.setPodCondition(ctx, pod, condition, map[string]any{"uid": pod.UID})
 }
 
-// SetPodConditionAsSeen does the same, and fails when the pod has changed since it was read.
+// SetPodConditionAsSeen does the same, and fails if the pod has changed since it was read.
 func (e *Engine) SetPodConditionAsSeen(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error {
 	return e.setPodCondition(ctx, pod, condition, map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion})
 }
 
-// setPodCondition sets it if the metadata are those of the pod.
+// setPodCondition sets it if the pod has the given metadata.
 func (e *Engine) setPodCondition(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition, metadata map[string]any) error {
 	since := metav1.NewTime(e.clock.Now())
 	for _, c := range pod.Status.Conditions {
-		// What alternates between False and Unknown is all the time not True.
+		// A condition that alternates between False and Unknown has not been True all the time.
 		same := (c.Status == corev1.ConditionTrue) == (condition.Status == corev1.ConditionTrue)
 		if c.Type == condition.Type && same && !c.LastTransitionTime.IsZero() {
 			since = c.LastTransitionTime
@@ -57,7 +57,7 @@ func (e *Engine) AnnotatePod(ctx context.Context, pod *corev1.Pod, name, value s
 	return e.annotatePod(ctx, pod, map[string]any{"uid": pod.UID, "annotations": map[string]string{name: value}})
 }
 
-// AnnotatePodAsSeen does the same, and fails when the pod has changed, or gone, since it was read.
+// AnnotatePodAsSeen does the same, and fails if the pod has changed, or is gone, since it was read.
 func (e *Engine) AnnotatePodAsSeen(ctx context.Context, pod *corev1.Pod, name, value string) error {
 	metadata := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "annotations": map[string]string{name: value}}
 	return e.annotatePod(ctx, pod, metadata)
@@ -75,7 +75,7 @@ func (e *Engine) annotatePod(ctx context.Context, pod *corev1.Pod, metadata map[
 	return ofExisting(ctx, "annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
-// LabelNode adds labels to a Node, which nobody owns.
+// LabelNode adds labels to a Node, which has no owner.
 func (e *Engine) LabelNode(ctx context.Context, node *corev1.Node, labels map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "labels": labels}})
 	if err != nil {
@@ -85,7 +85,8 @@ func (e *Engine) LabelNode(ctx context.Context, node *corev1.Node, labels map[st
 	return ofExisting(ctx, "label", "Node "+node.Name, err)
 }
 
-// Approve approves a request for a certificate. Its version is a precondition: what was judged is what is approved.
+// Approve approves a certificate signing request. Its version is a precondition, so that the approved request is the
+// one that was checked.
 func (e *Engine) Approve(ctx context.Context, request *certificatesv1.CertificateSigningRequest, reason, message string) error {
 	approved := request.DeepCopy()
 	now := metav1.NewTime(e.clock.Now())
@@ -97,8 +98,8 @@ func (e *Engine) Approve(ctx context.Context, request *certificatesv1.Certificat
 	return ofExisting(ctx, "approve", "CertificateSigningRequest "+request.Name, err)
 }
 
-// ofExisting describes what became of a request for an object that may have gone in the meantime, or been made anew: then
-// there is nothing to do.
+// ofExisting describes the error of a request for an object. If the object has been deleted or recreated in the
+// meantime, there is nothing to do.
 func ofExisting(ctx context.Context, verb, ref string, err error, more ...any) error {
 	if apierrors.IsNotFound(err) || madeAnew(err) {
 		return nil
@@ -106,7 +107,7 @@ func ofExisting(ctx context.Context, verb, ref string, err error, more ...any) e
 	return wrote(ctx, verb, ref, err, more...)
 }
 
-// Cordon keeps new pods away from a Node.
+// Cordon marks a Node as unschedulable.
 func (e *Engine) Cordon(ctx context.Context, node *corev1.Node) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID}, "spec": map[string]any{"unschedulable": true}})
 	if err != nil {
@@ -116,8 +117,8 @@ func (e *Engine) Cordon(ctx context.Context, node *corev1.Node) error {
 	return ofExisting(ctx, "cordon", "Node "+node.Name, err)
 }
 
-// Evict asks a pod to go, as its disruption budgets allow. An eviction that is refused for now is an error of the API server,
-// "too many requests", as it came.
+// Evict evicts a pod, as far as its disruption budgets allow. An eviction that is refused for now returns the API
+// server's error, "too many requests", as it is.
 func (e *Engine) Evict(ctx context.Context, pod *corev1.Pod) error {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -130,7 +131,7 @@ func (e *Engine) Evict(ctx context.Context, pod *corev1.Pod) error {
 	return ofExisting(ctx, "evict", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
-// PodRuns asks the API server, not the cache, whether there is a pod of that name that has not ended.
+// PodRuns asks the API server, not the cache, whether a pod of that name exists and has not ended.
 func (e *Engine) PodRuns(ctx context.Context, namespace, name string) (bool, error) {
 	pod := &corev1.Pod{}
 	err := e.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)
@@ -140,20 +141,20 @@ func (e *Engine) PodRuns(ctx context.Context, namespace, name string) (bool, err
 	return err == nil && !joining.Ended(pod), microerror.Mask(err)
 }
 
-// DeleteNode removes a Node that nothing runs on any more. Its version is a precondition: one that has come back in the
-// meantime stays.
+// DeleteNode deletes a Node on which nothing runs. Its version is a precondition: a Node that has come back in the
+// meantime is kept.
 func (e *Engine) DeleteNode(ctx context.Context, node *corev1.Node) error {
 	err := e.client.Delete(ctx, node.DeepCopy(), client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
 	return ofExisting(ctx, "delete", "Node "+node.Name, err)
 }
 
-// DeletePod deletes a pod; its finalizers are honoured.
+// DeletePod deletes a pod; its finalizers are honored.
 func (e *Engine) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	err := e.client.Delete(ctx, pod.DeepCopy(), client.Preconditions{UID: &pod.UID})
 	return ofExisting(ctx, "delete", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
-// RemovePodFinalizer takes a finalizer from a pod.
+// RemovePodFinalizer removes a finalizer from a pod.
 func (e *Engine) RemovePodFinalizer(ctx context.Context, pod *corev1.Pod, finalizer string) error {
 	changed := pod.DeepCopy()
 	if !controllerutil.RemoveFinalizer(changed, finalizer) {

@@ -16,7 +16,7 @@ import (
 // IndexOwner is the name of the cache index over annotation owner; the service sets it up for every kind of the engine.
 const IndexOwner = "metadata.annotations.owner"
 
-// OwnerOf is the index function of IndexOwner. Objects with a mark of an earlier operator are found like those with one of today.
+// OwnerOf is the index function of IndexOwner. It also finds objects with an annotation of an earlier operator.
 func OwnerOf(object client.Object) []string {
 	if owner, named := key.ParseOwner(object.GetAnnotations()); named {
 		return []string{owner.String()}
@@ -31,17 +31,18 @@ func SetOwner(object client.Object, owner key.Owner) {
 	}
 }
 
-// Places are where the objects of an owner lie. An object elsewhere is not the owner's, whatever it says: anybody who may create it may
-// write the annotation. The zero value is no place at all.
+// Places are where the objects of an owner lie. An object elsewhere is not the owner's, whatever its annotation,
+// because any client that may create it may set the annotation. The zero value contains no place.
 type Places struct {
-	// Everywhere is for a cluster that has one owner: nobody but its administrators can forge anything there.
+	// Everywhere is for a cluster that has one owner: only its administrators can forge an annotation there.
 	Everywhere bool
-	// Namespaces are those in which objects are looked for, if their kind has a namespace.
+	// Namespaces are where namespaced objects are searched.
 	Namespaces []string
-	// Counts judges an object that says that it is the owner's and lies in one of them, or has no namespace; nil takes all.
+	// Counts decides whether an object with the owner's annotation that lies in one of them, or is cluster-scoped, is
+	// the owner's; nil accepts all.
 	Counts func(client.Object) bool
-	// Former are the UIDs of former custom resources of the same kind, namespace and name whose namespace the owner takes over; the empty one
-	// is for a mark of an earlier operator, which has none.
+	// Former are the UIDs of former custom resources of the same kind, namespace and name whose namespace the owner
+	// takes over; the empty UID is for an annotation of an earlier operator, which has none.
 	Former []types.UID
 }
 
@@ -52,7 +53,8 @@ type property struct {
 	kinds  []client.Object
 }
 
-// of are the namespaces to look into for a kind; the empty one stands for all, or for none.
+// of returns the namespaces to search for a kind; the empty one stands for all namespaces, or for cluster-scoped
+// objects.
 func (p Places) of(namespaced bool) []string {
 	if p.Everywhere || !namespaced {
 		return []string{""}
@@ -64,8 +66,8 @@ func (p Places) counts(object client.Object) bool {
 	return p.Everywhere || p.Counts == nil || p.Counts(object)
 }
 
-// adoptable refuses objects that belong to somebody else. An object without an owner is adopted when it carries the
-// labels of the original for the same cluster.
+// adoptable rejects objects that belong to another owner. An object without an owner is adopted if it has the labels of
+// the original for the same cluster.
 func adoptable(live client.Object, in *intent, former []types.UID) error {
 	annotations, anchor := live.GetAnnotations(), rules[in.key.kind].anchor
 	if in.owner.Names(annotations) {
@@ -87,8 +89,8 @@ func adoptable(live client.Object, in *intent, former []types.UID) error {
 		in.ref, key.LabelGSCluster, cluster)
 }
 
-// remark has an object that is never changed otherwise name its owner as it is now: in today's form, and with the UID of a custom resource
-// that was restored from a backup. One that names no owner is left as it is.
+// remark updates the owner annotations of an object that is otherwise never changed: to the current format, and to the
+// UID of a custom resource that was restored from a backup. An object that names no owner is not changed.
 func (e *Engine) remark(ctx context.Context, live client.Object, in *intent) error {
 	wanted, there := in.owner.Annotations(), live.GetAnnotations()
 	same := there[key.AnnotationOwner] == wanted[key.AnnotationOwner] && there[key.AnnotationOwnerUID] == wanted[key.AnnotationOwnerUID]

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PlacePod takes a scheduling gate from a pod and binds it to the named host first; an empty host leaves the choice to
-// the scheduler. Both happen in one request, so that no scheduler sees the pod free and unbound.
+// PlacePod removes a scheduling gate from a pod and binds it to the named host; an empty host leaves the choice to the
+// scheduler. One request does both, so that no scheduler sees the pod ungated and unbound.
 func (e *Engine) PlacePod(ctx context.Context, pod *corev1.Pod, gate, host string) error {
 	spec := map[string]any{"schedulingGates": []any{map[string]any{"name": gate, "$patch": "delete"}}}
 	if host != "" {
@@ -29,7 +29,7 @@ func (e *Engine) PlacePod(ctx context.Context, pod *corev1.Pod, gate, host strin
 	return wrote(ctx, "place", "Pod "+client.ObjectKeyFromObject(pod).String(), err, "host", host)
 }
 
-// boundTo names the host itself: its label with the host name may have any other value.
+// boundTo selects the host by its name, because its label with the host name may have any value.
 func boundTo(host string) *corev1.NodeAffinity {
 	term := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
 		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{host}},

@@ -84,8 +84,8 @@ func (e *Engine) deleteOne(ctx context.Context, verb string, object client.Objec
 	return nil
 }
 
-// listOwned lists the objects of a kind that belong to the owner, through the cache's index, place by place: what lies elsewhere is not
-// even looked at.
+// listOwned lists the objects of a kind that belong to the owner, through the cache's index and for each place; it does
+// not look at objects elsewhere.
 func (e *Engine) listOwned(ctx context.Context, kind client.Object, owned property, options ...client.ListOption) ([]client.Object, error) {
 	gvk, err := apiutil.GVKForObject(kind, e.client.Scheme())
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 )
 
-// HandleIn makes the resource a handler that writes to another cluster: engine finds who does, nil while nobody can. On
-// deletion nothing is undone there, for the other cluster goes as a whole.
+// HandleIn makes the resource a handler that writes to another cluster. engine returns the engine of that cluster, nil
+// while it cannot be reached. On deletion nothing is deleted there, because the other cluster is deleted as a whole.
 func (r Resource[T]) HandleIn(engine func(T) *Engine) chain.Handler[T] {
 	return &remote[T]{resource: r, engine: engine}
 }

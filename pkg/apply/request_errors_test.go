@@ -19,12 +19,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// through makes the bench's engine speak through an interceptor.
+// through makes the bench's engine use an interceptor.
 func (b *bench) through(funcs interceptor.Funcs) {
 	b.engine = apply.New(interceptor.NewClient(unwatched{cached}, funcs), live, clock.RealClock{})
 }
 
-// unwatched makes the cached client one that interceptor takes; nobody watches through it.
+// unwatched turns the cached client into one that interceptor accepts; it is never used to watch.
 type unwatched struct{ client.Client }
 
 // Watch is never called.
@@ -32,7 +32,7 @@ func (unwatched) Watch(context.Context, client.ObjectList, ...client.ListOption)
 	return nil, errors.New("nobody watches through this client")
 }
 
-// TestTextsOfErrorsAreStable: they stand in conditions, and a text that differs each time is written each time.
+// TestTextsOfErrorsAreStable: they are part of conditions, and a text that differs each time is written each time.
 func TestTextsOfErrorsAreStable(t *testing.T) {
 	maps := schema.GroupResource{Resource: "configmaps"}
 	for name, test := range map[string]struct {
@@ -60,7 +60,7 @@ func TestTextsOfErrorsAreStable(t *testing.T) {
 	}
 }
 
-// TestWhatTheAPIServerCallsInvalid is a problem that a person has to mend, and is not asked again at once.
+// TestWhatTheAPIServerCallsInvalid is a problem that a person has to fix, and is not retried at once.
 func TestWhatTheAPIServerCallsInvalid(t *testing.T) {
 	b := newBench(t)
 	service := func(port int32) *corev1.Service {
@@ -74,7 +74,7 @@ func TestWhatTheAPIServerCallsInvalid(t *testing.T) {
 	equal(t, "requests for another intent", []string{"POST"}, b.apply(set(service(80))))
 }
 
-// TestLostRaces: what was decided on an outdated view overwrites nothing.
+// TestLostRaces: decisions on outdated objects overwrite nothing.
 func TestLostRaces(t *testing.T) {
 	t.Run("the object was made anew by somebody else", func(t *testing.T) {
 		b := newBench(t)

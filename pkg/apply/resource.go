@@ -13,19 +13,20 @@ import (
 
 // Desired is what a handler wants.
 type Desired struct {
-	// Objects are to exist as they are here.
+	// Objects are to exist as given here.
 	Objects []client.Object
-	// Keep are objects that stay as they are; only kind and name count.
+	// Keep are objects that are not changed; only kind and name matter.
 	Keep []client.Object
-	// Wait is set when the handler has to come back to get all it wants.
+	// Wait is set if the handler has to run again to reach the desired state.
 	Wait *chain.Outcome
-	// Problem is why the handler does not make all that the user asked for, although it knows what is to exist: the rest is pruned.
+	// Problem says why the handler does not create everything that the user requested, although it knows what is to
+	// exist: the rest is pruned.
 	Problem error
-	// NotConfigured is set when the user did not ask for what the handler makes: there is nothing to tell about it.
+	// NotConfigured is set if the user did not request what the handler creates, so that there is nothing to report.
 	NotConfigured bool
 }
 
-// Owned is what the engine needs to know of a snapshot: whose objects these are, and where they lie.
+// Owned is what the engine needs to know of a snapshot: the owner of the objects, and where they lie.
 type Owned interface {
 	// Owner is the owner of the objects of a handler.
 	Owner(handler string) key.Owner
@@ -39,13 +40,15 @@ type Resource[T Owned] struct {
 	Handler string
 	// Kinds are all kinds that Build may return.
 	Kinds []client.Object
-	// Build returns what is to exist. When it returns an error as well, what it could build is applied and nothing pruned.
+	// Build returns what is to exist. If it returns an error as well, what it could build is applied and nothing is
+	// pruned.
 	Build func(T) (Desired, error)
-	// Created is told of what was made, as the API server has it, for handlers that come later in the pass; may be nil.
+	// Created is called with each created object as the API server has it, for handlers that come later in the
+	// reconcile; may be nil.
 	Created func(T, client.Object)
-	// CreateOnly: see Set.
+	// CreateOnly is as in Set.
 	CreateOnly bool
-	// KeepUnwanted leaves objects that are no longer wanted until the cluster is deleted, for they hold data.
+	// KeepUnwanted keeps objects that are no longer wanted until the cluster is deleted, because they hold data.
 	KeepUnwanted bool
 }
 
@@ -55,7 +58,7 @@ func (r Resource[T]) Handle(e *Engine) chain.Handler[T] { return &handler[T]{Res
 type handler[T Owned] struct {
 	Resource[T]
 	engine *Engine
-	// everywhere says that the engine writes to a cluster of which everything is the owner's.
+	// everywhere says that the engine writes to a cluster in which everything is the owner's.
 	everywhere bool
 }
 
@@ -97,7 +100,7 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outco
 	return chain.Done(), nil
 }
 
-// EnsureDeleted deletes what the handler made and waits until it is gone.
+// EnsureDeleted deletes what the handler created and waits until it is gone.
 func (h *handler[T]) EnsureDeleted(ctx context.Context, snapshot T) (chain.Outcome, error) {
 	remaining, err := h.engine.Delete(ctx, snapshot.Owner(h.Handler), h.places(snapshot), h.Kinds)
 	if err != nil {
@@ -109,5 +112,5 @@ func (h *handler[T]) EnsureDeleted(ctx context.Context, snapshot T) (chain.Outco
 	return chain.Done(), nil
 }
 
-// terminatingRetry bounds how long a handler waits for objects to go without an event.
+// terminatingRetry is after how long a handler checks again, without an event, whether objects are gone.
 const terminatingRetry = 30 * time.Second

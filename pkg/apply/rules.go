@@ -11,16 +11,16 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// rule is what to do about the fields of a kind that cannot be changed.
+// rule says how to handle the immutable fields of a kind.
 type rule struct {
-	// keep puts what cannot be changed from live into desired, or says why it cannot.
+	// keep copies immutable fields from live to desired, or says why it cannot.
 	keep func(live, desired client.Object) error
-	// recreate says that the object has to be deleted and made anew.
+	// recreate says that the object has to be deleted and created again.
 	recreate func(live, desired client.Object) bool
-	// anchor says that other objects are believed because they lie in it, so that its mark has to name the very custom resource, and a label
-	// of the original alone does not hand it over.
+	// anchor says that other objects are trusted because they lie in this one. Its annotation therefore has to name
+	// exactly this custom resource, and a label of the original is not enough to adopt it.
 	anchor bool
-	// wholeFields says that every intent of the kind speaks of the same fields, so that none is ever dropped.
+	// wholeFields says that every intent of the kind sets the same fields, so that none is ever dropped.
 	wholeFields bool
 }
 
@@ -31,11 +31,11 @@ var rules = map[string]rule{
 	"ClusterRoleBinding.rbac.authorization.k8s.io": {recreate: roleRefDiffers},
 	"Service":   {recreate: becomesHeadless},
 	"Namespace": {anchor: true},
-	// Traffic waits for these: one request must do.
+	// Traffic waits for these, so an update must take only one request.
 	"EndpointSlice.discovery.k8s.io": {wholeFields: true},
 }
 
-// keepClaimSpec lets a bound volume grow and nothing else: data outlives every change of mind about class or mode.
+// keepClaimSpec allows a bound volume only to grow: data is kept, regardless of changes to class or mode.
 func keepClaimSpec(live, desired client.Object) error {
 	current, wanted := live.(*corev1.PersistentVolumeClaim), desired.(*corev1.PersistentVolumeClaim)
 	size := wanted.Spec.Resources.Requests[corev1.ResourceStorage]
@@ -47,7 +47,7 @@ func keepClaimSpec(live, desired client.Object) error {
 	return nil
 }
 
-// keepSelector refuses a Deployment whose selector differs, for deleting it would stop a machine.
+// keepSelector rejects a Deployment whose selector differs, because deleting it would stop a machine.
 func keepSelector(live, desired client.Object) error {
 	current, wanted := live.(*appsv1.Deployment), desired.(*appsv1.Deployment)
 	if !equality.Semantic.DeepEqual(current.Spec.Selector, wanted.Spec.Selector) {
@@ -57,18 +57,21 @@ func keepSelector(live, desired client.Object) error {
 	return nil
 }
 
-// roleRefDiffers: a binding to another role is another binding; it is gone for a moment only and machines do not use it.
+// roleRefDiffers reports whether a binding is to another role, and thus another binding. Recreating it is safe because
+// it is gone only for a moment and machines do not use it.
 func roleRefDiffers(live, desired client.Object) bool {
 	return live.(*rbacv1.ClusterRoleBinding).RoleRef != desired.(*rbacv1.ClusterRoleBinding).RoleRef
 }
 
-// becomesHeadless: a Service loses its address only by being made anew. Its EndpointSlices stay, for they have another owner.
+// becomesHeadless reports whether a Service has to lose its address, which needs its recreation. Its EndpointSlices are
+// kept because they have another owner.
 func becomesHeadless(live, desired client.Object) bool {
 	have, want := live.(*corev1.Service).Spec.ClusterIP, desired.(*corev1.Service).Spec.ClusterIP
 	return want == corev1.ClusterIPNone && have != "" && have != want
 }
 
-// deletePropagation: a Deployment must stay until its pods have gone, or nobody would know that a machine still runs.
+// deletePropagation returns foreground deletion for a Deployment: it must exist until its pods are gone, or it would be
+// unknown that a machine still runs.
 func deletePropagation(object client.Object) client.DeleteOption {
 	if _, ok := object.(*appsv1.Deployment); ok {
 		return client.PropagationPolicy(metav1.DeletePropagationForeground)

@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// update applies the intent to the object that exists.
+// update applies the intent to the existing object.
 func (e *Engine) update(ctx context.Context, live client.Object, in *intent) error {
 	rule := rules[in.key.kind]
 	if rule.recreate != nil && rule.recreate(live, in.object) {
@@ -36,8 +36,8 @@ func (e *Engine) update(ctx context.Context, live client.Object, in *intent) err
 	return e.apply(ctx, live, in)
 }
 
-// replace puts an intent in the place of the version that it was made for; one that was made for none changes nothing. Labels and
-// annotations of others stay.
+// replace replaces the resource version that the intent names; an intent that names none changes nothing. Labels and
+// annotations of others are kept.
 func (e *Engine) replace(ctx context.Context, live client.Object, in *intent) error {
 	version := in.object.GetResourceVersion()
 	if version == "" {
@@ -63,7 +63,7 @@ func (e *Engine) replace(ctx context.Context, live client.Object, in *intent) er
 	return wrote(ctx, "replace", in.ref, err, by(in.owner)...)
 }
 
-// merged is what is there with what is wanted over it.
+// merged returns the existing values, overwritten by the wanted ones.
 func merged(there, wanted map[string]string) map[string]string {
 	all := maps.Clone(there)
 	if all == nil {
@@ -89,7 +89,8 @@ func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) erro
 	if err != nil {
 		return microerror.Mask(err)
 	}
-	// A raw patch and not client.Apply: that takes unstructured objects, for which the client would watch everything twice.
+	// A raw patch is used instead of client.Apply, because client.Apply takes unstructured objects, for which the
+	// client would watch everything twice.
 	applied := in.object.DeepCopyObject().(client.Object)
 	err = e.client.Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), client.FieldOwner(key.Operator), client.ForceOwnership)
 	if err := wrote(ctx, "apply", in.ref, err, by(in.owner)...); err != nil {
@@ -99,8 +100,8 @@ func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) erro
 	return nil
 }
 
-// moveFields turns the fields that this operator got by posting the object into applied ones. Without it a field dropped
-// from the intent would stay, owned by the post. It costs two requests, once in an object's life.
+// moveFields turns the fields that this operator owns from posting the object into applied ones. Without it a field
+// that is dropped from the intent would remain, owned by the post. It takes two requests, once per object.
 func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent) error {
 	if !posted(live) {
 		return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// MarkVolume notes at a volume in whose namespace the owner of what it holds is. It does nothing when the volume was changed in the meantime: the next
-// reconcile sees to it.
+// MarkVolume records on a volume in which namespace the owner of its data is. It does nothing if the volume was changed
+// in the meantime; the next reconcile handles that.
 func (e *Engine) MarkVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error {
 	return e.patchVolume(ctx, "mark", volume, fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`, volume.ResourceVersion, key.AnnotationDataOf, dataOf))
 }
 
-// ReleaseVolume makes a volume whose claim is gone claimable again, by taking away its reference to that claim. It does
-// nothing when the volume was changed in the meantime: the next reconcile sees to it.
+// ReleaseVolume makes a volume whose claim is gone claimable again, by removing its reference to that claim. It does
+// nothing if the volume was changed in the meantime; the next reconcile handles that.
 func (e *Engine) ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume) error {
 	return e.patchVolume(ctx, "release", volume, fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"spec":{"claimRef":null}}`, volume.ResourceVersion))
 }

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// maxDecoded bounds what Decode unpacks, in bytes. An object of Kubernetes holds 1 MiB; what unpacks to more than this
-// was made to fill the memory.
+// maxDecoded bounds what Decode unpacks, in bytes. A Kubernetes object has at most 1 MiB; data that unpacks to more
+// than this was made to exhaust memory.
 const maxDecoded = 16 << 20
 
-// Decode returns the JSON that is packed in the value of a ConfigMap or Secret: base64 of gzip of JSON. It refuses what
-// is not packed that way, what is damaged and what unpacks to more than 16 MiB.
+// Decode returns the JSON that is packed in the value of a ConfigMap or Secret: base64 of gzip of JSON. It rejects data
+// that is packed in another way, is damaged or unpacks to more than 16 MiB.
 func Decode(text string) ([]byte, error) {
 	packed, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil {

@@ -47,7 +47,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever a ConfigMap holds, it is decoded to at most 16 MiB or refused.
+// FuzzDecode: the content of a ConfigMap is decoded to at most 16 MiB or rejected.
 func FuzzDecode(f *testing.F) {
 	f.Add(pack(f, []byte(`{"ignition":{"version":"3.3.0"}}`)))
 	f.Add(base64.StdEncoding.EncodeToString([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0}))
@@ -78,7 +78,7 @@ func packWith(t testing.TB, raw []byte, level int) string {
 	return base64.StdEncoding.EncodeToString(packed.Bytes())
 }
 
-// flip changes the checksum at the end of what is packed.
+// flip changes the checksum at the end of the packed data.
 func flip(t *testing.T, text string) string {
 	t.Helper()
 	packed, err := base64.StdEncoding.DecodeString(text)

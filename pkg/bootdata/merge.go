@@ -15,8 +15,8 @@ import (
 
 // Host is what only the runner knows of a machine.
 type Host struct {
-	// Files are written into the guest. A half that has a file of the same path wins, for Ignition merges what a config names over
-	// the config itself.
+	// Files are written to the guest. If a half has a file of the same path, that file wins, because Ignition merges
+	// the configs that a config names over the config itself.
 	Files []File
 }
 
@@ -24,13 +24,13 @@ type Host struct {
 type File struct {
 	// Path is absolute.
 	Path string
-	// Content is the whole of it.
+	// Content is the complete content.
 	Content string
 }
 
 // Merge returns the Ignition config (JSON, spec version 3.3.0) that merges the halves, each a config of a version up to
-// 3.6, in their order, and adds what host says. It refuses what Ignition would refuse in the guest, where nobody reads
-// the reason: a half that is invalid, and halves that contradict each other.
+// 3.6, in their order, and adds what host contains. It rejects what Ignition would reject in the guest, where the
+// reason would not be seen: an invalid half, and halves that contradict each other.
 func Merge(host Host, halves ...[]byte) ([]byte, error) {
 	config := host.config()
 	merged := latesttypes.Config{}
@@ -61,8 +61,8 @@ func Merge(host Host, halves ...[]byte) ([]byte, error) {
 	return raw, nil
 }
 
-// fileAsDirectory finds a file, and something that is to be written below it: Ignition checks that within a config, and not
-// across those that are merged (https://github.com/coreos/ignition/issues/1457).
+// fileAsDirectory finds a file and something that is to be written below it: Ignition checks that within a config, but
+// not across merged ones (https://github.com/coreos/ignition/issues/1457).
 func fileAsDirectory(c latesttypes.Config) (file, below string) {
 	files, all := map[string]bool{}, []string{}
 	for _, f := range c.Storage.Files {
@@ -85,7 +85,7 @@ func fileAsDirectory(c latesttypes.Config) (file, below string) {
 	return "", ""
 }
 
-// parse reads and validates one config.
+// parse parses and validates one config.
 func parse(raw []byte) (latesttypes.Config, error) {
 	config, report, err := latest.ParseCompatibleVersion(raw)
 	if err != nil {
@@ -107,7 +107,7 @@ func (h Host) config() types.Config {
 	return config
 }
 
-// oneLine joins the lines of a report, for it ends in a log line and in a termination message.
+// oneLine joins the lines of a report, because it is used in a log line and in a termination message.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' }), "; ")
 }

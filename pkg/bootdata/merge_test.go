@@ -79,7 +79,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzMerge: whatever a half holds, what Merge accepts can be merged again, and it never panics.
+// FuzzMerge: what Merge accepts can be merged again, and it never panics, whatever a half contains.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(public))
 	f.Add([]byte(private))

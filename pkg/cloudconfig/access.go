@@ -5,16 +5,16 @@ import (
 )
 
 const (
-	// ssoUser is who holders of a signed SSH certificate log in as.
+	// ssoUser is the user as which holders of a signed SSH certificate log in.
 	ssoUser = "giantswarm"
-	// adminGroup exists on Flatcar, Debian and Fedora alike. Ignition fails on a group that does not, which is why
-	// the original's group docker is left out, besides that there is no docker.
+	// adminGroup exists on Flatcar, Debian and Fedora. Ignition fails on a group that does not exist, which is why the
+	// original's group docker is left out; there is no docker either.
 	adminGroup     = "sudo"
 	trustedCAsFile = "/etc/ssh/trusted-user-ca-keys.pem"
 )
 
-// access lets people in: users with a key of their own and, when an authority is trusted, holders of its certificates.
-// There is no key of a vendor.
+// access gives people access: users with a key of their own and, if an SSH CA is trusted, holders of its certificates.
+// No vendor's key is included.
 func access(p Params) parts {
 	sshd := asset("sshd.conf")
 	all := parts{files: []file{

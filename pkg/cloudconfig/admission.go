@@ -23,7 +23,7 @@ type eventLimits struct {
 	Limits          []eventLimit `json:"limits"`
 }
 
-// eventLimit is how many events a second are taken, and how many at once after a time with fewer.
+// eventLimit is how many events per second are accepted, and how many at once after a time with fewer.
 type eventLimit struct {
 	Type  string `json:"type"`
 	QPS   int32  `json:"qps"`
@@ -41,14 +41,14 @@ type podSecurityExemptions struct {
 	Namespaces []string `json:"namespaces"`
 }
 
-// admission limits events, and says of pods what the baseline of the Pod Security Standards minds: to who makes them, and in the audit log. No
-// pod is refused where a namespace's own labels do not ask for it, because what runs in a cluster is its users' matter. kube-system, whose
-// pods have rights on their nodes, is left out.
+// admission limits events, and reports violations of the Pod Security Standard baseline, as warnings to the client and
+// in the audit log. No pod is rejected unless its namespace's labels request it, because what runs in a cluster is up
+// to its users. kube-system, whose pods have rights on their nodes, is exempt.
 func admission() admissionConfiguration {
 	limits := eventLimits{
 		TypeMeta: metav1.TypeMeta{APIVersion: "eventratelimit.admission.k8s.io/v1alpha1", Kind: "Configuration"},
-		// One who writes without end, a kubelet or a controller, loses events before the others do. Each of them limits itself to 50
-		// a second at most, by default.
+		// A client that writes without end, a kubelet or a controller, loses events before the others do. Each of them
+		// limits itself to at most 50 per second by default.
 		Limits: []eventLimit{{Type: "User", QPS: 100, Burst: 1000}, {Type: "Server", QPS: 500, Burst: 5000}},
 	}
 	security := podSecurity{

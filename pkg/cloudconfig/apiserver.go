@@ -20,15 +20,15 @@ const (
 	auditLogDirectory  = "/var/log/apiserver"
 )
 
-// hosts lets pods on a master's own network, kubelet's copy of this file is theirs, reach its own API server by the name
-// that is the same on all nodes: not every network of a management cluster brings a connection back to where it came from.
-// The host's own name is known to the resolver.
+// hosts lets pods on a master's own network, which get the kubelet's copy of this file, reach their own API server by
+// the name that is the same on all nodes, because not every network of a management cluster routes a connection back to
+// its source. The resolver knows the host's own name.
 const hosts = `127.0.0.1 localhost
 ::1 localhost ip6-localhost ip6-loopback
 %s %s
 `
 
-// apiServer is the API server of this master with what it reads.
+// apiServer is the API server of this master with the files that it reads.
 func apiServer(p Params) parts {
 	if !p.master() {
 		return parts{}
@@ -48,7 +48,7 @@ func (p Params) localAPIServerURL() string {
 }
 
 func apiServerPod(p Params) component {
-	// An API server that is killed because etcd is slow begins with more requests to etcd than it had.
+	// An API server that is killed because etcd is slow starts with more requests to etcd than it had.
 	health := probe{path: "/livez?exclude=etcd", port: p.Cluster.Kubernetes.API.SecurePort, scheme: corev1.URISchemeHTTPS}
 	ready := health
 	ready.path = "/readyz"
@@ -56,7 +56,7 @@ func apiServerPod(p Params) component {
 		name:    "kube-apiserver",
 		image:   image(p.Settings, "kube-apiserver", "v"+p.Versions.Kubernetes),
 		command: apiServerCommand(p),
-		// The address of the node: the pod's own is not known yet when its first container starts.
+		// This is the address of the node, because the pod's own is not known yet when its first container starts.
 		env: []corev1.EnvVar{{Name: "NODE_IP", ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "status.hostIP"},
 		}}},
@@ -67,7 +67,7 @@ func apiServerPod(p Params) component {
 		cpu: "250m", memory: "300Mi",
 		live: health, ready: ready,
 	}
-	// The only thing outside that an API server has to reach by itself is the provider of sign-on.
+	// The only external address that an API server has to reach by itself is the OIDC provider.
 	if p.oidc().IssuerURL != "" && p.Settings.Proxy.isSet() {
 		for _, v := range proxyVariables(p) {
 			c.env = append(c.env, corev1.EnvVar{Name: v.name, Value: v.value})
@@ -118,14 +118,15 @@ func apiServerCommand(p Params) []string {
 		"--service-account-jwks-uri=https://" + api.Domain + "/openid/v1/jwks",
 		"--service-account-key-file=" + serviceAccountPublicFile,
 		"--service-account-signing-key-file=" + serviceAccountKeyFile,
-		// A stolen token holds for an hour, not for a year. Who cannot read a new one asks for a longer one in a projected volume.
+		// A stolen token is valid for an hour, not for a year. Clients that cannot reload a token request a longer one
+		// in a projected volume.
 		"--service-account-extend-token-expiration=false",
 		"--service-cluster-ip-range=" + api.ClusterIPRange,
 
 		"--audit-policy-file=" + auditPolicyFile,
 		"--audit-log-path=" + auditLogDirectory + "/audit.log",
 		"--audit-log-maxage=30",
-		// 1.1 GB at most; the original's 3 GB do not fit on a master's disk.
+		// This is at most 1.1 GB; the original's 3 GB do not fit on a master's disk.
 		"--audit-log-maxbackup=10",
 		"--audit-log-maxsize=100",
 		"--profiling=false",
@@ -139,10 +140,10 @@ func apiServerCommand(p Params) []string {
 	return command
 }
 
-// keepsAnonymous says that an API server of the version can be told to keep the connections of clients that it does not know. By default it
-// ends them after each answer, so that nobody can make it work for long for nothing (CVE-2023-44487). Until a kubelet has its certificate it
-// asks about twice a second without one, with a handshake each time. Newer API servers may not know the feature gate any more, and would not
-// begin.
+// keepsAnonymous reports whether an API server of the version can be configured to keep the connections of
+// unauthenticated clients. By default it closes them after each response, so that such clients cannot make it do much
+// work (CVE-2023-44487). Until a kubelet has its certificate, it sends about two unauthenticated requests per second,
+// with a handshake each time. Newer API servers may have removed the feature gate, and would not start.
 func keepsAnonymous(kubernetes string) bool {
 	v, err := version.ParseGeneric(kubernetes)
 	return err == nil && v.LessThan(version.MajorMinor(1, 36))
@@ -175,7 +176,8 @@ type encryptionKey struct {
 }
 
 // encryption encrypts Secrets by secretbox: XSalsa20 and Poly1305 detect tampering, which the original's AES-CBC does
-// not, and Kubernetes advises against the latter. Identity comes last: what was written before encryption stays readable.
+// not, and Kubernetes advises against the latter. Identity comes last, so that what was written before encryption stays
+// readable.
 func encryption(secret string) encryptionConfiguration {
 	return encryptionConfiguration{
 		APIVersion: "apiserver.config.k8s.io/v1", Kind: "EncryptionConfiguration",

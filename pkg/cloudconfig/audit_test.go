@@ -10,14 +10,14 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// request is a request to the API server: who, and "<verb> <resource>.<group>" or "<verb> /path".
+// request is a request to the API server: the user, and "<verb> <resource>.<group>" or "<verb> /path".
 type request struct {
 	user   string
 	groups []string
 	does   string
 }
 
-// auditLevel is how much a policy has the API server write of a request.
+// auditLevel returns how much of a request a policy makes the API server log.
 func auditLevel(text string, r request) (audit.Level, error) {
 	rules, err := policy.LoadPolicyFromBytes([]byte(text))
 	if err != nil {
@@ -94,7 +94,7 @@ func TestTheAuditLogHasWhatCountsAndNoNoise(t *testing.T) {
 	}
 }
 
-// mustText is a file of a master.
+// mustText returns a file of a master.
 func mustText(t *testing.T, path string) string {
 	t.Helper()
 	return fileContent(t, mustRender(t, masterParams()), path)

@@ -38,12 +38,13 @@ type jwtMappings struct {
 
 type jwtClaim struct {
 	Claim string `json:"claim"`
-	// Prefix is written even when empty: the API server demands it beside a claim.
+	// Prefix is written even if empty: the API server requires it with a claim.
 	Prefix string `json:"prefix"`
 }
 
-// authentication says whom the API server believes besides holders of certificates and tokens of its own: the provider of
-// sign-on, if any, and anybody for the three health paths, which the kubelet's and the runner's probes ask.
+// authentication says whom the API server accepts besides holders of its own certificates and tokens: the OIDC
+// provider, if any, and anonymous clients for the three health paths, which the kubelet's and the runner's probes
+// request.
 func authentication(oidc v1alpha1.OIDC) authenticationConfiguration {
 	config := authenticationConfiguration{
 		APIVersion: "apiserver.config.k8s.io/v1", Kind: "AuthenticationConfiguration",
@@ -56,7 +57,7 @@ func authentication(oidc v1alpha1.OIDC) authenticationConfiguration {
 	return config
 }
 
-// jwt reads the settings as the API server's flags --oidc-* do, so that a cluster's role bindings stay true.
+// jwt interprets the settings as the API server's flags --oidc-* do, so that a cluster's role bindings remain valid.
 func jwt(oidc v1alpha1.OIDC) jwtAuthenticator {
 	username := jwtClaim{Claim: oidc.UsernameClaim, Prefix: oidc.UsernamePrefix}
 	if username.Claim == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_3/types"
 )
 
-// CNIPluginsVersion is the release of the standard CNI plugins that nodes download when their image has none.
+// CNIPluginsVersion is the release of the standard CNI plugins that nodes download if their image has none.
 const CNIPluginsVersion = "1.9.1"
 
 const (
@@ -17,19 +17,19 @@ const (
 	cniDirectory = "/opt/cni/bin"
 )
 
-// CNIPlugins are the standard plugins that a node cannot do without: those that the container runtime and the pod network
-// of package addons call.
+// CNIPlugins are the standard plugins that a node needs: those that the container runtime and the pod network of
+// package addons call.
 var CNIPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
 
-// binaries downloads what the image lacks: a kubelet, kubectl, the standard CNI plugins. Nothing happens when the image has
-// them.
+// binaries downloads what the image lacks: a kubelet, kubectl, the standard CNI plugins. It does nothing if the image
+// has them.
 func binaries(p Params) parts {
 	const unit = "k8s-download@.service"
 	environment := fmt.Sprintf("[Service]\nEnvironment=\"BASE_URL=%s\" VERSION=v%s \"PATH=%s\"\n",
 		baseURL(p.Settings.BinaryBaseURL, defaultBinaryBaseURL), p.Versions.Kubernetes, searchPath)
 	download := template(unit, asset("k8s-download@.service"))
 	download.Dropins = []types.Dropin{{Name: "10-source.conf", Contents: new(environment)}}
-	// A drop-in of an instance hides one of its template that has the same name.
+	// A drop-in of an instance hides a drop-in of its template with the same name.
 	plugins := types.Unit{Name: cniPluginsUnit, Dropins: []types.Dropin{{Name: "20-plugins.conf", Contents: new(cniPluginsDropin(p))}}}
 	return parts{
 		files: []file{{path: scriptDirectory + "/download", mode: modeExecutable, text: asset("download.sh")}},
@@ -45,7 +45,7 @@ func cniPluginsDropin(p Params) string {
 		baseURL(p.Settings.CNIPluginsBaseURL, defaultCNIBaseURL), CNIPluginsVersion, cniDirectory, strings.Join(CNIPlugins, " "))
 }
 
-// baseURL is the configured URL or the default, as a unit's text.
+// baseURL returns the configured URL or the default, escaped for a unit.
 func baseURL(configured, fallback string) string {
 	if configured == "" {
 		configured = fallback
@@ -53,5 +53,5 @@ func baseURL(configured, fallback string) string {
 	return unitText(strings.TrimRight(configured, "/"))
 }
 
-// unitText escapes what systemd would take for a specifier.
+// unitText escapes what systemd would interpret as a specifier.
 func unitText(s string) string { return strings.ReplaceAll(s, "%", "%%") }

@@ -4,14 +4,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// pkiDirectory holds certificates and keys.
+// pkiDirectory contains certificates and keys.
 const pkiDirectory = "/etc/kubernetes/pki"
 
 // Files with certificates and keys.
 const (
-	// caFile holds every authority that clients and servers of this cluster may have been signed by.
+	// caFile contains every CA that may have signed clients and servers of this cluster.
 	caFile = pkiDirectory + "/ca.crt"
-	// signerFile holds the one authority that kube-controller-manager signs with.
+	// signerFile contains the CA with which kube-controller-manager signs.
 	signerFile               = pkiDirectory + "/signer.crt"
 	signerKeyFile            = pkiDirectory + "/signer.key"
 	apiServerFile            = pkiDirectory + "/apiserver.crt"
@@ -56,8 +56,8 @@ type pemFile struct {
 	part part
 }
 
-// pemFiles lists what a node needs of the cluster's key pairs. A worker gets no key: its kubelet makes its own and asks
-// for a certificate.
+// pemFiles lists what a node needs of the cluster's key pairs. A worker gets no key: its kubelet generates its own and
+// requests a certificate.
 func pemFiles(p Params) []pemFile {
 	if !p.master() {
 		return []pemFile{{caFile, pki.CA, authority}}

@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// problems collects what is wrong, so that a reader can mend all of it at once. Values that are secret are never told.
+// problems collects all errors, so that a user can fix them at once. They never contain secret values.
 type problems []string
 
 func (p *problems) addf(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
@@ -26,11 +26,11 @@ func (p problems) err() error {
 	if len(p) == 0 {
 		return nil
 	}
-	// The text ends in a condition and has to be the same each time.
+	// The text is used in a condition and has to be the same each time.
 	return errors.New(strings.Join(slices.Sorted(slices.Values(p)), "; "))
 }
 
-// checks are all that is asked of Params. Much of it the API server has checked before; but what a builder pastes into a
+// checks are all checks of Params. The API server has checked much of it before; but what a builder inserts into a
 // unit, a command line or a file of another syntax is checked here, next to its use.
 var checks = []func(*problems, Params){checkNode, checkNetwork, checkCertificates, checkJoining, checkEtcd, checkUsers, checkSettings}
 
@@ -42,7 +42,7 @@ func check(p Params) error {
 	return found.err()
 }
 
-// versionPattern has no build metadata, for a version is the tag of images, which has no "+".
+// versionPattern has no build metadata, because a version is the tag of images, in which "+" is not allowed.
 var versionPattern = regexp.MustCompile(`^\d+\.\d+\.\d+([-.][0-9A-Za-z.-]*)?$`)
 
 func checkNode(found *problems, p Params) {
@@ -75,7 +75,7 @@ func checkLabels(found *problems, n Node) {
 
 func checkMountTags(found *problems, tags []string) {
 	for i, tag := range tags {
-		// The runner labels volumes with it; what is a label value is safe in a unit too.
+		// The runner labels volumes with it; a valid label value is also safe in a unit.
 		if tag == "" || len(tag) > 31 || len(validation.IsValidLabelValue(tag)) > 0 {
 			found.addf("mount tag %q is not 1 to 31 letters, digits, '-', '_' or '.'", tag)
 		}
@@ -206,19 +206,19 @@ func checkUsers(found *problems, p Params) {
 	}
 }
 
-// publicKeyPattern is type, key and comment on one line, as ssh-keygen writes them.
+// publicKeyPattern matches type, key and comment on one line, as ssh-keygen writes them.
 var publicKeyPattern = regexp.MustCompile(`^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)` +
 	`|sk-ssh-ed25519@openssh\.com|sk-ecdsa-sha2-nistp256@openssh\.com) [A-Za-z0-9+/]+={0,3}( [^\n\r]*)?$`)
 
-// pasted is a key without the line break at the end of the file that it was copied from.
+// pasted returns a key without the line break at the end of the file that it was copied from.
 func pasted(s string) string { return strings.TrimSuffix(s, "\n") }
 
 func isPublicKey(s string) bool { return publicKeyPattern.MatchString(s) }
 
-// isHTTPS says whether s is an https URL with a host. Nothing in such a URL needs quoting in a unit or manifest.
+// isHTTPS reports whether s is an https URL with a host. Such a URL needs no quoting in a unit or manifest.
 func isHTTPS(s string) bool { return isURL(s, "https") }
 
-// unquotable are characters that mean something to a shell, to systemd or to YAML.
+// unquotable are characters that have a meaning for a shell, for systemd or for YAML.
 const unquotable = "\"'`\\$<>{}|^ \t\r\n"
 
 func isURL(s string, schemes ...string) bool {
@@ -226,7 +226,7 @@ func isURL(s string, schemes ...string) bool {
 	return err == nil && slices.Contains(schemes, u.Scheme) && u.Hostname() != "" && !strings.ContainsAny(s, unquotable)
 }
 
-// incomplete says whether sign-on is set up in part.
+// incomplete reports whether OIDC is only partly configured.
 func incomplete(oidc v1alpha1.OIDC) bool {
 	return oidc != v1alpha1.OIDC{} && (oidc.ClientID == "" || oidc.IssuerURL == "")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// Each case is an input that must be refused with an error that names what is wrong.
+// Each case is an input that must be rejected with an error that names what is wrong.
 var refused = map[string]struct {
 	change func(*Params)
 	want   string

@@ -14,8 +14,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// Validate says what is wrong with the operator's own settings. Render does too; a caller who asks at start finds out
-// before the first cluster does.
+// Validate checks the operator's own settings. Render does so too, but a caller that validates at start finds errors
+// before a cluster does.
 func (s Settings) Validate() error {
 	var found problems
 	s.check(&found)
@@ -30,10 +30,10 @@ func checkSettings(found *problems, p Params) {
 	checkOwnIssuer(found, p)
 }
 
-// hostPattern is a host with an optional port.
+// hostPattern matches a host with an optional port.
 var hostPattern = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$`)
 
-// pathPattern is a path below a registry's host.
+// pathPattern matches a path below a registry's host.
 var pathPattern = regexp.MustCompile(`^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
 func (s Settings) check(found *problems) {
@@ -56,8 +56,8 @@ func (s Settings) check(found *problems) {
 	checkOIDC(found, "OIDC settings", s.OIDC)
 }
 
-// needPath are registries whose images all have an organization in their names. docker.io is the default of the original's chart, which
-// added the organization itself.
+// needPath are registries whose images all have an organization in their names. docker.io is the default of the
+// original's chart, which added the organization itself.
 var needPath = map[string]bool{
 	"docker.io": true, "index.docker.io": true, "registry-1.docker.io": true, "registry.hub.docker.com": true, "quay.io": true, "ghcr.io": true,
 }
@@ -84,7 +84,7 @@ func (s Settings) checkRegistry(found *problems) {
 	}
 }
 
-// check tells no URL, for it may hold a password.
+// check reports no URL, because it may contain a password.
 func (p Proxy) check(found *problems) {
 	if p.HTTP != "" && !isURL(p.HTTP, "http", "https") {
 		found.addf("URL of the HTTP proxy is not like http://proxy.example.com:3128")
@@ -99,9 +99,9 @@ func (p Proxy) check(found *problems) {
 	}
 }
 
-// checkOIDC asks for what the API server asks of its configuration at its start
-// (https://pkg.go.dev/k8s.io/apiserver/pkg/apis/apiserver/validation): it would not come up with anything else. The message repeats no issuer that may
-// hold a password.
+// checkOIDC checks what the API server checks of its configuration at its start
+// (https://pkg.go.dev/k8s.io/apiserver/pkg/apis/apiserver/validation), because otherwise the API server would not
+// start. The message contains no issuer that may contain a password.
 func checkOIDC(found *problems, where string, oidc v1alpha1.OIDC) {
 	if incomplete(oidc) {
 		found.addf("%s: issuer and client id have to be given together", where)
@@ -129,7 +129,8 @@ func checkIssuer(found *problems, where, issuer string) {
 	}
 }
 
-// checkOwnIssuer: the API server believes tokens of its own service accounts by itself, and does not come up when sign-on names the same issuer.
+// checkOwnIssuer rejects the cluster's own issuer: the API server accepts tokens of its own service accounts anyway,
+// and does not start if OIDC names the same issuer.
 func checkOwnIssuer(found *problems, p Params) {
 	if own := serviceAccountIssuer(p.Cluster.Kubernetes.API); p.oidc().IssuerURL == own {
 		found.addf("OIDC issuer %q is the issuer of the cluster's own service accounts; name the provider of sign-on", own)

@@ -7,31 +7,32 @@ import (
 	"testing"
 )
 
-// verdict is how far what is rendered does what an item of the benchmark wants.
+// verdict is how far the rendered output satisfies an item of the benchmark.
 type verdict string
 
 const (
 	met verdict = "met"
-	// otherwise is met in its intent, in a way that a scanner does not find.
+	// otherwise means that the intent is met in a way that a scanner does not find.
 	otherwise verdict = "met otherwise"
 	notMet    verdict = "not met"
-	// yours is a matter of those who use the cluster; nothing that is rendered decides it.
+	// yours means that it is up to the users of the cluster; the rendered output does not determine it.
 	yours verdict = "yours"
 )
 
 // item is an item of the CIS Kubernetes Benchmark v1.12.
 type item struct {
 	number string
-	// wants is what the item asks for.
+	// wants is what the item requires.
 	wants   string
 	verdict verdict
 	// how is how a node or the add-ons meet the item, or why not.
 	how string
-	// check finds out by what is rendered. That of an item that is not met has to fail, so that the table is corrected once it is met.
+	// check checks the rendered output. The check of an item that is not met has to fail, so that the table is
+	// corrected once it is met.
 	check inspection
 }
 
-// benchmark is the benchmark's sections, each with how many items it has.
+// benchmark is the benchmark's sections, each with the number of its items.
 var benchmark = []struct {
 	number, title string
 	length        int
@@ -86,7 +87,8 @@ func compareItem(t *testing.T, i item, node *bootedNode) {
 	}
 }
 
-// TestEveryCheckOfTheBenchmarkCanFail on a node whose files are open and whose components are told the opposite.
+// TestEveryCheckOfTheBenchmarkCanFail on a node whose files are open and whose components are configured to do the
+// opposite.
 func TestEveryCheckOfTheBenchmarkCanFail(t *testing.T) {
 	spoiled := spoil(newBootedNode(t, masterParams()))
 	for _, section := range benchmark {
@@ -113,7 +115,7 @@ func TestTheTableHasEveryItemOfTheBenchmark(t *testing.T) {
 
 const (
 	benchmarkDoc = "../../docs/cis.md"
-	// benchmarkMark ends what people write in the document.
+	// benchmarkMark ends the manually written part of the document.
 	benchmarkMark = "<!-- UPDATE=1 go test ./pkg/cloudconfig -run Recorded writes what follows. -->\n"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// noRoleMay: no role of an add-on has this right.
+// noRoleMay checks that no role of an add-on has this right.
 func noRoleMay(resource string, verbs ...string) inspection {
 	return func(n *bootedNode) error {
 		for _, object := range n.addons {
@@ -30,12 +30,12 @@ func noRoleMay(resource string, verbs ...string) inspection {
 	}
 }
 
-// names says that a list names one of these, or all that there are.
+// names reports whether a list contains one of the wanted, or "*".
 func names(list []string, wanted ...string) bool {
 	return slices.Contains(list, "*") || slices.ContainsFunc(wanted, func(w string) bool { return slices.Contains(list, w) })
 }
 
-// noWildcards: no role of an add-on has a right to all of something.
+// noWildcards checks that no role of an add-on has a right to all of something.
 func noWildcards(n *bootedNode) error {
 	for _, object := range n.addons {
 		if role, ok := object.(*rbacv1.ClusterRole); ok {
@@ -49,7 +49,7 @@ func noWildcards(n *bootedNode) error {
 	return nil
 }
 
-// administrators: one group alone is bound to the role cluster-admin.
+// administrators checks that only one group is bound to the role cluster-admin.
 func administrators(n *bootedNode) error {
 	var found []rbacv1.Subject
 	for _, object := range n.addons {
@@ -63,7 +63,7 @@ func administrators(n *bootedNode) error {
 	return nil
 }
 
-// podsOf are the pods of the add-ons by the names of their objects.
+// podsOf returns the pods of the add-ons by the names of their objects.
 func podsOf(n *bootedNode) map[string]corev1.PodSpec {
 	pods := map[string]corev1.PodSpec{}
 	for _, object := range n.addons {
@@ -111,7 +111,7 @@ func noSecretsInVariables(_ string, pod corev1.PodSpec) error {
 	return nil
 }
 
-// namespaceOfItsOwn: add-ons are not in the namespace default.
+// namespaceOfItsOwn checks that add-ons are not in the namespace default.
 func namespaceOfItsOwn(n *bootedNode) error {
 	for _, object := range n.addons {
 		if object.GetNamespace() == "default" {
@@ -121,7 +121,7 @@ func namespaceOfItsOwn(n *bootedNode) error {
 	return nil
 }
 
-// noRoleUses: no role of an add-on has one of these verbs.
+// noRoleUses checks that no role of an add-on has one of these verbs.
 func noRoleUses(verbs ...string) inspection {
 	return func(n *bootedNode) error {
 		for _, object := range n.addons {
@@ -137,7 +137,7 @@ func noRoleUses(verbs ...string) inspection {
 	}
 }
 
-// addonsThatAsk: the add-ons are these, of which it is known that they ask the API server.
+// addonsThatAsk checks that the add-ons are exactly these, which are known to send requests to the API server.
 func addonsThatAsk(wanted ...string) inspection {
 	return func(n *bootedNode) error {
 		if found := slices.Sorted(maps.Keys(podsOf(n))); !slices.Equal(found, wanted) {
@@ -147,7 +147,7 @@ func addonsThatAsk(wanted ...string) inspection {
 	}
 }
 
-// isRoot: the pod of the add-on runs as root, and so do files in its volumes belong to root.
+// isRoot checks that the pod of the add-on runs as root, so that files in its volumes belong to root.
 func isRoot(name string) inspection {
 	return func(n *bootedNode) error {
 		pod, ok := podsOf(n)[name]
@@ -158,7 +158,7 @@ func isRoot(name string) inspection {
 	}
 }
 
-// volumeMode: the files of the volume of this ConfigMap are root's alone.
+// volumeMode checks that only root may read the files of the volume of this ConfigMap.
 func volumeMode(configMap string) inspection {
 	return func(n *bootedNode) error {
 		for _, pod := range podsOf(n) {
@@ -176,7 +176,7 @@ func volumeMode(configMap string) inspection {
 	}
 }
 
-// proxyMetrics: kube-proxy tells its machine alone.
+// proxyMetrics checks that kube-proxy serves its metrics only to its machine.
 func proxyMetrics(n *bootedNode) error {
 	for _, object := range n.addons {
 		config, ok := object.(*corev1.ConfigMap)
@@ -195,7 +195,7 @@ func proxyMetrics(n *bootedNode) error {
 	return fmt.Errorf("there is no configuration of kube-proxy")
 }
 
-// audits: the audit log has at least so much of the request, and not the bodies of what is secret.
+// audits checks that the audit log contains at least the given level of the request, and no bodies that are secret.
 func audits(does string, want audit.Level) inspection {
 	return func(n *bootedNode) error {
 		got, err := auditLevel(n.texts[auditPolicyFile], request{user: "ada", does: does})
@@ -206,7 +206,7 @@ func audits(does string, want audit.Level) inspection {
 	}
 }
 
-// podSecurityDefaults: the Pod Security admission plugin says what it minds, and is not switched off.
+// podSecurityDefaults checks that the Pod Security admission plugin reports violations, and is not disabled.
 func podSecurityDefaults(n *bootedNode) error {
 	var config struct {
 		Plugins []struct {

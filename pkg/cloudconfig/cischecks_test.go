@@ -16,13 +16,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/addons"
 )
 
-// bootedNode is what the benchmark looks at: the files of a node, what its components are told, and the add-ons.
+// bootedNode is what the benchmark inspects: the files of a node, the flags of its components, and the add-ons.
 type bootedNode struct {
 	master bool
 	nodes  map[string]types.Node
 	modes  map[string]int
 	texts  map[string]string
-	// flags are those of the components by their names.
+	// flags are the flags of the components by name.
 	flags map[string]map[string]string
 	pods  map[string]corev1.Pod
 	// kubelet is the kubelet's configuration.
@@ -30,7 +30,7 @@ type bootedNode struct {
 	addons  []client.Object
 }
 
-// inspection says what is not as the benchmark wants it.
+// inspection returns an error if something does not satisfy the benchmark.
 type inspection func(*bootedNode) error
 
 var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
@@ -73,7 +73,7 @@ func flagValues(args []string) map[string]string {
 	return values
 }
 
-// all is met when each of the checks is.
+// all is met if each of the checks is.
 func all(checks ...inspection) inspection {
 	return func(n *bootedNode) error {
 		var found []error
@@ -84,7 +84,7 @@ func all(checks ...inspection) inspection {
 	}
 }
 
-// modes: each path is written, and its mode allows no more than this one.
+// modes checks that each path is written, and that its mode allows no more than this one.
 func modes(most int, paths ...string) inspection {
 	return func(n *bootedNode) error {
 		for _, path := range paths {
@@ -96,7 +96,7 @@ func modes(most int, paths ...string) inspection {
 	}
 }
 
-// ofRoot: each path is written and owned by root, which it is where Ignition is told of no owner.
+// ofRoot checks that each path is written and owned by root, which it is if Ignition is given no owner.
 func ofRoot(paths ...string) inspection {
 	return func(n *bootedNode) error {
 		for _, path := range paths {
@@ -109,7 +109,7 @@ func ofRoot(paths ...string) inspection {
 	}
 }
 
-// below is a check of all paths of a directory, itself included, that end so.
+// below applies a check to all paths of a directory, including the directory itself, with this suffix.
 func below(directory, suffix string, c func(...string) inspection) inspection {
 	return func(n *bootedNode) error {
 		var paths []string
@@ -139,7 +139,7 @@ func flagIs(component, flag, want string) inspection {
 	}
 }
 
-// flagsAreSet: each has a value.
+// flagsAreSet checks that each has a value.
 func flagsAreSet(component string, flags ...string) inspection {
 	return func(n *bootedNode) error {
 		for _, flag := range flags {
@@ -160,7 +160,7 @@ func flagIsUnset(component, flag string) inspection {
 	}
 }
 
-// flagLists: the flag is a list with this element.
+// flagLists checks that the flag is a list with this element.
 func flagLists(component, flag, element string) inspection {
 	return func(n *bootedNode) error {
 		if list := n.flags[component][flag]; !slices.Contains(strings.Split(list, ","), element) {
@@ -170,7 +170,7 @@ func flagLists(component, flag, element string) inspection {
 	}
 }
 
-// flagLacks: the flag is not set, or a list without the element.
+// flagLacks checks that the flag is not set, or is a list without the element.
 func flagLacks(component, flag, element string) inspection {
 	return func(n *bootedNode) error {
 		if err := flagLists(component, flag, element)(n); err == nil || len(n.flags[component]) == 0 {
@@ -189,7 +189,7 @@ func flagIsAtLeast(component, flag string, least int) inspection {
 	}
 }
 
-// differ: two flags name different files.
+// differ checks that two flags name different files.
 func differ(component, one, other string) inspection {
 	return func(n *bootedNode) error {
 		if flags := n.flags[component]; flags[one] == flags[other] {
@@ -199,7 +199,7 @@ func differ(component, one, other string) inspection {
 	}
 }
 
-// holds: the file has this text in it.
+// holds checks that the file contains this text.
 func holds(path, text string) inspection {
 	return func(n *bootedNode) error {
 		if !strings.Contains(n.texts[path], text) {
@@ -209,7 +209,7 @@ func holds(path, text string) inspection {
 	}
 }
 
-// kubeletHas: the field of the kubelet's configuration, a path with dots, is this.
+// kubeletHas checks a field of the kubelet's configuration, given by a path with dots.
 func kubeletHas(field string, want any) inspection {
 	return func(n *bootedNode) error {
 		if got := kubeletField(n, field); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -219,7 +219,7 @@ func kubeletHas(field string, want any) inspection {
 	}
 }
 
-// kubeletIsNot: the field is not set, or anything but this.
+// kubeletIsNot checks that the field is not set, or has another value than this.
 func kubeletIsNot(field string, unwanted any) inspection {
 	return func(n *bootedNode) error {
 		if got := kubeletField(n, field); fmt.Sprint(got) == fmt.Sprint(unwanted) {
@@ -238,7 +238,7 @@ func kubeletField(n *bootedNode, field string) any {
 	return value
 }
 
-// kubeletCiphers: the kubelet agrees to good ciphers and no others.
+// kubeletCiphers checks that the kubelet accepts only strong cipher suites.
 func kubeletCiphers(n *bootedNode) error {
 	list, _ := kubeletField(n, "tlsCipherSuites").([]any)
 	var names []string
@@ -252,7 +252,7 @@ func flagCiphers(component, flag string) inspection {
 	return func(n *bootedNode) error { return ciphersAreGood(strings.Split(n.flags[component][flag], ",")) }
 }
 
-// ciphersAreGood: the benchmark's list for kubelets, which is part of that for API servers.
+// ciphersAreGood checks against the benchmark's list for kubelets, which is part of that for API servers.
 func ciphersAreGood(names []string) error {
 	good := []string{
 		"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",

@@ -110,7 +110,7 @@ var auditItems = []item{
 		audits("create rolebindings.rbac.authorization.k8s.io", audit.LevelRequest))},
 }
 
-// etcdIsNotRoot: the member runs as another user.
+// etcdIsNotRoot checks that the member runs as another user.
 func etcdIsNotRoot(n *bootedNode) error {
 	if context := n.pods["etcd"].Spec.SecurityContext; context == nil || context.RunAsUser == nil || *context.RunAsUser == 0 {
 		return fmt.Errorf("etcd runs as root")
@@ -118,7 +118,7 @@ func etcdIsNotRoot(n *bootedNode) error {
 	return nil
 }
 
-// noAdministrator: the kubeconfigs of a node are those of its components.
+// noAdministrator checks that the kubeconfigs of a node are only those of its components.
 func noAdministrator(n *bootedNode) error {
 	for file := range n.nodes {
 		if path.Dir(file) == kubeconfigDirectory && file != schedulerKubeconfig && file != controllerManagerKubeconfig && file != bootstrapKubeconfig {
@@ -128,7 +128,7 @@ func noAdministrator(n *bootedNode) error {
 	return nil
 }
 
-// probesAskLocalhost: the component lives as far as the kubelet sees.
+// probesAskLocalhost checks that the component is probed on localhost.
 func probesAskLocalhost(name string) inspection {
 	return func(n *bootedNode) error {
 		container := n.pods[name].Spec.Containers[0]
@@ -139,7 +139,7 @@ func probesAskLocalhost(name string) inspection {
 	}
 }
 
-// ownAuthorityOfEtcd: whom etcd trusts is not whom the API server trusts.
+// ownAuthorityOfEtcd checks that etcd and the API server trust different CAs.
 func ownAuthorityOfEtcd(n *bootedNode) error {
 	if own := n.flags["etcd"]["trusted-ca-file"]; own == "" || own == n.flags["kube-apiserver"]["client-ca-file"] {
 		return fmt.Errorf("etcd trusts %q", own)

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// spoil makes a node one that meets nothing of the benchmark.
+// spoil changes a node so that it satisfies nothing of the benchmark.
 func spoil(n *bootedNode) *bootedNode {
 	core := "core"
 	for path, node := range n.nodes {

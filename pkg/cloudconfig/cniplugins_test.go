@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// pluginArchive is what the makers of the plugins publish: an archive with one program a plugin, and texts.
+// pluginArchive is what the plugins' project publishes: an archive with one program per plugin, and texts.
 func pluginArchive(t *testing.T, names ...string) []byte {
 	t.Helper()
 	var archive bytes.Buffer
@@ -112,8 +112,8 @@ func TestPluginsThatTheImageLacksAreDownloaded(t *testing.T) {
 	}
 }
 
-// TestDropinsOfInstancesHideNoneOfTheirTemplates: systemd reads of several drop-ins with one name the most specific one only
-// (systemd.unit(5)), so that a node had no source to download its plugins from.
+// TestDropinsOfInstancesHideNoneOfTheirTemplates: of several drop-ins with the same name systemd reads only the most
+// specific one (systemd.unit(5)), which left a node without a source for its plugins.
 func TestDropinsOfInstancesHideNoneOfTheirTemplates(t *testing.T) {
 	units := mustRender(t, workerParams()).Public.Systemd.Units
 	names := map[string][]string{}

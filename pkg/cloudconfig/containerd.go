@@ -24,13 +24,13 @@ func (s Settings) registry() string {
 	return s.RegistryDomain
 }
 
-// registryHost is the registry without its path.
+// registryHost returns the registry without its path.
 func (s Settings) registryHost() string {
 	host, _, _ := strings.Cut(s.registry(), "/")
 	return host
 }
 
-// image is the reference of an image of the node.
+// image returns the reference of an image of the node.
 func image(s Settings, name, tag string) string { return s.registry() + "/" + name + ":" + tag }
 
 // containerd is the container runtime: its configuration, mirrors and credentials.
@@ -53,7 +53,7 @@ func containerd(p Params) parts {
 	return all
 }
 
-// containerdConfig has version 2, which containerd 1.6 and 1.7 speak and 2.x translates.
+// containerdConfig has version 2, which containerd 1.6 and 1.7 use and 2.x converts.
 const containerdConfig = `version = 2
 
 [plugins."io.containerd.grpc.v1.cri"]
@@ -76,7 +76,8 @@ SystemdCgroup = true
 config_path = "/etc/containerd/certs.d"
 `
 
-// containerdDropin names the configuration for Flatcar, whose unit reads another one, and keeps images off the root disk.
+// containerdDropin names the configuration for Flatcar, whose unit reads another one, and keeps images off the root
+// disk.
 const containerdDropin = `[Unit]
 RequiresMountsFor=/var/lib/containerd
 
@@ -87,8 +88,9 @@ Restart=always
 RestartSec=5
 `
 
-// mirrors lets containerd ask the mirrors of the registry, in their order, before the registry itself. Other registries
-// have no mirror: what a mirror of one registry holds under some name may be another image than a second registry does.
+// mirrors makes containerd try the mirrors of the registry, in their order, before the registry itself. Other
+// registries have no mirror, because a mirror of one registry may have another image under the same name than a second
+// registry has.
 func mirrors(s Settings) file {
 	host := s.registryHost()
 	server := host
@@ -103,8 +105,8 @@ func mirrors(s Settings) file {
 	return file{path: "/etc/containerd/certs.d/" + host + "/hosts.toml", mode: modePublic, text: b.String()}
 }
 
-// credentials is read by the kubelet, which hands them to containerd with each pull. containerd's own setting for them is
-// deprecated and would make its whole configuration secret. The pause image is pulled without.
+// credentials is read by the kubelet, which passes them to containerd with each pull. containerd's own setting for them
+// is deprecated and would make its whole configuration secret. The pause image is pulled without them.
 func credentials(s Settings) file {
 	name := s.registryHost()
 	if name == defaultRegistry || name == dockerHub {

@@ -15,11 +15,11 @@ import (
 const (
 	controllerManagerKubeconfig = kubeconfigDirectory + "/controller-manager.yaml"
 	portControllerManager       = 10257
-	// defaultNodeTerm is how long the certificates of kubelets hold.
+	// defaultNodeTerm is the validity of the certificates of kubelets.
 	defaultNodeTerm = 7 * 24 * time.Hour
 )
 
-// controllerManager runs the controllers of Kubernetes, among them the one that signs the kubelets' certificates.
+// controllerManager runs the controllers of Kubernetes, including the one that signs the kubelets' certificates.
 func controllerManager(p Params) parts {
 	if !p.master() {
 		return parts{}
@@ -31,7 +31,7 @@ func controllerManager(p Params) parts {
 		mounts:  []mount{directory("pki", pkiDirectory), single("kubeconfig", controllerManagerKubeconfig)},
 		cpu:     "100m", memory: "200Mi",
 		waits: true,
-		// Of the four this one alone has no /livez.
+		// This is the only one of the four without /livez.
 		live: probe{path: "/healthz", port: portControllerManager, scheme: corev1.URISchemeHTTPS},
 	}
 	return parts{files: []file{
@@ -46,7 +46,7 @@ func controllerManagerCommand(p Params) []string {
 		"--kubeconfig=" + controllerManagerKubeconfig,
 		"--authentication-kubeconfig=" + controllerManagerKubeconfig,
 		"--authorization-kubeconfig=" + controllerManagerKubeconfig,
-		// The kubelet's probes come from the machine itself, and so does everybody who may ask.
+		// The kubelet's probes come from the machine itself, and so do all permitted clients.
 		"--bind-address=" + localhost,
 		cipherSuites("tls-cipher-suites"),
 		"--client-ca-file=" + caFile,
@@ -56,11 +56,11 @@ func controllerManagerCommand(p Params) []string {
 		"--leader-elect-lease-duration=" + p.slowed(leaseDuration),
 		"--leader-elect-renew-deadline=" + p.slowed(renewDeadline),
 		"--leader-elect-retry-period=" + p.slowed(retryPeriod),
-		// The defaults, which follow from how often kubelets report.
+		// These are the defaults, which follow from how often kubelets report.
 		"--node-monitor-period=" + p.slowed(5*time.Second),
 		"--node-monitor-grace-period=" + p.slowed(50*time.Second),
 		"--use-service-account-credentials=true",
-		// Expired bootstrap tokens are removed; this controller is off by default.
+		// This also removes expired bootstrap tokens; that controller is off by default.
 		"--controllers=*,token-cleaner-controller",
 
 		"--cluster-name=" + p.Cluster.ID,
@@ -71,15 +71,16 @@ func controllerManagerCommand(p Params) []string {
 
 		"--cluster-signing-cert-file=" + signerFile,
 		"--cluster-signing-key-file=" + signerKeyFile,
-		// What a node that was removed has dies with it, sooner or later; kubelets that live renew theirs.
+		// The certificate of a removed node becomes invalid soon; running kubelets renew theirs.
 		"--cluster-signing-duration=" + cmp.Or(p.Settings.NodeTerm, defaultNodeTerm).String(),
 		"--root-ca-file=" + caFile,
 		"--service-account-private-key-file=" + serviceAccountKeyFile,
 
-		// Pods that have ended and whose owner does not remove them; the default of 12500 is more than a small etcd and its API server should carry.
+		// This limits ended pods that their owner does not remove; the default of 12500 is more than a small etcd and
+		// its API server should carry.
 		"--terminated-pod-gc-threshold=1000",
 
-		// The default of 20 a second delays the first service accounts, and with them everything else, by seconds.
+		// The default of 20 per second delays the first service accounts, and with them everything else, by seconds.
 		"--kube-api-qps=100",
 		"--kube-api-burst=150",
 		"--profiling=false",

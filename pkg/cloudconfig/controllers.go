@@ -2,13 +2,13 @@ package cloudconfig
 
 import "fmt"
 
-// waitingDirectory holds the static pods that begin once the API server of their machine is ready.
+// waitingDirectory contains the static pods that start once the API server of their machine is ready.
 const waitingDirectory = "/etc/kubernetes/controllers"
 
-// readyPause is how many seconds lie between two questions whether the API server is ready.
+// readyPause is how many seconds are between two checks whether the API server is ready.
 const readyPause = 5
 
-// controllers lets controller manager and scheduler begin when there is an API server to talk to.
+// controllers starts controller manager and scheduler once the API server is ready.
 func controllers(p Params) parts {
 	if !p.master() {
 		return parts{}

@@ -26,8 +26,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// Starts the control plane of a master from its boot data: the real binaries, with the rendered commands and files. Paths
-// and ports alone are others than in a guest.
+// Starts the control plane of a master from its boot data: the real binaries, with the rendered commands and files.
+// Only paths and ports differ from those in a guest.
 func TestTheControlPlaneOfAMasterWorks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -65,7 +65,7 @@ func TestTheControlPlaneOfAMasterWorks(t *testing.T) {
 	if !bytes.Contains(audit, []byte(`"pod-security.kubernetes.io/audit-violations":"would violate PodSecurity \"baseline`)) {
 		t.Error("the audit log does not say what is wrong with the privileged pod")
 	}
-	// The leases that this test asks for are there, as a person's would be.
+	// The leases that this test requests are logged, as a person's would be.
 	noise := regexp.MustCompile(`"username":"system:[^\n]*"resource":"leases"|"resource":"events"|"requestURI":"/readyz|"stage":"RequestReceived"`)
 	if found := noise.Find(audit); found != nil {
 		t.Errorf("the audit log has noise: %s", found)
@@ -81,7 +81,7 @@ const privilegedPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"privi
 
 const testEvent = `{"apiVersion":"v1","kind":"Event","metadata":{"name":"tested"},"involvedObject":{"kind":"Pod","namespace":"default","name":"privileged"},"reason":"Tested"}`
 
-// testMaster is a master whose files lie below a directory.
+// testMaster is a master whose files are below a directory.
 type testMaster struct {
 	root     string
 	params   Params
@@ -136,7 +136,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// start runs a component as the kubelet would: again and again, until the test is over.
+// start runs a component as the kubelet would: it restarts it until the test is over.
 func (m *testMaster) start(t *testing.T, name string) {
 	command := slices.Clone(staticPod(t, m.data, name).Spec.Containers[0].Command)
 	for i := range command {
@@ -156,9 +156,9 @@ func (m *testMaster) start(t *testing.T, name string) {
 		for ctx.Err() == nil {
 			c := exec.CommandContext(ctx, path, command[1:]...)
 			c.Args[0], c.Stdout, c.Stderr = name, m.log, m.log
-			// Dies with the test, even when that is killed.
+			// It dies with the test, even if that is killed.
 			c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			_ = c.Run() // it ends by being killed, or is started once more
+			_ = c.Run() // it ends by being killed, or is restarted
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
@@ -168,7 +168,7 @@ func (m *testMaster) start(t *testing.T, name string) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// api is a request to the API server that returns the status code.
+// api returns a request to the API server that returns the status code.
 func (m *testMaster) api(method, path, token string, identity *pki.KeyPair, body []byte) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		roots := x509.NewCertPool()
@@ -218,14 +218,14 @@ func (m *testMaster) eventually(t *testing.T, what string, ask func(context.Cont
 	}
 }
 
-// errors are the last lines of the components' logs that look like errors.
+// errors returns the last lines of the components' logs that look like errors.
 func (m *testMaster) errors() string {
 	raw, _ := os.ReadFile(m.log.Name())
 	lines := regexp.MustCompile(`(?m)^(E\d|F\d|Error|\{"level":"(fatal|error)).*$`).FindAllString(string(raw), -1)
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// read is the content of all files below a directory.
+// read returns the content of all files below a directory.
 func (m *testMaster) read(t *testing.T, dir string) []byte {
 	var all []byte
 	err := filepath.WalkDir(filepath.Join(m.root, dir), func(path string, d fs.DirEntry, err error) error {

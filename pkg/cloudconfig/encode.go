@@ -14,11 +14,11 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_3/types"
 )
 
-// maxEncoded is the size of an encoded half in bytes. An object of Kubernetes holds 1 MiB, metadata included.
+// maxEncoded is the maximum size of an encoded half in bytes. A Kubernetes object may have 1 MiB, including metadata.
 const maxEncoded = 900 << 10
 
 // Encode turns a config into the value of a ConfigMap or Secret: base64 of gzip of JSON. The same config gives the same
-// text, which bootdata.Decode unpacks. The error of a config that does not fit into an object names its largest files.
+// text, which bootdata.Decode unpacks. If a config does not fit into an object, the error names its largest files.
 func Encode(c types.Config) (string, error) {
 	raw, err := json.Marshal(c)
 	if err != nil {

@@ -40,7 +40,7 @@ func TestWhatWasEncodedIsDecoded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// By JSON: an empty map and none are the same to Ignition.
+				// The comparison uses JSON, because an empty map and none are the same to Ignition.
 				want, _ := json.Marshal(half)
 				again, _ := json.Marshal(got)
 				if diff := cmp.Diff(string(want), string(again)); diff != "" {

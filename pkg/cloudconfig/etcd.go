@@ -22,13 +22,13 @@ import (
 const (
 	// etcdDirectory is where the share with etcd's data is mounted.
 	etcdDirectory = "/var/lib/etcd"
-	// etcdData is a directory below it, for the root of a volume may hold other things (lost+found).
+	// etcdData is a directory below it, because the root of a volume may contain other entries (lost+found).
 	etcdData = etcdDirectory + "/" + etcdfiles.Data
-	// portEtcdHealth answers probes on localhost: no probe can present a client certificate.
+	// portEtcdHealth serves probes on localhost, because a probe cannot present a client certificate.
 	portEtcdHealth = 2381
-	// etcdService is the unit that decides whether the member may begin.
+	// etcdService is the unit that decides whether the member may start.
 	etcdService = "k8s-etcd.service"
-	// etcdManifest is where the static pod waits until it is clear that the member may begin.
+	// etcdManifest is where the static pod waits until it is decided that the member may start.
 	etcdManifest = "/etc/kubernetes/etcd/etcd.yaml"
 )
 
@@ -48,7 +48,7 @@ func etcdMember(p Params) parts {
 	return all
 }
 
-// The kubelet does not wait for this unit: a master whose member must not begin joins the others all the same.
+// The kubelet does not wait for this unit: a master whose member must not start still joins the cluster.
 const etcdUnit = `[Unit]
 Description=This master's member of etcd
 RequiresMountsFor=%s
@@ -64,7 +64,7 @@ StandardError=journal+console
 WantedBy=multi-user.target
 `
 
-// etcdctl points the command line at the member; only root can read the key.
+// etcdctl configures the command line for the member; only root can read the key.
 const etcdctl = `export ETCDCTL_ENDPOINTS=https://127.0.0.1:2379
 export ETCDCTL_CACERT=` + etcdCAFile + `
 export ETCDCTL_CERT=` + etcdMemberFile + `
@@ -83,9 +83,10 @@ func etcdPod(p Params) component {
 			{name: "data", path: etcdDirectory, kind: corev1.HostPathDirectory, writable: true},
 			directory("pki", etcdPKIDirectory),
 		},
-		// More than anybody else's: whoever needs etcd waits for it, and what is asked for is also the share of a busy machine.
+		// This is more than any other component's: clients of etcd wait for it, and the request also determines the
+		// share of a busy machine.
 		cpu: "300m", memory: "256Mi",
-		// Alive even without quorum: a founding member that waits for the others must not be killed for it.
+		// It is alive even without quorum: a founding member that waits for the others must not be killed for it.
 		live: health, ready: ready,
 	}
 }
@@ -106,7 +107,7 @@ func etcdCommand(p Params) []string {
 		"--data-dir=" + etcdData,
 		"--initial-cluster=" + strings.Join(members, ","),
 		"--initial-cluster-state=" + p.EtcdState,
-		// Keeps members of another cluster out, should an address ever be handed on.
+		// This keeps members of another cluster out, should an address ever be reused.
 		"--initial-cluster-token=" + EtcdToken(p.Cluster.ID, p.EtcdFrom),
 		"--initial-advertise-peer-urls=" + own.PeerURL,
 		"--advertise-client-urls=" + clientURL(own),
@@ -123,37 +124,39 @@ func etcdCommand(p Params) []string {
 		"--peer-trusted-ca-file=" + etcdCAFile,
 		cipherSuites("cipher-suites"),
 		fmt.Sprintf("--quota-backend-bytes=%d", int64(etcd.Quota)),
-		// The API server compacts every five minutes; this holds while none does.
+		// The API server compacts every five minutes; this applies while none does.
 		"--auto-compaction-mode=periodic",
 		"--auto-compaction-retention=1h",
-		// Three times the defaults: members sit on different hosts, behind a shared file system, perhaps emulated. The
+		// Three times the defaults: members are on different hosts, behind a shared file system, perhaps emulated. The
 		// election timeout has to be ten times the heartbeat.
 		fmt.Sprintf("--heartbeat-interval=%d", 300*p.slowness()),
 		fmt.Sprintf("--election-timeout=%d", 3000*p.slowness()),
-		// Durable is what the log has. Writing pages back ten times a second, the default, holds up every request where a file
-		// system is slow.
+		// The log makes writes durable. Writing pages back ten times per second, the default, delays every request if a
+		// file system is slow.
 		"--backend-batch-interval=500ms",
-		// A member whose data went bad refuses to start instead of spreading it.
+		// A member whose data is corrupt refuses to start instead of spreading it.
 		"--feature-gates=InitialCorruptCheck=true",
-		// Lets the API server serve consistent lists from its cache.
+		// This lets the API server serve consistent lists from its cache.
 		"--watch-progress-notify-interval=" + p.slowed(5*time.Second),
 	}
 	if p.Emulated {
-		// Nearly every request takes longer than the defaults of 100 and 300 ms, and two lines in the log for each make it longer still.
+		// Nearly every request takes longer than the defaults of 100 and 300 ms, and two log lines for each make it
+		// even slower.
 		command = append(command, "--warning-apply-duration=3s", "--warning-unary-request-duration=9s")
 	}
 	return command
 }
 
-// FoundingTicket is the Params.EtcdTicket of the founders of a cluster with this encryption key, and what its members' data is marked with: it
-// tells the data of this cluster from that of one of the same id that was there before, which may still be on the hosts. Without the
-// key nobody can read the data.
+// FoundingTicket returns the Params.EtcdTicket of the founding members of a cluster with this encryption key. The data
+// of its members is marked with it: it distinguishes the data of this cluster from that of an earlier one with the same
+// id, which may still be on the hosts. Without the key the data cannot be read.
 func FoundingTicket(encryptionKey string) string {
 	sum := sha256.Sum256([]byte(encryptionKey))
 	return EtcdFounding + hex.EncodeToString(sum[:4])
 }
 
-// EtcdToken tells one cluster's members from those of others, and by Params.EtcdFrom from those that ran before.
+// EtcdToken distinguishes one cluster's members from those of others, and by Params.EtcdFrom from those that ran
+// before.
 func EtcdToken(id, from string) string {
 	if from == "" {
 		return "etcd-" + id
@@ -164,7 +167,7 @@ func EtcdToken(id, from string) string {
 // EtcdImage is the container image of etcd and its tools.
 func EtcdImage(s Settings, version string) string { return image(s, "etcd", version+"-0") }
 
-// clientURL is where clients reach a member: its peer host, the client port.
+// clientURL returns where clients reach a member: its peer host, the client port.
 func clientURL(m Member) string {
 	u, err := url.Parse(m.PeerURL)
 	if err != nil {

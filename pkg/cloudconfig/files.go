@@ -13,7 +13,7 @@ const (
 	modePublic     = 0o644
 	modeSecret     = 0o600
 	modeExecutable = 0o755
-	// modeDirectory is that of directories of Kubernetes: all who read there are root, and many files are secret.
+	// modeDirectory is that of directories of Kubernetes: only root reads them, and many files are secret.
 	modeDirectory = 0o700
 )
 
@@ -29,7 +29,7 @@ type parts struct {
 type file struct {
 	path string
 	mode int
-	// text is the content; when object is set, the content is the object as YAML.
+	// text is the content; if object is set, the content is the object as YAML.
 	text   string
 	object any
 	// private files go to the Secret.
@@ -43,7 +43,7 @@ func (p *parts) add(other parts) {
 	p.units = append(p.units, other.units...)
 }
 
-// public is the half for the ConfigMap.
+// public returns the half for the ConfigMap.
 func (p parts) public() (types.Config, error) {
 	config, err := p.half(false)
 	if err != nil {
@@ -60,7 +60,7 @@ func (p parts) public() (types.Config, error) {
 	return config, nil
 }
 
-// private is the half for the Secret. It holds files only.
+// private returns the half for the Secret. It contains only files.
 func (p parts) private() (types.Config, error) { return p.half(true) }
 
 func (p parts) half(private bool) (types.Config, error) {
@@ -74,11 +74,11 @@ func (p parts) half(private bool) (types.Config, error) {
 			return types.Config{}, fmt.Errorf("rendering %s: %w", f.path, err)
 		}
 		config.Storage.Files = append(config.Storage.Files, types.File{
-			// Ignition runs on every boot and refuses to touch a file that is there, unless told to.
+			// Ignition runs on every boot and refuses to touch an existing file unless told to.
 			Node: types.Node{Path: f.path, Overwrite: new(true)},
 			FileEmbedded1: types.FileEmbedded1{
 				Mode: new(f.mode),
-				// Percent-encoded, not base64: the text stays compressible, and readable by eye.
+				// It is percent-encoded, not base64, so that the text stays compressible, and readable for people.
 				Contents: types.Resource{Source: new("data:," + dataurl.EscapeString(text))},
 			},
 		})
@@ -94,12 +94,12 @@ func (f file) content() (string, error) {
 	return string(text), err
 }
 
-// service is an enabled unit with the given content.
+// service returns an enabled unit with the given content.
 func service(name, content string) types.Unit {
 	return types.Unit{Name: name, Enabled: new(true), Contents: new(content)}
 }
 
-// template is a unit that others pull in; it is not enabled by itself.
+// template returns a unit that others pull in; it is not enabled by itself.
 func template(name, content string) types.Unit {
 	return types.Unit{Name: name, Contents: new(content)}
 }

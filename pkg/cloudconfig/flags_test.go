@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestFeatureGatesAreKnownToTheRealBinary: an API server that does not know one does not begin.
+// TestFeatureGatesAreKnownToTheRealBinary: an API server does not start with an unknown feature gate.
 func TestFeatureGatesAreKnownToTheRealBinary(t *testing.T) {
 	help, err := exec.Command(tool(t, "kube-apiserver"), "--help").CombinedOutput()
 	if err != nil {
@@ -46,7 +46,7 @@ func TestWhichAPIServersKeepTheConnectionsOfStrangers(t *testing.T) {
 	}
 }
 
-// tool is the path of a binary that `make tools` builds.
+// tool returns the path of a binary that `make tools` builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -65,10 +65,10 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// knownFlags are the flags that the help of a binary lists.
+// knownFlags returns the flags that the help of a binary lists.
 func knownFlags(t *testing.T, name string) map[string]bool {
 	t.Helper()
-	// etcd exits with an error after its help; what counts is the text.
+	// etcd exits with an error after its help; only the text matters.
 	help, _ := exec.Command(tool(t, name), "--help").CombinedOutput()
 	known := map[string]bool{}
 	for _, match := range regexp.MustCompile(`(?m)^\s+(?:-\w, )?--([a-z0-9-]+)`).FindAllStringSubmatch(string(help), -1) {
@@ -113,7 +113,7 @@ func checkFlags(t *testing.T, name string, args []string) {
 	}
 }
 
-// kubeletFlags are the arguments of the kubelet in its unit.
+// kubeletFlags returns the arguments of the kubelet in its unit.
 func kubeletFlags(t *testing.T, data BootData) []string {
 	t.Helper()
 	_, after, found := strings.Cut(fileContent(t, data, kubeletUnitFile), "env kubelet \\\n")
@@ -124,7 +124,7 @@ func kubeletFlags(t *testing.T, data BootData) []string {
 	return strings.Fields(strings.ReplaceAll(command, "\\\n", ""))
 }
 
-// manifestOf is where the static pod of a component is.
+// manifestOf returns where the static pod of a component is.
 func manifestOf(name string) string {
 	if name == "etcd" {
 		return etcdManifest

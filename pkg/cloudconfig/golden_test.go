@@ -60,7 +60,7 @@ func TestNoRecordIsLeftOver(t *testing.T) {
 	}
 }
 
-// describe is boot data for human readers: what a guest gets, with the content of files decoded.
+// describe returns boot data for human readers: what a guest gets, with the content of files decoded.
 func describe(t *testing.T, data BootData) string {
 	var b strings.Builder
 	for _, half := range []struct {
@@ -111,7 +111,7 @@ func mustRender(t *testing.T, p Params) BootData {
 	return data
 }
 
-// content is what Ignition would write.
+// content returns what Ignition would write.
 func content(t *testing.T, f types.File) string {
 	t.Helper()
 	u, err := dataurl.DecodeString(*f.Contents.Source)
@@ -121,7 +121,7 @@ func content(t *testing.T, f types.File) string {
 	return string(u.Data)
 }
 
-// fileContent is the content of one file of either half.
+// fileContent returns the content of one file of either half.
 func fileContent(t *testing.T, data BootData, path string) string {
 	t.Helper()
 	all := slices.Concat(data.Public.Storage.Files, data.Private.Storage.Files)

@@ -4,10 +4,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// kubeconfigDirectory holds the kubeconfigs of the node's components. There is none of an administrator.
+// kubeconfigDirectory contains the kubeconfigs of the node's components. None of them is an administrator's.
 const kubeconfigDirectory = "/etc/kubernetes/kubeconfig"
 
-// kubeconfig is the part of a client configuration that is used here; client-go has the type in full.
+// kubeconfig is the part of a client configuration that is used here; client-go has the full type.
 type kubeconfig struct {
 	APIVersion     string              `json:"apiVersion"`
 	Kind           string              `json:"kind"`
@@ -38,14 +38,14 @@ type kubeconfigUser struct {
 	User kubeconfigID `json:"user"`
 }
 
-// kubeconfigID is how a client introduces itself: by certificate or by token.
+// kubeconfigID is how a client authenticates: by certificate or by token.
 type kubeconfigID struct {
 	ClientCertificateData []byte `json:"client-certificate-data,omitempty"`
 	ClientKeyData         []byte `json:"client-key-data,omitempty"`
 	Token                 string `json:"token,omitempty"`
 }
 
-// newKubeconfig is the kubeconfig of user name. The authority is read from its file, so that there is one copy of it.
+// newKubeconfig returns the kubeconfig of user name. The CA is read from its file, so that there is one copy of it.
 func newKubeconfig(p Params, name string, id kubeconfigID) kubeconfig {
 	cluster := kubeconfigCluster{Name: p.Cluster.ID}
 	cluster.Cluster.CertificateAuthority, cluster.Cluster.Server = caFile, p.apiServerURL()
@@ -58,7 +58,7 @@ func newKubeconfig(p Params, name string, id kubeconfigID) kubeconfig {
 	}
 }
 
-// componentKubeconfig is the kubeconfig file of a component that introduces itself by a key pair.
+// componentKubeconfig returns the kubeconfig file of a component that authenticates by a key pair.
 func componentKubeconfig(p Params, path, name, pair string) file {
 	identity := p.Certificates[pair]
 	return file{
@@ -67,5 +67,5 @@ func componentKubeconfig(p Params, path, name, pair string) file {
 	}
 }
 
-// identities are the key pairs that stand in kubeconfigs.
+// identities are the key pairs in kubeconfigs.
 var identities = []string{pki.ControllerManager, pki.Scheduler}

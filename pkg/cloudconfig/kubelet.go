@@ -23,8 +23,8 @@ const (
 	kubeletUnitFile     = "/etc/systemd/system/" + kubeletService
 )
 
-// kubelet is the node agent. It makes a key, asks for a certificate with the bootstrap token and keeps both on its disk,
-// so that a guest that reboots is the same node as before.
+// kubelet is the node agent. It generates a key, requests a certificate with the bootstrap token and keeps both on its
+// disk, so that a rebooted guest is the same node as before.
 func kubelet(p Params) parts {
 	bootstrap := newKubeconfig(p, "kubelet-bootstrap", kubeconfigID{Token: p.BootstrapToken})
 	return parts{
@@ -32,20 +32,20 @@ func kubelet(p Params) parts {
 		files: []file{
 			{path: kubeletConfigFile, mode: modeSecret, object: kubeletConfig(p)},
 			{path: bootstrapKubeconfig, mode: modeSecret, private: true, object: bootstrap},
-			// Ignition lets everybody read the units that it knows as units.
+			// Ignition makes the units that it knows as units readable for everybody.
 			{path: kubeletUnitFile, mode: modeSecret, text: kubeletUnit(p)},
 			{path: scriptDirectory + "/joining", mode: modeExecutable, text: asset("joining.sh")},
 		},
 		units: []types.Unit{
 			{Name: kubeletService, Enabled: new(true)},
 			service("k8s-joining.service", fmt.Sprintf(joiningUnit, kubeletDirectory, p.slowed(10*time.Second))),
-			// An image's own kubelet, set up for something else, must not run beside ours.
+			// An image's own kubelet, configured for something else, must not run beside ours.
 			{Name: "kubelet.service", Mask: new(true)},
 		},
 	}
 }
 
-// kubeletUnit starts the kubelet. Flags stand here only where the configuration has no field for them.
+// kubeletUnit starts the kubelet. It has flags only where the configuration has no field for them.
 func kubeletUnit(p Params) string {
 	mounts := []string{containerdDirectory, kubeletDirectory, podLogDirectory}
 	wants := []string{"network-online.target", "containerd.service", "k8s-node-environment.service", "k8s-download@kubelet.service"}
@@ -55,9 +55,11 @@ func kubeletUnit(p Params) string {
 		mounts = append(mounts, etcdDirectory, auditLogDirectory)
 		wants = append(wants, "k8s-download@kubectl.service")
 	}
-	// The kubelet does not wait for plugins: pods of the node's network, which is what the network's own pods use, need none.
+	// The kubelet does not wait for plugins, because pods on the host's network, such as those of the pod network
+	// itself, need none.
 	wants = append(wants, cniPluginsUnit)
-	// env finds the kubelet, for systemd takes an absolute path or searches one fixed at its own build.
+	// env finds the kubelet, because systemd accepts only an absolute path or searches a path that is fixed at its own
+	// build.
 	return fmt.Sprintf(`[Unit]
 Description=Kubernetes node agent
 Documentation=https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/
@@ -100,9 +102,9 @@ StandardOutput=journal+console
 WantedBy=multi-user.target
 `
 
-// awaitAPI lets the kubelet of a worker that has no certificate yet begin when there is an API server to ask for one: it
-// would end and begin again each minute, which costs an emulated machine a quarter of a processor. Whatever goes wrong, it
-// begins after five minutes and says itself what it misses.
+// awaitAPI delays the kubelet of a worker without a certificate until there is an API server to request one from:
+// otherwise it would restart every minute, which costs an emulated machine a quarter of a processor. In any case the
+// kubelet starts after five minutes and reports itself what is missing.
 func awaitAPI(p Params) string {
 	if p.master() {
 		return ""
@@ -183,17 +185,18 @@ type kubeletAuthorization struct {
 	Mode string `json:"mode"`
 }
 
-// What is set aside at most, as the original did; it set more aside on masters, for an etcd that was no pod.
+// The maximum reservations, as in the original; it reserved more on masters, for an etcd that was not a pod.
 const (
 	kubeReservedMiB   = 768
 	systemReservedMiB = 384
 )
 
-// reservedMillicores is what is set aside for Kubernetes, and for the system, at most; the original did so on all nodes.
+// reservedMillicores is the maximum CPU reservation for Kubernetes, and for the system; the original reserved this on
+// all nodes.
 const reservedMillicores = 250
 
-// reserved is what is set aside of a node's memory: a share of it, so that a small node has room for pods, and never more
-// than mostMiB. A node whose memory is unknown sets the most aside.
+// reserved returns how much of a node's memory is reserved: a share of it, so that a small node has room for pods, and
+// at most mostMiB. A node whose memory is unknown reserves the maximum.
 func reserved(p Params, mostMiB, share int64) string {
 	mib := mostMiB
 	if p.Node.MemoryMiB > 0 {
@@ -202,8 +205,9 @@ func reserved(p Params, mostMiB, share int64) string {
 	return fmt.Sprintf("%dMi", mib)
 }
 
-// reservedCPU is what is set aside of a node's processors: a sixteenth, so that the control plane, the pod network and the proxy of Services
-// fit on a master with one. A node whose processors are unknown sets the most aside.
+// reservedCPU returns how much of a node's processors is reserved: a sixteenth, so that the control plane, the pod
+// network and the proxy of Services fit on a master with one processor. A node whose processors are unknown reserves
+// the maximum.
 func reservedCPU(p Params) string {
 	millicores := int64(reservedMillicores)
 	if p.Node.CPUs > 0 {
@@ -220,28 +224,28 @@ func kubeletConfig(p Params) kubeletConfiguration {
 		Authorization:      kubeletAuthorization{Mode: "Webhook"},
 		RotateCertificates: true,
 		ServerTLSBootstrap: true,
-		// The runner asks for the kubelet's health from outside the guest; the answer tells nothing else.
+		// The runner queries the kubelet's health from outside the guest; the response reveals nothing else.
 		HealthzBindAddress:   "0.0.0.0",
 		HealthzPort:          10248,
 		StreamingIdleTimeout: "1h",
 		TLSCipherSuites:      strongCiphers,
 
-		// systemd sets them before anything begins.
+		// systemd sets them before anything starts.
 		ProtectKernelDefaults: true,
 		SeccompDefault:        true,
-		// A pod that makes processes without end takes its own, not the node's.
+		// A pod that creates processes without end exhausts its own limit, not the node's.
 		PodPidsLimit: 4096,
 
 		ClusterDNS:     []string{p.Cluster.Kubernetes.DNS.IP},
 		ClusterDomain:  p.Cluster.Kubernetes.Domain,
 		ResolverConfig: runDirectory + "/resolv.conf",
-		// The default lies below /usr, which is read-only on many images.
+		// The default is below /usr, which is read-only on many images.
 		VolumePluginDir: kubeletDirectory + "/volumeplugins",
 
 		CgroupDriver:             "systemd",
 		ContainerRuntimeEndpoint: runtimeSocket,
 
-		// The defaults, for machines that are not emulated.
+		// These are the defaults for machines that are not emulated.
 		NodeStatusUpdateFrequency: p.slowed(10 * time.Second),
 		NodeLeaseDurationSeconds:  40 * p.slowness(),
 		RuntimeRequestTimeout:     p.slowed(2 * time.Minute),
@@ -249,8 +253,8 @@ func kubeletConfig(p Params) kubeletConfiguration {
 		MaxPods:        maxPods(p.Cluster.Calico),
 		KubeReserved:   map[string]string{"cpu": reservedCPU(p), "memory": reserved(p, kubeReservedMiB, 6), "ephemeral-storage": "1Gi"},
 		SystemReserved: map[string]string{"cpu": reservedCPU(p), "memory": reserved(p, systemReservedMiB, 12)},
-		// A list of one's own replaces the defaults, so all of them stand here. On a small node the thresholds are shares of its memory,
-		// or it would be under pressure from the beginning.
+		// A custom list replaces the defaults, so all of them are listed. On a small node the thresholds are shares of
+		// its memory, or it would be under pressure from the start.
 		EvictionHard: map[string]string{
 			"memory.available": reserved(p, 200, 5), "imagefs.available": "15%", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
 		},

@@ -17,19 +17,19 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/addons"
 )
 
-// The real kubelet reads the configuration strictly and validates it, together with a drop-in that it must refuse: so it
-// goes no further, and what it says is about the configuration alone.
+// The real kubelet parses the configuration strictly and validates it, together with a drop-in that it must reject: so
+// it goes no further, and its messages are only about the configuration.
 func TestTheRealKubeletAcceptsItsConfiguration(t *testing.T) {
 	for name, params := range map[string]func() Params{"master": fullParams, "worker": volumesParams} {
 		t.Run(name, func(t *testing.T) {
 			data := mustRender(t, params())
 			config := fileContent(t, data, kubeletConfigFile)
 			output := refuse(t, config)
-			// One error has no brackets around it; a list of several has.
+			// A single error has no brackets around it; a list of several has.
 			if !strings.Contains(output, "error: invalid configuration: maxOpenFiles") || strings.Contains(output, "unknown field") {
 				t.Errorf("the kubelet complains of more than the one mistake made on purpose:\n%s", output)
 			}
-			// The test can fail: a field that does not exist, and a value that is none.
+			// The test can fail: on a field that does not exist, and on an invalid value.
 			if output := refuse(t, config+"noSuchField: 1\n"); !strings.Contains(output, "unknown field") {
 				t.Errorf("the kubelet does not mind an unknown field:\n%s", output)
 			}
@@ -37,7 +37,7 @@ func TestTheRealKubeletAcceptsItsConfiguration(t *testing.T) {
 	}
 }
 
-// refuse runs the kubelet with a configuration and one mistake beside it, and returns its complaints.
+// refuse runs the kubelet with a configuration and one additional mistake, and returns its messages.
 func refuse(t *testing.T, config string) string {
 	dir := t.TempDir()
 	dropins := filepath.Join(dir, "drop-ins")
@@ -60,7 +60,8 @@ func refuse(t *testing.T, config string) string {
 	return string(output)
 }
 
-// TestTheKernelIsAsTheKubeletWantsIt: it does not begin when one of these differs, and what it looks at are constants of its own.
+// TestTheKernelIsAsTheKubeletWantsIt: the kubelet does not start if one of these differs, and the expected values are
+// constants of its own.
 func TestTheKernelIsAsTheKubeletWantsIt(t *testing.T) {
 	data := mustRender(t, workerParams())
 	if !kubeletConfig(workerParams()).ProtectKernelDefaults {
@@ -87,7 +88,7 @@ func TestTheKernelIsAsTheKubeletWantsIt(t *testing.T) {
 	}
 }
 
-// A node that is small keeps most of its memory for pods; one that is large sets aside what the original did.
+// A small node keeps most of its memory for pods; a large one reserves what the original did.
 func TestReservedMemoryFollowsThatOfTheNode(t *testing.T) {
 	for memory, want := range map[int64][2]string{
 		0:     {"768Mi", "384Mi"},
@@ -105,7 +106,7 @@ func TestReservedMemoryFollowsThatOfTheNode(t *testing.T) {
 	}
 }
 
-// What the kubelet has no processor for it refuses, a static pod like any other.
+// The kubelet rejects pods that do not fit its processors, including static pods.
 func TestAMasterWithOneProcessorHasRoomForItsPods(t *testing.T) {
 	for cpus, want := range map[int64]string{0: "250m", 1: "62m", 2: "125m", 4: "250m", 64: "250m"} {
 		params := masterParams()
@@ -141,7 +142,8 @@ func TestAMasterWithOneProcessorHasRoomForItsPods(t *testing.T) {
 	}
 }
 
-// TestASmallNodeIsNotUnderPressureFromTheBeginning: thresholds of evictions are below what it has, and those of others are as ever.
+// TestASmallNodeIsNotUnderPressureFromTheBeginning: eviction thresholds are below its memory, and those of other nodes
+// do not change.
 func TestASmallNodeIsNotUnderPressureFromTheBeginning(t *testing.T) {
 	for mib, want := range map[int64][2]string{488: {"97Mi", "162Mi"}, 953: {"190Mi", "317Mi"}, 1500: {"200Mi", "500Mi"}, 3814: {"200Mi", "500Mi"}, 0: {"200Mi", "500Mi"}} {
 		p := workerParams()

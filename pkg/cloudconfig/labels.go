@@ -12,7 +12,8 @@ import (
 // ipLabel is the value of label ip; the unit reads it from the node's environment.
 const ipLabel = "${NODE_IP_LABEL}"
 
-// nodeLabels is the value of --node-labels. Sorted: the order in the spec means nothing and must not roll nodes.
+// nodeLabels returns the value of --node-labels. It is sorted, because the order in the spec has no meaning and must
+// not roll nodes.
 func nodeLabels(n Node) string {
 	labels := parseLabels(n.Labels)
 	maps.Copy(labels, ownLabels(n.Role))
@@ -23,12 +24,12 @@ func nodeLabels(n Node) string {
 	return strings.Join(pairs, ",")
 }
 
-// ownLabels are what other software expects of every node, whatever the spec says.
+// ownLabels are what other software expects of every node, regardless of the spec.
 func ownLabels(role string) map[string]string {
 	return map[string]string{"role": role, "ip": ipLabel, "node.kubernetes.io/" + role: ""}
 }
 
-// parseLabels reads "key=value" pairs separated by commas. A key alone has an empty value, as old manifests have it.
+// parseLabels parses "key=value" pairs separated by commas. A key without "=" has an empty value, as in old manifests.
 func parseLabels(text string) map[string]string {
 	labels := map[string]string{}
 	for _, pair := range strings.Split(text, ",") {
@@ -40,7 +41,8 @@ func parseLabels(text string) map[string]string {
 	return labels
 }
 
-// labelProblem says why the kubelet would refuse to start with a label, or a Node to be registered; empty when it is fine.
+// labelProblem returns why the kubelet would refuse to start with a label, or why a Node with it would be rejected;
+// empty if the label is valid.
 func labelProblem(name, value string) string {
 	if errs := validation.IsQualifiedName(name); len(errs) > 0 {
 		return fmt.Sprintf("label %q: %s", name, strings.Join(errs, ", "))
@@ -64,7 +66,7 @@ var kubeletLabels = []string{
 	"beta.kubernetes.io/instance-type", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 }
 
-// within says whether a domain is one of others or below it.
+// within reports whether a domain is one of the others or below it.
 func within(domain string, others ...string) bool {
 	return slices.ContainsFunc(others, func(other string) bool {
 		return domain == other || strings.HasSuffix(domain, "."+other)

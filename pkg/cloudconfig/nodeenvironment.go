@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// scriptDirectory holds the scripts of this package.
+	// scriptDirectory contains the scripts of this package.
 	scriptDirectory = "/opt/kvm-operator"
-	// runDirectory holds what is found out at each boot.
+	// runDirectory contains what is found out at each boot.
 	runDirectory = "/run/kvm-operator"
-	// searchPath is where binaries are looked for: those that were downloaded or added by hand first.
+	// searchPath is where binaries are searched: downloaded ones and those added by hand come first.
 	searchPath = "/opt/bin:/usr/local/bin:/usr/bin:/usr/local/sbin:/usr/sbin:/sbin:/bin"
 )
 
-// nodeEnvironment finds out what is known after boot only: the node's address, where the resolver's configuration is, and
-// which CNI plugins the image carries.
+// nodeEnvironment finds out what is known only after boot: the node's address, where the resolver's configuration is,
+// and which CNI plugins the image contains.
 func nodeEnvironment(p Params) parts {
 	families := "4 6"
 	if p.ipv6() {

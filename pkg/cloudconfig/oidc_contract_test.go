@@ -16,7 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/schema"
 )
 
-// oidcCases are settings of sign-on and whether an API server comes up with them.
+// oidcCases are OIDC settings and whether an API server starts with them.
 var oidcCases = map[string]struct {
 	oidc v1alpha1.OIDC
 	good bool
@@ -50,8 +50,8 @@ var oidcCases = map[string]struct {
 	"a control character in the client": {v1alpha1.OIDC{IssuerURL: "https://dex.example.org", ClientID: "a\tb"}, false},
 }
 
-// TestOIDCThatTheAPIServerTakes: what the API server refuses at its start is refused when it is applied and when boot data
-// is rendered, be it the cluster's own or the operator's setting; and the two agree on everything.
+// TestOIDCThatTheAPIServerTakes: what the API server rejects at its start is rejected when it is applied and when boot
+// data is rendered, both for the cluster's own setting and the operator's; and the two agree on everything.
 func TestOIDCThatTheAPIServerTakes(t *testing.T) {
 	definition, err := schema.New(helm.KVMConfigCRD)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestOIDCThatTheAPIServerTakes(t *testing.T) {
 	}
 }
 
-// apiServerTakes has the API server's own code read the file that is rendered.
+// apiServerTakes parses the rendered file with the API server's own code.
 func apiServerTakes(t *testing.T, oidc v1alpha1.OIDC) error {
 	t.Helper()
 	text, err := yaml.Marshal(authentication(oidc))
@@ -102,7 +102,7 @@ func apiServerTakes(t *testing.T, oidc v1alpha1.OIDC) error {
 	return validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), &config, []string{"https://api.ab1cd.k8s.example.org"}).ToAggregate()
 }
 
-// admitted asks the schema of the CustomResourceDefinition.
+// admitted validates against the schema of the CustomResourceDefinition.
 func admitted(t *testing.T, definition *schema.Schema, oidc v1alpha1.OIDC) error {
 	t.Helper()
 	object := map[string]any{}

@@ -7,12 +7,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pace"
 )
 
-// emulatedSlowness is how many times rarer the parts of an emulated node ask each other how they are, and how many times
-// longer they wait before they give each other up. A TLS handshake costs such a node 20 ms of a processor, and one that
-// gives up begins anew with all that it had done already.
+// emulatedSlowness is by which factor the components of an emulated node probe each other less often, and wait longer
+// before they time out. A TLS handshake costs such a node 20 ms of a processor, and a component that times out has to
+// repeat all its work.
 const emulatedSlowness = 3
 
-// slowness is the factor of all times that parts of this node have with each other: probes, leader election, leases.
+// slowness is the factor of all times between components of this node: probes, leader election, leases.
 func (p Params) slowness() int32 {
 	if p.Emulated {
 		return emulatedSlowness
@@ -20,7 +20,7 @@ func (p Params) slowness() int32 {
 	return 1
 }
 
-// slowed is a time for nodes on KVM, made longer for this one.
+// slowed returns a time for nodes on KVM, extended for this node.
 func (p Params) slowed(d time.Duration) string { return (d * time.Duration(p.slowness())).String() }
 
 // services is the environment of all services of an emulated node.

@@ -1,8 +1,8 @@
 // Package cloudconfig renders what a guest reads when it boots: an Ignition config that turns a bare operating system
 // image into a node of a workload cluster.
 //
-// A config comes in two halves. The public one stands in a ConfigMap; the private one, with every private key, token and
-// password, stands in a Secret. The runner merges them and adds host name and network.
+// A config comes in two halves. The public one is in a ConfigMap; the private one, with every private key, token and
+// password, is in a Secret. The runner merges them and adds host name and network.
 //
 // Everything here is pure: no I/O, no clock, no randomness. The same Params give the same bytes.
 package cloudconfig
@@ -24,8 +24,9 @@ const (
 	EtcdExisting = "existing"
 )
 
-// EtcdFounding is what the Params.EtcdTicket of a founder begins with, or key.EtcdRestored when the cluster's etcd begins with a snapshot,
-// which is no right to begin with an empty disk: the data has to be there, and has to have been put there with the same ticket.
+// EtcdFounding is the prefix of the Params.EtcdTicket of a founding member. If the cluster's etcd is restored from a
+// snapshot, the prefix is key.EtcdRestored instead, which does not permit a start with an empty disk: the data has to
+// exist, and has to have been placed with the same ticket.
 const EtcdFounding = "founding"
 
 // Node is the node whose boot data is rendered.
@@ -42,7 +43,7 @@ type Node struct {
 	MemoryMiB int64
 	// MountTags are the 9p tags of the host volumes; each is mounted at /data/<tag>. Workers only.
 	MountTags []string
-	// Labels are further labels of the Node, "key=value" separated by commas.
+	// Labels are additional labels of the Node, "key=value" separated by commas.
 	Labels string
 }
 
@@ -50,7 +51,7 @@ type Node struct {
 type Member struct {
 	// Name is pki.EtcdMember of the master's id.
 	Name string
-	// PeerURL is where other members reach it: https, a host name that its certificate carries, a port.
+	// PeerURL is where other members reach it: https, a host name that is in its certificate, a port.
 	PeerURL string
 }
 
@@ -66,20 +67,20 @@ type Params struct {
 	Certificates pki.Set
 	// EncryptionKey is base64 text of the 32 bytes that encrypt Secrets in etcd. Masters only.
 	EncryptionKey string
-	// BootstrapToken lets the kubelet ask for its certificate: "abcdef.0123456789abcdef".
+	// BootstrapToken lets the kubelet request its certificate: "abcdef.0123456789abcdef".
 	BootstrapToken string
 	// APIServerURL is how workers, and pods of any node, reach the API server.
 	APIServerURL string
-	// EtcdMembers are the members that found the cluster, all members including this one when it joins, or this one alone when
-	// it has run: then nobody reads the others. Masters only.
+	// EtcdMembers are the members that found the cluster, or all members including this one if it joins, or only this
+	// one if it has run, because then the others are not read. Masters only.
 	EtcdMembers []Member
 	// EtcdState is EtcdNew or EtcdExisting. Masters only.
 	EtcdState string
-	// EtcdFrom is the ticket of the snapshot that the cluster's etcd began with, or what tells the cluster from one that was made under its
-	// name before; it becomes part of the numbers of founders. Masters only.
+	// EtcdFrom is the ticket of the snapshot from which the cluster's etcd was founded, or what distinguishes the
+	// cluster from an earlier one of the same name; it becomes part of the IDs of founding members. Masters only.
 	EtcdFrom string
-	// EtcdTicket is the right to begin with an empty disk: EtcdFounding, or the id of the member that was added for this
-	// master. Empty for a member that has run. Masters only.
+	// EtcdTicket is the permission to start with an empty disk: EtcdFounding, or the id of the member that was added
+	// for this master. Empty for a member that has run. Masters only.
 	EtcdTicket string
 	// Emulated says that software emulates the processors of the cluster's machines.
 	Emulated bool
@@ -91,36 +92,38 @@ type Params struct {
 type Settings struct {
 	// RegistryDomain is the registry of the node's images, with an optional path. Empty: registry.k8s.io.
 	RegistryDomain string
-	// RegistryMirrors are hosts, without scheme, that hold what the registry holds. They are asked in this order, the
+	// RegistryMirrors are hosts, without scheme, that have what the registry has. They are tried in this order, the
 	// registry itself last.
 	RegistryMirrors []string
-	// DockerhubToken is base64 of user:password for the registry, or for Docker Hub while RegistryDomain is the default.
-	// Secret.
+	// DockerhubToken is base64 of user:password for the registry, or for Docker Hub while RegistryDomain is the
+	// default. Secret.
 	DockerhubToken string
-	// Proxy leads the guests to the world outside.
+	// Proxy is the guests' proxy to the outside.
 	Proxy Proxy
 	// NTPServers are the time servers. Empty: the image decides.
 	NTPServers []string
-	// SSOPublicKey is the OpenSSH public key of the authority that signs users' SSH certificates. Empty: none is trusted.
+	// SSOPublicKey is the OpenSSH public key of the CA that signs users' SSH certificates. Empty: none is trusted.
 	SSOPublicKey string
-	// OIDC is the sign-on of clusters that name none of their own.
+	// OIDC is the OIDC provider of clusters that set none.
 	OIDC v1alpha1.OIDC
-	// NodeTerm is how long the certificates of kubelets hold; zero for a week.
+	// NodeTerm is the validity of the certificates of kubelets; zero means a week.
 	NodeTerm time.Duration
-	// BinaryBaseURL is where a kubelet comes from when the image has none: <url>/v<version>/bin/linux/<arch>/kubelet and
-	// the same with .sha256. Empty: https://dl.k8s.io.
+	// BinaryBaseURL is where a kubelet is downloaded from if the image has none:
+	// <url>/v<version>/bin/linux/<arch>/kubelet and the same with .sha256. Empty: https://dl.k8s.io.
 	BinaryBaseURL string
-	// CNIPluginsBaseURL is where the standard CNI plugins come from when the image has none:
-	// <url>/v<version>/cni-plugins-linux-<arch>-v<version>.tgz and the same with .sha256. Empty: the releases of their makers at GitHub.
+	// CNIPluginsBaseURL is where the standard CNI plugins are downloaded from if the image has none:
+	// <url>/v<version>/cni-plugins-linux-<arch>-v<version>.tgz and the same with .sha256. Empty: the releases of their
+	// project at GitHub.
 	CNIPluginsBaseURL string
 }
 
-// Proxy is an HTTP proxy between the guests and the world outside.
+// Proxy is an HTTP proxy between the guests and the outside.
 type Proxy struct {
-	// HTTP and HTTPS are the proxy's URLs by the scheme of what is asked for. They may carry a password and are secret.
+	// HTTP and HTTPS are the proxy's URLs by the scheme of the requested URL. They may contain a password and are
+	// secret.
 	HTTP, HTTPS string
-	// NoProxy are hosts, domains and networks that are reached directly, besides those of the cluster itself. The pod
-	// network of the management cluster, which the guests' addresses belong to, has to be among them.
+	// NoProxy are hosts, domains and networks that are reached directly, in addition to those of the cluster itself.
+	// The pod network of the management cluster, which contains the guests' addresses, has to be among them.
 	NoProxy []string
 }
 
@@ -128,7 +131,8 @@ func (p Proxy) isSet() bool { return p.HTTP != "" || p.HTTPS != "" }
 
 func (p Params) master() bool { return p.Node.Role == key.RoleMaster }
 
-// apiServerURL is how this node reaches the API server. A master asks its own: it must come up when no other runs.
+// apiServerURL returns how this node reaches the API server. A master uses its own, because it must start when no other
+// runs.
 func (p Params) apiServerURL() string {
 	if p.master() {
 		return p.localAPIServerURL()
@@ -136,7 +140,7 @@ func (p Params) apiServerURL() string {
 	return p.APIServerURL
 }
 
-// apiServerHost is the name of the API server on all nodes.
+// apiServerHost returns the name of the API server on all nodes.
 func (p Params) apiServerHost() string {
 	u, err := url.Parse(p.APIServerURL)
 	if err != nil {
@@ -145,7 +149,7 @@ func (p Params) apiServerHost() string {
 	return u.Hostname()
 }
 
-// oidc is the sign-on of this cluster: its own or, as a whole, the operator's.
+// oidc returns the OIDC settings of this cluster: its own or, as a whole, the operator's.
 func (p Params) oidc() v1alpha1.OIDC {
 	if own := p.Cluster.Kubernetes.API.OIDC; own != nil {
 		return *own

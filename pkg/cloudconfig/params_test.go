@@ -97,7 +97,7 @@ func testMembers(ids ...string) []Member {
 	return members
 }
 
-// testCertificates are no certificates, but no code of this package looks inside.
+// testCertificates are not real certificates, but no code of this package parses them.
 func testCertificates() pki.Set {
 	set := pki.Set{}
 	names := []string{

@@ -7,13 +7,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// proxyFile holds the variables for containerd, the kubelet and downloads. Units read it when it exists.
+// proxyFile contains the variables for containerd, the kubelet and downloads. Units read it if it exists.
 const proxyFile = "/etc/kvm-operator/proxy.env"
 
 // variable is an environment variable.
 type variable struct{ name, value string }
 
-// proxy tells the node's services the way out. The URLs may hold a password.
+// proxy tells the node's services which proxy to use. The URLs may contain a password.
 func proxy(p Params) parts {
 	if !p.Settings.Proxy.isSet() {
 		return parts{}
@@ -25,7 +25,7 @@ func proxy(p Params) parts {
 	return parts{files: []file{{path: proxyFile, mode: modeSecret, private: true, text: b.String()}}}
 }
 
-// proxyVariables are in both spellings: curl and wget read the lower one only.
+// proxyVariables returns both spellings, because curl and wget read only the lower-case one.
 func proxyVariables(p Params) []variable {
 	settings := p.Settings.Proxy
 	var all []variable
@@ -37,7 +37,7 @@ func proxyVariables(p Params) []variable {
 	return all
 }
 
-// noProxy is the operator's list and what belongs to the cluster itself.
+// noProxy returns the operator's list and what belongs to the cluster itself.
 func noProxy(p Params) string {
 	k := p.Cluster.Kubernetes
 	list := append(slices.Clone(p.Settings.Proxy.NoProxy),

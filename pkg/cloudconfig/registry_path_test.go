@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestRegistriesThatNeedAPathAreRefusedWithoutOne: docker.io was the default of the original's chart, and meant docker.io/giantswarm.
+// TestRegistriesThatNeedAPathAreRefusedWithoutOne: docker.io was the default of the original's chart, and meant
+// docker.io/giantswarm.
 func TestRegistriesThatNeedAPathAreRefusedWithoutOne(t *testing.T) {
 	const sentence = "has no images without a path"
 	for domain, refused := range map[string]bool{

@@ -16,32 +16,32 @@ import (
 // BootData are the two halves of a node's Ignition config, spec version 3.3.0. Each is valid by itself and they have no
 // path in common.
 //
-// 3.3.0 is the oldest version asked for here and has everything needed; what came later (special mode bits, LUKS and
-// Tang options) is of no use to a node, and an older version reaches more images.
+// 3.3.0 is the oldest version that has everything needed; later additions (special mode bits, LUKS and Tang options)
+// are of no use to a node, and an older version works with more images.
 type BootData struct {
-	// Public holds no secret.
+	// Public contains no secret.
 	Public types.Config
-	// Private holds files with secrets.
+	// Private contains files with secrets.
 	Private types.Config
 }
 
-// builders make up a config, in this order.
+// builders build a config, in this order.
 var builders = []func(Params) parts{
-	// The operating system first: nothing of the cluster is needed to get in and look.
+	// The operating system comes first: nothing of the cluster is needed to log in and investigate.
 	system, access, proxy, iscsi,
 	// Disks and shares, which runtime and kubelet must find in place.
 	storage,
 	// What is found out only after boot, and binaries that the image lacks.
 	nodeEnvironment, binaries,
-	// Who trusts whom, before those who read it.
+	// Certificates, before the components that read them.
 	certificates,
 	containerd, kubelet,
 	// The control plane: static pods of the kubelet. Each is empty on workers.
 	precedence, etcdMember, apiServer, controllers, controllerManager, scheduler,
 }
 
-// Render makes the boot data of a node. An error names what in the Params is wrong or missing, or the path of the config
-// that Ignition would refuse; it never contains a secret.
+// Render renders the boot data of a node. An error names what in the Params is wrong or missing, or the path of the
+// config that Ignition would reject; it never contains a secret.
 func Render(p Params) (BootData, error) {
 	if err := check(p); err != nil {
 		return BootData{}, err
@@ -50,7 +50,7 @@ func Render(p Params) (BootData, error) {
 	if err != nil {
 		return BootData{}, err
 	}
-	// The whole is validated too, for it shows a path that both halves define.
+	// Both halves together are validated as well, which finds a path that both of them define.
 	whole := data.Public
 	whole.Storage.Files = append(append([]types.File{}, data.Public.Storage.Files...), data.Private.Storage.Files...)
 	for _, config := range []types.Config{data.Public, data.Private, whole} {
@@ -74,7 +74,7 @@ func build(p Params) (BootData, error) {
 	return BootData{Public: public, Private: private}, err
 }
 
-// validate asks Ignition's own validator.
+// validate uses Ignition's own validator.
 func validate(config types.Config) error {
 	raw, err := json.Marshal(config)
 	if err != nil {
@@ -93,7 +93,7 @@ func validate(config types.Config) error {
 	return fmt.Errorf("ignition would refuse the config: %w: %s", err, strings.Join(reasons, "; "))
 }
 
-// subject names the file, unit or user that a path into the config leads to, which is what a reader can act on.
+// subject names the file, unit or user that a path into the config refers to, which is what a user can act on.
 func subject(config types.Config, path []any) string {
 	if len(path) >= 3 {
 		index, _ := path[2].(int)
@@ -109,9 +109,9 @@ func subject(config types.Config, path []any) string {
 	return fmt.Sprint(path...)
 }
 
-// Hash is the hash of what makes a running node outdated: both halves, without what only a founding or joining node
-// reads. A node that runs has its certificate and its place in etcd, and neither a new bootstrap token nor another set of
-// founding members changes anything for it.
+// Hash returns the hash of what makes a running node outdated: both halves, without what only a founding or joining
+// node reads. A running node has its certificate and its place in etcd, and neither a new bootstrap token nor another
+// set of founding members changes anything for it.
 func Hash(p Params) (string, error) {
 	p.BootstrapToken = "000000.0000000000000000"
 	p.EtcdState, p.EtcdTicket, p.EtcdFrom = EtcdNew, "", ""
@@ -123,7 +123,7 @@ func Hash(p Params) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Over the JSON, not the encoded form: another release of Go may compress to other bytes.
+	// The hash is over the JSON, not the encoded form, because another release of Go may compress to other bytes.
 	raw, err := json.Marshal(data)
 	if err != nil {
 		return "", fmt.Errorf("encoding the Ignition config: %w", err)

@@ -41,7 +41,7 @@ func TestNoSecretIsInThePublicHalf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Sources are percent-encoded; what they say counts.
+			// Sources are percent-encoded; their decoded content matters.
 			haystack := append(raw, describe(t, BootData{Public: data.Public})...)
 			for what, secret := range secrets(p) {
 				if bytes.Contains(haystack, secret) {
@@ -52,7 +52,7 @@ func TestNoSecretIsInThePublicHalf(t *testing.T) {
 	}
 }
 
-// The scan above would find nothing if it looked for the wrong thing.
+// The scan above would find nothing if it searched for the wrong values.
 func TestEverySecretOfAMasterIsInItsPrivateHalf(t *testing.T) {
 	p := fullParams()
 	haystack := []byte(describe(t, BootData{Private: mustRender(t, p).Private}))

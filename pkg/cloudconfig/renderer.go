@@ -16,17 +16,17 @@ type Rendered struct {
 	Hash string
 }
 
-// renderings is how many nodes' boot data a Renderer remembers, of some 40 KiB each.
+// renderings is how many nodes' boot data a Renderer caches, of some 40 KiB each.
 const renderings = 2048
 
-// Renderer renders boot data and remembers what it rendered: rendering and validating takes milliseconds, and a node's
-// boot data is asked for whenever anything happens to its cluster. It is safe for concurrent use.
+// Renderer renders boot data and caches it: rendering and validating takes milliseconds, and a node's boot data is
+// needed whenever anything happens to its cluster. It is safe for concurrent use.
 type Renderer struct{ known *lru.Cache }
 
-// NewRenderer makes a Renderer that remembers nothing yet.
+// NewRenderer returns a Renderer with an empty cache.
 func NewRenderer() *Renderer { return &Renderer{known: lru.New(renderings)} }
 
-// Render makes the boot data of a node, or finds it by everything that it depends on.
+// Render renders the boot data of a node, or returns it from the cache, whose key is everything that it depends on.
 func (r *Renderer) Render(p Params) (Rendered, error) {
 	raw, err := json.Marshal(p)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
 )
 
-// WithToken is an encoded private half as it is stored, with what a kubelet asks for its certificate with as another one has it, which was
-// rendered later: a node that keeps its boot data for long has to be able to join with it. Where the two name no such file in common, the
-// stored one stays as it is.
+// WithToken returns a stored encoded private half in which the file with the kubelet's bootstrap token is replaced by
+// that of a half that was rendered later: a node that keeps its boot data for long has to be able to join with it. If
+// one of them has no such file, the stored half is not changed.
 func WithToken(stored, rendered string) (string, error) {
 	old, err := decodeHalf(stored)
 	if err != nil {
@@ -32,11 +32,12 @@ func WithToken(stored, rendered string) (string, error) {
 	return Encode(old)
 }
 
-// ticketOf is the ticket in the unit of a master's member.
+// ticketOf matches the ticket in the unit of a master's member.
 var ticketOf = regexp.MustCompile(`"TICKET=[^"]+"`)
 
-// WithoutTicket is an encoded public half as it is stored, without the right of a master's member to begin with an empty disk: one that has
-// run must not, although the node keeps its boot data for long. A half that gives no such right is returned as it is.
+// WithoutTicket returns a stored encoded public half without the permission for a master's member to start with an
+// empty disk: a member that has run must not, although the node keeps its boot data for long. A half without this
+// permission is returned as it is.
 func WithoutTicket(stored string) (string, error) {
 	config, err := decodeHalf(stored)
 	if err != nil {

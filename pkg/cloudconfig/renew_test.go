@@ -7,7 +7,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
 )
 
-// TestWithToken: of what a node keeps, the bootstrap token changes and nothing else.
+// TestWithToken: only the bootstrap token in a node's stored boot data changes.
 func TestWithToken(t *testing.T) {
 	const old, latest = "aaaaaa.0123456789abcdef", "bbbbbb.fedcba9876543210"
 	private := func(change func(*Params)) string {
@@ -47,7 +47,7 @@ func decodedHalf(t *testing.T, text string) string {
 	return string(raw)
 }
 
-// TestWithoutTicket: of what a master keeps, the right to begin with an empty disk goes and nothing else.
+// TestWithoutTicket: only the permission to start with an empty disk is removed from a master's stored boot data.
 func TestWithoutTicket(t *testing.T) {
 	for name, test := range map[string]struct {
 		params        Params

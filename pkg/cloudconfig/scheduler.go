@@ -14,8 +14,9 @@ const (
 	portScheduler       = 10259
 )
 
-// Leader election of controller manager and scheduler: two and a half times the defaults. A leader that cannot renew its
-// lease in time ends and begins anew, which is the last thing that an API server needs that is slow because it starts.
+// Leader election of controller manager and scheduler uses two and a half times the defaults. A leader that cannot
+// renew its lease in time ends and restarts, which makes it worse for an API server that is slow because it is
+// starting.
 const (
 	leaseDuration = 40 * time.Second
 	renewDeadline = 30 * time.Second
@@ -38,7 +39,7 @@ type leaderElection struct {
 	RetryPeriod   string `json:"retryPeriod"`
 }
 
-// scheduler finds nodes for pods.
+// scheduler assigns pods to nodes.
 func scheduler(p Params) parts {
 	if !p.master() {
 		return parts{}
@@ -58,7 +59,7 @@ func scheduler(p Params) parts {
 			"--requestheader-allowed-names=front-proxy-client",
 		},
 		mounts: []mount{
-			// A directory would show the key that signs certificates.
+			// Mounting the directory would expose the key that signs certificates.
 			single("ca", caFile), single("front-proxy-ca", frontProxyCAFile),
 			single("config", schedulerConfig), single("kubeconfig", schedulerKubeconfig),
 		},

@@ -49,7 +49,7 @@ func TestTheNodesAddressIsThatOfItsDefaultRoute(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "bin/ip", fmt.Sprintf("#!/bin/sh\ncase $2 in -4) echo '%s' ;; -6) echo '%s' ;; esac\n", test.v4, test.v6), 0o755)
 			env := []string{"RUNTIME_DIRECTORY=" + dir, "CNI_DIRECTORY=" + filepath.Join(dir, "cni"), "FAMILIES=" + test.families}
-			// A second run leaves what the first one did: the guest may reboot, the unit may be restarted.
+			// A second run changes nothing: the guest may reboot, the unit may be restarted.
 			for range 2 {
 				if output, err := run(t, "node-environment.sh", filepath.Join(dir, "bin"), env); err != nil {
 					t.Fatalf("%s: %s", err, output)
@@ -105,7 +105,7 @@ func TestADownloadIsUsedWhenItHasThePublishedChecksum(t *testing.T) {
 			}))
 			defer server.Close()
 			dir := t.TempDir()
-			// The script's pauses are its own business, not the test's.
+			// The test need not wait for the script's pauses.
 			write(t, dir, "bin/sleep", "#!/bin/sh\n", 0o755)
 			env := []string{"DIRECTORY=" + filepath.Join(dir, "opt"), "BASE_URL=" + server.URL + "/k8s", "VERSION=v1.35.4"}
 			output, err := run(t, "download.sh", filepath.Join(dir, "bin"), env, "kubelet")
@@ -123,13 +123,13 @@ func TestADownloadIsUsedWhenItHasThePublishedChecksum(t *testing.T) {
 	}
 }
 
-// TestMemberBeginsWithItsDataOrWithATicket: never with an empty disk under the number of a member that has run.
+// TestMemberBeginsWithItsDataOrWithATicket: a member that has run never starts under its old ID with an empty disk.
 func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 	for name, test := range map[string]struct {
-		// data says that there is some, madeWith what it was made with; empty: nothing says so.
+		// data says that there is some, and madeWith with which ticket it was created; empty if it has no mark.
 		data     bool
 		madeWith string
-		// cluster is that of the data, as it is marked; empty when it is not.
+		// cluster is the mark of the data's cluster; empty if it has none.
 		cluster string
 		ticket  string
 		begins  bool
@@ -199,8 +199,8 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 	}
 }
 
-// TestDataThatAnotherClusterHasPutAside: a cluster is made anew without its key, by mistake, and then with it. Its data is taken back, also where
-// the script ends at any point and begins again.
+// TestDataThatAnotherClusterHasPutAside: a cluster is created again without its key, by mistake, and then with it. Its
+// data is restored, even if the script is interrupted at any point and restarted.
 func TestDataThatAnotherClusterHasPutAside(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
@@ -243,7 +243,7 @@ func TestDataThatAnotherClusterHasPutAside(t *testing.T) {
 	}
 }
 
-// TestKubeletThatDoesNotJoinSaysWhyOnTheConsole: once for each complaint, until it has joined.
+// TestKubeletThatDoesNotJoinSaysWhyOnTheConsole: once for each error, until it has joined.
 func TestKubeletThatDoesNotJoinSaysWhyOnTheConsole(t *testing.T) {
 	const (
 		noRoute = `E1122 05:41:24.123456     812 bootstrap.go:1] "Unhandled" err="dial tcp 10.4.0.9:443: connect: no route to host"`
@@ -290,7 +290,8 @@ func TestKubeletThatDoesNotJoinSaysWhyOnTheConsole(t *testing.T) {
 	}
 }
 
-// TestControllersBeginWhenTheAPIServerIsReady as a server that speaks TLS says. On a machine without OpenSSL kubectl asks it.
+// TestControllersBeginWhenTheAPIServerIsReady according to a server that speaks TLS. On a machine without OpenSSL
+// kubectl queries it.
 func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 	const (
 		inVain  = "the API server is not ready after 4 tries; the controllers begin\n"
@@ -308,7 +309,7 @@ func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		openssl  bool
-		stranger bool // its certificate is not of the authority that is trusted
+		stranger bool // its certificate is not from the trusted CA
 		readyAt  int
 		want     string
 		asked    int

@@ -12,11 +12,11 @@ import (
 // manifestDirectory is where the kubelet of a master finds its static pods.
 const manifestDirectory = "/etc/kubernetes/manifests"
 
-// localhost is where the parts of a master talk to each other and where the kubelet probes them.
+// localhost is where the components of a master talk to each other and where the kubelet probes them.
 const localhost = "127.0.0.1"
 
-// precedence gives the control plane of a busy master its processors before the kubelet and the container runtime: by default
-// these have 100 shares, and all pods of a machine with two processors have 59.
+// precedence gives the control plane of a busy master its processors before the kubelet and the container runtime: by
+// default these have 100 shares, and all pods of a machine with two processors have 59.
 func precedence(p Params) parts {
 	if !p.master() {
 		return parts{}
@@ -33,12 +33,12 @@ type component struct {
 	command []string
 	env     []corev1.EnvVar
 	mounts  []mount
-	// cpu and memory are what is requested; there is no limit, for nothing on a master is worth more than these.
+	// cpu and memory are the requests; there is no limit, because nothing on a master is more important than these.
 	cpu, memory string
 	live, ready probe
-	// private manifests hold a secret.
+	// private manifests contain a secret.
 	private bool
-	// waits says that the component begins once the API server of its machine is ready.
+	// waits says that the component starts once the API server of its machine is ready.
 	waits bool
 }
 
@@ -50,7 +50,7 @@ type mount struct {
 	writable bool
 }
 
-// probe is a path that answers over HTTP on localhost; the zero value is no probe.
+// probe is a path that is served over HTTP on localhost; the zero value means no probe.
 type probe struct {
 	path   string
 	port   int32
@@ -71,7 +71,7 @@ type manifestMetadata struct {
 	Labels    map[string]string `json:"labels"`
 }
 
-// file is the manifest of the component.
+// file returns the manifest of the component.
 func (c component) file(p Params) file {
 	directory := manifestDirectory
 	if c.waits {
@@ -83,8 +83,8 @@ func (c component) file(p Params) file {
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse(c.cpu), corev1.ResourceMemory: resource.MustParse(c.memory),
 		}},
-		// Three and fifteen minutes: under software emulation a component needs minutes for what it does in seconds
-		// otherwise, and killing it makes it start over.
+		// Three and fifteen minutes: under software emulation a component needs minutes for what otherwise takes it
+		// seconds, and killing it makes it start over.
 		LivenessProbe:  c.live.every(10*rarer, 15, 18/rarer),
 		StartupProbe:   c.live.every(10*rarer, 15, 90/rarer),
 		ReadinessProbe: c.ready.every(5*rarer, 15, 3),
@@ -120,7 +120,7 @@ func (c component) file(p Params) file {
 	}
 }
 
-// every asks at the given period and gives up after so many failures; period and timeout are in seconds.
+// every returns a probe with the given period that fails after that many failures; period and timeout are in seconds.
 func (p probe) every(period, timeout, failures int32) *corev1.Probe {
 	if p.path == "" {
 		return nil

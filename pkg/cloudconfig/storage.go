@@ -13,27 +13,27 @@ const (
 	EtcdMountTag = "etcdshare"
 	// ContainerDiskSerial is the serial number of the disk of images and containers.
 	ContainerDiskSerial = "dockerfs"
-	// KubeletDiskSerial is that of the kubelet's disk.
+	// KubeletDiskSerial is the serial number of the kubelet's disk.
 	KubeletDiskSerial = "kubeletfs"
 
 	// dataDirectory is where host volumes are mounted, each in a directory named by its tag.
 	dataDirectory = "/data"
 	shareOptions  = "trans=virtio,version=9p2000.L,cache=mmap"
-	// etcdOptions adds a message size, for etcd's writes are larger than the default. mmap is what its database needs.
+	// etcdOptions adds a message size, because etcd's writes are larger than the default. Its database needs mmap.
 	etcdOptions = shareOptions + ",msize=512000"
 )
 
-// storage mounts disks and shares. Nothing else may start on the root disk by mistake: whoever needs a mount names it by
-// RequiresMountsFor.
+// storage mounts disks and shares. Nothing else may start on the root disk by mistake: units that need a mount name it
+// by RequiresMountsFor.
 //
-// The disks are formatted by a unit of the running system, when they hold nothing yet. Ignition could do it in the initrd,
-// but would need mkfs, udev's names and a systemd there, which a small image does not have.
+// A unit of the running system formats empty disks. Ignition could do it in the initrd, but would need mkfs, udev's
+// names and a systemd there, which a small image does not have.
 func storage(p Params) parts {
 	units := []types.Unit{
 		template("k8s-format@.service", asset("k8s-format@.service")),
 		disk(ContainerDiskSerial, containerdDirectory), patientDevice(ContainerDiskSerial),
 		disk(KubeletDiskSerial, kubeletDirectory), patientDevice(KubeletDiskSerial),
-		// Logs belong to the disk whose space the kubelet watches. The root may be memory.
+		// Logs are on the disk whose space the kubelet watches. The root may be in memory.
 		bind(kubeletDirectory+"/pod-logs", podLogDirectory),
 	}
 	if p.master() {
@@ -45,7 +45,7 @@ func storage(p Params) parts {
 	return parts{units: units}
 }
 
-// disk mounts the disk with the given serial number, formatted before.
+// disk mounts the disk with the given serial number, after it was formatted.
 func disk(serial, where string) types.Unit {
 	device := devicePath(serial)
 	format := fmt.Sprintf("k8s-format@%s.service", unit.UnitNamePathEscape(device))
@@ -54,8 +54,8 @@ func disk(serial, where string) types.Unit {
 
 func devicePath(serial string) string { return "/dev/disk/by-id/virtio-" + serial }
 
-// patientDevice lets a disk take its time to appear. After the default of 90 seconds everything that needs the disk would
-// have failed for good, and a machine on a busy host, or under software emulation, may boot more slowly than that.
+// patientDevice allows a disk more time to appear. After the default of 90 seconds everything that needs the disk would
+// have failed permanently, and a machine on a busy host, or under software emulation, may boot more slowly than that.
 func patientDevice(serial string) types.Unit {
 	contents := "[Unit]\nJobRunningTimeoutSec=15min\n"
 	return types.Unit{
@@ -67,12 +67,12 @@ func patientDevice(serial string) types.Unit {
 // share mounts a directory of the host.
 func share(tag, where, options string) types.Unit { return mountUnit(where, "", tag, "9p", options) }
 
-// bind shows a directory of another file system at a second place; systemd makes the directory.
+// bind mounts a directory of another file system at a second place; systemd creates the directory.
 func bind(what, where string) types.Unit {
 	return mountUnit(where, fmt.Sprintf("RequiresMountsFor=%s\n", what), what, "none", "bind")
 }
 
-// mountUnit is a mount unit. Its name has to be the escaped path.
+// mountUnit returns a mount unit. Its name has to be the escaped path.
 func mountUnit(where, dependencies, what, kind, options string) types.Unit {
 	description := strings.TrimPrefix(what, "/dev/disk/by-id/virtio-")
 	return service(unit.UnitNamePathEscape(where)+".mount", fmt.Sprintf(`[Unit]

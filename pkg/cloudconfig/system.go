@@ -14,11 +14,11 @@ func system(p Params) parts {
 		files: []file{
 			{path: "/etc/modules-load.d/kvm-operator.conf", mode: modePublic, text: asset("modules.conf")},
 			{path: "/etc/sysctl.d/90-kvm-operator.conf", mode: modePublic, text: asset("sysctl.conf")},
-			// Its name sorts after all that images have: the kubelet does not begin when one of these differs.
+			// Its name sorts after all that images have: the kubelet does not start if one of these differs.
 			{path: "/etc/sysctl.d/zz-kubelet.conf", mode: modePublic, text: asset("sysctl-kubelet.conf")},
 			{path: "/etc/systemd/journald.conf.d/10-kvm-operator.conf", mode: modePublic, text: journald},
 		},
-		// Flatcar would update itself and reboot at a time of its own choosing; the operator replaces nodes instead.
+		// Flatcar would update itself and reboot at any time; the operator replaces nodes instead.
 		units: []types.Unit{{Name: "update-engine.service", Mask: new(true)}, {Name: "locksmithd.service", Mask: new(true)}},
 	}
 	if p.Emulated {
@@ -34,7 +34,7 @@ func system(p Params) parts {
 	return all
 }
 
-// iscsi names the node towards iSCSI targets, as storage arrays of the original's users know it.
+// iscsi sets the node's name for iSCSI targets, as storage arrays of the original's users know it.
 func iscsi(p Params) parts {
 	name := fmt.Sprintf("iqn.2016-04.com.coreos.iscsi:giantswarm-%s-%s-%d", p.Cluster.ID, p.Node.Role, p.Node.Index)
 	return parts{

@@ -10,7 +10,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 )
 
-// T-37: systemd refuses a mount unit whose name is not its path.
+// T-37: systemd rejects a mount unit whose name is not its path.
 func TestMountUnitsAreNamedByTheirPath(t *testing.T) {
 	names := map[string]string{}
 	for _, u := range mustRender(t, volumesParams()).Public.Systemd.Units {
@@ -53,7 +53,7 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 			data := mustRender(t, params())
 			root := t.TempDir()
 			paths := writeUnits(t, root, data)
-			// What units of the image there would be.
+			// These stand for units of the image.
 			write(t, root, "etc/systemd/system/containerd.service", "[Service]\nExecStart=/usr/bin/containerd\n", 0o644)
 			for _, target := range strings.Fields("network network-online multi-user default basic sysinit shutdown umount local-fs local-fs-pre remote-fs remote-fs-pre") {
 				write(t, root, "usr/lib/systemd/system/"+target+".target", "[Unit]\nDescription="+target+"\n", 0o644)
@@ -70,8 +70,8 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 	}
 }
 
-// writeUnits writes units and drop-ins below root and returns the paths of those that can be verified: a template only by
-// an instance.
+// writeUnits writes units and drop-ins below root and returns the paths of those that can be verified: a template only
+// by an instance.
 func writeUnits(t *testing.T, root string, data BootData) []string {
 	write(t, root, kubeletUnitFile, fileContent(t, data, kubeletUnitFile), 0o600)
 	paths := []string{kubeletUnitFile}

@@ -1,4 +1,4 @@
-// Package disk makes, formats and locks the disks of a virtual machine: raw images in a directory, block devices, and
+// Package disk creates, formats and locks the disks of a virtual machine: raw images in a directory, block devices, and
 // directories that a guest mounts.
 package disk
 
@@ -17,7 +17,7 @@ import (
 // sector is the unit in which a guest sees a disk, in bytes.
 const sector = 512
 
-// ErrShrink is returned by Create for a disk that is larger than asked for.
+// ErrShrink is returned by Create for a disk that is larger than requested.
 var ErrShrink = errors.New("a disk is never shrunk")
 
 // Spec is a disk of a virtual machine.
@@ -30,12 +30,12 @@ type Spec struct {
 	Size int64
 }
 
-// Create makes a raw image of size bytes, rounded up to whole sectors of 512 bytes. It takes no space until it is written
-// to. An image that exists keeps its data: it is grown when it is smaller, and larger ones are refused with ErrShrink. A
-// block device has to be at least as large as asked for.
+// Create creates a raw image of size bytes, rounded up to whole sectors of 512 bytes. It takes no space until it is
+// written to. An existing image keeps its data: it is grown if it is smaller, and rejected with ErrShrink if it is
+// larger. A block device has to have at least the requested size.
 //
-// A crash at any moment leaves nothing, or an image that the next call grows. A *FullError says that the file system could
-// not hold the image even while it is empty.
+// A crash at any moment leaves nothing, or an image that the next call grows. A *FullError says that the file system
+// could not hold the image even while it is empty.
 func Create(path string, size int64) error {
 	file, err := Open(path, size)
 	if file != nil {
@@ -44,9 +44,9 @@ func Create(path string, size int64) error {
 	return err
 }
 
-// Open is Create, and returns the disk, open to read and write. An image that is larger than asked for is returned together with
-// ErrShrink. Only an image that is the operator's own file is opened, never what a link leads to: pass on the open file, not the path.
-// A block device is opened when the path is its node.
+// Open does the same as Create, and returns the disk, open for reading and writing. An image that is larger than
+// requested is returned together with ErrShrink. Open opens only an image that is the operator's own file, never the
+// target of a link: pass on the open file, not the path. A block device is opened if the path is its device node.
 func Open(path string, size int64) (*os.File, error) {
 	if size < 1 || size > maxSize {
 		return nil, fmt.Errorf("making disk %s: the size of %d bytes is out of range", path, size)
@@ -78,7 +78,7 @@ func openDevice(path string, size int64) (*os.File, error) {
 	return OpenDevice(path)
 }
 
-// OpenDevice opens a block device that the pod was given, to read and write.
+// OpenDevice opens a block device that was given to the pod, for reading and writing.
 func OpenDevice(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -90,7 +90,8 @@ func OpenDevice(path string) (*os.File, error) {
 	return file, nil
 }
 
-// isDeviceNode says whether the path itself is a block device. A link to one is not: a guest may have made it.
+// isDeviceNode reports whether the path itself is a block device. A link to one does not count, because a guest may
+// have created it.
 func isDeviceNode(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().Type() == fs.ModeDevice, err
@@ -107,7 +108,7 @@ func grow(file *os.File, size int64) error {
 		return nil
 	}
 	if err := extend(file, size); err != nil {
-		// An image without a byte holds nothing that anybody could miss.
+		// An empty image contains no data that could be lost.
 		if info.Size() == 0 {
 			_ = os.Remove(file.Name())
 		}
@@ -130,8 +131,8 @@ func extend(file *os.File, size int64) error {
 	return nil
 }
 
-// metadata is about what ext4 writes into an empty image of size bytes: mke2fs 1.47 was seen to write 0.7 MB into 1 GiB,
-// 5 MB into 50 GiB and 10 MB into 500 GiB.
+// metadata returns about how much ext4 writes to an empty image of size bytes: mke2fs 1.47 was seen to write 0.7 MB to
+// 1 GiB, 5 MB to 50 GiB and 10 MB to 500 GiB.
 func metadata(size int64) int64 { return 4<<20 + size/4096 }
 
 func requireSize(path string, size int64) error {
@@ -142,7 +143,7 @@ func requireSize(path string, size int64) error {
 	return err
 }
 
-// IsBlockDevice says whether path is a block device, or a link to one.
+// IsBlockDevice reports whether path is a block device, or a link to one.
 func IsBlockDevice(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -151,9 +152,9 @@ func IsBlockDevice(path string) (bool, error) {
 	return info.Mode().Type() == fs.ModeDevice, nil
 }
 
-// Size returns the size in bytes that a guest sees of the raw image or block device.
+// Size returns the size in bytes of the raw image or block device, as a guest sees it.
 func Size(path string) (int64, error) {
-	// O_NONBLOCK: opening a pipe by mistake must not wait for somebody to write.
+	// O_NONBLOCK: opening a pipe by mistake must not wait for a writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return 0, err
@@ -166,7 +167,7 @@ func Size(path string) (int64, error) {
 	return size, nil
 }
 
-// SyncDirectory makes the entries of a directory survive a loss of power.
+// SyncDirectory makes the entries of a directory survive a power failure.
 func SyncDirectory(path string) error {
 	directory, err := os.Open(path)
 	if err != nil {

@@ -105,7 +105,7 @@ func TestCreateNamesTheFreeSpaceOfAFullFileSystem(t *testing.T) {
 
 func TestFormatNamesTheFreeSpaceOfAFullFileSystem(t *testing.T) {
 	path := filepath.Join(mountSmall(t, "8m"), "disk.img")
-	// A smaller one than Create would let pass, grown behind its back.
+	// This is smaller than Create would accept, and then grown by other means.
 	if err := Create(path, 1<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestSizeAndKindOfMissingPaths(t *testing.T) {
 	}
 }
 
-// mountSmall mounts a tmpfs that only this test sees: its thread gets mounts of its own and ends with the test.
+// mountSmall mounts a tmpfs that only this test sees: its thread has its own mount namespace and ends with the test.
 func mountSmall(t *testing.T, size string) string {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -28,8 +28,8 @@ const (
 	// maxLabel is the room for a label in that superblock, in bytes.
 	maxLabel = 16
 
-	// head and tail are where partition tables, volume managers and file systems have their signatures: what they are
-	// known by on a device that is too large to be read. Both in bytes.
+	// head and tail are the areas in which partition tables, volume managers and file systems have their signatures,
+	// which identify them on a device that is too large to be read completely. Both are in bytes.
 	head = 4 << 20
 	tail = 1 << 20
 
@@ -39,18 +39,18 @@ const (
 	chunk = 1 << 20
 )
 
-// mark stands on a block device while a file system is being made on it.
+// mark is on a block device while a file system is being created on it.
 var mark = []byte("A file system is being made here by kvm-operator. Everything on this device may be discarded.\n")
 
-// ErrHoldsData is returned by Format for what is neither empty nor an ext4 file system.
+// ErrHoldsData is returned by Format for a disk that is neither empty nor an ext4 file system.
 var ErrHoldsData = errors.New("it holds data and is not formatted")
 
-// Format makes an ext4 file system with a label of at most 16 bytes on a raw image or block device that holds nothing yet.
-// One that holds ext4, 3 or 2 is left alone; one that holds anything else is left alone and refused with ErrHoldsData. Of
-// an image every byte counts, of a device the first 4 MiB and the last 1 MiB.
+// Format creates an ext4 file system with a label of at most 16 bytes on an empty raw image or block device. If it
+// already has ext4, 3 or 2, nothing is changed; if it contains anything else, it is rejected with ErrHoldsData. Every
+// byte of an image is checked; of a device the first 4 MiB and the last 1 MiB.
 //
-// An image appears formatted at once or not at all. On a device, what was interrupted is recognized and made again. A link to an image is
-// refused: a guest may have made it. Needs mkfs.ext4 in the path.
+// An image is formatted atomically. On a device, an interrupted format is recognized and repeated. A link to an image
+// is rejected, because a guest may have created it. Needs mkfs.ext4 in the path.
 func Format(ctx context.Context, path, label string) error {
 	if len(label) > maxLabel {
 		return fmt.Errorf("formatting %s: label %q has more than %d bytes", path, label, maxLabel)
@@ -73,7 +73,7 @@ func Format(ctx context.Context, path, label string) error {
 	return nil
 }
 
-// formatImage makes the file system in a new file, which then takes the place of the empty one.
+// formatImage creates the file system in a new file, which then replaces the empty one.
 func formatImage(ctx context.Context, file *os.File, label string) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -116,8 +116,8 @@ func makeImage(ctx context.Context, path string, like os.FileInfo, label string)
 	return ExplainFull(path, metadata(like.Size()), errors.Join(err, file.Close()))
 }
 
-// formatDevice leaves a mark before it begins. mke2fs writes the superblock last; when it is interrupted before, the mark
-// tells that what it wrote is nobody's data. Discarding the device would discard the mark, too.
+// formatDevice writes a mark before it begins. mke2fs writes the superblock last; if it is interrupted before that, the
+// mark shows that what it wrote may be overwritten. Discarding the device would also discard the mark.
 func formatDevice(ctx context.Context, file *os.File, label string) error {
 	if done, err := isExt(file); done || err != nil {
 		return err
@@ -172,7 +172,7 @@ func isExt(file *os.File) (bool, error) {
 // extent is a part of a file, from begin to before end, in bytes.
 type extent struct{ begin, end int64 }
 
-// extents yields the parts of a file that are no holes (lseek(2), SEEK_DATA). All others read as zeros.
+// extents yields the parts of a file that are not holes (lseek(2), SEEK_DATA). All others read as zeros.
 func extents(file *os.File, size int64) iter.Seq2[extent, error] {
 	return func(yield func(extent, error) bool) {
 		for offset := int64(0); offset < size; {
@@ -185,11 +185,11 @@ func extents(file *os.File, size int64) iter.Seq2[extent, error] {
 	}
 }
 
-// nextExtent fails with ENXIO behind the last extent.
+// nextExtent fails with ENXIO after the last extent.
 func nextExtent(file *os.File, offset, size int64) (extent, error) {
 	begin, err := file.Seek(offset, unix.SEEK_DATA)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) {
-		return extent{offset, size}, nil // the file system knows no holes
+		return extent{offset, size}, nil // the file system does not support holes
 	}
 	if err != nil {
 		return extent{}, err
@@ -216,8 +216,9 @@ func requireZeros(ctx context.Context, file *os.File, e extent) error {
 	return nil
 }
 
-// ImageOf makes a raw image of size bytes with an ext4 file system that holds the content of a directory, with its owners and modes. What
-// stands at the path is replaced; the image is on the disk when ImageOf returns. Needs mkfs.ext4 in the path.
+// ImageOf creates a raw image of size bytes with an ext4 file system that has the content of a directory, with its
+// owners and modes. It replaces what is at the path; the image is on disk when ImageOf returns. Needs mkfs.ext4 in the
+// path.
 func ImageOf(ctx context.Context, path string, size int64, directory string) error {
 	file, err := ownfile.Create(path, 0o600)
 	if err != nil {
@@ -238,7 +239,8 @@ func ImageOf(ctx context.Context, path string, size int64, directory string) err
 	return nil
 }
 
-// mkfs formats an open file. mkfs.ext4 finds it by its descriptor, so that what stands under its name meanwhile does not matter.
+// mkfs formats an open file. mkfs.ext4 finds it by its file descriptor, so that replacing the file under its name
+// meanwhile has no effect.
 func mkfs(ctx context.Context, file *os.File, label, options string, more ...string) error {
 	arguments := append([]string{"-q", "-F", "-L", label, "-E", options}, more...)
 	command := exec.CommandContext(ctx, "mkfs.ext4", append(arguments, "/proc/self/fd/3")...)

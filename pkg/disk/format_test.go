@@ -24,7 +24,7 @@ func newImage(t *testing.T) string {
 	return path
 }
 
-// newDevice is a loop device on an image.
+// newDevice returns a loop device on an image.
 func newDevice(t *testing.T) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -135,8 +135,8 @@ func TestFormatOverwritesZerosThatWereWritten(t *testing.T) {
 	identity(t, path)
 }
 
-// TestNothingIsFormattedThroughALink: neither the image nor the new one that takes its place is found through a link that an earlier machine
-// may have made, and neither is a disk that is grown or made.
+// TestNothingIsFormattedThroughALink: neither the image nor its replacement is opened through a link that an earlier
+// machine may have created, and neither is a disk that is grown or created.
 func TestNothingIsFormattedThroughALink(t *testing.T) {
 	empty := bytes.Repeat([]byte{0}, imageSize)
 	for name, do := range map[string]func(path string) error{
@@ -149,7 +149,7 @@ func TestNothingIsFormattedThroughALink(t *testing.T) {
 				target, path := newImage(t), filepath.Join(t.TempDir(), "disk.img")
 				link := path
 				if name == "formatting" {
-					// What is formatted is the operator's own; what it is collected in is not.
+					// The formatted image is the operator's own; the file in which the format is prepared is not.
 					link = path + ".formatting"
 					if err := Create(path, imageSize); err != nil {
 						t.Fatal(err)
@@ -177,8 +177,8 @@ func TestNothingIsFormattedThroughALink(t *testing.T) {
 	}
 }
 
-// TestInterruptedFormatIsDoneAgain stands a program in the place of mkfs.ext4 that leaves what mke2fs leaves when it is
-// killed: it writes the superblock last.
+// TestInterruptedFormatIsDoneAgain replaces mkfs.ext4 by a program that leaves what a killed mke2fs leaves: it writes
+// the superblock last.
 func TestInterruptedFormatIsDoneAgain(t *testing.T) {
 	mkfs, err := exec.LookPath("mkfs.ext4")
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FullError says that a file system has no room. It is syscall.ENOSPC for errors.Is.
+// FullError says that a file system has no room. errors.Is finds syscall.ENOSPC in it.
 type FullError struct {
 	// Path is the file that did not fit.
 	Path string
-	// Needed is how many bytes it still needed, 0 when that is not known.
+	// Needed is how many bytes it still needed, 0 if that is unknown.
 	Needed int64
 	// Free is how many bytes the file system had left.
 	Free int64
@@ -27,7 +27,7 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("no space left for %s: %d bytes are needed and %d are free", e.Path, e.Needed, e.Free)
 }
 
-// Unwrap is syscall.ENOSPC.
+// Unwrap returns syscall.ENOSPC.
 func (e *FullError) Unwrap() error { return syscall.ENOSPC }
 
 // Free returns how many bytes an unprivileged user could still write to the file system of an existing path.
@@ -42,12 +42,12 @@ func Free(path string) (int64, error) {
 	return math.MaxInt64, nil
 }
 
-// ExplainFull is err, or a *FullError when err comes from a full file system or an exhausted quota.
+// ExplainFull returns err, or a *FullError if err comes from a full file system or an exhausted quota.
 func ExplainFull(path string, needed int64, err error) error {
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
 	}
-	// A quota tells nothing of itself: what the file system has left is the best there is to say.
+	// A quota reports nothing about itself: the free space of the file system is the best available information.
 	free, _ := Free(path)
 	return &FullError{Path: path, Needed: needed, Free: free}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
 )
 
-// LockName is the name of the lock file in a locked directory. That of an image stands beside it, "." and the name of the
-// image before this name.
+// LockName is the name of the lock file in a locked directory. The lock file of an image is beside the image, and named
+// "." and the name of the image, followed by this name.
 const LockName = ".kvm-operator.lock"
 
 const (
@@ -29,11 +29,11 @@ const (
 // ErrLocked is what errors.Is finds in a *LockedError.
 var ErrLocked = errors.New("locked")
 
-// LockedError says that somebody else has the lock.
+// LockedError says that another process has the lock.
 type LockedError struct {
 	// Path is what was to be locked.
 	Path string
-	// Holder is who has the lock, nil when that is not known.
+	// Holder is who has the lock, nil if that is unknown.
 	Holder *Holder
 }
 
@@ -41,11 +41,11 @@ type LockedError struct {
 type Holder struct {
 	// PID is its process number, in its own container.
 	PID int `json:"pid"`
-	// Host is its host name, for a node pod the pod's name.
+	// Host is its host name, which for a node pod is the pod's name.
 	Host string `json:"host"`
 }
 
-// String is "process 7 of "m-abc"", or "another process" when h is nil.
+// String returns "process 7 of "m-abc"", or "another process" if h is nil.
 func (h *Holder) String() string {
 	if h == nil {
 		return "another process"
@@ -64,20 +64,20 @@ func (e *LockedError) Error() string {
 // Is makes ErrLocked match.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// Lock keeps a directory, raw image or block device for one virtual machine.
+// Lock reserves a directory, raw image or block device for one virtual machine.
 //
-// The kernel ties a lock to the open file, not to the process. A child that inherits File holds the lock together with its
-// parent, and the last of both to end frees it, however it ends. So no second QEMU can open a disk while the first one
-// lives, even when its runner was killed.
+// The kernel ties a lock to the open file, not to the process. A child that inherits File holds the lock together with
+// its parent, and the lock is freed when both have ended, however they end. So no second QEMU can open a disk while the
+// first one lives, even if its runner was killed.
 type Lock struct{ file *os.File }
 
-// Acquire locks a directory, raw image or block device, or returns a *LockedError at once. An image need not exist yet, so
-// what does not exist is taken for one; its directory has to exist.
+// Acquire locks a directory, raw image or block device, or returns a *LockedError at once. An image need not exist yet,
+// so a path that does not exist is treated as an image; its directory has to exist.
 //
-// Directories and images are locked by flock(2) on a file of its own: on the image itself it would collide with the locks
-// of QEMU where flock is made of fcntl locks, as on NFS. A block device has a node in every container, and locks on one do
-// not exclude those on another; it is opened with O_EXCL instead, which claims the device itself (open(2)). That also
-// refuses mounted devices, and holds for one host.
+// Directories and images are locked by flock(2) on a separate file: on the image itself it would conflict with the
+// locks of QEMU where flock is implemented by fcntl locks, as on NFS. A block device has a node in every container, and
+// locks on one node do not exclude those on another; it is opened with O_EXCL instead, which claims the device itself
+// (open(2)). That also rejects mounted devices, and is effective on one host.
 func Acquire(path string) (*Lock, error) {
 	file, err := acquire(path)
 	if err != nil {
@@ -86,11 +86,11 @@ func Acquire(path string) (*Lock, error) {
 	return &Lock{file: file}, nil
 }
 
-// File is the open file that carries the lock. Whoever starts QEMU adds it to exec.Cmd.ExtraFiles, which leaves it open
+// File returns the open file that carries the lock. To start QEMU, add it to exec.Cmd.ExtraFiles, which leaves it open
 // there. It must not be closed, nor unlocked: LOCK_UN would free the lock for every process that inherited it.
 func (l *Lock) File() *os.File { return l.file }
 
-// Close gives the lock up. It stays locked while a child that inherited File lives.
+// Close releases the lock. The lock is still held while a child that inherited File lives.
 func (l *Lock) Close() error { return l.file.Close() }
 
 func acquire(path string) (*os.File, error) {
@@ -99,7 +99,7 @@ func acquire(path string) (*os.File, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err == nil && info.Mode().Type() == fs.ModeDevice:
-		// A path in a directory that a guest shares is never locked, so a link was made by the pod's author.
+		// A path in a directory that a guest shares is never locked, so a link was created by the pod's author.
 		return claim(path)
 	case err == nil && info.IsDir():
 		return lockFile(path, filepath.Join(path, LockName))
@@ -117,8 +117,8 @@ func claim(device string) (*os.File, error) {
 	return file, err
 }
 
-// lockFile locks the lock file of path. When the file is removed between opening and locking, somebody else may have locked
-// a new one, so the name has to lead to the locked file in the end.
+// lockFile locks the lock file of path. If the file is removed between opening and locking, another process may have
+// locked a new one, so the name has to refer to the locked file in the end.
 func lockFile(path, name string) (*os.File, error) {
 	for range maxReplaced {
 		file, err := openLockFile(name)
@@ -129,7 +129,7 @@ func lockFile(path, name string) (*os.File, error) {
 			return nil, errors.Join(err, file.Close())
 		}
 		if IsAt(file, name) {
-			// Without room for a name the lock is as good, only less talkative.
+			// If there is no room for the holder's name, the lock is still valid, only less informative.
 			_ = sign(file)
 			return file, nil
 		}
@@ -138,8 +138,8 @@ func lockFile(path, name string) (*os.File, error) {
 	return nil, fmt.Errorf("%s is replaced again and again", name)
 }
 
-// openLockFile trusts nothing that stands there already: a guest that shares the directory may have put a link to a file
-// of the host, or a device, in this place.
+// openLockFile trusts nothing that already exists: a guest that shares the directory may have put a link to a file of
+// the host, or a device, in this place.
 func openLockFile(name string) (*os.File, error) {
 	file, err := ownfile.Open(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -163,7 +163,7 @@ func tryLock(path string, file *os.File) error {
 	}
 }
 
-// IsAt says whether an open file is still the one that its name leads to. A link in its place is another one.
+// IsAt reports whether an open file is still the one that its name refers to. A link in its place is another file.
 func IsAt(file *os.File, name string) bool {
 	have, err := file.Stat()
 	if err != nil {
@@ -173,7 +173,7 @@ func IsAt(file *os.File, name string) bool {
 	return err == nil && os.SameFile(have, there)
 }
 
-// sign writes down who holds the lock.
+// sign writes the holder of the lock to the file.
 func sign(file *os.File) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -190,7 +190,7 @@ func sign(file *os.File) error {
 	return err
 }
 
-// holder reads who holds the lock. It may be about to write that down, or a guest wrote nonsense.
+// holder reads the holder of the lock. It may not be written yet, or a guest may have written invalid data.
 func holder(file *os.File) *Holder {
 	var h Holder
 	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxHolder))

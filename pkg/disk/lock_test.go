@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleVariable makes the test binary play a part: "runner" locks the path in its first argument and starts the program in
-// the rest, "careless" does the same and does not hand the lock on, "machine" waits for the end of its input.
+// roleVariable makes the test binary play a role: "runner" locks the path in its first argument and starts the program
+// in the rest, "careless" does the same but does not pass the lock on, "machine" waits for the end of its input.
 const roleVariable = "DISK_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -140,7 +140,7 @@ func TestLockIsHeldWhileQEMULivesEvenWhenItsRunnerWasKilled(t *testing.T) {
 	}
 }
 
-// qemu opens the disk, too, with locks of its own.
+// qemu opens the disk as well, with its own locks.
 func qemu(path string) []string {
 	command := []string{"qemu-system-x86_64", "-machine", "none", "-nodefaults", "-display", "none", "-S", "-qmp", "stdio"}
 	switch info, err := os.Stat(path); {
@@ -152,7 +152,7 @@ func qemu(path string) []string {
 	return append(command, "-blockdev", "driver=host_device,locking=on,node-name=disk,filename="+path)
 }
 
-// TestLockThatIsNotHandedOnEndsWithItsRunner is what the test above would see if nothing was inherited.
+// TestLockThatIsNotHandedOnEndsWithItsRunner is what the test above would see if the lock was not inherited.
 func TestLockThatIsNotHandedOnEndsWithItsRunner(t *testing.T) {
 	for name, prepare := range lockable {
 		t.Run(name, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestOneOfManyGetsTheLock(t *testing.T) {
 	}
 }
 
-// TestDeviceIsLockedByWhateverName is why devices are not locked by flock: every container has its own node.
+// TestDeviceIsLockedByWhateverName shows why devices are not locked by flock: every container has its own node.
 func TestDeviceIsLockedByWhateverName(t *testing.T) {
 	device := newDevice(t)
 	var status unix.Stat_t

@@ -10,7 +10,7 @@ import (
 // maxSize leaves room for rounding up to whole sectors.
 const maxSize = math.MaxInt64 - sector
 
-// units are the suffixes of GNU truncate -s. Like there, the first four may be lower-case when they stand alone.
+// units are the suffixes of GNU truncate -s. As there, the first four may be lower-case when they stand alone.
 var units = map[string]int64{
 	"":  1,
 	"K": 1 << 10, "KiB": 1 << 10, "KB": 1e3, "k": 1 << 10,
@@ -21,8 +21,8 @@ var units = map[string]int64{
 	"E": 1 << 60, "EiB": 1 << 60, "EB": 1e18,
 }
 
-// ParseSize reads the size of a disk as GNU truncate -s does, in bytes: "5G" and "5GiB" are 5·2³⁰, "5GB" is 5·10⁹, "5" is
-// 5 bytes. Sizes relative to that of the file ("+5G") are not sizes of a disk, nor is nothing.
+// ParseSize parses the size of a disk as GNU truncate -s does, in bytes: "5G" and "5GiB" are 5·2³⁰, "5GB" is 5·10⁹, "5"
+// is 5 bytes. Sizes relative to that of the file ("+5G") are rejected, and so is 0.
 func ParseSize(s string) (int64, error) {
 	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
 	number, suffix := s[:digits], s[digits:]

@@ -10,10 +10,10 @@ import (
 // courtesy is how long a replica waits for a newer one to take the Lease again.
 const courtesy = time.Minute
 
-// standAside is the Lease as a replica has to see it whose version is older than that of the last holder: as one that is held for another
-// minute, from the moment in which it was renewed or given up. As long as a newer replica is there, it takes the Lease much sooner. So an
-// older one, which may be left for a while by an upgrade, does not take back what the newer one has done to clusters while that is restarted;
-// and it leads when the newer one is gone, as it is when an upgrade was taken back.
+// standAside returns the Lease as a replica has to see it that is older than the last holder: as held for another
+// minute, from the moment in which it was renewed or released. A running newer replica takes the Lease much sooner. So
+// an older replica, which may remain for a while during an upgrade, does not revert what the newer one has done to
+// clusters while that is restarted; but it leads when the newer one is gone, as it is when an upgrade was rolled back.
 func standAside(record *resourcelock.LeaderElectionRecord, last, own string) *resourcelock.LeaderElectionRecord {
 	if !older(own, last) {
 		return record
@@ -26,7 +26,8 @@ func standAside(record *resourcelock.LeaderElectionRecord, last, own string) *re
 	return &seen
 }
 
-// older compares two versions. Builds between two releases have no order, and one that cannot be read is neither older nor newer.
+// older compares two versions. Builds between two releases have no order, and a version that cannot be parsed is
+// neither older nor newer.
 func older(a, b string) bool {
 	left, err := version.ParseGeneric(a)
 	if err != nil {

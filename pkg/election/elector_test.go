@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/election"
 )
 
-// holds is how long the Lease holds by default.
+// holds is how long the Lease is valid by default.
 const holds = 15 * time.Second
 
 // candidate is a replica that wants to lead.
@@ -26,7 +26,7 @@ type candidate struct {
 	end   context.CancelFunc
 }
 
-// run has client-go's elector run for a replica of the version.
+// run runs client-go's elector for a replica of the version.
 func run(t *testing.T, l *leases, name, version string) *candidate {
 	t.Helper()
 	began := time.Now()
@@ -47,13 +47,13 @@ func run(t *testing.T, l *leases, name, version string) *candidate {
 	return c
 }
 
-// kill ends a replica without a word.
+// kill ends a replica without releasing the Lease.
 func (c *candidate) kill() {
 	c.dead.Store(true)
 	c.end()
 }
 
-// way is that of one replica to the API server.
+// way is one replica's connection to the API server.
 type way struct {
 	*leases
 	dead atomic.Bool
@@ -61,7 +61,7 @@ type way struct {
 
 var errDead = errors.New("a dead process asks nothing")
 
-// Get is for election.Leases.
+// Get implements election.Leases.
 func (w *way) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
 	if w.dead.Load() {
 		return nil, errDead
@@ -69,7 +69,7 @@ func (w *way) Get(ctx context.Context, name string, options metav1.GetOptions) (
 	return w.leases.Get(ctx, name, options)
 }
 
-// Update is for election.Leases.
+// Update implements election.Leases.
 func (w *way) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	if w.dead.Load() {
 		return nil, errDead
@@ -77,7 +77,7 @@ func (w *way) Update(ctx context.Context, lease *coordinationv1.Lease, options m
 	return w.leases.Update(ctx, lease, options)
 }
 
-// TestHowSoonAnotherLeads by what became of the leader, and by versions.
+// TestHowSoonAnotherLeads depending on what happened to the leader, and on versions.
 func TestHowSoonAnotherLeads(t *testing.T) {
 	const courtesy = time.Minute
 	for name, test := range map[string]struct {

@@ -1,6 +1,6 @@
 // Package election decides which of several replicas of the operator leads: the holder of a Lease.
 //
-// client-go's elector asks and decides; the Lock is the Lease that it sees, and tells a fence.Fence of what becomes of it.
+// client-go's elector decides; the Lock is the Lease that it sees, and informs a fence.Fence of changes to it.
 package election
 
 import (
@@ -27,16 +27,16 @@ type Leases interface {
 	Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error)
 }
 
-// Lock is the Lease as a resourcelock.Interface. One goroutine uses it; Leader may be called from any.
+// Lock is the Lease as a resourcelock.Interface. Only one goroutine may use it, but Leader is safe for concurrent use.
 type Lock struct {
 	// Leases are those of Namespace, in which the Lease is called Name.
 	Leases          Leases
 	Namespace, Name string
-	// Holder names this replica, as no other is called, and Version is the operator's.
+	// Holder is the unique name of this replica, and Version is the operator's.
 	Holder, Version string
-	// Fence is told when the Lease is this replica's.
+	// Fence is informed when this replica holds the Lease.
 	Fence *fence.Fence
-	// Record tells of the beginning of a leadership; nil records nothing.
+	// Record records the beginning of a leadership as an event; nil records nothing.
 	Record func(lease *coordinationv1.Lease, message string)
 
 	lease  *coordinationv1.Lease
@@ -45,12 +45,12 @@ type Lock struct {
 
 var _ resourcelock.Interface = &Lock{}
 
-// Pace says when the Lease is renewed and taken, given for how long it holds: it is tried to renew it every 20th of that, and a replica that
-// waits looks 9 to 20 times in that. After two thirds without success the leader gives up; what it has sent by then has the last third to
-// arrive, or to be refused.
+// Pace returns when the Lease is renewed and taken, given how long it is valid: the leader tries to renew it every 20th
+// of that, and a waiting replica checks it 9 to 20 times in that. After two thirds without success the leader gives up;
+// what it has sent by then has the last third to arrive, or to be rejected.
 func Pace(holds time.Duration) (deadline, retry time.Duration) { return holds * 2 / 3, holds / 20 }
 
-// Get reads the Lease. The errors are those of the API server, which the elector knows.
+// Get reads the Lease. The errors are those of the API server, because the elector interprets them.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	lease, err := l.Leases.Get(ctx, l.Name, metav1.GetOptions{})
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return standAside(record, lease.Annotations[key.AnnotationLeaderVersion], l.Version), raw, nil
 }
 
-// Create makes the Lease.
+// Create creates the Lease.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
 	return l.write(record, lease, func(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
@@ -76,13 +76,14 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	})
 }
 
-// Update takes the Lease, renews it or gives it up. It fails when another has written the Lease since it was read.
+// Update takes the Lease, renews it or releases it. It fails if another replica has written the Lease since it was
+// read.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if l.lease == nil {
 		return errors.New("the Lease has not been read yet")
 	}
 	if record.HolderIdentity != l.Holder {
-		l.Fence.Release() // whatever is still under way ends before another may begin
+		l.Fence.Release() // everything in progress has to end before another replica may begin
 	}
 	return l.write(record, l.lease.DeepCopy(), func(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 		return l.Leases.Update(ctx, lease, metav1.UpdateOptions{})
@@ -113,7 +114,7 @@ func (l *Lock) keep(lease *coordinationv1.Lease) {
 	l.leader.Store(lease.Spec.HolderIdentity)
 }
 
-// RecordEvent tells of a change of leadership. What is told by a replica that does not hold the Lease would be refused.
+// RecordEvent records a change of leadership. If this replica does not hold the Lease, the event would be refused.
 func (l *Lock) RecordEvent(message string) {
 	if l.Record != nil && l.lease != nil && l.Fence.Check() == nil {
 		l.Record(l.lease, l.Holder+" "+message)

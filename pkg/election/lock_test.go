@@ -20,12 +20,12 @@ import (
 
 var resource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// leases is an API server as far as one Lease goes.
+// leases is an API server with only one Lease.
 type leases struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
 	version byte
-	// before is called when a request comes; its error is the answer.
+	// before is called when a request arrives; its error is the response.
 	before func() error
 }
 
@@ -70,7 +70,7 @@ func (n *now) get() time.Duration { return n.Duration }
 
 const term = 10 * time.Second
 
-// replica makes the Lock of a replica.
+// replica returns the Lock of a replica.
 func replica(l *leases, name, version string, clock func() time.Duration) *election.Lock {
 	return &election.Lock{
 		Leases: l, Namespace: "giantswarm", Name: "kvm-operator", Holder: name, Version: version,
@@ -82,7 +82,7 @@ func heldBy(name string) resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{HolderIdentity: name, LeaseDurationSeconds: 15}
 }
 
-// TestTheFenceCountsFromBeforeTheRenewalIsSent: how long the API server takes is not known to be over when it has written.
+// TestTheFenceCountsFromBeforeTheRenewalIsSent: the API server may take any time until it has written.
 func TestTheFenceCountsFromBeforeTheRenewalIsSent(t *testing.T) {
 	clock := &now{time.Minute}
 	server := &leases{}
@@ -163,7 +163,7 @@ func TestALeaderThatLostTheLeaseNeverWritesAgain(t *testing.T) {
 	}
 }
 
-// TestTheFenceIsClosedBeforeTheLeaseIsGivenUp: another may have it before the answer is there.
+// TestTheFenceIsClosedBeforeTheLeaseIsGivenUp: another replica may have the Lease before the response arrives.
 func TestTheFenceIsClosedBeforeTheLeaseIsGivenUp(t *testing.T) {
 	server := &leases{}
 	a := replica(server, "a", "4.0.0", fence.SinceBoot)

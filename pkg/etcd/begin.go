@@ -2,25 +2,25 @@ package etcd
 
 import "slices"
 
-// Beginning is what the machine of a master may do with a disk that is empty.
+// Beginning is how the machine of a master may start with an empty etcd disk.
 type Beginning string
 
-// Beginnings.
+// The Beginnings.
 const (
-	// Found: its member founds the cluster together with the other founders.
+	// Found means that its member founds the cluster together with the other founding members.
 	Found Beginning = "Found"
-	// Join: its member was added and joins a cluster that has data.
+	// Join means that its member was added and joins a cluster that has data.
 	Join Beginning = "Join"
-	// Return: its member has run before. An empty disk has lost what the member promised to others, so that it must not begin
-	// under its old number: another member has to be added in its place.
+	// Return means that its member ran before. With its disk, the member lost what it promised to the other members, so
+	// it must not start again under its old ID: another member has to be added in its place.
 	Return Beginning = "Return"
-	// Later: its member is not in the list yet, and the machine must not begin at all.
+	// Later means that its member is not in the list yet, and the machine must not start at all.
 	Later Beginning = "Later"
 )
 
-// Begin says how the machine of a master begins and with which members. seen says that its member has been known to run, and
-// founded that any member of the cluster has: both count while there is no list. founders are the masters that the cluster began
-// with. One of them whose member was taken out is like any other.
+// Begin decides how the machine of a master starts and with which members. seen says that its member is known to have
+// run, and founded that any member of the cluster has; both matter only while there is no member list. founders are the
+// founding masters of the cluster. A founding master whose member was removed is treated like any other.
 func Begin(w Master, founders []Master, seen, founded bool, s State) (Beginning, []Master) {
 	at := slices.IndexFunc(s.Members, w.Has)
 	switch {
@@ -29,7 +29,7 @@ func Begin(w Master, founders []Master, seen, founded bool, s State) (Beginning,
 	case !s.Known() && founded:
 		return Later, nil
 	case slices.Contains(founders, w) && at < 0 && s.Known():
-		// The others began without it, or it was taken out before it ran.
+		// The other members founded without it, or it was removed before it ran.
 		return Later, nil
 	case slices.Contains(founders, w) && (at < 0 || !s.Members[at].Learner):
 		return Found, founders
@@ -44,7 +44,7 @@ func Begin(w Master, founders []Master, seen, founded bool, s State) (Beginning,
 		case m.Name != "":
 			all = append(all, Master{Name: m.Name, PeerURL: m.PeerURL})
 		default:
-			return Later, nil // etcd asks for the name of every member
+			return Later, nil // etcd requires the name of every member
 		}
 	}
 	return Join, all

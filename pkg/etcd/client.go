@@ -24,34 +24,36 @@ import (
 )
 
 const (
-	// answerTimeout bounds a question to one member, and changeTimeout a change of the list, which a majority has to write.
+	// answerTimeout bounds a request to one member, and changeTimeout a change of the member list, which a majority has
+	// to write.
 	answerTimeout = 5 * time.Second
 	changeTimeout = 15 * time.Second
-	// upkeepTimeout is for what reads or writes a whole database of some GiB.
+	// upkeepTimeout bounds operations that read or write a whole database of several GiB.
 	upkeepTimeout = 10 * time.Minute
-	// silenceBeforePing and pingTimeout are how soon a connection that nothing comes through any more is given up.
+	// silenceBeforePing and pingTimeout are the keepalive settings after which a dead connection is closed.
 	silenceBeforePing = 30 * time.Second
 	pingTimeout       = 10 * time.Second
 )
 
-// Quota is the size of the database in bytes at which members refuse writes: 8 GiB, the most that etcd's authors advise.
+// Quota is the size of the database in bytes at which members reject writes: 8 GiB, the maximum that etcd's authors
+// recommend.
 const Quota = 8 << 30
 
-// Endpoint is where one member answers clients.
+// Endpoint is where one member serves clients.
 type Endpoint struct {
-	// Name is the member's.
+	// Name is the member's name.
 	Name string
 	// Address is host:port.
 	Address string
-	// ServerName is what the member's certificate must carry.
+	// ServerName is the name that the member's certificate must contain.
 	ServerName string
 }
 
-// Access is how a cluster's members are reached and trusted.
+// Access says how to reach and authenticate the members of a cluster.
 type Access struct {
-	// Endpoints are those of the members that have an address now.
+	// Endpoints are the endpoints of the members that have an address now.
 	Endpoints []Endpoint
-	// CA is the authority of the members' certificates; Certificate and Key are the operator's own. All PEM.
+	// CA signed the members' certificates; Certificate and Key are the operator's own. All are PEM.
 	CA, Certificate, Key []byte
 }
 
@@ -59,7 +61,7 @@ func (a Access) equal(b Access) bool {
 	return slices.Equal(a.Endpoints, b.Endpoints) && bytes.Equal(a.CA, b.CA) && bytes.Equal(a.Certificate, b.Certificate) && bytes.Equal(a.Key, b.Key)
 }
 
-// tlsConfig is that of a member's connection. The text of errors holds nothing of a key.
+// tlsConfig is the TLS configuration for the connection to a member. Error texts contain nothing of a key.
 func (a Access) tlsConfig(serverName string) (*tls.Config, error) {
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(a.CA) {
@@ -74,14 +76,14 @@ func (a Access) tlsConfig(serverName string) (*tls.Config, error) {
 	}, nil
 }
 
-// clients are connections to members, one each: which of them answers is what is asked.
+// clients are connections to members, one per member, because it matters which member responds.
 type clients struct {
 	byName map[string]*clientv3.Client
-	// failures are why there is no connection to others.
+	// failures say why there is no connection to the other members.
 	failures []string
 }
 
-// dial connects in the background; nothing is waited for.
+// dial connects in the background and does not wait.
 func dial(a Access, f *fence.Fence) *clients {
 	c := &clients{byName: map[string]*clientv3.Client{}}
 	for _, e := range a.Endpoints {
@@ -95,8 +97,9 @@ func dial(a Access, f *fence.Fence) *clients {
 	return c
 }
 
-// client is that of one member. It checks certificates against the name in the endpoint, whatever TLS says; the way there is the
-// address. The fence is asked before anything is changed.
+// client creates the client of one member. It verifies the certificate against the host name in the endpoint,
+// regardless of the ServerName in the TLS configuration; the dialer connects to the address. The fence is checked
+// before every call that changes something.
 func (a Access) client(e Endpoint, f *fence.Fence) (*clientv3.Client, error) {
 	config, err := a.tlsConfig(e.ServerName)
 	if err != nil {
@@ -119,10 +122,10 @@ func (a Access) client(e Endpoint, f *fence.Fence) (*clientv3.Client, error) {
 	})
 }
 
-// reading are the calls that change nothing. Alarm is not among them: it lists alarms and takes them back.
+// reading are the calls that change nothing. Alarm is not among them because it both lists and disarms alarms.
 var reading = []string{etcdserverpb.Cluster_MemberList_FullMethodName, etcdserverpb.Maintenance_Status_FullMethodName}
 
-// fenced refuses other calls, and further attempts at one, while the fence is closed.
+// fenced refuses all other calls, and retries of them, while the fence is closed.
 func fenced(f *fence.Fence) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 		if !slices.Contains(reading, method) {
@@ -136,32 +139,33 @@ func fenced(f *fence.Fence) grpc.UnaryClientInterceptor {
 
 func (c *clients) close() {
 	for _, client := range c.byName {
-		_ = client.Close() // nothing is under way
+		_ = client.Close() // no call is in flight
 	}
 }
 
-// observation is what the members tell.
+// observation is what the members report.
 type observation struct {
 	members []Member
-	// at is the client of each member that answered.
+	// at is the client of each member that responded.
 	at map[uint64]*clientv3.Client
-	// alarms are what members warn of: NOSPACE, CORRUPT.
+	// alarms are the alarms that members raised: NOSPACE, CORRUPT.
 	alarms []string
-	// databases are those of the members that answered, and revision is what all of them have reached.
+	// databases are those of the members that responded, and revision is the one that all of them have reached.
 	databases []Database
 	revision  int64
 }
 
-// full says that etcd takes no writes for want of room.
+// full reports whether etcd rejects writes because a database is full.
 func (o observation) full() bool {
 	return slices.ContainsFunc(o.alarms, func(text string) bool { return strings.Contains(text, etcdserverpb.AlarmType_NOSPACE.String()) })
 }
 
-// errNoLeader: members answer, and none of them knows a leader, which a majority would elect.
+// errNoLeader says that members respond, but none of them knows a leader, so there is no quorum.
 var errNoLeader = errors.New("no member knows a leader")
 
-// observe asks every member how it is, all at once, and one that is well for the list, which a majority confirms. The error
-// says what each answered when there is no such list; it is errNoLeader when there is no majority.
+// observe asks every member for its status, all in parallel, and one healthy member for the member list, which a
+// majority confirms. If there is no such list, the error says what each member responded; it is errNoLeader if there is
+// no majority.
 func (c *clients) observe(ctx context.Context) (observation, error) {
 	told, failures := c.statuses(ctx)
 	failures = append(failures, c.failures...)
@@ -196,8 +200,9 @@ func (c *clients) observe(ctx context.Context) (observation, error) {
 	return observation{}, errors.New(strings.Join(failures, "; "))
 }
 
-// ofOne are those that are members of one cluster: that of which alone somebody knows a leader. A founder that has lost its data has begun
-// another one, and can do nothing there. Where several have leaders, or none, nobody here can know which is the right one.
+// ofOne returns the members of one cluster: the only cluster that has a leader. A founding member that lost its data
+// founded another cluster and can do nothing there. If several clusters have a leader, or none has, it is unknown which
+// one is right.
 func ofOne(told []status) ([]status, error) {
 	led := map[uint64]bool{}
 	for _, s := range told {
@@ -221,7 +226,7 @@ type status struct {
 	client *clientv3.Client
 }
 
-// statuses are those of the members that answer, by name, and what went wrong with the others.
+// statuses returns the status of each member that responds, by name, and the failures of the others.
 func (c *clients) statuses(ctx context.Context) (told []status, failures []string) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -244,8 +249,8 @@ func (c *clients) statuses(ctx context.Context) (told []status, failures []strin
 	return told, failures
 }
 
-// list asks one member for the list and adds what all of them tell of themselves.
-func (c *clients) list(ctx context.Context, from status, told []status) (observation, error) { //nolint:gocognit // one pass over what members say
+// list asks one member for the member list and adds the status that each member reported.
+func (c *clients) list(ctx context.Context, from status, told []status) (observation, error) { //nolint:gocognit // one pass over the members
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	response, err := from.client.MemberList(ctx)
@@ -267,7 +272,7 @@ func (c *clients) list(ctx context.Context, from status, told []status) (observa
 			o.revision = min(o.revision, s.Header.GetRevision())
 			o.databases = append(o.databases, Database{Member: m, Size: s.DbSize, InUse: s.DbSizeInUse, Quota: cmp.Or(s.DbSizeQuota, Quota)})
 			for _, text := range s.Errors {
-				// Each tells of the alarms of all, and of other trouble in other words.
+				// Each member reports the alarms of all members, and other errors in other words.
 				if strings.Contains(text, "alarm:") && !slices.Contains(o.alarms, text) && len(text) <= longestText && len(o.alarms) < longestList {
 					o.alarms = append(o.alarms, text)
 				}
@@ -287,13 +292,14 @@ func statusOf(told []status, id uint64) *status {
 	return nil
 }
 
-// corrupt says whether a member's data differs from that of others: what it answers is not to be believed. Members tell of
-// the alarms of all, so the one that is meant is not known better than this; then none is taken for well.
+// corrupt reports whether a member's data differs from that of the others, so that its responses cannot be trusted.
+// Because each member reports the alarms of all members, it is not known which one is corrupt; then none counts as
+// healthy.
 func corrupt(errors []string) bool {
 	return slices.ContainsFunc(errors, func(text string) bool { return strings.Contains(text, etcdserverpb.AlarmType_CORRUPT.String()) })
 }
 
-// do carries a step out. A reply that is lost does no harm: the next observation shows what came of it.
+// do carries out a step. A lost reply is harmless, because the next observation shows the result.
 func (o observation) do(ctx context.Context, step Step) error {
 	ctx, cancel := context.WithTimeout(ctx, timeoutOf(step.Action))
 	defer cancel()
@@ -325,7 +331,7 @@ func (o observation) do(ctx context.Context, step Step) error {
 	return err
 }
 
-// disarm takes back the alarms of databases that were full, and no others.
+// disarm disarms NOSPACE alarms and no others.
 func disarm(ctx context.Context, client *clientv3.Client) error {
 	all, err := client.AlarmList(ctx)
 	if err != nil {
@@ -348,7 +354,7 @@ func timeoutOf(a Action) time.Duration {
 	return changeTimeout
 }
 
-// voter is the client of a member that is well and has a vote; learners take no orders.
+// voter returns the client of a healthy voting member. Learners do not accept changes.
 func (o observation) voter() *clientv3.Client {
 	for _, m := range o.members {
 		if m.Healthy && !m.Learner {
@@ -358,10 +364,11 @@ func (o observation) voter() *clientv3.Client {
 	return nil
 }
 
-// volatile is what differs from try to try in the text of an error: how often it was tried, own ports, the time.
+// volatile matches what differs from attempt to attempt in the text of an error: the number of attempts, local ports,
+// the time.
 var volatile = regexp.MustCompile(`[0-9.:\[\]a-f]+->|, current time [^"]* is|connection error: desc = |rpc error: code = \w+ desc = |context deadline exceeded|latest balancer error: |received context error while waiting for new LB policy update: |"`)
 
-// cause is what went wrong in words that stay the same while it does.
+// cause returns the text of an error without its volatile parts, so that it stays the same while the error does.
 func cause(err error) string {
 	text := strings.Trim(volatile.ReplaceAllString(err.Error(), ""), ": ")
 	if text == "" {

@@ -8,7 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestWhoIsOfAnotherClusterIsLeftOut: as long as one cluster alone has a leader, and nobody is taken for the right one else.
+// TestWhoIsOfAnotherClusterIsLeftOut: members of other clusters are left out if only one cluster has a leader.
+// Otherwise no cluster is assumed to be the right one.
 func TestWhoIsOfAnotherClusterIsLeftOut(t *testing.T) {
 	of := func(name string, cluster, leader uint64) status {
 		return status{name: name, StatusResponse: &clientv3.StatusResponse{Header: &etcdserverpb.ResponseHeader{ClusterId: cluster}, Leader: leader}}

@@ -1,8 +1,8 @@
-// Package etcd keeps the members of a workload cluster's etcd in step with its masters, one change at a time and never at the
-// cost of its majority.
+// Package etcd keeps the members of a workload cluster's etcd in step with its masters, one change at a time and never
+// at the cost of quorum.
 //
-// What is done next is a pure function of the list of members and the masters (Decide). Nothing is stored about a change
-// that has begun: a member that was added and has not started, or starts and has not caught up, stands in etcd's own list,
+// The next step is a pure function of the member list and the masters (Decide). Nothing is stored about a change in
+// progress: a member that was added and has not started, or has started and has not caught up, is in etcd's own list,
 // and the next decision finds it there.
 package etcd
 
@@ -13,34 +13,34 @@ import (
 	"strings"
 )
 
-// Member is a member of etcd as the members themselves tell of it.
+// Member is a member of etcd as the members themselves report it.
 type Member struct {
-	// ID is the number that etcd gave it; it is never given again.
+	// ID is the ID that etcd assigned; it is never reused.
 	ID uint64
-	// Name is empty for a member that was added and has not started. Founders have theirs from the beginning.
+	// Name is empty for a member that was added and has not started. Founding members have their name from the start.
 	Name string
-	// Started says that the member has run: it has told the others where clients reach it.
+	// Started says that the member has run: it published its client URLs.
 	Started bool
 	// PeerURL is where other members reach it.
 	PeerURL string
-	// Learner says that it receives everything and has no vote yet.
+	// Learner says that it receives all data but has no vote yet.
 	Learner bool
-	// Healthy says that it answers and knows a leader.
+	// Healthy says that it responds and knows a leader.
 	Healthy bool
-	// Leader says that it leads.
+	// Leader says that it is the leader.
 	Leader bool
 }
 
-// label is what people know the member by.
+// label is the name of the member in messages.
 func (m Member) label() string { return cmp.Or(m.Name, m.PeerURL) }
 
-// Master is a master of the cluster: it is to have a member.
+// Master is a master of the cluster, which should have a member.
 type Master struct {
 	// Name and PeerURL are those of its member.
 	Name, PeerURL string
 }
 
-// Has says whether a member is that of the master. A member without a name is known by its address only.
+// Has reports whether m is the member of the master. A member without a name is identified by its address only.
 func (w Master) Has(m Member) bool {
 	return m.Name == w.Name || m.Name == "" && m.PeerURL == w.PeerURL
 }
@@ -48,29 +48,29 @@ func (w Master) Has(m Member) bool {
 // Action is what a Step does.
 type Action string
 
-// Actions.
+// The Actions.
 const (
-	// None: every master has its member and nobody else has one.
+	// None means that every master has its member and there are no others.
 	None Action = "None"
-	// Wait: something has to happen first that is not in the operator's hands; Step.Message says what.
+	// Wait means that something has to happen first that the operator does not control; Step.Message says what.
 	Wait Action = "Wait"
-	// Add makes a member of Step.Master, as a learner.
+	// Add adds a member for Step.Master, as a learner.
 	Add Action = "Add"
 	// Promote gives Step.Member a vote.
 	Promote Action = "Promote"
-	// MoveLeader makes Step.Successor lead in the place of Step.Member.
+	// MoveLeader makes Step.Successor the leader in place of Step.Member.
 	MoveLeader Action = "MoveLeader"
-	// Remove takes Step.Member out of the list.
+	// Remove removes Step.Member from the list.
 	Remove Action = "Remove"
 )
 
-// Step is the one change that is next.
+// Step is the next change.
 type Step struct {
 	Action    Action
 	Master    Master
 	Member    Member
 	Successor Member
-	// Reason and Message say why, in the words of a condition. There is no Reason to do nothing.
+	// Reason and Message explain the step, in the words of a condition. Reason is empty if there is nothing to do.
 	Reason, Message string
 }
 
@@ -83,16 +83,17 @@ const (
 	ReasonLeaving         = "Leaving"
 )
 
-// Decide says what is next. The members are those of a list that a majority has agreed on; without such a list there is
-// nothing to decide.
+// Decide returns the next step. members are those of a list that a majority has agreed on; without such a list nothing
+// can be decided.
 //
-// The order is that of growing risk. What has no vote may always go, and a vote that is not answered for only makes the
-// majority harder to reach, so it goes before anything is added. A new member gets its vote once it answers; at most one
-// learner is there at a time, and until it has started the list stays as it is. A member that is well goes last and only while all that stay are well: until then it is one
-// more that holds the data.
+// The rules are ordered by increasing risk. A member without a vote may always be removed. A voter that does not
+// respond and is not wanted only makes quorum harder to reach, so it is removed before anything is added. A new member
+// is promoted once it responds. There is at most one learner at a time, and until it has started, the list does not
+// change. A healthy surplus member is removed last, and only while all remaining members are healthy: until then it is
+// one more copy of the data.
 //
-// With n votes of which h answer, h - (n/2+1) may still fail. Taking out a vote that does not answer and giving one to a
-// member that does never lower this number; Decide lowers it only by a removal that leaves nobody unwell.
+// With n voters of which h respond, h - (n/2+1) may still fail. Removing a voter that does not respond and promoting a
+// member that does never lower this number; Decide lowers it only by a removal that leaves only healthy members.
 func Decide(members []Member, masters []Master) Step {
 	if len(masters) == 0 {
 		return Step{Action: Wait, Reason: ReasonNoMaster, Message: "there is no master that a member could be kept for"}
@@ -113,12 +114,12 @@ func Decide(members []Member, masters []Master) Step {
 	return Step{Action: None, Message: fmt.Sprintf("%d of %d members of etcd are well", len(v.voters), len(v.voters))}
 }
 
-// view is the members by what Decide asks of them, each list by name.
+// view is the members as the rules of Decide need them, each list ordered by name.
 type view struct {
 	voters, learners []Member
-	// surplus are members that no master is the machine of.
+	// surplus are the IDs of members that belong to no master.
 	surplus map[uint64]bool
-	// missing are masters without a member.
+	// missing are the masters without a member.
 	missing []Master
 }
 
@@ -143,7 +144,7 @@ func look(members []Member, masters []Master) view {
 	return v
 }
 
-// dropLearner: what has no vote is no loss.
+// dropLearner removes a surplus learner: a member without a vote is no loss.
 func dropLearner(v view) (Step, bool) {
 	for _, m := range v.learners {
 		if v.surplus[m.ID] {
@@ -153,7 +154,8 @@ func dropLearner(v view) (Step, bool) {
 	return Step{}, false
 }
 
-// expect: a machine that is about to join was told of all members, and cannot join when the list is another one by then.
+// expect waits until a learner has started. A machine that is about to join was given the list of all members, and
+// cannot join if the list has changed by then.
 func expect(v view) (Step, bool) {
 	for _, m := range v.learners {
 		if !m.Started {
@@ -163,7 +165,7 @@ func expect(v view) (Step, bool) {
 	return Step{}, false
 }
 
-// dropDead: a member that does not answer and is not wanted makes the majority harder to reach.
+// dropDead removes a surplus member that does not respond, because it makes quorum harder to reach.
 func dropDead(v view) (Step, bool) {
 	for _, m := range v.voters {
 		if v.surplus[m.ID] && !m.Healthy && len(v.voters) > 1 {
@@ -173,7 +175,7 @@ func dropDead(v view) (Step, bool) {
 	return Step{}, false
 }
 
-// admit: a learner becomes a member like others. etcd itself refuses one that has not caught up.
+// admit promotes a learner. etcd itself rejects one that has not caught up.
 func admit(v view) (Step, bool) {
 	if len(v.learners) == 0 {
 		return Step{}, false
@@ -185,7 +187,8 @@ func admit(v view) (Step, bool) {
 	return Step{Action: Promote, Reason: ReasonJoining, Member: m, Message: m.label() + " gets its vote once it has caught up"}, true
 }
 
-// invite: there is no learner here, for admit would have spoken of it.
+// invite adds a member for a master that has none. There is no learner at this point, because admit would have returned
+// a step for it.
 func invite(v view) (Step, bool) {
 	if len(v.missing) == 0 {
 		return Step{}, false
@@ -194,7 +197,8 @@ func invite(v view) (Step, bool) {
 	return Step{Action: Add, Master: w, Reason: ReasonJoining, Message: w.Name + " is added without a vote"}, true
 }
 
-// dismiss: all masters have members here. Who leads goes last, and hands the lead over before.
+// dismiss removes surplus members. All masters have members at this point. The leader is removed last, after it has
+// transferred leadership.
 func dismiss(v view) (Step, bool) {
 	var leaving, staying []Member
 	for _, m := range v.voters {
@@ -223,7 +227,7 @@ func remove(m Member, why string) Step {
 	return Step{Action: Remove, Member: m, Reason: ReasonLeaving, Message: m.label() + " is taken out: " + why}
 }
 
-// majority is how many of n votes decide.
+// majority returns how many of n votes are a majority.
 func majority(n int) int { return n/2 + 1 }
 
 func healthy(members []Member) int { return len(members) - len(unwell(members)) }

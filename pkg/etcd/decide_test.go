@@ -7,16 +7,18 @@ import (
 )
 
 const (
-	// mostMembers is how many members the test of safety enumerates: while a cluster of five replaces one it has six.
+	// mostMembers is up to how many members the safety test enumerates: a cluster of five has six while it replaces
+	// one.
 	mostMembers = 6
-	// fewMembers is for the test that follows each situation to its end.
+	// fewMembers is the same for the test that follows each situation to its end.
 	fewMembers = 4
 )
 
-// kind is everything about a member that Decide may look at, apart from who leads.
+// kind is everything about a member that Decide may look at, except which one leads.
 type kind struct{ wanted, learner, started, healthy bool }
 
-// kinds are all that there are: a member that has not started does not answer; one with a vote is a founder.
+// kinds are all kinds that exist: a member that has not started does not respond; if it has a vote, it is a founding
+// member.
 var kinds = func() []kind {
 	var all []kind
 	for _, wanted := range []bool{true, false} {
@@ -31,13 +33,14 @@ func masterNamed(i int) Master {
 	return Master{Name: fmt.Sprintf("etcd-m%d", i), PeerURL: fmt.Sprintf("https://master-m%d:2380", i)}
 }
 
-// situation is a list of members and the masters there are.
+// situation is a member list and the existing masters.
 type situation struct {
 	members []Member
 	masters []Master
 }
 
-// makeSituation: the first members are those of the kinds, then masters without a member follow. leader is an index, or -1.
+// makeSituation: the first members are of the given kinds; then follow masters without a member. leader is an index, or
+// -1.
 func makeSituation(ks []kind, missing, leader int) situation {
 	var s situation
 	for i, k := range ks {
@@ -57,8 +60,8 @@ func makeSituation(ks []kind, missing, leader int) situation {
 	return s
 }
 
-// eachSituation calls f with all situations of that many members, up to their order: kinds that do not decrease stand for
-// every order.
+// eachSituation calls f with all situations of up to that many members. Order does not matter, so it generates only
+// nondecreasing sequences of kinds.
 func eachSituation(most int, f func(situation)) int {
 	count := 0
 	var grow func(ks []int)
@@ -91,13 +94,13 @@ func eachSituation(most int, f func(situation)) int {
 	return count
 }
 
-// spare is how many members that answer may fail before the majority is lost.
+// spare returns how many responding members may fail before quorum is lost.
 func spare(members []Member) int {
 	voters := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Learner })
 	return healthy(voters) - majority(len(voters))
 }
 
-// after is the list once etcd has done a step.
+// after returns the situation once etcd has carried out a step.
 func after(s situation, step Step) situation {
 	members := slices.Clone(s.members)
 	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == step.Member.ID })
@@ -121,7 +124,8 @@ func after(s situation, step Step) situation {
 	return situation{members: members, masters: s.masters}
 }
 
-// TestNoStepCostsTheMajority is about every list of up to six members of every kind, with up to two masters that have none.
+// TestNoStepCostsTheMajority covers every list of up to six members of every kind, with up to two masters that have no
+// member.
 func TestNoStepCostsTheMajority(t *testing.T) {
 	count := eachSituation(mostMembers, func(s situation) {
 		step := Decide(s.members, s.masters)
@@ -135,7 +139,7 @@ func TestNoStepCostsTheMajority(t *testing.T) {
 	visited(t, count, 107_100)
 }
 
-// visited tells how many situations a test has gone through, and fails when they are not as many as there are.
+// visited logs how many situations a test covered, and fails if that is not the expected number.
 func visited(t *testing.T, count, all int) {
 	t.Helper()
 	t.Logf("%d situations", count)
@@ -189,14 +193,14 @@ func unsafe(s situation, step Step) string {
 	return ""
 }
 
-// TestStepsEnd: from every list, with machines that start when their members are added, the masters have their members in
-// the end, unless somebody who does not answer is in the way; then the last step says who.
+// TestStepsEnd: from every list, with machines that start once their members are added, all masters have their members
+// in the end, unless a member that does not respond blocks it; then the last step names that member.
 func TestStepsEnd(t *testing.T) {
 	whole, waiting := 0, 0
 	eachSituation(fewMembers, func(s situation) {
 		voted := slices.ContainsFunc(s.members, func(m Member) bool { return !m.Learner })
 		if !voted || len(s.masters) == 0 {
-			return // etcd would not say so
+			return // etcd would not report this
 		}
 		steps := 0
 		for {
@@ -240,10 +244,10 @@ func begin(s situation, step Step) bool {
 	return false
 }
 
-// TestWays are the changes that people make, step by step.
+// TestWays follows the changes that users make, step by step.
 func TestWays(t *testing.T) {
 	for name, way := range map[string]struct {
-		members, masters string // "a*" leads, "a!" does not answer
+		members, masters string // "a*" leads, "a!" does not respond
 		want             []string
 	}{
 		"one to three":                 {"a*", "abc", []string{"Add b", "Promote b", "Add c", "Promote c"}},

@@ -11,7 +11,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/fence"
 )
 
-// TestAClosedFenceLetsMembersBeAskedAndNotChanged: what the member is sent it answers, were it only that it cannot do that.
+// TestAClosedFenceLetsMembersBeAskedAndNotChanged: a call that reaches the member gets a response, even if it is only
+// Unimplemented.
 func TestAClosedFenceLetsMembersBeAskedAndNotChanged(t *testing.T) {
 	access := (&hostileMember{list: members(3, "etcd")}).serve(t)
 	now := time.Minute

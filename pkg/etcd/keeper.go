@@ -14,57 +14,59 @@ import (
 )
 
 const (
-	// lookAgain is how long members that are whole are left alone.
+	// lookAgain is the interval between observations of a healthy cluster.
 	lookAgain = time.Minute
-	// firstPause and longestPause bound the pause while something is waited for. It doubles as long as nothing changes.
+	// firstPause and longestPause bound the interval while the Keeper waits for something. It doubles as long as
+	// nothing changes.
 	firstPause, longestPause = time.Second, 15 * time.Second
 )
 
 // State is what is known of a cluster's etcd.
 type State struct {
-	// Members are those of a list that a majority has agreed on. Nil: there is no such list now, and Step says why.
+	// Members are those of a list that a majority has agreed on. If it is nil, there is no such list now, and Step says
+	// why.
 	Members []Member
 	// Step is what was decided on that list.
 	Step Step
-	// Alarms are what members warn of, in etcd's words: "memberID:<number> alarm:NOSPACE".
+	// Alarms are the alarms that members raised, in etcd's words: "memberID:<number> alarm:NOSPACE".
 	Alarms []string
 }
 
-// Known says whether there is a list.
+// Known reports whether there is a list.
 func (s State) Known() bool { return s.Members != nil }
 
 func (s State) equal(t State) bool {
 	return slices.Equal(s.Members, t.Members) && s.Step == t.Step && slices.Equal(s.Alarms, t.Alarms) && s.Known() == t.Known()
 }
 
-// ReasonUnreachable is that of a State without a list, unless it is for want of a majority.
+// ReasonUnreachable is the reason of a State without a list, unless the list is missing for lack of a majority.
 const ReasonUnreachable = "Unreachable"
 
-// Keeper keeps the members of one cluster. Its methods, but for Ask and Run, never wait for a member; they may be called from several
-// goroutines.
+// Keeper keeps the members of one cluster. Its methods, except Ask and Run, never wait for a member. They are safe for
+// concurrent use.
 type Keeper struct {
 	changed func()
 	fence   *fence.Fence
 	log     logr.Logger
-	// hurry gets a value when there is a reason to look at once.
+	// hurry receives a value when there is a reason to observe at once.
 	hurry chan struct{}
 
 	mu      sync.Mutex
 	access  Access
 	masters []Master
 	state   State
-	// asked says that the members were asked, listed is the last list they have told, at listedAt.
+	// asked says that the members were asked; listed is the last list that they returned, at listedAt.
 	asked    bool
 	listed   []Member
 	listedAt time.Time
-	// waiting are closed when the members were asked once more.
+	// waiting are channels that are closed once the members have been asked again.
 	waiting []chan struct{}
 
 	upkeep upkeep
 }
 
-// NewKeeper makes a Keeper that changes nothing unless the fence is open; changed is called when its State is another one, and must not
-// block.
+// NewKeeper creates a Keeper that changes something only while the fence is open. changed is called when its State
+// changes, and must not block.
 func NewKeeper(log logr.Logger, f *fence.Fence, changed func()) *Keeper {
 	return &Keeper{changed: changed, fence: f, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("no member was asked yet"))}
 }
@@ -77,7 +79,7 @@ func unreachable(why error) State {
 	return State{Step: Step{Action: Wait, Reason: reason, Message: why.Error()}}
 }
 
-// Want says who is to have a member and how members are reached. The slices must not be changed afterwards.
+// Want sets which masters should have a member and how members are reached. The slices must not be changed afterwards.
 func (k *Keeper) Want(a Access, masters []Master) {
 	k.mu.Lock()
 	same := k.access.equal(a) && slices.Equal(k.masters, masters)
@@ -88,7 +90,7 @@ func (k *Keeper) Want(a Access, masters []Master) {
 	}
 }
 
-// Hurry has the Keeper look at once.
+// Hurry makes the Keeper observe at once.
 func (k *Keeper) Hurry() {
 	select {
 	case k.hurry <- struct{}{}:
@@ -96,8 +98,8 @@ func (k *Keeper) Hurry() {
 	}
 }
 
-// Ask has the members be asked, and waits until they were, or the context ends. It says whether they were; what they did not answer is known
-// then, too.
+// Ask triggers an observation and waits until it has finished or the context ends. It reports whether it finished;
+// failures of members are known then as well.
 func (k *Keeper) Ask(ctx context.Context) bool {
 	asked := make(chan struct{})
 	k.mu.Lock()
@@ -112,7 +114,7 @@ func (k *Keeper) Ask(ctx context.Context) bool {
 	}
 }
 
-// asking takes over who waits from now on, and says whether somebody does; the function that it returns tells them.
+// asking takes over the current waiters and reports whether there are any; the returned function notifies them.
 func (k *Keeper) asking() (tell func(), asked bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,15 +127,15 @@ func (k *Keeper) asking() (tell func(), asked bool) {
 	}, len(waiting) > 0
 }
 
-// State is what is known.
+// State returns what is known.
 func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state
 }
 
-// Run looks, decides and acts until the context ends. At most one Run may be under way for a cluster; should two be, in spite
-// of the fence, etcd refuses what would cost it its majority.
+// Run observes, decides and acts until the context ends. At most one Run may be active for a cluster; should two be, in
+// spite of the fence, etcd rejects changes that would cost quorum.
 func (k *Keeper) Run(ctx context.Context) {
 	c := &clients{}
 	defer func() { c.close() }()
@@ -155,7 +157,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// next is how long to wait until the next look.
+// next returns how long to wait until the next observation.
 func next(pause time.Duration, before, now State) time.Duration {
 	switch {
 	case now.Step.Action != before.Step.Action || now.Step.Reason != before.Step.Reason || !slices.Equal(now.Members, before.Members) ||
@@ -173,14 +175,14 @@ func (k *Keeper) wanted() (Access, []Master) {
 	return k.access, k.masters
 }
 
-// turn looks once and does what is next. It says whether a member was added, changed or taken out, so that the next look comes at once;
-// upkeep has time.
+// turn observes once and carries out the next step. It reports whether a member was added, changed or removed, so that
+// the next observation follows at once; upkeep can wait.
 func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []Master) (acted bool) {
 	tell, asked := k.asking()
 	if asked {
 		k.upkeep.rest()
 	}
-	// Only the end of this turn begins with upkeep, so who is worked on now is all there is as long as members are asked.
+	// Upkeep begins only at the end of a turn, so no other member can be under maintenance while members are asked.
 	under := k.upkeep.now()
 	o, err := c.observe(ctx)
 	o.spare(under)
@@ -192,7 +194,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []
 	if err != nil {
 		state := unreachable(err)
 		if told := k.upkeep.told(); under != nil && told.Action != None && len(access.Endpoints) == 1 {
-			state.Step = told // the only member is worked on
+			state.Step = told // the only member is under maintenance
 		}
 		k.become(state)
 		return false
@@ -200,7 +202,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []
 	step := Decide(o.members, masters)
 	switch {
 	case under != nil && (step.Reason != ReasonNoMajority || len(o.members) == 1):
-		step = k.upkeep.told() // until that is over the list stays as it is
+		step = k.upkeep.told() // until upkeep is over, the list stays as it is
 	case step.Action != None:
 		step, acted = k.act(ctx, o, step)
 	case k.upkeep.rests(o.full()):
@@ -212,13 +214,14 @@ func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []
 	return acted
 }
 
-// act does a step, if there is something to do. One that etcd refuses becomes one to wait, and says why.
+// act carries out a step, if there is something to do. A step that etcd rejects becomes a Wait step that says why.
 func (k *Keeper) act(ctx context.Context, o observation, step Step) (taken Step, acted bool) {
 	if step.Action == None || step.Action == Wait {
 		return step, false
 	}
 	if err := o.do(ctx, step); err != nil {
-		// A learner that has not caught up is refused here, and so is what has been compacted: both are asked about again.
+		// etcd rejects a learner that has not caught up, and a revision that is already compacted. Both are observed
+		// again.
 		step.Action, step.Message = Wait, fmt.Sprintf("%s; etcd says: %s", step.Message, cause(err))
 		return step, false
 	}
@@ -237,7 +240,7 @@ func (k *Keeper) become(next State) {
 	}
 }
 
-// rest waits until it is time, or there is a reason, to look again.
+// rest waits until the pause is over or there is a reason to observe.
 func (k *Keeper) rest(ctx context.Context, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestPauses: what has just changed is looked at again at once, and what is waited for ever more seldom.
+// TestPauses: after a change the next observation follows at once; while the Keeper waits, observations become less
+// frequent.
 func TestPauses(t *testing.T) {
 	whole, joining := State{}, State{Step: Step{Action: Wait, Reason: ReasonJoining}}
 	whole.Step.Action = None

@@ -8,21 +8,23 @@ import (
 )
 
 const (
-	// largestAnswer bounds an answer of a member in bytes: the list of sixteen members takes three kilobytes. Without a limit etcd's client
-	// takes two gigabytes from whatever answers, and grpc sixteen megabytes of headers.
+	// largestAnswer bounds the response of a member in bytes: the list of sixteen members takes three kilobytes.
+	// Without a limit, etcd's client accepts two gigabytes from any peer, and grpc sixteen megabytes of headers.
 	largestAnswer = 64 << 10
-	// unread is how many bytes a member may send that have not been asked for.
+	// unread is how many bytes a member may send before they are read.
 	unread = 64 << 10
-	// longestList is how many a list may have: five masters, one more of each that is replaced, and some to spare.
+	// longestList bounds the number of members in a list: five masters, one more for each that is replaced, and some
+	// spare.
 	longestList = 16
-	// longestText bounds each name, address and alarm: the longest name of a host has 253 characters.
+	// longestText bounds each name, address and alarm in bytes: the longest host name has 253 characters.
 	longestText = 512
 )
 
-// errAtLength: a member that answers so is not what the operator has set up.
+// errAtLength says that a member returned a list that the operator cannot have set up.
 var errAtLength = errors.New("its list of members is longer than any that the operator makes")
 
-// checkList refuses a list of members that is kept in mind, and told of in conditions, if it is not one of a few short names.
+// checkList rejects a member list that is too long or has long texts, because the list is kept in memory and reported
+// in conditions.
 func checkList(members []*etcdserverpb.Member) error {
 	if len(members) > longestList {
 		return errAtLength

@@ -19,7 +19,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// hostileMember answers at length.
+// hostileMember returns oversized responses.
 type hostileMember struct {
 	etcdserverpb.UnimplementedClusterServer
 	etcdserverpb.UnimplementedMaintenanceServer
@@ -28,7 +28,7 @@ type hostileMember struct {
 	header string
 }
 
-// Status is that of a member that leads.
+// Status returns the status of a leader.
 func (h *hostileMember) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
 	if h.header != "" {
 		_ = grpc.SetHeader(ctx, metadata.Pairs("a", h.header))
@@ -36,12 +36,12 @@ func (h *hostileMember) Status(ctx context.Context, _ *etcdserverpb.StatusReques
 	return &etcdserverpb.StatusResponse{Header: &etcdserverpb.ResponseHeader{ClusterId: 1, MemberId: 1}, Leader: 1, Errors: h.errors}, nil
 }
 
-// MemberList is what the test wants it to be.
+// MemberList returns the list of the test.
 func (h *hostileMember) MemberList(context.Context, *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
 	return &etcdserverpb.MemberListResponse{Header: &etcdserverpb.ResponseHeader{ClusterId: 1, MemberId: 1}, Members: h.list()}, nil
 }
 
-// serve returns how the member is reached.
+// serve starts the member and returns how it is reached.
 func (h *hostileMember) serve(t *testing.T) Access {
 	t.Helper()
 	issuer := pki.Embedded{Clock: clock.RealClock{}}
@@ -72,7 +72,7 @@ func (h *hostileMember) serve(t *testing.T) Access {
 	}
 }
 
-// members are so many, each with the name.
+// members returns n members, each with the name.
 func members(n int, name string) func() []*etcdserverpb.Member {
 	all := make([]*etcdserverpb.Member, n)
 	for i := range all {
@@ -81,7 +81,7 @@ func members(n int, name string) func() []*etcdserverpb.Member {
 	return func() []*etcdserverpb.Member { return all }
 }
 
-// peak is by how much the heap grows at most while something is done.
+// peak returns by how many bytes the heap grows at most while do runs.
 func peak(do func()) int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -108,7 +108,7 @@ func peak(do func()) int64 {
 	return most.Load()
 }
 
-// TestMembersThatAnswerAtLengthAreRefused: whoever is root on a master can answer in the place of its member.
+// TestMembersThatAnswerAtLengthAreRefused: anyone who is root on a master can respond in place of its member.
 func TestMembersThatAnswerAtLengthAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 256<<20)
 	empty := make([]*etcdserverpb.Member, 1<<20)
@@ -141,7 +141,7 @@ func TestMembersThatAnswerAtLengthAreRefused(t *testing.T) {
 				}
 				return
 			}
-			// The server of this test makes its answer on the same heap; what it needs for that is known.
+			// The server of this test builds its response on the same heap; how much it needs is known.
 			server := int64(0)
 			if strings.Contains(name, "256 MiB") {
 				server = 256 << 20
@@ -158,7 +158,7 @@ func TestMembersThatAnswerAtLengthAreRefused(t *testing.T) {
 	}
 }
 
-// TestAlarmsAreFewAndShort: they are told of in conditions.
+// TestAlarmsAreFewAndShort: alarms are reported in conditions.
 func TestAlarmsAreFewAndShort(t *testing.T) {
 	var alarms []string
 	for range 100 {

@@ -5,37 +5,39 @@ import (
 	"strings"
 )
 
-// Phase is how far a cluster is on its way back to a snapshot.
+// Phase is the phase of a restore.
 type Phase string
 
-// Phases, in the order of time.
+// The Phases, in order.
 const (
-	// NotRestoring: nothing is to be restored, or it has been.
+	// NotRestoring means that nothing has to be restored, or everything has been.
 	NotRestoring Phase = ""
-	// Checking: it is not known yet that the snapshot is there and whole. Nothing is touched before.
+	// Checking means that it is not known yet whether the snapshot exists and is intact. Nothing is changed before
+	// that.
 	Checking Phase = "Checking"
-	// Stopping: machines of masters run yet.
+	// Stopping means that machines of masters still run.
 	Stopping Phase = "Stopping"
-	// Committing: all are down, and it is to be written down that their data is replaced. Until then it can be called off.
+	// Committing means that all machines are down, and it has to be recorded that their data is replaced. Until then
+	// the restore can be canceled.
 	Committing Phase = "Committing"
-	// Placing: the snapshot is put in the place of the data of each master.
+	// Placing means that the snapshot replaces the data of each master.
 	Placing Phase = "Placing"
-	// Founding: each master has it, and it is to be written down that they found the cluster anew.
+	// Founding means that each master has the snapshot, and it has to be recorded that they found the cluster again.
 	Founding Phase = "Founding"
 )
 
-// Restoration is what is known of a cluster that is to be brought back to a snapshot.
+// Restoration is what is known of a cluster that is restored from a snapshot.
 type Restoration struct {
-	// Wanted is the snapshot that is asked for, Committed the one that was begun to be put in place, and Done the one that etcd began with:
-	// "<file>/<generation>" each, and empty where there is none.
+	// Wanted is the requested snapshot, Committed the one that began to replace the data, and Done the one that etcd
+	// was last founded from: "<file>/<generation>" each, and empty if there is none.
 	Wanted, Committed, Done string
-	// Checked says that the snapshot that Target returns is whole.
+	// Checked says that the snapshot that Target returns is intact.
 	Checked bool
-	// Masters are those of the spec.
+	// Masters are the masters in the spec.
 	Masters []RestoredMaster
 }
 
-// RestoredMaster is a master of a cluster that is to be brought back to a snapshot.
+// RestoredMaster is a master of a cluster that is restored from a snapshot.
 type RestoredMaster struct {
 	// Running says that its machine runs, or may run.
 	Running bool
@@ -43,9 +45,10 @@ type RestoredMaster struct {
 	Placed bool
 }
 
-// Target is the snapshot that the cluster is on its way to; empty when it is on its way to none. What was begun is ended, or a new
-// snapshot is put in its place: some masters may have lost what they had before. The one that etcd began with is no new one, for some
-// have the data of it that has been used since, unless its generation is a later one.
+// Target returns the snapshot that the cluster is being restored from, or "" if there is none. A restore that began is
+// finished, or replaced by one from a new snapshot, because some masters may have lost their earlier data. The snapshot
+// that etcd was last founded from does not count as new, because some masters have its data with later changes, unless
+// its generation was raised.
 func (r Restoration) Target() string {
 	if r.Wanted != "" && !again(r.Wanted, r.Done) && !again(r.Wanted, r.Committed) {
 		return r.Wanted
@@ -53,23 +56,24 @@ func (r Restoration) Target() string {
 	return r.Committed
 }
 
-// again says whether a snapshot that is asked for was restored already, or is being: the same one of no later generation. Who takes the
-// generation back does not mean that everything since is to be lost.
+// again reports whether the wanted snapshot was restored already, or is being restored: the same file at the same or an
+// earlier generation. Lowering the generation does not mean that everything since should be lost.
 func again(wanted, restored string) bool {
 	file, generation := SplitSnapshot(wanted)
 	before, last := SplitSnapshot(restored)
 	return file == before && generation <= last
 }
 
-// SplitSnapshot splits "<file>/<generation>", as Restoration has it.
+// SplitSnapshot splits "<file>/<generation>", as it is in Restoration.
 func SplitSnapshot(snapshot string) (file string, generation int64) {
 	file, number, _ := strings.Cut(snapshot, "/")
-	generation, _ = strconv.ParseInt(number, 10, 64) // what cannot be read was never raised
+	generation, _ = strconv.ParseInt(number, 10, 64) // a generation that cannot be parsed was never raised
 	return file, generation
 }
 
-// Phase is what is to be done next. Two things are written down on the way, each in one write: that the data is replaced (Committing)
-// and that the masters found the cluster anew (Founding). An operator that ends at any point goes on where the other was.
+// Phase returns what to do next. Two facts are recorded on the way, each in one write: that the data is replaced
+// (Committing) and that the masters found the cluster again (Founding). An operator that is killed at any point
+// continues where it stopped.
 func (r Restoration) Phase() Phase {
 	target := r.Target()
 	switch {
@@ -87,7 +91,7 @@ func (r Restoration) Phase() Phase {
 	return Founding
 }
 
-// Halted says whether the machines of masters have to be down.
+// Halted reports whether the machines of masters have to be down.
 func (r Restoration) Halted() bool {
 	phase := r.Phase()
 	return r.Committed != "" || phase != NotRestoring && phase != Checking

@@ -2,8 +2,9 @@ package etcd
 
 import "testing"
 
-// TestRestoreOfEverySituation is about up to three masters, and all that can be asked for, begun and done: no data is replaced while a machine runs or
-// before the snapshot is known to be whole, nothing begins on a mixture of data, and every way ends with what was asked for.
+// TestRestoreOfEverySituation covers up to three masters and everything that can be wanted, committed and done: no data
+// is replaced while a machine runs or before the snapshot is known to be intact, no cluster is founded from mixed data,
+// and every sequence ends with the wanted snapshot.
 func TestRestoreOfEverySituation(t *testing.T) {
 	snapshots := []string{"", "a/0", "a/1", "b/0"}
 	count := 0
@@ -47,8 +48,8 @@ func checkRestore(t *testing.T, r Restoration) {
 	}
 }
 
-// end is the snapshot that a way ends with: what is asked for, or the same one of a later generation, which has been restored before; or,
-// where nothing is, what was begun.
+// end returns the snapshot that a sequence ends with: the wanted one, or the same file of a later generation that was
+// restored before; if none is wanted, the committed one.
 func end(r Restoration) string {
 	switch {
 	case r.Wanted == "a/0" && (r.Committed == "a/1" || r.Committed == "" && r.Done == "a/1"):
@@ -61,7 +62,7 @@ func end(r Restoration) string {
 	return r.Done
 }
 
-// followRestore does what is next until nothing is.
+// followRestore carries out the next step until there is none.
 func followRestore(t *testing.T, r Restoration) {
 	t.Helper()
 	begun := r
@@ -85,7 +86,7 @@ func followRestore(t *testing.T, r Restoration) {
 				r.Masters[i].Placed = true
 			}
 		case Founding:
-			// The machines begin, and what is known of one snapshot says nothing about another.
+			// The machines start, and what is known of one snapshot says nothing about another.
 			r.Done, r.Committed, r.Checked = r.Committed, "", false
 			for i := range r.Masters {
 				r.Masters[i] = RestoredMaster{Running: true}

@@ -6,20 +6,21 @@ import (
 	"strings"
 )
 
-// Database is the file of one member.
+// Database is the database file of one member.
 type Database struct {
 	Member Member
-	// Size is that of the file in bytes, InUse what of it holds data, and Quota the size at which etcd takes no more writes.
+	// Size is the size of the file in bytes, InUse how much of it holds data, and Quota the size at which etcd rejects
+	// writes.
 	Size, InUse, Quota int64
 }
 
 // Actions of upkeep.
 const (
-	// Compact forgets old revisions of all keys, so that the database has room again.
+	// Compact drops old revisions of all keys to free space in the database.
 	Compact Action = "Compact"
-	// Defragment makes the file of Step.Member as small as what it holds. The member answers nobody meanwhile.
+	// Defragment shrinks the file of Step.Member to its content. The member does not respond meanwhile.
 	Defragment Action = "Defragment"
-	// Disarm takes back the alarm after which etcd takes no writes.
+	// Disarm disarms the alarm that makes etcd reject writes.
 	Disarm Action = "Disarm"
 )
 
@@ -30,23 +31,25 @@ const (
 )
 
 const (
-	// worthwhile and fragmentedPercent are the size of a file in bytes and the percentage of it that holds nothing from which on it
-	// is defragmented: those of OpenShift's cluster-etcd-operator (pkg/operator/defragcontroller).
+	// worthwhile is the size of a file in bytes, and fragmentedPercent the percentage of it that holds no data, from
+	// which on it is defragmented: the same values as in OpenShift's cluster-etcd-operator
+	// (pkg/operator/defragcontroller).
 	worthwhile        = 100 << 20
 	fragmentedPercent = 45
-	// fullPercent is how much of the quota may hold data for writes to be let in again.
+	// fullPercent is up to which percentage of the quota may hold data for writes to be accepted again.
 	fullPercent = 80
-	// reclaimablePercent is how much of the quota there must be to win for a file to be defragmented while etcd takes no writes. A small
-	// file always holds a good deal of nothing, and stays as it is.
+	// reclaimablePercent is which percentage of the quota must be reclaimable for a file to be defragmented while etcd
+	// rejects writes. A small file always has much free space, and is left as it is.
 	reclaimablePercent = 10
-	// room is what a file and its smaller copy may have in bytes while both are there: the disk of a member has 12 GiB, and its log is there, too.
+	// room is how many bytes a file and its smaller copy may have while both exist: a member's disk has 12 GiB, and
+	// etcd's log is on it as well.
 	room = 11 << 30
 )
 
-// Maintain says what a cluster whose members are all well needs so that it goes on taking writes. full says that etcd has taken none
-// since a file reached its quota.
+// Maintain returns what a cluster whose members are all healthy needs so that it continues to accept writes. full says
+// that etcd has rejected writes since a file reached its quota.
 //
-// A member that is defragmented answers nobody, so it is one at a time, and the leader comes last.
+// A member does not respond while it is defragmented, so members are defragmented one at a time, and the leader last.
 func Maintain(databases []Database, full bool) Step {
 	if full {
 		for _, d := range databases {
@@ -74,7 +77,7 @@ func Maintain(databases []Database, full bool) Step {
 	return Step{Action: None}
 }
 
-// most is how much of a full file may be in use for it to be defragmented and writes to be let in again, in bytes.
+// most returns how many bytes of a full file may be in use for it to be defragmented and writes to be accepted again.
 func most(d Database) int64 { return min(d.Quota*fullPercent/100, room-d.Size) }
 
 func fragmented(d Database, full bool) bool {

@@ -4,8 +4,9 @@ import (
 	"testing"
 )
 
-// TestUpkeepOfEverySituation is about all clusters of up to five members whose files are small, fragmented, full of nothing or full of data:
-// what is done helps, never touches the leader before the others, and ends with a cluster that takes writes or says why it does not.
+// TestUpkeepOfEverySituation covers all clusters of up to five members whose files are small, fragmented, full of free
+// space or full of data: upkeep helps, never touches the leader before the others, and ends with a cluster that accepts
+// writes or reports why it does not.
 func TestUpkeepOfEverySituation(t *testing.T) {
 	const quota = 1 << 30
 	kinds := []Database{
@@ -41,7 +42,7 @@ func TestUpkeepOfEverySituation(t *testing.T) {
 	visited(t, count, 74_220)
 }
 
-// followUpkeep does what is to be done until nothing is, or the database is full of what is needed.
+// followUpkeep carries out upkeep until there is none, or the database is full of data that is needed.
 func followUpkeep(t *testing.T, all []Database, full, old bool) {
 	t.Helper()
 	compacted := false
@@ -61,7 +62,7 @@ func followUpkeep(t *testing.T, all []Database, full, old bool) {
 				t.Fatalf("%+v are compacted without need", all)
 			}
 			if compacted {
-				return // it is told to people
+				return // it is reported to users
 			}
 			compacted = true
 			for i := range all {

@@ -9,22 +9,22 @@ import (
 type Vote int
 
 const (
-	// VoteUnknown is that nobody can tell, for the members do not answer.
+	// VoteUnknown means that the vote is unknown because the members do not respond.
 	VoteUnknown Vote = iota
-	// VoteAwaited is that no member was asked yet; it will be known in a moment.
+	// VoteAwaited means that no member was asked yet; the vote will be known in a moment.
 	VoteAwaited
-	// VoteNone is that its member has none, or it has no member.
+	// VoteNone means that its member has no vote, or that it has no member.
 	VoteNone
-	// VoteMissing is that its member has one and does not answer.
+	// VoteMissing means that its member has a vote and does not respond.
 	VoteMissing
-	// VoteGiven is that its member has one and answers.
+	// VoteGiven means that its member has a vote and responds.
 	VoteGiven
 )
 
-// remembered is how long a list counts after its members have stopped to answer.
+// remembered is how long a list counts after the members stopped responding.
 const remembered = 2 * time.Minute
 
-// voteOf is that of a member by its name in a list.
+// voteOf returns the vote of the member with the given name in a list.
 func voteOf(list []Member, name string) Vote {
 	at := slices.IndexFunc(list, func(m Member) bool { return m.Name == name })
 	switch {
@@ -36,7 +36,7 @@ func voteOf(list []Member, name string) Vote {
 	return VoteGiven
 }
 
-// Vote is what is known of the vote of a member.
+// Vote returns what is known of the vote of a member.
 func (k *Keeper) Vote(name string) Vote {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -49,7 +49,7 @@ func (k *Keeper) Vote(name string) Vote {
 	return voteOf(k.listed, name)
 }
 
-// note keeps in mind what the members have told; nil when they have told nothing.
+// note records the list that the members returned; nil if they returned none.
 func (k *Keeper) note(list []Member) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

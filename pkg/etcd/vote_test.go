@@ -8,7 +8,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// TestAsk: whoever asks goes on when the members were asked after that, and not for an answer to who has asked before.
+// TestAsk: Ask returns once the members were asked after the call, and not on the result of an earlier request.
 func TestAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := NewKeeper(logr.Discard(), nil, func() {})

@@ -7,34 +7,37 @@ import (
 )
 
 const (
-	// tryAgain is how long a member is left alone that could not be defragmented: each try keeps it from answering.
+	// tryAgain is how long to wait before a member whose defragmentation failed is tried again: it does not respond
+	// during each attempt.
 	tryAgain = 10 * time.Minute
-	// restWhenAsked is how long no upkeep begins after somebody has asked: he is about to let a master go, and needs the others to answer until
-	// it is down, for which it has ten minutes. A database that is full does not wait for that.
+	// restWhenAsked is how long no upkeep begins after a call of Ask: the caller is about to release a master, and
+	// needs the other members to respond until it is down, for which it has ten minutes. A full database does not wait
+	// for that.
 	restWhenAsked = 12 * time.Minute
 )
 
-// upkeep is what members that are whole need, one thing at a time. It takes minutes, in which its Keeper goes on looking at all members.
+// upkeep is the maintenance of a healthy cluster, one task at a time. It takes minutes, in which its Keeper continues
+// to observe all members.
 type upkeep struct {
-	// ended waits for what is under way.
+	// ended waits for the task in progress.
 	ended sync.WaitGroup
 
 	mu sync.Mutex
-	// under is what is under way, nil when nothing is, and came what came of what was last.
+	// under is the task in progress, nil if there is none, and came is the result of the last one.
 	under *Step
 	came  Step
-	// tried is when what failed may be tried again, and asked until when nothing may begin because somebody has asked.
+	// tried is when a failed task may be retried, and asked is until when no task may begin because of a call of Ask.
 	tried, asked time.Time
 }
 
-// now is what is under way, nil if nothing is.
+// now returns the task in progress, or nil if there is none.
 func (u *upkeep) now() *Step {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.under
 }
 
-// rests says that nothing may begin.
+// rests reports whether no task may begin.
 func (u *upkeep) rests(full bool) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -42,7 +45,8 @@ func (u *upkeep) rests(full bool) bool {
 	return now.Before(u.tried) || now.Before(u.asked) && !full
 }
 
-// told is what is to be told of it. What is tried again is told as what came of it before, or it would be another word each time.
+// told returns the step to report. A task that is retried is reported by its last result, because the message would
+// change with each attempt otherwise.
 func (u *upkeep) told() Step {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -55,21 +59,21 @@ func (u *upkeep) told() Step {
 	return u.came
 }
 
-// rest has nothing begin for some time, for somebody has asked.
+// rest prevents tasks from beginning for some time, because of a call of Ask.
 func (u *upkeep) rest() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.asked = time.Now().Add(restWhenAsked)
 }
 
-// begin keeps in mind what is under way.
+// begin records the task in progress.
 func (u *upkeep) begin(step Step) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.under = &step
 }
 
-// end keeps in mind what came of it.
+// end records its result.
 func (u *upkeep) end(came Step) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,7 +87,7 @@ func (u *upkeep) end(came Step) {
 
 func failedToDefragment(s Step) bool { return s.Action == Wait && s.Reason == ReasonDefragmenting }
 
-// spare counts a member that is defragmented among those that do not answer: it does not, or will not in a moment.
+// spare counts a member that is being defragmented as unhealthy: it does not respond, or will not in a moment.
 func (o observation) spare(under *Step) {
 	for i := range o.members {
 		if under != nil && under.Action == Defragment && o.members[i].ID == under.Member.ID {
@@ -92,7 +96,7 @@ func (o observation) spare(under *Step) {
 	}
 }
 
-// maintain begins what members that are whole need and returns what is to be told. What goes well is nothing to wait for afterwards.
+// maintain begins the maintenance step and returns the step to report. A task that succeeds leaves nothing to wait for.
 func (k *Keeper) maintain(ctx context.Context, access Access, masters []Master, step Step) Step {
 	if step.Action == None {
 		k.upkeep.end(step)
@@ -109,8 +113,8 @@ func (k *Keeper) maintain(ctx context.Context, access Access, masters []Master, 
 	return k.upkeep.told()
 }
 
-// carryOut does a step of upkeep over connections of its own, for those of Run go when a member gets another address. What it needs is looked
-// at once more: that all members are whole, and that none of them has asked for something else meanwhile.
+// carryOut carries out a maintenance step over its own connections, because those of Run are closed when a member gets
+// another address. It first checks again that all members are healthy and that they still need the same step.
 func (k *Keeper) carryOut(ctx context.Context, access Access, masters []Master, step Step) (taken Step, acted bool) {
 	c := dial(access, k.fence)
 	defer c.close()

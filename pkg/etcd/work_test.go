@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestUpkeepRests: after somebody has asked, and for longer after a member could not be defragmented; a shorter rest ends no longer one.
+// TestUpkeepRests: no upkeep begins after a call of Ask, and for longer after a failed defragmentation; a shorter pause
+// does not end a longer one.
 func TestUpkeepRests(t *testing.T) {
 	for name, test := range map[string]struct {
 		came        Step
@@ -44,7 +45,7 @@ func TestUpkeepRests(t *testing.T) {
 	}
 }
 
-// TestUpkeepIsTold: while it is under way, and in the same words as before when it is tried again.
+// TestUpkeepIsTold: upkeep is reported while it is in progress, and in the same words as before when it is retried.
 func TestUpkeepIsTold(t *testing.T) {
 	failed, compacts, defragments := Step{Action: Wait, Reason: ReasonFull}, Step{Action: Compact, Reason: ReasonFull}, Step{Action: Defragment, Reason: ReasonDefragmenting}
 	for name, test := range map[string]struct {
@@ -66,7 +67,8 @@ func TestUpkeepIsTold(t *testing.T) {
 	}
 }
 
-// TestWhoIsDefragmentedDoesNotAnswer: it counts so from the moment in which it is decided, and the others as they are.
+// TestWhoIsDefragmentedDoesNotAnswer: the member counts as unhealthy from the moment in which the step is decided; the
+// others are not affected.
 func TestWhoIsDefragmentedDoesNotAnswer(t *testing.T) {
 	a, b := Member{ID: 1, Name: "a", Healthy: true}, Member{ID: 2, Name: "b", Healthy: true}
 	for name, test := range map[string]struct {

@@ -14,8 +14,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
 )
 
-// A guest that shares the directory with etcd's data as root makes what it likes in it, and a volume may come with something. foreign is
-// what it may place under a name that the runner, or the Job of a restore, uses; host is a file of the host.
+// A guest that shares the directory of etcd's data as root can create anything in it, and a volume may already contain
+// files. foreign is what may be placed under a name that the runner, or the Job of a restore, uses; host is a file of
+// the host.
 var foreign = map[string]func(host, path string) error{
 	"a symbolic link": os.Symlink,
 	"a dangling link": func(host, path string) error { return os.Symlink(host+".missing", path) },
@@ -27,7 +28,7 @@ var foreign = map[string]func(host, path string) error{
 
 const ofTheHost = "a file of the host"
 
-// place makes a volume with something foreign under a name.
+// place creates a volume with something foreign under a name.
 func place(t *testing.T, name string, what func(host, path string) error) (volume, host string) {
 	t.Helper()
 	directory := t.TempDir()
@@ -53,7 +54,8 @@ func untouched(t *testing.T, host string) {
 	}
 }
 
-// TestForeignDiskIsNeverUsed: a link in place of etcd's disk gave a guest any file of the host as a writable disk.
+// TestForeignDiskIsNeverUsed: a link in place of etcd's disk would give a guest any file of the host as a writable
+// disk.
 func TestForeignDiskIsNeverUsed(t *testing.T) {
 	for _, name := range []string{Image, Image + before + testTicket} {
 		for what, put := range foreign {
@@ -77,7 +79,8 @@ func TestForeignDiskIsNeverUsed(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsPlacedOverForeignThings: names that only a Job uses are taken by force, and nothing is written through what stands there.
+// TestSnapshotIsPlacedOverForeignThings: names that only a Job uses are overwritten, and nothing is written through
+// what is there.
 func TestSnapshotIsPlacedOverForeignThings(t *testing.T) {
 	for _, name := range []string{
 		Image + placing, Mark, Mark + placing, Ticket, Ticket + placing, Data + placing, Data + before + "other", Data + before + testTicket,
@@ -104,7 +107,7 @@ func TestSnapshotIsPlacedOverForeignThings(t *testing.T) {
 	}
 }
 
-// TestLockThroughForeignThingsIsRefused: nothing is emptied or made through the lock file.
+// TestLockThroughForeignThingsIsRefused: nothing is truncated or created through the lock file.
 func TestLockThroughForeignThingsIsRefused(t *testing.T) {
 	for what, put := range foreign {
 		t.Run(what, func(t *testing.T) {
@@ -118,7 +121,7 @@ func TestLockThroughForeignThingsIsRefused(t *testing.T) {
 	}
 }
 
-// TestForgedMarkProvesNothing: the text behind a link is not the operator's word that a snapshot was placed.
+// TestForgedMarkProvesNothing: text behind a link does not prove that the operator placed a snapshot.
 func TestForgedMarkProvesNothing(t *testing.T) {
 	for what, put := range map[string]func(string, string) error{"a symbolic link": os.Symlink, "a hard link": os.Link} {
 		t.Run(what, func(t *testing.T) {

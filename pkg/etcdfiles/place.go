@@ -18,30 +18,31 @@ import (
 )
 
 const (
-	// placing is the end of the name of what is about to take the place of data, and before that of what was there before, which is
-	// followed by the ticket of what came after it.
+	// placing is the suffix of the name of what is about to replace the data, and before the suffix of what was there
+	// before, followed by the ticket of what replaced it.
 	placing = ".placing"
 	before  = ".before-"
 )
 
-// ErrDevice says that etcd's data is on a block device, which cannot be kept beside what takes its place.
+// ErrDevice says that etcd's data is on a block device, which cannot be kept beside its replacement.
 var ErrDevice = errors.New("etcd's data is on a block device, whose data is not replaced")
 
-// Placement is a snapshot that takes the place of the data of a member.
+// Placement is a snapshot that replaces the data of a member.
 type Placement struct {
-	// Volume is where the data is: a directory.
+	// Volume is the directory that has the data.
 	Volume string
-	// Root is a directory on any file system with the data of the snapshot in its directory Data, as `etcdutl snapshot restore` makes it.
+	// Root is a directory on any file system with the data of the snapshot in its directory Data, as created by
+	// `etcdutl snapshot restore`.
 	Root string
-	// Ticket tells this data from what was there before.
+	// Ticket distinguishes this data from what was there before.
 	Ticket string
-	// DiskSize is the size in bytes of the disk that is made for it; 0 for a directory that the guest shares.
+	// DiskSize is the size in bytes of the disk that is created for the data; 0 for a directory that the guest shares.
 	DiskSize int64
 }
 
-// Place puts the snapshot in the place of the data and leaves what was there beside it, until three other snapshots have been placed. It may be called
-// again after it ended anywhere, and does nothing once it is done: then the machine may have begun with the data. It fails with a
-// *disk.LockedError while a machine has the volume.
+// Place replaces the data with the snapshot and keeps the previous data beside it, until three other snapshots have
+// been placed. It may be called again after it was interrupted anywhere, and does nothing once it is done, because the
+// machine may have started with the data by then. It fails with a *disk.LockedError while a machine uses the volume.
 func (p Placement) Place(ctx context.Context) (err error) {
 	lock, err := disk.Acquire(p.Volume)
 	if err != nil {
@@ -72,16 +73,17 @@ func (p Placement) Place(ctx context.Context) (err error) {
 	return writeThrough(filepath.Join(p.Volume, Mark), p.Ticket)
 }
 
-// maxTicket is more than a ticket has, in bytes.
+// maxTicket is larger than any ticket, in bytes.
 const maxTicket = 256
 
-// done says whether the mark is that of this snapshot. What is not the operator's own file proves nothing, and is replaced.
+// done reports whether the mark is that of this snapshot. A file that is not the operator's own proves nothing, and is
+// replaced.
 func (p Placement) done() bool {
 	text, err := ownfile.Read(filepath.Join(p.Volume, Mark), maxTicket)
 	return err == nil && strings.TrimSpace(string(text)) == p.Ticket
 }
 
-// prepare gives the root the form that a file system of a master has. etcd refuses data that others may read.
+// prepare turns the root into what the file system of a master looks like. etcd rejects data that others may read.
 func (p Placement) prepare() error {
 	data := filepath.Join(p.Root, Data)
 	if _, err := os.Stat(filepath.Join(data, "member")); err != nil {
@@ -90,7 +92,7 @@ func (p Placement) prepare() error {
 	return errors.Join(os.Chmod(p.Root, 0o755), os.Chmod(data, 0o700), writeThrough(filepath.Join(p.Root, Ticket), p.Ticket)) //nolint:gosec // the root of a file system
 }
 
-// size is that of the disk there is, should it be the larger one. Find has looked at what the disk is.
+// size returns the size of the existing disk or DiskSize, whichever is larger. Find has checked what the disk is.
 func (p Placement) size(path string) int64 {
 	if info, err := os.Lstat(path); err == nil {
 		return max(p.DiskSize, info.Size())
@@ -98,8 +100,9 @@ func (p Placement) size(path string) int64 {
 	return p.DiskSize
 }
 
-// replace makes something under another name and then, in two renames, puts what there is aside and this in its place. What was put aside
-// with the same ticket is what a machine used; what stands in its place by then is none's yet.
+// replace creates the new data under another name and then, in two renames, moves the old data aside and the new data
+// in its place. If something was moved aside with this ticket before, that is what a machine used; what is in its place
+// now was never used.
 func (p Placement) replace(name string, makeAt func(path string) error) error {
 	path := filepath.Join(p.Volume, name)
 	if err := os.RemoveAll(path + placing); err != nil {
@@ -122,10 +125,11 @@ func (p Placement) replace(name string, makeAt func(path string) error) error {
 	return disk.SyncDirectory(p.Volume)
 }
 
-// kept is how many forms of the data that were put aside stay: a restore that was not finished may have put aside what no machine used.
+// kept is how many versions of the data that were moved aside are kept: an unfinished restore may have moved aside data
+// that no machine used.
 const kept = 3
 
-// putAside keeps the data beside what takes its place, and removes what was put aside long before.
+// putAside moves the data aside and removes older versions.
 func (p Placement) putAside(path, aside string) error {
 	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -144,7 +148,7 @@ func (p Placement) putAside(path, aside string) error {
 	return disk.SyncDirectory(p.Volume)
 }
 
-// touch sets the times of a file, or of a link itself: what it leads to is not the operator's.
+// touch sets the times of a file, or of a link itself, because the target of a link is not the operator's.
 func touch(path string, now time.Time) error {
 	stamp, err := unix.TimeToTimespec(now)
 	if err != nil {
@@ -156,7 +160,7 @@ func touch(path string, now time.Time) error {
 	return nil
 }
 
-// modified is when a file was put aside.
+// modified returns when a file was moved aside.
 func modified(path string) time.Time {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -180,8 +184,8 @@ func (p Placement) copyData(path string) error {
 	return errors.Join(unix.Syncfs(int(directory.Fd())), directory.Close())
 }
 
-// writeThrough makes a file that is there whole, and on the disk, or not at all. Whatever stands in its place is replaced, and a link is
-// not followed.
+// writeThrough creates a file that is either complete and on disk or does not exist. It replaces what is at the path,
+// and does not follow a link.
 func writeThrough(path, text string) error {
 	file, err := ownfile.Create(path+placing, 0o600)
 	if err != nil {
@@ -192,7 +196,7 @@ func writeThrough(path, text string) error {
 		return err
 	}
 	if info, err := os.Lstat(path); err == nil && info.IsDir() {
-		// It takes a guest to make this a directory, over which no file is renamed.
+		// Only a guest makes this a directory; a file cannot be renamed over a directory.
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 
 const testTicket = "restored0123456789ab"
 
-// rootOf makes what `etcdutl snapshot restore` makes.
+// rootOf creates what `etcdutl snapshot restore` creates.
 func rootOf(t *testing.T, content string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -29,7 +29,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// inImage is a file of an image with a file system.
+// inImage reads a file from an image with a file system.
 func inImage(t *testing.T, image, path string) string {
 	t.Helper()
 	output, err := exec.CommandContext(t.Context(), "debugfs", "-R", "cat "+path, image).Output()
@@ -44,8 +44,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestSnapshotOnADisk goes through every point at which a Job may have ended before: what comes out is the snapshot, and what there was before
-// stands beside it.
+// TestSnapshotOnADisk covers every point at which an earlier Job may have been interrupted: the result is the snapshot,
+// and the previous data is kept beside it.
 func TestSnapshotOnADisk(t *testing.T) {
 	const size = 64 << 20
 	for name, until := range map[string]func(t *testing.T, volume string){
@@ -93,7 +93,7 @@ func TestSnapshotOnADisk(t *testing.T) {
 	}
 }
 
-// usedIsKept: once it is done, a Job that comes late does nothing: the machine may have begun.
+// usedIsKept: once the snapshot is placed, a late Job does nothing, because the machine may have started.
 func usedIsKept(t *testing.T, p Placement, path string) {
 	t.Helper()
 	write(t, path, "used")
@@ -105,7 +105,7 @@ func usedIsKept(t *testing.T, p Placement, path string) {
 	}
 }
 
-// TestWhatWasBeforeStaysForAWhile: restores that were never finished do not push out what a machine used last.
+// TestWhatWasBeforeStaysForAWhile: unfinished restores do not remove what a machine used last.
 func TestWhatWasBeforeStaysForAWhile(t *testing.T) {
 	volume := t.TempDir()
 	write(t, filepath.Join(volume, Image), "used")

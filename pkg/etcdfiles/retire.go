@@ -11,16 +11,16 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
 )
 
-// Retired is the directory of the data of a master that has left its cluster.
+// Retired is the directory with the data of a master that has left its cluster.
 type Retired struct {
-	// Directory has the directories of masters.
+	// Directory contains the directories of masters.
 	Directory string
-	// Name is what the directory is called while a machine may use it, and As what it is called from then on. Both are names without a path, and the
-	// latter begins with "retired-".
+	// Name is the name of the directory while a machine may use it, and As its name afterwards. Both are names without
+	// a path, and As begins with "retired-".
 	Name, As string
 }
 
-// Validate says what is wrong with the names.
+// Validate checks the names.
 func (r Retired) Validate() error {
 	if !local(r.Name) || strings.HasPrefix(r.Name, retired) {
 		return fmt.Errorf("the name is %q and has to be that of a directory of a master, such as k8s-master-m0aaa", r.Name)
@@ -37,8 +37,8 @@ func local(name string) bool {
 	return name == filepath.Base(name) && filepath.IsLocal(name) && name != "."
 }
 
-// Rename gives the directory its other name. It may be called again after it ended anywhere, and does nothing once it is done, or where there is no
-// such directory. It fails with a *disk.LockedError while a machine has the data.
+// Rename gives the directory its other name. It may be called again after it was interrupted anywhere, and does nothing
+// if it is done or there is no such directory. It fails with a *disk.LockedError while a machine uses the data.
 func (r Retired) Rename() (err error) {
 	directories, err := os.OpenRoot(r.Directory)
 	if err != nil {
@@ -46,7 +46,7 @@ func (r Retired) Rename() (err error) {
 	}
 	defer func() { err = errors.Join(err, directories.Close()) }()
 	if _, err := directories.Lstat(r.As); !errors.Is(err, fs.ErrNotExist) {
-		return err // nil when it is done: what has the former name now is not what was to be renamed
+		return err // nil if it is done: what has the former name now is not what was to be renamed
 	}
 	if _, err := directories.Lstat(r.Name); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func (r Retired) Rename() (err error) {
 	return disk.SyncDirectory(r.Directory)
 }
 
-// Remove removes the directory under its other name, if there is one. No link in it is followed.
+// Remove removes the directory under its other name, if it exists. It follows no links in it.
 func (r Retired) Remove() (err error) {
 	directories, err := os.OpenRoot(r.Directory)
 	if err != nil {

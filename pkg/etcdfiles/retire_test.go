@@ -9,12 +9,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
 )
 
-// TestRetiredData goes through the points at which a Job may have ended before, and through what may stand in the place of the directory.
+// TestRetiredData covers the points at which an earlier Job may have been interrupted, and what may be in place of the
+// directory.
 func TestRetiredData(t *testing.T) {
 	const before, after, file = "k8s-master-m0aaa", "retired-20261122T060000Z-k8s-master-m0aaa", "etcd.img"
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, directory string)
-		// stays is what has the former name in the end, and renamed what has the other one.
+		// stays says that something has the former name in the end, and renamed that something has the other one.
 		stays, renamed bool
 	}{
 		"data":    {func(t *testing.T, d string) { write(t, filepath.Join(d, before, file), "data") }, false, true},
@@ -51,7 +52,7 @@ func TestRetiredData(t *testing.T) {
 	}
 }
 
-// TestDataOfAMachineIsNotRenamed while that runs.
+// TestDataOfAMachineIsNotRenamed covers a machine that still runs.
 func TestDataOfAMachineIsNotRenamed(t *testing.T) {
 	directory := t.TempDir()
 	volume := filepath.Join(directory, "k8s-master-m0aaa")
@@ -69,7 +70,7 @@ func TestDataOfAMachineIsNotRenamed(t *testing.T) {
 	}
 }
 
-// TestNoLinkIsFollowed: a guest that shares its directory may have made one.
+// TestNoLinkIsFollowed: a guest that shares its directory may have created a link.
 func TestNoLinkIsFollowed(t *testing.T) {
 	directory, outside := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(outside, "precious"), "of the host")

@@ -18,21 +18,22 @@ import (
 )
 
 const (
-	// Unchecked is the end of the name of a snapshot that nobody has checked yet. etcdctl adds its own while it writes.
+	// Unchecked is the suffix of the name of a snapshot that was not checked yet. etcdctl adds its own suffix while it
+	// writes.
 	Unchecked = ".new"
-	// litter is how long what an interrupted snapshot has left stays.
+	// litter is how long leftovers of an interrupted snapshot are kept.
 	litter = 24 * time.Hour
-	// page is the unit of etcd's database in bytes; the checksum of a snapshot follows the last one
+	// page is the unit of etcd's database in bytes; the checksum of a snapshot follows the last page
 	// (https://etcd.io/docs/latest/op-guide/recovery, etcdctl/snapshot).
 	page = 512
-	// stamp is the time of a snapshot in its name, in UTC.
+	// stamp is the format of the time in the name of a snapshot, in UTC.
 	stamp = "20060102T150405Z"
 )
 
-// ErrDamaged says that a file is no whole snapshot of etcd.
+// ErrDamaged says that a file is not a complete snapshot of etcd.
 var ErrDamaged = errors.New("it is no whole snapshot of etcd")
 
-// Check reads a snapshot and compares it with the checksum at its end. Its error is ErrDamaged when they differ.
+// Check reads a snapshot and compares it with the checksum at its end. It returns ErrDamaged if they differ.
 func Check(ctx context.Context, path string) (err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -60,13 +61,13 @@ func Check(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// interruptible is a reader that ends with a context.
+// interruptible is a reader that fails once its context ends.
 type interruptible struct {
 	ctx    context.Context
 	reader io.Reader
 }
 
-// Read reads.
+// Read implements io.Reader.
 func (r *interruptible) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
@@ -74,13 +75,13 @@ func (r *interruptible) Read(p []byte) (int, error) {
 	return r.reader.Read(p)
 }
 
-// OfCluster says whether a file has the name of a snapshot of the cluster with an id, "<id>-<time>.db".
+// OfCluster reports whether a file has the name of a snapshot of the cluster with the given id, "<id>-<time>.db".
 func OfCluster(file, id string) bool {
 	_, ok := takenAt(file, id)
 	return ok
 }
 
-// takenAt is the time in the name of a snapshot of a cluster, if it is one.
+// takenAt returns the time in the name of a snapshot of a cluster, if the file is one.
 func takenAt(file, id string) (taken time.Time, ok bool) {
 	text, named := strings.CutPrefix(file, id+"-")
 	text, ended := strings.CutSuffix(text, ".db")
@@ -88,16 +89,17 @@ func takenAt(file, id string) (taken time.Time, ok bool) {
 	return taken, named && ended && err == nil
 }
 
-// Archive is a directory with snapshots, which may be those of several clusters.
+// Archive is a directory with snapshots, possibly of several clusters.
 type Archive struct {
-	// Directory is where they are, and Cluster the id that the names of one cluster's begin with.
+	// Directory is where the snapshots are, and Cluster the id with which the names of one cluster's snapshots begin.
 	Directory, Cluster string
-	// Keep is how many of the cluster's stay.
+	// Keep is how many of the cluster's snapshots are kept.
 	Keep int
 }
 
-// Add checks a new file of the directory, gives it the name of a snapshot that was taken at a time and removes those that are too many. It
-// returns the name, which comes after those that there are: hosts take turns, and the clock of one may be behind that of another.
+// Add checks a new file in the directory, gives it the name of a snapshot that was taken at the given time, and removes
+// surplus snapshots. It returns the name, which sorts after the existing ones: snapshots are taken on different hosts,
+// and the clock of one may be behind that of another.
 func (a Archive) Add(ctx context.Context, file string, now time.Time) (string, error) {
 	path := filepath.Join(a.Directory, file)
 	if err := Check(ctx, path); err != nil {
@@ -116,7 +118,7 @@ func (a Archive) Add(ctx context.Context, file string, now time.Time) (string, e
 	return name, a.prune(now)
 }
 
-// next is the name of a snapshot that is taken now.
+// next returns the name of a snapshot that is taken now.
 func (a Archive) next(now time.Time) (string, error) {
 	entries, err := os.ReadDir(a.Directory)
 	if err != nil {
@@ -130,7 +132,7 @@ func (a Archive) next(now time.Time) (string, error) {
 	return a.Cluster + "-" + now.UTC().Format(stamp) + ".db", nil
 }
 
-// prune removes the oldest snapshots, and what is left of ones that never ended. Nothing else in the directory is touched.
+// prune removes the oldest snapshots, and leftovers of interrupted ones. It touches nothing else in the directory.
 func (a Archive) prune(now time.Time) error {
 	entries, err := os.ReadDir(a.Directory)
 	if err != nil {

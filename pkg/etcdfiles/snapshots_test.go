@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// snapshotOf is a file like those that etcdctl saves: pages, and their checksum.
+// snapshotOf returns a file like those that etcdctl saves: pages, and their checksum.
 func snapshotOf(pages int) string {
 	data := strings.Repeat("x", pages*page)
 	sum := sha256.Sum256([]byte(data))
@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestArchive takes a snapshot an hour: the newest stay, and what belongs to others does, too.
+// TestArchive takes a snapshot per hour: the newest are kept, and so are files of others.
 func TestArchive(t *testing.T) {
 	directory := t.TempDir()
 	others := []string{"ab1cd-x-20200101T000000Z.db", "ab1c-20200101T000000Z.db", "notes", "ab1cd-etcd-snapshot-1-b.new", "ab1cd-20200101T000000Z.db.copy"}
@@ -91,7 +91,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestClocksOfHostsDiffer: what was taken last is the newest, whatever the clock of its host says.
+// TestClocksOfHostsDiffer: the snapshot that was taken last is the newest, regardless of the clock of its host.
 func TestClocksOfHostsDiffer(t *testing.T) {
 	a := Archive{Directory: t.TempDir(), Cluster: "ab1cd", Keep: 1}
 	for i, test := range []struct{ clock, want string }{
@@ -124,7 +124,7 @@ func TestOfCluster(t *testing.T) {
 	}
 }
 
-// TestDamagedSnapshotPushesNobodyOut: what is not whole gets no name.
+// TestDamagedSnapshotPushesNobodyOut: a damaged snapshot gets no name and displaces no other.
 func TestDamagedSnapshotPushesNobodyOut(t *testing.T) {
 	directory := t.TempDir()
 	write(t, filepath.Join(directory, "ab1cd-20261121T000000Z.db"), snapshotOf(1))

@@ -1,4 +1,5 @@
-// Package etcdfiles knows the files that hold the data of a member of etcd outside of its machine: the volume, and snapshots.
+// Package etcdfiles knows the files that hold the data of an etcd member outside its machine: the volume, and
+// snapshots.
 package etcdfiles
 
 import (
@@ -13,30 +14,33 @@ import (
 )
 
 const (
-	// Data is the directory with etcd's data at the root of its file system, for the root may hold other things (lost+found).
+	// Data is the directory with etcd's data in its file system. It is not the root, because the root may contain other
+	// entries (lost+found).
 	Data = "data"
-	// Ticket is the file beside it with the ticket that the data was made with; see package cloudconfig.
+	// Ticket is the file beside it with the ticket with which the data was created; see package cloudconfig.
 	Ticket = Data + ".ticket"
-	// Image is the name of the disk with etcd's data in the directory that it is kept in.
+	// Image is the name of the disk with etcd's data in its directory.
 	Image = "etcd.img"
-	// Mark is the file beside both with the ticket of the snapshot that was put there last. It is no file of the guest.
+	// Mark is the file beside both with the ticket of the snapshot that was placed last. The guest does not use it.
 	Mark = "etcd.restored"
 )
 
-// Store is how a guest sees etcd's data: a disk, or a directory that it shares. The zero value is no data at all.
+// Store is how a guest sees etcd's data: as a disk, or as a shared directory. The zero value means no data at all.
 type Store struct {
-	// Disk is the path of the disk, and Device says that it is a device of the host. Empty: the directory is shared.
+	// Disk is the path of the disk, and Device says that it is a device of the host. If Disk is empty, the directory is
+	// shared.
 	Disk   string
 	Device bool
 }
 
-// Find finds out where etcd's data is in a volume, which is a directory or a device; empty for none. mayMake says that a disk is made when the
-// directory is empty. A disk is preferred to a share, over which each page that etcd writes is a round trip of its own; a directory that
-// holds anything but a disk is shared, because what is in it may be etcd's.
+// Find finds out how etcd's data is stored in a volume, which is a directory or a device; empty for none. mayMake says
+// that a disk may be created if the directory is empty. A disk is preferred to a share, because over a share each page
+// that etcd writes is a separate round trip. A directory that contains anything but a disk is shared, because its
+// content may be etcd's.
 //
-// A guest that shared the directory has made what it liked in it. What has the name of the disk and is not the operator's own file is an
-// error, an ownfile.ErrForeign, and never a reason to share the directory instead. Find again once the volume is locked: before, another
-// machine may still be at work in it.
+// A guest that shared the directory can have created anything in it. If the entry with the name of the disk is not the
+// operator's own file, Find returns an error, an ownfile.ErrForeign, and never falls back to sharing the directory.
+// Call Find again once the volume is locked, because another machine may still be using it before that.
 func Find(volume string, mayMake bool) (Store, error) {
 	if volume == "" {
 		return Store{}, nil

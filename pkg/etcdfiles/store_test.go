@@ -10,7 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
 )
 
-// A disk is used where there is one, or may be made; data that is in none is never hidden by one.
+// A disk is used if there is one or it may be created; data that is not on a disk is never hidden by one.
 func TestWhereEtcdsDataIs(t *testing.T) {
 	for name, test := range map[string]struct {
 		files []string

@@ -1,4 +1,4 @@
-// Package etcdjob builds what the Jobs on etcd's data and on snapshots of it have in common; pure.
+// Package etcdjob builds the common parts of the Jobs that work on etcd's data and snapshots. It is pure.
 package etcdjob
 
 import (
@@ -16,13 +16,13 @@ import (
 const (
 	// Snapshots is the directory with the snapshots in the containers of a Job.
 	Snapshots = "/snapshots"
-	// volumeSnapshots is the name of their volume.
+	// volumeSnapshots is the name of the volume with the snapshots.
 	volumeSnapshots = "snapshots"
-	// Deadline is how long a Job may take, in seconds. What takes longer is stuck.
+	// Deadline is how long a Job may take, in seconds. A Job that takes longer is stuck.
 	Deadline = 3600
 )
 
-// Pod is a pod of a Job with the snapshots.
+// Pod returns the pod spec of a Job with the volume of the snapshots.
 func Pod(s *cluster.Snapshot, first, then *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
 	spec := Bare(s, then, append([]corev1.Volume{{Name: volumeSnapshots, VolumeSource: source(s.EtcdSnapshots().Volume)}}, volumes...)...)
 	if first != nil {
@@ -31,7 +31,8 @@ func Pod(s *cluster.Snapshot, first, then *corev1.Container, volumes ...corev1.V
 	return spec
 }
 
-// Bare is a pod of a Job with nothing but these volumes. It runs where masters do: their images and volumes are there.
+// Bare returns the pod spec of a Job with only these volumes. It runs where masters do, because their images and
+// volumes are there.
 func Bare(s *cluster.Snapshot, only *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
 	pod := corev1.PodSpec{
 		AutomountServiceAccountToken: ptr.To(false),
@@ -45,12 +46,12 @@ func Bare(s *cluster.Snapshot, only *corev1.Container, volumes ...corev1.Volume)
 	return pod
 }
 
-// Tool is a container with the tools of the cluster's version of etcd.
+// Tool returns a container with the tools of the cluster's version of etcd.
 func Tool(s *cluster.Snapshot, name string, command []string, mounts ...corev1.VolumeMount) *corev1.Container {
 	return container(name, cloudconfig.EtcdImage(s.Settings.Guest, s.Versions.Etcd), command, mounts)
 }
 
-// Runner is a container with a command of the runner, such as "etcd-snapshot".
+// Runner returns a container with a command of the runner, such as "etcd-snapshot".
 func Runner(s *cluster.Snapshot, name string, command []string, mounts ...corev1.VolumeMount) *corev1.Container {
 	return container(name, s.Settings.RunnerImage, append([]string{nodepod.Binary, "runner"}, command...), mounts)
 }
@@ -58,14 +59,14 @@ func Runner(s *cluster.Snapshot, name string, command []string, mounts ...corev1
 func container(name, image string, command []string, mounts []corev1.VolumeMount) *corev1.Container {
 	return &corev1.Container{
 		Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command, VolumeMounts: mounts,
-		// No processors: where masters fill their hosts it would never begin.
+		// There is no CPU request, because the Job would never start where masters fill their hosts.
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}},
-		// What went wrong is to be read at the pod, and not only in its log.
+		// Errors should be visible in the pod's status, and not only in its log.
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 }
 
-// SnapshotsMount mounts the snapshots.
+// SnapshotsMount returns the mount of the snapshots.
 func SnapshotsMount(readOnly bool) corev1.VolumeMount {
 	return corev1.VolumeMount{Name: volumeSnapshots, MountPath: Snapshots, ReadOnly: readOnly}
 }

@@ -1,11 +1,12 @@
-// Package fence keeps an operator from writing when it may not lead any more.
+// Package fence prevents an operator from writing when it may no longer be the leader.
 //
-// A leader learns too late that it has lost its Lease when its process was stopped, its host was suspended, or its goroutines got no CPU:
-// another replica leads by then. So every writer asks the fence first, and the fence asks only the clock: it is open for a term
-// after the request that renewed the Lease last was sent. Others wait longer than that, by the clock of their own and from the moment in
-// which they saw the renewal, before they take the Lease.
+// A leader learns too late that it has lost its Lease if its process was stopped, its host was suspended, or its
+// goroutines got no CPU: another replica leads by then. So every writer checks the fence first, and the fence depends
+// only on the clock: it is open for a term after the last request that renewed the Lease was sent. Other replicas wait
+// longer than that before they take the Lease, by their own clock and from the moment in which they saw the renewal.
 //
-// Once another has held the Lease the fence stays closed: what this process knows of the world may be of the time before.
+// Once another replica has held the Lease, the fence stays closed, because what this process knows of the world may be
+// outdated.
 package fence
 
 import (
@@ -17,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRefused is what every refusal wraps.
+// ErrRefused is wrapped by every refusal.
 var ErrRefused = errors.New("writes are refused")
 
 // Fence is open as long as this replica holds its Lease. It is safe for concurrent use; a nil one is always open.
@@ -35,8 +36,8 @@ type Fence struct {
 	over bool
 }
 
-// New makes a closed Fence. lease is the name of the Lease in messages, term how long the fence is open after a renewal, and clock tells the
-// time since some moment, without jumps, and goes on while the process does not.
+// New returns a closed Fence. lease is the name of the Lease in messages, and term is how long the fence is open after
+// a renewal. clock returns the time since some moment, never jumps, and advances even while the process is stopped.
 func New(lease string, term time.Duration, clock func() time.Duration) *Fence {
 	return &Fence{
 		term: term, clock: clock, lost: make(chan struct{}),
@@ -44,8 +45,8 @@ func New(lease string, term time.Duration, clock func() time.Duration) *Fence {
 	}
 }
 
-// SinceBoot is the clock of a Fence: the time since the machine was started, that in which it was suspended included (CLOCK_BOOTTIME of
-// clock_gettime(2)). Go's own monotonic clock stands still meanwhile.
+// SinceBoot is the clock of a Fence: the time since the machine was started, including the time in which it was
+// suspended (CLOCK_BOOTTIME of clock_gettime(2)), in which Go's own monotonic clock stops.
 func SinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
@@ -54,24 +55,25 @@ func SinceBoot() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// Now is what the clock says. It is read before the Lease is renewed: the request may take any time to arrive.
+// Now returns the clock's time. Read it before the Lease is renewed, because the request may take any time to arrive.
 func (f *Fence) Now() time.Duration { return f.clock() }
 
-// Renewed notes that the Lease is this replica's by a request that was sent at a time of Now.
+// Renewed records that this replica holds the Lease by a request that was sent at the given time of Now.
 func (f *Fence) Renewed(sent time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.until = max(f.until, sent+f.term)
 }
 
-// Release closes the fence for good. It is called before the Lease is given up.
+// Release closes the fence for good. It is called before the Lease is released.
 func (f *Fence) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = true
 }
 
-// Lose notes that another replica holds the Lease, or none does. That closes the fence for good, if it has ever been open.
+// Lose records that another replica holds the Lease, or none does. It closes the fence for good, if it has ever been
+// open.
 func (f *Fence) Lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +83,7 @@ func (f *Fence) Lose() {
 	}
 }
 
-// Lost is closed when the Lease turns out to have been lost against this replica's will.
+// Lost returns a channel that is closed when this replica has lost the Lease without releasing it.
 func (f *Fence) Lost() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -89,7 +91,7 @@ func (f *Fence) Lost() <-chan struct{} {
 	return f.lost
 }
 
-// Over says why this replica can never write again; nil when it may still get and keep the Lease.
+// Over returns why this replica can never write again; nil if it may still get or keep the Lease.
 func (f *Fence) Over() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +101,7 @@ func (f *Fence) Over() error {
 	return nil
 }
 
-// Check says why nothing may be written now; nil when it may. The error wraps ErrRefused.
+// Check returns why nothing may be written now; nil if writes are allowed. The error wraps ErrRefused.
 func (f *Fence) Check() error {
 	if f == nil {
 		return nil

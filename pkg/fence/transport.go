@@ -8,8 +8,9 @@ import (
 	"net/http/httptrace"
 )
 
-// Transport lets requests that change something through only while the fence is open. It looks again when a connection has been found,
-// which may take long: a process that is stopped while it waits for one would write when it goes on.
+// Transport sends requests that change something only while the fence is open. It checks again when a connection has
+// been found, which may take long: a process that is stopped while it waits for one would otherwise write when it
+// continues.
 func (f *Fence) Transport(next http.RoundTripper) http.RoundTripper {
 	if f == nil {
 		return next
@@ -22,10 +23,10 @@ type transport struct {
 	next  http.RoundTripper
 }
 
-// WrappedRoundTripper lets client-go find what it needs to end a request.
+// WrappedRoundTripper lets client-go find what it needs to cancel a request.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RoundTrip is for http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if reads(request.Method) {
 		return t.next.RoundTrip(request)
@@ -39,7 +40,8 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.send(request)
 }
 
-// send sends a request, unless the fence is closed before it can be. HTTP/2 does not begin to write a request whose context has ended.
+// send sends a request, unless the fence is closed before that. HTTP/2 does not begin to write a request whose context
+// has ended.
 func (t *transport) send(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
@@ -59,7 +61,7 @@ func (t *transport) send(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// answer ends the context of its request when it has been read.
+// answer ends the context of its request when it is closed.
 type answer struct {
 	io.ReadCloser
 	end context.CancelCauseFunc
@@ -71,7 +73,8 @@ func (a *answer) Close() error {
 	return a.ReadCloser.Close()
 }
 
-// reads says whether requests of a method change nothing. An exec by WebSocket is a GET that does: who sends it calls Check.
+// reads reports whether requests of a method change nothing. An exec by WebSocket is a GET that does change something,
+// so its sender has to call Check.
 func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }

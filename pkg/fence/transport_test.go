@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/fence"
 )
 
-// server is an API server that counts what it is asked, by HTTP/2.
+// server is an API server over HTTP/2 that counts its requests.
 func server(t *testing.T) (*httptest.Server, *atomic.Int64) {
 	t.Helper()
 	asked := &atomic.Int64{}
@@ -32,7 +32,7 @@ func server(t *testing.T) (*httptest.Server, *atomic.Int64) {
 	return s, asked
 }
 
-// send sends a request and returns what is answered.
+// send sends a request and returns the response.
 func send(t *testing.T, by http.RoundTripper, method, url string) (string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))

@@ -8,25 +8,26 @@ import (
 	"slices"
 )
 
-// Config is what a pod has of its network: one interface with everything that is lost when it goes into a bridge.
+// Config is the network configuration of a pod: one interface with everything that it loses when it becomes a port of a
+// bridge.
 type Config struct {
-	// Interface is the name of the interface, eth0 as a rule.
+	// Interface is the name of the interface, usually eth0.
 	Interface string `json:"interface"`
-	// MAC is the pod's address on the link. CNI plugins, switches and neighbours know the pod by it.
+	// MAC is the pod's address on the link. CNI plugins, switches and neighbors know the pod by it.
 	MAC MAC `json:"mac"`
-	// MTU in bytes, without the Ethernet header.
+	// MTU is in bytes, without the Ethernet header.
 	MTU int `json:"mtu"`
-	// Alias is the interface's ifalias; mostly empty.
+	// Alias is the interface's ifalias; usually empty.
 	Alias string `json:"alias,omitempty"`
-	// AddressMode is how the kernel makes IPv6 link-local addresses, a value of the sysctl addr_gen_mode; nil where the
-	// kernel has no IPv6.
+	// AddressMode is how the kernel generates IPv6 link-local addresses, a value of the sysctl addr_gen_mode; nil if
+	// the kernel has no IPv6.
 	AddressMode *int `json:"addressMode,omitempty"`
-	// Clsact says that the interface has had a clsact qdisc of somebody else's.
+	// Clsact says that the interface already had a clsact qdisc, which is not ours.
 	Clsact bool `json:"clsact,omitempty"`
 	// Addresses are in the kernel's order; the first global one of a family is the pod's address.
 	Addresses []Address `json:"addresses"`
-	// Routes are the unicast routes of all tables, also those that the kernel makes by itself with an address: some CNI
-	// plugins remove these.
+	// Routes are the unicast routes of all tables, including those that the kernel adds with an address, because some
+	// CNI plugins remove these.
 	Routes []Route `json:"routes"`
 }
 
@@ -34,39 +35,39 @@ type Config struct {
 type Address struct {
 	// Prefix is the address with the length of its subnet.
 	Prefix netip.Prefix `json:"prefix"`
-	// Peer is the other end's address of a point-to-point address; invalid as a rule.
+	// Peer is the peer's address of a point-to-point address; usually invalid.
 	Peer netip.Prefix `json:"peer,omitzero"`
-	// Broadcast is an IPv4 subnet's broadcast address; invalid when there is none.
+	// Broadcast is an IPv4 subnet's broadcast address; invalid if there is none.
 	Broadcast netip.Addr `json:"broadcast,omitzero"`
 	// Label is an IPv4 address's label.
 	Label string `json:"label,omitempty"`
 	// Scope is an RT_SCOPE value: 0 is global, 253 is valid on the link only.
 	Scope int `json:"scope,omitempty"`
-	// NoPrefixRoute says that the kernel was told to make no route for the subnet.
+	// NoPrefixRoute says that the kernel was told to add no route for the subnet.
 	NoPrefixRoute bool `json:"noPrefixRoute,omitempty"`
 }
 
-// Route is a unicast route by an interface. The numbers are those of rtnetlink(7).
+// Route is a unicast route through an interface. The numbers are those of rtnetlink(7).
 type Route struct {
 	// Destination has length 0 for a default route.
 	Destination netip.Prefix `json:"destination"`
-	// Gateway is invalid when the destination is on the link.
+	// Gateway is invalid if the destination is on the link.
 	Gateway netip.Addr `json:"gateway,omitzero"`
-	// Source is the preferred source address; invalid when there is none.
+	// Source is the preferred source address; invalid if there is none.
 	Source netip.Addr `json:"source,omitzero"`
-	// Table is the routing table, 254 the main one.
+	// Table is the routing table; 254 is the main table.
 	Table int `json:"table"`
-	// Protocol says who made the route: 2 is the kernel.
+	// Protocol says what added the route: 2 is the kernel.
 	Protocol int `json:"protocol"`
 	// Scope is an RT_SCOPE value of an IPv4 route.
 	Scope uint8 `json:"scope,omitempty"`
-	// Priority is the metric; of two routes to a destination the one with the smaller is used.
+	// Priority is the metric; of two routes to a destination the one with the smaller metric is used.
 	Priority int `json:"priority,omitempty"`
-	// OnLink says that the gateway is reached directly, whatever other routes say.
+	// OnLink says that the gateway is reached directly, regardless of other routes.
 	OnLink bool `json:"onLink,omitempty"`
-	// MTU of the route in bytes; 0 is the interface's.
+	// MTU is that of the route in bytes; 0 means the interface's.
 	MTU int `json:"mtu,omitempty"`
-	// AdvMSS is the route's TCP segment size in bytes; 0 follows from the MTU.
+	// AdvMSS is the route's TCP segment size in bytes; 0 means that it follows from the MTU.
 	AdvMSS int `json:"advMSS,omitempty"`
 }
 
@@ -85,7 +86,7 @@ func (m *MAC) UnmarshalText(text []byte) error {
 	return err
 }
 
-// derive makes a MAC for something else of the same pod: locally administered, unicast, and the same at every start.
+// derive derives another MAC of the same pod: locally administered, unicast, and the same at every start.
 func (m MAC) derive(role string) MAC {
 	sum := sha256.Sum256(append([]byte(role), m...))
 	derived := MAC(sum[:6])
@@ -96,7 +97,7 @@ func (m MAC) derive(role string) MAC {
 // mainTable is RT_TABLE_MAIN.
 const mainTable = 254
 
-// global lists the addresses of a family that others can reach the pod by.
+// global returns the addresses of a family by which others can reach the pod.
 func (c Config) global(is func(netip.Addr) bool) []netip.Prefix {
 	var addresses []netip.Prefix
 	for _, address := range c.Addresses {
@@ -107,7 +108,7 @@ func (c Config) global(is func(netip.Addr) bool) []netip.Prefix {
 	return addresses
 }
 
-// first is the first address of a list; invalid when there is none.
+// first returns the first address of a list; invalid if there is none.
 func first(addresses []netip.Prefix) netip.Addr {
 	if len(addresses) == 0 {
 		return netip.Addr{}
@@ -115,8 +116,8 @@ func first(addresses []netip.Prefix) netip.Addr {
 	return addresses[0].Addr()
 }
 
-// guestRoutes are the routes of a family that matter to a guest: those of the main table, what is on the link first and
-// otherwise the preferred first.
+// guestRoutes returns the routes of a family that matter to a guest: those of the main table, on-link routes first,
+// then by preference.
 func (c Config) guestRoutes(is func(netip.Addr) bool) []Route {
 	var routes []Route
 	for _, route := range c.Routes {
@@ -141,8 +142,8 @@ func order(a, b bool) int {
 	}
 }
 
-// onLink says whether all of an address's subnet is reached without a gateway. It is not with CNI plugins that remove
-// the route to the subnet and add one by the host instead.
+// onLink reports whether all of an address's subnet is reached without a gateway. It is not if a CNI plugin removes the
+// route to the subnet and adds one through the host instead.
 func onLink(address netip.Prefix, routes []Route) bool {
 	return slices.ContainsFunc(routes, func(r Route) bool {
 		return !r.Gateway.IsValid() && r.Destination == address.Masked()

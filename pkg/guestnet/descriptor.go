@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTap opens the guest's end of the tap device, for a QEMU that may not do so itself. The thread is in the pod's network namespace. Close
-// the file once QEMU has inherited it: the device has a carrier while the guest's end is open.
+// OpenTap opens the guest's end of the tap device, for a QEMU that may not do so itself. The calling thread must be in
+// the pod's network namespace. Close the file once QEMU has inherited it, because the device has a carrier while the
+// guest's end is open.
 func (n *Network) OpenTap() (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -19,7 +20,7 @@ func (n *Network) OpenTap() (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	// The flags that it was made with.
+	// These are the flags with which it was created.
 	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the tap device %s: %w", n.Tap, err), unix.Close(fd))

@@ -13,13 +13,13 @@ import (
 	"github.com/insomniacslk/dhcp/rfc1035label"
 )
 
-// forever is an infinite lifetime of DHCP, DHCPv6 and neighbour discovery, in seconds.
+// forever is an infinite lifetime of DHCP, DHCPv6 and neighbor discovery, in seconds.
 const forever = 0xffffffff * time.Second
 
-// optionClasslessRoutesMicrosoft is option 121 under the number that clients asked for before RFC 3442.
+// optionClasslessRoutesMicrosoft is option 121 under the number that clients used before RFC 3442.
 const optionClasslessRoutesMicrosoft = dhcpv4.GenericOptionCode(249)
 
-// answerDHCP answers a datagram to the port of DHCP servers (RFC 2131). It has no answer for others than the guest.
+// answerDHCP answers a datagram to the port of DHCP servers (RFC 2131). It answers only the guest.
 func (s *server) answerDHCP(p packet, payload []byte) (packet, bool) {
 	request, err := dhcpv4.FromBytes(payload)
 	if err != nil || !s.isFromGuest(request) {
@@ -46,8 +46,8 @@ var (
 	broadcastMAC = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 )
 
-// targetOf is where a reply goes: to the address that the client has, else to the one that it gets, unless the client
-// says that it cannot take that yet (RFC 2131, 4.1).
+// targetOf returns the destination of a reply: the address that the client has, otherwise the one that it gets, unless
+// the client says that it cannot receive packets there yet (RFC 2131, 4.1).
 func targetOf(reply, request *dhcpv4.DHCPv4) netip.Addr {
 	switch {
 	case reply.MessageType() == dhcpv4.MessageTypeNak:
@@ -61,8 +61,8 @@ func targetOf(reply, request *dhcpv4.DHCPv4) netip.Addr {
 	}
 }
 
-// replyDHCP is the answer to a request of the guest; nil when there is none. What is given is always the same: after a
-// DECLINE, too, because the pod has no other address.
+// replyDHCP returns the reply to a request of the guest; nil if there is none. The offered lease is always the same,
+// even after a DECLINE, because the pod has no other address.
 func (s *server) replyDHCP(request *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
 	if id := request.ServerIdentifier(); id != nil && addrOf(id) != RunnerAddress {
 		return nil
@@ -85,7 +85,7 @@ func (s *server) replyDHCP(request *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
 	}
 }
 
-// wantedAddress is the address that a client asks for, or has when it renews a lease.
+// wantedAddress returns the address that a client requests, or has when it renews a lease.
 func wantedAddress(request *dhcpv4.DHCPv4) netip.Addr {
 	if wanted := request.RequestedIPAddress(); wanted != nil {
 		return addrOf(wanted)
@@ -150,7 +150,7 @@ func (s *server) classlessRoutes() dhcpv4.Routes {
 	return routes
 }
 
-// addressesIn are the addresses of a family.
+// addressesIn returns the addresses of a family.
 func addressesIn(addresses []netip.Addr, is func(netip.Addr) bool) []net.IP {
 	var ips []net.IP
 	for _, address := range addresses {

@@ -32,13 +32,13 @@ func from(server string) dhcpv4.Modifier {
 
 func has(address string) dhcpv4.Modifier { return dhcpv4.WithClientIP(net.ParseIP(address)) }
 
-// dhcpFrame is the frame in which a client without address sends a message.
+// dhcpFrame returns the frame in which a client without an address sends a message.
 func dhcpFrame(sender MAC, message []byte) []byte {
 	p := packet{sourceMAC: net.HardwareAddr(sender), targetMAC: broadcastMAC, source: netip.IPv4Unspecified(), target: broadcast, hopLimit: hopLimit}
 	return p.withUDP(datagram{sourcePort: portDHCPClient, targetPort: portDHCPServer, payload: message}).frame()
 }
 
-// reply sends a request to the server and reads what comes back; nil when nothing does.
+// reply sends a request to the server and parses the reply; nil if there is none.
 func reply(t *testing.T, s *server, sender MAC, request *dhcpv4.DHCPv4) (packet, *dhcpv4.DHCPv4) {
 	t.Helper()
 	got := s.fromGuest(dhcpFrame(sender, request.ToBytes()))
@@ -152,7 +152,7 @@ func TestOfferHasEverything(t *testing.T) {
 	routes := []byte{
 		32, 169, 254, 75, 1, 0, 0, 0, 0, // the runner on the link
 		32, 169, 254, 1, 1, 0, 0, 0, 0, // the gateway on the link
-		0, 169, 254, 1, 1, // everything by the gateway
+		0, 169, 254, 1, 1, // everything through the gateway
 	}
 	want := dhcpv4.Options{
 		1: {255, 255, 255, 255}, 3: {169, 254, 1, 1}, 6: {10, 96, 0, 10}, 12: []byte("worker-ab1c2"),

@@ -24,8 +24,8 @@ func (s *server) answerDHCPv6(p packet, payload []byte) (packet, bool) {
 	return answer.withUDP(datagram{sourcePort: portDHCPv6Server, targetPort: portDHCPv6Client, payload: reply.ToBytes()}), true
 }
 
-// replyDHCPv6 is the answer to a message of the guest; nil when there is none. As with IPv4 what is given is always the
-// same.
+// replyDHCPv6 returns the reply to a message of the guest; nil if there is none. As with IPv4, the reply always offers
+// the same.
 func (s *server) replyDHCPv6(request *dhcpv6.Message) *dhcpv6.Message {
 	if !s.isForServer(request) {
 		return nil
@@ -91,8 +91,8 @@ func (s *server) duid() dhcpv6.DUID {
 	return &dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: s.own}
 }
 
-// identitiesFor gives the pod's addresses to the first identity that asks. For others, and for prefixes, there is
-// nothing left. An address that the guest has from elsewhere is taken back.
+// identitiesFor gives the pod's addresses to the first identity that requests them. Other identities and prefixes get
+// none. An address that the guest has from elsewhere is withdrawn.
 func (s *server) identitiesFor(request *dhcpv6.Message) []dhcpv6.Option {
 	var options []dhcpv6.Option
 	for i, asked := range request.Options.IANA() {
@@ -125,7 +125,7 @@ func (s *server) give(identity, asked *dhcpv6.OptIANA) {
 	}
 }
 
-// confirm says whether the addresses that a guest remembers are still those of the pod.
+// confirm reports whether the addresses that a guest remembers are still those of the pod.
 func (s *server) confirm(request *dhcpv6.Message) iana.StatusCode {
 	for _, identity := range request.Options.IANA() {
 		for _, address := range identity.Options.Addresses() {

@@ -25,7 +25,7 @@ func request6(kind dhcpv6.MessageType, more ...dhcpv6.Modifier) *dhcpv6.Message 
 	return message
 }
 
-// identity asks for addresses, or tells which the guest has.
+// identity requests addresses, or reports those that the guest has.
 func identity(id byte, addresses ...string) dhcpv6.Modifier {
 	option := &dhcpv6.OptIANA{IaId: [4]byte{id}}
 	for _, address := range addresses {
@@ -42,7 +42,7 @@ func dhcpv6Frame(message []byte) []byte {
 	return p.withUDP(datagram{sourcePort: portDHCPv6Client, targetPort: portDHCPv6Server, payload: message}).frame()
 }
 
-// describe6 tells what the server answers: type, status, and of every identity its addresses with their lifetimes.
+// describe6 describes the server's reply: type, status, and for each identity its addresses with their lifetimes.
 func describe6(t *testing.T, s *server, request *dhcpv6.Message) []string {
 	t.Helper()
 	got := s.fromGuest(dhcpv6Frame(request.ToBytes()))

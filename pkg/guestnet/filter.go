@@ -9,7 +9,7 @@ import (
 )
 
 // match is a field of an Ethernet frame with the value it must have. Fields are big-endian; a frame that is too short
-// for one of the fields matches nothing.
+// for one of the fields does not match.
 type match struct {
 	offset uint32
 	size   int    // 1, 2 or 4 bytes
@@ -17,10 +17,10 @@ type match struct {
 	mask   uint32 // 0 stands for all bits
 }
 
-// rule is matched by frames that all its fields match.
+// rule matches frames that all its fields match.
 type rule []match
 
-// Offsets of fields in frames without VLAN tag and, behind the Ethernet header, without options.
+// Offsets of fields in frames without VLAN tag and, after the Ethernet header, without options.
 const (
 	offsetSourceMAC   = 6
 	offsetEtherType   = 12
@@ -52,7 +52,7 @@ func isARP() rule  { return rule{{offset: offsetEtherType, size: 2, value: ether
 func isIPv4() rule { return rule{{offset: offsetEtherType, size: 2, value: etherTypeIPv4}} }
 func isIPv6() rule { return rule{{offset: offsetEtherType, size: 2, value: etherTypeIPv6}} }
 
-// and is a rule for frames that match both rules.
+// and returns a rule for frames that match both rules.
 func (r rule) and(more ...match) rule { return append(r[:len(r):len(r)], more...) }
 
 // address4 matches an IPv4 address.
@@ -81,7 +81,7 @@ func sentBy(mac MAC) rule {
 	}
 }
 
-// udp4 matches DHCP: datagrams to a port without IP options that are no later fragments.
+// udp4 matches datagrams to a DHCP port: without IP options, and not a later fragment.
 func udp4(port uint32) rule {
 	return isIPv4().and(
 		match{offset: offsetIPv4Proto, size: 1, value: protocolUDP},
@@ -105,8 +105,8 @@ func icmp6(kind uint32) rule {
 	)
 }
 
-// keptInside are the frames that pass between the pod and the network in neither direction: those of the path between
-// runner and guest, whose addresses every pod has, and the configuration of hosts, which is the runner's job here.
+// keptInside are the frames that must not pass between the pod and the network, in either direction: those between
+// runner and guest, whose addresses are the same in every pod, and host configuration, which is the runner's task here.
 func keptInside() []rule {
 	return []rule{
 		isARP().and(address4(offsetARPSender, RunnerAddress)),
@@ -126,11 +126,11 @@ func keptInside() []rule {
 	}
 }
 
-// keptOutside are the frames that do not come in: besides those of keptInside the guest's own ones, which a bridge in
-// hairpin mode sends back. The guest would take them for those of another with its addresses.
+// keptOutside are the frames that must not come in: those of keptInside and the guest's own frames, which a bridge in
+// hairpin mode sends back. The guest would take them for frames of another host with its addresses.
 func keptOutside(guest MAC) []rule { return append([]rule{sentBy(guest)}, keptInside()...) }
 
-// forServer are the frames from the guest that the server looks at.
+// forServer are the frames from the guest that the server handles.
 func forServer() []rule {
 	return []rule{
 		udp4(portDHCPServer),
@@ -140,10 +140,11 @@ func forServer() []rule {
 	}
 }
 
-// forTranslator are the frames from the network that the server looks at.
+// forTranslator are the frames from the network that the server handles.
 func forTranslator() []rule { return []rule{icmp6(typeNeighborAdvertisement)} }
 
-// assemble makes a program of classic BPF that returns hit for frames that one of the rules matches, else miss.
+// assemble returns a program in classic BPF that returns hit for frames that one of the rules matches, and miss for
+// others.
 func assemble(rules []rule, hit, miss uint32) ([]bpf.RawInstruction, error) {
 	return bpf.Assemble(program(rules, hit, miss))
 }
@@ -158,7 +159,7 @@ func program(rules []rule, hit, miss uint32) []bpf.Instruction {
 
 func (r rule) program(hit uint32) []bpf.Instruction {
 	instructions := []bpf.Instruction{bpf.RetConstant{Val: hit}}
-	// From the last field to the first, because a jump behind the rule must know how much of it follows.
+	// It goes from the last field to the first, because a jump past the rule must know how much of it follows.
 	for _, m := range slices.Backward(r) {
 		jump := bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.value}
 		jump.SkipFalse = uint8(len(instructions)) //nolint:gosec // G115: no rule has more than two dozen fields
@@ -168,12 +169,12 @@ func (r rule) program(hit uint32) []bpf.Instruction {
 		}
 		instructions = append(append(field, jump), instructions...)
 	}
-	// A program that reads behind the end of a frame ends there, and the frame would pass.
+	// A program that reads past the end of a frame ends there, and the frame would pass.
 	enough := bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: r.reaches(), SkipFalse: uint8(len(instructions))} //nolint:gosec // G115: see above
 	return append([]bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtLen}, enough}, instructions...)
 }
 
-// reaches is how long a frame must be to have all fields.
+// reaches returns how long a frame must be to contain all fields.
 func (r rule) reaches() uint32 {
 	var length uint32
 	for _, m := range r {

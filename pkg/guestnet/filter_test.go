@@ -91,8 +91,8 @@ func TestFiltersTellFramesApart(t *testing.T) {
 	}
 }
 
-// hits runs the program of rules as the kernel would. The kernel leaves a program that reads behind the end of the
-// frame with 0, which neither drops nor receives it.
+// hits runs the program of rules as the kernel would. If the program reads past the end of the frame, the kernel ends
+// it with 0, which neither drops nor receives the frame.
 func hits(t *testing.T, rules []rule, frame []byte) bool {
 	t.Helper()
 	const hit = 7

@@ -20,7 +20,7 @@ var (
 	clock6    = netip.MustParseAddr("2001:db8::123")
 )
 
-// makeConfig makes the configuration of a pod from addresses, "10.75.0.2/24", and routes as ip(8) writes them,
+// makeConfig returns the configuration of a pod from addresses, "10.75.0.2/24", and routes as ip(8) writes them,
 // "10.75.0.0/24" and "0.0.0.0/0 via 10.75.0.1 metric 5 table 7 onlink".
 func makeConfig(t testing.TB, addresses []string, routes ...string) Config {
 	t.Helper()
@@ -82,7 +82,7 @@ func mustTake(t testing.TB, pod *podnet.Pod, o Options) *Network {
 	return n
 }
 
-// serve serves the guest until the function it returns is called, at the latest until the test has ended.
+// serve serves the guest until the returned function is called, at the latest until the test has ended.
 func serve(t testing.TB, n *Network) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

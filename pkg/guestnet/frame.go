@@ -21,7 +21,7 @@ const (
 	lengthIPv6     = 40
 	lengthUDP      = 8
 
-	hopLimitOnLink = 255 // RFC 4861: what has been forwarded is no neighbour discovery
+	hopLimitOnLink = 255 // RFC 4861: a message that has been forwarded is not neighbor discovery
 	hopLimit       = 64
 )
 
@@ -33,7 +33,7 @@ type packet struct {
 	payload              []byte
 }
 
-// parsePacket reads a frame. It keeps slices of it.
+// parsePacket parses a frame. The packet refers to the frame's memory.
 func parsePacket(frame []byte) (packet, bool) {
 	if len(frame) < lengthEthernet {
 		return packet{}, false
@@ -49,7 +49,7 @@ func parsePacket(frame []byte) (packet, bool) {
 	}
 }
 
-// parseIPv4 reads what stands behind the Ethernet header (RFC 791). Fragments are refused.
+// parseIPv4 parses what follows the Ethernet header (RFC 791). It rejects fragments.
 func (p *packet) parseIPv4(b []byte) bool {
 	if len(b) < lengthIPv4 || b[0]>>4 != 4 || binary.BigEndian.Uint16(b[6:])&0x3fff != 0 {
 		return false
@@ -63,7 +63,7 @@ func (p *packet) parseIPv4(b []byte) bool {
 	return true
 }
 
-// parseIPv6 reads what stands behind the Ethernet header (RFC 8200). Extension headers are taken for the payload.
+// parseIPv6 parses what follows the Ethernet header (RFC 8200). It treats extension headers as payload.
 func (p *packet) parseIPv6(b []byte) bool {
 	if len(b) < lengthIPv6 || b[0]>>4 != 6 {
 		return false
@@ -77,7 +77,7 @@ func (p *packet) parseIPv6(b []byte) bool {
 	return true
 }
 
-// frame writes the packet.
+// frame encodes the packet.
 func (p packet) frame() []byte {
 	frame := append(append([]byte{}, p.targetMAC...), p.sourceMAC...)
 	if p.source.Is4() {
@@ -117,7 +117,7 @@ type datagram struct {
 	payload                []byte
 }
 
-// parseUDP reads the datagram of a packet. The checksum is not looked at: a guest's may still be empty, because its card
+// parseUDP parses the datagram of a packet. It ignores the checksum: a guest's may still be empty, because its card
 // would fill it in on the way to a wire.
 func (p packet) parseUDP() (datagram, bool) {
 	if p.protocol != protocolUDP || len(p.payload) < lengthUDP {
@@ -133,7 +133,7 @@ func (p packet) parseUDP() (datagram, bool) {
 	}, true
 }
 
-// withUDP is the packet with a datagram in it.
+// withUDP returns the packet with a datagram in it.
 func (p packet) withUDP(d datagram) packet {
 	length := length16(lengthUDP + len(d.payload))
 	udp := binary.BigEndian.AppendUint16(nil, d.sourcePort)
@@ -146,14 +146,14 @@ func (p packet) withUDP(d datagram) packet {
 	pseudo = binary.BigEndian.AppendUint32(pseudo, protocolUDP)
 	sum := checksum(append(pseudo, udp...))
 	if sum == 0 {
-		sum = 0xffff // 0 stands for none
+		sum = 0xffff // 0 means no checksum
 	}
 	binary.BigEndian.PutUint16(udp[6:], sum)
 	p.protocol, p.payload = protocolUDP, udp
 	return p
 }
 
-// length16 is a length in two bytes. Those of answers and programs are far from the limit.
+// length16 returns a length in two bytes. The lengths of answers and programs are far below the limit.
 func length16(length int) uint16 { return uint16(min(length, math.MaxUint16)) } //nolint:gosec // G115: it cannot overflow
 
 // checksum is that of RFC 1071.

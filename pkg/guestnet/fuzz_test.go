@@ -14,7 +14,7 @@ func fuzzServer(t testing.TB) *server {
 		"0.0.0.0/0 via 10.75.0.1", "10.75.0.0/24", "::/0 via fd75::1", "fd75::/64"), testOptions())
 }
 
-// checkAnswers fails when an answer cannot be read again or goes to somebody else.
+// checkAnswers fails if an answer cannot be parsed again or is not for the guest.
 func checkAnswers(t *testing.T, a answers) {
 	t.Helper()
 	for _, p := range append(a.toGuest, a.toNetwork...) {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveBackSteps lead from any state between a network that is taken over and the pod's own to the latter.
+// giveBackSteps restore the pod's own network from any state of a takeover.
 func (n *Network) giveBackSteps() []step {
 	return []step{
 		{"remove the tap", func() error { return n.remove(TapName) }},
@@ -19,7 +19,7 @@ func (n *Network) giveBackSteps() []step {
 		{"give the addresses back", n.giveAddressesBack},
 		{"give the routes back", n.giveRoutesBack},
 		{"remove the filter", n.removeFilter},
-		{"remove the mark", n.removeMark}, // from here on the state file counts no more
+		{"remove the mark", n.removeMark}, // from here on the state file is not used
 		{"remove the state", func() error { return removeState(n.stateFile) }},
 	}
 }
@@ -66,8 +66,8 @@ func (n *Network) giveAddressesBack() error {
 	return n.setAddressMode(uplink, *n.config.AddressMode)
 }
 
-// addingOrder is the order in which addresses are added to be listed as they were: the kernel lists the last IPv6
-// address first.
+// addingOrder returns the order in which addresses have to be added to be listed as they were: the kernel lists the
+// last IPv6 address first.
 func addingOrder(addresses []Address) []Address {
 	var four, six []Address
 	for _, address := range addresses {
@@ -80,7 +80,8 @@ func addingOrder(addresses []Address) []Address {
 	return append(four, six...)
 }
 
-// netlink is the address as the kernel takes it. It is not looked for on the network: it was this pod's all the time.
+// netlink returns the address for the kernel. Duplicate address detection is disabled, because the address was this
+// pod's all the time.
 func (a Address) netlink() *netlink.Addr {
 	address := &netlink.Addr{IPNet: ipNet(a.Prefix), Label: a.Label, Scope: a.Scope, Broadcast: a.Broadcast.AsSlice()}
 	if !a.Broadcast.IsValid() {
@@ -98,8 +99,8 @@ func (a Address) netlink() *netlink.Addr {
 	return address
 }
 
-// giveRoutesBack adds the routes that the kernel has not made with the addresses and removes those that it has and that
-// the pod did not have.
+// giveRoutesBack adds the routes that the kernel has not added with the addresses, and removes routes that the pod did
+// not have.
 func (n *Network) giveRoutesBack() error {
 	uplink, err := n.link(n.config.Interface)
 	if err != nil {
@@ -123,20 +124,21 @@ func (n *Network) giveRoutesBack() error {
 	return nil
 }
 
-// neighboursFirst is the order in which routes can be added: a gateway must be reached before it can be one.
+// neighboursFirst returns the order in which routes can be added: a gateway must be reachable before a route can use
+// it.
 func neighboursFirst(routes []Route) []Route {
 	return slices.SortedStableFunc(slices.Values(routes), func(a, b Route) int {
 		return order(a.Gateway.IsValid(), b.Gateway.IsValid())
 	})
 }
 
-// removeRoutes removes the routes by a link, those to keep apart.
+// removeRoutes removes the routes through a link, except those in keep.
 func (n *Network) removeRoutes(link netlink.Link, keep []Route) error {
 	present, err := routesOf(n.handle, link)
 	if err != nil {
 		return err
 	}
-	// Those by gateways first: the kernel may take them away with the routes to the gateways.
+	// Routes with gateways come first, because the kernel may remove them together with the routes to the gateways.
 	present = neighboursFirst(present)
 	for _, route := range slices.Backward(present) {
 		if slices.Contains(keep, route) {

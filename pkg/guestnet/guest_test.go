@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/podnet"
 )
 
-// configureByDHCP runs a DHCP client in the guest and returns what it tells.
+// configureByDHCP runs a DHCP client in the guest and returns what it prints.
 func configureByDHCP(t *testing.T, guest *podnet.Guest) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -89,14 +89,15 @@ func TestGuestTakesItsPodsPlace(t *testing.T) {
 	}
 }
 
-// routesFrom are the routes that ip has printed, in alphabetical order and without the interface.
+// routesFrom returns the routes in the output of ip, in alphabetical order and without the interface.
 func routesFrom(output string) []string {
 	routes := strings.Split(strings.TrimRight(strings.ReplaceAll(output, "dev "+podnet.Interface+" ", ""), "\n"), "\n")
 	slices.Sort(routes)
 	return routes
 }
 
-// checkReach lets the guest and another with an address ping each other, and the runner and the guest connect to each other.
+// checkReach checks that the guest and a host with the address can ping each other, and that the runner and the guest
+// can connect to each other.
 func checkReach(t *testing.T, guest *podnet.Guest, pod *podnet.Pod, other *podnet.Namespace, address netip.Addr) {
 	t.Helper()
 	other.Run(t, "ping", "-c1", "-W5", pod.Address.String())
@@ -134,7 +135,7 @@ func checkConnection(t *testing.T, from, to *podnet.Namespace, address netip.Add
 
 func TestStrictKernelsReachEachOtherToo(t *testing.T) {
 	t.Parallel()
-	// The settings of a hardened guest, which a hardened host's pods may have, too.
+	// The settings of a hardened guest, which a hardened host's pods may have as well.
 	const strict = `for i in all default eth0; do
 		echo 1 >/proc/sys/net/ipv4/conf/$i/rp_filter
 		echo 1 >/proc/sys/net/ipv4/conf/$i/arp_ignore

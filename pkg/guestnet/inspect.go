@@ -15,18 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoInterface says that the namespace has no interface that could be a pod's: none with a default route, and not
-// exactly one besides lo with a global address.
+// ErrNoInterface says that no interface of the namespace can be the pod's: none has a default route, and not exactly
+// one besides lo has a global address.
 var ErrNoInterface = errors.New("no interface of a pod")
 
-// ErrUnsupported says that the pod's network has something that cannot be handed to a guest.
+// ErrUnsupported says that the pod's network has something that cannot be handed over to a guest.
 var ErrUnsupported = errors.New("not supported")
 
 // Inspect reads the configuration of the pod whose network namespace the calling thread is in. The interface is the one
-// with the default route, or else the only one besides lo with a global address; a name that is not empty overrides
-// that.
+// with the default route, otherwise the only one besides lo with a global address; a non-empty name overrides that.
 //
-// It returns ErrNoInterface, or ErrUnsupported for an interface that is no veth and was not named (most likely the
+// It returns ErrNoInterface, or ErrUnsupported for an interface that is not a veth and was not named (most likely the
 // namespace is the host's), for an interface in another bridge, and for routes with several next hops, with an
 // encapsulation or with a gateway of the other family.
 func Inspect(name string) (Config, error) {
@@ -113,7 +112,7 @@ func nameOfUplink(handle *netlink.Handle) (string, error) {
 	return candidates[0], nil
 }
 
-// indexOfDefaultRoute is the interface of the best default route, of IPv4 rather than of IPv6; 0 when there is none.
+// indexOfDefaultRoute returns the interface of the best default route, preferring IPv4 to IPv6; 0 if there is none.
 func indexOfDefaultRoute(handle *netlink.Handle) (int, error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := listRoutes(handle, family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
@@ -137,7 +136,7 @@ func isDefault(r netlink.Route) bool {
 	return ones == 0
 }
 
-// linkIndex is the interface of a route, be it by its first next hop.
+// linkIndex returns the interface of a route, or of its first next hop.
 func linkIndex(r netlink.Route) int {
 	if len(r.MultiPath) != 0 {
 		return r.MultiPath[0].LinkIndex
@@ -145,7 +144,8 @@ func linkIndex(r netlink.Route) int {
 	return r.LinkIndex
 }
 
-// addressMode reads how link-local addresses are made. There is no message of rtnetlink that netlink decodes for it.
+// addressMode reads how link-local addresses are generated. It reads /proc, because the netlink package decodes no
+// message with it.
 func addressMode(name string) (*int, error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + name + "/addr_gen_mode")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +184,7 @@ func addressesOf(handle *netlink.Handle, link netlink.Link) ([]Address, error) {
 	return addresses, nil
 }
 
-// retry lists again when the list has changed under the kernel's hands.
+// retry lists again if the list changed while the kernel dumped it.
 func retry[T any](list func() (T, error)) (listed T, err error) {
 	for range 10 {
 		if listed, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {

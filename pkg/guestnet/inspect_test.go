@@ -23,7 +23,7 @@ func inspectPod(t *testing.T, pod *podnet.Pod, name string) (Config, error) {
 	return c, err
 }
 
-// unusualPods are pods with networks that take care to give back, by the commands that make them.
+// unusualPods are pods whose networks are hard to restore, with the commands that create them.
 var unusualPods = map[string]struct {
 	options podnet.PodOptions
 	script  string

@@ -32,7 +32,7 @@ func await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// addressByDHCPv6 lets the guest's kernel find its link-local address and its router, and then asks for addresses and
+// addressByDHCPv6 lets the guest's kernel find its link-local address and its router, and then requests addresses and
 // adds them.
 func addressByDHCPv6(t *testing.T, guest *podnet.Guest, n *Network) *dhcpv6.Message {
 	t.Helper()
@@ -119,7 +119,7 @@ func TestGuestTakesItsPodsPlaceInIPv6(t *testing.T) {
 	}
 }
 
-// checkSysctl compares a value of the guest's card that the kernel has from an advertisement.
+// checkSysctl compares a value that the kernel took from an advertisement for the guest's card.
 func checkSysctl(t *testing.T, guest *podnet.Guest, name string, want int) {
 	t.Helper()
 	path := "/proc/sys/net/ipv6/conf/" + podnet.Interface + "/" + name
@@ -133,7 +133,7 @@ func checkBehindTheGateway(t *testing.T, host *podnet.Host, guest *podnet.Guest)
 	t.Helper()
 	far := netip.MustParseAddr("2001:db8::1")
 	host.Run(t, "ip", "addr", "add", far.String()+"/128", "dev", "lo")
-	// The kernel makes the route to an address some time after the address.
+	// The kernel adds the route to an address some time after the address.
 	guest.Run(t, "ping", "-c5", "-i0.2", "-W5", far.String())
 }
 

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runUntilKilled takes the network of the namespace that the process is in over, gives it back, and kills the process
-// after a step of that.
+// runUntilKilled takes over the network of the process's namespace, gives it back, and kills the process after the
+// given step.
 func runUntilKilled(last string) {
 	o := testOptions()
 	o.StateFile = os.Getenv(stateVariable)
@@ -50,7 +50,7 @@ func runUntilKilled(last string) {
 	}
 }
 
-// stepsOf are the steps of taking over and giving back, in order.
+// stepsOf returns the steps of taking over and giving back, in order.
 func stepsOf(t *testing.T, pod *podnet.Pod) []string {
 	t.Helper()
 	var steps []string
@@ -123,7 +123,7 @@ func killRunner(t *testing.T, pod *podnet.Pod, stateFile, step string) {
 	}
 }
 
-// look lists everything in a pod's namespace that a takeover could change: in the words of ip and tc, one line each,
+// look lists everything in a pod's namespace that a takeover could change: as printed by ip and tc, one line each,
 // without what changes by itself.
 func look(t *testing.T, pod *podnet.Pod) []string {
 	t.Helper()
@@ -139,7 +139,7 @@ func look(t *testing.T, pod *podnet.Pod) []string {
 		tc filter show dev eth0 egress`)
 	var lines []string
 	for line := range strings.Lines(output) {
-		// An address that is given back is not looked for on the network again, and shows it.
+		// An address that is given back skips duplicate address detection, and its flags show that.
 		line = strings.ReplaceAll(line, " nodad", "")
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/podnet"
 )
 
-// TestNothingOfTheRunnersPathLeavesThePod lets two pods on one bridge, which have the same addresses inside, do
-// everything at the same time that has to do with these addresses, and looks at what leaves the pods.
+// TestNothingOfTheRunnersPathLeavesThePod lets two pods on one bridge, with the same internal addresses, do everything
+// that involves these addresses at the same time, and inspects what leaves the pods.
 func TestNothingOfTheRunnersPathLeavesThePod(t *testing.T) {
 	t.Parallel()
 	host := podnet.NewHost(t)
@@ -47,7 +47,7 @@ func TestNothingOfTheRunnersPathLeavesThePod(t *testing.T) {
 	}
 }
 
-// keptInsideOf says what of a frame should have stayed in the pod. It looks for bytes anywhere, other than the filters.
+// keptInsideOf says what in a frame should have stayed in the pod. Unlike the filters it searches for bytes anywhere.
 func keptInsideOf(frame []byte) string {
 	for what, part := range map[string][]byte{
 		"the runner's IPv4 address":        RunnerAddress.AsSlice(),
@@ -65,7 +65,7 @@ func keptInsideOf(frame []byte) string {
 	return ""
 }
 
-// checkNobodyAnswers asks for the runners' addresses from outside.
+// checkNobodyAnswers sends requests for the runners' addresses from outside.
 func checkNobodyAnswers(t *testing.T, host *podnet.Host) {
 	t.Helper()
 	for _, address := range []string{RunnerAddress.String(), RunnerAddress6.String() + "%" + podnet.Bridge} {

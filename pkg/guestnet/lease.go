@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// lease is what DHCP tells a guest of IPv4.
+// lease is what DHCP announces to a guest about IPv4.
 type lease struct {
-	// address has the length of the subnet that the guest finds its neighbours in, 32 when there are none.
+	// address has the length of the subnet in which the guest finds its neighbors, 32 if there are none.
 	address netip.Prefix
-	// gateway is the next hop of the default route; invalid when there is none.
+	// gateway is the next hop of the default route; invalid if there is none.
 	gateway netip.Addr
-	// routes in the order in which they can be added: the next hop of each is reached by those before it.
+	// routes are in the order in which they can be added: the next hop of each is reached by those before it.
 	routes []leaseRoute
 }
 
 // leaseRoute is a route of DHCP's option 121 (RFC 3442).
 type leaseRoute struct {
 	destination netip.Prefix
-	// gateway is 0.0.0.0 when the destination is on the link.
+	// gateway is 0.0.0.0 if the destination is on the link.
 	gateway netip.Addr
 }
 
-// leaseOf makes a lease of a pod's network. It is invalid when the pod has no IPv4 address.
+// leaseOf derives a lease from a pod's network. It returns false if the pod has no IPv4 address.
 func leaseOf(c Config) (lease, bool) {
 	addresses := c.global(netip.Addr.Is4)
 	if len(addresses) == 0 {
@@ -62,7 +62,7 @@ func (l *lease) add(route leaseRoute) {
 	}
 }
 
-// reaches says whether an address is on the link.
+// reaches reports whether an address is on the link.
 func (l *lease) reaches(address netip.Addr) bool {
 	return l.address.Contains(address) || slices.ContainsFunc(l.routes, func(r leaseRoute) bool {
 		return r.gateway.IsUnspecified() && r.destination.Contains(address)

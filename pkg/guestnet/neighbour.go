@@ -8,11 +8,11 @@ import (
 	"github.com/mdlayher/ndp"
 )
 
-// A guest that looks for the alias of a gateway (see router) is answered by the gateway itself: its solicitation is
-// changed into one for the gateway's real address, and the advertisement that comes back into one for the alias. So
-// the guest has the gateway's MAC, sees it change, and notices when the gateway is gone; nothing of that is kept here.
+// When a guest looks for the alias of a gateway (see router), the gateway itself answers: the guest's solicitation is
+// changed into one for the gateway's real address, and the advertisement that comes back into one for the alias. So the
+// guest learns the gateway's MAC, sees it change, and notices when the gateway is gone; no state is kept here.
 
-// solicitGateway makes the solicitation for the network out of the guest's for an alias.
+// solicitGateway translates the guest's solicitation for an alias into one for the network.
 func (s *server) solicitGateway(solicitation *ndp.NeighborSolicitation) (packet, bool) {
 	i := slices.IndexFunc(s.routers, func(r router) bool { return r.isAlias() && r.address == solicitation.TargetAddress })
 	if i < 0 || len(s.addresses6) == 0 {
@@ -30,7 +30,7 @@ func (s *server) solicitGateway(solicitation *ndp.NeighborSolicitation) (packet,
 	})
 }
 
-// advertiseAlias makes the advertisement for the guest out of a gateway's.
+// advertiseAlias translates a gateway's advertisement into one for the guest.
 func (s *server) advertiseAlias(p packet, advertisement *ndp.NeighborAdvertisement) (packet, bool) {
 	i := slices.IndexFunc(s.routers, func(r router) bool { return r.isAlias() && r.gateway == advertisement.TargetAddress })
 	if i < 0 {
@@ -42,7 +42,7 @@ func (s *server) advertiseAlias(p packet, advertisement *ndp.NeighborAdvertiseme
 		answer.targetMAC = multicastMAC(p.target)
 	}
 	return answer.withNDP(&ndp.NeighborAdvertisement{
-		// Without the flag the guest would take the router off its list.
+		// Without the flag the guest would remove the router from its list.
 		Router: true, Solicited: advertisement.Solicited, Override: advertisement.Override, TargetAddress: alias,
 		Options: []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Target, Addr: linkLayerAddress(p, advertisement)}},
 	})
@@ -50,7 +50,7 @@ func (s *server) advertiseAlias(p packet, advertisement *ndp.NeighborAdvertiseme
 
 func (r router) isAlias() bool { return r.gateway.IsValid() && r.address != r.gateway }
 
-// linkLayerAddress is the MAC that an advertisement tells; without an option for it that of its sender.
+// linkLayerAddress returns the MAC in an advertisement; without an option for it, that of its sender.
 func linkLayerAddress(p packet, advertisement *ndp.NeighborAdvertisement) net.HardwareAddr {
 	for _, option := range advertisement.Options {
 		if address, ok := option.(*ndp.LinkLayerAddress); ok && address.Direction == ndp.Target && len(address.Addr) == 6 {
@@ -60,7 +60,7 @@ func linkLayerAddress(p packet, advertisement *ndp.NeighborAdvertisement) net.Ha
 	return p.sourceMAC
 }
 
-// multicastMAC is the Ethernet address of an IPv6 group (RFC 2464, 7).
+// multicastMAC returns the Ethernet address of an IPv6 group (RFC 2464, 7).
 func multicastMAC(group netip.Addr) net.HardwareAddr {
 	bytes := group.As16()
 	return net.HardwareAddr{0x33, 0x33, bytes[12], bytes[13], bytes[14], bytes[15]}

@@ -1,15 +1,15 @@
 // Package guestnet lets a guest take over its pod's place on the network: address, MAC, routes and MTU.
 //
 // The pod's interface (the uplink) and the guest's tap become the two ports of a bridge in the pod's network namespace.
-// The guest has the pod's MAC and gets the rest by DHCP, DHCPv6 and router advertisements, which are answered on the tap
-// by raw frames and so reach nobody else. Nothing outside of the namespace is changed or has to know.
+// The guest has the pod's MAC and gets the rest by DHCP, DHCPv6 and router advertisements, which are answered on the
+// tap by raw frames and so reach only the guest. Nothing outside the namespace is changed or has to know about this.
 //
-// The namespace itself is left with one address on the bridge, RunnerAddress, which is the same in every pod: by it the
-// runner reaches the guest under the pod's address, and the guest the runner. A filter on the uplink keeps everything
-// inside that has this address in it.
+// The namespace itself keeps one address on the bridge, RunnerAddress, which is the same in every pod: through it the
+// runner reaches the guest under the pod's address, and the guest reaches the runner. A filter on the uplink keeps all
+// frames with this address inside.
 //
-// The namespace outlives the runner. Before anything is changed the pod's configuration is written to a file, from which
-// the next runner of the pod goes on, wherever the last one was killed.
+// The namespace outlives the runner. Before anything is changed, the pod's configuration is written to a file, from
+// which the next runner of the pod continues, wherever the last one was killed.
 package guestnet
 
 import (
@@ -24,11 +24,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Interfaces that Take makes in the pod's namespace.
+// Interfaces that Take creates in the pod's namespace.
 const (
 	// BridgeName is the bridge between the pod's interface and the guest's.
 	BridgeName = "br-guest"
-	// TapName is the tap device that the guest's card is plugged into.
+	// TapName is the tap device to which the guest's card is connected.
 	TapName = "tap-guest"
 )
 
@@ -38,46 +38,48 @@ var (
 	// RunnerAddress6 is the runner's address on the bridge of a pod with IPv6. Guests reach it without a route.
 	RunnerAddress6 = netip.MustParseAddr("fe80::75:1")
 
-	// linkPrefix are the addresses that every pod has for itself: RunnerAddress6 and the aliases of gateways.
+	// linkPrefix are the addresses that every pod uses internally: RunnerAddress6 and the aliases of gateways.
 	linkPrefix = netip.PrefixFrom(RunnerAddress6, 112).Masked()
 )
 
 // Options says how to take over a pod's network.
 type Options struct {
-	// StateFile keeps the pod's configuration while it is taken over. It is on storage that lives as long as the pod, not
-	// only as long as the container: an emptyDir. Required.
+	// StateFile keeps the pod's configuration while it is taken over. It is on storage that lives as long as the pod,
+	// not only as long as the container: an emptyDir. Required.
 	StateFile string
-	// Interface is the pod's interface; by default it is found as Inspect says.
+	// Interface is the pod's interface; by default it is found as described at Inspect.
 	Interface string
-	// Hostname is the guest's name, told by DHCP.
+	// Hostname is the guest's name, announced by DHCP.
 	Hostname string
-	// DNSServers and NTPServers are told by DHCP (IPv4) and DHCPv6 (IPv6).
+	// DNSServers and NTPServers are announced by DHCP (IPv4) and DHCPv6 (IPv6).
 	DNSServers []netip.Addr
 	NTPServers []netip.Addr
-	// SearchDomains are told along with the servers. A resolver such as systemd's asks servers for names under .local, where
-	// clusters have theirs, only when they are under one of these.
+	// SearchDomains are announced along with the servers. A resolver such as systemd's sends names under .local, where
+	// clusters have theirs, to servers only if the names are under one of these.
 	SearchDomains []string
-	// ForeignSources lets the guest send with addresses that are not its own, as it does where it routes those of others. By default such frames
-	// are dropped.
+	// ForeignSources lets the guest send from addresses that are not its own, as it does if it routes packets of
+	// others. By default such frames are dropped.
 	ForeignSources bool
-	// Log gets what the guest asks for; by default nothing is logged.
+	// Log receives the guest's requests; by default nothing is logged.
 	Log logr.Logger
 
 	// after is called after each step that changes something: tests kill the process there.
 	after func(step string)
 }
 
-// Network is a pod's network in the hands of its guest.
+// Network is a pod's network that its guest has taken over.
 type Network struct {
 	// Tap is the name of the guest's tap device. It is persistent, has one queue, and belongs to root.
 	Tap string
 	// MAC is that of the guest's card: the pod's.
 	MAC net.HardwareAddr
-	// MTU of the guest's card in bytes. Not every client takes it from DHCP: give it to the card, too (host_mtu).
+	// MTU is that of the guest's card in bytes. Not every client takes it from DHCP, so set it on the card as well
+	// (host_mtu).
 	MTU int
 	// Addresses are the guest's global addresses with the length of their subnets, the pod's addresses first.
 	Addresses []netip.Prefix
-	// Address4 and Address6 are the pod's addresses; the runner reaches the guest by them. Invalid when there is none.
+	// Address4 and Address6 are the pod's addresses, by which the runner reaches the guest. They are invalid if there
+	// is none.
 	Address4, Address6 netip.Addr
 
 	config    Config
@@ -91,8 +93,9 @@ type Network struct {
 	sockets        *sockets
 }
 
-// Take takes over the network of the pod whose network namespace the calling thread is in, or goes on where an earlier
-// runner of the pod was stopped. The namespace may be left afterwards: the Network keeps what it needs of it.
+// Take takes over the network of the pod whose network namespace the calling thread is in, or continues where an
+// earlier runner of the pod was stopped. The thread may leave the namespace afterwards, because the Network keeps what
+// it needs of it.
 //
 // It needs CAP_NET_ADMIN, CAP_NET_RAW and /dev/net/tun. It returns the errors of Inspect, and ErrLost. After an error
 // the pod has its network back, as far as that was possible.
@@ -138,8 +141,8 @@ func (n *Network) take(ctx context.Context) error {
 	return err
 }
 
-// Close gives the pod its network back and removes bridge, tap and, at last, the state file. Serve must have returned.
-// A Network that is closed is closed again without effect; one whose closing has failed can be closed again.
+// Close gives the pod its network back and removes bridge, tap and, finally, the state file. Serve must have returned.
+// Closing a closed Network has no effect; after an error Close can be called again.
 func (n *Network) Close() error {
 	if n.handle == nil {
 		return nil
@@ -154,7 +157,7 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// step is a change that is without effect when it has been made already.
+// step is a change that has no effect if it was made already.
 type step struct {
 	name string
 	do   func() error

@@ -14,9 +14,9 @@ import (
 // networkd is the client of Flatcar and other distributions; Debian has it in the package systemd.
 const networkd = "/lib/systemd/systemd-networkd"
 
-// startNetworkd runs systemd-networkd in the guest and returns its directory /run. It takes its own sysfs for a
-// container's when that is read-only, and then does not wait for udev. It is killed with its namespace of processes: no
-// signal tells it of the test's death, because it changes its user.
+// startNetworkd runs systemd-networkd in the guest and returns its directory /run. If its sysfs is read-only, networkd
+// assumes that it is in a container and does not wait for udev. It is killed with its PID namespace, because it changes
+// its user and so gets no signal when the test dies.
 func startNetworkd(t *testing.T, guest *podnet.Guest) string {
 	t.Helper()
 	if _, err := os.Stat(networkd); err != nil {
@@ -110,7 +110,7 @@ func TestNetworkdConfiguresGuests(t *testing.T) {
 	}
 }
 
-// readLease reads the file in which networkd keeps a lease, KEY=value a line.
+// readLease parses the file in which networkd keeps a lease, one KEY=value per line.
 func readLease(t *testing.T, run string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(run, "systemd/netif/leases/*"))

@@ -19,18 +19,18 @@ const (
 
 const (
 	// advertisementInterval is the time between unsolicited advertisements, and routerLifetime how long a guest uses a
-	// router without hearing of it: the greatest values of RFC 4861, 6.2.1, and many advertisements in one lifetime.
+	// router without hearing of it: the greatest values of RFC 4861, 6.2.1, with many advertisements in one lifetime.
 	advertisementInterval = 10 * time.Minute
 	routerLifetime        = 9000 * time.Second
 )
 
 // router is a gateway of the pod as the guest sees it.
 type router struct {
-	// address is the link-local address that the guest knows the router by. It is the gateway itself when that is
-	// link-local. Otherwise it is an alias: guests accept advertisements from link-local addresses only, and that of
-	// the gateway is unknown. The server answers for the alias, see neighbour.go.
+	// address is the link-local address by which the guest knows the router. It is the gateway itself if that is
+	// link-local. Otherwise it is an alias, because guests accept advertisements only from link-local addresses, and
+	// that of the gateway is unknown. The server answers for the alias, see neighbour.go.
 	address netip.Addr
-	// gateway is the gateway's address in the pod's routes; invalid when there is none.
+	// gateway is the gateway's address in the pod's routes; invalid if there is none.
 	gateway netip.Addr
 	// isDefault says that it is the next hop of a default route.
 	isDefault bool
@@ -38,8 +38,8 @@ type router struct {
 	routes []netip.Prefix
 }
 
-// routersOf are the gateways of a pod's IPv6 routes, each once. A pod without any has one that is no router: it tells
-// the guest to ask for an address all the same.
+// routersOf returns the gateways of a pod's IPv6 routes, each once. A pod without gateways gets an entry that is not a
+// router, so that the guest is still told to request an address.
 func routersOf(c Config) []router {
 	var routers []router
 	alias := RunnerAddress6
@@ -68,7 +68,7 @@ func routersOf(c Config) []router {
 	return routers
 }
 
-// onLinkPrefixes are the IPv6 networks that a pod reaches without a gateway.
+// onLinkPrefixes returns the IPv6 networks that a pod reaches without a gateway.
 func onLinkPrefixes(c Config) []netip.Prefix {
 	var prefixes []netip.Prefix
 	for _, route := range c.guestRoutes(netip.Addr.Is6) {
@@ -87,8 +87,8 @@ var (
 	allNodesMAC = net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}
 )
 
-// advertisements are the router advertisements for the guest, one of each router. There are none for a pod without
-// IPv6 address.
+// advertisements returns the router advertisements for the guest, one of each router. There are none for a pod without
+// an IPv6 address.
 func (s *server) advertisements() []packet {
 	if len(s.addresses6) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func (s *server) advertisements() []packet {
 	return packets
 }
 
-// advertisement tells the guest to ask DHCPv6 for its addresses and to make none by itself.
+// advertisement tells the guest to request its addresses by DHCPv6 and not to generate any.
 func (s *server) advertisement(r router) *ndp.RouterAdvertisement {
 	ra := &ndp.RouterAdvertisement{CurrentHopLimit: hopLimit, ManagedConfiguration: true, OtherConfiguration: true}
 	if r.isDefault {
@@ -136,14 +136,14 @@ func only6(addresses []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addresses), netip.Addr.Is4)
 }
 
-// withNDP is the packet with a message of neighbour discovery in it.
+// withNDP returns the packet with a neighbor discovery message in it.
 func (p packet) withNDP(message ndp.Message) (packet, bool) {
 	payload, err := ndp.MarshalMessageChecksum(message, p.source, p.target)
 	p.protocol, p.hopLimit, p.payload = protocolICMPv6, hopLimitOnLink, payload
 	return p, err == nil
 }
 
-// parseNDP reads the message of a packet.
+// parseNDP parses the neighbor discovery message of a packet.
 func (p packet) parseNDP() (ndp.Message, bool) {
 	if p.protocol != protocolICMPv6 || p.hopLimit != hopLimitOnLink {
 		return nil, false

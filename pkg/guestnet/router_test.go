@@ -83,7 +83,7 @@ func TestRoutersAreAdvertisedUnderLinkLocalAddresses(t *testing.T) {
 	}
 }
 
-// parse reads a packet as it comes out of the wire; the checksum is verified.
+// parse parses a packet as it comes from the wire; the checksum is verified.
 func parse[T ndp.Message](t *testing.T, p packet) T {
 	t.Helper()
 	p, ok := parsePacket(p.frame())

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routesOf lists the unicast routes by a link, in all tables but the one for local addresses.
+// routesOf lists the unicast routes through a link, in all tables except the one for local addresses.
 func routesOf(handle *netlink.Handle, link netlink.Link) ([]Route, error) {
 	var routes []Route
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -66,7 +66,7 @@ func everywhere(family int) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// netlink is the route as the kernel takes it.
+// netlink returns the route for the kernel.
 func (r Route) netlink(index int) *netlink.Route {
 	route := &netlink.Route{
 		LinkIndex: index, Dst: ipNet(r.Destination), Gw: r.Gateway.AsSlice(), Src: r.Source.AsSlice(), Table: r.Table,

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Serve answers the guest until the context ends, and then returns nil. The guest can only configure its network while
-// it is served; what it has it keeps. It may be called again after it has returned.
+// Serve answers the guest until the context ends, and then returns nil. The guest can configure its network only while
+// it is served; it keeps what it has configured. Serve may be called again after it has returned.
 func (n *Network) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.receive(ctx, n.sockets.tap, n.server.fromGuest) })
@@ -41,14 +41,15 @@ func (n *Network) receive(ctx context.Context, socket *os.File, answer func([]by
 		case err == nil:
 			n.send(answer(frame[:length]))
 		case errors.Is(err, unix.ENETDOWN):
-			// Told once when the interface goes down. It comes up again, or the runner stops.
+			// This error is reported once when the interface goes down. The interface comes up again, or the runner
+			// stops.
 		default:
 			return fmt.Errorf("reading from %s: %w", socket.Name(), err)
 		}
 	}
 }
 
-// advertise tells the guest of its routers from time to time, so that it goes on using them.
+// advertise announces the guest's routers at intervals, so that the guest continues to use them.
 func (n *Network) advertise(ctx context.Context) error {
 	ticker := time.NewTicker(advertisementInterval)
 	defer ticker.Stop()
@@ -62,7 +63,7 @@ func (n *Network) advertise(ctx context.Context) error {
 	}
 }
 
-// send sends answers. One that is lost is asked for again.
+// send sends answers. If one is lost, the guest asks again.
 func (n *Network) send(a answers) {
 	for _, p := range a.toGuest {
 		n.sendBy(n.sockets.tap, p)

@@ -8,8 +8,8 @@ import (
 	"github.com/mdlayher/ndp"
 )
 
-// server answers the guest's questions about its network: DHCP, DHCPv6, router and, for gateways behind an alias,
-// neighbour discovery. It keeps nothing between two questions.
+// server answers the guest's requests about its network: DHCP, DHCPv6, router discovery and, for gateways behind an
+// alias, neighbor discovery. It keeps no state between requests.
 type server struct {
 	guest, own net.HardwareAddr // MACs of the guest and of the answers
 	mtu        uint16
@@ -37,7 +37,7 @@ func newServer(c Config, o Options) *server {
 	return s
 }
 
-// translates says whether the server needs to see what comes from the network.
+// translates reports whether the server needs to see frames from the network.
 func (s *server) translates() bool {
 	for _, r := range s.routers {
 		if r.isAlias() {
@@ -47,10 +47,10 @@ func (s *server) translates() bool {
 	return false
 }
 
-// answers are the packets that follow from one that has come in.
+// answers are the packets that result from a received one.
 type answers struct{ toGuest, toNetwork []packet }
 
-// fromGuest answers a frame of the guest. Others' frames and those that it does not understand have no answer.
+// fromGuest answers a frame of the guest. Frames of others and unknown frames get no answer.
 func (s *server) fromGuest(frame []byte) answers {
 	p, ok := parsePacket(frame)
 	if !ok || !bytes.Equal(p.sourceMAC, s.guest) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets are the raw sockets by which the server sees and sends frames.
+// sockets are the raw sockets through which the server receives and sends frames.
 type sockets struct {
 	tap    *os.File
 	uplink *os.File // nil unless the server translates
@@ -42,8 +42,8 @@ func (s *sockets) close() {
 	}
 }
 
-// openSocket opens a packet socket (packet(7)) for the incoming frames of an interface that one of the rules matches.
-// They are seen before the bridge and before the filters of the interface.
+// openSocket opens a packet socket (packet(7)) for the incoming frames of an interface that match one of the rules. It
+// receives them before the bridge and before the filters of the interface.
 func openSocket(handle *netlink.Handle, name string, rules []rule) (*os.File, error) {
 	link, err := handle.LinkByName(name)
 	if err != nil {
@@ -75,7 +75,7 @@ func bind(fd, index int, rules []rule) error {
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program); err != nil {
 		return fmt.Errorf("attaching a filter: %w", err)
 	}
-	// What is sent is most of what passes and would be copied for nothing.
+	// Most of what passes is outgoing and would be copied for nothing.
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
 		return fmt.Errorf("ignoring outgoing frames: %w", err)
 	}

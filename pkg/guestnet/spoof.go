@@ -8,9 +8,10 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// A guest sends under its own name only. What leaves the pod is an allow-list: the pod's MAC, its IPv4 and IPv6 addresses as sources, ARP and
-// neighbour discovery about these, and no other kind of frame. Networks rely on it: those that bridge the pods of a host learn who is who from ARP and
-// neighbour discovery, and policies by address believe the source.
+// A guest may send only from its own addresses. Outgoing frames are checked against an allow-list: the pod's MAC, its
+// IPv4 and IPv6 addresses as sources, ARP and neighbor discovery about these, and no other kind of frame. Networks rely
+// on it: those that bridge the pods of a host learn addresses from ARP and neighbor discovery, and network policies by
+// address trust the source.
 
 // Offsets of further fields.
 const (
@@ -32,11 +33,12 @@ const (
 
 const typeRedirect = 137
 
-// typesMulticastListener are the messages about groups (RFC 2710, RFC 3810): query, report, done, report of version 2. Hosts send the last three.
+// typesMulticastListener are the messages about groups (RFC 2710, RFC 3810): query, report, done, report of version 2.
+// Hosts send the last three.
 var typesMulticastListener = []uint32{131, 132, 143}
 
-// leaving is the program for frames of the guest on their way out: kept inside, forged, or its own. Frames with a VLAN tag, which the kernel keeps
-// beside the frame, are dropped first.
+// leaving returns the program for outgoing frames of the guest: kept inside, forged, or its own. It first drops frames
+// with a VLAN tag, which the kernel keeps separate from the frame.
 func leaving(c Config) ([]bpf.RawInstruction, error) {
 	return bpf.Assemble(append(untagged(), sources(c, actionDrop, actionContinue)...))
 }
@@ -48,7 +50,7 @@ func untagged() []bpf.Instruction {
 	}
 }
 
-// sources drops what is kept inside, what is forged, and what the guest does not send under its own name.
+// sources drops frames that are kept inside, forged frames, and frames that are not from the guest's own addresses.
 func sources(c Config, drop, pass uint32) []bpf.Instruction {
 	var instructions []bpf.Instruction
 	decide := func(verdict uint32, rules []rule) {
@@ -66,7 +68,7 @@ func sources(c Config, drop, pass uint32) []bpf.Instruction {
 	return append(instructions, bpf.RetConstant{Val: drop})
 }
 
-// own4 are the frames of IPv4 that a guest sends under its own name.
+// own4 are the IPv4 frames that a guest sends from its own addresses.
 func own4(c Config) []rule {
 	var rules []rule
 	for _, a := range c.own(netip.Addr.Is4) {
@@ -80,20 +82,20 @@ func own4(c Config) []rule {
 	return rules
 }
 
-// own6 are those of IPv6, once those have been dropped that speak of others.
+// own6 are those of IPv6, once frames about other hosts have been dropped.
 func own6(c Config) []rule {
 	var rules []rule
 	for _, a := range c.own6() {
 		rules = append(rules,
 			isIPv6().and(address6(offsetIPv6Source, a)...).and(sentBy(c.MAC)...),
-			// The question whether another host has the address (RFC 4862).
+			// This is duplicate address detection: it asks whether another host has the address (RFC 4862).
 			icmp6(typeNeighborSolicitation).and(address6(offsetIPv6Source, netip.IPv6Unspecified())...).and(address6(offsetNDPTarget, a)...).and(sentBy(c.MAC)...),
 		)
 	}
 	return rules
 }
 
-// advertisements are those of neighbour discovery in which the guest speaks of itself.
+// advertisements are the neighbor advertisements in which the guest announces itself.
 func advertisements(c Config) []rule {
 	var rules []rule
 	for _, source := range c.own6() {
@@ -105,7 +107,8 @@ func advertisements(c Config) []rule {
 	return rules
 }
 
-// listeners are the messages about the groups that a guest listens to. Before it has an address they come from none.
+// listeners are the messages about the groups to which a guest listens. Before it has an address, their source is
+// unspecified.
 func listeners(c Config) []rule {
 	var rules []rule
 	for _, source := range append(c.own6(), netip.IPv6Unspecified()) {
@@ -116,7 +119,7 @@ func listeners(c Config) []rule {
 	return rules
 }
 
-// arpOf matches ARP for IPv4 over Ethernet in which a MAC speaks of itself.
+// arpOf matches ARP for IPv4 over Ethernet in which a MAC announces itself.
 func arpOf(mac MAC) rule {
 	return isARP().and(
 		match{offset: offsetARPHead, size: 4, value: 1<<16 | etherTypeIPv4}, match{offset: offsetARPLengths, size: 2, value: 6<<8 | 4},
@@ -134,8 +137,8 @@ func listener(kind uint32) rule {
 	)
 }
 
-// forged are the frames that are dropped although their source may be the guest's: neighbour discovery about others, and headers before it that
-// would hide it from these rules. Receivers look through such headers.
+// forged are the frames that are dropped although their source may be the guest's: neighbor discovery about other
+// hosts, and extension headers before it that would hide it from these rules. Receivers skip such headers.
 func forged() []rule {
 	next := func(header uint32) match { return match{offset: offsetIPv6Next, size: 1, value: header} }
 	first := func(header uint32) match { return match{offset: offsetIPv6Extension, size: 1, value: header} }
@@ -143,7 +146,7 @@ func forged() []rule {
 	for _, header := range []uint32{nextHopByHop, nextRouting, nextDestinations} {
 		rules = append(rules, isIPv6().and(next(header)), isIPv6().and(next(nextFragment), first(header)))
 	}
-	// A fragment may not be one of neighbour discovery (RFC 6980).
+	// A fragment may not be part of neighbor discovery (RFC 6980).
 	for _, kind := range []uint32{typeRouterSolicitation, typeRouterAdvertisement, typeNeighborSolicitation, typeNeighborAdvertisement, typeRedirect} {
 		rules = append(rules, isIPv6().and(next(nextFragment), first(protocolICMPv6),
 			match{offset: offsetIPv6Extension + 2, size: 2, mask: 0xfff8}, match{offset: offsetIPv6Second, size: 1, value: kind}))
@@ -151,7 +154,7 @@ func forged() []rule {
 	return rules
 }
 
-// own are the pod's addresses of a family.
+// own returns the pod's addresses of a family.
 func (c Config) own(is func(netip.Addr) bool) []netip.Addr {
 	var addresses []netip.Addr
 	for _, a := range c.Addresses {
@@ -162,7 +165,8 @@ func (c Config) own(is func(netip.Addr) bool) []netip.Addr {
 	return addresses
 }
 
-// own6 are the pod's IPv6 addresses, among them the link-local address that a guest makes of the MAC (RFC 4291, appendix A).
+// own6 returns the pod's IPv6 addresses, including the link-local address that a guest derives from the MAC (RFC 4291,
+// appendix A).
 func (c Config) own6() []netip.Addr {
 	link := netip.AddrFrom16([16]byte{0xfe, 0x80, 8: c.MAC[0] ^ 2, 9: c.MAC[1], 10: c.MAC[2], 11: 0xff, 12: 0xfe, 13: c.MAC[3], 14: c.MAC[4], 15: c.MAC[5]})
 	addresses := append(c.own(netip.Addr.Is6), link)
@@ -170,7 +174,8 @@ func (c Config) own6() []netip.Addr {
 	return slices.Compact(addresses)
 }
 
-// address6 matches an IPv6 address. The last bytes differ most from those of others.
+// address6 matches an IPv6 address. It compares the last bytes first, because they differ most from those of other
+// addresses.
 func address6(offset uint32, address netip.Addr) []match {
 	bytes := address.As16()
 	var fields []match

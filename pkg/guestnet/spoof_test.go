@@ -21,7 +21,7 @@ type spoofing struct {
 	want  bool
 }
 
-// pretender makes frames of a guest with the given addresses, and of one that lies.
+// pretender creates frames of a guest with the given addresses, and forged ones.
 type pretender struct {
 	t                 *testing.T
 	mac               MAC
@@ -49,7 +49,7 @@ func (p pretender) advertisement(source, target string) []byte {
 	return p.ndp(source, "ff02::1", &ndp.NeighborAdvertisement{Override: true, TargetAddress: netip.MustParseAddr(target)})
 }
 
-// arp is an answer about sender, from the guest's MAC, with another MAC in it.
+// arp is an ARP message about sender, from the guest's MAC, with another MAC in it.
 func (p pretender) arp(operation byte, hardware MAC, sender, target string) []byte {
 	frame := arpFrame(p.mac, sender, target)
 	frame[offsetARPOperation+1] = operation
@@ -57,7 +57,7 @@ func (p pretender) arp(operation byte, hardware MAC, sender, target string) []by
 	return frame
 }
 
-// behind puts an extension header of eight bytes before the payload of an IPv6 frame.
+// behind inserts an extension header of eight bytes before the payload of an IPv6 frame.
 func behind(frame []byte, header byte, content ...byte) []byte {
 	extended := slices.Clone(frame[:offsetIPv6Payload])
 	extended = append(extended, frame[offsetIPv6Next], 0)
@@ -67,7 +67,7 @@ func behind(frame []byte, header byte, content ...byte) []byte {
 	return append(extended, frame[offsetIPv6Payload:]...)
 }
 
-// fragment4 makes a fragment out of a frame with an IPv4 packet.
+// fragment4 turns a frame with an IPv4 packet into a fragment.
 func fragment4(frame []byte, flagsAndOffset uint16) []byte {
 	frame = slices.Clone(frame)
 	binary.BigEndian.PutUint16(frame[offsetIPv4Protect:], flagsAndOffset)
@@ -164,7 +164,7 @@ func (p pretender) frames() map[string]spoofing {
 	}
 }
 
-// TestGuestsSendUnderTheirOwnNameOnly asks the rules.
+// TestGuestsSendUnderTheirOwnNameOnly evaluates the rules.
 func TestGuestsSendUnderTheirOwnNameOnly(t *testing.T) {
 	c := makeConfig(t, []string{"10.75.0.2/24", "fd75::2/64"})
 	p := pretender{t: t, mac: podMAC, own4: "10.75.0.2", own6: "fd75::2", link6: "fe80::42:aff:fe4b:2"}
@@ -191,7 +191,7 @@ func TestGuestsSendUnderTheirOwnNameOnly(t *testing.T) {
 	}
 }
 
-// TestForgedFramesDoNotLeaveThePod sends them through a tap device, the bridge and the filter of the kernel.
+// TestForgedFramesDoNotLeaveThePod sends the frames through a tap device, the bridge and the filter of the kernel.
 func TestForgedFramesDoNotLeaveThePod(t *testing.T) {
 	t.Parallel()
 	for name, foreign := range map[string]bool{"by default": false, "with foreign sources": true} {
@@ -212,7 +212,7 @@ func TestForgedFramesDoNotLeaveThePod(t *testing.T) {
 			p := pretender{t: t, mac: MAC(n.MAC), own4: n.Address4.String(), own6: n.Address6.String(), link6: linkLocal(MAC(n.MAC)).String()}
 			frames := p.frames()
 			own := frames["UDP"].frame
-			// The bridge of a kernel that tracks connections keeps fragments until it can put the packet together.
+			// With connection tracking, the kernel's bridge keeps fragments until it can reassemble the packet.
 			lone := map[string]bool{"a first fragment": true, "a later fragment": true}
 			for tag, etherType := range map[string]uint16{"802.1Q": 0x8100, "802.1ad": 0x88a8} {
 				frames["a tag of "+tag] = spoofing{frame: tagged(own, etherType)}
@@ -241,12 +241,12 @@ func tagged(frame []byte, etherType uint16) []byte {
 	return slices.Concat(frame[:12], tag, frame[12:])
 }
 
-// linkLocal is the address that the kernel makes of a MAC.
+// linkLocal returns the address that the kernel derives from a MAC.
 func linkLocal(mac MAC) netip.Addr {
 	return Config{MAC: mac}.own6()[0]
 }
 
-// sendAll sends all frames between two marks, each to a MAC of its own, and tells which of them have left the pod.
+// sendAll sends all frames between two marks, each to its own MAC, and returns which of them have left the pod.
 func sendAll(t *testing.T, host *podnet.Capture, guest *podnet.Guest, frames map[string]spoofing, mark []byte) map[string]bool {
 	t.Helper()
 	var socket *os.File
@@ -269,7 +269,7 @@ func sendAll(t *testing.T, host *podnet.Capture, guest *podnet.Guest, frames map
 	seen := map[string]bool{}
 	awaitMark := func(name string) {
 		await(t, name, func() bool {
-			send(name, mark) // again and again, because frames are lost while links come up
+			send(name, mark) // repeatedly, because frames are lost while links come up
 			for _, frame := range host.Frames() {
 				seen[byMAC[[6]byte(frame)]] = true
 			}
@@ -286,7 +286,7 @@ func sendAll(t *testing.T, host *podnet.Capture, guest *podnet.Guest, frames map
 	return seen
 }
 
-// rawSocket sends frames by an interface of the thread's namespace.
+// rawSocket sends frames through an interface of the thread's namespace.
 func rawSocket(name string) (*os.File, error) {
 	card, err := net.InterfaceByName(name)
 	if err != nil {

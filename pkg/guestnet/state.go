@@ -13,15 +13,15 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// ErrLost says that the pod's network was taken over by an earlier runner whose state file is gone or another's: what
-// the pod had before is not known any more, and only a new pod helps.
+// ErrLost says that the pod's network was taken over by an earlier runner whose state file is missing or is that of
+// another namespace. The pod's original configuration is unknown, and only a new pod helps.
 var ErrLost = errors.New("taken over already, by a runner that has left no state")
 
 // markPrefix begins the alias of an interface that is taken over.
 const markPrefix = "kvm-operator guestnet "
 
-// mark is the alias of the interface while the pod's network is taken over. It tells whether a state file belongs to
-// this namespace: a pod whose sandbox was made anew keeps its files and has a new interface, which is not marked.
+// mark returns the alias of the interface while the pod's network is taken over. It shows whether a state file belongs
+// to this namespace: a pod whose sandbox was recreated keeps its files and has a new interface, which is not marked.
 func (c Config) mark() (string, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -30,8 +30,9 @@ func (c Config) mark() (string, error) {
 	return fmt.Sprintf("%s%x", markPrefix, sha256.Sum256(text)), nil
 }
 
-// original finds out what the pod's network was before anything was changed: from the state file when an interface is
-// marked, else by looking. In the latter case it writes the file, over whatever an earlier sandbox may have left there.
+// original returns what the pod's network was before anything was changed: from the state file if an interface is
+// marked, otherwise by inspecting it. In the latter case it writes the file, and overwrites one that an earlier sandbox
+// may have left.
 func original(handle *netlink.Handle, stateFile, name string) (Config, error) {
 	marks, err := marksOf(handle)
 	if err != nil {
@@ -47,7 +48,7 @@ func original(handle *netlink.Handle, stateFile, name string) (Config, error) {
 	return found, storeState(stateFile, found)
 }
 
-// storedConfig is what the state file says when it is the one that the marks were made for.
+// storedConfig returns the content of the state file if the marks were made for it.
 func storedConfig(stateFile string, marks map[string]string) (Config, error) {
 	stored, err := loadState(stateFile)
 	if err != nil {
@@ -63,7 +64,7 @@ func storedConfig(stateFile string, marks map[string]string) (Config, error) {
 	return stored, nil
 }
 
-// marksOf are the marks of a namespace's interfaces by their names.
+// marksOf returns the marks of a namespace's interfaces by name.
 func marksOf(handle *netlink.Handle) (map[string]string, error) {
 	links, err := handle.LinkList()
 	if err != nil {
@@ -90,7 +91,7 @@ func loadState(path string) (Config, error) {
 	return c, nil
 }
 
-// storeState writes the file as a whole or not at all, even when the machine loses power.
+// storeState writes the file either completely or not at all, even if the machine loses power.
 func storeState(path string, c Config) error {
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addressModeNone is IN6_ADDR_GEN_MODE_NONE: no link-local address is made.
+// addressModeNone is IN6_ADDR_GEN_MODE_NONE: no link-local address is generated.
 const addressModeNone = 1
 
-// takeSteps lead from any state between a pod's own network and one that is taken over to the latter.
+// takeSteps complete a takeover of the pod's network from any of its states.
 func (n *Network) takeSteps() []step {
 	return []step{
-		{"mark the interface", n.mark},        // from here on the state file is what counts
+		{"mark the interface", n.mark},        // from here on the state file is used
 		{"filter the interface", n.filter},    // before there is anything that must stay inside
-		{"empty the interface", n.empty},      // the guest answers for the addresses, nobody else
+		{"empty the interface", n.empty},      // only the guest answers for the addresses
 		{"rename the interface", n.changeMAC}, // its MAC is the guest's
 		{"make the bridge", n.makeBridge},
 		{"make the tap", n.makeTap},
@@ -51,7 +51,7 @@ func (n *Network) link(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// Sent counts the packets that the guest has sent since its tap device was made.
+// Sent returns how many packets the guest has sent since its tap device was created.
 func (n *Network) Sent() (uint64, error) {
 	link, err := n.link(n.Tap)
 	if err != nil {
@@ -60,8 +60,8 @@ func (n *Network) Sent() (uint64, error) {
 	return link.Attrs().Statistics.RxPackets, nil
 }
 
-// empty removes addresses and routes, and keeps the kernel from making a link-local address: the guest makes the same
-// one out of the same MAC.
+// empty removes addresses and routes, and prevents the kernel from generating a link-local address, because the guest
+// derives the same one from the same MAC.
 func (n *Network) empty() error {
 	uplink, err := n.link(n.config.Interface)
 	if err != nil {
@@ -85,7 +85,7 @@ func (n *Network) empty() error {
 	return nil
 }
 
-// setAddressMode does nothing where the kernel has no IPv6.
+// setAddressMode does nothing if the kernel has no IPv6.
 func (n *Network) setAddressMode(link netlink.Link, mode int) error {
 	if n.config.AddressMode == nil {
 		return nil
@@ -105,7 +105,8 @@ func (n *Network) changeMAC() error {
 }
 
 func (n *Network) makeBridge() error {
-	// A group's frames go to both ports, whatever the guest has joined: the network behind decides.
+	// Multicast frames go to both ports, regardless of what the guest has joined: the network behind the bridge
+	// decides.
 	snooping := false
 	return n.ensure(&netlink.Bridge{LinkAttrs: n.attributes(BridgeName), MulticastSnooping: &snooping})
 }
@@ -120,15 +121,15 @@ func (n *Network) makeTap() error {
 	})
 }
 
-// attributes are the settings of an interface of our own. Its MAC is one that the guest does not have and that stays
-// the same when ports come and go.
+// attributes returns the settings of an interface of our own. Its MAC differs from the guest's and stays the same when
+// ports come and go.
 func (n *Network) attributes(name string) netlink.LinkAttrs {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MTU, attributes.HardwareAddr = name, n.config.MTU, net.HardwareAddr(n.config.MAC.derive(name))
 	return attributes
 }
 
-// ensure makes an interface and brings it to what attributes says, also when it was there already.
+// ensure creates an interface and sets its attributes, even if it existed already.
 func (n *Network) ensure(want netlink.Link) error {
 	name := want.Attrs().Name
 	if err := n.handle.LinkAdd(want); err != nil && !errors.Is(err, unix.EEXIST) && !n.exists(name) {
@@ -154,7 +155,7 @@ func (n *Network) ensure(want netlink.Link) error {
 	return nil
 }
 
-// exists says whether there is an interface already. A tap that QEMU holds open is not EEXIST but EBUSY.
+// exists reports whether an interface exists. A tap that QEMU holds open results in EBUSY, not EEXIST.
 func (n *Network) exists(name string) bool {
 	_, err := n.handle.LinkByName(name)
 	return err == nil
@@ -199,7 +200,7 @@ func (n *Network) addressRunner() error {
 	return nil
 }
 
-// enable switches IPv6 on for the bridge of a pod that has it switched on for its own interface only.
+// enable enables IPv6 for the bridge of a pod that has it enabled only for its own interface.
 func enable(address netip.Addr) error {
 	const path = "/proc/sys/net/ipv6/conf/" + BridgeName + "/disable_ipv6"
 	if address.Is4() {
@@ -217,8 +218,9 @@ func enable(address netip.Addr) error {
 	return nil
 }
 
-// runnerAddress has no IPv4 neighbours but the guest, to which there is a route, and in IPv6 the guest's link-local
-// address. Nobody else can have it, so that there is no need to look for duplicates.
+// runnerAddress returns the address for the kernel. In IPv4 it has no neighbors except the guest, to which there is a
+// route, and in IPv6 it reaches the guest's link-local address. No other host can have this address, so that duplicate
+// address detection is not needed.
 func runnerAddress(address netip.Addr) *netlink.Addr {
 	if address.Is6() {
 		return &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(address, 64)), Flags: unix.IFA_F_NODAD}

@@ -21,8 +21,8 @@ const (
 	actionContinue = 0xffffffff // TC_ACT_UNSPEC: the next filter decides
 )
 
-// filter puts the filters of leaving and keptOutside on both directions of the uplink. It is the traffic control of
-// the kernel with classic BPF: that needs no tool, no capability but CAP_NET_ADMIN, and no writable /proc/sys.
+// filter attaches the filters of leaving and keptOutside to both directions of the uplink. It uses the kernel's traffic
+// control with classic BPF, which needs no tool, no capability except CAP_NET_ADMIN, and no writable /proc/sys.
 func (n *Network) filter() error {
 	if err := n.removeFilter(); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (n *Network) filter() error {
 	return addFilter(uplink, netlink.HANDLE_MIN_INGRESS, in)
 }
 
-// outgoing is the program for what leaves the pod.
+// outgoing returns the program for what leaves the pod.
 func (n *Network) outgoing() ([]bpf.RawInstruction, error) {
 	if n.foreignSources {
 		return assemble(keptInside(), actionDrop, actionContinue)
@@ -62,7 +62,7 @@ func (n *Network) outgoing() ([]bpf.RawInstruction, error) {
 	return leaving(n.config)
 }
 
-// removeFilter removes our filters, and the qdisc with them unless it is another's.
+// removeFilter removes our filters, and also the qdisc if it is ours.
 func (n *Network) removeFilter() error {
 	uplink, err := n.link(n.config.Interface)
 	if err != nil {
@@ -92,8 +92,8 @@ func filterAttributes(link netlink.Link, parent uint32) netlink.FilterAttrs {
 	}
 }
 
-// addFilter adds a filter. The message is made here because netlink knows filters with
-// extended BPF only, which takes more capabilities to load.
+// addFilter adds a filter. It encodes the message itself, because the netlink package supports only filters with
+// extended BPF, which needs more capabilities to load.
 func addFilter(link netlink.Link, parent uint32, instructions []bpf.RawInstruction) error {
 	attributes := filterAttributes(link, parent)
 	request := nl.NewNetlinkRequest(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
@@ -114,7 +114,7 @@ func addFilter(link netlink.Link, parent uint32, instructions []bpf.RawInstructi
 	return nil
 }
 
-// encode writes instructions as an array of struct sock_filter.
+// encode encodes instructions as an array of struct sock_filter.
 func encode(instructions []bpf.RawInstruction) []byte {
 	var buffer bytes.Buffer
 	for _, i := range instructions {

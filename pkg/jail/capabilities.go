@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastCapability is beyond what any kernel knows; those that it does not know are EINVAL.
+// lastCapability is beyond the last capability of any kernel; unknown ones result in EINVAL.
 const lastCapability = 63
 
-// dropCapabilities takes all capabilities but those of the jail from what the thread's children can ever have. A child that becomes another
-// user loses its permitted ones by that (capabilities(7)); one that stays root gets the bounding set by executing a program.
+// dropCapabilities removes all capabilities except those of the jail from what the thread's children can ever have. A
+// child that changes to another user loses its permitted ones (capabilities(7)); one that stays root gets the bounding
+// set by executing a program.
 func (j Jail) dropCapabilities() error {
 	for c := uintptr(0); c <= lastCapability; c++ {
 		if slices.Contains(j.Capabilities, c) {
@@ -23,7 +24,7 @@ func (j Jail) dropCapabilities() error {
 		case errors.Is(err, unix.EINVAL):
 			return j.clearInherited()
 		case errors.Is(err, unix.EPERM) && j.User != 0:
-			// Without CAP_SETPCAP the bounding set stays. With no new privileges nobody gains from it.
+			// Without CAP_SETPCAP the bounding set stays. With no_new_privs nothing can gain from it.
 			return j.clearInherited()
 		default:
 			return fmt.Errorf("dropping capability %d: %w", c, err)
@@ -32,7 +33,7 @@ func (j Jail) dropCapabilities() error {
 	return j.clearInherited()
 }
 
-// clearInherited empties the inheritable and with it the ambient set, which a container runtime may have filled.
+// clearInherited empties the inheritable set, and thus the ambient set, which a container runtime may have filled.
 func (j Jail) clearInherited() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDeviceIsOpenedByItsGroup: where the program sees the device of its container and not one of its own.
+// TestDeviceIsOpenedByItsGroup covers a program that sees the device of its container and not one of its own.
 func TestDeviceIsOpenedByItsGroup(t *testing.T) {
 	for name, test := range map[string]struct {
 		group uint32

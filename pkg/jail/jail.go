@@ -1,5 +1,6 @@
-// Package jail starts a program, QEMU, as a user of its own that has no capability and no way to one, in a root directory that holds nothing
-// but the program and the files that it is given. A guest that takes over its QEMU finds itself there.
+// Package jail starts a program, QEMU, as a separate user without capabilities or a way to gain any, in a root
+// directory that contains only the program and the files that it is given. A guest that takes over its QEMU is confined
+// there.
 package jail
 
 import (
@@ -14,37 +15,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Jail is what a program is locked into. The zero value starts programs as they are: as the runner's own user, who has to be somebody else
-// than root then.
+// Jail is the sandbox of a program. The zero value starts programs as they are: as the runner's own user, who must not
+// be root then.
 type Jail struct {
 	// User is the number of the program's user and group; 0 for the runner's own.
 	User int
-	// Capabilities are the only ones that the program has. None, as a rule; with some, User is 0 and it stays root.
+	// Capabilities are the only ones that the program has. There are usually none; with some, User is 0 and the program
+	// stays root.
 	Capabilities []uintptr
-	// Directory is an empty directory on which the root directory is mounted, in a mount namespace of the program's own.
+	// Directory is an empty directory on which the root directory is mounted, in a separate mount namespace.
 	Directory string
-	// Paths are what the program finds besides itself, its libraries and its devices, each under its own path.
+	// Paths are what the program sees besides itself, its libraries and its devices, each under its own path.
 	Paths []Path
-	// Processes mounts /proc, with the program's own process alone. QEMU needs it for directories that it shares.
+	// Processes mounts /proc, with only the program's own process. QEMU needs it for directories that it shares.
 	Processes bool
 	// Offline gives the program a network without any interface.
 	Offline bool
-	// Say is told, in a sentence, when the jail has to do without something. May be nil.
+	// Say is called with a sentence if a part of the sandbox is not possible. May be nil.
 	Say func(string)
 }
 
-// Path is a file or directory that a program is shown.
+// Path is a file or directory that a program sees.
 type Path struct {
 	// Name is its absolute path, outside and inside.
 	Name string
-	// File is the open file, when the name has to lead to no other one. Nil: whatever the name leads to.
+	// File is the open file, if the name must refer to exactly this file. Nil: any file that the name refers to.
 	File *os.File
-	// Writable lets the program write, as far as the modes of files do.
+	// Writable lets the program write, as far as the modes of files permit.
 	Writable bool
 }
 
-// Start starts a command and returns what waits for its end. The command is killed when the runner ends: the kernel sends the parent-death
-// signal when the thread ends that forked, and Go ends threads at will (golang/go#27505), so one thread lives as long as the command.
+// Start starts a command and returns a function that waits for its end. The command is killed when the runner ends: the
+// kernel sends the parent-death signal when the thread that forked ends, and Go may end threads at any time
+// (golang/go#27505), so one thread lives as long as the command.
 func (j Jail) Start(command *exec.Cmd) (wait func() error, err error) {
 	started, ended := make(chan error), make(chan error, 1)
 	go j.onThread(func() {
@@ -60,8 +63,8 @@ func (j Jail) Start(command *exec.Cmd) (wait func() error, err error) {
 	return func() error { return <-ended }, nil
 }
 
-// onThread runs do on a thread that ends with it, because do changes what the thread may do and sees. The first thread of a process does not
-// end, and what it sees is what /proc says of the process: it is left alone.
+// onThread runs do on a thread that ends with it, because do changes what the thread may do and sees. The first thread
+// of a process does not end, and what it sees is what /proc reports of the process, so it is not used.
 func (j Jail) onThread(do func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -90,12 +93,13 @@ func (j Jail) start(command *exec.Cmd) error {
 	return command.Start()
 }
 
-// locked says whether there is anything to do.
+// locked reports whether there is anything to do.
 func (j Jail) locked() bool { return j.User != 0 || len(j.Capabilities) > 0 }
 
-// enter changes the thread, which the command inherits from. The order matters: each step needs what a later one takes away.
+// enter changes the thread, from which the command inherits. The order matters: each step needs what a later one
+// removes.
 func (j Jail) enter(command *exec.Cmd) error {
-	// What the runner was configured with is none of the program's business.
+	// The program must not see the runner's configuration.
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	var groups []uint32
 	switch err := j.changeRoot(command.Path); {
@@ -120,8 +124,8 @@ func (j Jail) enter(command *exec.Cmd) error {
 	return nil
 }
 
-// groupsOf are the groups that a program needs to open a device that is not its own: the device's, if that may read and write it. The group
-// root gets no program anywhere.
+// groupsOf returns the groups that a program needs to open a device that is not its own: the device's group, if it may
+// read and write the device. A program never gets the group root.
 func groupsOf(path string) []uint32 {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -141,8 +145,8 @@ func groupsFor(mode fs.FileMode, group uint32) []uint32 {
 	return []uint32{group}
 }
 
-// separate gives the command further namespaces of its own: it needs no shared memory and no host name of others, and its network comes by
-// descriptor.
+// separate gives the command additional namespaces: it needs neither shared memory nor the host name of others, and its
+// network comes by file descriptor.
 func (j Jail) separate(command *exec.Cmd) {
 	command.SysProcAttr.Cloneflags |= unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if j.Offline {

@@ -17,7 +17,7 @@ import (
 
 const user = 64055
 
-// inJail runs a shell command in a jail and returns what it says.
+// inJail runs a shell command in a jail and returns its output.
 func inJail(t *testing.T, j Jail, script string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -128,7 +128,7 @@ func TestFileThatWasReplacedIsNotShown(t *testing.T) {
 	}
 }
 
-// Some programs have to stay root, for files whose owners they keep. They have nothing else of root.
+// Some programs have to stay root, for files whose owners they keep. They have no other privileges of root.
 func TestProgramKeepsTheCapabilitiesThatItIsGivenAlone(t *testing.T) {
 	said := inJail(t, Jail{Capabilities: []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE}, Processes: true}, "cat /proc/self/status; mount -t tmpfs x /dev 2>&1 || echo not mounted")
 	for _, want := range []string{`Uid:\s+0\s`, `CapEff:\s+0+3\n`, `CapBnd:\s+0+3\n`, `NoNewPrivs:\s+1`, `not mounted`} {
@@ -151,7 +151,7 @@ func TestProgramThatCannotBeStarted(t *testing.T) {
 	}
 }
 
-// TestProgramLivesAsLongAsItsThread: Go must not end the thread before, because the kernel would kill the program.
+// TestProgramLivesAsLongAsItsThread: Go must not end the thread earlier, because the kernel would kill the program.
 func TestProgramLivesAsLongAsItsThread(t *testing.T) {
 	command := exec.Command("sleep", "1")
 	began := time.Now()

@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNoNamespace says that the runner may not make a mount namespace.
+// errNoNamespace says that the runner may not create a mount namespace.
 var errNoNamespace = errors.New("no mount namespace")
 
-// system is where programs and their libraries are. What of it is a link is made a link, too. /usr itself is not among them, because the
-// volumes of a node pod are below it.
+// system is where programs and their libraries are. A link is recreated as a link. /usr itself is not included, because
+// the volumes of a node pod are below it.
 var system = []string{
 	"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/local", "/usr/share",
 	"/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin",
 }
 
-// configuration is what the dynamic linker and QEMU's own network look at.
+// configuration is what the dynamic linker and QEMU's own network read.
 var configuration = []string{"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/resolv.conf"}
 
-// device is a character device that QEMU opens by its path. Without KVM it goes without that.
+// device is a character device that QEMU opens by its path. Without KVM it does not need that one.
 type device struct {
 	path   string
 	mode   uint32
@@ -36,11 +36,12 @@ var devices = []device{
 	{"/dev/null", 0o666, true}, {"/dev/zero", 0o444, false}, {"/dev/random", 0o444, false}, {"/dev/urandom", 0o444, true}, {kvmDevice, 0o600, false},
 }
 
-// rootOptions bound what the root directory can take: it holds mount points alone.
+// rootOptions limit the size of the root directory: it contains only mount points.
 const rootOptions = "mode=0755,size=1m,nr_inodes=1k"
 
-// changeRoot gives the thread a root directory with the program, what it needs and the paths of the jail. All but what is writable on
-// purpose is read-only, and nothing outside can be reached from it: what was the root is not mounted any longer.
+// changeRoot gives the thread a root directory with the program, what it needs and the paths of the jail. Everything
+// that is not deliberately writable is read-only, and nothing outside can be reached from it, because the old root is
+// unmounted.
 func (j Jail) changeRoot(program string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); errors.Is(err, unix.EPERM) {
 		return errNoNamespace
@@ -148,7 +149,7 @@ func (j Jail) show(p Path, flags uintptr) error {
 	if !p.Writable {
 		flags |= unix.MS_RDONLY
 	}
-	// A mount that the runtime has locked keeps its flags (mount_namespaces(7)): they have to be repeated.
+	// A mount that the runtime has locked keeps its flags (mount_namespaces(7)), so they have to be repeated.
 	var s unix.Statfs_t
 	if err := unix.Statfs(target, &s); err == nil {
 		flags |= uintptr(s.Flags) & (unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOSUID | unix.MS_RDONLY | unix.MS_NOATIME | unix.MS_RELATIME) //nolint:gosec // G115: flags
@@ -159,8 +160,8 @@ func (j Jail) show(p Path, flags uintptr) error {
 	return nil
 }
 
-// bind mounts the path elsewhere. A descriptor of another mount namespace cannot be mounted (mount(2), EINVAL), so the path is opened
-// once more and has to be the same file.
+// bind mounts the path elsewhere. A file descriptor of another mount namespace cannot be mounted (mount(2), EINVAL), so
+// the path is opened again and has to be the same file.
 func (p Path) bind(target string) error {
 	file, err := os.OpenFile(p.Name, unix.O_PATH, 0)
 	if err != nil {
@@ -173,7 +174,7 @@ func (p Path) bind(target string) error {
 	return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), target, "", unix.MS_BIND, "")
 }
 
-// ErrReplaced says that a path leads to another file than the one that was opened before.
+// ErrReplaced says that a path refers to another file than the one that was opened before.
 var ErrReplaced = errors.New("it was replaced after it was opened")
 
 func (p Path) same(file *os.File) error {
@@ -194,7 +195,7 @@ func (p Path) same(file *os.File) error {
 	return nil
 }
 
-// makeDevices makes device nodes of the program's own: those of the container belong to root.
+// makeDevices creates separate device nodes for the program, because those of the container belong to root.
 func (j Jail) makeDevices() error {
 	if err := os.MkdirAll(j.inside("/dev"), 0o755); err != nil { //nolint:gosec // G301: the program's user walks through it
 		return err
@@ -218,7 +219,7 @@ func (j Jail) makeDevices() error {
 	return nil
 }
 
-// mountProcesses shows the program its own process: of others it sees nothing, and nothing of the kernel. Both options need Linux 5.8.
+// mountProcesses shows the program only its own process, and nothing of the kernel. Both options need Linux 5.8.
 func (j Jail) mountProcesses() error {
 	if !j.Processes {
 		return nil

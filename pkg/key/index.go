@@ -2,8 +2,8 @@ package key
 
 import "maps"
 
-// AssignIndexes gives every node its index: nodes keep theirs, vanished ones lose theirs, and a new one gets the lowest
-// index from 1 that nobody held when this pass began, so that an index freed now is not reused now.
+// AssignIndexes assigns every node its index: nodes keep theirs, removed ones lose theirs, and a new one gets the
+// lowest index from 1 that no node held at the start, so that an index that is freed now is not reused now.
 func AssignIndexes(current map[string]int32, nodeIDs []string) map[string]int32 {
 	taken := map[int32]bool{}
 	for index := range maps.Values(current) {

@@ -41,7 +41,7 @@ func TestIndexesAreLowestFreeAndStable(t *testing.T) {
 	}
 }
 
-// TestIndexesHoldTheirRulesOverAnyHistory lets nodes come and go at random.
+// TestIndexesHoldTheirRulesOverAnyHistory adds and removes nodes at random.
 func TestIndexesHoldTheirRulesOverAnyHistory(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))

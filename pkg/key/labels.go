@@ -1,8 +1,8 @@
-// Package key is the one place for names, labels, annotations, ports and the arithmetic of sizes and indexes.
+// Package key is the one place for names, labels, annotations, ports and the calculation of sizes and indexes.
 // Everything in it is pure.
 package key
 
-// Labels that the original put on its objects; other software selects by them.
+// Labels that the original set on its objects; other software selects by them.
 const (
 	LabelApp            = "app"
 	LabelCluster        = "cluster"
@@ -23,7 +23,7 @@ const (
 	LabelVersion        = "kvm-operator.giantswarm.io/version"
 	LabelReleaseVersion = "release.giantswarm.io/version"
 
-	// LabelLegacyClusterID and LabelLegacyClusterKey stand on encryption Secrets for the oldest readers.
+	// LabelLegacyClusterID and LabelLegacyClusterKey are on encryption Secrets for the oldest readers.
 	LabelLegacyClusterID  = "clusterID"
 	LabelLegacyClusterKey = "clusterKey"
 )
@@ -44,40 +44,42 @@ const (
 
 // Annotations.
 const (
-	// AnnotationOwner says which custom resource and which handler an object belongs to: "<kind>.<group>/<namespace>/<name>/<handler>".
-	// The engine touches nothing that carries another value. See Owner.
+	// AnnotationOwner says which custom resource and which handler an object belongs to:
+	// "<kind>.<group>/<namespace>/<name>/<handler>". The engine does not touch objects with another value. See Owner.
 	AnnotationOwner = "kvm-operator.giantswarm.io/owner"
 	// AnnotationOwnerUID is the UID of that custom resource.
 	AnnotationOwnerUID = "kvm-operator.giantswarm.io/owner-uid"
 
-	// AnnotationApplied is the hash of the intent that was applied last. It lets a restarted operator see that nothing
-	// is to be done without asking the API server.
+	// AnnotationApplied is the hash of the intent that was applied last. With it a restarted operator knows that
+	// nothing has to be done, without a request to the API server.
 	AnnotationApplied = "kvm-operator.giantswarm.io/applied"
 
-	// AnnotationBootstrapToken stands on the Secret with a node's boot data: the public part of the bootstrap token in it.
+	// AnnotationBootstrapToken is on the Secret with a node's boot data: the public part of the bootstrap token in it.
 	AnnotationBootstrapToken = "kvm-operator.giantswarm.io/bootstrap-token"
-	// AnnotationCertificatesEnd stands there, too, where it is a master's: when the first of the certificates in it ends, by RFC 3339.
+	// AnnotationCertificatesEnd is on the Secret with a master's boot data: when the first of the certificates in it
+	// expires, by RFC 3339.
 	AnnotationCertificatesEnd = "kvm-operator.giantswarm.io/certificates-end"
-	// AnnotationAllowVersion is set by the user on a KVMConfig. It permits changes of versions that the rules forbid, each by
-	// component and version: "kubernetes=1.34.2,etcd=3.6.5".
+	// AnnotationAllowVersion is set by the user on a KVMConfig. It permits changes of versions that the rules forbid,
+	// each by component and version: "kubernetes=1.34.2,etcd=3.6.5".
 	AnnotationAllowVersion = "kvm-operator.giantswarm.io/allow-version"
-	// AnnotationAdministratorsGeneration is set by the user on a KVMConfig. Another value takes their rights from all copies of the
-	// administrator's kubeconfig, and makes a new one.
+	// AnnotationAdministratorsGeneration is set by the user on a KVMConfig. A new value revokes the rights of all
+	// copies of the administrator's kubeconfig, and creates a new one.
 	AnnotationAdministratorsGeneration = "kvm-operator.giantswarm.io/administrators-generation"
-	// AnnotationVolumeFor is set by an administrator on a PersistentVolume with a mount tag: the namespaces, with commas between them, whose
-	// KVMConfigs may have it.
+	// AnnotationVolumeFor is set by an administrator on a PersistentVolume with a mount tag: the namespaces, separated
+	// by commas, whose KVMConfigs may use it.
 	AnnotationVolumeFor = "kvm-operator.giantswarm.io/for-namespaces"
-	// AnnotationDataOf stands on a PersistentVolume that a cluster has claimed: the namespace of the KVMConfig whose data it holds. An administrator
-	// takes it away once the volume is wiped.
+	// AnnotationDataOf is on a PersistentVolume that a cluster has claimed: the namespace of the KVMConfig whose data
+	// it holds. An administrator removes it once the volume is wiped.
 	AnnotationDataOf = "kvm-operator.giantswarm.io/data-of"
-	// AnnotationAdministrators stands on the Secret with the administrator's kubeconfig: the group that it has its rights by.
+	// AnnotationAdministrators is on the Secret with the administrator's kubeconfig: the group that gives it its
+	// rights.
 	AnnotationAdministrators = "kvm-operator.giantswarm.io/administrators"
-	// AnnotationLeaderVersion stands on the Lease of the operator: the version of who holds it, or held it last.
+	// AnnotationLeaderVersion is on the operator's Lease: the version of its current or last holder.
 	AnnotationLeaderVersion = "kvm-operator.giantswarm.io/leader-version"
-	// AnnotationJoining stands on a node pod: its UID, the hash of the key for which a certificate was approved by bootstrap token, when, and
-	// whether the Node has been Ready; see joining.Record.
+	// AnnotationJoining is on a node pod: its UID, the hash of the key for which a certificate was approved by
+	// bootstrap token, when, and whether the Node has been Ready; see joining.Record.
 	AnnotationJoining = "kvm-operator.giantswarm.io/joining"
-	// AnnotationNodeHash stands on the pod template of a node pod: the hash of everything that makes a running node
+	// AnnotationNodeHash is on the pod template of a node pod: the hash of everything that makes a running node
 	// outdated, which is pod, boot data and guest image.
 	AnnotationNodeHash = "kvm-operator.giantswarm.io/node-hash"
 
@@ -89,21 +91,22 @@ const (
 	AnnotationReleaseVersion   = "giantswarm.io/release-version"
 	AnnotationVersionBundle    = "giantswarm.io/version-bundle-version"
 	AnnotationEtcdDomain       = "giantswarm.io/etcd-domain"
-	// AnnotationAuthorityGeneration stands on the Secret of a certificate authority that was succeeded by wish: the generation
-	// that was asked for.
+	// AnnotationAuthorityGeneration is on the Secret of a CA that was rotated on request: the requested generation.
 	AnnotationAuthorityGeneration = "kvm-operator.giantswarm.io/authority-generation"
-	// AnnotationEtcdFounders stands on a cluster's namespace: the ids of the masters that its etcd began with.
+	// AnnotationEtcdFounders is on a cluster's namespace: the ids of its etcd's founding masters.
 	AnnotationEtcdFounders = "kvm-operator.giantswarm.io/etcd-founders"
-	// AnnotationEtcdFounding stands beside it until a member has told that etcd has begun: until then the founders stay.
+	// AnnotationEtcdFounding is on a cluster's namespace as well, until a member has reported that etcd is founded:
+	// until then the founding masters do not change.
 	AnnotationEtcdFounding = "kvm-operator.giantswarm.io/etcd-founding"
-	// AnnotationEtcdRestoring and AnnotationEtcdRestored stand on a cluster's namespace: the snapshot that is being put in the place of
-	// etcd's data, and the one that the data began with, each "<file>/<generation>".
+	// AnnotationEtcdRestoring and AnnotationEtcdRestored are on a cluster's namespace: the snapshot that is replacing
+	// etcd's data, and the one from which the data was restored, each "<file>/<generation>".
 	AnnotationEtcdRestoring = "kvm-operator.giantswarm.io/etcd-restoring"
 	AnnotationEtcdRestored  = "kvm-operator.giantswarm.io/etcd-restored"
-	// AnnotationEtcdHalted stands on a master's Deployment while its machine is down for a restore: it is let go without a drain.
+	// AnnotationEtcdHalted is on a master's Deployment while its machine is down for a restore: the machine is released
+	// without a drain.
 	AnnotationEtcdHalted = "kvm-operator.giantswarm.io/etcd-halted"
-	// AnnotationEtcdMember stands on a master's Deployment once its member of etcd has run: the member's id, followed by "@" and
-	// the ticket of the restore when etcd began with one.
+	// AnnotationEtcdMember is on a master's Deployment once its etcd member has run: the member's id, followed by "@"
+	// and the ticket of the restore if etcd was founded from one.
 	AnnotationEtcdMember     = "kvm-operator.giantswarm.io/etcd-member"
 	AnnotationPromCluster    = "giantswarm.io/prometheus-cluster"
 	AnnotationPromPath       = "prometheus.io/path"
@@ -112,7 +115,8 @@ const (
 	AnnotationPromScrape     = "prometheus.io/scrape"
 	AnnotationSSLPassthrough = "nginx.ingress.kubernetes.io/ssl-passthrough"
 
-	// AnnotationTerminateUnhealthy and its older spelling switch the replacement of unhealthy nodes on, whatever their value.
+	// AnnotationTerminateUnhealthy and its older spelling enable the replacement of unhealthy nodes, regardless of
+	// their value.
 	AnnotationTerminateUnhealthy      = "node.giantswarm.io/terminate-unhealthy"
 	AnnotationTerminateUnhealthyAlpha = "alpha.node.giantswarm.io/terminate-unhealthy"
 
@@ -124,14 +128,15 @@ const (
 // Operator is the name of this program: field owner, value of LabelManagedBy and LabelPodWatcher.
 const Operator = "kvm-operator"
 
-// Finalizers. The original's names are kept, so that objects move between the two without being stuck.
+// Finalizers. The original's names are kept, so that objects can move between the two operators without getting stuck.
 const (
 	// FinalizerCluster is the cluster controller's.
 	FinalizerCluster = "operatorkit.giantswarm.io/kvm-operator"
-	// FinalizerDrainer is on every node pod from its beginning: the drainer holds the pod until its machine is empty and down.
+	// FinalizerDrainer is on every node pod from its creation: the drainer keeps the pod until its machine is drained
+	// and down.
 	FinalizerDrainer = "operatorkit.giantswarm.io/kvm-operator-drainer"
-	// FinalizerLegacyDeleter and FinalizerLegacyTerminator were set by the original's other controllers and are removed
-	// once a cluster is gone, for nobody else will.
+	// FinalizerLegacyDeleter and FinalizerLegacyTerminator were set by the original's other controllers. They are
+	// removed once a cluster is gone, because nothing else removes them.
 	FinalizerLegacyDeleter    = "operatorkit.giantswarm.io/kvm-operator-deleter"
 	FinalizerLegacyTerminator = "operatorkit.giantswarm.io/kvm-operator-unhealthy-nodes-terminator"
 )
@@ -139,8 +144,8 @@ const (
 // ConditionNodeReady is the readiness gate of node pods: the workload cluster's Node is Ready.
 const ConditionNodeReady = "kvm-operator.giantswarm.io/workload-cluster-node-ready"
 
-// ConditionDrained is a condition of node pods that are deleted: True once the machine has been let go. Its reason and message
-// tell why, or what is waited for.
+// ConditionDrained is a condition of node pods that are being deleted: True once the machine has been released. Its
+// reason and message say why, or what it waits for.
 const ConditionDrained = "kvm-operator.giantswarm.io/drained"
 
 // GateEtcdHost is the scheduling gate of masters whose etcd keeps its data on a host: a pod is placed only once it is
@@ -153,7 +158,8 @@ const (
 	RoleWorker = "worker"
 )
 
-// OfCluster says whether one of the labels by which the original's objects tell their cluster names the one with the given id.
+// OfCluster reports whether one of the labels by which the original's objects name their cluster names the one with the
+// given id.
 func OfCluster(labels map[string]string, id string) bool {
 	for _, label := range []string{LabelGSCluster, LabelCluster, LabelClusterID, LabelGSClusterID} {
 		if labels[label] == id {

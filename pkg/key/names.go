@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// Namespace is the namespace on the management cluster that holds everything of cluster id. Service account and
+// Namespace is the namespace on the management cluster that contains everything of cluster id. Service account and
 // cluster role binding have the same name.
 func Namespace(id string) string { return id }
 
@@ -33,29 +33,31 @@ func SecretName(id, name string) string { return id + "-" + name }
 func KubeconfigName(id string) string { return id + "-kubeconfig" }
 
 // EtcdClaimName is the name of the volume claim of a master's etcd. The original used the position in the list, which
-// hands a master the data of another one when the list changes.
+// gives a master the data of another one when the list changes.
 func EtcdClaimName(id, nodeID string) string { return "pvc-master-etcd-" + id + "-" + nodeID }
 
-// EtcdHostPath is the directory of the host with the data of a master's etcd. The mark of EtcdMark keeps it from other clusters of the same id;
-// an empty one gives the directory of clusters that began with an operator before there were marks.
+// EtcdHostPath is the directory of the host with the data of a master's etcd. The mark of EtcdMark separates it from
+// other clusters with the same id; an empty mark gives the directory of clusters that were created by an operator
+// without marks.
 func EtcdHostPath(id, mark, nodeID string) string {
 	return path.Join(EtcdHostDirectories(id, mark), EtcdDirectory(nodeID))
 }
 
-// EtcdHostDirectories is the directory of the host that has those of all masters with a mark.
+// EtcdHostDirectories is the directory of the host that contains those of all masters with a mark.
 func EtcdHostDirectories(id, mark string) string { return path.Join(etcdHostRoot, id, mark) }
 
 // EtcdDirectory is the name of the directory of a master's data.
 func EtcdDirectory(nodeID string) string { return etcdHostPrefix + nodeID }
 
-// EtcdMark is the mark of a cluster whose Secrets are encrypted with a key in etcd: 16 hexadecimal digits, from which the key cannot be found.
+// EtcdMark is the mark of a cluster whose Secrets are encrypted with a key in etcd: 16 hexadecimal digits, from which
+// the key cannot be derived.
 func EtcdMark(encryptionKey string) string {
 	sum := sha256.Sum256([]byte("directory of etcd on hosts\n" + encryptionKey))
 	return hex.EncodeToString(sum[:8])
 }
 
-// EtcdMarkOf is the mark in what EtcdHostPath returned for a cluster. It is empty for any other path, because users may write to the objects
-// that hold paths.
+// EtcdMarkOf returns the mark in what EtcdHostPath returned for a cluster. It is empty for any other path, because
+// users may write to the objects that contain paths.
 func EtcdMarkOf(id, hostPath string) string {
 	mark, node := path.Base(path.Dir(hostPath)), strings.TrimPrefix(path.Base(hostPath), etcdHostPrefix)
 	if !etcdMark.MatchString(mark) || hostPath != EtcdHostPath(id, mark, node) {
@@ -64,19 +66,20 @@ func EtcdMarkOf(id, hostPath string) string {
 	return mark
 }
 
-// RetiredDirectory is the name that the directory of a master's data gets after the master has left, beside the old one.
+// RetiredDirectory is the name that the directory of a master's data gets after the master has left, beside the old
+// one.
 func RetiredDirectory(nodeID string, left time.Time) string {
 	return "retired-" + left.UTC().Format("20060102T150405Z") + "-" + EtcdDirectory(nodeID)
 }
 
-// EtcdRetireName is the name of the Job that does something, such as "rename", to the data that a master has left on a host. A master may leave
-// several times.
+// EtcdRetireName is the name of the Job that does something, such as "rename", with the data that a master has left on
+// a host. A master may leave several times.
 func EtcdRetireName(what, nodeID, host, mark string, left time.Time) string {
 	sum := sha256.Sum256([]byte(host + " " + mark + " " + left.UTC().Format(time.RFC3339)))
-	return "etcd-" + what + "-" + nodeID + "-" + hex.EncodeToString(sum[:5]) // an id of 39 characters leaves no more
+	return "etcd-" + what + "-" + nodeID + "-" + hex.EncodeToString(sum[:5]) // an id of 39 characters allows no more
 }
 
-// etcdMark is what EtcdMark returns, and what the API server admits in status.nodes[].etcdMark.
+// etcdMark matches what EtcdMark returns, and what the API server accepts in status.nodes[].etcdMark.
 var etcdMark = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 const (
@@ -84,11 +87,12 @@ const (
 	etcdHostPrefix = "k8s-master-"
 )
 
-// EtcdSnapshotName is the name of the CronJob that takes snapshots of etcd, and of the Secret that lets it.
+// EtcdSnapshotName is the name of the CronJob that takes snapshots of etcd, and of the Secret that gives it access.
 const EtcdSnapshotName = "etcd-snapshot"
 
-// EtcdRestoreName is the name of the Job that puts the snapshot with a ticket in the place of a master's data; without a master, of
-// the one that checks it. It has 63 characters at most, as the names of Jobs may, for the longest ids, which have 39.
+// EtcdRestoreName is the name of the Job that replaces a master's data with the snapshot that has a ticket; without a
+// master, of the Job that checks it. It has at most 63 characters, the limit for names of Jobs, even for the longest
+// ids, which have 39.
 func EtcdRestoreName(ticket, nodeID string) string {
 	if nodeID == "" {
 		return "etcd-check-" + ticket
@@ -96,8 +100,8 @@ func EtcdRestoreName(ticket, nodeID string) string {
 	return EtcdPlacing + nodeID + "-" + strings.TrimPrefix(ticket, EtcdRestored)
 }
 
-// EtcdPlacing is what the names of Jobs begin with that put a snapshot in the place of a master's data, and EtcdRestored what the tickets of
-// such data begin with.
+// EtcdPlacing is the prefix of the names of Jobs that replace a master's data with a snapshot, and EtcdRestored the
+// prefix of the tickets of such data.
 const (
 	EtcdPlacing  = "etcd-place-"
 	EtcdRestored = "restored"
@@ -108,7 +112,7 @@ func HostVolumeClaimName(id, nodeID, mountTag string) string {
 	return HostVolumeClaimPrefix(id) + nodeID + "-" + mountTag
 }
 
-// HostVolumeClaimPrefix is what the names of all claims of host volumes of cluster id begin with.
+// HostVolumeClaimPrefix is the prefix of the names of all claims of host volumes of cluster id.
 func HostVolumeClaimPrefix(id string) string { return "local-pvc-worker-" + id + "-" }
 
 // ServiceHost is the name of a Service of cluster id inside a management cluster with the given DNS domain.
@@ -116,7 +120,7 @@ func ServiceHost(service, id, clusterDomain string) string {
 	return service + "." + Namespace(id) + ".svc." + clusterDomain
 }
 
-// BaseDomain is what the domains of a cluster have in common: the API domain without "api.".
+// BaseDomain is the common part of a cluster's domains: the API domain without "api.".
 func BaseDomain(apiDomain string) string { return strings.TrimPrefix(apiDomain, "api.") }
 
 // EtcdDomain is the host name of etcd outside the cluster.
@@ -135,8 +139,8 @@ func WorkerDomain(c v1alpha1.Cluster) string {
 	return "worker." + BaseDomain(c.Kubernetes.API.Domain)
 }
 
-// NthServiceIP is the n-th address of the network of Services: 1 is the API server's, 10 by convention the DNS
-// service's. It returns the zero Addr when the network is malformed or has no such address.
+// NthServiceIP returns the n-th address of the Service network: 1 is the API server's, 10 by convention the DNS
+// service's. It returns the zero Addr if the network is malformed or has no such address.
 func NthServiceIP(clusterIPRange string, n int) netip.Addr {
 	prefix, err := netip.ParsePrefix(clusterIPRange)
 	if err != nil {
@@ -160,13 +164,13 @@ func DNSServiceIP(c v1alpha1.Cluster) string {
 	return NthServiceIP(c.Kubernetes.API.ClusterIPRange, 10).String()
 }
 
-// Paused says whether the annotations ask for no writes at all.
+// Paused reports whether the annotations forbid all writes.
 func Paused(annotations map[string]string) bool {
 	return annotations[AnnotationPaused] == "true" || annotations[AnnotationClusterAPIPaused] == "true"
 }
 
-// TerminatesUnhealthy says whether annotations of a KVMConfig ask for unhealthy nodes to be replaced. Being there is enough, as
-// with the original.
+// TerminatesUnhealthy reports whether annotations of a KVMConfig request the replacement of unhealthy nodes. Their
+// presence is enough, as with the original.
 func TerminatesUnhealthy(annotations map[string]string) bool {
 	_, set := annotations[AnnotationTerminateUnhealthy]
 	_, setAlpha := annotations[AnnotationTerminateUnhealthyAlpha]

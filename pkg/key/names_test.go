@@ -12,7 +12,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// TestNames holds the table of names of the original (spec §4) and those that are keyed by node id instead of position.
+// TestNames covers the table of names of the original (spec §4) and those that are keyed by node id instead of
+// position.
 func TestNames(t *testing.T) {
 	for name, test := range map[string]struct{ got, want string }{
 		"namespace, service account and role binding": {Namespace("ab1cd"), "ab1cd"},
@@ -42,7 +43,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestEtcdMark: another key, another directory; and one that the API server takes for status.nodes[].etcdMark.
+// TestEtcdMark: another key gives another directory, and the mark is valid in status.nodes[].etcdMark.
 func TestEtcdMark(t *testing.T) {
 	one, other := EtcdMark("one"), EtcdMark("other")
 	if one == other || one != EtcdMark("one") || !regexp.MustCompile(`^[0-9a-f]{16}$`).MatchString(one) {
@@ -50,7 +51,7 @@ func TestEtcdMark(t *testing.T) {
 	}
 }
 
-// TestNamesOfJobsFit: longer ones are refused by the API server, which would be when masters are down.
+// TestNamesOfJobsFit: the API server would reject longer ones, and would do so when masters are down.
 func TestNamesOfJobsFit(t *testing.T) {
 	longest, ticket := strings.Repeat("m", 39), EtcdRestored+"0123456789ab"
 	for _, id := range []string{"", longest, "check"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// TestOwnersAreReadInBothForms: that of earlier operators names a KVMConfig and no UID.
+// TestOwnersAreReadInBothForms: the form of earlier operators names a KVMConfig and no UID.
 func TestOwnersAreReadInBothForms(t *testing.T) {
 	for name, test := range map[string]struct {
 		value, uid string
@@ -38,7 +38,8 @@ func TestOwnersAreReadInBothForms(t *testing.T) {
 	}
 }
 
-// TestWhoIsNamed: the UID tells a KVMConfig from a former one of its name, and the kind from another resource.
+// TestWhoIsNamed: the UID distinguishes a KVMConfig from a former one of its name, and the kind distinguishes it from
+// another resource.
 func TestWhoIsNamed(t *testing.T) {
 	config := &v1alpha1.KVMConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ab1cd", UID: "1"}}
 	own := OwnerKVMConfig(config, "service")

@@ -10,7 +10,8 @@ const (
 	PortEtcdPeer   int32 = 2380
 	PortKubelet    int32 = 10250
 	PortSSH        int32 = 22
-	// PortVXLAN is the UDP port at which flannel takes the packets of other nodes' pods: the Linux kernel's default, not IANA's.
+	// PortVXLAN is the UDP port at which flannel receives the packets of other nodes' pods: the Linux kernel's default,
+	// not IANA's.
 	PortVXLAN int32 = 8472
 	PortHTTP  int32 = 30010
 	PortHTTPS int32 = 30011
@@ -41,7 +42,7 @@ func MemberPorts() []Port {
 	return []Port{{Name: "etcd", Port: PortEtcdClient}, {Name: "etcd-peer", Port: PortEtcdPeer}}
 }
 
-// WorkerPorts are the ports of the Service "worker": those of the spec, else http and https.
+// WorkerPorts are the ports of the Service "worker": those of the spec, otherwise http and https.
 func WorkerPorts(k v1alpha1.KVM) []Port {
 	if len(k.PortMappings) == 0 {
 		return []Port{{Name: "http", Port: PortHTTP}, {Name: "https", Port: PortHTTPS}}

@@ -9,13 +9,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// GuestMemory is the guest's memory in MiB, rounded down. Pod and guest read the same Kubernetes quantity: the original
-// handed the text to QEMU, whose G is 2³⁰ while Kubernetes' is 10⁹, and big guests were killed for want of memory.
+// GuestMemory is the guest's memory in MiB, rounded down. Pod and guest use the same Kubernetes quantity: the original
+// passed the text to QEMU, whose G is 2³⁰ while Kubernetes' is 10⁹, and big guests were killed for lack of memory.
 func GuestMemory(memory resource.Quantity) int64 { return memory.Value() / (1024 * 1024) }
 
-// PodMemory is the memory that a node pod requests and may use, in whole MiB: the guest's; 1/128 of it for page tables of QEMU and kernel; 512
-// MiB for the runner, QEMU and what the kernel holds for them; 8 MiB for each processor; and 1 GiB for translated code where the guest may be
-// emulated, which is as large as QEMU lets its buffer grow. docs/benchmarks.md has what was measured.
+// PodMemory is the memory that a node pod requests and may use, in whole MiB: the guest's; 1/128 of it for page tables
+// of QEMU and kernel; 512 MiB for the runner, QEMU and what the kernel allocates for them; 8 MiB for each processor;
+// and, if the guest may be emulated, 1 GiB for translated code, which is the maximum size of QEMU's buffer.
+// docs/benchmarks.md has the measurements.
 func PodMemory(memory resource.Quantity, cpus int32, emulated bool) resource.Quantity {
 	const mebi = 1 << 20
 	bytes := memory.Value() + memory.Value()/128 + 512*mebi + int64(cpus)*8*mebi
@@ -25,15 +26,15 @@ func PodMemory(memory resource.Quantity, cpus int32, emulated bool) resource.Qua
 	return *resource.NewQuantity((bytes+mebi-1)/mebi*mebi, resource.BinarySI)
 }
 
-// Disks are the sizes of a node's disks as QEMU writes them, G being 2³⁰ bytes.
+// Disks are the sizes of a node's disks as QEMU writes them, where G is 2³⁰ bytes.
 type Disks struct {
 	OS        string
 	Container string
 	Kubelet   string
 }
 
-// NodeDisks are the sizes of a node's disks: fixed for masters; for workers dockerVolumeSizeGB, else disk rounded to
-// whole GB, else 50G for containers and 5G for the kubelet.
+// NodeDisks returns the sizes of a node's disks: fixed for masters; for workers dockerVolumeSizeGB, otherwise disk
+// rounded to whole GB, otherwise 50G for containers and 5G for the kubelet.
 func NodeDisks(role string, m v1alpha1.Machine) Disks {
 	disks := Disks{OS: "5G", Container: "50G", Kubelet: "5G"}
 	if role == RoleMaster {
@@ -61,8 +62,8 @@ func DiskBytes(role string, m v1alpha1.Machine) int64 {
 	return bytes
 }
 
-// DiskLimit is the room that a node pod may take for its disks, in bytes. A kubelet that finds more ends the pod, so there is plenty beside
-// what the disks can have: a file system counts what it needs to find the parts of a file with the file.
+// DiskLimit is how many bytes a node pod may use for its disks. A kubelet that finds more ends the pod, so the limit is
+// well above the size of the disks: a file system counts the metadata that locates the parts of a file with the file.
 func DiskLimit(role string, m v1alpha1.Machine) int64 {
 	bytes := DiskBytes(role, m)
 	return bytes + bytes/20 + 1<<30

@@ -32,9 +32,10 @@ func TestMemoryOfThePod(t *testing.T) {
 	}
 }
 
-// TestGuestFitsIntoThePod covers F-04b and T-22 for every form that the CRD lets pass and every size up to 1 TB.
+// TestGuestFitsIntoThePod covers F-04b and T-22 for every form that the CRD accepts and every size up to 1 TB.
 func TestGuestFitsIntoThePod(t *testing.T) {
-	// What QEMU itself needs at least, whatever the size of the guest: 150 MiB were measured, and 1 GiB for translated code.
+	// This is what QEMU itself needs at least, for any size of the guest: 150 MiB were measured, and 1 GiB for
+	// translated code.
 	overhead := map[bool]int64{false: 300 << 20, true: 1300 << 20}
 	forms := []string{
 		"4G", "4Gi", "4096M", "4096Mi", "24G", "7.5G", "1.5Gi", "0.000123456Ti", "512M", "512Mi", "2048M", "1T", "1.5Ti", "16Ti",

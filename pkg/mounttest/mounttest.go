@@ -1,4 +1,4 @@
-// Package mounttest has tests see directories as a pod would that mounts them.
+// Package mounttest lets tests see directories as a pod would that mounts them.
 package mounttest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadOnly does something in a mount namespace of its own in which a directory is mounted read-only. Only the goroutine that do is called in sees
-// that, not those that it starts. It skips the test where that takes root.
+// ReadOnly calls do in a separate mount namespace in which a directory is mounted read-only. Only the goroutine in
+// which do is called sees that, not goroutines that it starts. It skips the test if it is not run by root.
 func ReadOnly(t *testing.T, directory string, do func()) {
 	t.Helper()
 	if os.Getuid() != 0 {

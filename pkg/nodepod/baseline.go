@@ -14,11 +14,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// carrier is the memory that a runner takes to carry its guest's connections, in bytes: 512 in each direction, of which each holds two buffers of 64
-// KiB in the runner's stack, two of 16 KiB on the way, and in the kernel 256 KiB, or 384 KiB where the guest downloads.
+// carrier is the memory that a runner needs to carry its guest's connections, in bytes: 512 in each direction. Each has
+// two buffers of 64 KiB in the runner's stack, two of 16 KiB for copying, and 256 KiB in the kernel, or 384 KiB if the
+// guest downloads.
 const carrier = 512 << 20
 
-// network has the runner carry the guest's connections where it may not hand the pod's network over.
+// network makes the runner carry the guest's connections if it may not hand over the pod's network.
 func network(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 	if !s.Settings.Machine.Baseline() {
 		return nil
@@ -26,7 +27,8 @@ func network(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 	return []corev1.EnvVar{{Name: "NETWORK", Value: "proxy"}, {Name: "PORTS", Value: strings.Join(ports(s, n), ",")}}
 }
 
-// ports are those of a guest that others have to reach: through the cluster's Services, from other nodes, and by SSH.
+// ports returns the ports of a guest that others have to reach: through the cluster's Services, from other nodes, and
+// by SSH.
 func ports(s *cluster.Snapshot, n cluster.Node) []string {
 	services := key.WorkerPorts(s.Config.Spec.KVM)
 	if n.Role == key.RoleMaster {
@@ -44,7 +46,8 @@ func ports(s *cluster.Snapshot, n cluster.Node) []string {
 	return list
 }
 
-// imageSource is the volume with the guest image: the host's cache, or one of the pod's own where it may not have directories of its host.
+// imageSource returns the volume with the guest image: the host's cache, or the pod's own if it may not have
+// directories of its host.
 func imageSource(settings cluster.MachineSettings) corev1.VolumeSource {
 	if !settings.Baseline() {
 		return hostDirectory(hostImages)
@@ -52,8 +55,9 @@ func imageSource(settings cluster.MachineSettings) corev1.VolumeSource {
 	return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(ownImage(settings), resource.BinarySI)}}
 }
 
-// ownImage is the room that a guest image may take in a pod that has its own, in bytes: twice the largest file, because a file may be there
-// compressed and unpacked for a while, and kernel and initrd are small beside the root file system.
+// ownImage returns how many bytes a guest image may take in a pod that has its own: twice the largest file, because a
+// file may temporarily exist both compressed and unpacked, and kernel and initrd are small compared with the root file
+// system.
 func ownImage(settings cluster.MachineSettings) int64 {
 	size, err := disk.ParseSize(settings.MaxImageFile)
 	if err != nil || !settings.Baseline() {
@@ -62,8 +66,8 @@ func ownImage(settings cluster.MachineSettings) int64 {
 	return 2 * size
 }
 
-// MeetsBaseline says whether a pod meets the level baseline of Pod Security, as far as what this package makes can break it: it is not
-// privileged, has no directory of its host, and adds no capability that the level does not admit.
+// MeetsBaseline reports whether a pod meets the Pod Security level baseline, as far as this package can violate it: the
+// pod is not privileged, has no directory of its host, and adds only capabilities that the level permits.
 func MeetsBaseline(pod corev1.PodSpec) bool {
 	if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil }) {
 		return false

@@ -20,16 +20,17 @@ const (
 	UserData = "user_data"
 	// EtcdData is the directory that the guest mounts by the tag "etcdshare".
 	EtcdData = "/etc/kubernetes/data/etcd"
-	// Images is the cache of guest images, shared by all node pods of a host unless they may have no directory of it. Machines have it read-only.
+	// Images is the cache of guest images, shared by all node pods of a host unless they may have no directory of it.
+	// Machines see it read-only.
 	Images = "/usr/code/images"
 	// Disks is the directory with the guest's disks.
 	Disks = "/usr/code/rootfs"
-	// Binary is the operator's own binary, which is the runner too.
+	// Binary is the operator's own binary, which is also the runner.
 	Binary = "/opt/kvm-operator/kvm-operator"
 )
 
-// EtcdDisk is the size of the disk with etcd's data: the quota of its database, 8 GiB, with log and snapshots. It takes no space
-// until it is written.
+// EtcdDisk is the size of the disk with etcd's data: the quota of its database, 8 GiB, with log and snapshots. It takes
+// no space until it is written.
 const EtcdDisk = "12G"
 
 func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
@@ -39,8 +40,8 @@ func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            []string{"runner"},
 		Env:             environment(s, n),
-		// No liveness probe: the runner itself kills a QEMU that is silent, and a machine that runs well on a host that is too busy to
-		// answer a probe would be stopped.
+		// There is no liveness probe: the runner itself kills a QEMU that does not respond, and a probe would stop a
+		// healthy machine on a host that is too busy to respond in time.
 		ReadinessProbe:  probe(10, 10, 4),
 		Resources:       MachineResources(s, n),
 		SecurityContext: securityContext(s.Settings.Machine),
@@ -48,7 +49,8 @@ func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 	}
 }
 
-// probe asks the runner by exec: the guest has taken over the pod's address, so nothing answers there for the pod.
+// probe returns a probe that asks the runner by exec, because the guest has taken over the pod's address, so nothing
+// answers there for the pod.
 func probe(delay, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
@@ -62,7 +64,8 @@ func probe(delay, period, failures int32) *corev1.Probe {
 	}
 }
 
-// environment is how the runner learns of its machine: the variables of the original's runner and a few new ones.
+// environment returns the variables by which the runner learns of its machine: those of the original's runner and a few
+// new ones.
 func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 	disks := key.NodeDisks(n.Role, n.Machine)
 	env := []corev1.EnvVar{
@@ -81,7 +84,7 @@ func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 		{Name: "ACCELERATION", Value: string(s.Config.Spec.KVM.K8sKVM.Acceleration)},
 	}
 	env = append(append(env, image(s)...), machine(s.Settings.Machine)...)
-	if s.Settings.ForeignSources { // else left out, so that no running pod is outdated
+	if s.Settings.ForeignSources { // otherwise left out, so that no running pod is outdated
 		env = append(env, corev1.EnvVar{Name: "FOREIGN_SOURCES", Value: "true"})
 	}
 	if n.Role == key.RoleMaster {
@@ -93,7 +96,7 @@ func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 	return literally(append(env, network(s, n)...))
 }
 
-// literally has the kubelet hand on values as they are: it expands $(NAME), and $$ stands for a dollar sign.
+// literally makes the kubelet pass on values as they are: it expands $(NAME), and $$ stands for a dollar sign.
 func literally(env []corev1.EnvVar) []corev1.EnvVar {
 	for i := range env {
 		env[i].Value = strings.ReplaceAll(env[i].Value, "$", "$$")
@@ -101,7 +104,8 @@ func literally(env []corev1.EnvVar) []corev1.EnvVar {
 	return env
 }
 
-// machine tells the runner what the operator's owner allows. What is not allowed is not mentioned: it is not allowed without.
+// machine tells the runner what the operator's settings allow. What is not allowed is left out, because that is the
+// default.
 func machine(settings cluster.MachineSettings) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if settings.AllowEmulation {

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestTheRunnerGetsWhatTheUserWrote: the kubelet expands $(NAME) and takes $$ for a dollar sign. What has none stays, or nodes
-// would be replaced for nothing.
+// TestTheRunnerGetsWhatTheUserWrote: the kubelet expands $(NAME) and replaces $$ by a dollar sign. A value without a
+// dollar sign does not change, or nodes would be replaced without need.
 func TestTheRunnerGetsWhatTheUserWrote(t *testing.T) {
 	for value, want := range map[string]string{
 		"":                  "",

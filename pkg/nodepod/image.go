@@ -11,11 +11,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
-// hostImages is the directory of the host that holds the cache of guest images.
+// hostImages is the directory of the host that has the cache of guest images.
 const hostImages = "/var/lib/flatcar-kvm-images"
 
-// imageContainer gets the guest image, verified, before the machine is started. It alone may write the cache of its host: an
-// attacker who leaves a guest cannot change what other machines boot. It ends before any guest begins, and has no rights but those to files.
+// imageContainer gets and verifies the guest image before the machine is started. Only this container may write to the
+// cache of its host, so that an attacker who escapes a guest cannot change what other machines boot. It ends before any
+// guest starts, and has only capabilities for files.
 func imageContainer(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 	return corev1.Container{
 		Name:            nodestep.ImageContainer,
@@ -23,7 +24,7 @@ func imageContainer(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            []string{"runner", "image"},
 		Env:             literally(append(image(s), corev1.EnvVar{Name: "MAX_IMAGE_FILE", Value: s.Settings.Machine.MaxImageFile})),
-		Resources:       Resources(s, n), // a pod takes the most that one of its containers does
+		Resources:       Resources(s, n), // a pod takes the maximum of its containers
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false),
 			// Files of the cache, and images that an administrator put on the host, may have any owner.
@@ -35,7 +36,7 @@ func imageContainer(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 	}
 }
 
-// image tells which guest image to boot: the user's, else Flatcar.
+// image says which guest image to boot: the user's, otherwise Flatcar.
 func image(s *cluster.Snapshot) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if directories := s.Settings.Machine.ImageDirectories; len(directories) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Place has a pod run on hosts for a role, as the settings have it for all pods of clusters.
+// Place makes a pod run on hosts for a role, according to the settings for all pods of clusters.
 func Place(pod *corev1.PodSpec, role string, settings cluster.PodSettings) {
 	pod.NodeSelector = map[string]string{}
 	maps.Copy(pod.NodeSelector, settings.NodeSelector)
@@ -21,7 +21,7 @@ func Place(pod *corev1.PodSpec, role string, settings cluster.PodSettings) {
 	}
 }
 
-// spread keeps a zone from taking more machines of a role than others have, by one.
+// spread keeps the numbers of machines of a role per zone within one of each other.
 func spread(s *cluster.Snapshot, role string) []corev1.TopologySpreadConstraint {
 	unsatisfiable := corev1.ScheduleAnyway
 	switch s.Settings.Pods.ZoneSpread {

@@ -10,16 +10,18 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 )
 
-// takeover are the capabilities by which the guest takes over the pod's network: that needs a bridge and a tap in it.
+// takeover are the capabilities by which the guest takes over the pod's network, which needs a bridge and a tap in it.
 var takeover = []corev1.Capability{"NET_ADMIN", "NET_RAW"}
 
-// capabilities are what else a runner needs that is not privileged. Pod Security's level baseline admits them.
+// capabilities are the other capabilities that a runner needs if it is not privileged. The Pod Security level baseline
+// permits them.
 var capabilities = []corev1.Capability{
 	"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", // shares: files of the guest change their owner on the host
 	"KILL", "SETGID", "SETPCAP", "SETUID", // QEMU: it runs as another user, without capabilities
 }
 
-// securityContext is privileged only where no device plugin brings the devices of a machine: there is no other way to get at them.
+// securityContext is privileged only if no device plugin provides the devices of a machine, because then there is no
+// other way to access them.
 func securityContext(settings cluster.MachineSettings) *corev1.SecurityContext {
 	if len(settings.DeviceResources) == 0 {
 		return &corev1.SecurityContext{Privileged: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}
@@ -35,7 +37,7 @@ func securityContext(settings cluster.MachineSettings) *corev1.SecurityContext {
 	}
 }
 
-// MachineResources are Resources with one of each resource of the device plugins.
+// MachineResources returns Resources with one of each resource of the device plugins.
 func MachineResources(s *cluster.Snapshot, n cluster.Node) corev1.ResourceRequirements {
 	r := Resources(s, n)
 	for _, name := range s.Settings.Machine.DeviceResources {

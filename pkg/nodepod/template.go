@@ -1,4 +1,4 @@
-// Package nodepod builds the pod that holds one node's virtual machine.
+// Package nodepod builds the pod of a node's virtual machine.
 package nodepod
 
 import (
@@ -21,24 +21,25 @@ import (
 )
 
 const (
-	// HoldPeriod is how long a runner that nobody releases keeps its machine running after it was told to stop. It is the
-	// longest that a drain may take: the pod cannot be told another one later, and a change of it would replace every node.
+	// HoldPeriod is how long a runner that is not released keeps its machine running after it was told to stop. It is
+	// the longest that a drain may take: it cannot be changed for a pod later, and a change would replace every node.
 	HoldPeriod = 30 * 24 * time.Hour
-	// PowerdownPeriod is how long a machine that was let go may take to shut down.
+	// PowerdownPeriod is how long a released machine may take to shut down.
 	PowerdownPeriod = 10 * time.Minute
 	// GracePeriod is how long the pod may take to end.
 	GracePeriod = HoldPeriod + PowerdownPeriod
 )
 
-// Selector are the labels by which a node's Deployment knows its pods.
+// Selector returns the labels by which a node's Deployment selects its pods.
 func Selector(s *cluster.Snapshot, n cluster.Node) map[string]string {
 	return map[string]string{key.LabelApp: n.Role, key.LabelCluster: s.ID(), key.LabelNode: n.ID}
 }
 
-// Template is the pod of a node, with the hash of everything that makes a running node outdated when it changes.
+// Template returns the pod template of a node, with the hash of everything that makes a running node outdated when it
+// changes.
 func Template(s *cluster.Snapshot, n cluster.Node) corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{
-		// The finalizer is on each pod from its first moment: there is none that could be lost without a drain.
+		// Each pod has the finalizer from its creation, so that none can be lost without a drain.
 		ObjectMeta: metav1.ObjectMeta{Labels: labels(s, n), Annotations: annotations(s, n), Finalizers: []string{key.FinalizerDrainer}},
 		Spec: corev1.PodSpec{
 			Affinity:                      affinity(s),
@@ -63,7 +64,8 @@ func Template(s *cluster.Snapshot, n cluster.Node) corev1.PodTemplateSpec {
 	return template
 }
 
-// leftovers says which add-ons leave something on a node that is in the way of what takes their place. Nodes begin anew when it changes.
+// leftovers returns which add-ons leave something on a node that conflicts with their replacement. Nodes are replaced
+// when it changes.
 func leftovers(a v1alpha1.AddOns) string {
 	var text string
 	if a.CNI.Type != v1alpha1.CNIFlannel && a.CNI.Type != "" {
@@ -75,8 +77,8 @@ func leftovers(a v1alpha1.AddOns) string {
 	return text
 }
 
-// Hash is that of everything that makes a running node outdated: pod, guest image, boot data, of which bootDataHash is the hash, and what
-// add-ons leave behind.
+// Hash returns the hash of everything that makes a running node outdated: pod, guest image, boot data, of which
+// bootDataHash is the hash, and what add-ons leave behind.
 func Hash(s *cluster.Snapshot, n cluster.Node, bootDataHash string) (string, error) {
 	n.Hash = bootDataHash
 	data, err := json.Marshal(Template(s, n))
@@ -119,7 +121,8 @@ func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
 	return a
 }
 
-// affinity keeps the machines of one cluster on different hosts, so that a host takes one of them along at most.
+// affinity keeps the machines of one cluster on different hosts, so that the loss of a host affects at most one of
+// them.
 func affinity(s *cluster.Snapshot) *corev1.Affinity {
 	term := corev1.PodAffinityTerm{
 		LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
@@ -135,8 +138,9 @@ func affinity(s *cluster.Snapshot) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: anti}
 }
 
-// Resources are what a machine takes of its host. What is requested of CPU and memory is what may be used: a machine cannot give memory back
-// and does not share its CPUs well. Its disks grow with use, so that a setting says how much of them is requested.
+// Resources returns what a machine takes of its host. The requests for CPU and memory equal the limits, because a
+// machine cannot give memory back and does not share its CPUs well. Its disks grow with use, so a setting determines
+// how much of them is requested.
 func Resources(s *cluster.Snapshot, n cluster.Node) corev1.ResourceRequirements {
 	machine := s.Settings.Machine
 	memory := key.PodMemory(n.Memory(), n.Machine.CPUs, machine.AllowEmulation)
@@ -154,6 +158,6 @@ func Resources(s *cluster.Snapshot, n cluster.Node) corev1.ResourceRequirements 
 	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
 }
 
-// logs is room for what a pod takes besides its disks, in bytes: its logs, which a kubelet rotates at 50 MiB by default, but looks at every
-// ten seconds only, and the runner's own files.
+// logs is room for what a pod takes besides its disks, in bytes: its logs, which a kubelet rotates at 50 MiB by default
+// but checks only every ten seconds, and the runner's own files.
 const logs = 1 << 30

@@ -55,7 +55,7 @@ func mounts(n cluster.Node) []corev1.VolumeMount {
 	return list
 }
 
-// EtcdSource is the volume with the data of a master's etcd.
+// EtcdSource returns the volume with the data of a master's etcd.
 func EtcdSource(s *cluster.Snapshot, n cluster.Node) corev1.VolumeSource {
 	if s.EtcdOnVolume() {
 		return claim(key.EtcdClaimName(s.ID(), n.ID))
@@ -63,7 +63,7 @@ func EtcdSource(s *cluster.Snapshot, n cluster.Node) corev1.VolumeSource {
 	return hostDirectory(key.EtcdHostPath(s.ID(), n.EtcdMark, n.ID))
 }
 
-// EtcdDirectory is the directory of the host that EtcdSource gave to a master; empty where there is none.
+// EtcdDirectory returns the directory of the host that EtcdSource gave to a master; empty if there is none.
 func EtcdDirectory(pod *corev1.PodSpec) string {
 	for _, v := range pod.Volumes {
 		if v.Name == volumeEtcd && v.HostPath != nil {
@@ -81,7 +81,7 @@ func claim(name string) corev1.VolumeSource {
 	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 }
 
-// hostVolumeName is the mount tag, as in the original, unless a volume of the machine itself has that name.
+// hostVolumeName returns the mount tag, as in the original, unless a volume of the machine itself has that name.
 func hostVolumeName(tag string) string {
 	switch tag {
 	case volumePublic, volumePrivate, volumeEtcd, volumeImages, volumeDisks:

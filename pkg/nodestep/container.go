@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// runner is the status of the runner's container; the zero value while the kubelet has not reported.
+// runner returns the status of the runner's container; the zero value while the kubelet has not reported.
 func runner(pod *corev1.Pod) corev1.ContainerStatus {
 	return statusOf(pod.Status.ContainerStatuses, Container)
 }
@@ -22,12 +22,12 @@ func statusOf(statuses []corev1.ContainerStatus, name string) corev1.ContainerSt
 	return statuses[i]
 }
 
-// pullProblems are the reasons by which a kubelet says that there is no image (k8s.io/kubernetes/pkg/kubelet/images).
+// pullProblems are the reasons that a kubelet gives for a missing image (k8s.io/kubernetes/pkg/kubelet/images).
 var pullProblems = []string{
 	"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 }
 
-// atImage is about the container that gets the guest image. Pods that an earlier version made have none.
+// atImage is about the container that gets the guest image. Pods that an earlier version created have none.
 func atImage(s Seen) *Step {
 	status := statusOf(s.Pod.Status.InitContainerStatuses, ImageContainer)
 	switch state := status.State; {
@@ -81,7 +81,7 @@ func waiting(pod *corev1.Pod, w *corev1.ContainerStateWaiting) *Step {
 	return &Step{Name: Starting, Message: "the host cannot start the runner" + because(w.Reason, w.Message), Problem: true}
 }
 
-// creating: once the pod's network is there, the image is what is waited for.
+// creating is about a container that is being created: once the pod's network is there, it waits for the image.
 func creating(pod *corev1.Pod) *Step {
 	sandbox := podCondition(pod, corev1.PodReadyToStartContainers)
 	if sandbox != nil && sandbox.Status == corev1.ConditionTrue {
@@ -90,8 +90,8 @@ func creating(pod *corev1.Pod) *Step {
 	return &Step{Name: Starting, Message: "the host prepares volumes and network of the node pod"}
 }
 
-// backOff is how a kubelet introduces the error that it repeats while it waits; taking it off, attempt and pause read the
-// same.
+// backOff matches the prefix of the error that a kubelet repeats while it backs off; without the prefix, attempt and
+// pause have the same text.
 var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: ErrImagePull: )?`)
 
 func pullError(message string) string { return backOff.ReplaceAllString(message, "") }
@@ -99,8 +99,8 @@ func pullError(message string) string { return backOff.ReplaceAllString(message,
 // consoleMark is between the runner's sentence and the end of the console in a termination message; see docs/runner.md.
 const consoleMark = "\nconsole:\n"
 
-// howItEnded is the end of a runner as the end of a sentence. The runner begins its message with "<Reason>: <sentence>"; one
-// that was killed has none.
+// howItEnded describes the end of a runner, as the end of a sentence. The runner begins its message with "<Reason>:
+// <sentence>"; a runner that was killed has no message.
 func howItEnded(t *corev1.ContainerStateTerminated) string {
 	message, _, _ := strings.Cut(t.Message, consoleMark)
 	if message = strings.Join(strings.Fields(message), " "); message != "" {
@@ -109,7 +109,7 @@ func howItEnded(t *corev1.ContainerStateTerminated) string {
 	return fmt.Sprintf("it ended with code %d%s", t.ExitCode, because(t.Reason, ""))
 }
 
-// Console is the last of the guest's console that a runner wrote down when it ended; empty when none did.
+// Console returns the end of the guest's console that a runner stored when it ended; empty if there is none.
 func Console(pod *corev1.Pod) string {
 	status := runner(pod)
 	for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {

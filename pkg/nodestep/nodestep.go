@@ -1,4 +1,4 @@
-// Package nodestep tells in words which step a node is at on its way from a pod to a Ready Node, for conditions, events and
+// Package nodestep describes which step a node is at on its way from a pod to a Ready Node, for conditions, events and
 // status.nodes.
 //
 // Everything here is pure: no client, no clock, no randomness.
@@ -18,35 +18,35 @@ import (
 // Name is the name of a step.
 type Name string
 
-// Steps, in the order in which a node takes them.
+// The steps, in the order in which a node takes them.
 const (
-	// NoPod: the Deployment has not made a pod.
+	// NoPod means that the Deployment has not created a pod.
 	NoPod Name = "NoPod"
-	// Scheduling: no host has been chosen.
+	// Scheduling means that no host has been chosen.
 	Scheduling Name = "Scheduling"
-	// Starting: the host prepares the pod's volumes, network and container.
+	// Starting means that the host prepares the pod's volumes, network and container.
 	Starting Name = "Starting"
-	// PullingRunner: the host gets the runner's image.
+	// PullingRunner means that the host gets the runner's image.
 	PullingRunner Name = "PullingRunner"
-	// GettingImage: the host gets the image of the guest.
+	// GettingImage means that the host gets the image of the guest.
 	GettingImage Name = "GettingImage"
-	// Booting: the runner prepares the machine, or the guest boots.
+	// Booting means that the runner prepares the machine, or the guest boots.
 	Booting Name = "Booting"
-	// WaitsForAPI: the kubelet runs; the operator does not see the workload cluster.
+	// WaitsForAPI means that the kubelet runs, but the operator is not connected to the workload cluster.
 	WaitsForAPI Name = "WaitsForAPI"
-	// KubeletUp: the kubelet runs and has not asked for anything.
+	// KubeletUp means that the kubelet runs and has not requested anything.
 	KubeletUp Name = "KubeletUp"
-	// RequestsCertificate: the kubelet has asked for a certificate.
+	// RequestsCertificate means that the kubelet has requested a certificate.
 	RequestsCertificate Name = "RequestsCertificate"
-	// NetworkMissing: the Node is there and has no pod network.
+	// NetworkMissing means that the Node exists and has no pod network.
 	NetworkMissing Name = "NetworkMissing"
-	// NotReady: the Node is there and not Ready for another reason.
+	// NotReady means that the Node exists and is not Ready for another reason.
 	NotReady Name = "NotReady"
-	// Ready: the Node is Ready.
+	// Ready means that the Node is Ready.
 	Ready Name = "Ready"
-	// Failed: the runner or the pod has ended.
+	// Failed means that the runner or the pod has ended.
 	Failed Name = "Failed"
-	// Terminating: the pod is being deleted.
+	// Terminating means that the pod is being deleted.
 	Terminating Name = "Terminating"
 )
 
@@ -70,14 +70,13 @@ const (
 
 // Seen is what is known of a node.
 type Seen struct {
-	// Pod is the node pod, nil when there is none.
+	// Pod is the node pod, nil if there is none.
 	Pod *corev1.Pod
-	// API is whether what is known of the workload cluster is true now. Empty is APIConnecting.
+	// API says whether what is known of the workload cluster is current. Empty means APIConnecting.
 	API API
-	// Request is the decision on the newest request for a certificate of this node that nobody has answered; nil when there
-	// is none.
+	// Request is the decision on the newest pending certificate signing request of this node; nil if there is none.
 	Request *joining.Decision
-	// Node is the workload cluster's Node, nil when there is none.
+	// Node is the workload cluster's Node, nil if there is none.
 	Node *corev1.Node
 }
 
@@ -86,11 +85,11 @@ type Step struct {
 	Name Name
 	// Message is a sentence for a person, without parts that change by themselves.
 	Message string
-	// Problem says that the node does not get on by itself.
+	// Problem says that the node does not progress by itself.
 	Problem bool
 }
 
-// At tells which step a node is at.
+// At returns the step that a node is at.
 func At(s Seen) Step {
 	for _, look := range []func(Seen) *Step{atPod, atScheduling, atImage, atContainer, atKubelet, atAPI, atNode} {
 		if step := look(s); step != nil {
@@ -101,8 +100,8 @@ func At(s Seen) Step {
 	return *atRequest(s)
 }
 
-// bounds are how long a step takes at most when nothing is wrong, under software emulation, which is ten times slower than
-// KVM. Steps without one have no machine whose console could be shown.
+// bounds are how long a step takes at most if nothing is wrong, under software emulation, which is ten times slower
+// than KVM. Steps without a bound have no machine whose console could be shown.
 var bounds = map[Name]time.Duration{
 	Booting:             6 * time.Minute,
 	WaitsForAPI:         6 * time.Minute,
@@ -112,8 +111,8 @@ var bounds = map[Name]time.Duration{
 	NotReady:            2 * time.Minute,
 }
 
-// Hangs says whether a node has been at a step for so long that the end of its console is worth showing. The console of one
-// that has failed stands in the pod, see Console.
+// Hangs reports whether a node has been at a step for so long that the end of its console is worth showing. The console
+// of a failed node is in the pod, see Console.
 func Hangs(step Name, since time.Duration) bool {
 	bound, ok := bounds[step]
 	return ok && since >= bound
@@ -145,8 +144,8 @@ func atScheduling(s Seen) *Step {
 	return &Step{Name: Scheduling, Message: "the scheduler looks for a host"}
 }
 
-// atKubelet is about a runner that runs: its container is ready once the guest's kubelet is well and, on a master, its API
-// server.
+// atKubelet is about a runner that runs: its container is ready once the guest's kubelet is healthy and, on a master,
+// its API server is ready.
 func atKubelet(s Seen) *Step {
 	status := runner(s.Pod)
 	if status.Ready {
@@ -196,12 +195,12 @@ func atNode(s Seen) *Step {
 	case says(c.Message, "NetworkPluginNotReady", "cni plugin not initialized", "cni config uninitialized"):
 		return &Step{Name: NetworkMissing, Message: "its Node has no pod network yet" + because("", c.Message)}
 	}
-	// A kubelet that has just been started says so itself.
+	// A kubelet that has just started reports that itself.
 	starts := says(c.Message, "not yet", "may not have completed")
 	return &Step{Name: NotReady, Message: "its Node is not Ready" + because(c.Reason, c.Message), Problem: !starts}
 }
 
-// readyStep: a Node without a serving certificate is Ready, but gives no logs.
+// readyStep: a Node without a serving certificate is Ready, but provides no logs.
 func readyStep(s Seen) *Step {
 	if s.Request != nil && s.Request.Verdict == joining.Wait {
 		return &Step{Name: Ready, Message: "its Node is Ready; its request for a certificate is not approved" + because(s.Request.Reason, s.Request.Message), Problem: true}
@@ -219,7 +218,7 @@ func atRequest(s Seen) *Step {
 	return &Step{Name: RequestsCertificate, Message: "its certificate is being made"}
 }
 
-// because puts a reason and a message, either of which may be missing, behind a sentence.
+// because appends a reason and a message, either of which may be missing, to a sentence.
 func because(reason, message string) string {
 	text := ""
 	for _, part := range []string{reason, strings.TrimSpace(message)} {
@@ -250,7 +249,7 @@ func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
 	return &node.Status.Conditions[i]
 }
 
-// isSilent says that the workload cluster has not heard of a kubelet for a while.
+// isSilent reports whether the workload cluster has not heard from a kubelet for a while.
 func isSilent(node *corev1.Node) bool {
 	if node == nil {
 		return false

@@ -14,7 +14,7 @@ import (
 
 var now = metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 
-// pod is one on a host, whose container the kubelet has not reported yet, changed by changes.
+// pod is a pod on a host, whose container the kubelet has not reported yet, with changes applied.
 func pod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "host"}}
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
@@ -204,7 +204,7 @@ func TestStepsOfNodes(t *testing.T) {
 	}
 }
 
-// TestStepsThatHang are those whose machine has a console and that take longer than they should.
+// TestStepsThatHang covers the steps whose machine has a console and that take longer than they should.
 func TestStepsThatHang(t *testing.T) {
 	for step, bound := range map[nodestep.Name]time.Duration{
 		nodestep.Booting: 6 * time.Minute, nodestep.WaitsForAPI: 6 * time.Minute, nodestep.KubeletUp: 3 * time.Minute,
@@ -224,7 +224,7 @@ func TestStepsThatHang(t *testing.T) {
 	}
 }
 
-// TestConsoleOfTheLastEnd is what the runner wrote down.
+// TestConsoleOfTheLastEnd covers what the runner stored.
 func TestConsoleOfTheLastEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod

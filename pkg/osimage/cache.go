@@ -10,23 +10,24 @@ import (
 	"time"
 )
 
-// Cache is a directory with images. Any number of processes, pods and goroutines may use it at the same time; each file is
-// downloaded once.
+// Cache is a directory with images. Any number of processes, pods and goroutines may use it at the same time; each file
+// is downloaded once.
 type Cache struct {
-	// Directory holds a directory for every image, named by the image and a hash of where it comes from and how it is
-	// verified: images of different clusters never get into each other's way. It is made when it is missing.
+	// Directory contains a directory for every image, named after the image and a hash of its sources and how it is
+	// verified, so that images of different clusters never conflict. It is created if it is missing.
 	Directory string
-	// Local are the directories below which file URLs may lead, links followed; none means that there are no file URLs.
+	// Local are the directories that file URLs may refer to, after following links; none means that file URLs are not
+	// allowed.
 	Local []string
 	// Keys are trusted to sign images; nil means those of Flatcar.
 	Keys *Keyring
-	// Client downloads; nil means one that takes its proxy from the environment. It needs no timeout: a connection that is
-	// silent for 30 s is given up.
+	// Client downloads; nil means one that takes its proxy from the environment. It needs no timeout, because a
+	// connection that is silent for 30 s is closed.
 	Client *http.Client
-	// MaxFile is how large a file that is downloaded may be, in bytes; 0 means as large as it is.
+	// MaxFile is how large a downloaded file may be, in bytes; 0 means unlimited.
 	MaxFile int64
-	// Progress is told, in sentences for people and every few seconds at most, what Get is busy with or waits for. It is
-	// called by the goroutine that called Get. May be nil.
+	// Progress is called with what Get is doing or waiting for, in sentences for people and at most every few seconds.
+	// It is called by the goroutine that called Get. May be nil.
 	Progress func(string)
 
 	timing timing
@@ -36,11 +37,11 @@ type Cache struct {
 type timing struct {
 	// stall is how long a server may be silent.
 	stall time.Duration
-	// attempts is how often in a row a download may fail without getting any further. Between them lies backoff, doubled
+	// attempts is how often in a row a download may fail without progress. The pause between them is backoff, doubled
 	// each time up to maxBackoff.
 	attempts            int
 	backoff, maxBackoff time.Duration
-	// every is the time between two lines of progress, poll between two looks at a lock.
+	// every is the interval between two lines of progress, poll that between two checks of a lock.
 	every, poll time.Duration
 }
 
@@ -50,15 +51,16 @@ var defaultTiming = timing{
 	every: 5 * time.Second, poll: 200 * time.Millisecond,
 }
 
-// Local is an image in the cache, ready to boot. It is kept from being pruned until Release, or the end of the process.
+// Local is an image in the cache, ready to boot. It is not pruned until Release, or the end of the process.
 type Local struct {
-	// Kernel, Initrd and RootFS are absolute paths; RootFS is empty when the image has none. The files must not be changed.
+	// Kernel, Initrd and RootFS are absolute paths; RootFS is empty if the image has none. The files must not be
+	// changed.
 	Kernel, Initrd, RootFS string
 
 	use *os.File
 }
 
-// Release gives the image up. It may be called more than once.
+// Release ends the use of the image. It may be called more than once.
 func (l Local) Release() error {
 	if l.use == nil {
 		return nil
@@ -70,14 +72,15 @@ func (l Local) Release() error {
 	return nil
 }
 
-// Get makes sure that the image is in the cache, whole and verified, and returns where. A file that was verified before is
-// read again only when the file system says that it changed since; a damaged one is downloaded again. An image that is there is not
-// written to, so the cache may be read-only then.
+// Get makes sure that the image is in the cache, complete and verified, and returns where. A file that was verified
+// before is read again only if the file system reports a change since; a damaged one is downloaded again. Get writes
+// nothing if the image is there, so the cache may be read-only then.
 //
-// A download that breaks off is resumed where it ended, in this or another process, as long as the server says that the
-// file is still the same. A file that does not match its checksum or signature is removed; when it came in pieces, it is
-// downloaded once more as a whole. Errors: *MismatchError when it still does not match, *disk.FullError when there is no
-// room for it, ErrTooLarge, syscall.EROFS when the cache is read-only and lacks the image, the cause of ctx when that ended.
+// An interrupted download is resumed where it ended, in this or another process, as long as the server reports that the
+// file is still the same. A file that does not match its checksum or signature is removed; if it was downloaded in
+// pieces, it is downloaded once more as a whole. Errors: *MismatchError if it still does not match, *disk.FullError if
+// there is no room for it, ErrTooLarge, syscall.EROFS if the cache is read-only and lacks the image, the cause of ctx
+// if that ended.
 func (c *Cache) Get(ctx context.Context, image Image) (Local, error) {
 	if err := image.validate(); err != nil {
 		return Local{}, err
@@ -119,13 +122,13 @@ func (c *Cache) get(ctx context.Context, image Image) (_ Local, err error) {
 	return local, nil
 }
 
-// localAt is an image whose parts are at paths.
+// localAt returns an image whose parts are at paths.
 func localAt(paths map[string]string) Local {
 	return Local{Kernel: paths["kernel"], Initrd: paths["initrd"], RootFS: paths["rootFS"]}
 }
 
-// client returns the client for one Get. Its own one leaves no connection behind: the guest is about to take over the
-// network.
+// client returns the client for one Get. The default client leaves no connection open, because the guest is about to
+// take over the network.
 func (c *Cache) client() (client *http.Client, done func()) {
 	if c.Client != nil {
 		return c.Client, func() {}
@@ -154,7 +157,7 @@ func (c *Cache) tell(format string, arguments ...any) {
 	}
 }
 
-// provide returns the path of a file that is verified.
+// provide returns the path of a verified file.
 func (s *slot) provide(ctx context.Context, p part) (string, error) {
 	path, owned := p.path(s.directory)
 	if owned {
@@ -175,7 +178,7 @@ func (s *slot) provide(ctx context.Context, p part) (string, error) {
 	return path, s.record(p.name, path, sum)
 }
 
-// path is where the file of a part is, and whether that is in the cache, which owns it then.
+// path returns where the file of a part is, and whether that is in the cache, which then owns it.
 func (p part) path(directory string) (path string, owned bool) {
 	if path := localPath(p.file.URL); path != "" {
 		return path, false
@@ -183,14 +186,15 @@ func (p part) path(directory string) (path string, owned bool) {
 	return filepath.Join(directory, p.name), true
 }
 
-// modeOfFile lets a QEMU read that is not root: there is nothing secret in an operating system.
+// modeOfFile lets a QEMU that is not root read the file: an operating system contains no secrets.
 const modeOfFile = 0o644
 
-// openUp lets everybody read a file that an earlier version kept to root. That changes it for the file system, and it is verified once more.
+// openUp lets everybody read a file that an earlier version restricted to root. This changes the file's metadata, so it
+// is verified once more.
 func openUp(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() == modeOfFile {
-		return nil //nolint:nilerr // it is looked at, and told of, where it is verified
+		return nil //nolint:nilerr // it is checked, and reported, where it is verified
 	}
 	return os.Chmod(path, modeOfFile)
 }
@@ -211,7 +215,7 @@ func (s *slot) bring(ctx context.Context, p part, path string) (string, error) {
 	return verify(ctx, path, p.file, s.cache.keys(), signature)
 }
 
-// isGood says whether the manifest vouches for the file.
+// isGood reports whether the file is verified according to the manifest.
 func (s *slot) isGood(ctx context.Context, p part, path string) bool {
 	known, ok := s.manifest.Files[p.name]
 	if !ok {
@@ -234,7 +238,7 @@ func (s *slot) isGood(ctx context.Context, p part, path string) bool {
 	return false
 }
 
-// record notes that the file at path is verified.
+// record records that the file at path is verified.
 func (s *slot) record(name, path, sum string) error {
 	now, err := stampOf(path)
 	if err != nil {

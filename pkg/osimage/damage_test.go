@@ -97,7 +97,7 @@ func flip(t *testing.T, path string) {
 	try(t, errors.Join(err, file.Close()))
 }
 
-// TestRepairLeavesTheFilesOfRunningMachinesAlone: they keep the file that they opened.
+// TestRepairLeavesTheFilesOfRunningMachinesAlone: running machines keep the file that they opened.
 func TestRepairLeavesTheFilesOfRunningMachinesAlone(t *testing.T) {
 	m := newMirror(t)
 	image := m.image("own")
@@ -184,7 +184,7 @@ func TestFilesOfTheHostThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestUnverifiedFileOfTheHostMayChange: whoever gives no checksum says that the file is theirs.
+// TestUnverifiedFileOfTheHostMayChange: a file without a checksum may be changed by its owner.
 func TestUnverifiedFileOfTheHostMayChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "vmlinuz")
 	try(t, os.WriteFile(path, noise(1, 1000), 0o600))

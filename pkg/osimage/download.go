@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// progressUnit is how many new bytes make a failed attempt one that got further.
+	// progressUnit is how many new bytes make a failed attempt count as progress.
 	progressUnit = 1 << 20
-	// maxSignature is more than any detached signature has, in bytes.
+	// maxSignature is larger than any detached signature, in bytes.
 	maxSignature = 64 << 10
 	bufferSize   = 256 << 10
 )
 
-// download brings a verified file to path and returns its checksum.
+// download downloads and verifies a file, stores it at path and returns its checksum.
 func (s *slot) download(ctx context.Context, p part, path string) (string, error) {
 	for again := false; ; again = true {
 		signature, err := s.fetchSignature(ctx, p.file)
@@ -45,7 +45,7 @@ func (s *slot) download(ctx context.Context, p part, path string) (string, error
 		if err := d.discard(); err != nil {
 			return "", err
 		}
-		// What came in pieces may be pieces of two files.
+		// Pieces may be of two different files.
 		if d.whole || again {
 			return "", err
 		}
@@ -53,15 +53,15 @@ func (s *slot) download(ctx context.Context, p part, path string) (string, error
 	}
 }
 
-// download is a file on its way into the cache.
+// download is a file that is being downloaded into the cache.
 type download struct {
 	file   File
 	client *http.Client
 	timing timing
 	tell   func(string, ...any)
-	// path is the file in which it is collected. Beside it lies what the server said of it.
+	// path is the file in which it is collected. What the server reported about it is stored beside it.
 	path string
-	// whole says that all of it came with one answer.
+	// whole says that all of it came with one response.
 	whole bool
 	// most is how large the file may be, in bytes; 0 for any size.
 	most int64
@@ -71,12 +71,12 @@ type download struct {
 	progress progress
 }
 
-// origin is what the server said of a file. With that it can be asked whether it is still the same.
+// origin is what the server reported about a file. It can be used to ask whether the file is still the same.
 type origin struct {
 	URL          string `json:"url"`
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
-	// Size is in bytes, below 0 when the server did not say.
+	// Size is in bytes, below 0 if the server did not report it.
 	Size int64 `json:"size"`
 }
 
@@ -90,7 +90,7 @@ func (s *slot) newDownload(p part, path string) *download {
 	}
 }
 
-// clientFor refuses detours over http when nothing but https vouches for the file.
+// clientFor rejects redirects to http if only https authenticates the file.
 func (s *slot) clientFor(file File) *http.Client {
 	if file.verifiable() {
 		return s.client
@@ -113,7 +113,7 @@ func (s *slot) clientFor(file File) *http.Client {
 
 // run downloads until the file is complete.
 func (d *download) run(ctx context.Context) error {
-	// After a loss of power there may be holes in what was left, and only a checksum or a signature would tell.
+	// After a power failure there may be holes in what was left, and only a checksum or a signature would reveal them.
 	if !d.file.verifiable() {
 		if err := d.discard(); err != nil {
 			return err
@@ -126,7 +126,7 @@ func (d *download) run(ctx context.Context) error {
 	})
 }
 
-// attempt asks for what is missing and stores what comes.
+// attempt requests what is missing and stores what arrives.
 func (d *download) attempt(ctx context.Context) error {
 	offset, known := d.left()
 	if offset > 0 && offset == known.Size {
@@ -154,7 +154,7 @@ func (d *download) attempt(ctx context.Context) error {
 	return d.store(ctx, response.Body, offset, now, silence)
 }
 
-// ask sends the request, for a range when a part is there (RFC 9110, sections 13.1.5 and 14.2).
+// ask sends the request, for a range if a part exists (RFC 9110, sections 13.1.5 and 14.2).
 func (d *download) ask(ctx context.Context, offset int64, known origin) (*http.Response, error) {
 	request, err := newRequest(ctx, d.file.URL)
 	if err != nil {
@@ -182,7 +182,8 @@ func newRequest(ctx context.Context, url string) (*http.Request, error) {
 	return request, nil
 }
 
-// store writes what comes from the offset on. The time that the disk takes is not the server's silence.
+// store writes what arrives, starting at the offset. The time that the disk takes does not count as silence of the
+// server.
 func (d *download) store(ctx context.Context, body io.Reader, offset int64, now origin, silence *time.Timer) (err error) {
 	if err := d.bound(now.Size); err != nil {
 		return final(err)
@@ -219,8 +220,8 @@ func (d *download) store(ctx context.Context, body io.Reader, offset int64, now 
 	}
 }
 
-// open makes the part ready to be written from the offset on. What the server said is stored before the first byte, and
-// removed before an older part is overwritten, so that the two never belong to different files.
+// open prepares the part to be written from the offset on. What the server reported is stored before the first byte,
+// and removed before an older part is overwritten, so that the two always belong to the same file.
 func (d *download) open(offset int64, now origin) (*os.File, error) {
 	if offset == 0 {
 		if err := d.discard(); err != nil {
@@ -243,7 +244,7 @@ func (d *download) open(offset int64, now origin) (*os.File, error) {
 	return file, nil
 }
 
-// full gives the room back to the host that a part took which does not fit.
+// full removes a part that does not fit, to free the host's disk space.
 func (d *download) full(offset int64, now origin, err error) error {
 	err = disk.ExplainFull(d.path, max(0, now.Size-offset), err)
 	var full *disk.FullError
@@ -256,7 +257,7 @@ func (d *download) full(offset int64, now origin, err error) error {
 // ErrTooLarge says that a file is larger than Cache.MaxFile.
 var ErrTooLarge = errors.New("it is larger than a file of an image may be")
 
-// bound gives the room back to the host that a file took which is too large.
+// bound removes a file that is too large, to free the host's disk space.
 func (d *download) bound(size int64) error {
 	if d.most == 0 || size <= d.most {
 		return nil
@@ -274,7 +275,7 @@ func (d *download) remember(now origin) error {
 	return replaceFile(d.originPath(), text)
 }
 
-// left returns how much of the file is there and where it came from; 0 when it is not known whether the rest would fit.
+// left returns how much of the file is there and where it came from; 0 if it is not known whether the rest would match.
 func (d *download) left() (int64, origin) {
 	var known origin
 	text, err := os.ReadFile(d.originPath())

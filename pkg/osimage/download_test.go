@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFaultsOfTheServerAreOvercome: whatever happens to the first answers, the whole file is there in the end.
+// TestFaultsOfTheServerAreOvercome: regardless of faults in the first responses, the complete file is there in the end.
 func TestFaultsOfTheServerAreOvercome(t *testing.T) {
 	content := noise(1, kernelSize)
 	for name, c := range map[string]struct {
@@ -137,7 +137,7 @@ func cut2(content []byte, n int) func(http.ResponseWriter, *http.Request, int) b
 	}
 }
 
-// answerRange breaks off, answers the next request with another range, and then behaves.
+// answerRange breaks off, responds to the next request with another range, and then behaves.
 func answerRange(content []byte, first func(int) int) func(http.ResponseWriter, *http.Request, int) bool {
 	return func(w http.ResponseWriter, r *http.Request, n int) bool {
 		if n != 2 {

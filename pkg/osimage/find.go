@@ -9,8 +9,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
 )
 
-// find returns an image that is in the cache, whole and verified. It writes nothing but the time of the last use, and works without that: the
-// machines of a host have the cache read-only.
+// find returns an image that is in the cache, complete and verified. It writes only the time of the last use, and works
+// without that, because the machines of a host see the cache read-only.
 func (c *Cache) find(image Image) (Local, bool) {
 	directory, err := c.slotOf(image)
 	if err != nil {
@@ -21,7 +21,8 @@ func (c *Cache) find(image Image) (Local, bool) {
 		return Local{}, false
 	}
 	local, ok := whole(directory, image)
-	// Prune locks the file before it renames the directory: an image whose file is still in its place is in use now and stays.
+	// Prune locks the file before it renames the directory: an image whose file is still in its place is now in use and
+	// is kept.
 	if !ok || unix.Flock(int(use.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil || !disk.IsAt(use, filepath.Join(directory, useName)) {
 		_ = use.Close() // nothing was written
 		return Local{}, false
@@ -31,7 +32,7 @@ func (c *Cache) find(image Image) (Local, bool) {
 	return local, true
 }
 
-// whole says whether the manifest vouches for all files of an image as they are now.
+// whole reports whether all files of an image, as they are now, are verified according to the manifest.
 func whole(directory string, image Image) (Local, bool) {
 	if info, err := os.Stat(directory); err != nil || info.Mode().Perm()&modeOfSlot != modeOfSlot {
 		return Local{}, false
@@ -49,7 +50,7 @@ func whole(directory string, image Image) (Local, bool) {
 	return localAt(paths), true
 }
 
-// isOpen says whether a QEMU that is not root can read a file of the cache.
+// isOpen reports whether a QEMU that is not root can read a file of the cache.
 func isOpen(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm() == modeOfFile

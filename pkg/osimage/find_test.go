@@ -15,7 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/mounttest"
 )
 
-// TestMachineHasTheCacheReadOnly: what an init container got is found, and everything else is refused, whatever the machine tries.
+// TestMachineHasTheCacheReadOnly: an image that an init container got is found, and everything else that the machine
+// tries is refused.
 func TestMachineHasTheCacheReadOnly(t *testing.T) {
 	m := newMirror(t)
 	c, _ := newCache(t, t.TempDir())
@@ -39,7 +40,7 @@ func TestMachineHasTheCacheReadOnly(t *testing.T) {
 		if err := c.Prune(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
-		// Nobody else removes the image while the machine uses it.
+		// No other process removes the image while the machine uses it.
 		done := make(chan error)
 		go func() { done <- c.Prune(t.Context(), 0) }()
 		if err := <-done; err != nil || !exists(found.Kernel) {
@@ -56,7 +57,7 @@ func TestMachineHasTheCacheReadOnly(t *testing.T) {
 	}
 }
 
-// TestImageThatIsNotWholeIsNotFound: then it is got, or, where the cache is read-only, refused.
+// TestImageThatIsNotWholeIsNotFound: then it is downloaded, or refused if the cache is read-only.
 func TestImageThatIsNotWholeIsNotFound(t *testing.T) {
 	for name, spoil := range map[string]func(directory string) error{
 		"a file is gone":            func(d string) error { return os.Remove(filepath.Join(d, "initrd")) },
@@ -97,7 +98,7 @@ func TestImageThatIsNotWholeIsNotFound(t *testing.T) {
 	}
 }
 
-// lockForEver takes the lock of those who prune, until the test binary ends.
+// lockForEver holds the lock for pruning until the test binary ends.
 func lockForEver(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -110,7 +111,8 @@ func lockForEver(path string) error {
 // kept are files that must not be closed by the garbage collector.
 var kept []*os.File
 
-// TestDownloadIsBounded: whoever writes a KVMConfig says where images come from, and must not fill the host's disk.
+// TestDownloadIsBounded: the author of a KVMConfig chooses where images come from, and must not be able to fill the
+// host's disk.
 func TestDownloadIsBounded(t *testing.T) {
 	for name, fault := range map[string]func(http.ResponseWriter, *http.Request, int) bool{
 		"the server says how much there is": nil,

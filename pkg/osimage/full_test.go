@@ -79,7 +79,7 @@ func TestImageFitsAfterRoomWasMade(t *testing.T) {
 	requireContent(t, get(t, c, image).Kernel, content)
 }
 
-// mountSmall mounts a tmpfs that only this test sees: its thread gets mounts of its own and ends with the test.
+// mountSmall mounts a tmpfs that only this test sees: its thread has its own mount namespace and ends with the test.
 func mountSmall(t *testing.T) string {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -1,5 +1,5 @@
 // Package osimage keeps operating system images in a directory that all node pods of a host share: downloaded once,
-// verified, repaired when damaged, and pruned when nobody uses them.
+// verified, repaired when damaged, and pruned when unused.
 package osimage
 
 import (
@@ -15,7 +15,7 @@ import (
 	"unicode"
 )
 
-// Limits of the API, in bytes but for the number of arguments.
+// Limits of the API, in bytes except for the number of arguments.
 const (
 	maxName        = 63
 	maxURL         = 1024
@@ -36,9 +36,9 @@ type Image struct {
 	Name string `json:"name"`
 	// Kernel is the Linux kernel.
 	Kernel File `json:"kernel"`
-	// Initrd is the initial RAM disk; it may hold the whole system.
+	// Initrd is the initial RAM disk; it may contain the whole system.
 	Initrd File `json:"initrd"`
-	// RootFS is a disk, when set.
+	// RootFS is a disk, if set.
 	RootFS *File `json:"rootFS,omitempty"`
 	// KernelArguments are appended to the kernel's command line.
 	KernelArguments []string `json:"kernelArguments,omitempty"`
@@ -56,7 +56,8 @@ type File struct {
 	SignatureURL string `json:"signatureURL,omitempty"`
 }
 
-// Parse reads an image from JSON. Unknown fields are refused. Every error says which field is wrong and what would be right.
+// Parse parses an image from JSON. It rejects unknown fields. Every error says which field is wrong and what would be
+// right.
 func Parse(text []byte) (Image, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -128,17 +129,17 @@ func (f File) validate() error {
 			return err
 		}
 	}
-	// Whoever sits on the way could hand every node a kernel of their own.
+	// A man in the middle could give every node a kernel of their choice.
 	if location.Scheme == "http" && !f.verifiable() {
 		return errors.New("an http url needs sha256 or signatureURL; nothing else would tell that the file is the right one")
 	}
 	return nil
 }
 
-// verifiable says whether a wrong file can be told from the right one.
+// verifiable reports whether a wrong file can be told from the right one.
 func (f File) verifiable() bool { return f.SHA256 != "" || f.signature() != "" }
 
-// signature is the URL of the file's signature. A file of Flatcar that nothing else vouches for has to have one.
+// signature returns the URL of the file's signature. A file of Flatcar without any other verification must have one.
 func (f File) signature() string {
 	if f.SignatureURL == "" && f.SHA256 == "" && isFlatcar(f.URL) {
 		return f.URL + ".sig"
@@ -151,7 +152,7 @@ func parseURL(field, text string) (*url.URL, error) {
 		return nil, fmt.Errorf("%s is missing", field)
 	}
 	location, err := url.Parse(text)
-	// The text of err repeats the URL, which may hold a password.
+	// The text of err repeats the URL, which may contain a password.
 	if err != nil || len(text) > maxURL || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		return nil, fmt.Errorf("%s is no URL of at most %d bytes", field, maxURL)
 	}
@@ -168,7 +169,7 @@ func parseURL(field, text string) (*url.URL, error) {
 	return location, nil
 }
 
-// localPath is the path of a file URL, "" for others. The URL is valid.
+// localPath returns the path of a file URL, "" for others. The URL is valid.
 func localPath(text string) string {
 	if location, err := url.Parse(text); err == nil && location.Scheme == "file" {
 		return location.Path
@@ -176,7 +177,7 @@ func localPath(text string) string {
 	return ""
 }
 
-// show is a URL without what may be secret in it: credentials and query.
+// show returns a URL without its possibly secret parts: credentials and query.
 func show(text string) string {
 	location, err := url.Parse(text)
 	if err != nil {

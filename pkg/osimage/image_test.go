@@ -11,7 +11,7 @@ import (
 
 const smallest = `{"name":"own","kernel":{"url":"https://example.org/k"},"initrd":{"url":"https://example.org/i"}}`
 
-// with is the smallest image with a part of it replaced.
+// with returns the smallest image with a part of it replaced.
 func with(old, replacement string) string { return strings.Replace(smallest, old, replacement, 1) }
 
 func TestParse(t *testing.T) {

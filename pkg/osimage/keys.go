@@ -14,27 +14,27 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
 
-// flatcarKey is the "Flatcar Buildbot (Official Builds)" key, F88C FEDE FF29 A5B4 D952 3864 E25D 9AED 0593 B34A, as
-// flatcar-install holds it (flatcar/init: bin/flatcar-install), with the two subkeys that signed releases since March 2023.
-// The last one expires on 2027-03-08; what it signed until then stays good.
+// flatcarKey is the "Flatcar Buildbot (Official Builds)" key, F88C FEDE FF29 A5B4 D952 3864 E25D 9AED 0593 B34A, as in
+// flatcar-install (flatcar/init: bin/flatcar-install), with the two subkeys that have signed releases since March 2023.
+// The last one expires on 2027-03-08; what it signed until then remains valid.
 //
 //go:embed flatcar.asc
 var flatcarKey []byte
 
 const keyBlock = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
-// Keyring holds the OpenPGP keys that are trusted to sign images. Goroutines may share it.
+// Keyring holds the OpenPGP keys that are trusted to sign images. It is safe for concurrent use.
 type Keyring struct {
 	entities openpgp.EntityList
-	// text is what they were read from.
+	// text is what they were parsed from.
 	text []byte
 }
 
-// FlatcarKeys is the key that signs releases of Flatcar. It is built in.
+// FlatcarKeys returns the key that signs releases of Flatcar. It is built in.
 func FlatcarKeys() *Keyring {
 	keys, err := parseKeys(flatcarKey)
 	if err != nil {
-		panic(fmt.Sprintf("the built-in signing key: %v", err)) // a test holds this
+		panic(fmt.Sprintf("the built-in signing key: %v", err)) // a test makes sure that this cannot happen
 	}
 	return keys
 }
@@ -75,7 +75,7 @@ func readKeys(text []byte) (openpgp.EntityList, error) {
 	return all, nil
 }
 
-// String names the primary keys.
+// String lists the primary keys.
 func (k *Keyring) String() string {
 	var names []string
 	for _, entity := range k.entities {
@@ -117,7 +117,7 @@ func signers(signature []byte) ([]uint64, error) {
 	}
 }
 
-// knows says whether one of the keys is in the ring.
+// knows reports whether one of the keys is in the ring.
 func (k *Keyring) knows(ids []uint64) bool {
 	for _, id := range ids {
 		if len(k.entities.EntitiesById(id)) > 0 {
@@ -127,11 +127,11 @@ func (k *Keyring) knows(ids []uint64) bool {
 	return false
 }
 
-// check verifies a binary signature of everything that is read from signed. One signature by a trusted key is enough. The
-// key has to have been valid when it signed: releases outlive the subkeys they were signed with. Weak hashes and revoked
-// keys are refused.
+// check verifies a binary signature of everything that is read from signed. One signature by a trusted key is
+// sufficient. The key must have been valid when it signed, because releases outlive the subkeys with which they were
+// signed. Weak hashes and revoked keys are rejected.
 func (k *Keyring) check(signed io.Reader, signature []byte) error {
-	// Keys note in themselves what they find out of their own signatures, so every check needs its own ones.
+	// Keys cache the result of verifying their own signatures, so every check needs its own copies.
 	entities, err := readKeys(k.text)
 	if err != nil {
 		return err

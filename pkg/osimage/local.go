@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// allow says whether all file URLs of an image lead below the directories that are allowed. Links are followed: where they lead counts. The
-// author of an image would otherwise have any file of the container, such as images of others, read and given to a guest.
+// allow checks that all file URLs of an image refer to files below the allowed directories, after following links.
+// Otherwise the author of an image could make any file of the container, such as images of others, be read and given to
+// a guest.
 func (c *Cache) allow(image Image) error {
 	for _, p := range image.parts() {
 		for _, url := range []string{p.file.URL, p.file.SignatureURL} {
@@ -32,7 +33,7 @@ func (c *Cache) allows(path string) bool {
 		}
 		resolved, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			return true // that it is missing is told where it is opened
+			return true // a missing file is reported where it is opened
 		}
 		root, err := filepath.EvalSymlinks(directory)
 		return err == nil && below(root, resolved)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestFileURLsLeadWhereTheyMay: the author of an image is not to have any file of the container read.
+// TestFileURLsLeadWhereTheyMay: the author of an image must not be able to read arbitrary files of the container.
 func TestFileURLsLeadWhereTheyMay(t *testing.T) {
 	directory := t.TempDir()
 	at := func(name string) string { return filepath.Join(directory, name) }

@@ -16,20 +16,20 @@ const (
 	manifestVersion = 1
 )
 
-// manifest lists the verified files of an image in the cache. What it does not list is not there.
+// manifest lists the verified files of an image in the cache. Files that are not listed do not count.
 type manifest struct {
 	Version int              `json:"version"`
 	Files   map[string]entry `json:"files"`
 }
 
-// entry is a verified file and how the file system described it then.
+// entry is a verified file and its stamp at that time.
 type entry struct {
 	SHA256 string `json:"sha256"`
 	stamp
 }
 
-// stamp changes whenever a file does: every write and every replacement changes one of its parts. The change time is not
-// to be set by anybody.
+// stamp changes whenever a file does: every write and every replacement changes one of its parts. Programs cannot set
+// the change time.
 type stamp struct {
 	Size     int64  `json:"size"`
 	Inode    uint64 `json:"inode"`
@@ -65,7 +65,7 @@ func parseManifest(text []byte) (manifest, error) {
 	return m, nil
 }
 
-// loadManifest reads the manifest of an image's directory. A damaged one is as good as none.
+// loadManifest reads the manifest of an image's directory. A damaged one counts as missing.
 func loadManifest(directory string) manifest {
 	text, err := os.ReadFile(filepath.Join(directory, manifestName))
 	if err == nil {
@@ -76,7 +76,7 @@ func loadManifest(directory string) manifest {
 	return manifest{Version: manifestVersion, Files: map[string]entry{}}
 }
 
-// save replaces the manifest at once.
+// save replaces the manifest atomically.
 func (m manifest) save(directory string) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -85,7 +85,7 @@ func (m manifest) save(directory string) error {
 	return replaceFile(filepath.Join(directory, manifestName), append(text, '\n'))
 }
 
-// replaceFile writes a file that appears whole or not at all, even when the power fails.
+// replaceFile writes a file that appears either complete or not at all, even if the power fails.
 func replaceFile(path string, content []byte) error {
 	file, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -38,7 +38,7 @@ type mirror struct {
 	requests []string // path and Range
 	served   map[string]int64
 	total    int64
-	// onServed is told, while a request is being served, how much was served in all.
+	// onServed is called, while a request is being served, with how much was served in total.
 	onServed func(total int64)
 }
 
@@ -47,7 +47,7 @@ type resource struct {
 	content []byte
 	etag    string
 	date    time.Time
-	// fault may answer the n-th request for the file, from 1; false lets the mirror answer.
+	// fault may respond to the n-th request for the file, from 1; false lets the mirror respond.
 	fault func(w http.ResponseWriter, r *http.Request, n int) bool
 	asked int
 }
@@ -114,7 +114,7 @@ func (m *mirror) put(path string, content []byte) string {
 	return m.URL + path
 }
 
-// change changes a file, for example by a fault.
+// change changes a file, for example to add a fault.
 func (m *mirror) change(path string, by func(*resource)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,7 +165,7 @@ func (m *mirror) image(name string) Image {
 	}
 }
 
-// cut writes the first bytes of what would be served and then breaks the connection.
+// cut writes the first bytes of the content and then breaks the connection.
 func cut(content []byte, n int) func(http.ResponseWriter, *http.Request, int) bool {
 	return func(w http.ResponseWriter, _ *http.Request, asked int) bool {
 		if asked > 1 {
@@ -178,7 +178,7 @@ func cut(content []byte, n int) func(http.ResponseWriter, *http.Request, int) bo
 	}
 }
 
-// newCache is a cache for tests; what it tells is in the log of the test and in the slice.
+// newCache returns a cache for tests; its progress is in the log of the test and in the slice.
 func newCache(t *testing.T, directory string) (*Cache, *told) {
 	t.Helper()
 	lines := &told{t: t}
@@ -245,7 +245,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// newSigner makes a key at a time that is valid for a while, 0 for ever.
+// newSigner creates a key at a time that is valid for the given lifetime; 0 means that it never expires.
 func newSigner(t *testing.T, at time.Time, lifetime time.Duration) *openpgp.Entity {
 	t.Helper()
 	entity, err := openpgp.NewEntity("Test", "", "test@example.org", &packet.Config{
@@ -257,7 +257,7 @@ func newSigner(t *testing.T, at time.Time, lifetime time.Duration) *openpgp.Enti
 	return entity
 }
 
-// sign makes a signature by the primary key, even by one that had no right to at that time.
+// sign creates a signature by the primary key, even if it was not valid at that time.
 func sign(t *testing.T, by *openpgp.Entity, at time.Time, content []byte) []byte {
 	t.Helper()
 	s := &packet.Signature{
@@ -276,7 +276,7 @@ func sign(t *testing.T, by *openpgp.Entity, at time.Time, content []byte) []byte
 	return signature.Bytes()
 }
 
-// ring is what a user's file with public keys would give.
+// ring returns the keyring from a user's file with these public keys.
 func ring(t *testing.T, entities ...*openpgp.Entity) *Keyring {
 	t.Helper()
 	var text bytes.Buffer
@@ -304,7 +304,7 @@ type order struct {
 
 const orderVariable = "OSIMAGE_TEST_ORDER"
 
-// TestMain makes the test binary a process that gets an image, says so, and keeps it until its input ends.
+// TestMain lets the test binary act as a process that gets an image, says so, and keeps it until its input ends.
 func TestMain(m *testing.M) {
 	text := os.Getenv(orderVariable)
 	if text == "" {

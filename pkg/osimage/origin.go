@@ -22,8 +22,8 @@ func originOf(url string, response *http.Response, offset int64) origin {
 	return o
 }
 
-// validator is what If-Range takes: a strong entity tag, or else the date. A weak tag would let two different files pass
-// for the same.
+// validator returns the value for If-Range: a strong entity tag, or otherwise the date. With a weak tag two different
+// files could count as the same.
 func (o origin) validator() string {
 	if o.ETag != "" && !strings.HasPrefix(o.ETag, "W/") {
 		return o.ETag
@@ -31,8 +31,8 @@ func (o origin) validator() string {
 	return o.LastModified
 }
 
-// continues says whether a partial answer goes on with the known file at the offset. There are servers and proxies that
-// answer with a range of another file, or with another range, than they were asked for.
+// continues reports whether a partial response continues the known file at the offset. Some servers and proxies respond
+// with a range of another file, or with another range, than requested.
 func (o origin) continues(known origin, offset int64, response *http.Response) bool {
 	var first, last, size int64
 	if _, err := fmt.Sscanf(response.Header.Get("Content-Range"), "bytes %d-%d/%d", &first, &last, &size); err != nil {
@@ -42,7 +42,7 @@ func (o origin) continues(known origin, offset int64, response *http.Response) b
 		(o.validator() == "" || o.validator() == known.validator())
 }
 
-// fetchSignature returns the signature of a file, nil when it has none.
+// fetchSignature returns the signature of a file, nil if it has none.
 func (s *slot) fetchSignature(ctx context.Context, file File) (*signature, error) {
 	url := file.signature()
 	if url == "" {

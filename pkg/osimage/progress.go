@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// progress tells how far a download is.
+// progress reports the progress of a download.
 type progress struct {
 	tell  func(string, ...any)
 	what  string
@@ -27,7 +27,7 @@ func (p *progress) begin(offset, total int64) {
 	}
 }
 
-// at tells of an offset when it is time to. The total is below 0 when it is not known.
+// at reports an offset if it is time to. The total is below 0 if it is unknown.
 func (p *progress) at(offset, total int64) {
 	elapsed := time.Since(p.last)
 	if elapsed < p.every {

@@ -17,15 +17,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
 )
 
-// pruned is in the name of a directory that is being removed, before a part that is its own: the next one of the same name may be removed
-// before it is gone.
+// pruned is in the name of a directory that is being removed, before a unique part: another directory of the same name
+// may be removed before it is gone.
 const pruned = ".pruned"
 
 var slotPattern = regexp.MustCompile(`^.+-[0-9a-f]{16}$`)
 
-// Prune removes the images that nobody has used for as long as keep and that nobody uses or gets now, together with what
-// is left of broken downloads. It waits for nobody, and touches nothing in the directory that is not an image's. A cache that is read-only
-// is left to those who can write to it.
+// Prune removes the images that have not been used for as long as keep and that are neither in use nor being
+// downloaded, and leftovers of broken downloads. It never waits, and touches only entries that belong to images. If the
+// cache is read-only, it does nothing.
 func (c *Cache) Prune(ctx context.Context, keep time.Duration) error {
 	if errors.Is(unix.Access(c.Directory, unix.W_OK), unix.EROFS) {
 		return nil
@@ -45,7 +45,7 @@ func (c *Cache) Prune(ctx context.Context, keep time.Duration) error {
 		path := filepath.Join(c.Directory, e.Name())
 		switch name, _, removed := strings.Cut(e.Name(), pruned); {
 		case !e.IsDir() || !slotPattern.MatchString(name):
-		case removed: // somebody was interrupted
+		case removed: // an earlier removal was interrupted
 			errs = append(errs, removeAside(path))
 		default:
 			errs = append(errs, c.prune(path, keep))
@@ -57,10 +57,10 @@ func (c *Cache) Prune(ctx context.Context, keep time.Duration) error {
 	return nil
 }
 
-// prune renames the directory first: whoever waits for its lock finds a new one then, and nothing is removed under
-// anybody's feet.
+// prune renames the directory before it removes it, so that processes that wait for its lock find a new directory under
+// its name, and nothing is removed while they use it.
 func (c *Cache) prune(path string, keep time.Duration) error {
-	// Others may keep directories with such names. One without a lock was never a slot.
+	// Others may keep directories with such names. One without a lock file was never a slot.
 	if _, err := os.Lstat(filepath.Join(path, lockName)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -104,11 +104,11 @@ func (c *Cache) remove(path string, keep time.Duration) (used bool, err error) {
 	return false, removeAside(aside)
 }
 
-// maxLate bounds how often a file may be made in a directory that is being removed.
+// maxLate bounds how often a file may be created in a directory that is being removed.
 const maxLate = 100
 
-// removeAside removes a directory that was renamed. Who opened it before that may still make a lock file in it, one each, and finds then that
-// the name leads elsewhere.
+// removeAside removes a directory that was renamed. Each process that opened it before that may still create one lock
+// file in it, and then finds that the name refers to another directory.
 func removeAside(path string) error {
 	for range maxLate {
 		if err := os.RemoveAll(path); !errors.Is(err, unix.ENOTEMPTY) {
@@ -118,14 +118,14 @@ func removeAside(path string) error {
 	return os.RemoveAll(path)
 }
 
-// usedWithin says whether the image was used, or, if it never was, begun, within the last time.
+// usedWithin reports whether the image was used, or, if it never was, created, within the given time.
 func usedWithin(path string, last time.Duration) (bool, error) {
 	info, err := os.Stat(filepath.Join(path, useName))
 	if errors.Is(err, fs.ErrNotExist) {
 		info, err = os.Stat(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil // somebody else has pruned it
+		return true, nil // another process has pruned it
 	}
 	if err != nil {
 		return true, err

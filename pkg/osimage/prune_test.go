@@ -12,7 +12,7 @@ import (
 
 const month = 30 * 24 * time.Hour
 
-// age makes an image look as if it was used for the last time an hour before a month ago.
+// age makes an image look as if it was last used a month and an hour ago.
 func age(t *testing.T, directory string) {
 	t.Helper()
 	then := now.Add(-month - time.Hour)
@@ -148,7 +148,7 @@ func TestPruneEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestPruneAndGetAtTheSameTime: whatever Get returned stays until it is released.
+// TestPruneAndGetAtTheSameTime: every image that Get returned stays until it is released.
 func TestPruneAndGetAtTheSameTime(t *testing.T) {
 	m := newMirror(t)
 	image := Image{Name: "own"}

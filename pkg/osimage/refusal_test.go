@@ -142,7 +142,7 @@ func TestConnectionWithoutTrust(t *testing.T) {
 	}
 }
 
-// TestUnverifiableFileIsNotResumedByAnotherProcess, for nothing would tell that the power failed in between.
+// TestUnverifiableFileIsNotResumedByAnotherProcess, because a power failure in between could not be detected.
 func TestUnverifiableFileIsNotResumedByAnotherProcess(t *testing.T) {
 	content := noise(1, 1000)
 	ranges := make(chan string, 2)

@@ -18,7 +18,7 @@ var (
 	errChanged  = errors.New("the file has changed on the server in the meantime")
 )
 
-// finalError is one that trying again does not mend.
+// finalError is an error that a retry does not fix.
 type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
@@ -30,8 +30,8 @@ func final(err error) error {
 	return &finalError{err}
 }
 
-// retry calls attempt until it succeeds, fails for good or fails too often in a row. An attempt that got further than any
-// before starts the count anew.
+// retry calls attempt until it succeeds, fails permanently or fails too often in a row. An attempt that made progress
+// resets the count.
 func (t timing) retry(ctx context.Context, tell func(string, ...any), attempt func() (further bool, err error)) error {
 	wait, tries := t.backoff, 0
 	for {
@@ -60,10 +60,10 @@ func (t timing) retry(ctx context.Context, tell func(string, ...any), attempt fu
 	}
 }
 
-// passing are the statuses below 500 that may be gone a moment later.
+// passing are the statuses below 500 that may be temporary.
 var passing = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
 
-// statusError is final for what asking again does not change.
+// statusError returns an error that is final if a retry does not change it.
 func statusError(file string, status string, code int) error {
 	err := fmt.Errorf("%s: the server answers %s", file, status)
 	if code < http.StatusInternalServerError && !slices.Contains(passing, code) {
@@ -72,7 +72,7 @@ func statusError(file string, status string, code int) error {
 	return err
 }
 
-// requestError names the URL without what is secret in it, and sees which errors will stay.
+// requestError names the URL without its secret parts, and makes permanent errors final.
 func requestError(ctx context.Context, file string, err error) error {
 	var outer *url.Error
 	if errors.As(err, &outer) {

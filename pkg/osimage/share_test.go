@@ -50,7 +50,7 @@ func startProcess(t *testing.T, directory string, image Image) *process {
 	return p
 }
 
-// await reads what the process says up to a line with the text.
+// await reads the process's output up to a line with the text.
 func (p *process) await(t *testing.T, text string) string {
 	t.Helper()
 	for p.lines.Scan() {
@@ -75,7 +75,7 @@ func TestProcessesAndGoroutinesShareOneDownload(t *testing.T) {
 	m := newMirror(t)
 	image := m.image("own")
 	directory := t.TempDir()
-	// Nobody is served before everybody has asked.
+	// No request is served before all have been sent.
 	everybody := make(chan struct{})
 	m.change("/kernel", func(r *resource) {
 		r.fault = func(http.ResponseWriter, *http.Request, int) bool { <-everybody; return false }
@@ -157,7 +157,7 @@ func TestDownloadOfAKilledProcessIsResumed(t *testing.T) {
 	}
 }
 
-// TestProcessesThatAreKilledAtAnyMomentLeaveNothingBroken kills one process after the other, each a bit further on.
+// TestProcessesThatAreKilledAtAnyMomentLeaveNothingBroken kills one process after the other, each a bit later.
 func TestProcessesThatAreKilledAtAnyMomentLeaveNothingBroken(t *testing.T) {
 	const step = 700 << 10
 	m := newMirror(t)

@@ -18,7 +18,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/disk"
 )
 
-// useName is the file that everybody who uses an image has a shared lock on. Its modification time is that of the last use.
+// useName is the file on which every user of an image holds a shared lock. Its modification time is that of the last
+// use.
 const useName = "use"
 
 // slot is the directory of an image in the cache, locked by this process.
@@ -31,7 +32,8 @@ type slot struct {
 	manifest  manifest
 }
 
-// slotName is the name of an image's directory. It differs when anything that decides on the content of the files does.
+// slotName returns the name of an image's directory. It differs if anything differs that determines the content of the
+// files.
 func slotName(image Image, keys *Keyring) (string, error) {
 	origin := struct {
 		Files map[string]File
@@ -51,7 +53,7 @@ func slotName(image Image, keys *Keyring) (string, error) {
 	return image.Name + "-" + hex.EncodeToString(sum[:8]), nil
 }
 
-// slotOf is the path of an image's directory.
+// slotOf returns the path of an image's directory.
 func (c *Cache) slotOf(image Image) (string, error) {
 	name, err := slotName(image, c.keys())
 	if err != nil {
@@ -61,7 +63,7 @@ func (c *Cache) slotOf(image Image) (string, error) {
 	return filepath.Join(root, name), err
 }
 
-// enter locks the image's directory, waiting for whoever has it now.
+// enter locks the image's directory. It waits for the current holder of the lock.
 func (c *Cache) enter(ctx context.Context, image Image) (*slot, error) {
 	directory, err := c.slotOf(image)
 	if err != nil {
@@ -78,16 +80,17 @@ func (c *Cache) enter(ctx context.Context, image Image) (*slot, error) {
 // lockName is the name of a slot's lock file.
 const lockName = "." + manifestName + disk.LockName
 
-// lockSlot locks a slot, or says that its directory does not exist. It does so by the manifest, which need not exist: the
-// directory itself, should it be pruned at this moment, would be taken for an image that is still to be made.
+// lockSlot locks a slot. It fails if the slot's directory does not exist. It locks by the path of the manifest, which
+// need not exist: if the directory itself were locked while it is pruned, it would count as an image that does not
+// exist yet.
 func lockSlot(directory string) (*disk.Lock, error) {
 	return disk.Acquire(filepath.Join(directory, manifestName))
 }
 
-// modeOfSlot lets a QEMU read that is not root.
+// modeOfSlot lets a QEMU that is not root read the directory.
 const modeOfSlot = 0o755
 
-// makeSlot makes a directory, or opens one that an earlier version kept to root.
+// makeSlot creates a directory, or opens up one that an earlier version restricted to root.
 func makeSlot(directory string) error {
 	if err := os.MkdirAll(directory, modeOfSlot); err != nil {
 		return err
@@ -118,7 +121,7 @@ func (s *slot) acquire(ctx context.Context) (*disk.Lock, error) {
 				s.cache.tell("%s: waiting for %s, which gets the same image", s.image, locked.Holder)
 				told = time.Now()
 			}
-		case !errors.Is(err, fs.ErrNotExist): // which it is when it was pruned a moment ago
+		case !errors.Is(err, fs.ErrNotExist): // which is the error if it was just pruned
 			return nil, err
 		}
 		select {
@@ -129,7 +132,7 @@ func (s *slot) acquire(ctx context.Context) (*disk.Lock, error) {
 	}
 }
 
-// share marks the image as used. Nobody can be in the way: whoever wants to prune it needs the lock of the slot first.
+// share marks the image as used. It never has to wait, because pruning first needs the lock of the slot.
 func (s *slot) share() (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(s.directory, useName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -142,7 +145,7 @@ func (s *slot) share() (*os.File, error) {
 	return file, nil
 }
 
-// touch notes the time of the last use. When that fails, the image is pruned too early at worst, and downloaded again.
+// touch records the time of the last use. If that fails, at worst the image is pruned too early, and downloaded again.
 func touch(path string) {
 	now := time.Now()
 	_ = os.Chtimes(path, now, now)

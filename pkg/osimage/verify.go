@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// MismatchError says that a file is not the one that was asked for: somebody changed it, or its description is wrong.
+// MismatchError says that a file is not the requested one: it was changed, or its description is wrong.
 type MismatchError struct {
 	// File is its URL, without credentials and query.
 	File string
@@ -31,7 +31,7 @@ type signature struct {
 	signers []uint64
 }
 
-// newSignature refuses, before anything large is downloaded, what no trusted key made.
+// newSignature rejects signatures that no trusted key made, before anything large is downloaded.
 func newSignature(file File, keys *Keyring, text []byte) (*signature, error) {
 	binary, err := dearmor(text)
 	var ids []uint64
@@ -60,8 +60,8 @@ func (s *signature) mismatch(file File, keys *Keyring, actual string) error {
 	return &MismatchError{File: show(file.URL), Expected: "a signature by " + keys.String(), Actual: actual}
 }
 
-// verify reads the file at path, compares it with everything known of it and returns its checksum. The signature may be
-// nil.
+// verify reads the file at path, checks it against everything known of it and returns its checksum. The signature may
+// be nil.
 func verify(ctx context.Context, path string, file File, keys *Keyring, s *signature) (string, error) {
 	content, err := os.Open(path)
 	if err != nil {
@@ -90,8 +90,8 @@ func verify(ctx context.Context, path string, file File, keys *Keyring, s *signa
 	return sum, nil
 }
 
-// patientReader ends with ctx and remembers the error that kept the file from being read, so that it is not taken for one
-// of the signature.
+// patientReader ends with ctx and records the error of reading the file, so that it is not mistaken for an error of the
+// signature.
 type patientReader struct {
 	ctx  context.Context
 	from io.Reader

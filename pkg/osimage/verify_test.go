@@ -44,8 +44,8 @@ var now = time.Now()
 
 func day(n int) time.Time { return now.AddDate(0, 0, n) }
 
-// TestSignatures: every case is a signature of the kernel, made yesterday unless it says otherwise, and the ring of the
-// user.
+// TestSignatures: every case is a signature of the kernel, made yesterday unless it says otherwise, and the user's
+// keyring.
 func TestSignatures(t *testing.T) {
 	content := noise(1, kernelSize)
 	trusted := newSigner(t, day(-100), 0)
@@ -60,7 +60,7 @@ func TestSignatures(t *testing.T) {
 	for name, c := range map[string]struct {
 		signature []byte
 		keys      *Keyring
-		want      string // "" for a good one, else how MismatchError.Actual begins
+		want      string // "" for a valid one, otherwise how MismatchError.Actual begins
 	}{
 		"binary":                        {signature: good},
 		"armored":                       {signature: armored(t, openpgp.SignatureType, good)},

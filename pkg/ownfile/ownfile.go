@@ -1,6 +1,6 @@
-// Package ownfile opens files in directories in which a guest, or an earlier machine, may have placed something. The directory itself is
-// trusted: it is a mount of the pod. What stands in it is not: no link is followed, and only a regular file with one name, of the owner
-// that a file gets which is made here, is taken for what the name says.
+// Package ownfile opens files in directories in which a guest, or an earlier machine, may have placed something. The
+// directory itself is trusted, because it is a mount of the pod. Its content is not: no link is followed, and only a
+// regular file with one name, with the owner that a file created here would get, is accepted.
 package ownfile
 
 import (
@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ForeignError says that something stands in the place of a file that is not the operator's own. errors.Is finds ErrForeign in it.
+// ForeignError says that something that is not the operator's own is in place of a file. errors.Is finds ErrForeign in
+// it.
 type ForeignError struct {
 	// Path is the file.
 	Path string
-	// What it is instead: "is a symbolic link".
+	// What says what it is instead: "is a symbolic link".
 	What string
 }
 
@@ -32,9 +33,9 @@ func (e *ForeignError) Error() string { return e.Path + " " + e.What + " and has
 // Is makes ErrForeign match.
 func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 
-// Open opens a regular file, and makes it when flags have os.O_CREATE. It never follows a link, never blocks on a pipe, and never opens a
-// device. The error is a *ForeignError when something else stands there. Pass the open file on, never its path: the path may lead
-// elsewhere a moment later.
+// Open opens a regular file, and creates it if flags have os.O_CREATE. It never follows a link, never blocks on a pipe,
+// and never opens a device. The error is a *ForeignError if something else is there. Pass the open file on, never its
+// path, because the path may refer to another file a moment later.
 func Open(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	directory, err := openDirectory(filepath.Dir(path))
 	if err != nil {
@@ -42,7 +43,7 @@ func Open(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	}
 	defer directory.Close() //nolint:errcheck // it only served to find the file
 	name := filepath.Base(path)
-	// Opening a device may do something: it is looked at first.
+	// Opening a device may have an effect, so its type is checked first.
 	var there unix.Stat_t
 	switch err := unix.Fstatat(int(directory.Fd()), name, &there, unix.AT_SYMLINK_NOFOLLOW); {
 	case err == nil:
@@ -56,7 +57,7 @@ func Open(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The entry may have been replaced since: what counts is the file that is open.
+	// The entry may have been replaced since, so the open file is checked.
 	if err := unix.Fstat(int(file.Fd()), &there); err != nil {
 		return nil, errors.Join(&fs.PathError{Op: "stat", Path: path, Err: err}, file.Close())
 	}
@@ -66,7 +67,7 @@ func Open(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	return file, nil
 }
 
-// Create makes a new file with a mode in the place of whatever stands there: a link is removed, not followed.
+// Create creates a new file with a mode and replaces what is at the path: a link is removed, not followed.
 func Create(path string, perm fs.FileMode) (*os.File, error) {
 	if err := os.RemoveAll(path); err != nil {
 		return nil, err
@@ -74,8 +75,8 @@ func Create(path string, perm fs.FileMode) (*os.File, error) {
 	return Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 }
 
-// Read reads a file of at most so many bytes. The error is a *ForeignError when something else stands there, and fs.ErrNotExist when
-// nothing does.
+// Read reads a file of at most limit bytes. The error is a *ForeignError if something else is there, and fs.ErrNotExist
+// if nothing is.
 func Read(path string, limit int64) ([]byte, error) {
 	file, err := Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -91,7 +92,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// Check says whether a path is a file that Open would open: nil, a *ForeignError, or fs.ErrNotExist.
+// Check checks whether a path is a file that Open would open: it returns nil, a *ForeignError, or fs.ErrNotExist.
 func Check(path string) error {
 	directory, err := openDirectory(filepath.Dir(path))
 	if err != nil {
@@ -109,8 +110,8 @@ func openDirectory(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// openBeneath opens an entry of a directory. openat2 is newer than some seccomp profiles of container runtimes, which answer EPERM or
-// ENOSYS; of a name without a slash openat with O_NOFOLLOW promises the same.
+// openBeneath opens an entry of a directory. openat2 is newer than some seccomp profiles of container runtimes, which
+// return EPERM or ENOSYS; for a name without a slash openat with O_NOFOLLOW guarantees the same.
 func openBeneath(directory *os.File, path string, flags int, perm fs.FileMode) (*os.File, error) {
 	name, at := filepath.Base(path), int(directory.Fd())
 	flags |= unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
@@ -144,7 +145,7 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// check says what a file is when it is not one of the operator's own.
+// check returns what a file is if it is not one of the operator's own.
 func check(path string, there *unix.Stat_t, directory *os.File) error {
 	if kind, ok := kinds[there.Mode&unix.S_IFMT]; !ok || kind != "" {
 		return &ForeignError{Path: path, What: orUnknown(kind)}
@@ -159,7 +160,7 @@ func check(path string, there *unix.Stat_t, directory *os.File) error {
 	return nil
 }
 
-// kinds says what a type of file is called; a regular file has no complaint.
+// kinds describes the types of files that are rejected; the description of a regular file is empty.
 var kinds = map[uint32]string{
 	unix.S_IFREG: "", unix.S_IFLNK: "is a symbolic link", unix.S_IFDIR: "is a directory", unix.S_IFIFO: "is a named pipe",
 	unix.S_IFSOCK: "is a socket", unix.S_IFBLK: "is a block device", unix.S_IFCHR: "is a character device",
@@ -172,8 +173,8 @@ func orUnknown(kind string) string {
 	return kind
 }
 
-// ownerHere is the owner of a file that this process makes in the directory: on NFS the server may give root's files to another user
-// (exports(5), root_squash). Without an answer it is this process's own user.
+// ownerHere returns the owner of a file that this process creates in the directory: on NFS the server may give root's
+// files to another user (exports(5), root_squash). If that cannot be determined, it is this process's own user.
 func ownerHere(directory *os.File) uint32 {
 	own := uint32(os.Geteuid()) //nolint:gosec // G115: a user's number
 	name := fmt.Sprintf("/proc/self/fd/%d", directory.Fd())

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// placed is what a guest may place under a name that the runner uses, and what is then said of it. target is a file of the host.
+// placed is what a guest may place under a name that the runner uses, and the resulting error. target is a file of the
+// host.
 var placed = map[string]struct {
 	place func(target, path string) error
 	says  string
@@ -29,7 +30,7 @@ var placed = map[string]struct {
 	}, "user 12345"},
 }
 
-// foreign makes a directory with a foreign thing under a name, and returns the path and the file of the host.
+// foreign creates a directory with a foreign entry under a name, and returns the path and the file of the host.
 func foreign(t *testing.T, place func(target, path string) error) (path, target string) {
 	t.Helper()
 	directory := t.TempDir()
@@ -118,7 +119,7 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 	}
 }
 
-// A file that QEMU gets must not answer EAGAIN, as one that is opened with O_NONBLOCK may.
+// A file that QEMU gets must not return EAGAIN, as one that is opened with O_NONBLOCK may.
 func TestFileBlocksOnceItIsOpen(t *testing.T) {
 	file, err := Create(filepath.Join(t.TempDir(), "file"), 0o600)
 	if err != nil {

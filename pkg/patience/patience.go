@@ -1,9 +1,10 @@
 // Package patience bounds how long reads wait for the operator's own writes.
 //
-// A client of controller-runtime that reads its own writes waits until its cache has seen an event at least as new as the
-// last write. When the object vanishes while the watch is interrupted, as it may when an API server is restarted during a
-// deletion, the list that follows brings no such event, and every read of that kind waits until something else of the kind
-// changes, perhaps for ever (sigs.k8s.io/controller-runtime v0.25, pkg/client/internal/consistencyhandler).
+// A client of controller-runtime that reads its own writes waits until its cache has seen an event at least as new as
+// the last write. If the object disappears while the watch is interrupted, for example because an API server is
+// restarted during a deletion, the list that follows contains no such event, and every read of that kind waits until
+// something else of the kind changes, possibly forever (sigs.k8s.io/controller-runtime v0.25,
+// pkg/client/internal/consistencyhandler).
 package patience
 
 import (
@@ -16,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Limit is how long a read waits. A cache that follows its watch needs milliseconds.
+// Limit is how long a read waits. A cache with a working watch needs milliseconds.
 const Limit = 2 * time.Second
 
 var exhausted = prometheus.NewCounter(prometheus.CounterOpts{
@@ -26,8 +27,8 @@ var exhausted = prometheus.NewCounter(prometheus.CounterOpts{
 
 func init() { metrics.Registry.MustRegister(exhausted) }
 
-// Client reads its own writes as long as the cache is able to show them in time, and what the cache has otherwise. Those
-// who decide must bear an outdated cache, so it costs at most a request in vain.
+// Client reads its own writes as long as the cache can show them in time, and otherwise what the cache has. Decisions
+// have to tolerate an outdated cache anyway, so this costs at most a wasted request.
 type Client struct {
 	client.Client
 	limit time.Duration
@@ -36,7 +37,7 @@ type Client struct {
 // New bounds the reads of a client that reads its own writes.
 func New(c client.Client, limit time.Duration) *Client { return &Client{Client: c, limit: limit} }
 
-// Get is client.Reader's.
+// Get implements client.Reader.
 func (c *Client) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	bounded, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
@@ -47,7 +48,7 @@ func (c *Client) Get(ctx context.Context, name client.ObjectKey, into client.Obj
 	return c.Client.Get(ctx, name, into, append(slices.Clone(options), client.DisableReadYourWritesConsistency)...)
 }
 
-// List is client.Reader's.
+// List implements client.Reader.
 func (c *Client) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	bounded, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
@@ -58,7 +59,7 @@ func (c *Client) List(ctx context.Context, into client.ObjectList, options ...cl
 	return c.Client.List(ctx, into, append(slices.Clone(options), client.DisableReadYourWritesConsistency)...)
 }
 
-// gaveUp says whether the limit has ended the read and not the caller.
+// gaveUp reports whether the limit ended the read and not the caller.
 func gaveUp(caller, bounded context.Context) bool {
 	if bounded.Err() == nil || caller.Err() != nil {
 		return false

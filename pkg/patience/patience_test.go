@@ -16,7 +16,7 @@ import (
 
 var errServer = errors.New("the server says no")
 
-// cached stands for a client whose cache sees the operator's own writes after the given time; zero is never.
+// cached imitates a client whose cache sees the operator's own writes after the given time; zero means never.
 type cached struct {
 	client.Client
 	behind time.Duration
@@ -47,7 +47,7 @@ func (c cached) List(ctx context.Context, _ client.ObjectList, options ...client
 	return c.wait(ctx, (&client.ListOptions{}).ApplyOptions(options).DisableReadYourWritesConsistency)
 }
 
-// TestReadsEnd: a read takes as long as the cache needs, and no longer than the limit.
+// TestReadsEnd: a read takes as long as the cache needs, but at most the limit.
 func TestReadsEnd(t *testing.T) {
 	const limit = 2 * time.Second
 	for name, test := range map[string]struct {

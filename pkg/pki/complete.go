@@ -13,27 +13,28 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// Issuer makes key pairs.
+// Issuer issues key pairs.
 type Issuer interface {
 	Issue(request Request, authority KeyPair) (KeyPair, error)
 }
 
-// Completed is what was made of the pairs that existed.
+// Completed is the result of Complete.
 type Completed struct {
-	// Set holds a pair for every request that could be answered.
+	// Set holds a pair for every request that could be fulfilled.
 	Set Set
-	// Renewed tells, by name, why a pair that existed is another one now: issued anew, or with others to believe.
+	// Renewed maps the name of each existing pair that changed to the reason: it was reissued, or its trust bundle
+	// changed.
 	Renewed map[string]string
-	// Next is when the next of the pairs has to be issued anew; zero when none ever has.
+	// Next is when the next pair has to be renewed. It is zero if none ever has to be.
 	Next time.Time
-	// Failed is why pairs that have to be issued anew could not be, or are not valid yet. They stay as they are.
+	// Failed says why pairs that are due could not be renewed, or are not valid yet. They stay in use as they are.
 	Failed error
 }
 
-// errAuthoritysName keeps an authority from being replaced by a certificate.
+// errAuthoritysName prevents a certificate from replacing a CA of the same name.
 var errAuthoritysName = errors.New("an authority has this name; a node's id has to be another one")
 
-// proper leaves out requests of certificates that would take an authority's place, and tells of them.
+// proper drops requests for certificates that would replace a CA, and reports them.
 func proper(requests []Request) (left []Request, told failures) {
 	for _, request := range requests {
 		if request.Usage != UsageAuthority && slices.Contains(Authorities, request.Name) {
@@ -45,10 +46,11 @@ func proper(requests []Request) (left []Request, told failures) {
 	return left, told
 }
 
-// Complete keeps the existing pairs, issues a new one for each request that none of them answers, and issues those anew whose time
-// has come. Authorities that exist are never replaced. While there is doubt about the time, which is nil otherwise, none is issued anew because
-// of it: a clock that is ahead for a moment would replace the pairs of all clusters by ones that are not valid yet. A request that cannot be answered is left out of the Set and told of in the
-// error; the others go on.
+// Complete keeps the existing pairs, issues a new pair for each request that has none, and renews those that are due.
+// It never replaces an existing CA. doubt is nil unless the current time is in doubt. While it is, no pair is renewed
+// because of its age: a clock that is ahead for a moment would otherwise replace the pairs of all clusters by pairs
+// that are not valid yet. A request that cannot be fulfilled is left out of the Set and named in the error; the other
+// requests are still fulfilled.
 func Complete(existing Set, requests []Request, issuer Issuer, now time.Time, doubt error) (Completed, error) {
 	complete := Completed{Set: Set{}, Renewed: map[string]string{}}
 	requests, absent := proper(requests)
@@ -60,7 +62,7 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time, do
 			complete.Set[request.Name] = pair
 		}
 		if !signs && request.Usage != UsageAuthority {
-			continue // why there is no authority is told with the authority's name
+			continue // the error for the CA itself says why it is missing
 		}
 		why := ""
 		if exists {
@@ -83,7 +85,7 @@ func Complete(existing Set, requests []Request, issuer Issuer, now time.Time, do
 	return complete, absent.join("cannot be issued")
 }
 
-// doubtOf is the doubt about the time, where that is why a pair is issued anew.
+// doubtOf returns the doubt about the time if the pair is renewed because of its age, and nil otherwise.
 func doubtOf(why string, doubt error) error {
 	if why == whyTerm {
 		return doubt
@@ -91,7 +93,7 @@ func doubtOf(why string, doubt error) error {
 	return nil
 }
 
-// issue has a pair be issued that holds from now on at the latest, unless there is a doubt.
+// issue issues a pair. It fails if there is a doubt about the time, or if the pair is not valid yet.
 func issue(issuer Issuer, request Request, authority KeyPair, now time.Time, doubt error) (KeyPair, error) {
 	if doubt != nil {
 		return KeyPair{}, doubt
@@ -103,7 +105,7 @@ func issue(issuer Issuer, request Request, authority KeyPair, now time.Time, dou
 	return fresh, err
 }
 
-// unborn tells of pairs that nobody believes yet.
+// unborn reports pairs that are not valid yet.
 func unborn(set Set, requests []Request, now time.Time) error {
 	var told failures
 	for _, request := range requests {
@@ -114,20 +116,21 @@ func unborn(set Set, requests []Request, now time.Time) error {
 	return told.join("is not valid yet")
 }
 
-// early says that nobody believes a pair yet. What cannot be read is told of elsewhere.
+// early reports whether a pair is not valid yet. Pairs that cannot be parsed are reported elsewhere.
 func early(pair KeyPair, now time.Time) bool {
 	cert, err := ParseCertificate(pair.Certificate)
 	return err == nil && now.Before(cert.NotBefore)
 }
 
 var (
-	// errIssuerAhead keeps a pair that nobody believes from taking the place of one that works.
+	// errIssuerAhead prevents a pair that is not valid yet from replacing one that works.
 	errIssuerAhead = problem.Newf("IssuerAhead", "the issuer's clock is an hour or more ahead of the management cluster's, so that the certificate would not be valid yet")
-	// errNotValidYet leaves to a person whether the clock is wrong now, or was: to issue all anew replaces the masters of every cluster.
+	// errNotValidYet leaves it to a person to decide whether the clock is wrong now or was wrong earlier, because
+	// reissuing all pairs would replace the masters of every cluster.
 	errNotValidYet = problem.Newf("NotValidYet", "the management cluster's clock is behind, or was ahead when it was issued; set it, or delete the Secret for a new one")
 )
 
-// keep has a pair stay, with those to believe that its authority says.
+// keep keeps an existing pair and updates its trust bundle to that of its CA.
 func (c *Completed) keep(request Request, pair, authority KeyPair) {
 	if outdatedTrust(request, pair, authority) {
 		pair.CA = Trusted(authority)
@@ -137,7 +140,7 @@ func (c *Completed) keep(request Request, pair, authority KeyPair) {
 	c.Next = sooner(c.Next, renewal(request, pair, authority))
 }
 
-// replace puts a pair in its place; why is empty where there was none.
+// replace stores a new pair. why is empty if there was no pair before.
 func (c *Completed) replace(request Request, fresh, authority KeyPair, why string) {
 	if why != "" {
 		c.Renewed[request.Name] = why
@@ -146,7 +149,7 @@ func (c *Completed) replace(request Request, fresh, authority KeyPair, why strin
 	c.Next = sooner(c.Next, renewal(request, fresh, authority))
 }
 
-// failures are errors with the names of the pairs for which they came.
+// failures are errors, each with the names of the pairs that it concerns.
 type failures []failure
 
 type failure struct {
@@ -164,7 +167,8 @@ func (f *failures) add(name string, err error) {
 	*f = append(*f, failure{names: []string{name}, err: err})
 }
 
-// join makes one error of all: each says once what is wrong, and with which pairs. What only a person can mend stays so.
+// join combines all failures into one error that states each cause once, with the pairs that it concerns. A problem
+// that only a person can fix remains a problem.
 func (f failures) join(what string) error {
 	var all []error
 	for _, one := range f {
@@ -178,7 +182,7 @@ func (f failures) join(what string) error {
 	return errors.Join(all...)
 }
 
-// sooner is the earlier of two times; a zero one is never.
+// sooner returns the earlier of two times. A zero time means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -186,9 +190,9 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// Trust returns the set with, as the CA of each authority, every certificate that signed one of its pairs: a pair that
-// was adopted from somewhere else brings its own authority along, and its holder has to be believed too. Of a pair that is kept for
-// its key nobody asks who signed it.
+// Trust returns the set with every CA that signed one of its pairs added to the CA field of that pair's authority: an
+// adopted pair brings its own CA, and its peers have to trust that CA too. Pairs that are only kept for their key
+// (Keep) are skipped, because their signer does not matter.
 func Trust(set Set, requests []Request) Set {
 	trusting := Set{}
 	for name, pair := range set {
@@ -206,7 +210,7 @@ func Trust(set Set, requests []Request) Set {
 	return trusting
 }
 
-// missing are the certificates of one PEM text that another lacks.
+// missing returns the certificates of one PEM text that another lacks.
 func missing(text, in []byte) []byte {
 	there := parseAll(in)
 	lacking := slices.DeleteFunc(parseAll(text), func(cert *x509.Certificate) bool { return slices.ContainsFunc(there, cert.Equal) })

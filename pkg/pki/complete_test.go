@@ -20,7 +20,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// problemOf is the problem that err is, or the zero one when there is none.
+// problemOf returns err as a problem, or the zero problem if err is nil.
 func problemOf(t *testing.T, err error) problem.Problem {
 	t.Helper()
 	if err == nil {
@@ -33,7 +33,7 @@ func problemOf(t *testing.T, err error) problem.Problem {
 	return *problem
 }
 
-// names lists what a and b hold in common, byte for byte.
+// common lists the names of the pairs that are identical in a and b.
 func common(a, b pki.Set) []string {
 	var same []string
 	for _, name := range slices.Sorted(maps.Keys(a)) {
@@ -44,7 +44,7 @@ func common(a, b pki.Set) []string {
 	return same
 }
 
-// TestCompleteMakesWhatIsMissingAndKeepsWhatExists, authorities above all.
+// TestCompleteMakesWhatIsMissingAndKeepsWhatExists checks this for CAs in particular.
 func TestCompleteMakesWhatIsMissingAndKeepsWhatExists(t *testing.T) {
 	whole := issued(t)
 	all := slices.Sorted(maps.Keys(whole))
@@ -79,7 +79,7 @@ func without(set pki.Set, name string) pki.Set {
 	return rest
 }
 
-// over is an authority whose term ended.
+// over returns an expired CA.
 func over(t *testing.T) pki.KeyPair {
 	t.Helper()
 	past := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now.AddDate(-20, 0, 0))}
@@ -90,7 +90,7 @@ func over(t *testing.T) pki.KeyPair {
 	return pair
 }
 
-// TestLeavesEndWithTheirAuthority: a certificate that outlives its authority is no use and hides when renewal is due.
+// TestLeavesEndWithTheirAuthority: a certificate that outlives its CA is useless and hides when renewal is due.
 func TestLeavesEndWithTheirAuthority(t *testing.T) {
 	old := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now.Add(-87600*time.Hour + 48*time.Hour))}
 	authority, err := old.Issue(requests()[0], pki.KeyPair{})
@@ -106,8 +106,8 @@ func TestLeavesEndWithTheirAuthority(t *testing.T) {
 	}
 }
 
-// TestAuthoritiesThatCannotSign: adopted authorities come without their key. What they would have to sign is told of,
-// everything else is made.
+// TestAuthoritiesThatCannotSign: adopted CAs come without their key. The pairs that they would have to sign are
+// reported; all others are issued.
 func TestAuthoritiesThatCannotSign(t *testing.T) {
 	whole := issued(t)
 	for name, test := range map[string]struct {
@@ -144,7 +144,7 @@ func TestAuthoritiesThatCannotSign(t *testing.T) {
 	}
 }
 
-// fails is an issuer that makes so many pairs and no more.
+// fails is an issuer that fails once it has issued the given number of pairs.
 type fails struct {
 	pki.Issuer
 	after int
@@ -157,8 +157,9 @@ func (f *fails) Issue(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 	return f.Issuer.Issue(request, authority)
 }
 
-// TestIssuerThatFailsInTheMiddle, after each number of pairs: those that were made belong to their authorities, the others are told of,
-// and when it is well again they come and the first ones stay.
+// TestIssuerThatFailsInTheMiddle fails the issuer after each possible number of pairs: the pairs issued so far belong
+// to their CAs, and the others are reported. Once the issuer works again, the missing pairs are issued and the first
+// ones are kept.
 func TestIssuerThatFailsInTheMiddle(t *testing.T) {
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
 	for made := range requests() {
@@ -183,8 +184,8 @@ func TestIssuerThatFailsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestTrustBelievesAdoptedCertificates: who trusts the cluster's authority afterwards accepts the pairs that came from
-// somewhere else with an authority of their own, and no more than before otherwise.
+// TestTrustBelievesAdoptedCertificates: a peer that trusts the cluster's trust bundle afterwards accepts the adopted
+// pairs that bring their own CA, and otherwise trusts only what it did before.
 func TestTrustBelievesAdoptedCertificates(t *testing.T) {
 	foreign := issued(t)
 	completed, err := complete(pki.Set{pki.API: foreign[pki.API], pki.Worker: foreign[pki.Worker]}, now)
@@ -244,7 +245,8 @@ func TestRandomKeys(t *testing.T) {
 	}
 }
 
-// TestPlaceholdersSayWhatWouldStandThere, the same each time, so that renderings can be compared.
+// TestPlaceholdersSayWhatWouldStandThere checks that placeholders are deterministic, so that rendered output can be
+// compared.
 func TestPlaceholdersSayWhatWouldStandThere(t *testing.T) {
 	completed, err := pki.Complete(nil, requests(), pki.Placeholder{}, time.Time{}, nil)
 	if err != nil {
@@ -266,7 +268,7 @@ func TestPlaceholdersSayWhatWouldStandThere(t *testing.T) {
 	}
 }
 
-// TestNoCertificateTakesAnAuthoritysPlace covers a master with the id "ca" that no API server has refused.
+// TestNoCertificateTakesAnAuthoritysPlace covers a master with the id "ca" that no API server has rejected.
 func TestNoCertificateTakesAnAuthoritysPlace(t *testing.T) {
 	requests := []pki.Request{
 		{Name: pki.EtcdCA, CommonName: "etcd", Usage: pki.UsageAuthority},

@@ -18,7 +18,8 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// requests are those of a cluster "ab1cd" with two masters on a management cluster with the DNS domain "mc.local".
+// requests are the requests of a cluster "ab1cd" with two masters on a management cluster with the DNS domain
+// "mc.local".
 func requests() []pki.Request {
 	return pki.Requests(fixture.MakeCluster("ab1cd").Masters(2).Obj().Spec.Cluster, "mc.local")
 }
@@ -29,7 +30,7 @@ func issuerAt(at time.Time) pki.Embedded {
 	return pki.Embedded{Clock: clocktesting.NewFakePassiveClock(at)}
 }
 
-// issued are all pairs of the cluster, made anew.
+// issued returns all pairs of the cluster, newly issued.
 func issued(t *testing.T) pki.Set {
 	t.Helper()
 	got, err := complete(nil, now)
@@ -39,7 +40,7 @@ func issued(t *testing.T) pki.Set {
 	return got.Set
 }
 
-// complete completes pairs at a time.
+// complete completes pairs at the given time.
 func complete(existing pki.Set, at time.Time) (pki.Completed, error) {
 	return pki.Complete(existing, requests(), issuerAt(at), at, nil)
 }
@@ -53,7 +54,7 @@ func parse(t *testing.T, text []byte) *x509.Certificate {
 	return cert
 }
 
-// contract is what a certificate says of its holder.
+// contract is what a certificate states about its holder.
 type contract struct {
 	CommonName    string
 	Organizations []string
@@ -74,8 +75,8 @@ func contractOf(cert *x509.Certificate) contract {
 	return c
 }
 
-// TestContract: names, common names, organisations and alternative names of the original's cert-operator (spec E.1), and
-// those that today's control plane needs besides.
+// TestContract checks names, common names, organizations and alternative names against those of the original's
+// cert-operator (spec E.1), and those that today's control plane needs in addition.
 func TestContract(t *testing.T) {
 	const base = "ab1cd.k8s.example.org"
 	client, both := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -125,7 +126,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestKeysAndTerms: every key is ECDSA P-256 and belongs to its certificate; terms begin a little in the past.
+// TestKeysAndTerms: every key is ECDSA P-256 and matches its certificate; validity begins a little in the past.
 func TestKeysAndTerms(t *testing.T) {
 	serials := map[string]bool{}
 	for name, pair := range issued(t) {
@@ -152,7 +153,7 @@ func TestKeysAndTerms(t *testing.T) {
 	}
 }
 
-// accepted says whether whoever trusts the bundle accepts the certificate for the usage.
+// accepted reports whether a peer that trusts the bundle accepts the certificate for the usage.
 func accepted(t *testing.T, bundle, certificate []byte, usage x509.ExtKeyUsage, name string) bool {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -163,7 +164,8 @@ func accepted(t *testing.T, bundle, certificate []byte, usage x509.ExtKeyUsage, 
 	return err == nil
 }
 
-// TestAuthoritiesAreSeparate: each certificate is accepted by its own authority and by no other, for what it is for.
+// TestAuthoritiesAreSeparate: each certificate is accepted for its purpose by peers that trust its own CA, and by no
+// others.
 func TestAuthoritiesAreSeparate(t *testing.T) {
 	set := issued(t)
 	for _, request := range requests() {
@@ -187,7 +189,8 @@ func TestAuthoritiesAreSeparate(t *testing.T) {
 	}
 }
 
-// TestAPIServerIsReachedByItsNames: by the Service "master" from the management cluster, and by the domain of the spec.
+// TestAPIServerIsReachedByItsNames: the API server is reached through the Service "master" from the management cluster,
+// and by the domain of the spec.
 func TestAPIServerIsReachedByItsNames(t *testing.T) {
 	set := issued(t)
 	for _, name := range []string{"api.ab1cd.k8s.example.org", "master.ab1cd.svc.mc.local", "master.ab1cd", "kubernetes.default.svc.cluster.local", "172.31.0.1", "127.0.0.1"} {

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// authorityLifetime is that of the original's certificate authorities: 87600 h.
+	// authorityLifetime is the validity of CAs, the same as in the original: 87600 h.
 	authorityLifetime = 10 * 365 * 24 * time.Hour
-	// leafLifetime is how long the other certificates hold.
+	// leafLifetime is the validity of all other certificates.
 	leafLifetime = 365 * 24 * time.Hour
-	// backdating forgives a guest whose clock is a little behind.
+	// backdating tolerates guests whose clock is a little behind.
 	backdating = time.Hour
 )
 
-// Embedded issues certificates with keys of its own making: ECDSA P-256, signed by an authority kept in a Secret.
+// Embedded issues certificates for keys that it generates itself: ECDSA P-256, signed by a CA that is kept in a Secret.
 type Embedded struct {
 	Clock clock.PassiveClock
 }
 
-// Issue makes the key pair that the request describes. authority is the pair that signs it; it is ignored for requests
-// of authorities.
+// Issue issues the key pair that the request describes. authority is the CA that signs it; it is ignored for requests
+// for CAs.
 func (e Embedded) Issue(request Request, authority KeyPair) (KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -121,7 +121,7 @@ func parseAuthority(name string, pair KeyPair) (*x509.Certificate, *ecdsa.Privat
 	return cert, key, nil
 }
 
-// ParseCertificate reads the first certificate of PEM text.
+// ParseCertificate parses the first certificate of PEM text.
 func ParseCertificate(text []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE" {

@@ -2,15 +2,16 @@ package pki
 
 import "github.com/kvm-operator/kvm-operator/pkg/problem"
 
-// Issuers choose who issues a pair: new authorities come from Vault where it is set up, and every authority signs where its key is.
+// Issuers selects the issuer of a pair: Vault, if it is configured, issues new CAs, and every other pair is signed
+// where the key of its CA is.
 type Issuers struct {
-	// Embedded signs with keys that stand in Secrets.
+	// Embedded signs with CA keys that are kept in Secrets.
 	Embedded Issuer
-	// Vault signs with keys that Vault keeps; nil where none is set up.
+	// Vault signs with CA keys that Vault keeps. It is nil if Vault is not configured.
 	Vault Issuer
 }
 
-// Issue has the right one issue a pair.
+// Issue issues a pair through the right issuer.
 func (i Issuers) Issue(request Request, authority KeyPair) (KeyPair, error) {
 	switch {
 	case request.Usage == UsageAuthority && i.Vault != nil, authority.Vault != "" && i.Vault != nil:

@@ -2,7 +2,7 @@ package pki
 
 import "fmt"
 
-// Placeholder answers requests with text that says what would stand there, for renderings that nobody runs.
+// Placeholder fulfills requests with text that names the certificate or key, for rendered output that is never run.
 type Placeholder struct{}
 
 // Issue returns text instead of certificates and keys.
@@ -18,7 +18,7 @@ func (Placeholder) Issue(request Request, authority KeyPair) (KeyPair, error) {
 	return pair, nil
 }
 
-// PlaceholderKey returns a key that is valid in form and secret to nobody.
+// PlaceholderKey returns a key that is well-formed but not secret.
 func PlaceholderKey(name string) (string, error) {
 	if name == "bootstrap-token" {
 		return "000000.0000000000000000", nil

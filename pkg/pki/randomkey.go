@@ -7,8 +7,8 @@ import (
 	"github.com/giantswarm/microerror"
 )
 
-// NewRandomKey makes the random key of the given name: a bootstrap token "<6 characters>.<16 characters>" of lower-case
-// letters and digits, else base64 text of 32 bytes.
+// NewRandomKey generates the random key of the given name: for "bootstrap-token" a token "<6 characters>.<16
+// characters>" of lower-case letters and digits, otherwise 32 bytes as base64 text.
 func NewRandomKey(name string) (string, error) {
 	raw := make([]byte, 32)
 	if _, err := rand.Read(raw); err != nil {
@@ -20,7 +20,7 @@ func NewRandomKey(name string) (string, error) {
 	const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 	token := make([]byte, 23)
 	for i := range token {
-		// 32 characters and 256 byte values: every character is as likely as any other.
+		// The alphabet has 32 characters and a byte has 256 values, so all characters are equally likely.
 		token[i] = alphabet[int(raw[i])%len(alphabet)]
 	}
 	token[6] = '.'

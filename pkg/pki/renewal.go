@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// whyTerm is the one reason that comes with time.
+// whyTerm is the only reason for renewal that depends on time.
 const whyTerm = "a third of its term or less is left"
 
-// due says why a pair that exists has to be issued anew, as the end of a sentence; empty when it has not.
+// due says why an existing pair has to be renewed, as the end of a sentence. It is empty if the pair need not be.
 func due(request Request, pair, authority KeyPair, now time.Time) string {
 	if request.Keep || request.Usage == UsageAuthority {
 		return ""
@@ -34,14 +34,14 @@ func due(request Request, pair, authority KeyPair, now time.Time) string {
 	return ""
 }
 
-// outdatedTrust says whether the holder of a pair believes others than those that its authority says.
+// outdatedTrust reports whether the trust bundle of a pair differs from that of its CA.
 func outdatedTrust(request Request, pair, authority KeyPair) bool {
 	return !request.Keep && request.Usage != UsageAuthority && signedByOneOf(pair.Certificate, authority.Certificate) &&
 		!sameCertificates(pair.CA, Trusted(authority))
 }
 
-// Trusted are the certificates that the holder of a pair of the authority has to believe: those that the authority says and its own,
-// which an authority between does not name.
+// Trusted returns the certificates that the holder of a pair of this CA has to trust: the CA's own trust bundle and the
+// CA itself, because an intermediate CA does not list itself there.
 func Trusted(authority KeyPair) []byte {
 	own, err := ParseCertificate(authority.Certificate)
 	if err != nil || slices.ContainsFunc(parseAll(authority.CA), own.Equal) {
@@ -50,7 +50,7 @@ func Trusted(authority KeyPair) []byte {
 	return both(authority.Certificate, authority.CA)
 }
 
-// sameCertificates compares PEM texts by the certificates in them.
+// sameCertificates reports whether two PEM texts contain the same certificates.
 func sameCertificates(a, b []byte) bool {
 	one, other := parseAll(a), parseAll(b)
 	within := func(list []*x509.Certificate) func(*x509.Certificate) bool {
@@ -59,7 +59,7 @@ func sameCertificates(a, b []byte) bool {
 	return !slices.ContainsFunc(one, within(other)) && !slices.ContainsFunc(other, within(one))
 }
 
-// parseAll are the certificates in PEM text.
+// parseAll parses all certificates in PEM text.
 func parseAll(text []byte) []*x509.Certificate {
 	var all []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -70,8 +70,8 @@ func parseAll(text []byte) []*x509.Certificate {
 	return all
 }
 
-// renewal is when a pair has to be issued anew: when a third of its term is left. It is zero when it never has, or when that would not
-// help because its authority does not last longer.
+// renewal returns when a pair has to be renewed: when a third of its validity is left. It is zero if the pair never has
+// to be renewed, or if renewal would not help because its CA expires no later.
 func renewal(request Request, pair, authority KeyPair) time.Time {
 	if request.Keep || request.Usage == UsageAuthority {
 		return time.Time{}
@@ -87,12 +87,12 @@ func renewal(request Request, pair, authority KeyPair) time.Time {
 	return lastThird(cert)
 }
 
-// lastThird is when the last third of a certificate's term begins.
+// lastThird returns when the last third of a certificate's validity begins.
 func lastThird(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
 }
 
-// lacks is a name, address, user or group that is asked for and that a certificate does not speak for; empty when there is none.
+// lacks returns a requested name, address, user or group that the certificate does not contain, or "" if there is none.
 func lacks(cert *x509.Certificate, request Request) string {
 	if cert.Subject.CommonName != request.CommonName {
 		return "the user " + request.CommonName
@@ -116,8 +116,8 @@ func lacks(cert *x509.Certificate, request Request) string {
 	return ""
 }
 
-// exceeds says what a certificate allows that is not asked for, as the end of a sentence; empty when that is nothing. A name too many does no
-// harm, a right does.
+// exceeds says what a certificate allows beyond its request, as the end of a sentence. It is empty if there is nothing.
+// Extra names are harmless; extra rights are not.
 func exceeds(cert *x509.Certificate, request Request) string {
 	for _, group := range cert.Subject.Organization {
 		if !slices.Contains(request.Organizations, group) {
@@ -133,7 +133,7 @@ func exceeds(cert *x509.Certificate, request Request) string {
 	return ""
 }
 
-// signedByOneOf says whether one of the authorities, which are PEM text, has signed a certificate.
+// signedByOneOf reports whether one of the CAs in PEM text signed a certificate.
 func signedByOneOf(certificate, authorities []byte) bool {
 	cert, err := ParseCertificate(certificate)
 	if err != nil {

@@ -23,24 +23,24 @@ const (
 	year = 365 * 24 * time.Hour
 	// dueAfter is when the last third of a year and an hour begins.
 	dueAfter = year - (year+time.Hour)/3
-	// operatorDueAfter is when that of 30 days and an hour does.
+	// operatorDueAfter is when the last third of 30 days and an hour begins.
 	operatorDueAfter = 30*24*time.Hour - (30*24*time.Hour+time.Hour)/3
 )
 
-// leaves are all pairs that are issued anew some time.
+// leaves lists all pairs that are renewed at some point.
 func leaves(set pki.Set) []string {
 	names := slices.Sorted(maps.Keys(set))
 	return slices.DeleteFunc(names, func(n string) bool { return n == pki.ServiceAccount || slices.Contains(pki.Authorities, n) })
 }
 
-// TestRenewal: what the cluster's own authority signed is issued anew when a third of its term is left, or when it does not say what is
-// asked of it; authorities, the key of tokens and what is somebody else's stay.
+// TestRenewal: pairs that the cluster's own CA signed are renewed when a third of their validity is left, or when they
+// do not match their request. CAs, the key that signs tokens and pairs of other issuers are kept.
 func TestRenewal(t *testing.T) {
 	whole := issued(t)
 	for name, test := range map[string]struct {
 		after  time.Duration
 		change func([]pki.Request)
-		// renewed are the names, and why is a part of the reason; failed is the reason of what cannot be.
+		// renewed are the names, why is a part of the reason, and failed is the reason of pairs that cannot be renewed.
 		renewed     []string
 		why, failed string
 	}{
@@ -125,8 +125,7 @@ func keepAll(requests []pki.Request) {
 	}
 }
 
-// TestNextRenewal: whoever comes back at the time that is told finds something to do, and nothing before.
-// TestIssuerThatIsAhead: what nobody would believe takes no place.
+// TestIssuerThatIsAhead: a pair that is not valid yet never replaces another.
 func TestIssuerThatIsAhead(t *testing.T) {
 	whole, ahead := issued(t), issuerAt(now.Add(dueAfter+2*time.Hour))
 	for name, existing := range map[string]pki.Set{"of a new cluster": {}, "of one that has to be issued anew": whole} {
@@ -142,6 +141,7 @@ func TestIssuerThatIsAhead(t *testing.T) {
 	}
 }
 
+// TestNextRenewal: there is something to renew at the announced time, and nothing before it.
 func TestNextRenewal(t *testing.T) {
 	got, err := complete(nil, now)
 	if err != nil {
@@ -157,7 +157,8 @@ func TestNextRenewal(t *testing.T) {
 	}
 }
 
-// TestRenewalThatWouldNotHelp: an authority at its end cannot make certificates that last longer, and none is issued over and over.
+// TestRenewalThatWouldNotHelp: a CA that is about to expire cannot issue certificates that last longer, so none is
+// reissued over and over.
 func TestRenewalThatWouldNotHelp(t *testing.T) {
 	whole := issued(t)
 	end := parse(t, whole[pki.CA].Certificate).NotAfter
@@ -172,14 +173,14 @@ func TestRenewalThatWouldNotHelp(t *testing.T) {
 	}
 }
 
-// refuses issues nothing.
+// refuses fails every request.
 type refuses struct{}
 
 var errRefused = errors.New("refused")
 
 func (refuses) Issue(pki.Request, pki.KeyPair) (pki.KeyPair, error) { return pki.KeyPair{}, errRefused }
 
-// TestNoRenewalWhileTheTimeIsInDoubt: what is asked for otherwise, and what is missing, is issued all the same.
+// TestNoRenewalWhileTheTimeIsInDoubt: pairs that do not match their request and missing pairs are still issued.
 func TestNoRenewalWhileTheTimeIsInDoubt(t *testing.T) {
 	whole, at := issued(t), now.Add(2*year)
 	errDoubt := errors.New("it is not known what time it is")
@@ -195,7 +196,7 @@ func TestNoRenewalWhileTheTimeIsInDoubt(t *testing.T) {
 	}
 }
 
-// TestRenewalThatFails leaves every pair as it is and says which, while what does not exist is an error of its own.
+// TestRenewalThatFails leaves every pair as it is and names it, while pairs that do not exist are a separate error.
 func TestRenewalThatFails(t *testing.T) {
 	whole := issued(t)
 	got, err := pki.Complete(whole, requests(), refuses{}, now.Add(dueAfter), nil)
@@ -211,7 +212,7 @@ func TestRenewalThatFails(t *testing.T) {
 	}
 }
 
-// machine is what one machine has been begun with.
+// machine is the certificates that one machine was started with.
 type machine struct {
 	believes []byte
 	shows    []byte
@@ -226,8 +227,8 @@ func (m machine) accepts(t *testing.T, other machine) bool {
 	return accepted(t, m.believes, other.shows, x509.ExtKeyUsageServerAuth, "")
 }
 
-// TestSuccessionIsNeverNoticed: in every phase, a machine that was begun in it and one of the phase before believe each other, and in
-// the end nobody believes the predecessor.
+// TestSuccessionIsNeverNoticed: in every phase, a machine that was started in it and one that was started in the phase
+// before trust each other. In the end, no machine trusts the old CA.
 func TestSuccessionIsNeverNoticed(t *testing.T) {
 	set := issued(t)
 	old := set[pki.CA].Certificate
@@ -262,8 +263,8 @@ func TestSuccessionIsNeverNoticed(t *testing.T) {
 	}
 }
 
-// TestAuthorityBetween: what an authority signs that was itself signed by another is believed by those who believe only that one, for
-// a leaf brings both along; and nothing of it is written again and again.
+// TestAuthorityBetween: peers that trust only the root accept what an intermediate CA signs, because a leaf brings both
+// certificates. Nothing is rewritten over and over.
 func TestAuthorityBetween(t *testing.T) {
 	top, err := issuer().Issue(pki.Request{Name: "top", CommonName: "top", Usage: pki.UsageAuthority}, pki.KeyPair{})
 	if err != nil {
@@ -286,7 +287,7 @@ func TestAuthorityBetween(t *testing.T) {
 	}
 }
 
-// signedAuthority is an authority whose certificate another has signed and that names only that one.
+// signedAuthority returns an intermediate CA that another CA signed and whose CA field names only that one.
 func signedAuthority(t *testing.T, top pki.KeyPair) pki.KeyPair {
 	t.Helper()
 	pair, err := issuer().Issue(*of(requests(), pki.CA), pki.KeyPair{})
@@ -307,8 +308,8 @@ func signedAuthority(t *testing.T, top pki.KeyPair) pki.KeyPair {
 	return pair
 }
 
-// TestWhatOthersAreBelievedCostsNoKey: while an authority has a successor that does not sign yet, and after its predecessor is gone,
-// pairs keep certificate and key: nobody has to sign anything.
+// TestWhatOthersAreBelievedCostsNoKey: while a CA has a successor that does not sign yet, and after its predecessor was
+// dropped, pairs keep their certificate and key: nothing has to be signed.
 func TestWhatOthersAreBelievedCostsNoKey(t *testing.T) {
 	set := issued(t)
 	for range 3 {
@@ -334,8 +335,8 @@ func TestWhatOthersAreBelievedCostsNoKey(t *testing.T) {
 	}
 }
 
-// TestSuccessionOfALostAuthority: where the authority was lost and made anew, nothing that the old one signed is issued anew at once:
-// machines that run do not believe the new one yet.
+// TestSuccessionOfALostAuthority: if the CA was lost and issued again, nothing that the old one signed is renewed at
+// once, because running machines do not trust the new one yet.
 func TestSuccessionOfALostAuthority(t *testing.T) {
 	whole := issued(t)
 	got, err := complete(without(whole, pki.CA), now)

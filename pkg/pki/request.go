@@ -14,52 +14,53 @@ import (
 type Usage int
 
 const (
-	// UsageAuthority signs other certificates.
+	// UsageAuthority is for a CA, which signs other certificates.
 	UsageAuthority Usage = iota
-	// UsageClient introduces a client.
+	// UsageClient authenticates a client.
 	UsageClient
-	// UsageServer introduces a server.
+	// UsageServer authenticates a server.
 	UsageServer
-	// UsageBoth introduces a server and, towards its peers, a client.
+	// UsageBoth authenticates a server and, towards its peers, a client.
 	UsageBoth
 )
 
 // Request describes a key pair that a cluster needs.
 type Request struct {
-	// Name of the pair in the Set.
+	// Name is the name of the pair in the Set.
 	Name string
-	// Authority is the name of the pair that signs this one; empty for authorities, which sign themselves.
+	// Authority is the name of the CA that signs this pair. It is empty for CAs, which sign themselves.
 	Authority string
-	// Signer is the common name of that authority, by which its place in Vault is known; empty for authorities.
+	// Signer is the common name of that CA, which determines its place in Vault. It is empty for CAs.
 	Signer string
-	// CommonName is the user name that the pair stands for.
+	// CommonName is the user name that the pair authenticates.
 	CommonName string
-	// Organizations are the groups that the pair stands for.
+	// Organizations are the groups that the pair authenticates.
 	Organizations []string
-	// DNSNames and IPs are what a server may be called.
+	// DNSNames and IPs are the subject alternative names of a server.
 	DNSNames []string
 	IPs      []netip.Addr
 	// Usage is what the pair may be used for.
 	Usage Usage
-	// Term is how long the pair holds; zero leaves that to the issuer.
+	// Term is the validity of the pair. Zero leaves it to the issuer.
 	Term time.Duration
-	// Keep says that a pair that exists is not issued anew, for what was signed with its key has to stay valid, or for it is
-	// somebody else's.
+	// Keep says that an existing pair is not renewed, because what its key signed has to stay valid, or because the
+	// pair belongs to another issuer.
 	Keep bool
 }
 
-// Masters is the group that may do everything whatever bindings say.
+// Masters is the group that may do everything, regardless of RBAC bindings.
 const Masters = "system:masters"
 
-// operatorTerm is how long the operator's own certificate holds. It is on no machine, so its renewal replaces none.
+// operatorTerm is the validity of the operator's own certificate. No machine has this certificate, so that its renewal
+// replaces no machine.
 const operatorTerm = 30 * 24 * time.Hour
 
-// AdminRequest is the request of the administrator's certificate, of a group that is bound to its rights.
+// AdminRequest is the request for the administrator's certificate, in a group that gets its rights from a binding.
 func AdminRequest(group string, term time.Duration) Request {
 	return Request{Name: Admin, Authority: CA, CommonName: "kvm-operator:administrator", Organizations: []string{group}, Usage: UsageClient, Term: term}
 }
 
-// Administers says whether a pair introduces a client that may do everything.
+// Administers reports whether a pair authenticates a client that may do everything.
 func Administers(pair KeyPair) bool {
 	cert, err := ParseCertificate(pair.Certificate)
 	return err == nil && slices.Contains(cert.Subject.Organization, Masters) && slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
@@ -67,8 +68,8 @@ func Administers(pair KeyPair) bool {
 
 var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
 
-// Requests lists the key pairs of a cluster, authorities first. clusterDomain is the DNS domain of the management
-// cluster; alternatives are further names and addresses of the API server.
+// Requests lists the key pairs of a cluster, CAs first. clusterDomain is the DNS domain of the management cluster;
+// alternatives are additional names and addresses of the API server.
 func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) []Request {
 	base := key.BaseDomain(c.Kubernetes.API.Domain)
 	requests := []Request{
@@ -87,7 +88,7 @@ func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) 
 		{Name: Worker, Authority: CA, CommonName: key.WorkerDomain(c), Organizations: []string{"worker"}, Usage: UsageClient},
 		{
 			Name: ServiceAccount, Authority: CA, CommonName: "service-account." + base, Organizations: []string{"service-account"}, Usage: UsageClient,
-			// Tokens of pods outlast certificates, and of this one nobody looks at anything but the key.
+			// Tokens of pods outlive certificates, and only the key of this certificate is ever used.
 			Keep: true,
 		},
 		{Name: KubeletClient, Authority: CA, CommonName: "kube-apiserver-kubelet-client", Usage: UsageClient},
@@ -103,7 +104,7 @@ func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) 
 	return withSigners(requests)
 }
 
-// withSigners notes in each request the common name of the authority that it asks.
+// withSigners sets in each request the common name of its CA.
 func withSigners(requests []Request) []Request {
 	names := map[string]string{}
 	for _, request := range requests {
@@ -117,7 +118,7 @@ func withSigners(requests []Request) []Request {
 	return requests
 }
 
-// names are those among the alternatives that are no IP addresses.
+// names returns the alternatives that are not IP addresses.
 func names(alternatives []string) []string {
 	return slices.DeleteFunc(slices.Clone(alternatives), func(s string) bool {
 		_, err := netip.ParseAddr(s)
@@ -125,7 +126,7 @@ func names(alternatives []string) []string {
 	})
 }
 
-// addresses are those among the alternatives that are IP addresses.
+// addresses returns the alternatives that are IP addresses.
 func addresses(alternatives []string) []netip.Addr {
 	var list []netip.Addr
 	for _, s := range alternatives {
@@ -136,8 +137,8 @@ func addresses(alternatives []string) []netip.Addr {
 	return list
 }
 
-// apiNames are the names by which the API is reached: by pods of the workload cluster, by the management cluster through
-// the Service "master", and from outside.
+// apiNames returns the names by which the API server is reached: by pods of the workload cluster, by the management
+// cluster through the Service "master", and from outside.
 func apiNames(c v1alpha1.Cluster, base, clusterDomain string) []string {
 	inside := "kubernetes.default.svc"
 	names := []string{
@@ -149,7 +150,7 @@ func apiNames(c v1alpha1.Cluster, base, clusterDomain string) []string {
 	return names
 }
 
-// memberRequest is the certificate of one etcd member, for its clients and its peers.
+// memberRequest is the request for the certificate of one etcd member, which it presents to its clients and its peers.
 func memberRequest(c v1alpha1.Cluster, nodeID, clusterDomain string) Request {
 	service := key.DeploymentName(key.RoleMaster, nodeID)
 	return Request{

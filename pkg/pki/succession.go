@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Phase is how far an authority is on its way to its successor. From each phase to the next every machine has to be begun anew, or some
-// would not believe others.
+// Phase is the phase of a CA's rotation. Every machine has to be restarted between one phase and the next, or some
+// machines would not trust others.
 type Phase int
 
 const (
-	// Alone is when the authority signs, and nobody is believed but it.
+	// Alone means that the CA signs, and only it is trusted.
 	Alone Phase = iota
-	// Announced is when it signs, and its successor is believed as well.
+	// Announced means that the CA signs, and its successor is trusted as well.
 	Announced
-	// Succeeded is when the successor signs, and its predecessor is believed as well.
+	// Succeeded means that the successor signs, and its predecessor is trusted as well.
 	Succeeded
 )
 
-// PhaseOf tells the phase of an authority's pair.
+// PhaseOf returns the rotation phase of a CA's pair.
 func PhaseOf(pair KeyPair) Phase {
 	switch {
 	case len(pair.NextCertificate) > 0:
@@ -32,7 +32,7 @@ func PhaseOf(pair KeyPair) Phase {
 	}
 }
 
-// Succeed takes an authority one phase further. successor makes the pair of the one that comes after it.
+// Succeed moves a CA to the next phase of its rotation. successor issues the pair of the new CA.
 func Succeed(pair KeyPair, successor func() (KeyPair, error)) (KeyPair, error) {
 	switch PhaseOf(pair) {
 	case Announced:
@@ -51,7 +51,7 @@ func Succeed(pair KeyPair, successor func() (KeyPair, error)) (KeyPair, error) {
 	return pair, nil
 }
 
-// Successor makes the pair that the authority of that name is succeeded by.
+// Successor issues the pair that the CA of the given name is rotated to.
 func Successor(name string, requests []Request, issuer Issuer) (KeyPair, error) {
 	i := slices.IndexFunc(requests, func(r Request) bool { return r.Name == name })
 	if i < 0 {
@@ -60,8 +60,8 @@ func Successor(name string, requests []Request, issuer Issuer) (KeyPair, error) 
 	return issuer.Issue(requests[i], KeyPair{})
 }
 
-// SuccessionDue is when the succession of an authority has to begin: when a third of its term is left. It is zero when its certificate
-// cannot be read.
+// SuccessionDue returns when the rotation of a CA has to begin: when a third of its validity is left. It is zero if its
+// certificate cannot be parsed.
 func SuccessionDue(pair KeyPair) time.Time {
 	cert, err := ParseCertificate(pair.Certificate)
 	if err != nil {

@@ -17,7 +17,8 @@ var (
 	errMissing   = problem.Newf("Missing", "Release v1 does not exist")
 )
 
-// TestProblemsAndOtherErrors: a transient error wins over problems, however the two are wrapped, for it has to be retried.
+// TestProblemsAndOtherErrors: a transient error takes precedence over problems, however the two are wrapped, because it
+// has to be retried.
 func TestProblemsAndOtherErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error

@@ -1,4 +1,4 @@
-// Package problem holds the error that only a person can mend.
+// Package problem has the error that only a person can fix.
 package problem
 
 import (
@@ -6,25 +6,25 @@ import (
 	"fmt"
 )
 
-// Problem is an error that only a person can mend: an invalid spec, a missing or foreign object. It becomes a condition
-// and is looked at again when one of the objects concerned changes.
+// Problem is an error that only a person can fix: an invalid spec, a missing or foreign object. It becomes a condition
+// and is checked again when one of the objects concerned changes.
 type Problem struct {
 	// Reason is a CamelCase word for the handler's condition.
 	Reason string
-	// Message names the object, what is wrong with it and the way out.
+	// Message names the object, what is wrong with it and how to fix it.
 	Message string
 }
 
-// Error is the message.
+// Error returns the message.
 func (p *Problem) Error() string { return p.Message }
 
-// Newf makes a Problem.
+// Newf returns a Problem.
 func Newf(reason, format string, args ...any) error {
 	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// As finds the Problem in err. When err joins several errors and one of them is not a Problem, there is none: the
-// transient one wins, for it has to be retried.
+// As finds the Problem in err. If err joins several errors and one of them is not a Problem, As finds none: the
+// transient error takes precedence, because it has to be retried.
 func As(err error) (*Problem, bool) {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTimeout is generous: several QEMUs share few cores with other tests.
+// startTimeout is generous, because several QEMUs share few cores with other tests.
 const startTimeout = time.Minute
 
 func TestQEMUAcceptsEveryGoldenMachine(t *testing.T) {
@@ -27,7 +27,7 @@ func TestQEMUAcceptsEveryGoldenMachine(t *testing.T) {
 	count := 0
 	for name, machine := range golden {
 		count++
-		// Sockets' paths are short.
+		// The paths of sockets have to be short.
 		own := filepath.Join(directory, fmt.Sprint(count))
 		if err := os.Mkdir(own, 0o700); err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestQEMUHasRoomForAsManyDevicesAsAreAllowed(t *testing.T) {
 	}
 }
 
-// installedQEMU is the QEMU of this machine, which real tests cannot do without.
+// installedQEMU returns the QEMU of this machine, which real tests need.
 func installedQEMU(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -72,7 +72,7 @@ func installedQEMU(t *testing.T) string {
 	return binary
 }
 
-// cannotBeMadeUp says what a machine needs and this test cannot make, be it for want of privileges.
+// cannotBeMadeUp returns what a machine needs and this test cannot create, for example for lack of privileges.
 func cannotBeMadeUp(m Machine) string {
 	needs := map[string]bool{}
 	for _, d := range m.Disks {
@@ -95,7 +95,7 @@ func cannotBeMadeUp(m Machine) string {
 	return ""
 }
 
-// has says whether this machine has what a test needs.
+// has reports whether this machine has what a test needs.
 func has(what string) bool {
 	if strings.HasPrefix(what, "root's ") {
 		return os.Getuid() == 0
@@ -111,9 +111,10 @@ func has(what string) bool {
 	return err == nil
 }
 
-// accept starts the machine paused and sees it end when it is told to. QEMU has nothing to remark.
+// accept starts the machine paused and checks that it quits when told to. QEMU must not print any message.
 func accept(t *testing.T, binary, directory string, m Machine) {
-	// Whether KVM works here is another matter. Of TCG's command line KVM's differs in two options that have no files.
+	// Whether KVM works here is another matter. KVM's command line differs from TCG's in two options, which have no
+	// files.
 	m.Accelerator = TCG
 	m.Paused = true
 	m.Monitor = filepath.Join(directory, "monitor.sock")
@@ -123,7 +124,7 @@ func accept(t *testing.T, binary, directory string, m Machine) {
 	command := exec.CommandContext(ctx, binary, mustArgs(t, m)...)
 	command.ExtraFiles = handedOver(t, m)
 	if len(m.Networks) > 0 && m.Networks[0].Tap != "" {
-		// QEMU makes the tap interface, and it goes with the network namespace.
+		// QEMU creates the tap interface, which disappears with the network namespace.
 		command.SysProcAttr = ownNetwork()
 	}
 	var remarks bytes.Buffer
@@ -145,7 +146,8 @@ func accept(t *testing.T, binary, directory string, m Machine) {
 	}
 }
 
-// handedOver opens what QEMU gets by descriptor. The names of disks are removed, so that it finds nothing by these.
+// handedOver opens what QEMU gets by file descriptor. It removes the names of disks, so that QEMU cannot find them by
+// name.
 func handedOver(t *testing.T, m Machine) []*os.File {
 	t.Helper()
 	var files []*os.File
@@ -189,7 +191,7 @@ func openFile(t *testing.T, path string, flags int) *os.File {
 	return file
 }
 
-// listening is a Unix socket that listens at a path.
+// listening returns a Unix socket that listens at a path.
 func listening(t *testing.T, path string) *os.File {
 	t.Helper()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -205,7 +207,7 @@ func listening(t *testing.T, path string) *os.File {
 	return file
 }
 
-// openTap makes a tap interface that is gone when it is closed.
+// openTap creates a tap interface that disappears when it is closed.
 func openTap(t *testing.T) *os.File {
 	t.Helper()
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -225,7 +227,8 @@ func openTap(t *testing.T) *os.File {
 	return file
 }
 
-// ownNetwork runs a process in a network namespace, and, if we are not root, in a user namespace, where it may make one.
+// ownNetwork runs a process in a network namespace, and, if we are not root, in a user namespace, where it may create
+// one.
 func ownNetwork() *syscall.SysProcAttr {
 	if os.Getuid() == 0 {
 		return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
@@ -237,7 +240,7 @@ func ownNetwork() *syscall.SysProcAttr {
 	}
 }
 
-// quit asks for the machine's status and ends it.
+// quit queries the machine's status and ends it.
 func quit(ctx context.Context, socket string) (status string, err error) {
 	return command(ctx, socket, "query-status", "quit")
 }
@@ -278,7 +281,7 @@ func command(ctx context.Context, socket string, names ...string) (status string
 	return status, nil
 }
 
-// dial connects as soon as somebody listens.
+// dial connects as soon as something listens.
 func dial(ctx context.Context, socket string) (net.Conn, error) {
 	retry := time.NewTicker(20 * time.Millisecond)
 	defer retry.Stop()
@@ -295,7 +298,7 @@ func dial(ctx context.Context, socket string) (net.Conn, error) {
 	}
 }
 
-// makeUp makes the files, directories and servers that a machine names.
+// makeUp creates the files, directories and servers that a machine refers to.
 func makeUp(t *testing.T, directory string, m Machine) {
 	for _, d := range m.Disks {
 		switch {
@@ -337,7 +340,7 @@ func makeUp(t *testing.T, directory string, m Machine) {
 
 func writeFile(t *testing.T, path string, content []byte) {
 	t.Helper()
-	// O_EXCL: what a test makes up never takes the place of a file that is real.
+	// O_EXCL: what a test creates never replaces a real file.
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ type Kernel struct {
 	CommandLine string
 }
 
-// FirmwareConfig is a file that is handed to the guest over fw_cfg, QEMU's firmware configuration device
+// FirmwareConfig is a file that is passed to the guest over fw_cfg, QEMU's firmware configuration device
 // (docs/specs/fw_cfg in QEMU's sources).
 type FirmwareConfig struct {
 	// Name is opt/<reversed domain>/<item>, at most 55 bytes.
@@ -27,7 +27,7 @@ type FirmwareConfig struct {
 
 const (
 	maxFirmwareConfigName = 55
-	// maxSocketPath is what struct sockaddr_un holds besides the zero that ends it (unix(7)).
+	// maxSocketPath is the capacity of struct sockaddr_un without the terminating zero (unix(7)).
 	maxSocketPath = 107
 )
 

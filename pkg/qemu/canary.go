@@ -14,7 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/jail"
 )
 
-// canary is a machine that has a kernel and nothing else: it shows whether an accelerator runs that kernel.
+// canary is a machine with only a kernel: it shows whether an accelerator runs that kernel.
 type canary struct {
 	binary, kernel, machineType, cpuModel string
 	accelerator                           Accelerator
@@ -22,12 +22,13 @@ type canary struct {
 	jail                                  jail.Jail
 }
 
-// upPattern is what Linux says when its own start is done and it turns to its root file system, of which a canary has
-// none, or to the init of an initial RAM file system that is part of the kernel's image. Panics for any other reason are
-// not among them.
+// upPattern matches what Linux prints when it has finished its own start and either turns to its root file system,
+// which a canary does not have, or to the init of an initial RAM file system that is part of the kernel's image. It
+// does not match panics for other reasons.
 var upPattern = regexp.MustCompile(`VFS: (Cannot open root device|Unable to mount root fs)|Run \S+ as init process|No working init found`)
 
-// machine is the canary's. Its console is quick to read: the kernel says everything, and ends QEMU when it panics.
+// machine returns the canary's machine. Its console shows results fast: the kernel prints everything, and ends QEMU
+// when it panics.
 func (c canary) machine() Machine {
 	return Machine{
 		Name: "canary", Type: c.machineType, Accelerator: c.accelerator, CPU: CPU{Model: c.cpuModel, Count: 1}, Memory: 512,
@@ -36,7 +37,7 @@ func (c canary) machine() Machine {
 	}
 }
 
-// send boots the canary. It returns what went wrong with it, "" for nothing; the error says that it could not be sent.
+// send boots the canary. It returns what went wrong with it, "" for nothing; the error says that it could not be run.
 func (c canary) send(ctx context.Context) (problem string, err error) {
 	args, err := c.machine().Args()
 	if err != nil {
@@ -72,17 +73,17 @@ func (c canary) send(ctx context.Context) (problem string, err error) {
 	return fmt.Sprintf("a canary's QEMU ended before its kernel was up (%s); %s", end, lastWords(complaints, console)), nil
 }
 
-// killed says that a process did not end because of itself.
+// killed reports whether a process was killed.
 func killed(end *os.ProcessState) bool {
 	status, ok := end.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// run runs a command to its end, or that of its context; then it is killed with all that it started.
+// run runs a command until it or its context ends; then it is killed together with all processes that it started.
 func run(command *exec.Cmd, locked jail.Jail) (*os.ProcessState, error) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
-	// Somebody who left the process group may hold the pipes open.
+	// A process that left the process group may hold the pipes open.
 	command.WaitDelay = time.Second
 	wait, err := locked.Start(command)
 	if err != nil {
@@ -94,7 +95,7 @@ func run(command *exec.Cmd, locked jail.Jail) (*os.ProcessState, error) {
 	return command.ProcessState, nil
 }
 
-// lastWords quotes the first of the two that has anything to tell.
+// lastWords quotes the first of the two that has any output.
 func lastWords(first, second *lines) string {
 	for _, said := range []*lines{first, second} {
 		if text := said.String(); text != "" {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// On a machine where KVM works the choice is KVM, where /dev/kvm is missing or lies it is TCG. Which of them this machine
-// is, QEMU itself tells, started by hand.
+// On a machine where KVM works KVM is chosen, and where /dev/kvm is missing or does not work TCG is. Which of them this
+// machine is, is found out by starting QEMU by hand.
 func TestCanaryOnThisMachine(t *testing.T) {
 	binary := installedQEMU(t)
 	kernel := guestFile(t, "GUEST_KERNEL", "vmlinuz")
@@ -58,7 +58,7 @@ func runsUnderKVM(t *testing.T, binary, kernel, model string, timeout time.Durat
 	return strings.Contains(console.String(), "Unable to mount root fs")
 }
 
-// The canary is told from a guest that does not run by the same kernel where it does run for certain.
+// The kernel certainly runs under TCG, so the canary must report no problem.
 func TestCanaryProvesAnAcceleratorThatWorks(t *testing.T) {
 	c := canary{
 		binary: installedQEMU(t), kernel: guestFile(t, "GUEST_KERNEL", "vmlinuz"), accelerator: TCG, timeout: bootTimeout,

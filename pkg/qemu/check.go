@@ -14,13 +14,13 @@ type FieldError struct {
 	Rule string
 }
 
-// Error is the field and the rule.
+// Error returns the field and the rule.
 func (e FieldError) Error() string { return e.Field + ": " + e.Rule }
 
-// FieldErrors are all that is wrong with a Machine, so that a reader can mend it at one go.
+// FieldErrors are all errors of a Machine, so that a user can fix them at once.
 type FieldErrors []FieldError
 
-// Error is one line.
+// Error returns one line.
 func (e FieldErrors) Error() string {
 	texts := make([]string, 0, len(e))
 	for _, one := range e {
@@ -29,7 +29,7 @@ func (e FieldErrors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// unless notes the rule, unless it holds.
+// unless adds an error unless the rule holds.
 func (e *FieldErrors) unless(holds bool, field, rule string, args ...any) {
 	if !holds {
 		*e = append(*e, FieldError{Field: field, Rule: fmt.Sprintf(rule, args...)})
@@ -45,7 +45,7 @@ var (
 	boardPattern = regexp.MustCompile(`^(q35|microvm|pc-q35-[0-9]+\.[0-9]+)$`)
 )
 
-// check is asked of a completed machine.
+// check checks a completed machine.
 func (m Machine) check() error {
 	var found FieldErrors
 	for _, c := range []func(Machine, *FieldErrors){
@@ -76,15 +76,16 @@ func (m Machine) checkSockets(found *FieldErrors) {
 }
 
 const (
-	// pciSlots are those of a q35's root bus less the host bridge's and the ICH9's.
+	// pciSlots are the slots of a q35's root bus except those of the host bridge and of the ICH9.
 	pciSlots = 30
 	// mmioSlots are the virtio-mmio transports of a microvm with ACPI (hw/i386/microvm.c).
 	mmioSlots = 24
 )
 
-// checkRoom counts the devices that take a slot of the machine's bus. QEMU's own message names a device and not the reason.
+// checkRoom counts the devices that take a slot of the machine's bus. QEMU's own message names a device, but not the
+// reason.
 func (m Machine) checkRoom(found *FieldErrors) {
-	devices := len(m.Disks) + len(m.Networks) + len(m.Shares) + 2 // balloon and random numbers
+	devices := len(m.Disks) + len(m.Networks) + len(m.Shares) + 2 // balloon and random number generator
 	if m.hasPorts() {
 		devices++
 	}

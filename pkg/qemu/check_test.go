@@ -208,7 +208,7 @@ func TestCPUModelFollowsTheAccelerator(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := smallest("")
 			m.CPU.Model, m.Accelerator = test.model, test.accelerator
-			// Virtualization is shown to those alone who ask for it.
+			// Virtualization is exposed only on request.
 			for nested, want := range map[bool]string{true: test.want, false: test.want + ",vmx=off,svm=off"} {
 				m.CPU.Nested = nested
 				if args := mustArgs(t, m); !strings.Contains(strings.Join(args, " ")+" ", " -cpu "+want+" ") {

@@ -8,23 +8,23 @@ import (
 
 // CPU is the guest's processor.
 type CPU struct {
-	// Model is QEMU's name of it, with features if need be, such as "EPYC,pmu=off". Empty and "host": whatever this host
-	// has, which is "host" under KVM and "max" in software.
+	// Model is QEMU's name of it, optionally with features, such as "EPYC,pmu=off". Empty or "host" means all that
+	// this host has, which is "host" under KVM and "max" in software.
 	Model string
-	// Nested shows the guest the processor's virtualization (vmx, svm), if it has one. A guest that runs virtual machines of its own reaches a
-	// large part of the host's KVM that others do not.
+	// Nested exposes the processor's virtualization (vmx, svm) to the guest, if the processor has it. A guest that runs
+	// virtual machines of its own can reach a large part of the host's KVM that others cannot.
 	Nested bool
 	// Count is how many CPUs the guest starts with, at least 1.
 	Count int
-	// Max is how many it can have. 0 means Count. When it is more, every CPU but the first is a device cpu-<n>, n counting
-	// from 1, that QMP's device_del removes, and device_add can add further ones in ascending order.
+	// Max is how many it can have. 0 means Count. If it is more, every CPU except the first is a device cpu-<n>, with n
+	// counting from 1, which QMP's device_del removes, and device_add can add more in ascending order.
 	Max int
 	// Topology is how the Max CPUs are arranged.
 	Topology Topology
 }
 
-// Topology arranges CPUs: their number is the product of the four. Sockets, Dies and Threads that are 0 are 1; Cores that
-// are 0 are as many as it takes.
+// Topology arranges CPUs: their number is the product of the four. Sockets, Dies and Threads default to 1; Cores
+// defaults to as many as that number requires.
 type Topology struct {
 	Sockets, Dies, Cores, Threads int
 }
@@ -43,7 +43,7 @@ func (t Topology) complete(cpus int) Topology {
 	return t
 }
 
-// noVirtualization hides what a hypervisor needs, of Intel's and of AMD's processors. QEMU takes both on either.
+// noVirtualization hides what a hypervisor needs, for Intel's and for AMD's processors. QEMU accepts both on either.
 const noVirtualization = ",vmx=off,svm=off"
 
 func (c CPU) complete(a Accelerator) CPU {
@@ -51,7 +51,7 @@ func (c CPU) complete(a Accelerator) CPU {
 	if name == "" || name == "host" {
 		name = "host"
 		if a == TCG {
-			// QEMU refuses host without KVM.
+			// QEMU rejects host without KVM.
 			name = "max"
 		}
 	}
@@ -66,7 +66,7 @@ func (c CPU) complete(a Accelerator) CPU {
 	return c
 }
 
-// modelPattern allows what QEMU's parser of -cpu can read: it knows no escape for a comma.
+// modelPattern matches what QEMU's parser of -cpu can parse: it has no escape for a comma.
 var modelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(,[+-]?[A-Za-z0-9][A-Za-z0-9._-]*(=[A-Za-z0-9._-]*)?)*$`)
 
 func (m Machine) checkCPU(found *FieldErrors) {
@@ -91,7 +91,7 @@ func (m Machine) addCPUs(a *arguments) {
 	t := m.CPU.Topology
 	smp := []string{fmt.Sprint(m.CPU.Count)}
 	if m.CPU.Max > m.CPU.Count {
-		// CPUs that -smp makes have no id and cannot be removed.
+		// CPUs that -smp creates have no id and cannot be removed.
 		smp = []string{"1", fmt.Sprintf("maxcpus=%d", m.CPU.Max)}
 	}
 	smp = append(smp, fmt.Sprintf("sockets=%d", t.Sockets))
@@ -104,7 +104,7 @@ func (m Machine) addCPUs(a *arguments) {
 	}
 }
 
-// addPluggedCPUs fills the lowest slots: under QEMU 7.2 and TCG a Linux that boots with a gap between its CPUs hangs.
+// addPluggedCPUs fills the lowest slots: under QEMU 7.2 and TCG a Linux hangs that boots with a gap between its CPUs.
 func (m Machine) addPluggedCPUs(a *arguments) {
 	name, _, _ := strings.Cut(m.CPU.Model, ",")
 	t := m.CPU.Topology

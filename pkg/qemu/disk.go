@@ -10,7 +10,7 @@ import (
 type Format string
 
 const (
-	// Raw is the content as it is. It is never guessed: a guest could write another format's header.
+	// Raw is the content as it is. QEMU never probes the format, because a guest could write another format's header.
 	Raw Format = "raw"
 	// QCOW2 is QEMU's own format.
 	QCOW2 Format = "qcow2"
@@ -22,31 +22,33 @@ type Disk struct {
 	Serial string
 	// Path is the file or block device on the host.
 	Path string
-	// Descriptor is the number, from 3, that the open file has in QEMU's process. QEMU then takes that file, whatever Path leads to by
-	// now. It is open to read and write, or to read alone when ReadOnly. 0: QEMU opens Path.
+	// Descriptor is the file descriptor, from 3, that the open file has in QEMU's process. QEMU then uses that file,
+	// whatever is at Path by now. It is open for reading and writing, or only for reading if ReadOnly. 0: QEMU opens
+	// Path.
 	Descriptor int
-	// Format is Raw when empty.
+	// Format is Raw if empty.
 	Format Format
-	// BlockDevice says that Path is a block device and not a file. It is read and written past the host's page cache.
+	// BlockDevice says that Path is a block device and not a file. It bypasses the host's page cache.
 	BlockDevice bool
-	// ReadOnly keeps the guest from writing. Several machines can use such a disk.
+	// ReadOnly prevents the guest from writing. Several machines can use such a disk.
 	ReadOnly bool
 	// BootIndex is the place, from 1, in the order in which firmware tries to boot. 0: not at all.
 	BootIndex int
 }
 
-// NodeName is the disk's name in the QMP commands on block nodes, such as block_resize.
+// NodeName returns the disk's name in the QMP commands on block nodes, such as block_resize.
 func (d Disk) NodeName() string { return "disk-" + d.Serial }
 
-// DeviceID is the disk's name in the QMP commands and events on devices.
+// DeviceID returns the disk's name in the QMP commands and events on devices.
 func (d Disk) DeviceID() string { return "virtio-" + d.Serial }
 
 // CD is a drive for removable read-only media.
 type CD struct {
-	// ID is the drive's name in QMP's commands on trays and its DEVICE_TRAY_MOVED event: a letter, then letters, digits,
-	// '.', '_' or '-', 20 bytes at most, and unique.
+	// ID is the drive's name in QMP's commands on trays and its DEVICE_TRAY_MOVED event: a letter, then letters,
+	// digits, '.', '_' or '-', at most 20 bytes, and unique.
 	ID string
-	// Path is the medium: a path that begins with "/", or a URL that QEMU's block drivers know. Empty: the tray is.
+	// Path is the medium: a path that begins with "/", or a URL that QEMU's block drivers support. Empty: the tray is
+	// empty.
 	Path string
 	// BootIndex is as for disks.
 	BootIndex int
@@ -112,9 +114,9 @@ func (m Machine) addDisks(a *arguments) {
 		d.addNodes(a)
 		device := []string{m.device("virtio-blk"), "id=" + d.DeviceID(), "drive=" + d.NodeName(), "serial=" + d.Serial}
 		if m.Accelerator == KVM && !m.microVM() {
-			// In software a disk that has a thread of its own can end QEMU: when the thread finds a ring that is none, because
-			// the guest has taken its memory back, it raises an interrupt that only the main thread may raise. On a
-			// memory-mapped bus nobody but KVM could wake it.
+			// In software emulation a disk with its own thread can crash QEMU: if the thread finds an invalid ring,
+			// because the guest has reused its memory, it raises an interrupt that only the main thread may raise. On a
+			// memory-mapped bus only KVM could wake the thread.
 			thread := "iothread-" + d.Serial
 			a.add("-object", "iothread", "id="+thread)
 			device = append(device, "iothread="+thread)
@@ -124,7 +126,7 @@ func (m Machine) addDisks(a *arguments) {
 }
 
 // addNodes adds the two layers of QEMU's block graph: where the bytes are and what they mean. Blocks that the guest
-// discards or fills with zeros are given back to the host.
+// discards or fills with zeros are returned to the host.
 func (d Disk) addNodes(a *arguments) {
 	file, format := "file-"+d.Serial, d.Format
 	if format == "" {
@@ -147,8 +149,8 @@ func (d Disk) addNodes(a *arguments) {
 	a.add("-blockdev", append(content, access...)...)
 }
 
-// filename is where QEMU finds the bytes. A descriptor is in a set of its own number, from which QEMU takes a duplicate whenever it opens
-// the file of the set (docs/interop: add-fd).
+// filename returns where QEMU finds the bytes. A file descriptor is in a set with its own number, from which QEMU takes
+// a duplicate whenever it opens the file of the set (docs/interop: add-fd).
 func (d Disk) filename(a *arguments) string {
 	if d.Descriptor == 0 {
 		return d.Path
@@ -159,7 +161,7 @@ func (d Disk) filename(a *arguments) string {
 
 func (m Machine) addCDs(a *arguments) {
 	for i, cd := range m.CDs {
-		// Unlike -blockdev, -drive has a form for an empty tray and finds the block driver of a URL.
+		// Unlike -blockdev, -drive supports an empty tray and finds the block driver of a URL.
 		drive := []string{"if=none", "id=medium-" + cd.ID, "media=cdrom", "readonly=on"}
 		if cd.Path != "" {
 			drive = append(drive, "format=raw", text("file", cd.Path))

@@ -14,25 +14,25 @@ type Display struct {
 	VNC string
 	// SPICE serves SPICE, with sound. Nil: no SPICE.
 	SPICE *SPICE
-	// Password lets nobody in before QMP's set_password has set one.
+	// Password denies access until QMP's set_password has set a password.
 	Password bool
 }
 
 // SPICE is where and how QEMU serves SPICE. It is not encrypted.
 type SPICE struct {
-	// Address is what it listens on. The zero value is 127.0.0.1.
+	// Address is the address to listen on. The zero value is 127.0.0.1.
 	Address netip.Addr
 	// Port is 1 to 65535.
 	Port int
-	// StreamingVideo is off, all, filter or, when empty, SPICE's default.
+	// StreamingVideo is off, all, filter or, if empty, SPICE's default.
 	StreamingVideo string
-	// USBRedirects is how many devices of the client's side the guest can have, 0 to 14.
+	// USBRedirects is how many devices of the client the guest can have, 0 to 14.
 	USBRedirects int
 }
 
 const (
 	maxOutputs      = 16  // VIRTIO_GPU_MAX_SCANOUTS of the virtio specification, 5.7
-	maxUSBRedirects = 14  // ports of the controller, less the tablet's
+	maxUSBRedirects = 14  // ports of the controller, minus the tablet's
 	outputMemory    = 256 // MiB of the host that a screen may take
 )
 

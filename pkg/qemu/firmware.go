@@ -8,24 +8,25 @@ import (
 	"strings"
 )
 
-// Firmware is UEFI firmware: OVMF or alike.
+// Firmware is UEFI firmware: OVMF or similar.
 type Firmware struct {
 	// Code is the path of the firmware's code, which QEMU does not write. Required.
 	Code string
-	// Vars is the path of this machine's own copy of the firmware's variables. Required; it fits to Code, see FindFirmware.
+	// Vars is the path of this machine's own copy of the firmware's variables. Required; it matches Code, see
+	// FindFirmware.
 	Vars string
-	// Secure protects the variables from the guest's kernel, as secure boot demands.
+	// Secure protects the variables from the guest's kernel, as secure boot requires.
 	Secure bool
 }
 
 // ErrNoFirmware says that none of the files that FindFirmware knows exists.
 var ErrNoFirmware = errors.New("no firmware found")
 
-// firmwareFiles are a firmware's code and the variables to start from, relative to the root directory.
+// firmwareFiles are a firmware's code and its initial variables, relative to the root directory.
 type firmwareFiles struct{ code, vars string }
 
-// Where distributions keep OVMF: Fedora, Arch, Debian. A pair is of one size, 2M or 4M, and of one build; variables of
-// another one leave the guest without a boot entry, or do not fit at all.
+// Where distributions keep OVMF: Fedora, Arch, Debian. A pair has one size, 2M or 4M, and is from one build; variables
+// of another build leave the guest without a boot entry, or do not fit at all.
 var (
 	firmware4M = []firmwareFiles{
 		{"usr/share/edk2/ovmf-4m/OVMF_CODE.fd", "usr/share/edk2/ovmf-4m/OVMF_VARS.fd"},
@@ -37,7 +38,7 @@ var (
 		{"usr/share/edk2/x64/OVMF_CODE.fd", "usr/share/edk2/x64/OVMF_VARS.fd"},
 		{"usr/share/OVMF/OVMF_CODE.fd", "usr/share/OVMF/OVMF_VARS.fd"},
 	}
-	// Debian's variables .ms hold Microsoft's keys; Fedora's .secboot do.
+	// Debian's variables .ms contain Microsoft's keys; Fedora's .secboot do as well.
 	firmwareSecure4M = []firmwareFiles{
 		{"usr/share/edk2/ovmf-4m/OVMF_CODE.secboot.fd", "usr/share/edk2/ovmf-4m/OVMF_VARS.secboot.fd"},
 		{"usr/share/edk2/x64/OVMF_CODE.secboot.4m.fd", "usr/share/edk2/x64/OVMF_VARS.4m.fd"},
@@ -50,7 +51,7 @@ var (
 	}
 )
 
-// firmwareModes are the candidates of each mode; the first pair of which both files exist wins.
+// firmwareModes are the candidates of each mode; the first pair of which both files exist is used.
 var firmwareModes = map[string][]firmwareFiles{
 	"uefi":      append(append([]firmwareFiles{}, firmware2M...), firmware4M...),
 	"uefi-4m":   firmware4M,
@@ -58,9 +59,10 @@ var firmwareModes = map[string][]firmwareFiles{
 	"secure-4m": firmwareSecure4M,
 }
 
-// FindFirmware finds the firmware for a mode, uefi, uefi-4m, secure or secure-4m, in a file system, os.DirFS("/") as a
-// rule. Vars of the result is a template: the machine needs its own writable copy, made once and kept with the name of
-// Code. For mode bios and the empty one there is none: nil, and no error. The error is ErrNoFirmware if no file exists.
+// FindFirmware finds the firmware for a mode, uefi, uefi-4m, secure or secure-4m, in a file system, usually
+// os.DirFS("/"). Vars of the result is a template: the machine needs its own writable copy, created once and kept with
+// the name of Code. For mode bios and the empty mode it returns nil and no error. The error is ErrNoFirmware if no file
+// exists.
 func FindFirmware(root fs.FS, mode string) (*Firmware, error) {
 	if mode == "" || mode == "bios" {
 		return nil, nil

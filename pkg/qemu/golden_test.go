@@ -87,7 +87,7 @@ func byDescriptor(dir string) Machine {
 	})
 }
 
-// allByDescriptor has no directory for sockets and no privilege for its network.
+// allByDescriptor has no directory for sockets and no privileges for its network.
 func allByDescriptor(dir string) Machine {
 	return withMonitor(dir, func(m *Machine) {
 		m.Agent, m.MonitorDescriptor, m.AgentDescriptor = dir+"/agent.sock", 3, 4

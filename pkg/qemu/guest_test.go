@@ -18,7 +18,7 @@ import (
 // bootTimeout is for guests in software emulation on few cores.
 const bootTimeout = 3 * time.Minute
 
-// guestFile is a file of the guest that "make tools" builds, or what a variable of the environment names instead.
+// guestFile returns a file of the guest that "make tools" builds, or the file in an environment variable instead.
 func guestFile(t *testing.T, variable, name string) string {
 	t.Helper()
 	path := os.Getenv(variable)
@@ -31,7 +31,8 @@ func guestFile(t *testing.T, variable, name string) string {
 	return path
 }
 
-// guest is a tiny Linux (integration/guestimage/tiny) that says on its console what it finds and obeys lines written to it.
+// guest is a tiny Linux (integration/guestimage/tiny) that prints on its console what it finds and obeys lines written
+// to it.
 type guest struct {
 	stdin   io.WriteCloser
 	says    chan string
@@ -62,7 +63,7 @@ func boot(t *testing.T, m Machine) *guest {
 	return g
 }
 
-// expect reads the console until each of the texts was there, in whatever order.
+// expect reads the console until each of the texts was there, in any order.
 func (g *guest) expect(t *testing.T, texts ...string) {
 	t.Helper()
 	missing := map[string]bool{}
@@ -106,7 +107,7 @@ func TestGuestFindsItsDevicesAndObeysThePowerButton(t *testing.T) {
 		FirmwareConfig: []FirmwareConfig{{Name: "opt/org.flatcar-linux/config", File: dir + "/config.ign"}},
 	}
 	withoutKernel := m
-	withoutKernel.Kernel = nil // It is real, and not this test's to write.
+	withoutKernel.Kernel = nil // It is real, and this test must not write it.
 	makeUp(t, dir, withoutKernel)
 	g := boot(t, m)
 	g.expect(t, "disk=data size=1048576", "disk=more size=1048576", "share=etcdshare mounted", "share=read-only mounted", "tiny: ready",
@@ -116,7 +117,7 @@ func TestGuestFindsItsDevicesAndObeysThePowerButton(t *testing.T) {
 	g.expect(t, "52:54:00:12:34:56", "1400", "exit=0")
 	owner := os.Getuid()
 	if owner == 0 {
-		owner = 1234 // Who is not root cannot give files away.
+		owner = 1234 // Only root can change the owner of files.
 	}
 	g.tell(t, fmt.Sprintf("sh cd /mnt/etcdshare && echo kept >file && chown %d file && chmod 0640 file", owner))
 	g.expect(t, "exit=0")
@@ -132,7 +133,7 @@ func TestGuestFindsItsDevicesAndObeysThePowerButton(t *testing.T) {
 	}
 }
 
-// checkOwned sees that what the guest wrote is on the host, with owner and mode.
+// checkOwned checks that what the guest wrote is on the host, with owner and mode.
 func checkOwned(t *testing.T, path, want string, wantOwner int) {
 	t.Helper()
 	content, err := os.ReadFile(path)

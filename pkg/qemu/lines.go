@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// lines is a writer that remembers the last lines of what is written to it. Neither a guest nor QEMU can fill the memory.
+// lines is a writer that keeps the last lines that were written to it. Its memory is bounded, whatever a guest or QEMU
+// writes.
 type lines struct {
-	// keep is how many lines it remembers.
+	// keep is how many lines it keeps.
 	keep int
-	// each is called with every line that is complete; nil is fine.
+	// each is called with every complete line; it may be nil.
 	each func(line string)
 
 	last    []string
@@ -19,7 +20,7 @@ type lines struct {
 
 const maxLine = 512
 
-// unprintable is what a terminal would obey: a guest's console may hold it, a log must not.
+// unprintable matches what a terminal would interpret: a guest's console may contain it, a log must not.
 var unprintable = regexp.MustCompile(`\x1b\[[0-9;?=]*[A-Za-z]|\x1b[a-z]|[^ -~]`)
 
 // Write never fails.
@@ -49,7 +50,7 @@ func (l *lines) end() {
 	}
 }
 
-// String is the last lines, the one that is not complete among them.
+// String returns the last lines, including the incomplete one.
 func (l *lines) String() string {
 	last := l.last
 	if line := readable(l.current); line != "" {

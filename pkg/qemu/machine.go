@@ -1,5 +1,5 @@
-// Package qemu turns a typed description of a virtual machine into QEMU's command line, and finds out whether KVM can run
-// it. The command line is understood by QEMU 7.2 and newer; the builder is pure: no I/O, no clock, no randomness.
+// Package qemu turns a typed description of a virtual machine into QEMU's command line, and finds out whether KVM can
+// run it. The command line works with QEMU 7.2 and newer; the builder is pure: no I/O, no clock, no randomness.
 package qemu
 
 import (
@@ -13,15 +13,15 @@ type Machine struct {
 	Name string
 	// UUID is the guest's SMBIOS UUID, in its usual form of 36 characters. Empty: all zero.
 	UUID string
-	// Type is q35 (the default: the newest that QEMU has), a pinned one such as pc-q35-7.2, or microvm. What a microvm
-	// lacks (firmware of one's own, CDs, hot-plug, a display, a TPM) is an error.
+	// Type is q35 (the default: the newest that QEMU has), a specific version such as pc-q35-7.2, or microvm. What a
+	// microvm lacks (firmware other than its own, CDs, hot-plug, a display, a TPM) is an error.
 	Type string
 	// Accelerator runs the guest's code. Required.
 	Accelerator Accelerator
 	// CPU is the processor.
 	CPU CPU
-	// Memory is the guest's memory in MiB, at least 1; see MiB. A balloon (device balloon0) can take some of it back, and
-	// pages that a guest frees are given back by themselves.
+	// Memory is the guest's memory in MiB, at least 1; see MiB. A balloon (device balloon0) can reclaim some of it, and
+	// pages that a guest frees are returned automatically.
 	Memory int64
 	// Kernel is booted directly. Nil: the guest boots from its disks or CDs by firmware.
 	Kernel *Kernel
@@ -39,21 +39,21 @@ type Machine struct {
 	FirmwareConfig []FirmwareConfig
 	// Monitor is the path of the Unix socket on which QEMU serves QMP, at most 107 bytes. Empty: none.
 	Monitor string
-	// MonitorDescriptor and AgentDescriptor are the numbers, from 3, that sockets which listen at these paths have in QEMU's process: then
-	// QEMU needs no directory for them. 0: QEMU makes the socket.
+	// MonitorDescriptor and AgentDescriptor are the file descriptors, from 3, that sockets which listen at these paths
+	// have in QEMU's process: then QEMU needs no directory for them. 0: QEMU creates the socket.
 	MonitorDescriptor, AgentDescriptor int
-	// Agent is the path of the Unix socket that QEMU serves for the guest agent's port org.qemu.guest_agent.0, at most 107
-	// bytes. Empty: no port.
+	// Agent is the path of the Unix socket that QEMU serves for the guest agent's port org.qemu.guest_agent.0, at most
+	// 107 bytes. Empty: no port.
 	Agent string
 	// TPM is the path of the control socket that swtpm serves, at most 107 bytes. Empty: no TPM.
 	TPM string
-	// Display is a screen, keyboard and tablet. Nil: none, the guest has its serial console alone.
+	// Display is a screen, keyboard and tablet. Nil: none, the guest has only its serial console.
 	Display *Display
 	// BootMenu shows the firmware's menu.
 	BootMenu bool
-	// Paused has the guest wait for QMP's "cont" (-S).
+	// Paused makes the guest wait for QMP's "cont" (-S).
 	Paused bool
-	// NoReboot ends QEMU when the guest reboots. Without it the guest reboots inside the same process.
+	// NoReboot ends QEMU when the guest reboots. Otherwise the guest reboots inside the same process.
 	NoReboot bool
 	// ExtraArgs are appended as they are.
 	ExtraArgs []string
@@ -65,8 +65,8 @@ const (
 	pinnedQ35   = "pc-q35-"
 )
 
-// Args is QEMU's command line without the program's name. The serial console is on its standard input and output; what
-// QEMU itself has to say goes to standard error. The error is a FieldErrors that names everything that is wrong.
+// Args returns QEMU's command line without the program's name. The serial console is on its standard input and output;
+// QEMU's own messages go to standard error. The error is a FieldErrors with everything that is wrong.
 func (m Machine) Args() ([]string, error) {
 	m = m.complete()
 	if err := m.check(); err != nil {
@@ -82,7 +82,7 @@ func (m Machine) Args() ([]string, error) {
 	return append(a, m.ExtraArgs...), nil
 }
 
-// complete fills in the defaults, so that checks and builders see one and the same machine.
+// complete fills in the defaults, so that checks and builders see the same machine.
 func (m Machine) complete() Machine {
 	if m.Type == "" {
 		m.Type = typeQ35
@@ -93,7 +93,8 @@ func (m Machine) complete() Machine {
 
 func (m Machine) microVM() bool { return m.Type == typeMicroVM }
 
-// device is the name of a virtio device on the machine's bus: PCI, or memory-mapped on a microvm, which has no PCI.
+// device returns the name of a virtio device on the machine's bus: PCI, or memory-mapped on a microvm, which has no
+// PCI.
 func (m Machine) device(kind string) string {
 	if m.microVM() {
 		return kind + "-device"
@@ -109,7 +110,7 @@ func (m Machine) addProcess(a *arguments) {
 	a.add("-no-user-config")
 	a.add("-nodefaults")
 	a.add("-display", "none")
-	// What a guest that breaks out of its devices finds closed. Directories that are shared by 9p need none of it.
+	// This limits a guest that breaks out of its devices. Directories that are shared by 9p need none of it.
 	a.add("-sandbox", "on", "obsolete=deny", "elevateprivileges=deny", "spawn=deny", "resourcecontrol=deny")
 	if m.Paused {
 		a.add("-S")
@@ -131,7 +132,7 @@ func (m Machine) addBoard(a *arguments) {
 		return
 	}
 	a.add("-rtc", "base=utc", "driftfix=slew")
-	// A suspended node is a dead one: nobody wakes it.
+	// A suspended node is down, because nothing resumes it.
 	a.add("-global", "ICH9-LPC.disable_s3=1")
 	a.add("-global", "ICH9-LPC.disable_s4=1")
 	if m.Accelerator == KVM {
@@ -142,14 +143,15 @@ func (m Machine) addBoard(a *arguments) {
 func (m Machine) boardOptions() []string {
 	options := []string{m.Type, "usb=off", "dump-guest-core=off"}
 	if m.microVM() {
-		// By ACPI the guest finds its devices, whatever its kernel is configured for, and hears of being shut down.
+		// Through ACPI the guest finds its devices, regardless of its kernel's configuration, and is notified of a
+		// shutdown.
 		options = append(options, "acpi=on", "rtc=on")
 	} else {
 		options = append(options, "vmport=off")
 	}
 	if m.Accelerator == KVM && !m.microVM() {
-		// Under KVM guests have a better clock. In software the HPET is the steadiest: without it a Linux with several CPUs
-		// starts on jiffies, and on a busy host it may stay there.
+		// Under KVM guests have a better clock. In software emulation the HPET is the most stable: without it a Linux
+		// with several CPUs starts on jiffies, and on a busy host it may stay there.
 		options = append(options, "hpet=off")
 	}
 	if m.Firmware != nil {
@@ -184,12 +186,12 @@ func (m Machine) addChannels(a *arguments) {
 	}
 }
 
-// hasPorts says whether the guest needs a virtio-serial bus.
+// hasPorts reports whether the guest needs a virtio-serial bus.
 func (m Machine) hasPorts() bool {
 	return m.Agent != "" || m.Display != nil && m.Display.SPICE != nil
 }
 
-// served are the options of a Unix socket that QEMU listens on, without waiting for a client.
+// served returns the options of a Unix socket that QEMU listens on, without waiting for a client.
 func served(id, path string, descriptor int) []string {
 	where := text("path", path)
 	if descriptor > 0 {
@@ -198,7 +200,7 @@ func served(id, path string, descriptor int) []string {
 	return []string{"socket", "id=" + id, where, "server=on", "wait=off"}
 }
 
-// arguments is a command line in the making.
+// arguments is a command line under construction.
 type arguments []string
 
 // add appends an option and, if there are any, the parts of its value.
@@ -209,7 +211,7 @@ func (a *arguments) add(option string, parts ...string) {
 	}
 }
 
-// text is one part of an option's value, whatever characters it has.
+// text returns one part of an option's value, with any characters.
 func text(key, value string) string { return key + "=" + escape(value) }
 
 // escape doubles commas: one separates the parts of a value, two of them are a comma.

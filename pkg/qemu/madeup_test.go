@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// emptyQCOW2 is an image of 1 MiB without any data (docs/interop/qcow2.txt in QEMU's sources, version 2).
+// emptyQCOW2 returns an image of 1 MiB without any data (docs/interop/qcow2.txt in QEMU's sources, version 2).
 func emptyQCOW2() []byte {
 	const clusterBits, cluster = 16, 1 << 16
 	var image bytes.Buffer
@@ -38,7 +38,7 @@ func emptyQCOW2() []byte {
 	return image.Bytes()
 }
 
-// bzImage has the header by which QEMU knows a Linux kernel (Documentation/arch/x86/boot.rst) and no code.
+// bzImage returns a header by which QEMU recognizes a Linux kernel (Documentation/arch/x86/boot.rst), without code.
 func bzImage() []byte {
 	image := make([]byte, 64<<10)
 	const setupSectors, bootFlag, magic, version, loadFlags, initrdMax = 0x1f1, 0x1fe, 0x202, 0x206, 0x211, 0x22c
@@ -80,8 +80,8 @@ func serveVirtiofs(t *testing.T, directory, socket string) {
 		if err := os.Mkdir(shared, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		// The one that came with QEMU before 8.0 has another command line than the one in Rust. Of a socket that it makes
-		// itself it leaves a file behind.
+		// The one that was part of QEMU before 8.0 has another command line than the one in Rust. It does not remove
+		// the file of a socket that it creates itself.
 		options := []string{"--fd=3", "--shared-dir", shared}
 		if strings.Contains(virtiofsd, "/qemu/") {
 			options = []string{"--fd=3", "-o", "source=" + shared}

@@ -13,23 +13,25 @@ import (
 type Network struct {
 	// MAC is the interface's address as the guest sees it: a unicast one, such as 52:54:00:12:34:56, and unique.
 	MAC string
-	// Tap is the name of an existing tap interface of the host; one with Queues of them when there are several.
+	// Tap is the name of an existing tap interface of the host, with the given number of Queues if there are several.
 	Tap string
-	// TapDescriptor is the number, from 3, that the open tap interface has in QEMU's process: then QEMU needs no privilege for it. 0: QEMU
-	// opens Tap.
+	// TapDescriptor is the file descriptor, from 3, that the open tap interface has in QEMU's process: then QEMU needs
+	// no privileges for it. 0: QEMU opens Tap.
 	TapDescriptor int
-	// SocketDescriptor is the number, from 3, that a connected stream socket has in QEMU's process. Frames go by it, each after its length in
-	// four bytes (-netdev stream). 0: there is none.
+	// SocketDescriptor is the file descriptor, from 3, that a connected stream socket has in QEMU's process. It carries
+	// frames, each after its length in four bytes (-netdev stream). 0: there is none.
 	SocketDescriptor int
-	// User is QEMU's own network, which needs no interface of the host and no privilege.
+	// User is QEMU's own network, which needs no interface of the host and no privileges.
 	User *UserNetwork
-	// MTU is handed to the guest, 68 to 65535. 0: it takes its own, 1500. The tap interface needs the same.
+	// MTU is announced to the guest, 68 to 65535. 0: the guest uses its default, 1500. The tap interface needs the
+	// same.
 	MTU int
 	// Queues is how many pairs of queues a tap interface has, for as many CPUs. 0 means 1.
 	Queues int
-	// VHost moves a tap interface's packets in the host's kernel. It needs /dev/vhost-net, without which QEMU 7.2 aborts.
+	// VHost moves a tap interface's packets in the host's kernel. It needs /dev/vhost-net, without which QEMU 7.2
+	// aborts.
 	VHost bool
-	// VHostDescriptor is the number that /dev/vhost-net, open, has in QEMU's process. 0: QEMU opens it.
+	// VHostDescriptor is the file descriptor that /dev/vhost-net has in QEMU's process. 0: QEMU opens it.
 	VHostDescriptor int
 }
 
@@ -41,11 +43,11 @@ type UserNetwork struct {
 	Forwards []Forward
 }
 
-// Forward leads connections to a port of the host on to the guest.
+// Forward forwards connections from a port of the host to the guest.
 type Forward struct {
-	// Protocol is tcp, also when empty, or udp.
+	// Protocol is tcp, also if empty, or udp.
 	Protocol string
-	// Address is the host's IPv4 address. The zero value is 127.0.0.1: nothing is open to others unless somebody says so.
+	// Address is the host's IPv4 address. The zero value is 127.0.0.1: nothing is open to others by default.
 	Address netip.Addr
 	// HostPort and GuestPort are 1 to 65535.
 	HostPort, GuestPort int
@@ -56,7 +58,7 @@ const (
 	maxQueues       = 256 // MAX_TAP_QUEUES of the Linux kernel
 )
 
-// interfacePattern is what the kernel takes (dev_valid_name), less what would need escapes.
+// interfacePattern matches what the kernel accepts (dev_valid_name), without what would need escapes.
 var interfacePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$`)
 
 func (m Machine) checkNetworks(found *FieldErrors) {
@@ -91,7 +93,7 @@ func (n Network) checkLink(found *FieldErrors, field string) {
 	}
 }
 
-// links is how many things the interface is connected to.
+// links returns to how many things the interface is connected.
 func (n Network) links() int {
 	links := 0
 	for _, there := range []bool{n.Tap != "", n.SocketDescriptor != 0, n.User != nil} {
@@ -133,7 +135,7 @@ func (m Machine) addNetworks(a *arguments) {
 		}
 		if !m.microVM() {
 			if n.Queues > 1 {
-				// An interrupt for each queue, one for changes of the configuration and one for the control queue.
+				// One interrupt for each queue, one for configuration changes and one for the control queue.
 				device = append(device, fmt.Sprintf("vectors=%d", 2*n.Queues+2))
 			}
 			// Nothing boots from the network, and looking for it takes seconds.

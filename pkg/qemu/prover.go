@@ -11,33 +11,33 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/jail"
 )
 
-// Prover finds out whether KVM runs guests on this host. That /dev/kvm can be opened proves nothing: where KVM is nested
-// or imitated it may open and yet abort QEMU or never get a kernel to run. So a canary is sent ahead: a machine with
-// nothing but the kernel that the real one is going to boot.
+// Prover finds out whether KVM runs guests on this host. That /dev/kvm can be opened proves nothing: where KVM is
+// nested or imitated, it may open and still abort QEMU or never start a kernel. So a canary is run first: a machine
+// with only the kernel that the real one is going to boot.
 type Prover struct {
 	// Binary is QEMU. Empty: qemu-system-x86_64 in PATH.
 	Binary string
-	// Kernel is the path of the kernel that the machine is going to boot. Mode auto needs it when there is a Device.
+	// Kernel is the path of the kernel that the machine is going to boot. Mode auto needs it if there is a Device.
 	Kernel string
 	// MachineType and CPUModel are those of the machine, see Machine.Type and CPU.Model.
 	MachineType, CPUModel string
-	// Cache is a directory that outlives the process; it is made if need be. What a canary showed is kept there until the host
-	// boots again, for each combination of QEMU, kernel, MachineType and CPUModel, and processes that start together send one
-	// canary. To have it sent again, remove the files. Empty: nothing is kept.
+	// Cache is a directory that outlives the process; it is created if needed. It keeps the result of a canary until
+	// the host boots again, for each combination of QEMU, kernel, MachineType and CPUModel, and processes that start
+	// together run one canary. To run it again, remove the files. Empty: nothing is kept.
 	Cache string
-	// BootID is what changes when the host boots: the path of a file that holds it (it begins with "/") or the value
+	// BootID is what changes when the host boots: the path of a file that contains it (it begins with "/") or the value
 	// itself. Empty: /proc/sys/kernel/random/boot_id, which a container shares with its host.
 	BootID string
-	// Device is KVM's. Empty: /dev/kvm. QEMU opens /dev/kvm, whatever stands here.
+	// Device is KVM's. Empty: /dev/kvm. QEMU itself always opens /dev/kvm.
 	Device string
-	// Jail is what the canary's QEMU is locked into. It is shown the kernel besides its Paths.
+	// Jail is the sandbox of the canary's QEMU, which sees the kernel in addition to its Paths.
 	Jail jail.Jail
 	// Timeout is how long the canary may take, including QEMU's start. 0: 20 s; a kernel that runs takes one or two.
 	Timeout time.Duration
 }
 
-// Choose chooses the accelerator for a mode. Mode kvm is an error when the device cannot be opened, and proves nothing.
-// Mode auto is an error when a canary is needed and cannot be sent: there is no Kernel or no QEMU, or ctx ends.
+// Choose chooses the accelerator for a mode. Mode kvm fails if the device cannot be opened, and proves nothing. Mode
+// auto fails if a canary is needed and cannot be run: there is no Kernel or no QEMU, or ctx ends.
 func (p Prover) Choose(ctx context.Context, mode Mode) (Choice, error) {
 	p = p.complete()
 	switch Mode(strings.ToLower(string(mode))) {

@@ -20,7 +20,7 @@ type fake struct {
 	dir string
 }
 
-// The scripts' behaviour; $dir is the fake's directory.
+// The scripts' behavior; $dir is the fake's directory.
 const (
 	boots = `echo 'Linux version 6.1'; echo '[    1.3] VFS: Unable to mount root fs on unknown-block(0,0)'; exec sleep 1000`
 	dies  = `echo 'SeaBIOS'; echo 'qemu: error: failed to set MSR 0x10a to 0x69' >&2; kill -ABRT $$`
@@ -45,7 +45,7 @@ func newFake(t *testing.T, behaviour string) fake {
 	return f
 }
 
-// behave has QEMU behave in another way, while its file stays the same.
+// behave changes the behavior of QEMU without changing its file.
 func (f fake) behave(behaviour string) {
 	f.t.Helper()
 	if err := os.WriteFile(filepath.Join(f.dir, "behaviour"), []byte(behaviour), 0o600); err != nil {
@@ -53,7 +53,7 @@ func (f fake) behave(behaviour string) {
 	}
 }
 
-// starts are the command lines with which it was started.
+// starts returns the command lines with which it was started.
 func (f fake) starts() []string {
 	f.t.Helper()
 	content, err := os.ReadFile(filepath.Join(f.dir, "starts"))
@@ -309,7 +309,7 @@ func TestNothingIsLeftOfACanaryThatHangs(t *testing.T) {
 	until(t, func() bool { return gone(strings.TrimSpace(string(content))) })
 }
 
-// gone says that a process is no more, or waits to be reaped by a parent that is not us.
+// gone reports whether a process has ended, or waits to be reaped by a parent that is not us.
 func gone(pid string) bool {
 	status, err := os.ReadFile("/proc/" + pid + "/stat")
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || strings.Contains(string(status), ") Z ")

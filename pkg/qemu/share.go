@@ -5,24 +5,25 @@ import (
 	"slices"
 )
 
-// Share is a directory of the host that the guest mounts by its tag: over 9p (mount -t 9p -o trans=virtio,version=9p2000.L),
-// or over virtiofs when it has a Socket.
+// Share is a directory of the host that the guest mounts by its tag: over 9p (mount -t 9p -o
+// trans=virtio,version=9p2000.L), or over virtiofs if it has a Socket.
 type Share struct {
 	// Tag is 1 to 31 bytes and unique.
 	Tag string
 	// Path is the directory, for 9p.
 	Path string
-	// Mapped keeps the owners, modes and types of the guest's files in extended attributes (security_model=mapped-xattr): on the host they are
-	// regular files and directories of QEMU's user. Otherwise they are kept as they are (none), which takes privileges of root on the host.
+	// Mapped keeps the owners, modes and types of the guest's files in extended attributes
+	// (security_model=mapped-xattr): on the host they are regular files and directories of QEMU's user. Otherwise they
+	// are kept as they are (none), which requires root privileges on the host.
 	Mapped bool
-	// ReadOnly keeps the guest from writing, for 9p; with virtiofs that is virtiofsd's to do (--readonly).
+	// ReadOnly prevents the guest from writing, for 9p; with virtiofs that is the task of virtiofsd (--readonly).
 	ReadOnly bool
-	// Socket is the path of the Unix socket that a virtiofsd serves, at most 107 bytes. The guest's memory is then shared
-	// with that process.
+	// Socket is the path of the Unix socket that a virtiofsd serves, at most 107 bytes. The guest's memory is then
+	// shared with that process.
 	Socket string
 }
 
-const maxTag = 31 // MAX_TAG_LEN of QEMU's 9p, less the zero that ends it; virtiofs takes 36
+const maxTag = 31 // MAX_TAG_LEN of QEMU's 9p, without the terminating zero; virtiofs accepts 36
 
 func (m Machine) checkShares(found *FieldErrors) {
 	var tags []string
@@ -45,7 +46,7 @@ func (m Machine) addShares(a *arguments) {
 			a.add("-device", m.device("vhost-user-fs"), "chardev="+id, text("tag", s.Tag))
 			continue
 		}
-		// Inode numbers stay unique when the directory spans several file systems.
+		// Inode numbers stay unique if the directory spans several file systems.
 		model := "none"
 		if s.Mapped {
 			model = "mapped-xattr"

@@ -16,7 +16,7 @@ import (
 )
 
 // verdict is where a canary's result is kept: a file that is named after the host's boot and what was tried, and a lock
-// beside it that is held while the canary is out.
+// beside it that is held while the canary runs.
 type verdict struct {
 	directory, boot, subject string
 }
@@ -41,8 +41,8 @@ func (p Prover) verdict() (verdict, error) {
 	return verdict{directory: p.Cache, boot: boot, subject: subject}, err
 }
 
-// subject is a digest of what a canary tries: the bytes of QEMU and of the kernel, for their names say little in
-// containers that differ, and how they are put together.
+// subject is a digest of what a canary tries: the bytes of QEMU and of the kernel, because their names mean little in
+// different containers, and how they are combined.
 func (p Prover) subject() (string, error) {
 	binary, err := exec.LookPath(p.Binary)
 	if err != nil {
@@ -70,7 +70,7 @@ func readInto(w io.Writer, path string) error {
 	return err
 }
 
-// remember is what a canary showed since the host booted; if none was sent yet, it sends one.
+// remember returns the result of a canary since the host booted; if none was run yet, it runs one.
 func (p Prover) remember(ctx context.Context) (Choice, error) {
 	v, err := p.verdict()
 	if err != nil {
@@ -100,7 +100,7 @@ func (p Prover) remember(ctx context.Context) (Choice, error) {
 	return choice, nil
 }
 
-// forget sends a canary although its result cannot be kept: a slow start is better than none.
+// forget runs a canary although its result cannot be kept: a slow start is better than none.
 func (p Prover) forget(ctx context.Context, why error) (Choice, error) {
 	choice, err := p.sendCanary(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (v verdict) path(suffix string) string {
 	return filepath.Join(v.directory, verdictPrefix+v.boot+"-"+v.subject+suffix)
 }
 
-// read returns what is kept. A file that makes no sense counts as none.
+// read returns what is kept. An invalid file counts as none.
 func (v verdict) read() (Choice, bool) {
 	content, err := os.ReadFile(v.path(".json"))
 	if err != nil {
@@ -129,7 +129,7 @@ func (v verdict) read() (Choice, bool) {
 	return choice, err == nil && choice.Reason != "" && (choice.Accelerator == KVM || choice.Accelerator == TCG)
 }
 
-// write keeps a choice, whole or not at all, and throws away those of earlier boots.
+// write keeps a choice, either completely or not at all, and removes those of earlier boots.
 func (v verdict) write(choice Choice) error {
 	content, err := json.Marshal(choice)
 	if err != nil {
@@ -147,7 +147,7 @@ func (v verdict) write(choice Choice) error {
 	return os.Rename(file.Name(), v.path(".json"))
 }
 
-// prune removes the files of earlier boots. Nobody holds their locks any more; what cannot be removed does no harm.
+// prune removes the files of earlier boots. Their locks are no longer held; files that cannot be removed are harmless.
 func (v verdict) prune() {
 	old, err := filepath.Glob(filepath.Join(v.directory, verdictPrefix+"*"))
 	if err != nil {
@@ -160,7 +160,8 @@ func (v verdict) prune() {
 	}
 }
 
-// lock waits until nobody else is at it and returns what unlocks it. The kernel unlocks for a process that dies.
+// lock waits until no other process holds the lock and returns a function that unlocks it. The kernel unlocks it if a
+// process dies.
 func (v verdict) lock(ctx context.Context) (func(), error) {
 	if err := os.MkdirAll(v.directory, 0o750); err != nil {
 		return nil, err
@@ -172,7 +173,7 @@ func (v verdict) lock(ctx context.Context) (func(), error) {
 	unlock := func() { _ = file.Close() }
 	locked := make(chan error)
 	go func() {
-		err := flock(file) // It cannot be called off; it ends when the holder does.
+		err := flock(file) // It cannot be canceled; it ends when the holder does.
 		select {
 		case locked <- err:
 		case <-ctx.Done():

@@ -13,18 +13,18 @@ import (
 type call struct {
 	command string
 	message map[string]json.RawMessage // without id
-	reply   chan reply                 // takes one without blocking, so that a call can be given up
+	reply   chan reply                 // takes one without blocking, so that a call can be abandoned
 }
 
-// reply is what came of a call.
+// reply is the result of a call.
 type reply struct {
 	message message
 	line    []byte
 	err     error // the connection ended before the reply
 }
 
-// Execute runs a command and decodes what it returns into result; either may be nil where there is nothing to hand
-// over. QEMU's refusal is a *CommandError, the end of the connection is ErrClosed. When ctx ends first, the command may
+// Execute runs a command and decodes what it returns into result. arguments and result may be nil. If QEMU rejects the
+// command, the error is a *CommandError; if the connection ends, it is ErrClosed. If ctx ends first, the command may
 // still be carried out; the client stays usable.
 func (c *Client) Execute(ctx context.Context, command string, arguments, result any) error {
 	message := map[string]json.RawMessage{"execute": quote(command)}
@@ -52,8 +52,8 @@ func (c *Client) Execute(ctx context.Context, command string, arguments, result 
 }
 
 // Raw sends a whole command object, such as {"execute":"query-status"}, and returns QEMU's whole reply: an object with
-// "return" or "error", and with "id" if the command had one. A refusal is returned as such a reply and as a
-// *CommandError, too; with every other error there is no reply.
+// "return" or "error", and with "id" if the command had one. A rejection is returned both as such a reply and as a
+// *CommandError; with any other error there is no reply.
 func (c *Client) Raw(ctx context.Context, command json.RawMessage) (json.RawMessage, error) {
 	var message map[string]json.RawMessage
 	if err := json.Unmarshal(command, &message); err != nil {
@@ -75,7 +75,7 @@ func (c *Client) Raw(ctx context.Context, command json.RawMessage) (json.RawMess
 	return answer, r.refusal(name)
 }
 
-// withID replaces the client's id in a reply by that of the caller.
+// withID replaces the client's id in a reply by the caller's.
 func withID(line []byte, id json.RawMessage, hasID bool) (json.RawMessage, error) {
 	var message map[string]json.RawMessage
 	if err := json.Unmarshal(line, &message); err != nil {
@@ -88,7 +88,7 @@ func withID(line []byte, id json.RawMessage, hasID bool) (json.RawMessage, error
 	return json.Marshal(message)
 }
 
-// refusal is QEMU's error as one of Go.
+// refusal converts QEMU's error to a Go error.
 func (r reply) refusal(command string) error {
 	if r.message.Error == nil {
 		return nil
@@ -96,10 +96,10 @@ func (r reply) refusal(command string) error {
 	return &CommandError{Command: command, Class: r.message.Error.Class, Description: r.message.Error.Description}
 }
 
-// send hands a call to the writer and waits for its reply.
+// send passes a call to the writer and waits for its reply.
 func (c *Client) send(ctx context.Context, sent *call) (reply, error) {
 	for _, value := range sent.message {
-		// QEMU answers bytes that it cannot parse with errors that belong to no command.
+		// QEMU responds to bytes that it cannot parse with errors that belong to no command.
 		if !utf8.Valid(value) {
 			return reply{}, errors.New("the command is no UTF-8")
 		}
@@ -120,14 +120,14 @@ func (c *Client) send(ctx context.Context, sent *call) (reply, error) {
 	}
 }
 
-// write sends calls to QEMU. It is a goroutine of its own so that no caller waits for a QEMU that does not read.
+// write sends calls to QEMU. It is a separate goroutine, so that no caller waits for a QEMU that does not read.
 func (c *Client) write() {
 	for {
 		select {
 		case sent := <-c.calls:
 			if line := c.register(sent); line != nil {
-				// An error here means that QEMU has closed the socket; the reader finds that out after it has read
-				// what QEMU said last.
+				// An error here means that QEMU has closed the socket; the reader finds out after it has read what QEMU
+				// sent last.
 				_, _ = c.conn.Write(line)
 			}
 		case <-c.done:
@@ -136,7 +136,7 @@ func (c *Client) write() {
 	}
 }
 
-// register gives a call its id and encodes it; it is nil when the call has failed already.
+// register gives a call its id and encodes it. It returns nil if the call has failed already.
 func (c *Client) register(sent *call) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *Client) register(sent *call) []byte {
 	return append(line, '\n')
 }
 
-// answer hands a reply to the call that waits for it, if there is one. A call that was given up still takes it.
+// answer passes a reply to the call that waits for it, if there is one. An abandoned call also receives it.
 func (c *Client) answer(m message, line []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +170,7 @@ func (c *Client) answer(m message, line []byte) bool {
 	return true
 }
 
-// quote is a string as JSON.
+// quote returns a string as JSON.
 func quote(text string) json.RawMessage {
 	quoted, _ := json.Marshal(text) // strings can always be encoded
 	return quoted

@@ -18,7 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// echo is a command whose reply holds its argument.
+// echo is a command whose reply contains its argument.
 type echo struct {
 	Number int `json:"number"`
 }
@@ -32,7 +32,7 @@ func say(ctx context.Context, c *qmp.Client, number int) (int, error) {
 func TestRepliesInAnyOrderWithEventsBetween(t *testing.T) {
 	const calls = 1000
 	c := connect(t, func(p *peer) {
-		// The more are held back the more are out of order; all of them at once would fill the client's writer.
+		// The more are held back, the more are out of order; holding back all of them would fill the client's writer.
 		var held []request
 		for answered := 0; answered < calls; answered++ {
 			for len(held) < min(32, calls-answered) {

@@ -8,13 +8,13 @@ import (
 
 // Drive is the state of a drive with a tray.
 type Drive struct {
-	// File is the medium; empty when there is none. QEMU may describe what is no plain file as json:{…}.
+	// File is the medium; empty if there is none. QEMU may describe a medium that is not a plain file as json:{…}.
 	File string
 	// TrayOpen and Locked are the state of the tray; a guest locks it while it uses the medium.
 	TrayOpen, Locked bool
 }
 
-// Drive asks for the state of the drive with the device id.
+// Drive queries the state of the drive with the device id.
 func (c *Client) Drive(ctx context.Context, id string) (Drive, error) {
 	var drives []struct {
 		Device   string `json:"qdev"`
@@ -36,8 +36,8 @@ func (c *Client) Drive(ctx context.Context, id string) (Drive, error) {
 	return Drive{}, &CommandError{Command: query, Class: ClassDeviceNotFound, Description: "there is no drive " + id}
 }
 
-// OpenTray opens the tray of the drive. Of a locked one the guest is asked to, and the CommandError says so; EventTrayMoved
-// tells when it has.
+// OpenTray opens the tray of the drive. If the tray is locked, the guest is asked to open it, and the CommandError says
+// so; EventTrayMoved reports when it has.
 func (c *Client) OpenTray(ctx context.Context, id string) error {
 	return c.Execute(ctx, "blockdev-open-tray", arguments{"id": id}, nil)
 }
@@ -47,7 +47,7 @@ func (c *Client) CloseTray(ctx context.Context, id string) error {
 	return c.Execute(ctx, "blockdev-close-tray", arguments{"id": id}, nil)
 }
 
-// ChangeMedium opens the tray of the drive, inserts a raw image read-only and closes it. When the image cannot be opened
+// ChangeMedium opens the tray of the drive, inserts a raw image read-only and closes it. If the image cannot be opened,
 // nothing changes.
 func (c *Client) ChangeMedium(ctx context.Context, id, filename string) error {
 	return c.Execute(ctx, "blockdev-change-medium", arguments{
@@ -55,14 +55,14 @@ func (c *Client) ChangeMedium(ctx context.Context, id, filename string) error {
 	}, nil)
 }
 
-// RemoveMedium takes the medium out of the open tray of the drive.
+// RemoveMedium removes the medium from the open tray of the drive.
 func (c *Client) RemoveMedium(ctx context.Context, id string) error {
 	return c.Execute(ctx, "blockdev-remove-medium", arguments{"id": id}, nil)
 }
 
-// ChangeCD puts a raw image into the drive with the device id and returns when it is there and the tray is closed. When
-// the guest has locked the tray it is asked to open it: ErrGuestSilent if it does not. When the image cannot be opened
-// the old one stays in the drive.
+// ChangeCD inserts a raw image into the drive with the device id and returns when it is there and the tray is closed.
+// If the guest has locked the tray, it is asked to open it: the error is ErrGuestSilent if it does not. If the image
+// cannot be opened, the old one stays in the drive.
 func (c *Client) ChangeCD(ctx context.Context, id, filename string) error {
 	err := c.exclusive(ctx, func() error {
 		opened, err := c.unlockTray(ctx, id)
@@ -83,8 +83,8 @@ func (c *Client) ChangeCD(ctx context.Context, id, filename string) error {
 	return nil
 }
 
-// EjectCD takes the medium out of the drive with the device id and returns when there is none and the tray is closed. For
-// a locked tray see ChangeCD.
+// EjectCD removes the medium from the drive with the device id and returns when there is none and the tray is closed.
+// For a locked tray see ChangeCD.
 func (c *Client) EjectCD(ctx context.Context, id string) error {
 	err := c.exclusive(ctx, func() error {
 		if _, err := c.unlockTray(ctx, id); err != nil {
@@ -103,7 +103,7 @@ func (c *Client) EjectCD(ctx context.Context, id string) error {
 	return nil
 }
 
-// unlockTray has the guest open the tray if it has locked it.
+// unlockTray makes the guest open the tray if it has locked it.
 func (c *Client) unlockTray(ctx context.Context, id string) (opened bool, err error) {
 	events := c.Subscribe(EventTrayMoved)
 	defer events.Close()

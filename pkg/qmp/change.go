@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// Why a live change did not happen. What QEMU itself refuses is a CommandError instead.
+// Why a live change did not happen. If QEMU itself rejects a command, the error is a CommandError instead.
 var (
-	// ErrOutOfRange: the machine was not built for so many CPUs.
+	// ErrOutOfRange says that the machine was not built for that many CPUs.
 	ErrOutOfRange = errors.New("the machine cannot have so many CPUs")
-	// ErrFixed: the CPU to remove was not plugged but is part of the machine.
+	// ErrFixed says that the CPU to remove was not plugged but is part of the machine.
 	ErrFixed = errors.New("the CPU cannot be unplugged")
-	// ErrUnsafe: QEMU would do it and abort, now or later.
+	// ErrUnsafe says that QEMU would do it and abort, now or later.
 	ErrUnsafe = errors.New("unsafe without KVM")
-	// ErrGuestRefused: the guest was asked and said no.
+	// ErrGuestRefused says that the guest was asked and refused.
 	ErrGuestRefused = errors.New("the guest refuses")
-	// ErrGuestSilent: the guest was asked and did nothing for as long as Patience allows. It may still do so later.
+	// ErrGuestSilent says that the guest was asked and did nothing for as long as Patience allows. It may still react
+	// later.
 	ErrGuestSilent = errors.New("the guest does not react")
-	// ErrUnobserved: QEMU reported success and its state is not the one asked for.
+	// ErrUnobserved says that QEMU reported success but its state is not the requested one.
 	ErrUnobserved = errors.New("QEMU is not in the state that it reported")
 )
 
 // Patience is how long live changes wait for the guest.
 type Patience struct {
-	// Unplug is for one CPU from the request to its end; 30 s when 0.
+	// Unplug is for one CPU from the request to its removal; 30 s if 0.
 	Unplug time.Duration
-	// Balloon is for the memory to come nearer to its target; 15 s when 0.
+	// Balloon is for the memory to come nearer to its target; 15 s if 0.
 	Balloon time.Duration
-	// Tray is for a locked tray to open; 15 s when 0.
+	// Tray is for a locked tray to open; 15 s if 0.
 	Tray time.Duration
 }
 
@@ -47,7 +48,7 @@ func (p Patience) withDefaults() Patience {
 	}
 }
 
-// exclusive runs one live change at a time: two that pull in different directions would both wait for what never comes.
+// exclusive runs one live change at a time, because two conflicting changes would both wait forever.
 func (c *Client) exclusive(ctx context.Context, change func() error) error {
 	select {
 	case c.changing <- struct{}{}:
@@ -60,8 +61,8 @@ func (c *Client) exclusive(ctx context.Context, change func() error) error {
 	return change()
 }
 
-// await looks again after every event until done says true or an error; the last look is when patience has ended, and
-// then the answer is ErrGuestSilent. judge, if not nil, may turn an event into an error.
+// await calls done after every event until it returns true or an error. It calls done a last time when patience has
+// expired, and returns ErrGuestSilent if that still returns false. judge, if not nil, may turn an event into an error.
 func (c *Client) await(
 	ctx context.Context, events *Subscription, patience time.Duration,
 	done func() (bool, error), judge func(Event) error,

@@ -1,5 +1,5 @@
 // Package qmp speaks the QEMU machine protocol (QEMU: docs/interop/qmp-spec.txt) with one running QEMU: commands with
-// typed replies, events, and changes of a live machine that end when QEMU is seen to be in the state asked for.
+// typed replies, events, and changes of a live machine that end when QEMU is seen to be in the requested state.
 package qmp
 
 import (
@@ -11,18 +11,18 @@ import (
 	"sync"
 )
 
-// Client is a connection to a monitor of QEMU. Its methods may be called by any number of goroutines at once.
+// Client is a connection to a monitor of QEMU. Its methods are safe for concurrent use.
 type Client struct {
 	conn     net.Conn
 	log      *slog.Logger
 	patience Patience
-	// unsafeUnplug: see WithUnsafeUnplug.
+	// unsafeUnplug is set by WithUnsafeUnplug.
 	unsafeUnplug bool
 
 	greeted  chan struct{} // closed by the greeting
 	calls    chan *call    // to the writer
 	done     chan struct{} // closed when the connection has ended
-	changing chan struct{} // holds a token while a live change goes on
+	changing chan struct{} // holds a token during a live change
 
 	mu            sync.Mutex
 	lastID        uint64
@@ -63,19 +63,19 @@ func newClient(conn net.Conn, options ...Option) *Client {
 	return c
 }
 
-// Done is closed when the connection has ended.
+// Done returns a channel that is closed when the connection has ended.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err says why the connection ended, and is nil before: ErrClosed, and wrapped in it a ProtocolError or what reading
-// from the socket failed with.
+// Err returns why the connection ended, and nil before that: ErrClosed, wrapping a ProtocolError or the error of
+// reading from the socket.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close ends the connection, fails the calls that wait and ends all subscriptions; events that were not received yet
-// are lost. QEMU goes on. Closing twice is no error.
+// Close ends the connection, fails the waiting calls and ends all subscriptions; events that were not received yet are
+// lost. QEMU continues. Closing twice is not an error.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	<-c.done
@@ -103,11 +103,11 @@ func (c *Client) read() {
 	if errors.Is(err, bufio.ErrTooLong) {
 		err = notQMP(nil, fmt.Errorf("a line is longer than %d bytes", maxLine))
 	}
-	_ = c.conn.Close() // the error that counts is the one that ended it
+	_ = c.conn.Close() // the error that matters is the one that ended it
 	c.end(err)
 }
 
-// handle takes one line from QEMU.
+// handle handles one line from QEMU.
 func (c *Client) handle(line []byte, isFirst bool) error {
 	m, err := parse(line)
 	switch {
@@ -125,7 +125,7 @@ func (c *Client) handle(line []byte, isFirst bool) error {
 	return nil
 }
 
-// end fails the calls that wait and lets the subscriptions run out.
+// end fails the waiting calls and ends the subscriptions once their events are received.
 func (c *Client) end(cause error) {
 	err := ErrClosed
 	if cause != nil && !errors.Is(cause, net.ErrClosed) {

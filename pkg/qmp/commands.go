@@ -9,10 +9,10 @@ import (
 
 // The names of the commands and the fields of arguments and results are QEMU's (QEMU: qapi/*.json).
 
-// arguments of a command by their names.
+// arguments are the arguments of a command by name.
 type arguments map[string]any
 
-// Status is what a machine does.
+// Status is the run state of a machine.
 type Status struct {
 	// Running says whether the CPUs run.
 	Running bool `json:"running"`
@@ -20,7 +20,7 @@ type Status struct {
 	Status string `json:"status"`
 }
 
-// Status asks whether the CPUs run.
+// Status queries whether the CPUs run.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var status Status
 	err := c.Execute(ctx, "query-status", nil, &status)
@@ -38,19 +38,19 @@ type Version struct {
 	Package string `json:"package"`
 }
 
-// String is the number, as in 7.2.22.
+// String returns the number, as in 7.2.22.
 func (v Version) String() string {
 	return fmt.Sprintf("%d.%d.%d", v.QEMU.Major, v.QEMU.Minor, v.QEMU.Micro)
 }
 
-// Version asks for QEMU's release.
+// Version queries QEMU's release.
 func (c *Client) Version(ctx context.Context) (Version, error) {
 	var version Version
 	err := c.Execute(ctx, "query-version", nil, &version)
 	return version, err
 }
 
-// KVM says whether the hardware runs the guest; else it is emulated.
+// KVM reports whether the hardware runs the guest; otherwise it is emulated.
 func (c *Client) KVM(ctx context.Context) (bool, error) {
 	var kvm struct {
 		Enabled bool `json:"enabled"`
@@ -65,7 +65,7 @@ func (c *Client) Cont(ctx context.Context) error { return c.Execute(ctx, "cont",
 // Stop pauses the CPUs.
 func (c *Client) Stop(ctx context.Context) error { return c.Execute(ctx, "stop", nil, nil) }
 
-// Writes counts the writes of the guest to all disks since QEMU began.
+// Writes returns the number of the guest's writes to all disks since QEMU started.
 func (c *Client) Writes(ctx context.Context) (uint64, error) {
 	var disks []struct {
 		Stats struct {
@@ -80,7 +80,7 @@ func (c *Client) Writes(ctx context.Context) (uint64, error) {
 	return writes, err
 }
 
-// Powerdown presses the ACPI power button, which EventPowerdown confirms. Whether the guest obeys is up to it; if it does,
+// Powerdown presses the ACPI power button, which EventPowerdown confirms. The guest may ignore it; if it obeys,
 // EventShutdown follows.
 func (c *Client) Powerdown(ctx context.Context) error {
 	return c.Execute(ctx, "system_powerdown", nil, nil)
@@ -89,7 +89,7 @@ func (c *Client) Powerdown(ctx context.Context) error {
 // Reset resets the machine like a reset button; EventReset confirms it.
 func (c *Client) Reset(ctx context.Context) error { return c.Execute(ctx, "system_reset", nil, nil) }
 
-// Quit ends QEMU at once. QEMU may be gone before its reply is out, so the end of the connection is success here.
+// Quit ends QEMU at once. QEMU may be gone before its reply is sent, so the end of the connection counts as success.
 func (c *Client) Quit(ctx context.Context) error {
 	if err := c.Err(); err != nil {
 		return fmt.Errorf("executing quit: %w", err)
@@ -100,13 +100,13 @@ func (c *Client) Quit(ctx context.Context) error {
 	return nil
 }
 
-// SetBalloon tells the guest to shrink or grow to that many bytes and does not wait for it; more than the machine has
-// counts as all it has. It works before the guest is started, too.
+// SetBalloon tells the guest to shrink or grow to that many bytes and does not wait for it; a value above the machine's
+// memory means all of it. It also works before the guest is started.
 func (c *Client) SetBalloon(ctx context.Context, bytes int64) error {
 	return c.Execute(ctx, "balloon", arguments{"value": bytes}, nil)
 }
 
-// Balloon asks how many bytes the guest has at the moment.
+// Balloon queries how many bytes the guest has at the moment.
 func (c *Client) Balloon(ctx context.Context) (int64, error) {
 	var balloon struct {
 		Actual int64 `json:"actual"`
@@ -115,13 +115,14 @@ func (c *Client) Balloon(ctx context.Context) (int64, error) {
 	return balloon.Actual, err
 }
 
-// BlockResize tells the guest that a block node has a new size in bytes. A file grows to it, a device has to have it.
+// BlockResize tells the guest that a block node has a new size in bytes. A file grows to it; a device must already have
+// it.
 func (c *Client) BlockResize(ctx context.Context, node string, bytes int64) error {
 	return c.Execute(ctx, "block_resize", arguments{"node-name": node, "size": bytes}, nil)
 }
 
-// SetPassword sets the password of a display and when it expires: "now", "never", "+<seconds>" or a unix time.
-// protocol is spice or vnc. Both are always set, for a new password does not lift an earlier expiry.
+// SetPassword sets the password of a display and when it expires: "now", "never", "+<seconds>" or a unix time. protocol
+// is spice or vnc. Both are always set, because a new password does not remove an earlier expiry.
 func (c *Client) SetPassword(ctx context.Context, protocol, password, expiry string) error {
 	err := c.Execute(ctx, "set_password", arguments{"protocol": protocol, "password": password}, nil)
 	if err != nil {

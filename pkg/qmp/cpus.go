@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// peripherals is the place of devices with an id in QEMU's object model.
+// peripherals is where QEMU's object model has devices with an id.
 const peripherals = "/machine/peripheral/"
 
-// removalMark is an object without function in QEMU that says that a CPU of this emulated machine was removed. In QEMU,
-// because nobody else lives exactly as long as the damage does.
+// removalMark is the name of an object in QEMU that records that a CPU of this emulated machine was removed. The object
+// has no function. It is kept in QEMU because it then lives exactly as long as the damage.
 const removalMark = "kvm-operator-cpu-removed"
 
 // CPUSlot is a place for CPUs in the machine.
 type CPUSlot struct {
 	// Driver is the device that fits.
 	Driver string `json:"type"`
-	// Count is how many CPUs the device brings: 1 on x86.
+	// Count is how many CPUs the device has: 1 on x86.
 	Count int `json:"vcpus-count"`
-	// Place holds socket-id, core-id, thread-id and what else tells one slot from another.
+	// Place contains socket-id, core-id, thread-id and whatever else identifies the slot.
 	Place map[string]int `json:"props"`
-	// Path is where the device stands in QEMU's object model; empty when the slot is.
+	// Path is where the device is in QEMU's object model; empty if the slot is.
 	Path string `json:"qom-path"`
 }
 
-// ID is that of the device in the slot, if it was plugged; only such a device can be unplugged.
+// ID returns the id of the device in the slot, if it was plugged; only such a device can be unplugged.
 func (s CPUSlot) ID() string {
 	id, ok := strings.CutPrefix(s.Path, peripherals)
 	if !ok {
@@ -38,7 +38,7 @@ func (s CPUSlot) ID() string {
 	return id
 }
 
-// compare orders slots from the first to the last. A Linux guest under TCG does not survive its boot when the slots in
+// compare orders slots from the first to the last. A Linux guest under TCG does not survive its boot if the slots in
 // use are not the first ones.
 func (s CPUSlot) compare(other CPUSlot) int {
 	for _, level := range []string{"socket-id", "die-id", "cluster-id", "module-id", "core-id", "thread-id"} {
@@ -68,8 +68,8 @@ func PluggedCPUs(slots []CPUSlot) int {
 	return count
 }
 
-// AddCPU plugs a CPU under an id into an empty slot. It is in the machine when AddCPU returns; when the guest uses it is
-// up to the guest. ErrUnsafe: see RemoveCPU.
+// AddCPU plugs a CPU with an id into an empty slot. The CPU is in the machine when AddCPU returns; the guest decides
+// when to use it. ErrUnsafe: see RemoveCPU.
 func (c *Client) AddCPU(ctx context.Context, slot CPUSlot, id string) error {
 	marks, err := c.children(ctx, "/objects")
 	if err != nil {
@@ -85,12 +85,12 @@ func (c *Client) AddCPU(ctx context.Context, slot CPUSlot, id string) error {
 	return c.Execute(ctx, "device_add", device, nil)
 }
 
-// RemoveCPU asks the guest to let go of a plugged CPU and returns when it is out of the machine. ErrGuestRefused and
-// ErrGuestSilent say that it is not; after the latter it may still go.
+// RemoveCPU asks the guest to release a plugged CPU and returns when it is out of the machine. ErrGuestRefused and
+// ErrGuestSilent say that it is not; after the latter it may still be removed.
 //
-// Without KVM it is refused as ErrUnsafe unless the client was made WithUnsafeUnplug: QEMU 7.2 damages its memory when an
-// emulated CPU goes, and nearly always aborts at the next reset or added CPU; with accel=tcg,thread=single it aborts at
-// once. AddCPU is refused from then on, by every client.
+// Without KVM it fails with ErrUnsafe unless the client was created WithUnsafeUnplug: QEMU 7.2 corrupts its memory when
+// an emulated CPU is removed, and nearly always aborts at the next reset or added CPU; with accel=tcg,thread=single it
+// aborts at once. From then on AddCPU fails, for every client.
 func (c *Client) RemoveCPU(ctx context.Context, id string) error {
 	unmark, err := c.dareRemoval(ctx)
 	if err != nil {
@@ -107,10 +107,10 @@ func (c *Client) RemoveCPU(ctx context.Context, id string) error {
 	return nil
 }
 
-// WithUnsafeUnplug lets CPUs be removed from a machine without KVM; see RemoveCPU.
+// WithUnsafeUnplug allows CPUs to be removed from a machine without KVM; see RemoveCPU.
 func WithUnsafeUnplug() Option { return func(c *Client) { c.unsafeUnplug = true } }
 
-// dareRemoval leaves a mark before a removal that damages QEMU; unmark takes it back, when it is new.
+// dareRemoval leaves a mark before a removal that damages QEMU; unmark removes the mark if this call created it.
 func (c *Client) dareRemoval(ctx context.Context) (unmark func() error, err error) {
 	unmark = func() error { return nil }
 	kvm, err := c.KVM(ctx)
@@ -142,7 +142,7 @@ func (c *Client) unplug(ctx context.Context, id string) error {
 	return c.await(ctx, events, c.patience.Unplug, gone, func(e Event) error { return unplugRefusal(e, id) })
 }
 
-// unplugRefusal is ErrGuestRefused when the event says that the guest keeps the device.
+// unplugRefusal returns ErrGuestRefused if the event says that the guest keeps the device.
 func unplugRefusal(e Event, id string) error {
 	const success, inProgress = 0, 132
 	switch e.Name {
@@ -166,10 +166,10 @@ func unplugRefusal(e Event, id string) error {
 	return nil
 }
 
-// SetCPUs brings the machine to n CPUs: it plugs the first empty slots or unplugs the last ones that are in use, one by
-// one, and looks after each what QEMU has now. It stops at the first that does not work: ErrOutOfRange and ErrFixed before
-// anything is done for it, else what AddCPU and RemoveCPU return. What was done until then stays; a further call goes on
-// from there.
+// SetCPUs brings the machine to n CPUs: it plugs the first empty slots or unplugs the last ones in use, one by one, and
+// checks after each what QEMU has now. It stops at the first failure: ErrOutOfRange and ErrFixed before anything is
+// changed for it, otherwise the error of AddCPU or RemoveCPU. What was done until then remains; a further call
+// continues from there.
 func (c *Client) SetCPUs(ctx context.Context, n int) error {
 	return c.exclusive(ctx, func() error {
 		slots, err := c.HotpluggableCPUs(ctx)
@@ -190,7 +190,7 @@ func (c *Client) SetCPUs(ctx context.Context, n int) error {
 	})
 }
 
-// missing is how many CPUs there are too few or too many.
+// missing returns how many CPUs there are too few or too many.
 func missing(slots []CPUSlot, n int) int {
 	plugged := PluggedCPUs(slots)
 	return max(n-plugged, plugged-n)
@@ -212,7 +212,7 @@ func (c *Client) stepCPUs(ctx context.Context, slots []CPUSlot, n int) error {
 	return c.AddCPU(ctx, slot, id)
 }
 
-// firstEmpty chooses the slot for the next CPU of n and an id that no other one has: cpu-<place in the order>, if free.
+// firstEmpty chooses the slot for the next CPU of n and a unique id: cpu-<place in the order>, if free.
 func firstEmpty(slots []CPUSlot, n int) (CPUSlot, string, error) {
 	taken := map[string]bool{}
 	for _, s := range slots {

@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// What guests do when a CPU is to go.
+// How guests react when a CPU is to be removed.
 var guests = map[string]func(*machine, *peer, string){
 	"lets go": func(m *machine, p *peer, id string) {
 		m.report(p, id, 3, 132)

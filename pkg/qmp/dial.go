@@ -15,13 +15,13 @@ const (
 	maxPause = 200 * time.Millisecond
 )
 
-// pause is a sixteenth of what has been waited already: whoever waits does not wait much longer than has to be.
+// pause returns a sixteenth of the time waited so far, so that the total wait is not much longer than necessary.
 func pause(waited time.Duration) time.Duration { return min(max(minPause, waited/16), maxPause) }
 
-// Dial connects to the monitor socket at path, reads QEMU's greeting and negotiates no capabilities. It tries again until
-// ctx ends for as long as nobody listens: QEMU makes the socket a moment after its start. A monitor talks to one client
-// at a time; while another holds it, Dial waits for the greeting until ctx ends. A listener that does not speak QMP is a
-// ProtocolError at once.
+// Dial connects to the monitor socket at path, reads QEMU's greeting and negotiates no capabilities. While nothing
+// listens, it retries until ctx ends, because QEMU creates the socket a moment after its start. A monitor talks to one
+// client at a time; while another client is connected, Dial waits for the greeting until ctx ends. If the listener does
+// not speak QMP, Dial fails with a ProtocolError at once.
 func Dial(ctx context.Context, path string, options ...Option) (*Client, error) {
 	begin := time.Now()
 	for {
@@ -37,9 +37,9 @@ func Dial(ctx context.Context, path string, options ...Option) (*Client, error) 
 	}
 }
 
-// dialOnce connects to a socket that exists and has somebody at its other end.
+// dialOnce connects to a socket that exists and has a listener.
 func dialOnce(ctx context.Context, path string, options ...Option) (*Client, error) {
-	conn, err := net.Dial("unix", path) // waits for nobody
+	conn, err := net.Dial("unix", path) // does not wait for the peer
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the monitor: %w", err)
 	}
@@ -50,8 +50,8 @@ func dialOnce(ctx context.Context, path string, options ...Option) (*Client, err
 	return c, nil
 }
 
-// greet makes a client of a connection: the monitor takes commands after the negotiation of capabilities, of which none
-// is wanted.
+// greet creates a client for a connection: the monitor accepts commands after the negotiation of capabilities, of which
+// none is requested.
 func greet(ctx context.Context, conn net.Conn, options ...Option) (*Client, error) {
 	c := newClient(conn, options...)
 	err := c.awaitGreeting(ctx)
@@ -75,8 +75,8 @@ func (c *Client) awaitGreeting(ctx context.Context) error {
 	}
 }
 
-// isTooEarly says whether a further attempt may find a monitor: there is no socket yet, nobody listens yet (or any more),
-// too many wait to be accepted, or QEMU ended a moment after it accepted.
+// isTooEarly reports whether a further attempt may find a monitor: there is no socket yet, nothing listens yet (or no
+// longer), too many clients wait to be accepted, or QEMU ended a moment after it accepted.
 func isTooEarly(err error) bool {
 	var broken *ProtocolError
 	if errors.Is(err, ErrClosed) {

@@ -1,23 +1,25 @@
 package qmp
 
-// Names of events and what their data holds (QEMU: qapi/run-state.json, qdev.json, acpi.json, block.json, char.json).
+// Names of events and what their data contains (QEMU: qapi/run-state.json, qdev.json, acpi.json, block.json,
+// char.json).
 const (
-	// EventShutdown: the machine went down; see Shutdown.
+	// EventShutdown says that the machine went down; see Shutdown.
 	EventShutdown = "SHUTDOWN"
-	// EventPowerdown: the power button is pressed. No data.
+	// EventPowerdown says that the power button is pressed. No data.
 	EventPowerdown = "POWERDOWN"
-	// EventReset: the machine was reset; see Shutdown.
+	// EventReset says that the machine was reset; see Shutdown.
 	EventReset = "RESET"
-	// EventStop and EventResume: the CPUs stand or run again. No data.
+	// EventStop and EventResume say that the CPUs are paused or run again. No data.
 	EventStop   = "STOP"
 	EventResume = "RESUME"
-	// EventGuestPanicked: the guest told of its panic.
+	// EventGuestPanicked says that the guest reported a panic.
 	EventGuestPanicked = "GUEST_PANICKED"
-	// EventBalloonChange: the guest has another size; see BalloonChange. At most one a second, the last one is always told.
+	// EventBalloonChange says that the guest has another size; see BalloonChange. It is sent at most once per second,
+	// and always for the last change.
 	EventBalloonChange = "BALLOON_CHANGE"
-	// EventTrayMoved: the tray of a drive opened or closed; see TrayMoved.
+	// EventTrayMoved says that the tray of a drive opened or closed; see TrayMoved.
 	EventTrayMoved = "DEVICE_TRAY_MOVED"
-	// EventPortChange: the guest opened or closed a virtio-serial port; see PortChange.
+	// EventPortChange says that the guest opened or closed a virtio-serial port; see PortChange.
 	EventPortChange = "VSERPORT_CHANGE"
 
 	eventDeviceDeleted = "DEVICE_DELETED"
@@ -27,7 +29,7 @@ const (
 
 // Shutdown is the data of EventShutdown and EventReset.
 type Shutdown struct {
-	// Guest says whether the guest wanted it.
+	// Guest says whether the guest initiated it.
 	Guest bool `json:"guest"`
 	// Reason is a ShutdownCause: guest-shutdown, guest-reset, host-qmp-quit, host-signal …
 	Reason string `json:"reason"`
@@ -68,5 +70,5 @@ type ost struct {
 	} `json:"info"`
 }
 
-// isEject says whether the report is on an unplug, be it wanted by the host (3) or the guest (0x103).
+// isEject reports whether the report is about an unplug, requested by the host (3) or by the guest (0x103).
 func (o ost) isEject() bool { return o.Info.Source&0xff == 3 }

@@ -16,8 +16,8 @@ const prelude = `{"QMP": {"version": {}, "capabilities": []}}
 {"return": {}, "id": 1}
 `
 
-// FuzzReader: whatever comes from the socket, the client neither panics nor hangs nor leaves goroutines behind, and every
-// call ends. With inTurn every line is held back until a command was sent, so that it may be the reply to that.
+// FuzzReader: for any data from the socket, the client neither panics nor hangs nor leaks goroutines, and every call
+// ends. With inTurn every line is held back until a command was sent, so that it may be the reply to that command.
 func FuzzReader(f *testing.F) {
 	for _, inTurn := range []bool{false, true} {
 		for _, stream := range []string{
@@ -63,7 +63,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// speak sends the stream, at once or each line after a command or a moment of silence, and hangs up.
+// speak sends the stream, at once or each line after a command or a moment of silence, and disconnects.
 func speak(conn net.Conn, stream []byte, inTurn bool) {
 	defer conn.Close()
 	lines := [][]byte{stream}
@@ -82,7 +82,7 @@ func speak(conn net.Conn, stream []byte, inTurn bool) {
 	}
 }
 
-// converse does all that decodes what QEMU says.
+// converse calls everything that decodes data from QEMU.
 func converse(t *testing.T, conn net.Conn) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -18,33 +18,33 @@ const short = 50 * time.Millisecond
 type machine struct {
 	mu sync.Mutex
 
-	// patience is the client's; 0 is more than enough for guests that do what they are asked.
+	// patience is the client's; 0 is more than enough for guests that do what they are asked to.
 	patience time.Duration
 
 	kvm     bool
 	objects []string // below /objects
 	slots   []qmp.CPUSlot
-	// unplug is what the guest does when a CPU is to go; it may call release.
+	// unplug is what the guest does when a CPU is to be removed; it may call release.
 	unplug func(m *machine, p *peer, id string)
-	// ignoreAdd makes device_add a success without effect.
+	// ignoreAdd makes device_add succeed without effect.
 	ignoreAdd bool
 
 	ram, actual int64
-	// inflate is what the guest does to its size at each look at it.
+	// inflate is how the guest changes its size at each query.
 	inflate func(actual, target int64) int64
 	target  int64
 
 	drive qmp.Drive
-	// eject is what the guest does when it is asked to let go of a locked tray.
+	// eject is what the guest does when it is asked to open a locked tray.
 	eject func(m *machine, p *peer)
-	// loseMedium makes a change of the medium a success without effect.
+	// loseMedium makes a change of the medium succeed without effect.
 	loseMedium bool
 
 	sent []string // commands that change something
 }
 
-// cpuSlots are n slots in QEMU's order, which is the last first; the first ones are in use by the ids, "" being a CPU
-// that came with the machine.
+// cpuSlots returns n slots in QEMU's order, which is last first; the first ones are in use by the ids, where "" is a
+// CPU that is part of the machine.
 func cpuSlots(n int, ids ...string) []qmp.CPUSlot {
 	var slots []qmp.CPUSlot
 	for core := range n {
@@ -68,7 +68,7 @@ func (m *machine) run(t *testing.T, options ...qmp.Option) *qmp.Client {
 	return connect(t, each(m.answer), append(options, qmp.WithPatience(patience))...)
 }
 
-// answer carries a command out.
+// answer carries out a command.
 func (m *machine) answer(p *peer, r request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +118,7 @@ func (m *machine) drives() any {
 	return []any{map[string]any{"device": "disk", "locked": false}, cd}
 }
 
-// change carries out what is no query and says why it does not.
+// change carries out commands that change something, and returns why if it refuses.
 func (m *machine) change(p *peer, r request) (refusal string) {
 	var device struct {
 		ID       string
@@ -189,7 +189,7 @@ func (m *machine) later(do func()) {
 	})
 }
 
-// release takes a CPU out and says so as QEMU 7.2 does: only by the deletion of its local APIC.
+// release removes a CPU and reports it as QEMU 7.2 does: only by the deletion of its local APIC.
 func (m *machine) release(p *peer, id string) {
 	for i := range m.slots {
 		if m.slots[i].ID() == id {

@@ -9,12 +9,12 @@ import (
 // masked is a command that is logged without the secrets in it.
 type masked []byte
 
-// LogValue is the command with every secret replaced.
+// LogValue returns the command with every secret replaced.
 func (m masked) LogValue() slog.Value { return slog.StringValue(string(Mask(json.RawMessage(m)))) }
 
-// Mask replaces what is secret in a command object: the value of every key that ends in "password" (set_password,
-// change-vnc-password, guest-set-user-password), the data of objects of type secret and lines for the human monitor that
-// speak of a password. What is no JSON is masked as a whole.
+// Mask replaces the secrets in a command object: the value of every key that ends in "password" (set_password,
+// change-vnc-password, guest-set-user-password), the data of objects of type secret and lines for the human monitor
+// that mention a password. Data that is not JSON is masked as a whole.
 func Mask(command json.RawMessage) json.RawMessage {
 	const hidden = "***"
 	var value any
@@ -46,7 +46,7 @@ func mask(value any, hidden string) any {
 	return value
 }
 
-// isSecret judges a value by its key and by the type of the object that it belongs to.
+// isSecret decides by the key of a value and the type of the object that it belongs to.
 func isSecret(key string, value any, kind string) bool {
 	line, _ := value.(string)
 	return strings.HasSuffix(key, "password") ||

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// SetMemory brings the guest to that many bytes by its balloon and returns how many it has then, also with an error. More
-// than the machine has counts as all it has; the balloon counts in pages of 4 KiB. ErrGuestSilent: the size has not come
-// nearer to the target for as long as Patience allows, as before the guest's driver is loaded; QEMU keeps the target and
-// the guest may still reach it. Use SetBalloon where nobody is to wait.
+// SetMemory brings the guest to that many bytes by its balloon and returns how many it has then, also with an error. A
+// value above the machine's memory means all of it; the balloon counts in pages of 4 KiB. ErrGuestSilent says that the
+// size has not come nearer to the target for as long as Patience allows, for example before the guest's driver is
+// loaded; QEMU keeps the target and the guest may still reach it. Use SetBalloon to set the target without waiting.
 func (c *Client) SetMemory(ctx context.Context, bytes int64) (actual int64, err error) {
 	err = c.exclusive(ctx, func() error {
 		target, err := c.balloonTarget(ctx, bytes)
@@ -27,7 +27,7 @@ func (c *Client) SetMemory(ctx context.Context, bytes int64) (actual int64, err 
 	return actual, nil
 }
 
-// balloonTarget is the size that a guest that obeys ends at: QEMU makes no balloon larger than asked for.
+// balloonTarget returns the size at which a guest that obeys ends: QEMU makes no balloon larger than requested.
 func (c *Client) balloonTarget(ctx context.Context, bytes int64) (int64, error) {
 	const page = 4096
 	var memory struct {
@@ -41,7 +41,7 @@ func (c *Client) balloonTarget(ctx context.Context, bytes int64) (int64, error) 
 	return all - max(0, all-bytes)/page*page, nil
 }
 
-// awaitBalloon asks, and does not wait for events, because QEMU holds those back for up to a second.
+// awaitBalloon polls and does not wait for events, because QEMU holds those back for up to a second.
 func (c *Client) awaitBalloon(ctx context.Context, target int64) (actual int64, err error) {
 	const pause = 100 * time.Millisecond
 	again := time.NewTicker(pause)
@@ -64,7 +64,7 @@ func (c *Client) awaitBalloon(ctx context.Context, target int64) (actual int64, 
 		select {
 		case <-again.C:
 		case <-stalled.C:
-			late = true // what happened until now is still looked at
+			late = true // what happened until now is still checked
 		case <-ctx.Done():
 			return actual, ctx.Err()
 		}

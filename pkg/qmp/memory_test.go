@@ -7,7 +7,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// What guests do to their size at each look.
+// How guests change their size at each query.
 var (
 	towards = func(actual, target int64) int64 { return actual + min(mib, max(-mib, target-actual)) }
 	atOnce  = func(_, target int64) int64 { return target }

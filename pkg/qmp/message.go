@@ -10,7 +10,7 @@ import (
 )
 
 // maxLine bounds one message from QEMU in bytes. The longest real ones, query-qmp-schema and query-block with many
-// disks, stay below 1 MiB.
+// disks, are below 1 MiB.
 const maxLine = 16 << 20
 
 // message is one line from QEMU: the greeting, an event or a reply (QEMU: docs/interop/qmp-spec.txt).
@@ -34,7 +34,7 @@ type timestamp struct {
 	Microseconds int64 `json:"microseconds"`
 }
 
-// time is the zero time when QEMU's clock failed, which it says by negative numbers.
+// time returns the zero time if QEMU's clock failed, which it reports by negative numbers.
 func (t timestamp) time() time.Time {
 	if t.Seconds < 0 || t.Microseconds < 0 {
 		return time.Time{}
@@ -42,7 +42,7 @@ func (t timestamp) time() time.Time {
 	return time.Unix(t.Seconds, 0).Add(time.Duration(t.Microseconds) * time.Microsecond)
 }
 
-// parse takes a line from QEMU apart.
+// parse parses a line from QEMU.
 func parse(line []byte) (message, error) {
 	var m message
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -53,14 +53,15 @@ func parse(line []byte) (message, error) {
 	case m.Greeting == nil && m.Event == "" && !isReply:
 		return message{}, notQMP(line, errors.New("it is no greeting, event or reply"))
 	case isReply && m.ID == nil:
-		// QEMU answers so what it cannot parse, and with more than one line at that: whose reply it is nobody knows.
+		// QEMU responds in this way to data that it cannot parse, and possibly with more than one line: it is unknown
+		// which command the reply is for.
 		return message{}, notQMP(line, errors.New("a reply without id"))
 	}
 	return m, nil
 }
 
-// newScanner splits what comes from QEMU into lines; empty ones are left out. What is left at the end without being a
-// line makes it end with io.ErrUnexpectedEOF.
+// newScanner splits what comes from QEMU into lines and skips empty ones. If the data ends without a line feed, it
+// fails with io.ErrUnexpectedEOF.
 func newScanner(from io.Reader) *bufio.Scanner {
 	scanner := bufio.NewScanner(from)
 	scanner.Buffer(nil, maxLine)

@@ -14,7 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// The servers of these tests are scripted: they say what QEMU 7.2 was seen to say. What the real one does is tested in
+// The servers of these tests are scripted: they reply what QEMU 7.2 was seen to reply. The real one is tested in
 // integration/live.
 
 const greeting = `{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": "scripted"}, "capabilities": ["oob"]}}`
@@ -32,7 +32,7 @@ type peer struct {
 	requests *bufio.Scanner
 }
 
-// next is the next command; false at the end of the connection.
+// next returns the next command, or false at the end of the connection.
 func (p *peer) next() (request, bool) {
 	if !p.requests.Scan() {
 		return request{}, false
@@ -44,7 +44,7 @@ func (p *peer) next() (request, bool) {
 	return r, true
 }
 
-// say sends a line. That the client may have gone is part of many scripts.
+// say sends a line. It ignores errors, because many scripts expect the client to disconnect.
 func (p *peer) say(format string, args ...any) { fmt.Fprintf(p.conn, format+"\r\n", args...) }
 
 func (p *peer) reply(r request, result string) { p.say(`{"return": %s, "id": %s}`, result, r.ID) }
@@ -57,7 +57,7 @@ func (p *peer) event(name, data string) {
 	p.say(`{"timestamp": {"seconds": 1700000000, "microseconds": 250000}, "event": %q, "data": %s}`, name, data)
 }
 
-// greet says the greeting and grants the capabilities.
+// greet sends the greeting and grants the capabilities.
 func (p *peer) greet() {
 	p.say(greeting)
 	if r, ok := p.next(); ok {
@@ -65,7 +65,7 @@ func (p *peer) greet() {
 	}
 }
 
-// listen serves one script for each connection, in that order, at a socket that it returns.
+// listen serves one script for each connection, in that order, at the socket that it returns.
 func listen(t *testing.T, scripts ...func(*peer)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "qmp")
@@ -104,7 +104,7 @@ func serve(t *testing.T, path string, scripts ...func(*peer)) {
 	})
 }
 
-// connect makes a client of a server that greets and then follows the script.
+// connect returns a client of a server that greets and then follows the script.
 func connect(t *testing.T, script func(*peer), options ...qmp.Option) *qmp.Client {
 	t.Helper()
 	path := listen(t, func(p *peer) {
@@ -124,7 +124,7 @@ func connect(t *testing.T, script func(*peer), options ...qmp.Option) *qmp.Clien
 	return c
 }
 
-// each answers every request by a function until the client hangs up.
+// each answers every request by a function until the client disconnects.
 func each(answer func(p *peer, r request)) func(*peer) {
 	return func(p *peer) {
 		for r, ok := p.next(); ok; r, ok = p.next() {
@@ -156,7 +156,7 @@ func noGoroutineLeft(t *testing.T) {
 	})
 }
 
-// discard is a connection whose writes go nowhere.
+// discard is a connection that discards what is written.
 type discard struct{ net.Conn }
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// maxQueued bounds the events that wait for one subscriber: a guest can make QEMU send as many as it likes.
+// maxQueued bounds the events that wait for one subscriber, because a guest can make QEMU send any number of them.
 const maxQueued = 1 << 14
 
-// Event is what QEMU says unasked.
+// Event is what QEMU sends on its own.
 type Event struct {
 	Name string
 	Data json.RawMessage
-	// Time is when QEMU sent it by the host's clock; zero when that clock could not be read.
+	// Time is when QEMU sent it by the host's clock; zero if that clock could not be read.
 	Time time.Time
 }
 
-// Decode reads the event's data.
+// Decode decodes the event's data.
 func (e Event) Decode(into any) error {
 	if err := json.Unmarshal(e.Data, into); err != nil {
 		return fmt.Errorf("decoding the event %s: %w", e.Name, err)
@@ -28,7 +28,7 @@ func (e Event) Decode(into any) error {
 	return nil
 }
 
-// Subscription hands on events in the order of their arrival, no matter how slowly they are received.
+// Subscription delivers events in the order of their arrival, no matter how slowly they are received.
 type Subscription struct {
 	client *Client
 	names  []string // empty: all
@@ -39,12 +39,12 @@ type Subscription struct {
 
 	mu    sync.Mutex
 	queue []Event
-	ended bool // no more events will come
+	ended bool // no further events will come
 	lost  uint64
 }
 
-// Subscribe receives the events of the given names, or all without names, from now on until Close. What happened before
-// is not told: subscribe first, then query the state.
+// Subscribe receives the events of the given names, or all without names, from now on until Close. Earlier events are
+// not delivered: subscribe first, then query the state.
 func (c *Client) Subscribe(names ...string) *Subscription {
 	s := &Subscription{
 		client: c,
@@ -63,17 +63,17 @@ func (c *Client) Subscribe(names ...string) *Subscription {
 	return s
 }
 
-// Events is closed after the last event when the connection has ended, and by Close.
+// Events returns a channel that is closed after the last event when the connection has ended, and by Close.
 func (s *Subscription) Events() <-chan Event { return s.events }
 
-// Lost counts the events that were dropped because 16384 others were waiting already.
+// Lost returns how many events were dropped because 16384 others were waiting already.
 func (s *Subscription) Lost() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost
 }
 
-// Close ends the subscription; events that were not received yet are lost. Closing twice is no error.
+// Close ends the subscription; events that were not received yet are lost. Closing twice is not an error.
 func (s *Subscription) Close() {
 	s.close.Do(func() {
 		s.client.mu.Lock()
@@ -83,14 +83,14 @@ func (s *Subscription) Close() {
 	})
 }
 
-// subscribed are the subscriptions of the client.
+// subscribed returns the subscriptions of the client.
 func (c *Client) subscribed() []*Subscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.subscriptions))
 }
 
-// publish queues an event for those who want it.
+// publish queues an event for its subscribers.
 func (c *Client) publish(e Event) {
 	c.log.Debug("QMP event", "event", e.Name, "data", string(e.Data))
 	c.mu.Lock()
@@ -105,7 +105,7 @@ func (c *Client) publish(e Event) {
 	}
 }
 
-// add queues an event and says how many were lost so far, if this one is.
+// add queues an event. If it is lost, add returns how many were lost so far, including this one.
 func (s *Subscription) add(e Event) (lost uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *Subscription) add(e Event) (lost uint64) {
 	return 0
 }
 
-// end lets the subscription run out: what is queued is still handed on.
+// end ends the subscription; queued events are still delivered.
 func (s *Subscription) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Subscription) awake() {
 	}
 }
 
-// run hands queued events on.
+// run delivers queued events.
 func (s *Subscription) run() {
 	defer close(s.events)
 	for {

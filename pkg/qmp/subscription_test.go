@@ -63,7 +63,7 @@ func TestLostEventsAreCounted(t *testing.T) {
 	for range events - lost {
 		<-s.Events()
 	}
-	// As many as fit into the queue may have been on their way out of it already.
+	// Up to a queue's worth of events may have left the queue already.
 	if int(s.Lost()) != lost || lost > events-queued || lost < events-2*queued-1 {
 		t.Errorf("of %d events %d are lost, later %d; %d find place", events, lost, s.Lost(), queued)
 	}

@@ -11,52 +11,54 @@ import (
 	"time"
 )
 
-// After is how long a node is unready before it is replaced, where nobody says otherwise.
+// After is the default for how long a node is unready before it is replaced.
 const After = 10 * time.Minute
 
 // Node is what is known of one node.
 type Node struct {
 	// Name is for messages: role and id.
 	Name string
-	// Master says that a member of etcd runs there.
+	// Master says that an etcd member runs there.
 	Master bool
-	// Joined says that the node has been part of the cluster: one that never came up is not helped by being made again.
+	// Joined says that the node has been part of the cluster: replacing a node that never came up does not help.
 	Joined bool
 	// Ready says that its Node is Ready; otherwise Since is since when it is not.
 	Ready bool
 	Since time.Time
 	// Leaving says that the node's pod is being deleted, or that it has none.
 	Leaving bool
-	// Created is when its pod was.
+	// Created is when its pod was created.
 	Created time.Time
 }
 
 // Limits bound the decision.
 type Limits struct {
-	// After is how long a node is unready before it is replaced, and how long nothing is replaced after any node pod was made.
+	// After is how long a node is unready before it is replaced, and how long nothing is replaced after any node pod
+	// was created.
 	After time.Duration
-	// Connected says that the workload cluster answers, Watched how long it has done so without a break.
+	// Connected says that the workload cluster responds, and Watched for how long it has done so without interruption.
 	Connected bool
 	Watched   time.Duration
 }
 
-// settling is how long a workload cluster answers at least before anything is replaced, or After, if that is less: kubelets that are well
-// report every ten seconds, and may not have since the API is back.
+// settling is how long a workload cluster has to respond before anything is replaced, or After, if that is less:
+// healthy kubelets report every ten seconds, and may not have reported since the API came back.
 const settling = 30 * time.Second
 
 // Decision says what to replace now.
 type Decision struct {
 	// Replace are indexes into the nodes.
 	Replace []int
-	// Reason and Message tell what is waited for; both are empty when all nodes are healthy.
+	// Reason and Message say what the decision waits for; both are empty if all nodes are healthy.
 	Reason, Message string
-	// After is when to decide again; zero: when something changes.
+	// After is when to decide again; zero means when something changes.
 	After time.Duration
 }
 
-// Decide decides which nodes to replace at the given time: at most one master, and only when all others are Ready; of all nodes a
-// tenth, and one at least. Nothing is replaced while the cluster does not answer or most of its nodes look dead, for then it is
-// more likely that the one who looks is ill, nor when it has answered for a moment only, nor within the pause after any pod was made.
+// Decide decides which nodes to replace at the given time: at most one master, and only if all others are Ready; of all
+// nodes a tenth, but at least one. Nothing is replaced while the cluster does not respond or most of its nodes look
+// unhealthy, because then the operator's view is more likely to be wrong, nor when the cluster has responded only for a
+// moment, nor within the pause after any pod was created.
 func Decide(nodes []Node, l Limits, now time.Time) Decision {
 	var unready, due []int
 	var next time.Duration
@@ -95,7 +97,8 @@ func Decide(nodes []Node, l Limits, now time.Time) Decision {
 	return Decision{Replace: chosen, Reason: "Replacing", Message: names(nodes, chosen) + " has not been Ready for " + l.After.String(), After: l.After}
 }
 
-// pause is how long to wait until nothing is in motion, and for whom: a pod on a host that is dead may be in motion for ever.
+// pause returns how long to wait until no node is changing, and for which node. A pod on a dead host may stay in that
+// state forever.
 func pause(nodes []Node, l Limits, now time.Time) (wait time.Duration, why string) {
 	for _, n := range nodes {
 		if n.Leaving {
@@ -108,7 +111,7 @@ func pause(nodes []Node, l Limits, now time.Time) (wait time.Duration, why strin
 	return wait, why
 }
 
-// choose takes as many of those that are due as may be replaced at once, the longest unready first.
+// choose selects as many due nodes as may be replaced at once, the longest unready first.
 func choose(nodes []Node, due []int) []int {
 	slices.SortStableFunc(due, func(a, b int) int { return nodes[a].Since.Compare(nodes[b].Since) })
 	most := max(1, int(math.Round(float64(len(nodes))/10)))

@@ -142,8 +142,8 @@ func TestEverySmallState(t *testing.T) {
 // smallStates is how many there are.
 const smallStates = 172_494
 
-// TestManyIllNodes is about clusters in which a tenth is more than one node: whatever share of them is ill, no more of them is replaced at a
-// time, and as many as may be.
+// TestManyIllNodes covers clusters in which a tenth is more than one node: for any share of unhealthy nodes, exactly as
+// many are replaced at a time as may be.
 func TestManyIllNodes(t *testing.T) {
 	for workers := 1; workers <= 60; workers++ {
 		for ill := 0; ill <= workers; ill++ {

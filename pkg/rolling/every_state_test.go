@@ -40,7 +40,7 @@ func eachRole(master bool, visit func([]rolling.Node)) {
 	extend(nil)
 }
 
-// allLimits are all of them for up to two workers away.
+// allLimits returns all limits for up to two unavailable workers.
 func allLimits() []rolling.Limits {
 	var all []rolling.Limits
 	for i := range 16 {
@@ -49,8 +49,8 @@ func allLimits() []rolling.Limits {
 	return all
 }
 
-// TestEverySmallState decides on every cluster of up to three masters and three workers and holds the decision against
-// the rules that a cluster's life hangs on.
+// TestEverySmallState decides on every cluster of up to three masters and three workers and checks the decision against
+// the safety rules.
 func TestEverySmallState(t *testing.T) {
 	states, failures := 0, 0
 	eachRole(true, func(masters []rolling.Node) {
@@ -79,7 +79,7 @@ type view struct {
 	decision rolling.Decision
 }
 
-// count counts the nodes that are masters, or workers, and match.
+// count counts the masters, or workers, that match.
 func (v view) count(master bool, match func(rolling.Node) bool) int {
 	n := 0
 	for _, node := range v.nodes {
@@ -99,7 +99,7 @@ func (v view) awayAfter(n rolling.Node) bool     { return !n.Ready || v.replaced
 func away(n rolling.Node) bool                   { return !n.Ready }
 func outdated(n rolling.Node) bool               { return n.Exists && n.Outdated }
 
-// rules are the sentences that hold for every decision; each says whether it does.
+// rules are statements that must hold for every decision.
 var rules = map[string]func(view) bool{
 	"at most one Ready master is replaced at once": func(v view) bool { return v.count(true, v.replacedReady) <= 1 },
 	"no Ready master is replaced while another is away or replaced": func(v view) bool {
@@ -210,8 +210,8 @@ func brokenRules(nodes []rolling.Node, limits rolling.Limits) []string {
 	return broken
 }
 
-// TestEveryRolloutEnds follows the decisions from every state: what is replaced comes back Ready and up to date one step
-// later, what is broken and outdated never does by itself.
+// TestEveryRolloutEnds follows the decisions from every state: a replaced node comes back Ready and up to date one step
+// later; a broken and outdated node never recovers by itself.
 func TestEveryRolloutEnds(t *testing.T) {
 	longest := 0
 	eachRole(true, func(masters []rolling.Node) {
@@ -231,7 +231,8 @@ func TestEveryRolloutEnds(t *testing.T) {
 	t.Logf("the longest rollout takes %d steps", longest)
 }
 
-// step is the next state of the world: missing nodes are made, the chosen are replaced, those under way become Ready.
+// step returns the next state of the cluster: missing nodes are created, the chosen ones are replaced, and those in
+// progress become Ready.
 func step(nodes []rolling.Node, d rolling.Decision) []rolling.Node {
 	next := slices.Clone(nodes)
 	for i := range next {
@@ -256,7 +257,7 @@ func finished(nodes []rolling.Node) []rolling.Node {
 	return end
 }
 
-// describe is short: "m0 old ready, w0 new away, w1 missing".
+// describe returns a short form: "m0 old ready, w0 new away, w1 missing".
 func describe(nodes []rolling.Node) string {
 	var parts []string
 	for _, n := range nodes {

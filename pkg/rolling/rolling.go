@@ -9,50 +9,54 @@ type Node struct {
 	ID string
 	// Master says that the node is a master.
 	Master bool
-	// Exists says that the node has been made; one that has not is away, and may wait for others before it is.
+	// Exists says that the node has been created; one that has not is unavailable, and may wait for others before it is
+	// created.
 	Exists bool
 	// Outdated says that what runs is not what is wanted.
 	Outdated bool
-	// Ready says that the node serves in the form that was last asked for.
+	// Ready says that the node is Ready with its newest specification.
 	Ready bool
 }
 
-// Limits are the user's bounds.
+// Limits are the user's limits.
 type Limits struct {
-	// MaxUnavailable is how many workers may be away at once; less than 1 counts as 1.
+	// MaxUnavailable is how many workers may be unavailable at once; less than 1 counts as 1.
 	MaxUnavailable int
-	// Paused holds every replacement.
+	// Paused prevents every replacement.
 	Paused bool
-	// Blind says that the workload cluster does not answer, so that nobody knows how its nodes are.
+	// Blind says that the workload cluster does not respond, so that the state of its nodes is unknown.
 	Blind bool
-	// Lost says that masters have been without their majority for so long that it does not come back by itself, see Minority.
+	// Lost says that masters have been without their majority for so long that it does not recover by itself, see
+	// Minority.
 	Lost bool
 }
 
 // Decision says what may be done now.
 type Decision struct {
-	// Replace holds the ids of the outdated nodes that may be replaced now.
+	// Replace contains the ids of the outdated nodes that may be replaced now.
 	Replace map[string]bool
-	// Waiting holds the ids of the outdated nodes that may not, in the order of their turn.
+	// Waiting contains the ids of the outdated nodes that may not be replaced yet, in their order.
 	Waiting []string
-	// Reason says why they wait: Paused, MasterNotReady, MastersFirst, WorkersNotReady or ClusterUnreachable; WaitingFor is
-	// the id of the node that is under way and waited for, empty when paused or when the cluster does not answer.
+	// Reason says why they wait: Paused, MasterNotReady, MastersFirst, WorkersNotReady or ClusterUnreachable.
+	// WaitingFor is the id of the node in progress that they wait for, empty if paused or if the cluster does not
+	// respond.
 	Reason, WaitingFor string
 }
 
-// Decide picks the outdated nodes to replace now.
+// Decide selects the outdated nodes to replace now.
 //
 //   - Masters go first, one at a time, the next one when all others are Ready. A worker waits for every master.
-//   - Workers go while fewer than MaxUnavailable of them are away.
-//   - A node that is not Ready serves nobody, so replacing it takes nothing away: it goes before its healthy peers, and
-//     waits neither for itself nor for nodes that have not been made. That is how a broken master is mended by an upgrade.
-//   - Masters that have lost their majority for good are replaced all at once, as far as they are not Ready. Before, those that are away as
-//     they were, such as one whose host boots, are more likely to come back than those of a form that nobody has seen Ready.
-//   - While the cluster does not answer, workers wait, and so do masters that seem to be Ready: one of three that is taken
-//     away may be the one that the others need. A master that is alone has nobody to ask, and one that is not Ready is
-//     replaced, for that may be what the cluster needs to answer again.
-//   - A node that was replaced and is not Ready yet is waited for; a node never counts as replaced by being Ready in its
-//     old form.
+//   - Workers are replaced while fewer than MaxUnavailable of them are unavailable.
+//   - A node that is not Ready serves nothing, so replacing it loses nothing: it is replaced before its healthy peers,
+//     and waits neither for itself nor for nodes that have not been created. So an upgrade repairs a broken master.
+//   - If masters have lost their majority for good, all that are not Ready are replaced at once. Before that, masters
+//     that are unavailable with their old specification, for example because their host boots, are more likely to come
+//     back than ones with a specification that has never been Ready.
+//   - While the cluster does not respond, workers wait, and so do masters that seem to be Ready: one of three that is
+//     removed may be the one that the others need. A single master needs no others, and one that is not Ready is
+//     replaced, because that may be what the cluster needs to respond again.
+//   - A node that was replaced and is not Ready yet is waited for; a node never counts as replaced by being Ready with
+//     its old specification.
 func Decide(nodes []Node, limits Limits) Decision {
 	d := Decision{Replace: map[string]bool{}}
 	if limits.Paused {
@@ -74,24 +78,26 @@ func Decide(nodes []Node, limits Limits) Decision {
 	return d
 }
 
-// Minority says whether no majority of the masters is Ready.
+// Minority reports whether fewer than a majority of the masters are Ready.
 func Minority(nodes []Node) bool {
 	masters, _ := split(nodes)
 	return len(masters) > 0 && count(masters, away) > (len(masters)-1)/2
 }
 
-// bounds hold for the nodes of one role: at most limit of them may be away, those that are Ready stay while hold is set, all that are not may be
-// replaced at once when they are lost and a minority is Ready, and reason is why the others wait.
+// bounds apply to the nodes of one role. At most limit of them may be unavailable; those that are Ready stay while hold
+// is set; if lost is set and only a minority is Ready, all that are not Ready may be replaced at once. reason is why
+// the others wait.
 type bounds struct {
 	limit      int
 	hold, lost bool
 	reason     string
 }
 
-// role picks among the nodes of one role.
+// role selects among the nodes of one role.
 func (d *Decision) role(nodes []Node, b bounds) {
 	gone, inFlight := count(nodes, away), count(nodes, func(n Node) bool { return n.Exists && underWay(n) })
-	// Masters without a majority serve nobody and may need each other to come back, so waiting for one would be for ever.
+	// Masters without a majority serve nothing and may need each other to come back, so waiting for one could last
+	// forever.
 	dead := b.lost && Minority(nodes)
 	var waiting []string
 	for _, wantReady := range []bool{false, true} {
@@ -112,7 +118,7 @@ func (d *Decision) role(nodes []Node, b bounds) {
 	d.wait(waiting, b.reason, nodes)
 }
 
-// wait lets the nodes with the ids wait for the first of the others that is under way. The first reason stays.
+// wait makes the nodes with the ids wait for the first of the others that is in progress. The first reason is kept.
 func (d *Decision) wait(ids []string, reason string, others []Node) {
 	if len(ids) == 0 {
 		return
@@ -154,12 +160,12 @@ func outdated(nodes []Node) []string {
 	return ids
 }
 
-// replaceable: what does not exist is made anyway.
+// replaceable reports whether the node can be replaced. A node that does not exist is created in any case.
 func (n Node) replaceable() bool { return n.Exists && n.Outdated }
 
 func away(n Node) bool { return !n.Exists || !n.Ready }
 
-// underWay: it is away and nothing more can be done for it.
+// underWay reports whether the node is unavailable and nothing more can be done for it.
 func underWay(n Node) bool { return away(n) && !n.replaceable() }
 
 func count(nodes []Node, which func(Node) bool) int {

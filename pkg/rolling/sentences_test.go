@@ -10,7 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/rolling"
 )
 
-// parse reads nodes in the form of describe.
+// parse parses nodes in the form of describe.
 func parse(t *testing.T, text string) []rolling.Node {
 	t.Helper()
 	var nodes []rolling.Node

@@ -10,18 +10,19 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// attention is what the runner hears from QEMU's monitor.
+// attention is what the runner learns from QEMU's monitor.
 type attention struct {
 	mu      sync.Mutex
 	monitor *qmp.Client
 	events  *qmp.Subscription
-	// shutdown is the last event that told of the machine's end, and resets counts its resets.
+	// shutdown is the last event about the machine's end, and resets counts its resets.
 	shutdown *qmp.Shutdown
 	resets   int
 
-	// stopping is closed when the machine was told to stop. From then on its stages bound what QEMU may take.
+	// stopping is closed when the machine is being stopped. From then on the stages of termination bound how long QEMU
+	// may take.
 	stopping chan struct{}
-	// attended is closed when nothing more will be heard; silence says why, when it was not QEMU's end.
+	// attended is closed when no more events will be received; silence says why, unless QEMU ended.
 	attended chan struct{}
 	silence  error
 }
@@ -31,8 +32,8 @@ var (
 	errLost  = errors.New("the connection to QEMU's monitor was lost")
 )
 
-// connect opens the monitor, in time with ctx. QEMU makes its socket a moment after its start; one that ends first said
-// why on stderr.
+// connect opens the monitor before ctx ends. QEMU creates its socket a moment after its start; a QEMU that ends first
+// said why on stderr.
 func (g *guest) connect(ctx context.Context, path string) error {
 	dialing, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -57,8 +58,8 @@ func (g *guest) connect(ctx context.Context, path string) error {
 	return failf(ReasonMonitorSilent, "QEMU runs and does not answer: %w", err)
 }
 
-// attend listens to QEMU until it ends, or until it has left a question unanswered for as long as patience is. A lost
-// connection is made again in that time. observe is called after each event, and whenever QEMU has been asked.
+// attend listens to QEMU until it ends, or until it has not responded to a query for as long as patience. A lost
+// connection is reopened within that time. attend calls observe after each event, and after each query to QEMU.
 func (g *guest) attend(path string, patience time.Duration, observe func()) {
 	defer close(g.attended)
 	defer g.hangUp()
@@ -77,7 +78,7 @@ func (g *guest) attend(path string, patience time.Duration, observe func()) {
 	}
 }
 
-// stop tells that the machine is being stopped.
+// stop says that the machine is being stopped.
 func (g *guest) stop() { close(g.stopping) }
 
 func (g *guest) stopped() bool {
@@ -96,7 +97,7 @@ func (g *guest) dialAgain(path string, patience time.Duration) error {
 	return g.connect(ctx, path)
 }
 
-// listen handles events and asks every now and then whether QEMU still answers.
+// listen handles events and checks at intervals whether QEMU still responds.
 func (g *guest) listen(patience time.Duration, observe func()) error {
 	ask := time.NewTicker(min(patience/4, askEvery))
 	defer ask.Stop()
@@ -117,11 +118,11 @@ func (g *guest) listen(patience time.Duration, observe func()) error {
 	}
 }
 
-// askEvery is how often QEMU is asked at least how the machine is.
+// askEvery is the longest interval at which QEMU is asked for the machine's status.
 const askEvery = 10 * time.Second
 
-// ask makes sure that QEMU answers. A machine that QEMU stopped because the file system of a disk was full goes on: it
-// tries the write once more, and stops again if there is still no room.
+// ask checks that QEMU responds. It resumes a machine that QEMU paused because the file system of a disk was full: the
+// machine retries the write, and pauses again if there is still no room.
 func (g *guest) ask(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -149,7 +150,7 @@ func (g *guest) hear(event qmp.Event) {
 	}
 }
 
-// talk is the connection to the monitor; it may be one that has ended.
+// talk returns the connection to the monitor, which may have ended.
 func (g *guest) talk() *qmp.Client {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,7 +159,7 @@ func (g *guest) talk() *qmp.Client {
 
 func (g *guest) hangUp() { _ = g.talk().Close() }
 
-// wentDown says what ended the machine, if QEMU told so, and whether it was the guest itself.
+// wentDown returns what ended the machine, if QEMU reported it, and whether it was the guest itself.
 func (g *guest) wentDown() (by string, guest bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

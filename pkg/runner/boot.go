@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// boot starts QEMU with the guest stopped, makes sure that it answers, and lets the guest go. So no event of the guest
-// comes before there is somebody to see it.
+// boot starts QEMU with the guest paused, checks that QEMU responds, and then starts the guest, so that no event of the
+// guest is missed.
 func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
 	r.enter(StateStarting, "starting QEMU")
 	if err := r.openSockets(p); err != nil {
@@ -19,7 +19,7 @@ func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
 	if err != nil {
 		return nil, failf(ReasonSettingsInvalid, "building QEMU's command line: %w", err)
 	}
-	// It holds keys. QEMU has read it before it answers, and nobody else is to.
+	// The file contains keys. QEMU has read it before it responds, and nothing else may read it.
 	defer func() { _ = os.Remove(r.settings.ignition()) }()
 	if err := r.writeIgnition(p.bootData); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (r *Runner) letGo(ctx context.Context, g *guest) error {
 		}
 	})
 	r.setLive(g)
-	// What the start needed is not needed any more, and each machine of a host has a runner.
+	// Memory for the start is not needed afterwards, and each machine of a host has a runner.
 	go debug.FreeOSMemory()
 	r.enter(StateRunning, "")
 	return nil

@@ -18,7 +18,7 @@ type Client struct {
 	Socket string
 }
 
-// Status asks how the machine is.
+// Status returns the status of the machine.
 func (c Client) Status(ctx context.Context) (Status, error) {
 	var status Status
 	raw, err := c.do(ctx, http.MethodGet, "/status", nil)
@@ -31,13 +31,13 @@ func (c Client) Status(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
-// Release lets a held machine go.
+// Release releases a held machine.
 func (c Client) Release(ctx context.Context) error {
 	_, err := c.do(ctx, http.MethodPost, "/release", nil)
 	return err
 }
 
-// QMP runs a command of QEMU's monitor and returns what it answers, both JSON.
+// QMP runs a command of QEMU's monitor and returns its response, both as JSON.
 func (c Client) QMP(ctx context.Context, command []byte) ([]byte, error) {
 	return c.do(ctx, http.MethodPost, "/qmp", command)
 }
@@ -83,8 +83,8 @@ func (c Client) dial(ctx context.Context) (net.Conn, error) {
 	return connection, nil
 }
 
-// Attach connects to the guest's console: what is read from the result is what the guest printed, from 64 KiB back, and
-// what is written is typed in.
+// Attach connects to the guest's console: reads return what the guest printed, starting 64 KiB back, and writes are
+// typed in.
 func (c Client) Attach(ctx context.Context) (io.ReadWriteCloser, error) {
 	connection, err := c.dial(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c Client) Attach(ctx context.Context) (io.ReadWriteCloser, error) {
 	return attached{reader, connection}, nil
 }
 
-// attached reads what was buffered with the answer first.
+// attached first reads what was buffered with the response.
 type attached struct {
 	io.Reader
 	net.Conn

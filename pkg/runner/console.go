@@ -13,13 +13,13 @@ const (
 	typingTimeout = 5 * time.Second
 )
 
-// keyboard takes keystrokes for the guest: the other end of QEMU's standard input.
+// keyboard accepts keystrokes for the guest: it is the other end of QEMU's standard input.
 type keyboard interface {
 	io.Writer
 	SetWriteDeadline(time.Time) error
 }
 
-// console is the guest's serial console: what it prints goes to the log, is kept, and is copied to whoever is attached.
+// console is the guest's serial console. Its output is logged, kept, and copied to all attached clients.
 type console struct {
 	log io.Writer
 
@@ -35,11 +35,11 @@ func newConsole(log io.Writer) *console {
 	return &console{log: log, attached: map[*Outlet]struct{}{}}
 }
 
-// Write takes what the guest printed. It never waits for anybody attached.
+// Write receives what the guest printed. It never waits for an attached client.
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	c.kept = append(c.kept, p...)
-	// Half as much again may pile up before it is moved, so that a byte is moved once or twice and not every time.
+	// The buffer may grow by half before its content is moved, so that each byte is moved only once or twice.
 	if len(c.kept) > consoleKept*3/2 {
 		c.kept = append(c.kept[:0], c.kept[len(c.kept)-consoleKept:]...)
 	}
@@ -50,14 +50,14 @@ func (c *console) Write(p []byte) (int, error) {
 	return c.log.Write(p)
 }
 
-// tail returns the last n bytes that the guest printed, fewer when there are not so many.
+// tail returns the last n bytes that the guest printed, or fewer if there are not that many.
 func (c *console) tail(n int) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]byte(nil), c.kept[max(0, len(c.kept)-min(n, consoleKept)):]...)
 }
 
-// attach gives a client what is kept and then what follows, without a gap between them, until detach is called.
+// attach gives a client what is kept and then all further output, without a gap, until detach is called.
 func (c *console) attach(client *Outlet) (detach func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +70,8 @@ func (c *console) attach(client *Outlet) (detach func()) {
 	}
 }
 
-// typeIn sends keystrokes to the guest. Before QEMU runs there is nobody to take them, and one that stands still takes
-// only so many.
+// typeIn sends keystrokes to the guest. It fails before QEMU runs, and if a paused guest has too many unread
+// keystrokes.
 func (c *console) typeIn(p []byte) error {
 	c.typing.Lock()
 	defer c.typing.Unlock()

@@ -81,7 +81,7 @@ func TestKeystrokes(t *testing.T) {
 	if err := c.typeIn([]byte("x")); err != nil {
 		t.Error(err)
 	}
-	// More than a pipe holds, and nobody reads.
+	// This is more than a pipe holds, and nothing reads it.
 	if err := c.typeIn(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a guest that stands still took everything: %v", err)
 	}

@@ -18,19 +18,20 @@ const SocketName = "runner.sock"
 // maxCommand bounds a QMP command from outside, in bytes.
 const maxCommand = 1 << 20
 
-// consoleUpgrade is the protocol of an attached console: bytes both ways.
+// consoleUpgrade is the protocol of an attached console: bytes in both directions.
 const consoleUpgrade = "console"
 
-// modeOfRun lets QEMU's user pass through the directory, to its boot data, and see nothing in it: where the runner may make no mount namespace,
-// QEMU finds the file here. The sockets are root's alone.
+// modeOfRun lets QEMU's user pass through the directory to its boot data, but not list it: if the runner may not create
+// a mount namespace, QEMU finds the file here. Only root may use the sockets.
 const modeOfRun = 0o711
 
-// serveControl answers `runner status`, `release`, `qmp` and `console` by HTTP on a unix socket, which only root can open.
+// serveControl serves `runner status`, `release`, `qmp` and `console` by HTTP on a unix socket, which only root can
+// open.
 func (r *Runner) serveControl() (io.Closer, error) {
 	if err := os.MkdirAll(r.settings.Run, modeOfRun); err != nil {
 		return nil, because(diskReason(err), err)
 	}
-	// What a runner that was killed could not remove, and a directory that others made for everybody.
+	// A killed runner may have left the file, and the directory may have been created with access for all.
 	_ = os.Remove(r.settings.ignition())
 	if err := os.Chmod(r.settings.Run, modeOfRun); err != nil {
 		return nil, fmt.Errorf("closing the directory of sockets to others: %w", err)
@@ -61,7 +62,7 @@ func (r *Runner) serveControl() (io.Closer, error) {
 	return server, nil
 }
 
-// freeSocket removes a socket that a runner left behind, and refuses to take one from a runner that lives.
+// freeSocket removes a socket that an earlier runner left, and fails if a running runner serves it.
 func freeSocket(path string) error {
 	if connection, err := net.Dial("unix", path); err == nil {
 		_ = connection.Close()
@@ -84,11 +85,11 @@ func (r *Runner) answerRelease(w http.ResponseWriter, _ *http.Request) {
 
 func answer(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	// Whoever hung up needs no answer.
+	// The client may have disconnected, and then needs no response.
 	_ = json.NewEncoder(w).Encode(value)
 }
 
-// answerQMP passes a command on to QEMU and its answer back.
+// answerQMP passes a command to QEMU and returns its response.
 func (r *Runner) answerQMP(w http.ResponseWriter, request *http.Request) {
 	g := r.running()
 	if g == nil {
@@ -116,8 +117,8 @@ func (r *Runner) running() *guest {
 	return r.live
 }
 
-// answerConsole sends what the console kept and, when the client asks for the protocol "console", everything that follows
-// and everything that the client types.
+// answerConsole sends what the console kept and, if the client requests the protocol "console", all further output, and
+// types what the client sends.
 func (r *Runner) answerConsole(w http.ResponseWriter, request *http.Request) {
 	if request.Header.Get("Upgrade") != consoleUpgrade {
 		_, _ = w.Write(r.console.tail(consoleKept))
@@ -131,7 +132,7 @@ func (r *Runner) answerConsole(w http.ResponseWriter, request *http.Request) {
 	client := NewOutlet(connection)
 	_, _ = fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: %s\r\nConnection: Upgrade\r\n\r\n", consoleUpgrade)
 	detach := r.console.attach(client)
-	// Until the client hangs up; closing the connection ends a write to one that does not read.
+	// This lasts until the client disconnects; closing the connection ends a write to a client that does not read.
 	_, _ = io.Copy(typist{r.console}, buffered)
 	detach()
 	_ = connection.Close()
@@ -145,7 +146,7 @@ func (r *Runner) answerTyping(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// typist is the keyboard of an attached client.
+// typist types what an attached client sends.
 type typist struct{ console *console }
 
 func (t typist) Write(p []byte) (int, error) {

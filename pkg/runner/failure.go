@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Reason is why a runner ended, as it stands in the termination message.
+// Reason is why a runner ended, as given in the termination message.
 type Reason string
 
-// Reasons.
+// The Reasons.
 const (
 	ReasonPoweredDown             Reason = "PoweredDown"
 	ReasonGuestShutDown           Reason = "GuestShutDown"
@@ -30,7 +30,7 @@ const (
 	ReasonGuestKilled             Reason = "GuestKilled"
 )
 
-// codes are the exit codes. They are an interface: alerts and scripts decide by them.
+// codes are the exit codes. They are an interface: alerts and scripts depend on them.
 var codes = map[Reason]int{
 	ReasonPoweredDown: 0, ReasonGuestShutDown: 0,
 	ReasonInternal: 1, ReasonSettingsInvalid: 2,
@@ -43,7 +43,7 @@ var codes = map[Reason]int{
 	ReasonGuestKilled: 23,
 }
 
-// ExitCode is the code that the runner ends with, 0 when nothing went wrong.
+// ExitCode returns the exit code of the runner, 0 if nothing went wrong.
 func (r Reason) ExitCode() int { return codes[r] }
 
 // End is how a runner ended.
@@ -54,7 +54,7 @@ type End struct {
 	Message string
 }
 
-// failure is an error with the reason that it gives for the end.
+// failure is an error with the reason for the runner's end.
 type failure struct {
 	reason Reason
 	err    error
@@ -72,12 +72,12 @@ func because(reason Reason, err error) error {
 	return &failure{reason: reason, err: err}
 }
 
-// failf makes an error with a reason.
+// failf returns an error with a reason.
 func failf(reason Reason, format string, arguments ...any) error {
 	return &failure{reason: reason, err: fmt.Errorf(format, arguments...)}
 }
 
-// endOf says how an error ends the runner.
+// endOf returns the End that an error leads to.
 func endOf(err error) End {
 	var known *failure
 	if errors.As(err, &known) {

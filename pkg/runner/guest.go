@@ -22,17 +22,18 @@ type guest struct {
 	reach
 	// served says that its API server has been ready, and has not been away since.
 	served atomic.Bool
-	// unready is since when its API server says that it is not ready, in nanoseconds since 1970; zero while it does not.
+	// unready is since when its API server reports that it is not ready, in nanoseconds since 1970; zero while it is
+	// ready.
 	unready atomic.Int64
-	pulse   pulse // for whoever attends to the guest
+	pulse   pulse // only for the goroutine that attends to the guest
 	exited  chan struct{}
 	err     error // how the process ended; valid once exited is closed
 
 	attention
 }
 
-// spawn starts QEMU. It inherits files from number 3 on: its disks, and those with the locks, so that a disk stays locked while QEMU lives,
-// even when the runner has ended.
+// spawn starts QEMU. QEMU inherits files from number 3 on: its disks, and the locks, so that a disk stays locked while
+// QEMU lives, even if the runner has ended.
 func spawn(binary string, arguments []string, files []*os.File, locked jail.Jail, console *console, log io.Writer) (*guest, error) {
 	path, err := exec.LookPath(binary)
 	if err != nil {
@@ -42,10 +43,10 @@ func spawn(binary string, arguments []string, files []*os.File, locked jail.Jail
 	g.attended, g.stopping = make(chan struct{}), make(chan struct{})
 	g.command = exec.Command(path, arguments...)
 	g.command.ExtraFiles = files
-	// Whoever inherited its output must not keep its end from being seen.
+	// A process that inherited QEMU's output must not hide QEMU's end.
 	g.command.WaitDelay = time.Second
 	g.command.Stdout, g.command.Stderr = console, g.errors
-	// A process group of its own keeps the Ctrl-C of a terminal away; a runner that is killed takes QEMU along.
+	// In its own process group, QEMU does not receive the Ctrl-C of a terminal; a killed runner takes QEMU with it.
 	g.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	keys, input, err := os.Pipe()
 	if err != nil {
@@ -73,7 +74,7 @@ func (g *guest) start(locked jail.Jail) error {
 	return nil
 }
 
-// lastWords are what QEMU said before it ended, and how it ended.
+// lastWords returns the last messages of QEMU, and how it ended.
 func (g *guest) lastWords() string {
 	how := "exit status 0"
 	if g.err != nil {
@@ -85,7 +86,7 @@ func (g *guest) lastWords() string {
 	return how
 }
 
-// kill ends QEMU and waits for its end.
+// kill kills QEMU and waits for its end.
 func (g *guest) kill() {
 	if !g.ended() {
 		// The process group is QEMU's own; it has no other members that matter.
@@ -103,7 +104,7 @@ func (g *guest) ended() bool {
 	}
 }
 
-// lastLines passes QEMU's messages on to the log and keeps the last ones for the reason of its end.
+// lastLines passes QEMU's messages to the log and keeps the last ones for the reason of its end.
 type lastLines struct {
 	log  io.Writer
 	kept []byte
@@ -115,7 +116,7 @@ func (l *lastLines) Write(p []byte) (int, error) {
 	return l.log.Write(p)
 }
 
-// String is the last lines as one. It may be called only after QEMU's end.
+// String returns the last lines as one. It may be called only after QEMU's end.
 func (l *lastLines) String() string {
 	var lines []string
 	scanner := bufio.NewScanner(strings.NewReader(string(l.kept)))

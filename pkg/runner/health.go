@@ -19,16 +19,17 @@ import (
 
 const (
 	machineRunning = "running"
-	// machineFull is QEMU's word for a machine that it stopped because a disk could not be written.
+	// machineFull is QEMU's status of a machine that it paused because a disk could not be written.
 	machineFull = "io-error"
 	healthOK    = "ok"
-	// healthTimeout is less than that of the kubelet's exec probe, so that a probe gets the reason and not a timeout.
+	// healthTimeout is shorter than that of the kubelet's exec probe, so that a probe gets the reason and not a
+	// timeout.
 	healthTimeout = 3 * time.Second
-	// unreadyMost is how long an API server that has served may say that it is not ready and count as one that serves.
+	// unreadyMost is how long an API server that has served may report that it is not ready and still count as serving.
 	unreadyMost = 5 * time.Minute
 )
 
-// askMachine is QEMU's own word on the machine, and whether it gave one.
+// askMachine returns QEMU's status of the machine, and whether QEMU responded.
 func askMachine(ctx context.Context, monitor *qmp.Client) (string, bool) {
 	status, err := monitor.Status(ctx)
 	if err != nil {
@@ -37,30 +38,31 @@ func askMachine(ctx context.Context, monitor *qmp.Client) (string, bool) {
 	return status.Status, true
 }
 
-// reach is how the runner gets at the guest. The zero value is that of a guest behind QEMU's address translation: there is no way.
+// reach is how the runner reaches the guest. The zero value is for a guest behind QEMU's address translation, which
+// cannot be reached.
 type reach struct {
 	// address is the guest's.
 	address netip.Addr
-	// sent counts the packets that the guest has sent; nil where nobody knows.
+	// sent returns how many packets the guest has sent; nil if that is unknown.
 	sent func() (uint64, error)
-	// client asks the guest for its health.
+	// client queries the guest's health.
 	client *http.Client
 }
 
-// healthClient opens one connection a question: a guest that was rebooted forgets the old ones without a word. It believes any
-// certificate, as kubelets do when they probe: the answer is one word, and nothing is told to whoever gives it.
+// healthClient opens one connection per request, because a guest that was rebooted forgets the old ones silently. It
+// accepts any certificate, as kubelets do for probes: the response is one word, and the server learns nothing.
 func healthClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
 	return &http.Client{
 		Timeout: healthTimeout,
 		Transport: &http.Transport{
 			DisableKeepAlives: true, Proxy: nil, DialContext: dial,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // nothing is told to whoever answers
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the server learns nothing
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// askKubelet asks the guest's kubelet for its health through the guest's address. Without a port nobody is asked.
+// askKubelet asks the guest's kubelet for its health through the guest's address. Without a port it does nothing.
 func askKubelet(ctx context.Context, g *guest, port int) string {
 	if port == 0 || !g.address.IsValid() {
 		return ""
@@ -71,8 +73,9 @@ func askKubelet(ctx context.Context, g *guest, port int) string {
 	return healthOK
 }
 
-// askAPI asks a master's API server whether it serves. One that has served is taken to do so while it is only slow, or not ready for a
-// moment: without it behind its Service, clients would find nobody at all. One that says for long that it is not ready has no etcd.
+// askAPI asks a master's API server whether it serves. One that has served still counts while it is only slow, or
+// briefly not ready: without any endpoint behind their Service, clients would reach no API server at all. One that is
+// not ready for long has no etcd.
 func askAPI(ctx context.Context, g *guest, port int) string {
 	if port == 0 || !g.address.IsValid() {
 		return ""
@@ -86,20 +89,20 @@ func askAPI(ctx context.Context, g *guest, port int) string {
 	if errors.As(err, &answered) && g.unreadyFor() >= unreadyMost {
 		g.served.Store(false)
 	}
-	if err == nil || g.served.Load() { // another question may have found it gone meanwhile
+	if err == nil || g.served.Load() { // a concurrent request may have found it gone meanwhile
 		return healthOK
 	}
 	return err.Error()
 }
 
-// unreadyFor is how long the API server has said that it is not ready, now included.
+// unreadyFor returns for how long the API server has been not ready, including now.
 func (g *guest) unreadyFor() time.Duration {
 	now := time.Now()
 	g.unready.CompareAndSwap(0, now.UnixNano())
 	return now.Sub(time.Unix(0, g.unready.Load()))
 }
 
-// host is where a port of the guest is.
+// host returns host:port for a port of the guest.
 func (g *guest) host(port int) string {
 	return net.JoinHostPort(g.address.String(), strconv.Itoa(port))
 }
@@ -121,10 +124,10 @@ func (g *guest) askHealth(ctx context.Context, url string) error {
 	return err
 }
 
-// answerError is an answer that is not that all is well.
+// answerError is a response other than success.
 type answerError struct{ url, status, text string }
 
-// Error tells the answer.
+// Error describes the response.
 func (e *answerError) Error() string {
 	return fmt.Sprintf("%s answers %s: %s", e.url, e.status, e.text)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// An API server counts once it has been ready. Then only one that refuses connections does not.
+// An API server counts once it has been ready. After that, only one that refuses connections does not count.
 func TestHowAnAPIServerIsJudged(t *testing.T) {
 	var answer atomic.Int32
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,29 +10,30 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/osimage"
 )
 
-// ImageSettings are what the runner has to be told to get the guest's image.
+// ImageSettings are what the runner needs to get the guest image.
 type ImageSettings struct {
 	// Image is the operating system.
 	Image osimage.Image
-	// Images is the directory with the cache of images, shared by all machines of a host. It may be read-only when the image is in it.
+	// Images is the directory with the cache of images, shared by all machines of a host. It may be read-only if the
+	// image is in it.
 	Images string
-	// ImageDirectories are those below which file URLs of the image may lead.
+	// ImageDirectories are the directories that file URLs of the image may refer to.
 	ImageDirectories []string
-	// MaxImageFile is how large each file of the image may be, in bytes; 0 means as large as it is.
+	// MaxImageFile is how large each file of the image may be, in bytes; 0 means unlimited.
 	MaxImageFile int64
-	// SigningKeys is a file with the OpenPGP keys that sign images; empty means those of Flatcar.
+	// SigningKeys is a file with the OpenPGP keys that sign images; if empty, those of Flatcar are used.
 	SigningKeys string
 }
 
 const (
-	// imageAge is for how long an image that no machine uses is kept, in case that a new one does.
+	// imageAge is how long an unused image is kept in case a new machine needs it.
 	imageAge = 30 * 24 * time.Hour
-	// imageFresh is for how long an image that no machine uses is kept although the host has no room left: the machine that it was got for
-	// may be about to begin.
+	// imageFresh is how long an unused image is kept even if the host has no room left, because the machine that it was
+	// downloaded for may be about to start.
 	imageFresh = 15 * time.Minute
 )
 
-// fetch gets the image, and makes room for it where there is none.
+// fetch gets the image, and makes room for it if there is none.
 func (s ImageSettings) fetch(ctx context.Context, log *slog.Logger, tell func(string)) (osimage.Local, error) {
 	cache := &osimage.Cache{Directory: s.Images, Local: s.ImageDirectories, MaxFile: s.MaxImageFile, Progress: tell}
 	if s.SigningKeys != "" {
@@ -71,7 +72,8 @@ func imageReason(err error) Reason {
 	return ReasonImageUnavailable
 }
 
-// FetchImage gets the image for a machine that will have the cache read-only. The End is the zero value when the image is there.
+// FetchImage gets the image for a machine that will see the cache read-only. The End is the zero value if the image is
+// there.
 func FetchImage(ctx context.Context, s ImageSettings, log *slog.Logger) End {
 	local, err := s.fetch(ctx, log, func(text string) { log.Info(text) })
 	switch {
@@ -87,9 +89,9 @@ func FetchImage(ctx context.Context, s ImageSettings, log *slog.Logger) End {
 	return End{}
 }
 
-// getImage finds the image that an init container got. The time of its last use is that of the init container, because the machine cannot
-// write it down, so the image may have been removed while the machine was down. Then the machine gets one of its own, as nobody else does that
-// for a container that is only started again.
+// getImage finds the image that an init container got. Only the init container can record when the image was last used,
+// because the cache is read-only for the machine, so the image may have been removed while the machine was down. Then
+// the machine gets its own copy, because no init container runs when only the container is restarted.
 func (r *Runner) getImage(ctx context.Context, p *prepared) (err error) {
 	tell := func(text string) { r.enter(StatePreparing, text) }
 	p.image, err = r.settings.fetch(ctx, r.log, tell)

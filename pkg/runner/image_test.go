@@ -10,8 +10,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/mounttest"
 )
 
-// TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt: an image may be removed while a machine is down, and no init container runs again for
-// a container that is started again.
+// TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt: an image may be removed while a machine is down, and no init
+// container runs again when a container is restarted.
 func TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt(t *testing.T) {
 	r := master(t)
 	host := t.TempDir()
@@ -45,7 +45,7 @@ func TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// What an init container has got is used.
+	// An image that an init container got is used.
 	if end := FetchImage(t.Context(), *s, r.log); end != (End{}) {
 		t.Fatal(end)
 	}
@@ -63,7 +63,7 @@ func TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt(t *testing.T) {
 	})
 }
 
-// TestInitContainerSaysWhyThereIsNoImage, in one sentence, as it stands in the status of the node.
+// TestInitContainerSaysWhyThereIsNoImage, in one sentence, as it is in the status of the node.
 func TestInitContainerSaysWhyThereIsNoImage(t *testing.T) {
 	r := master(t)
 	end := FetchImage(t.Context(), r.settings.ImageSettings, r.log)

@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/sharemap"
 )
 
-// qemuUser is the user that QEMU runs as, 0 when it is the runner's own: only root can start a program as somebody else.
+// qemuUser is the user that QEMU runs as, 0 if it is the runner's own: only root can start a program as another user.
 func (r *Runner) qemuUser() int {
 	if os.Geteuid() != 0 {
 		return 0
@@ -23,7 +23,8 @@ func (r *Runner) qemuUser() int {
 	return r.settings.QEMUUser
 }
 
-// readable makes sure that QEMU's user may read files. Those of the cache are made so; a file of the host is never changed.
+// readable checks that QEMU's user may read the files. Files of the cache are created that way; a file of the host is
+// never changed.
 func (r *Runner) readable(paths ...string) error {
 	user := r.qemuUser()
 	if user == 0 {
@@ -41,19 +42,19 @@ func (r *Runner) readable(paths ...string) error {
 	return nil
 }
 
-// jail is what every QEMU is locked into.
+// jail returns the sandbox of every QEMU.
 func (r *Runner) jail() jail.Jail {
 	return jail.Jail{
 		User: r.qemuUser(), Directory: r.settings.qemuRoot(), Say: func(text string) { r.log.Warn(text) },
-		// A machine's packets come by descriptor; QEMU's own network needs the pod's.
+		// A machine's packets arrive by file descriptor; QEMU's own network needs that of the pod.
 		Offline: r.settings.Network != NetworkUser,
 	}
 }
 
-// capabilitiesOfFiles are those that a QEMU needs to serve the files of any owner.
+// capabilitiesOfFiles are those that QEMU needs to serve files of any owner.
 var capabilitiesOfFiles = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID}
 
-// jailOf is that of the machine's QEMU, which is shown its kernel, boot data and shares.
+// jailOf returns the sandbox of the machine's QEMU, which sees its kernel, boot data and shares.
 func (r *Runner) jailOf(p *prepared) jail.Jail {
 	j := r.jail()
 	j.Paths = []jail.Path{{Name: p.image.Kernel}, {Name: p.image.Initrd}, {Name: r.settings.ignition()}}
@@ -66,7 +67,7 @@ func (r *Runner) jailOf(p *prepared) jail.Jail {
 	return j
 }
 
-// shares are the directories that the guest shares.
+// shares returns the directories that the guest shares.
 func (r *Runner) shares(p *prepared) []Share {
 	shares := r.settings.Shares
 	if r.settings.Etcd != "" && p.etcd.Disk == "" {
@@ -75,8 +76,9 @@ func (r *Runner) shares(p *prepared) []Share {
 	return shares
 }
 
-// prepareShares has the files of shares belong to QEMU's user. Machines of before, whose QEMU was root, and the Jobs of restores left files
-// of any owner. On a file system without attributes the files stay as they are, and QEMU stays root, with nothing but the right to files.
+// prepareShares makes QEMU's user the owner of the files of shares. Earlier machines, whose QEMU ran as root, and the
+// Jobs of restores left files of any owner. On a file system without extended attributes the files are not changed, and
+// QEMU stays root, but only with the capabilities for files.
 func (r *Runner) prepareShares(_ context.Context, p *prepared) error {
 	user := r.qemuUser()
 	p.mapped = map[string]bool{}
@@ -101,7 +103,8 @@ func (r *Runner) prepareShares(_ context.Context, p *prepared) error {
 	return nil
 }
 
-// openSockets makes the sockets of monitor and agent. QEMU inherits them: it needs no directory to make sockets in.
+// openSockets creates the sockets of monitor and agent. QEMU inherits them, so that it needs no directory to create
+// sockets in.
 func (r *Runner) openSockets(p *prepared) error {
 	for _, socket := range []struct {
 		path   string
@@ -116,7 +119,7 @@ func (r *Runner) openSockets(p *prepared) error {
 	return nil
 }
 
-// listen makes a socket that listens at a path, which only the runner's user can open.
+// listen creates a listening socket at a path, which only the runner's user can open.
 func listen(path string) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err

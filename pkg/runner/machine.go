@@ -15,7 +15,7 @@ import (
 // etcdTag is the mount tag, or the serial number, of etcd's data.
 const etcdTag = "etcdshare"
 
-// machine is the machine that the settings ask for, on what has been prepared.
+// machine returns the machine that the settings describe, with what has been prepared.
 func machine(s Settings, p *prepared) qemu.Machine {
 	m := qemu.Machine{
 		Name: s.Name, Type: s.MachineType, Accelerator: p.choice.Accelerator,
@@ -54,27 +54,30 @@ func network(s Settings, p *prepared) qemu.Network {
 	return p.card
 }
 
-// macOf is the same for the same name: a guest may know its interface by it. The first byte says that it is locally
-// administered and of one machine (IEEE 802, 8.2).
+// macOf returns the same address for the same name, because a guest may identify its interface by it. The first byte
+// marks it as locally administered and unicast (IEEE 802, 8.2).
 func macOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return net.HardwareAddr{0x02, sum[0], sum[1], sum[2], sum[3], sum[4]}.String()
 }
 
-// commandLine is the kernel's. A kernel that panics starts anew, after a while in which its last words are read.
+// commandLine returns the kernel's command line. A kernel that panics reboots after a delay in which its last messages
+// can be read.
 func commandLine(image osimage.Image, accelerator qemu.Accelerator) string {
 	arguments := []string{"console=ttyS0", "net.ifnames=0", "panic=10"}
 	if accelerator == qemu.TCG {
-		// On a busy host an emulated timer is so late that the kernel takes it for broken, and panics before its console works.
+		// On a busy host an emulated timer is so late that the kernel considers it broken, and panics before its
+		// console works.
 		arguments = append(arguments, "no_timer_check")
 	}
 	return strings.Join(append(arguments, image.KernelArguments...), " ")
 }
 
-// networkUnit configures the guest's own interface and none that a CNI plugin makes. The pod's search domains are known to
-// the resolver, which asks for names under .local only below these, and are no search domains for the guest and its pods. All
-// other names are asked for there, too: without being told so, the resolver hides a server with such domains from pods.
-// The MTU is the device's own already; systemd-networkd would go on with that of the lease only when told so.
+// networkUnit configures the guest's own interface and none that a CNI plugin creates. The pod's search domains are
+// passed to the resolver as routing domains, because it sends names under .local only to servers with a matching
+// domain; they are not search domains for the guest and its pods. All other names are sent to these servers as well
+// (DNSDefaultRoute): otherwise the resolver hides a server with such domains from pods. The device already has the
+// right MTU; systemd-networkd uses that of the lease only if UseMTU is set.
 const networkUnit = `[Match]
 Driver=virtio_net
 
@@ -95,9 +98,9 @@ UseNTP=yes
 UseDomains=route
 `
 
-// etcdDropIn mounts etcd's disk in place of the share that boot data expects, and etcdPatience lets it take its time to appear. They
-// add to units of the boot data, which would replace a unit of the same name. The unit that makes the file system is part of
-// it, too.
+// etcdDropIn mounts etcd's disk in place of the share that boot data expects, and etcdPatience allows it more time to
+// appear. They are drop-ins for units of the boot data, because a unit of the same name would be replaced by the boot
+// data. The unit that creates the file system is part of the boot data as well.
 const (
 	etcdDropIn = `[Unit]
 Requires=k8s-format@dev-disk-by\x2did-virtio\x2detcdshare.service
@@ -113,7 +116,7 @@ JobRunningTimeoutSec=15min
 `
 )
 
-// guestOwn is what only the runner knows of the guest.
+// guestOwn is the configuration of the guest that only the runner knows.
 func guestOwn(s Settings, etcd etcdfiles.Store) bootdata.Host {
 	host := bootdata.Host{Files: []bootdata.File{
 		{Path: "/etc/hostname", Content: s.Name + "\n"},

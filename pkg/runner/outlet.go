@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// outletSize is how much an outlet keeps for a reader that does not read, in bytes.
+	// outletSize is how much an outlet buffers for a slow reader, in bytes.
 	outletSize = 1 << 20
-	// outletFlush is how long the end of a runner waits for such a reader.
+	// outletFlush is how long the runner waits for such a reader when it ends.
 	outletFlush = time.Second
 )
 
-// Outlet is a writer that never waits. Behind stdout there is a container runtime, and while that is stuck or being
-// updated nobody reads: a guest that waits for its console stands still, and so would a runner that waits for its log.
-// What finds no room is lost, and the next line says how much that was.
+// Outlet is a writer that never blocks. Behind stdout there is a container runtime, and while it hangs or is being
+// updated nothing reads: a guest that waits for its console would stop, and so would a runner that waits for its log.
+// Text that does not fit in the buffer is lost, and the next line says how much.
 type Outlet struct {
 	writer io.Writer
 	done   chan struct{}
@@ -28,7 +28,7 @@ type Outlet struct {
 	closed bool
 }
 
-// NewOutlet makes an outlet in front of a writer.
+// NewOutlet returns an outlet in front of a writer.
 func NewOutlet(writer io.Writer) *Outlet {
 	o := &Outlet{writer: writer, done: make(chan struct{})}
 	o.more = sync.NewCond(&o.mu)
@@ -36,7 +36,7 @@ func NewOutlet(writer io.Writer) *Outlet {
 	return o
 }
 
-// Write takes p, or loses it. It never fails.
+// Write buffers p, or drops it. It never fails.
 func (o *Outlet) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,16 +53,16 @@ func (o *Outlet) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pass writes what is kept until the outlet is closed and nothing is left.
+// pass writes the buffer until the outlet is closed and nothing is left.
 func (o *Outlet) pass() {
 	defer close(o.done)
 	for part := o.take(nil); part != nil; part = o.take(part) {
-		// There is nobody to tell that nobody listens.
+		// Without a reader the error cannot be reported.
 		_, _ = o.writer.Write(part)
 	}
 }
 
-// take waits for something to write and returns it, nil when nothing will come. What spare holds is kept in from then on.
+// take waits for something to write and returns it, or nil if nothing will come. It reuses spare as the next buffer.
 func (o *Outlet) take(spare []byte) []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,7 +77,7 @@ func (o *Outlet) take(spare []byte) []byte {
 	return part
 }
 
-// Close gives the reader a second to take what is left.
+// Close gives the reader one second to take what is left.
 func (o *Outlet) Close() error {
 	o.mu.Lock()
 	o.closed = true

@@ -28,7 +28,7 @@ func TestOutletPassesEverythingOn(t *testing.T) {
 	}
 }
 
-// TestOutletNeverWaits writes more than any pipe holds to one that nobody reads, and reads it then.
+// TestOutletNeverWaits writes more than a pipe holds while nothing reads, and reads it then.
 func TestOutletNeverWaits(t *testing.T) {
 	reader, writer := io.Pipe()
 	o := NewOutlet(writer)

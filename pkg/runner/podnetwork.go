@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/usernet"
 )
 
-// repairNetwork gives the pod its address back that an earlier runner of this pod took and could not give back.
+// repairNetwork gives the pod its address back if an earlier runner of this pod took it and could not give it back.
 func (r *Runner) repairNetwork(ctx context.Context, _ *prepared) error {
 	if _, err := os.Stat(r.settings.networkState()); err != nil || r.settings.Network != NetworkPod {
 		return nil //nolint:nilerr // without the file there is nothing to repair
@@ -27,7 +27,7 @@ func (r *Runner) repairNetwork(ctx context.Context, _ *prepared) error {
 	return because(ReasonNetworkFailed, network.Close())
 }
 
-// takeNetwork gives the guest its network, as long as the machine runs.
+// takeNetwork gives the guest its network while the machine runs.
 func (r *Runner) takeNetwork(ctx context.Context, p *prepared) error {
 	switch r.settings.Network {
 	case NetworkPod:
@@ -38,7 +38,7 @@ func (r *Runner) takeNetwork(ctx context.Context, p *prepared) error {
 	return nil
 }
 
-// takePod hands the pod's network to the guest.
+// takePod hands the pod's network over to the guest.
 func (r *Runner) takePod(ctx context.Context, p *prepared) error {
 	network, err := guestnet.Take(ctx, r.networkOptions())
 	if err != nil {
@@ -62,7 +62,8 @@ func (r *Runner) takePod(ctx context.Context, p *prepared) error {
 	return nil
 }
 
-// carry has the runner carry the guest's connections. Ports are published before the guest starts, so that one that is taken ends the runner.
+// carry makes the runner carry the guest's connections. Ports are published before the guest starts, so that a port
+// that is already in use ends the runner.
 func (r *Runner) carry(ctx context.Context, p *prepared) error {
 	pod, err := guestnet.Inspect("")
 	if err != nil {
@@ -104,7 +105,7 @@ func (r *Runner) serveNetwork(ctx context.Context, p *prepared, serve func(conte
 	p.onClose(func() error { stop(); <-ended; return nil })
 }
 
-// socketPair are two ends of one connection: the runner's and QEMU's.
+// socketPair returns the two ends of a connection: the runner's and QEMU's.
 func socketPair() (net.Conn, *os.File, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -17,34 +17,34 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
 )
 
-// prepared is everything that a machine needs before QEMU is started. It is filled step by step; Close gives back what
+// prepared is everything that a machine needs before QEMU is started. It is filled step by step; Close releases what
 // there is.
 type prepared struct {
-	// halves are the parts of the boot data, and bootData what they make together with what only the runner knows.
+	// halves are the parts of the boot data, and bootData is their merge with what only the runner knows.
 	halves   [][]byte
 	bootData []byte
 	image    osimage.Local
 	choice   qemu.Choice
 	etcd     etcdfiles.Store
-	// inherited are the files that QEMU inherits: those with the locks, and its disks.
+	// inherited are the files that QEMU inherits: the locks, and its disks.
 	inherited []*os.File
-	// descriptors are the numbers that disks have in QEMU's process, by their serial numbers.
+	// descriptors are the file descriptors of disks in QEMU's process, by serial number.
 	descriptors map[string]int
 	// handed are those of the inherited files that the runner itself does not keep open.
 	handed []*os.File
-	// monitor and agent are their numbers in QEMU's process; 0 for none.
+	// monitor and agent are their file descriptors in QEMU's process; 0 for none.
 	monitor, agent int
-	// mapped says of shares, by their tags, that the guest's owners and modes are in attributes. rooted says that there is one that
-	// cannot be, so that QEMU has to be root.
+	// mapped says of shares, by tag, that the guest's owners and modes are in extended attributes. rooted says that
+	// this is impossible for one of them, so that QEMU has to be root.
 	mapped map[string]bool
 	rooted bool
-	// card is the guest's, and reach how the runner gets at the guest through it.
+	// card is the guest's network card, and reach is how the runner reaches the guest through it.
 	card    qemu.Network
 	reach   reach
 	closers []func() error
 }
 
-// Close gives everything back, in reverse order.
+// Close releases everything, in reverse order.
 func (p *prepared) Close() error {
 	errs := []error{p.closeHanded()}
 	for _, closer := range slices.Backward(p.closers) {
@@ -54,16 +54,16 @@ func (p *prepared) Close() error {
 	return errors.Join(errs...)
 }
 
-// firstDescriptor is the number of the first file that a process inherits besides its standard input and outputs.
+// firstDescriptor is the first file descriptor that a process inherits after standard input, output and error.
 const firstDescriptor = 3
 
-// inherit has QEMU inherit a file, and returns the number that it has there.
+// inherit lets QEMU inherit a file, and returns the file descriptor that it has there.
 func (p *prepared) inherit(file *os.File) int {
 	p.inherited = append(p.inherited, file)
 	return firstDescriptor + len(p.inherited) - 1
 }
 
-// handOver has QEMU inherit a disk.
+// handOver lets QEMU inherit a disk.
 func (p *prepared) handOver(serial string, file *os.File) {
 	if p.descriptors == nil {
 		p.descriptors = map[string]int{}
@@ -71,13 +71,14 @@ func (p *prepared) handOver(serial string, file *os.File) {
 	p.descriptors[serial] = p.give(file)
 }
 
-// give has QEMU inherit a file that the runner itself has no use for.
+// give lets QEMU inherit a file that the runner itself does not need.
 func (p *prepared) give(file *os.File) int {
 	p.handed = append(p.handed, file)
 	return p.inherit(file)
 }
 
-// closeHanded closes what QEMU has inherited: a socket that the runner kept open would seem to be served after QEMU's end.
+// closeHanded closes what QEMU has inherited: a socket that the runner kept open would appear to be served after QEMU's
+// end.
 func (p *prepared) closeHanded() error {
 	var errs []error
 	for _, file := range p.handed {
@@ -89,8 +90,8 @@ func (p *prepared) closeHanded() error {
 
 func (p *prepared) onClose(closer func() error) { p.closers = append(p.closers, closer) }
 
-// prepare does what can fail before anything is started, the cheap first: a mistake in boot data is told before an image
-// is downloaded, and the network is taken last, because downloads need it.
+// prepare does everything that can fail before something is started, the cheap steps first: a mistake in boot data is
+// reported before an image is downloaded. The network is taken last because downloads need it.
 func (r *Runner) prepare(ctx context.Context) (*prepared, error) {
 	p := &prepared{}
 	for _, step := range []struct {
@@ -128,8 +129,8 @@ func (r *Runner) readBootData(_ context.Context, p *prepared) error {
 	return because(ReasonBootDataInvalid, err)
 }
 
-// findEtcd looks at the volume once it is locked: before, the machine that this one replaces may still have been at work in it. Only then
-// it is known what the guest has to be told.
+// findEtcd inspects the volume once it is locked, because before that the machine that this one replaces may still use
+// it. Only then is it known what the guest has to be told.
 func (r *Runner) findEtcd(_ context.Context, p *prepared) error {
 	var err error
 	if p.etcd, err = etcdfiles.Find(r.settings.Etcd, r.settings.EtcdDisk > 0); err != nil {
@@ -140,7 +141,7 @@ func (r *Runner) findEtcd(_ context.Context, p *prepared) error {
 	return because(ReasonBootDataInvalid, err)
 }
 
-// maxBootData is more than an object of Kubernetes can hold, in bytes.
+// maxBootData is larger than any Kubernetes object, in bytes.
 const maxBootData = 2 << 20
 
 func readHalf(path string) ([]byte, error) {
@@ -183,7 +184,8 @@ func (r *Runner) chooseAccelerator(ctx context.Context, p *prepared) error {
 	return nil
 }
 
-// lockDisks locks everything that at most one machine may use. The pod's network goes with the directory of disks.
+// lockDisks locks everything that at most one machine may use. The lock of the disk directory also covers the pod's
+// network.
 func (r *Runner) lockDisks(ctx context.Context, p *prepared) error {
 	if err := os.MkdirAll(r.settings.State, 0o700); err != nil {
 		return because(diskReason(err), err)
@@ -220,7 +222,7 @@ func (r *Runner) makeDisks(ctx context.Context, p *prepared) error {
 	return nil
 }
 
-// openEtcd opens the disk with etcd's data; nil when the directory is shared.
+// openEtcd opens the disk with etcd's data; nil if the directory is shared.
 func (r *Runner) openEtcd(store etcdfiles.Store) (*os.File, error) {
 	switch {
 	case store.Disk == "":
@@ -228,7 +230,7 @@ func (r *Runner) openEtcd(store etcdfiles.Store) (*os.File, error) {
 	case store.Device:
 		return disk.OpenDevice(store.Disk)
 	}
-	// A disk that is there may be larger than a new one would be, and no new one is made when none is asked for.
+	// An existing disk may be larger than a new one would be, and no new one is created if none is configured.
 	file, err := disk.Open(store.Disk, max(r.settings.EtcdDisk, 1))
 	if file != nil && errors.Is(err, disk.ErrShrink) {
 		return file, nil
@@ -236,7 +238,7 @@ func (r *Runner) openEtcd(store etcdfiles.Store) (*os.File, error) {
 	return file, err
 }
 
-// openImage opens the image's root file system, so that QEMU has the file that was verified.
+// openImage opens the image's root file system, so that QEMU gets the file that was verified.
 func (r *Runner) openImage(_ context.Context, p *prepared) error {
 	if p.image.RootFS == "" {
 		return nil
@@ -249,7 +251,7 @@ func (r *Runner) openImage(_ context.Context, p *prepared) error {
 	return nil
 }
 
-// acquire waits for a lock: the pod that this one replaces may still be shutting its machine down.
+// acquire waits for a lock, because the pod that this one replaces may still be shutting its machine down.
 func (r *Runner) acquire(ctx context.Context, path string) (*disk.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.settings.Timeouts.Lock)
 	defer cancel()
@@ -269,7 +271,7 @@ func (r *Runner) acquire(ctx context.Context, path string) (*disk.Lock, error) {
 	}
 }
 
-// exclusive are the directories and devices that one machine at most may use.
+// exclusive returns the directories and devices that at most one machine may use.
 func (r *Runner) exclusive() []string {
 	paths := []string{r.settings.State}
 	if r.settings.Etcd != "" {
@@ -284,8 +286,8 @@ func (r *Runner) exclusive() []string {
 func (r *Runner) makeDisk(ctx context.Context, d Disk) (*os.File, error) {
 	path := r.settings.diskPath(d)
 	if d.Serial == SerialOS {
-		// The initrd mounts the root file system before anything could make one; all other disks the guest formats itself. A new file
-		// takes the place of one that is formatted, so it is opened afterwards.
+		// The initrd mounts the root file system before anything could create one; the guest formats all other disks
+		// itself. Formatting replaces the file, so it is opened afterwards.
 		if err := disk.Create(path, d.Size); err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
 )
 
-// master is a runner of a master whose volume is a directory.
+// master returns the runner of a master whose volume is a directory.
 func master(t *testing.T) *Runner {
 	t.Helper()
 	directory := t.TempDir()
@@ -43,8 +43,8 @@ func master(t *testing.T) *Runner {
 	}, slog.New(slog.DiscardHandler), io.Discard, io.Discard)
 }
 
-// TestVolumeIsLookedAtOnceItIsLocked: while a machine waits for its volume, the one that it replaces goes on, and its guest may make a
-// link in place of the disk at its last moment.
+// TestVolumeIsLookedAtOnceItIsLocked: while a machine waits for its volume, the machine that it replaces still runs,
+// and its guest may create a link in place of the disk at the last moment.
 func TestVolumeIsLookedAtOnceItIsLocked(t *testing.T) {
 	r := master(t)
 	older, err := disk.Acquire(r.settings.Etcd)
@@ -80,7 +80,7 @@ func TestVolumeIsLookedAtOnceItIsLocked(t *testing.T) {
 	}
 }
 
-// TestQEMUGetsTheDiskThatWasOpened: what stands under the disk's name once it is open makes no difference.
+// TestQEMUGetsTheDiskThatWasOpened: replacing the file under the disk's name after it was opened makes no difference.
 func TestQEMUGetsTheDiskThatWasOpened(t *testing.T) {
 	r := master(t)
 	r.settings.Disks = []Disk{{Serial: SerialOS, Size: 16 << 20}, {Serial: "dockerfs", Size: 1 << 20}}
@@ -115,8 +115,8 @@ func TestQEMUGetsTheDiskThatWasOpened(t *testing.T) {
 	}
 }
 
-// TestEmulationIsNeverSilent: where the operator's owner does not allow it, a machine without KVM does not start and says which setting would
-// let it, whether it was asked for emulation or has no KVM.
+// TestEmulationIsNeverSilent: unless emulation is allowed, a machine without KVM does not start and says which setting
+// would permit it, both if emulation was requested and if KVM is missing.
 func TestEmulationIsNeverSilent(t *testing.T) {
 	if opens("/dev/kvm") {
 		t.Log("KVM may work here: mode auto is not tried")

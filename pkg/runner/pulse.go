@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// pulse follows whether the guest has shown a sign of life since its machine was reset last: a write to a disk, or a packet. Kernels hang
-// in their first seconds now and then, emulated ones above all, and from outside such a machine looks like one that boots for long.
+// pulse tracks whether the guest has shown a sign of life since its machine was last reset: a write to a disk, or a
+// packet. Kernels, mainly emulated ones, sometimes hang in their first seconds, and from outside such a machine looks
+// like one that boots slowly.
 type pulse struct {
 	beat  beat
 	since time.Time
 	alive bool
-	// patience is how long it may take until the first sign.
+	// patience is how long the first sign may take.
 	patience time.Duration
 }
 
-// beat is what is seen of a machine.
+// beat is what is observed of a machine.
 type beat struct {
 	running bool
 	resets  int
@@ -23,7 +24,8 @@ type beat struct {
 	signs uint64
 }
 
-// still says that the guest has shown no sign of life in its time. Then it gets twice as long, for its host may be merely slow.
+// still reports whether the guest has shown no sign of life in time. Then it gets twice as long, because its host may
+// merely be slow.
 func (p *pulse) still(now time.Time, b beat, patience time.Duration) bool {
 	switch {
 	case p.since.IsZero() || b.resets != p.beat.resets:
@@ -40,7 +42,8 @@ func (p *pulse) still(now time.Time, b beat, patience time.Duration) bool {
 	return true
 }
 
-// awaken resets a machine whose guest stands still. Since it was switched on or reset it has written and sent nothing, so nothing is lost.
+// awaken resets a machine whose guest hangs. Since it was switched on or reset, the guest has written and sent nothing,
+// so nothing is lost.
 func (r *Runner) awaken(g *guest) {
 	patience := r.settings.Timeouts.Boot
 	if patience == 0 || g.sent == nil || g.stopped() {

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// TestGuestThatStandsStillIsFound: what is seen each ten seconds of a machine whose guest may take half a minute until its first sign of life.
+// TestGuestThatStandsStillIsFound: observations every ten seconds of a machine whose guest may take half a minute until
+// its first sign of life.
 func TestGuestThatStandsStillIsFound(t *testing.T) {
 	const patience = 30 * time.Second
 	on := func(resets int, signs uint64) beat { return beat{running: true, resets: resets, signs: signs} }
 	repeat := func(b beat, n int) []beat { return slices.Repeat([]beat{b}, n) }
 	for name, test := range map[string]struct {
 		beats []beat
-		want  []int // the looks that find it still
+		want  []int // the observations that find it hanging
 	}{
 		"it hangs from its beginning":                 {repeat(on(0, 7), 4), []int{3}},
 		"it hangs after each reset, and waits longer": {slices.Concat(repeat(on(0, 7), 4), repeat(on(1, 7), 7), repeat(on(2, 7), 13)), []int{3, 10, 23}},

@@ -14,23 +14,23 @@ import (
 	"unicode/utf8"
 )
 
-// Runner keeps one machine from its preparation to its end. It is used once.
+// Runner runs one machine from its preparation to its end. It is used once.
 type Runner struct {
 	settings Settings
 	log      *slog.Logger
 	messages io.Writer
 	board    board
 	console  *console
-	// released is closed when the machine need not be held any longer.
+	// released is closed when the machine need not be held.
 	released chan struct{}
 	release  sync.Once
-	// live is the running QEMU, for questions from outside.
+	// live is the running QEMU, for requests from outside.
 	mu   sync.Mutex
 	live *guest
 }
 
-// New makes a runner. The guest's console goes to output, QEMU's messages to messages, and what the runner itself has to
-// say to log. None of them may make their writer wait: see Outlet.
+// New returns a Runner. The guest's console goes to output, QEMU's messages to messages, and the runner's own messages
+// to log. None of them may block: see Outlet.
 func New(settings Settings, log *slog.Logger, output, messages io.Writer) *Runner {
 	r := &Runner{settings: settings, log: log, messages: messages, console: newConsole(output), released: make(chan struct{})}
 	r.board.status = Status{Name: settings.Name}
@@ -38,8 +38,8 @@ func New(settings Settings, log *slog.Logger, output, messages io.Writer) *Runne
 	return r
 }
 
-// Run runs the machine until it ends. When ctx ends, the machine is held until it is released, powered down, and cut off
-// in the end, each within its time.
+// Run runs the machine until it ends. When ctx ends, the machine is first held until it is released, then powered down,
+// and finally killed, each within its timeout.
 func (r *Runner) Run(ctx context.Context) End {
 	end := r.run(ctx)
 	r.enter(StateStopped, string(end.Reason))
@@ -85,7 +85,7 @@ func (r *Runner) close(what string, c io.Closer) {
 	}
 }
 
-// enter moves to a state; step says in words what happens in it.
+// enter changes the state; step describes what happens in it.
 func (r *Runner) enter(state State, step string) {
 	r.board.set(func(s *Status) {
 		if s.State != state {
@@ -96,10 +96,10 @@ func (r *Runner) enter(state State, step string) {
 	r.log.Info(string(state), "step", step)
 }
 
-// Release lets a machine go that is held, or will be. Releasing twice is releasing once.
+// Release releases a machine that is held, or will be. A second call has no effect.
 func (r *Runner) Release() { r.release.Do(func() { close(r.released) }) }
 
-// Status says how the machine is, which asks QEMU, the guest's kubelet and, on a master, its API server.
+// Status returns the machine's status, for which it asks QEMU, the guest's kubelet and, on a master, its API server.
 func (r *Runner) Status(ctx context.Context) Status {
 	status := r.board.get()
 	if g := r.running(); g != nil {
@@ -108,7 +108,7 @@ func (r *Runner) Status(ctx context.Context) Status {
 	return judge(status)
 }
 
-// ask asks all of them side by side: a probe waits for them no longer than for one.
+// ask asks all of them in parallel, so that a probe waits for only the slowest.
 func (r *Runner) ask(ctx context.Context, g *guest, status *Status) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -119,11 +119,11 @@ func (r *Runner) ask(ctx context.Context, g *guest, status *Status) {
 	group.Wait()
 }
 
-// terminationSize is what kubelet keeps of a termination message, in bytes.
+// terminationSize is how much of a termination message the kubelet keeps, in bytes.
 const terminationSize = 4096
 
-// WriteTermination stores why a machine ended, and the last that its console said, for kubelet. Without a path it does
-// nothing.
+// WriteTermination stores why a machine ended, and the last output of its console, for the kubelet. Without a path it
+// does nothing.
 func WriteTermination(path string, end End, console []byte) error {
 	if path == "" {
 		return nil
@@ -131,8 +131,8 @@ func WriteTermination(path string, end End, console []byte) error {
 	return os.WriteFile(path, []byte(terminationMessage(end, console)), 0o600)
 }
 
-// terminationMessage begins with the reason and has as much of the console's end as there is room for. It goes into the
-// status of a pod, so it is valid text without the control characters of a terminal.
+// terminationMessage begins with the reason and contains as much of the console's end as fits. It becomes part of a
+// pod's status, so it is valid text without the control characters of a terminal.
 func terminationMessage(end End, console []byte) string {
 	const heading = "\nconsole:\n"
 	text := cutOff(plain(fmt.Sprintf("%s: %s", end.Reason, end.Message)), terminationSize/2) + "\n"
@@ -148,7 +148,7 @@ func terminationMessage(end End, console []byte) string {
 	return text + heading + tail
 }
 
-// cutOff shortens text to n bytes, in front of a whole character.
+// cutOff shortens text to n bytes without splitting a character.
 func cutOff(text string, n int) string {
 	for len(text) > n {
 		_, size := utf8.DecodeLastRuneInString(text)
@@ -157,7 +157,7 @@ func cutOff(text string, n int) string {
 	return text
 }
 
-// escapeSequence is what moves a terminal's cursor or colours its text (ECMA-48, 5.4).
+// escapeSequence matches what moves a terminal's cursor or colors its text (ECMA-48, 5.4).
 var escapeSequence = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
 
 func plain(text string) string {

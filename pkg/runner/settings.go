@@ -1,5 +1,6 @@
-// Package runner keeps one virtual machine: it prepares boot data, image, disks and network, runs QEMU, watches over it and
-// ends it without losing data. It knows nothing of Kubernetes; cmd/runner fills its settings from a node pod's environment.
+// Package runner runs one virtual machine: it prepares boot data, image, disks and network, runs QEMU, supervises it
+// and ends it without losing data. It knows nothing of Kubernetes; cmd/runner fills its settings from a node pod's
+// environment.
 package runner
 
 import (
@@ -21,34 +22,35 @@ import (
 const (
 	// NetworkPod gives the machine the address of the pod.
 	NetworkPod = "pod"
-	// NetworkProxy gives the machine the address of the pod, too, but the pod keeps its network: the runner carries the guest's connections.
-	// It needs no rights. Others reach the guest at Settings.Ports only.
+	// NetworkProxy also gives the machine the address of the pod, but the pod keeps its network: the runner carries the
+	// guest's connections. It needs no privileges. Other hosts reach the guest only at Settings.Ports.
 	NetworkProxy = "proxy"
-	// NetworkUser puts the machine behind QEMU's own address translation. It needs no rights, and nobody reaches the guest.
+	// NetworkUser puts the machine behind QEMU's own address translation. It needs no privileges, and the guest cannot
+	// be reached.
 	NetworkUser = "user"
 )
 
-// SerialOS is the serial number of the disk that holds the guest's root file system.
+// SerialOS is the serial number of the disk with the guest's root file system.
 const SerialOS = "rootfs"
 
-// serialImage is that of the read-only disk with the image's root file system.
+// serialImage is the serial number of the read-only disk with the image's root file system.
 const serialImage = "guestos"
 
-// Settings are everything that the runner has to be told.
+// Settings are everything that the runner needs to know.
 type Settings struct {
 	// Name is the guest's host name: the name of the pod.
 	Name string
-	// MachineType is QEMU's; empty is q35.
+	// MachineType is QEMU's machine type; empty means q35.
 	MachineType string
-	// CPUs is how many processors the guest has, 1 at least.
+	// CPUs is how many processors the guest has, at least 1.
 	CPUs int
-	// Memory is that of the guest in MiB.
+	// Memory is the guest's memory in MiB.
 	Memory int64
-	// Disks are made on the first start, in this order.
+	// Disks are created on the first start, in this order.
 	Disks []Disk
-	// DNSServers and NTPServers are told to the guest by DHCP.
+	// DNSServers and NTPServers are announced to the guest by DHCP.
 	DNSServers, NTPServers []netip.Addr
-	// SearchDomains are told to the guest by DHCP; see guestnet.Options.
+	// SearchDomains are announced to the guest by DHCP; see guestnet.Options.
 	SearchDomains []string
 	// BootData are the files with the halves of the boot data, public first. There is at least one.
 	BootData []string
@@ -57,36 +59,38 @@ type Settings struct {
 	State string
 	// Run is the directory for what does not: sockets.
 	Run string
-	// Etcd is the directory, or block device, with etcd's data, shown to the guest as "etcdshare". Empty on workers.
+	// Etcd is the directory, or block device, with etcd's data, which the guest sees as "etcdshare". It is empty on
+	// workers.
 	Etcd string
-	// EtcdDisk is the size in bytes of the disk that is made for etcd's data in its directory while that is empty; 0 shares the
-	// directory.
+	// EtcdDisk is the size in bytes of the disk that is created for etcd's data in its directory if that is empty; with
+	// 0 the directory is shared.
 	EtcdDisk int64
 	// Shares are directories of the host that the guest mounts by their tags.
 	Shares []Share
-	// ForeignSources lets the guest send with addresses that are not its own; see guestnet.Options.
+	// ForeignSources lets the guest send from addresses that are not its own; see guestnet.Options.
 	ForeignSources bool
 	// Network is NetworkPod, NetworkProxy or NetworkUser.
 	Network string
-	// Ports are those at which others reach a guest behind NetworkProxy.
+	// Ports are those at which other hosts reach a guest behind NetworkProxy.
 	Ports []usernet.Port
 	// Acceleration says whether the guest runs on KVM.
 	Acceleration qemu.Mode
-	// AllowEmulation lets the guest be emulated in software; otherwise a machine without KVM does not start.
+	// AllowEmulation allows emulation of the guest in software; otherwise a machine without KVM does not start.
 	AllowEmulation bool
 	// Nested lets the guest run virtual machines of its own.
 	Nested bool
 	// QEMU is the program, by name or path.
 	QEMU string
-	// QEMUUser is the number of the user and group that QEMU runs as. 0 is the runner's own; a runner that is not root has no choice.
+	// QEMUUser is the number of the user and group that QEMU runs as. 0 is the runner's own; a runner that is not root
+	// always uses its own.
 	QEMUUser int
-	// ExtraArgs are appended to its command line.
+	// ExtraArgs are appended to QEMU's command line.
 	ExtraArgs []string
-	// Health is the port of the guest whose /healthz tells of its kubelet; 0 disables the check.
+	// Health is the guest's port whose /healthz reports the health of its kubelet; 0 disables the check.
 	Health int
-	// API is the port of a master's API server whose /readyz tells whether that serves; 0 disables the check.
+	// API is the port of a master's API server whose /readyz reports whether it serves; 0 disables the check.
 	API int
-	// TerminationLog is the file that gets the reason of the end; empty for none.
+	// TerminationLog is the file for the reason of the end; empty for none.
 	TerminationLog string
 	// Timeouts bound each step.
 	Timeouts Timeouts
@@ -110,29 +114,30 @@ type Share struct {
 
 // Timeouts bound each step of a machine's life.
 type Timeouts struct {
-	// Lock is how long another machine may go on using a disk of this one. A pod is replaced while it still shuts down.
+	// Lock is how long to wait for another machine that uses a disk of this one. A pod is replaced while it still shuts
+	// down.
 	Lock time.Duration
-	// Start is how long QEMU may take until it answers.
+	// Start is how long QEMU may take until it responds.
 	Start time.Duration
-	// Boot is how long the guest may take until it writes to a disk or sends a packet. Then it is taken to hang, and the machine is reset; 0 never
-	// resets it. Each time it may take twice as long.
+	// Boot is how long the guest may take until it writes to a disk or sends a packet. After that it is considered
+	// hung, and the machine is reset; 0 never resets it. After each reset the time doubles.
 	Boot time.Duration
 	// Hold is how long the machine is kept running after SIGTERM until it is released; 0 does not wait.
 	Hold time.Duration
 	// Powerdown is how long the guest may take to shut down.
 	Powerdown time.Duration
-	// Quit is how long QEMU may take to quit after the guest did not.
+	// Quit is how long QEMU may take to quit if the guest did not shut down.
 	Quit time.Duration
-	// Monitor is how long QEMU may leave a question unanswered while it runs. Then it is taken for dead and killed.
+	// Monitor is how long QEMU may not respond to a query while it runs. After that it is considered dead and killed.
 	Monitor time.Duration
 }
 
-// DefaultTimeouts suit a node pod with ten minutes of grace.
+// DefaultTimeouts suit a node pod with a grace period of ten minutes.
 var DefaultTimeouts = Timeouts{
 	Lock: 10 * time.Minute, Start: time.Minute, Boot: 5 * time.Minute, Hold: 0, Powerdown: 4 * time.Minute, Quit: 15 * time.Second, Monitor: 2 * time.Minute,
 }
 
-// Validate says what is missing or cannot be; the error names all of it.
+// Validate returns an error that names all missing and invalid settings.
 func (s Settings) Validate() error {
 	var errs []error
 	require := func(ok bool, text string, arguments ...any) {
@@ -159,18 +164,18 @@ func (s Settings) Validate() error {
 	require(s.Timeouts.Start > 0 && s.Timeouts.Powerdown > 0 && s.Timeouts.Quit > 0 && s.Timeouts.Monitor > 0,
 		"the timeouts have to be more than nothing")
 	if len(errs) == 0 {
-		// What QEMU could not be told is found before anything is made for it.
+		// Arguments that QEMU cannot be given are found before anything is created for it.
 		_, err := machine(s, example).Args()
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// QEMUUser is the user that QEMU runs as: the one that Debian reserves for it (libvirt-qemu). No image of a runner or a host needs to
-// know it by name.
+// QEMUUser is the user that QEMU runs as: the one that Debian reserves for it (libvirt-qemu). Neither the runner's
+// image nor a host needs to have its name.
 const QEMUUser = 64055
 
-// maxUser is the last of the numbers that are one user's (user_namespaces(7): 4294967295 is none).
+// maxUser is the largest user number (user_namespaces(7): 4294967295 means none).
 const maxUser = 1<<32 - 2
 
 // maxSocketPath is how long the path of a socket may be, in bytes (unix(7)).

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// State is what the runner is at.
+// State is what the runner is doing.
 type State string
 
-// States, in the order of a life.
+// The States, in order.
 const (
-	// StatePreparing: boot data, image, disks and network.
+	// StatePreparing means that boot data, image, disks and network are being prepared.
 	StatePreparing State = "Preparing"
-	// StateStarting: QEMU has been started and does not run the guest yet.
+	// StateStarting means that QEMU has been started and does not run the guest yet.
 	StateStarting State = "Starting"
-	// StateRunning: the guest runs.
+	// StateRunning means that the guest runs.
 	StateRunning State = "Running"
-	// StateHeld: the runner was told to stop and keeps the guest running until it is released.
+	// StateHeld means that the runner was told to stop and keeps the guest running until it is released.
 	StateHeld State = "Held"
-	// StatePoweringDown: the guest was asked to shut down.
+	// StatePoweringDown means that the guest was asked to shut down.
 	StatePoweringDown State = "PoweringDown"
-	// StateQuitting: the guest did not, and QEMU was told to quit.
+	// StateQuitting means that the guest did not shut down, and QEMU was told to quit.
 	StateQuitting State = "Quitting"
-	// StateKilling: QEMU did not either, and is killed.
+	// StateKilling means that QEMU did not quit either, and is killed.
 	StateKilling State = "Killing"
-	// StateStopped: the machine has ended.
+	// StateStopped means that the machine has ended.
 	StateStopped State = "Stopped"
 )
 
@@ -33,7 +33,7 @@ type Status struct {
 	Name  string    `json:"name"`
 	State State     `json:"state"`
 	Since time.Time `json:"since"`
-	// Step is what the runner is busy with, or waits for.
+	// Step is what the runner does or waits for.
 	Step string `json:"step,omitempty"`
 	// Accelerator is kvm or tcg, and AcceleratorReason why.
 	Accelerator       string `json:"accelerator,omitempty"`
@@ -44,30 +44,31 @@ type Status struct {
 	PID int `json:"pid,omitempty"`
 	// Address is the guest's.
 	Address string `json:"address,omitempty"`
-	// Machine is QEMU's own word, such as "running", or why it gave none.
+	// Machine is QEMU's own status, such as "running", or why QEMU gave none.
 	Machine string `json:"machine,omitempty"`
-	// Answers says whether QEMU gave one.
+	// Answers says whether QEMU responded.
 	Answers bool `json:"answers,omitempty"`
-	// Kubelet is "ok" or why the guest's kubelet is not.
+	// Kubelet is "ok" or why the guest's kubelet is not healthy.
 	Kubelet string `json:"kubelet,omitempty"`
 	// API is "ok" or why a master's API server is not ready.
 	API string `json:"api,omitempty"`
-	// Network is why the guest gets no address any more; empty when it does.
+	// Network is why the guest can no longer get an address; empty if it can.
 	Network string `json:"network,omitempty"`
-	// Resets counts those of the machine. A reboot of the guest is one or more: Linux pulls the line up to ten times until
-	// the machine reacts (arch/x86/kernel/reboot.c, native_machine_emergency_restart), and firmware may reset once more.
+	// Resets counts the machine's resets. A reboot of the guest is one or more: Linux triggers a reset up to ten times
+	// until the machine reacts (arch/x86/kernel/reboot.c, native_machine_emergency_restart), and firmware may reset
+	// once more.
 	Resets int `json:"resets"`
-	// Awakened counts the resets by the runner, of a machine whose guest stood still.
+	// Awakened counts the resets by the runner, of a machine whose guest hung.
 	Awakened int `json:"awakened,omitempty"`
 	// HeldUntil is when a held machine is powered down at the latest.
 	HeldUntil *time.Time `json:"heldUntil,omitempty"`
-	// Ready and Live are the answers to the probes; Unready says why it is not ready.
+	// Ready and Live are the results of the probes; Unready says why it is not ready.
 	Ready   bool   `json:"ready"`
 	Live    bool   `json:"live"`
 	Unready string `json:"unready,omitempty"`
 }
 
-// board holds the status for whoever asks.
+// board holds the status for concurrent readers.
 type board struct {
 	mu     sync.Mutex
 	status Status
@@ -85,11 +86,11 @@ func (b *board) set(change func(*Status)) {
 	change(&b.status)
 }
 
-// judge says whether the machine is ready for work and whether it is worth keeping. Machine and Kubelet have been asked.
+// judge decides whether the machine is ready and whether it is live. Machine and Kubelet have been queried.
 //
-// It is, while QEMU answers: a guest whose kubelet is ill may hold a member of etcd that is well, and a full disk does not
-// become empty by a restart. What is not up yet is, too: a download may take longer than any probe waits. And what is going
-// down, for the runner itself bounds that.
+// It is live while QEMU responds: a guest whose kubelet is unhealthy may run a healthy etcd member, and a restart does
+// not free a full disk. A machine that has not started yet is live, too, because a download may take longer than a
+// probe waits, and so is one that is going down, because the runner itself bounds that.
 func judge(s Status) Status {
 	s.Live = s.State != StateStopped && (s.State != StateRunning || s.Answers)
 	switch {

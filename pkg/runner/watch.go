@@ -9,7 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// watch keeps watch over a running machine until it has ended, by itself or because ctx did.
+// watch supervises a running machine until it has ended, by itself or because ctx ended.
 func (r *Runner) watch(ctx context.Context, g *guest) End {
 	defer func() {
 		g.kill()
@@ -30,7 +30,7 @@ func (r *Runner) watch(ctx context.Context, g *guest) End {
 	}
 }
 
-// endOfItself is the end of a machine that nobody told to stop.
+// endOfItself is the end of a machine that was not told to stop.
 func endOfItself(g *guest) End {
 	<-g.exited
 	<-g.attended
@@ -47,18 +47,18 @@ func endOfItself(g *guest) End {
 type stage struct {
 	state State
 	step  string
-	// timeout bounds the stage; enough ends it before.
+	// timeout bounds the stage; enough ends it earlier.
 	timeout time.Duration
 	enough  <-chan struct{}
-	// act is done at the beginning and then every so often.
+	// act is called at the beginning and then at the interval every.
 	act   func(context.Context, *qmp.Client) error
 	every time.Duration
 }
 
-// again is after how long the power button is pressed once more: a guest that is still booting misses it.
+// again is after how long the power button is pressed again: a guest that is still booting misses it.
 const again = 5 * time.Second
 
-// stages are the steps of a termination in their order; each is left when the machine has ended.
+// stages returns the steps of a termination in order; each ends when the machine has ended.
 func (r *Runner) stages() []stage {
 	t := r.settings.Timeouts
 	return []stage{
@@ -70,8 +70,8 @@ func (r *Runner) stages() []stage {
 	}
 }
 
-// pressPowerButton asks the guest to shut down. One that stands still, for a disk was full or somebody stopped it, would
-// not hear of it.
+// pressPowerButton asks the guest to shut down. A paused guest would not notice it, so it is resumed first; it was
+// paused because a disk was full or by a command.
 func pressPowerButton(ctx context.Context, monitor *qmp.Client) error {
 	status, err := monitor.Status(ctx)
 	if err == nil && !status.Running {
@@ -80,7 +80,7 @@ func pressPowerButton(ctx context.Context, monitor *qmp.Client) error {
 	return errors.Join(err, monitor.Powerdown(ctx))
 }
 
-// terminate ends the machine as gently as it lets itself be ended.
+// terminate ends the machine as gently as possible.
 func (r *Runner) terminate(g *guest) End {
 	begin := time.Now()
 	g.stop()
@@ -109,7 +109,7 @@ func (r *Runner) ignored(how string) End {
 	return End{Reason: ReasonGuestKilled, Message: fmt.Sprintf("the guest did not shut down within %s; %s", r.settings.Timeouts.Powerdown, how)}
 }
 
-// pass goes through a stage and says whether the machine has ended in it.
+// pass runs a stage and reports whether the machine has ended in it.
 func (r *Runner) pass(s stage, g *guest) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
@@ -131,7 +131,7 @@ func (r *Runner) pass(s stage, g *guest) bool {
 	return false
 }
 
-// repeat runs beside the stage, for a QEMU that is silent keeps the question waiting.
+// repeat runs beside the stage, because a QEMU that does not respond blocks the call.
 func (r *Runner) repeat(ctx context.Context, s stage, g *guest) {
 	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()

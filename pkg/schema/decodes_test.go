@@ -26,7 +26,7 @@ import (
 // kinds are the CRDs of the chart and the objects of testdata that have every field of them.
 var kinds = map[string]struct {
 	crd, object string
-	// variants replace what excludes other fields, by JSON merge patches.
+	// variants replace fields that exclude others, by JSON merge patches.
 	variants []string
 }{
 	"KVMConfig": {crd: "provider.giantswarm.io_kvmconfigs", object: "kvmconfig", variants: []string{
@@ -37,7 +37,8 @@ var kinds = map[string]struct {
 	"Release": {crd: "release.giantswarm.io_releases", object: "release"},
 }
 
-// odd are values that some field or other cannot hold. Numbers are those at the edges of what 32 and 64 bits, and a float, hold.
+// odd are values that some field or other cannot hold. Numbers are at the limits of what 32 and 64 bits, and a float,
+// can hold.
 var odd = []string{
 	`null`, `true`, `0`, `1`, `-1`, `1.0`, `1.5`, `1e3`, `1e15`, `1e16`, `1e-400`, `-1e300`,
 	`2147483647`, `2147483648`, `-2147483648`, `-2147483649`, `4294967296`, `4294967297`,
@@ -52,12 +53,12 @@ var odd = []string{
 	`[]`, `{}`, `[null]`, `[{}]`, `[1]`, `["a"]`, `[["a"]]`, `{"a":null}`, `{"a":1}`, `{"a":"a"}`, `{"a":4294967296}`, `{"a":1e19}`, `{"a":1.5}`,
 }
 
-// TestWhatTheSchemaAcceptsDecodes: the API server lists all objects of a kind at once, so a single one that Go cannot decode hides
-// all others from the operator. Every field of every kind is given every odd value, alone.
+// TestWhatTheSchemaAcceptsDecodes: the API server lists all objects of a kind at once, so a single one that Go cannot
+// decode hides all others from the operator. Every field of every kind is set to every odd value, one at a time.
 func TestWhatTheSchemaAcceptsDecodes(t *testing.T) {
 	for name, kind := range kinds {
 		definition := readCRD(t, kind.crd)
-		// API servers before 1.36 do not look at these formats, so minimum and maximum have to do.
+		// API servers before 1.36 ignore these formats, so minimum and maximum have to be sufficient.
 		lenient, err := schema.New(regexp.MustCompile(`(?m)^ +format: int(32|64)\n`).ReplaceAll(definition, nil))
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +73,7 @@ func TestWhatTheSchemaAcceptsDecodes(t *testing.T) {
 					object := runtime.DeepCopyJSON(base)
 					set(t, object, f.path, parseJSON(t, value))
 					err := decode(object)
-					// The whole schema is slow; what the field's own refuses, it refuses.
+					// Validating the whole schema is slow; what the field's own schema rejects, the whole one rejects.
 					if err == nil || value != "null" && f.refuses(parseJSON(t, value)) || lenient.Complete(t.Context(), object) != nil {
 						continue
 					}
@@ -86,7 +87,8 @@ func TestWhatTheSchemaAcceptsDecodes(t *testing.T) {
 	}
 }
 
-// TestNumbersHaveTheBoundsOfTheirTypes, and quantities and durations rules: this holds for fields that no fixture has, too.
+// TestNumbersHaveTheBoundsOfTheirTypes, and quantities and durations have rules: this also covers fields that no
+// fixture has.
 func TestNumbersHaveTheBoundsOfTheirTypes(t *testing.T) {
 	for name, kind := range kinds {
 		var crd apiextensionsv1.CustomResourceDefinition
@@ -127,7 +129,7 @@ func readCRD(t *testing.T, name string) []byte {
 	return content
 }
 
-// walk visits a schema and those below it; elements of lists are "[]". Values of maps are their maps' matter.
+// walk visits a schema and those below it; elements of lists are "[]". It does not visit the values of maps.
 func walk(path []string, p *apiextensionsv1.JSONSchemaProps, visit func([]string, *apiextensionsv1.JSONSchemaProps)) {
 	visit(path, p)
 	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
@@ -274,7 +276,7 @@ var codecs = func() serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme)
 }()
 
-// decode reads the object as the operator's caches do.
+// decode decodes the object as the operator's caches do.
 func decode(object map[string]any) error {
 	content, err := utiljson.Marshal(object)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Missing names the first thing that a CustomResourceDefinition lacks of what a Go type needs, which is a struct with the fields spec and
-// perhaps status: a version, the status subresource or a field, as in "status.conditions[].type". An API server drops the fields that it
-// does not know without an error. It is empty when nothing is missing.
+// Missing names the first thing that a CustomResourceDefinition lacks for a Go type, which is a struct with the fields
+// spec and possibly status: a version, the status subresource or a field, as in "status.conditions[].type". An API
+// server drops unknown fields without an error. The result is empty if nothing is missing.
 func Missing(definition *apiextensionsv1.CustomResourceDefinition, version string, object reflect.Type) string {
 	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served })
 	if i < 0 {
@@ -93,7 +93,8 @@ func missingItems(t reflect.Type, items *apiextensionsv1.JSONSchemaPropsOrArray,
 	return missing(t, items.Schema, path+"[]")
 }
 
-// nameOf is the name of a field in JSON; empty for one that is not there. The fields of an inline one are in its place.
+// nameOf returns the name of a field in JSON; empty for a field that is not encoded. The fields of an inline struct
+// take its place.
 func nameOf(field reflect.StructField) (name string, inline bool) {
 	tag, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/schema"
 )
 
-// TestMissing takes every field out of the chart's definitions, one at a time.
+// TestMissing removes every field from the chart's definitions, one at a time.
 func TestMissing(t *testing.T) {
 	for crd, object := range map[string]reflect.Type{
 		"provider.giantswarm.io_kvmconfigs": reflect.TypeFor[v1alpha1.KVMConfig](),
@@ -81,7 +81,7 @@ func parse(t *testing.T, data []byte) *apiextensionsv1.CustomResourceDefinition 
 	return definition
 }
 
-// pathsOf are the paths of all fields, as Missing writes them.
+// pathsOf returns the paths of all fields, as Missing writes them.
 func pathsOf(s *apiextensionsv1.JSONSchemaProps, path string) []string {
 	var paths []string
 	for name, property := range s.Properties {
@@ -97,7 +97,7 @@ func pathsOf(s *apiextensionsv1.JSONSchemaProps, path string) []string {
 	return paths
 }
 
-// remove takes one field out.
+// remove removes one field.
 func remove(s *apiextensionsv1.JSONSchemaProps, path, gone string) {
 	for name, property := range s.Properties {
 		next := strings.TrimPrefix(path+"."+name, ".")

@@ -29,7 +29,7 @@ type Schema struct {
 	rules      *cel.Validator
 }
 
-// New reads the schema from the YAML of a CustomResourceDefinition.
+// New parses the schema from the YAML of a CustomResourceDefinition.
 func New(crd []byte) (*Schema, error) {
 	var definition apiextensionsv1.CustomResourceDefinition
 	if err := yaml.Unmarshal(crd, &definition); err != nil {
@@ -51,15 +51,16 @@ func New(crd []byte) (*Schema, error) {
 	return &Schema{structural: structural, openAPI: openAPI, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Complete fills defaults into the object and returns what is wrong with it: unknown fields, values outside of the schema,
-// entries that are there twice and broken rules, one line for each field. The steps and their order are those of an API server.
+// Complete fills defaults into the object and returns what is wrong with it: unknown fields, values that violate the
+// schema, duplicate entries and violated rules, one line for each field. The steps and their order are those of an API
+// server.
 func (s *Schema) Complete(ctx context.Context, object map[string]any) error {
 	unknown := pruning.PruneWithOptions(object, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	var errs []error
 	for _, path := range unknown {
 		errs = append(errs, fmt.Errorf("%s: there is no such field", path))
 	}
-	// Clients in Go write null for what is empty.
+	// Clients in Go write null for empty values.
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
 	defaulting.Default(object, s.structural)
 	list := validation.ValidateCustomResource(nil, object, s.openAPI)
@@ -71,12 +72,14 @@ func (s *Schema) Complete(ctx context.Context, object map[string]any) error {
 	return errors.Join(append(errs, oneLineEach(list)...)...)
 }
 
-// blocksRules says whether an API server looks at no rules because of the error: a rule might not find what it is about.
+// blocksRules reports whether an API server evaluates no rules because of the error: a rule might not find what it
+// refers to.
 func blocksRules(e *field.Error) bool {
 	return slices.Contains([]field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, e.Type)
 }
 
-// oneLineEach is the first error of each field. Errors that name their field in the text only say least, so they come last.
+// oneLineEach returns the first error of each field. Errors that name their field only in the text are the least
+// informative, so they come last.
 func oneLineEach(list field.ErrorList) []error {
 	var named, nameless field.ErrorList
 	for _, e := range list {

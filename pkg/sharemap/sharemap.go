@@ -1,6 +1,7 @@
-// Package sharemap turns a directory that a guest shares over 9p into the form in which a QEMU that is not root serves it: every file belongs
-// to QEMU's user, and what the guest knows as owner, mode and type is in extended attributes (QEMU: security_model=mapped-xattr,
-// hw/9pfs/9p-local.c). Directories of earlier machines hold files of any owner, which such a QEMU could not read.
+// Package sharemap converts a directory that a guest shares over 9p to the form in which a QEMU that is not root serves
+// it: every file belongs to QEMU's user, and what the guest sees as owner, mode and type is in extended attributes
+// (QEMU: security_model=mapped-xattr, hw/9pfs/9p-local.c). Directories of earlier machines contain files of any owner,
+// which such a QEMU could not read.
 package sharemap
 
 import (
@@ -16,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported says that the file system has no extended attributes of users (xattr(7)).
+// ErrUnsupported says that the file system has no extended user attributes (xattr(7)).
 var ErrUnsupported = errors.New("its file system has no extended attributes")
 
 // Attributes of QEMU, in little-endian byte order.
@@ -27,7 +28,7 @@ const (
 	attributeDevice = "user.virtfs.rdev"
 )
 
-// Modes are those that QEMU gives to files and directories that a guest makes.
+// Modes are those that QEMU gives to files and directories that a guest creates.
 const (
 	modeOfFile      = 0o600
 	modeOfDirectory = 0o700
@@ -38,18 +39,20 @@ const maxLink = 4096
 
 // Share is a directory that a guest shares.
 type Share struct {
-	// Directory is its path. Nobody else uses it meanwhile: it is locked.
+	// Directory is its path. It is locked, so that nothing else uses it meanwhile.
 	Directory string
 	// User is the number of QEMU's user and group.
 	User int
-	// Except are names in the directory itself that stay as they are: files of the runner.
+	// Except are names in the directory itself that are not changed: files of the runner.
 	Except []string
-	// Whole looks at every file although the directory itself belongs to QEMU's user already, because others than the guest write there.
+	// Whole checks every file even if the directory itself already belongs to QEMU's user, because not only the guest
+	// writes there.
 	Whole bool
 }
 
-// Convert turns what does not belong to QEMU's user into its form. The directory itself comes last, so that what was interrupted goes on
-// the next time. Symbolic links are never followed. The error is ErrUnsupported before anything was changed.
+// Convert converts what does not belong to QEMU's user. The directory itself comes last, so that an interrupted
+// conversion continues the next time. Symbolic links are never followed. The error is ErrUnsupported before anything
+// was changed.
 func (s Share) Convert() error {
 	root, err := os.OpenRoot(s.Directory)
 	if err != nil {
@@ -72,7 +75,7 @@ func (s Share) Convert() error {
 	return s.convert(root, ".", info)
 }
 
-// supported tries an attribute that has no meaning.
+// supported tries to set an attribute that has no meaning.
 func supported(root *os.Root) error {
 	directory, err := root.Open(".")
 	if err != nil {
@@ -95,7 +98,7 @@ func (s Share) owns(info fs.FileInfo) bool {
 	return ok && stat.Uid == uint32(s.User) //nolint:gosec // G115: a user's number
 }
 
-// convertEntries converts what is in a directory, the deepest first.
+// convertEntries converts the content of a directory, the deepest entries first.
 func (s Share) convertEntries(root *os.Root, name string) error {
 	directory, err := root.Open(name)
 	if err != nil {
@@ -135,7 +138,8 @@ func (s Share) convertEntry(root *os.Root, name string) error {
 	return s.replace(root, name, info)
 }
 
-// convert notes owner and mode of a file or directory, and gives it to QEMU's user. The owner comes last: it tells what is done.
+// convert records owner and mode of a file or directory, and gives it to QEMU's user. The owner is changed last,
+// because it shows what is done.
 func (s Share) convert(root *os.Root, name string, info fs.FileInfo) error {
 	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -152,7 +156,7 @@ func (s Share) convert(root *os.Root, name string, info fs.FileInfo) error {
 	return s.give(file, info)
 }
 
-// give gives an open file to QEMU's user, who knows it as info says.
+// give gives an open file to QEMU's user, with attributes that contain what info says.
 func (s Share) give(file *os.File, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -184,7 +188,8 @@ func (s Share) give(file *os.File, info fs.FileInfo) error {
 
 func little32(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 
-// replace puts a regular file in the place of a link, device, pipe or socket: that is how QEMU keeps them. A link's target is its content.
+// replace replaces a link, device, pipe or socket by a regular file, because QEMU stores them as such. A link's target
+// is its content.
 func (s Share) replace(root *os.Root, name string, info fs.FileInfo) error {
 	content := ""
 	if info.Mode().Type() == fs.ModeSymlink {

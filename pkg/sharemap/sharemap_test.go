@@ -28,7 +28,7 @@ func attribute(t *testing.T, path, name string) uint32 {
 	return binary.LittleEndian.Uint32(value)
 }
 
-// share is a directory as a machine of before left it, whose QEMU was root.
+// share is a directory as an earlier machine left it, whose QEMU was root.
 func share(t *testing.T) Share {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -106,7 +106,7 @@ func TestShareOfBeforeIsReadableForQEMU(t *testing.T) {
 	}
 }
 
-// TestConvertedShareStaysAsItIs: what a guest's files look like is not read from the host a second time.
+// TestConvertedShareStaysAsItIs: the attributes of a guest's files are not taken from the host a second time.
 func TestConvertedShareStaysAsItIs(t *testing.T) {
 	s := share(t)
 	if err := s.Convert(); err != nil {
@@ -139,7 +139,7 @@ func TestInterruptedConversionGoesOn(t *testing.T) {
 	if err := s.Convert(); err != nil {
 		t.Fatal(err)
 	}
-	// As if it had ended before it came to one file, and to the directory.
+	// This is the state if it was interrupted before it converted one file, and the directory.
 	db := filepath.Join(s.Directory, "data/member/db")
 	if err := errors.Join(os.Chown(db, 0, 0), os.Chown(s.Directory, 0, 0)); err != nil {
 		t.Fatal(err)

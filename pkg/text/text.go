@@ -5,7 +5,8 @@ import "strings"
 
 const more = "…"
 
-// Beginning is a text of at most so many bytes: the whole one, or its beginning and an ellipsis. What is no UTF-8 in a beginning is left out.
+// Beginning returns a text of at most that many bytes: the whole text, or its beginning and an ellipsis. Invalid UTF-8
+// in a beginning is removed.
 func Beginning(of string, most int) string {
 	if len(of) <= most {
 		return of

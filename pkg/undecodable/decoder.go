@@ -1,9 +1,10 @@
-// Package undecodable keeps one object that Go cannot decode from stopping the cache of its kind.
+// Package undecodable prevents one object that Go cannot decode from stopping the cache of its kind.
 //
-// An API server checks an object against the schema of its kind. A schema may accept what the Go type refuses: a number that does not fit
-// an int32, or a quantity that is malformed. A list with one such object cannot be decoded, so a cache that decodes lists as a whole stands
-// still for all objects. The informers of this package decode object by object. Of an object that cannot be decoded they keep the metadata,
-// and what else Keep names and can be decoded, with a mark that says why: see Why.
+// An API server validates an object against the schema of its kind. A schema may accept what the Go type rejects: a
+// number that does not fit an int32, or a malformed quantity. A list with one such object cannot be decoded, so a cache
+// that decodes lists as a whole stops for all objects. The informers of this package decode object by object. If an
+// object cannot be decoded, they keep its metadata, and the fields in keep that can be decoded, with a mark that says
+// why: see Why.
 package undecodable
 
 import (
@@ -17,17 +18,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mark is the annotation, in the cache only, of an object that could not be decoded. No user can set it: a key with a space is refused by
-// every API server.
+// mark is the annotation, only in the cache, of an object that could not be decoded. No user can set it, because every
+// API server rejects a key with a space.
 const mark = "not decodable because"
 
-// Why names the fields of an object from the cache that could not be decoded, and says what is wrong with them. It is empty for an object
-// that was decoded.
+// Why names the fields of an object from the cache that could not be decoded, and says what is wrong with them. It is
+// empty for an object that was decoded.
 //
-// Of an object that was not, nothing may be concluded but from its metadata: its spec looks empty.
+// If an object was not decoded, only its metadata can be trusted: its spec looks empty.
 func Why(object client.Object) string { return object.GetAnnotations()[mark] }
 
-// Mark makes an object look as one that could not be decoded, for tests of what reads the cache.
+// Mark makes an object look like one that could not be decoded, for tests of code that reads the cache.
 func Mark(object client.Object, why string) {
 	annotations := map[string]string{mark: why}
 	for key, value := range object.GetAnnotations() {
@@ -36,26 +37,27 @@ func Mark(object client.Object, why string) {
 	object.SetAnnotations(annotations)
 }
 
-// keep are the fields besides the metadata that are kept of an object that cannot be decoded, each if it can be decoded itself.
+// keep are the fields besides the metadata that are kept of an object that cannot be decoded, each if it can be decoded
+// itself.
 var keep = [][]string{
-	// By its id the operator finds the cluster of a KVMConfig.
+	// The operator finds the cluster of a KVMConfig by its id.
 	{"spec", "cluster", "id"},
-	// By its conditions the operator knows what it has said of the object already.
+	// From the conditions the operator knows what it has already reported for the object.
 	{"status", "conditions"},
 }
 
-// negotiator hands out decoders that survive what cannot be decoded.
+// negotiator returns decoders that tolerate objects that cannot be decoded.
 type negotiator struct{ runtime.NegotiatedSerializer }
 
-// DecoderToVersion is runtime.NegotiatedSerializer's.
+// DecoderToVersion implements runtime.NegotiatedSerializer.
 func (n negotiator) DecoderToVersion(serializer runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
 	return decoder{n.NegotiatedSerializer.DecoderToVersion(serializer, version)}
 }
 
-// decoder decodes JSON as the upstream does, and item by item when that fails.
+// decoder decodes JSON as the upstream does, and item by item if that fails.
 type decoder struct{ upstream runtime.Decoder }
 
-// Decode is runtime.Decoder's.
+// Decode implements runtime.Decoder.
 func (d decoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	object, kind, err := d.upstream.Decode(data, defaults, into)
 	if err == nil {

@@ -42,7 +42,8 @@ func kvmConfig(name, spec string) string {
 		name, name, spec)
 }
 
-// TestFieldsThatCannotBeDecodedAreNamed: each with its value and what is wrong with it, be it deep, in a list, or one of several.
+// TestFieldsThatCannotBeDecodedAreNamed: each with its value and what is wrong with it, whether it is deeply nested, in
+// a list, or one of several.
 func TestFieldsThatCannotBeDecodedAreNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec string
@@ -91,7 +92,7 @@ func TestFieldsThatCannotBeDecodedAreNamed(t *testing.T) {
 	}
 }
 
-// TestOfWhatCannotBeDecodedTheRestIsKept: by which it is found, reported and deleted.
+// TestOfWhatCannotBeDecodedTheRestIsKept: what is needed to find, report and delete the object.
 func TestOfWhatCannotBeDecodedTheRestIsKept(t *testing.T) {
 	object, _, err := newDecoder(t).Decode([]byte(kvmConfig("a", `{"cluster":{"id":"ab1cd"},"kvm":{"etcd":{"size":"1e1.5"}}}`)), nil, nil)
 	if err != nil {
@@ -112,7 +113,7 @@ func TestOfWhatCannotBeDecodedTheRestIsKept(t *testing.T) {
 	}
 }
 
-// TestAnIDThatCannotBeDecodedIsLeftOut and does not take the others with it.
+// TestAnIDThatCannotBeDecodedIsLeftOut, but the other fields are kept.
 func TestAnIDThatCannotBeDecodedIsLeftOut(t *testing.T) {
 	object, _, err := newDecoder(t).Decode([]byte(kvmConfig("a", `{"cluster":{"id":7}}`)), nil, nil)
 	if err != nil {
@@ -124,7 +125,7 @@ func TestAnIDThatCannotBeDecodedIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestAListSurvivesItems: the others are whole, in their order, and the version of the list stays.
+// TestAListSurvivesItems: the other items are complete, in their order, and the version of the list is kept.
 func TestAListSurvivesItems(t *testing.T) {
 	good := `{"cluster":{"id":"ok","scaling":{"max":3}}}`
 	bad := `{"cluster":{"id":"bad","scaling":{"max":4294967296}}}`
@@ -149,7 +150,7 @@ func TestAListSurvivesItems(t *testing.T) {
 	}
 }
 
-// TestReleasesSurvive: a date that is none.
+// TestReleasesSurvive: an invalid date.
 func TestReleasesSurvive(t *testing.T) {
 	data := `{"apiVersion":"release.giantswarm.io/v1alpha1","kind":"Release","metadata":{"name":"v1.0.0"},"spec":{"date":"yesterday","components":[]}}`
 	object, _, err := newDecoder(t).Decode([]byte(data), nil, nil)
@@ -176,7 +177,7 @@ func TestWhatIsNoObjectIsAnError(t *testing.T) {
 	}
 }
 
-// TestTheMarkCannotBeForged: no API server takes an annotation of that name.
+// TestTheMarkCannotBeForged: no API server accepts an annotation of that name.
 func TestTheMarkCannotBeForged(t *testing.T) {
 	if !strings.Contains(mark, " ") {
 		t.Errorf("%q may be the name of an annotation, so that a user could set it", mark)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// namedFields is how many fields are named: who has corrected them sees the next ones.
+	// namedFields is how many fields are named: once a user has corrected them, the next ones are named.
 	namedFields = 3
-	// valueLength and reasonLength bound what is repeated of a value, and of what is wrong with it.
+	// valueLength and reasonLength bound how much of a value, and of what is wrong with it, is repeated.
 	valueLength, reasonLength = 64, 200
 )
 
-// generic is a JSON object whose numbers stay as they are written.
+// generic returns a JSON object whose numbers stay as they are written.
 func generic(data []byte) (map[string]any, error) {
 	reader := json.NewDecoder(bytes.NewReader(data))
 	reader.UseNumber()
@@ -29,7 +29,7 @@ func generic(data []byte) (map[string]any, error) {
 	return object, err
 }
 
-// at is the value of a field.
+// at returns the value of a field.
 func at(object map[string]any, path []string) (value any, ok bool) {
 	value = object
 	for _, name := range path {
@@ -73,14 +73,14 @@ func describe(whole map[string]any, head func() map[string]any, try func(map[str
 	return strings.Join(s.found, "; ")
 }
 
-// search finds fields that cannot be decoded: it decodes each by itself, and what is in it only where that fails.
+// search finds fields that cannot be decoded: it decodes each by itself, and the fields inside it only if that fails.
 type search struct {
 	head  func() map[string]any
 	try   func(map[string]any) error
 	found []string
 }
 
-// look looks at the field at a path of names and positions.
+// look checks the field at a path of names and positions.
 func (s *search) look(path []any, value any) {
 	if len(s.found) == namedFields {
 		return
@@ -144,7 +144,7 @@ func shown(value any) string {
 	return text.Beginning(string(data), valueLength)
 }
 
-// mismatch is what Go says of a value of another type.
+// mismatch matches what Go reports about a value of another type.
 var mismatch = regexp.MustCompile(`cannot unmarshal .* of type (?:\S+\.)?(\S+)$`)
 
 func reason(err error) string {

@@ -18,21 +18,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Kind is a kind whose informer survives objects that cannot be decoded.
+// Kind is a kind whose informer tolerates objects that cannot be decoded.
 type Kind struct {
 	// Object and List are the Go types.
 	Object client.Object
 	List   client.ObjectList
 	// Resource is where the API server has the objects.
 	Resource schema.GroupVersionResource
-	// Selector picks some of them; nil picks all.
+	// Selector selects some of them; nil selects all.
 	Selector labels.Selector
 }
 
-// NewInformer makes an informer, as toolscache.NewSharedIndexInformer does.
+// NewInformer creates an informer, as toolscache.NewSharedIndexInformer does.
 type NewInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// Informers makes the informers of the kinds, and those of other kinds as usual.
+// Informers creates the informers of the kinds, and those of other kinds as usual.
 func Informers(config *rest.Config, by *http.Client, scheme *runtime.Scheme, kinds ...Kind) (NewInformer, error) {
 	sources := map[reflect.Type]toolscache.ListerWatcher{}
 	for _, kind := range kinds {
@@ -56,7 +56,7 @@ func (k Kind) source(config *rest.Config, by *http.Client, scheme *runtime.Schem
 	version := k.Resource.GroupVersion()
 	config.GroupVersion, config.APIPath = &version, "/apis"
 	config.NegotiatedSerializer = negotiator{serializer.WithoutConversionCodecFactory{CodecFactory: serializer.NewCodecFactory(scheme)}}
-	// Other formats than JSON are not taken apart here.
+	// Only JSON is decoded object by object here.
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	c, err := rest.RESTClientForConfigAndClient(config, by)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// keepAliveIdle is how long a connection may be silent before the guest is asked whether it is still there, keepAliveInterval how long
-	// it may take to say so, and keepAliveCount how often it is asked.
+	// keepAliveIdle is how long a connection may be silent before the guest is probed, keepAliveInterval the interval
+	// between probes, and keepAliveCount how many of them may stay unanswered.
 	keepAliveIdle, keepAliveInterval, keepAliveCount = time.Minute, 15 * time.Second, 4
-	// lingering is how long the guest may take to acknowledge what is left of a connection that was closed.
+	// lingering is how long the guest may take to acknowledge the remaining data of a closed connection.
 	lingering = 30 * time.Second
-	// lookAgain is how often it is checked whether it has.
+	// lookAgain is how often that is checked.
 	lookAgain = 50 * time.Millisecond
 )
 
@@ -32,7 +32,8 @@ type inside struct {
 	endpoint tcpip.Endpoint
 }
 
-// newInside has a connection end whose guest is gone: a machine that is reset says nothing.
+// newInside enables keepalives, so that a connection ends when its guest is gone: a machine that is reset sends
+// nothing.
 func newInside(queue *waiter.Queue, endpoint tcpip.Endpoint) *inside {
 	endpoint.SocketOptions().SetKeepAlive(true)
 	idle, interval := tcpip.KeepaliveIdleOption(keepAliveIdle), tcpip.KeepaliveIntervalOption(keepAliveInterval)
@@ -45,8 +46,8 @@ func newInside(queue *waiter.Queue, endpoint tcpip.Endpoint) *inside {
 // Abort resets the connection.
 func (c *inside) Abort() { c.endpoint.Abort() }
 
-// finish closes the connection and waits until the stack has forgotten it. A guest that does not take what is left is reset: otherwise what the
-// stack holds for it would stay as long as the guest likes.
+// finish closes the connection and waits until the stack has released it. If the guest does not take the remaining
+// data, the connection is reset; otherwise the guest could make the stack keep the data indefinitely.
 func (c *inside) finish() {
 	_ = c.Close()
 	for deadline := time.Now().Add(lingering); time.Now().Before(deadline); time.Sleep(lookAgain) {
@@ -58,7 +59,7 @@ func (c *inside) finish() {
 	c.Abort()
 }
 
-// errPortTaken: a local port is in use for another connection.
+// errPortTaken says that a local port is in use for another connection.
 var errPortTaken = errors.New("the port is taken")
 
 // connect connects to a port of the guest from an address; port 0 lets the stack choose.
@@ -92,7 +93,7 @@ func (n *Network) connect(ctx context.Context, from netip.AddrPort, port uint16)
 	return newInside(queue, endpoint), nil
 }
 
-// meaning gives the stack's error for a closed port the meaning that the operating system's has.
+// meaning translates the stack's error for a closed port to that of the operating system.
 func meaning(problem tcpip.Error) error {
 	if _, refused := problem.(*tcpip.ErrConnectionRefused); refused {
 		return syscall.ECONNREFUSED
@@ -100,7 +101,7 @@ func meaning(problem tcpip.Error) error {
 	return errors.New(problem.String())
 }
 
-// isRefused says whether nothing is at a port, in the words of the operating system or of the stack.
+// isRefused reports whether nothing listens at a port, by the error of the operating system or of the stack.
 func isRefused(err error) bool {
 	operation := new(net.OpError)
 	return errors.Is(err, syscall.ECONNREFUSED) ||

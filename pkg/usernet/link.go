@@ -27,23 +27,24 @@ import (
 )
 
 const (
-	// minMTU is what each host of IPv4 has to take (RFC 791), maxMTU the longest packet.
+	// minMTU is what each IPv4 host has to accept (RFC 791), maxMTU the longest packet.
 	minMTU, maxMTU = 576, 65535
-	// queued is how many frames wait for the guest at most. What comes then is dropped, as a switch does.
+	// queued is how many frames may wait for the guest. Further frames are dropped, as a switch does.
 	queued = 2048
 	// batch is how many frames are written at once at most.
 	batch = 64
-	// lengthSize is the length of the number that QEMU's stream puts before each frame.
+	// lengthSize is the size of the length that QEMU's stream puts before each frame.
 	lengthSize = 4
-	// maxFrame is more than QEMU sends; a longer one is no frame.
+	// maxFrame is more than QEMU sends; anything longer is not a frame.
 	maxFrame = 128 << 10
 )
 
-// bufferSize bounds what one direction of a connection holds in the stack, in bytes. The way to the guest is short, so that more would not
-// make it faster.
+// bufferSize bounds what the stack buffers for one direction of a connection, in bytes. The path to the guest is short,
+// so that more would not make it faster.
 const bufferSize = 64 << 10
 
-// build makes the stack. It takes packets for any address, and sends as any address: it stands for everything beyond the guest.
+// build creates the stack. It accepts packets for any address, and sends from any address, because it stands in for
+// everything beyond the guest.
 func (n *Network) build() error {
 	n.stack = stack.New(stack.Options{
 		NetworkProtocols: []stack.NetworkProtocolFactory{
@@ -53,7 +54,7 @@ func (n *Network) build() error {
 	})
 	mtu := uint32(n.options.MTU) + header.EthernetMinimumSize //nolint:gosec // G115: it is at most maxMTU
 	n.link = channel.New(queued, mtu, tcpip.LinkAddress(n.options.GatewayMAC))
-	n.link.LinkEPCapabilities |= stack.CapabilityRXChecksumOffload // a socket damages nothing
+	n.link.LinkEPCapabilities |= stack.CapabilityRXChecksumOffload // a socket corrupts nothing
 	forgotten := tcpip.TCPTimeWaitTimeoutOption(time.Second)       // nothing is reordered on the way to the guest
 	sack, tune := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(false)
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: bufferSize, Max: bufferSize}
@@ -85,8 +86,9 @@ func (n *Network) build() error {
 	return nil
 }
 
-// Serve carries frames to and from the guest's card: QEMU's "stream" network, in which each frame follows its length in four bytes, the
-// most significant first. It returns when the context ends, or with the error of a connection that is broken.
+// Serve carries frames to and from the guest's card. It speaks QEMU's "stream" network, in which each frame follows its
+// length in four bytes, the most significant first. Serve returns when the context ends, or with the error of a broken
+// connection.
 func (n *Network) Serve(ctx context.Context, card net.Conn) error {
 	group, ctx := errgroup.WithContext(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = card.Close() })
@@ -123,7 +125,7 @@ func (n *Network) receive(card io.Reader, out *writer) error {
 	}
 }
 
-// read reads a frame; one that is too long for any packet is empty.
+// read reads a frame. A frame that is too long for any packet is returned empty.
 func read(reader *bufio.Reader) ([]byte, error) {
 	var length [lengthSize]byte
 	if _, err := io.ReadFull(reader, length[:]); err != nil {
@@ -142,7 +144,7 @@ func read(reader *bufio.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// acceptable says whether a frame is one that the stack is to see: the guest's own, under its own addresses.
+// acceptable reports whether the stack should see a frame: one from the guest itself, with its own addresses.
 func (n *Network) acceptable(frame []byte) bool {
 	if len(frame) < header.EthernetMinimumSize {
 		return false
@@ -160,14 +162,15 @@ func (n *Network) acceptable(frame []byte) bool {
 	return false
 }
 
-// asksForOthers says whether an ARP packet is a question of the guest. It asks for its own address, too, to find out whether somebody else
-// has it; nobody does.
+// asksForOthers reports whether an ARP packet is a request of the guest for another address. The guest also asks for
+// its own address, to find out whether another host has it; none does.
 func (n *Network) asksForOthers(a header.ARP) bool {
 	return a.IsValid() && a.Op() == header.ARPRequest && bytes.Equal(a.HardwareAddressSender(), n.options.MAC) &&
 		bytes.Equal(a.ProtocolAddressSender(), n.options.Address.AsSlice()) && !bytes.Equal(a.ProtocolAddressTarget(), n.options.Address.AsSlice())
 }
 
-// carries says whether the stack can do something with an IPv4 packet. It would answer an echo request for any host, in its name.
+// carries reports whether the stack can handle an IPv4 packet. The stack would answer an echo request for any host, in
+// that host's name.
 func (n *Network) carries(packet []byte) bool {
 	ip := header.IPv4(packet)
 	if !ip.IsValid(len(packet)) || ip.SourceAddress() != tcpip.AddrFrom4(n.options.Address.As4()) {
@@ -177,7 +180,7 @@ func (n *Network) carries(packet []byte) bool {
 	case header.TCPProtocolNumber, header.UDPProtocolNumber:
 		return true
 	case header.ICMPv4ProtocolNumber:
-		// Other messages would tell the stack things about its connections.
+		// Other messages would tell the stack about its connections.
 		payload := ip.Payload()
 		return netip.AddrFrom4(ip.DestinationAddress().As4()) == n.options.Gateway && len(payload) >= header.ICMPv4MinimumSize &&
 			header.ICMPv4(payload).Type() == header.ICMPv4Echo

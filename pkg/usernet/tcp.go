@@ -14,23 +14,24 @@ import (
 )
 
 const (
-	// maxFlows bounds the TCP connections of each direction, and so the memory that a guest or its clients can have this process take.
-	// Further ones are reset. A connection counts until the stack has forgotten it.
+	// maxFlows bounds the TCP connections of each direction, and thus the memory that a guest or its clients can make
+	// this process use. Further ones are reset. A connection counts until the stack has released it.
 	maxFlows = 512
-	// maxPending bounds the connections that the guest has asked for and that are not there yet. Further ones have to be asked for again.
+	// maxPending bounds the connections that the guest has requested and that are not established yet. Further ones
+	// have to be requested again.
 	maxPending = 512
-	// connectTimeout is how long a connection may take to be there.
+	// connectTimeout is how long it may take to establish a connection.
 	connectTimeout = 20 * time.Second
-	// copySize is how much of one direction of a connection is under way in this process, in bytes.
+	// copySize is how much of one direction of a connection this process copies at once, in bytes.
 	copySize = 16 << 10
-	// socketBuffer and downloadBuffer bound what the kernel holds for a socket, in bytes; it doubles them (socket(7)). A guest that downloads
-	// from far away needs more of the second.
+	// socketBuffer and downloadBuffer bound what the kernel buffers for a socket, in bytes; it doubles them
+	// (socket(7)). A guest that downloads over a long distance needs the larger downloadBuffer.
 	socketBuffer, downloadBuffer = 64 << 10, 128 << 10
 	// halfIdle is how long one direction may be silent once the other has ended.
 	halfIdle = 5 * time.Minute
 )
 
-// slots count what may be there a number of times.
+// slots limit how many of something may exist at a time.
 type slots chan struct{}
 
 func (s slots) take() bool {
@@ -44,7 +45,7 @@ func (s slots) take() bool {
 
 func (s slots) give() { <-s }
 
-// connectOutside connects the guest to where it wants to. It is called for each first packet of a connection.
+// connectOutside connects the guest to the requested address. It is called for each first packet of a connection.
 func (n *Network) connectOutside(request *tcp.ForwarderRequest) {
 	id := request.ID()
 	to := addrPort(id.LocalAddress, id.LocalPort)
@@ -76,8 +77,8 @@ func (n *Network) answer(request *tcp.ForwarderRequest, to netip.AddrPort) {
 	n.splice(outside.(*net.TCPConn), newInside(queue, endpoint), downloadBuffer)
 }
 
-// mayReach says whether the guest may reach an address. The gateway is this process, and the addresses of the namespace are the guest's own
-// published ports.
+// mayReach reports whether the guest may reach an address. The gateway is this process, and the addresses of the
+// namespace are the guest's own published ports.
 func (n *Network) mayReach(to netip.AddrPort) bool {
 	return n.context.Err() == nil && to.Addr() != n.options.Gateway && !n.local[to.Addr()] && n.options.Allow(to)
 }
@@ -128,7 +129,7 @@ func (n *Network) takeConnections(listener *net.TCPListener, port uint16) {
 	}
 }
 
-// pause waits a moment; false when the network is closed.
+// pause waits a moment. It returns false if the network is closed.
 func (n *Network) pause() bool {
 	select {
 	case <-n.context.Done():
@@ -138,7 +139,7 @@ func (n *Network) pause() bool {
 	}
 }
 
-// connectInside connects a client to the guest, under the client's own address.
+// connectInside connects a client to the guest, from the client's own address.
 func (n *Network) connectInside(outside *net.TCPConn, port uint16) {
 	ctx, cancel := context.WithTimeout(n.context, connectTimeout)
 	inside, err := n.dialGuest(ctx, n.shown(outside.RemoteAddr().(*net.TCPAddr).AddrPort()), port)
@@ -151,7 +152,7 @@ func (n *Network) connectInside(outside *net.TCPConn, port uint16) {
 	n.splice(outside, inside, socketBuffer)
 }
 
-// shown is the address that the guest is shown of a client. A client in the namespace itself is shown as the gateway.
+// shown returns the address that the guest sees of a client. A client in the namespace itself is seen as the gateway.
 func (n *Network) shown(client netip.AddrPort) netip.AddrPort {
 	address := client.Addr().Unmap()
 	if n.local[address] || address == n.options.Address || address.IsLoopback() {
@@ -160,8 +161,8 @@ func (n *Network) shown(client netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(address, client.Port())
 }
 
-// dialGuest connects to the guest. Where a client's port is taken, because the client has another connection from it to another port of the
-// guest, another one is taken.
+// dialGuest connects to the guest. If the client's port is taken, because the client has another connection from it to
+// another port of the guest, it uses another port.
 func (n *Network) dialGuest(ctx context.Context, from netip.AddrPort, port uint16) (*inside, error) {
 	conn, err := n.connect(ctx, from, port)
 	if errors.Is(err, errPortTaken) {
@@ -170,7 +171,7 @@ func (n *Network) dialGuest(ctx context.Context, from netip.AddrPort, port uint1
 	return conn, err
 }
 
-// reset ends a connection as an operating system does that has nothing at a port.
+// reset ends a connection as an operating system does if nothing listens at a port.
 func reset(conn *net.TCPConn) {
 	_ = conn.SetLinger(0)
 	_ = conn.Close()
@@ -182,7 +183,8 @@ type stream interface {
 	CloseWrite() error
 }
 
-// splice carries everything between two connections until both directions have ended, or the network is closed, and closes both.
+// splice copies everything between two connections until both directions have ended, or the network is closed, and
+// closes both.
 func (n *Network) splice(outside *net.TCPConn, guest *inside, buffer int) {
 	_, _ = outside.SetReadBuffer(buffer), outside.SetWriteBuffer(socketBuffer)
 	stop := context.AfterFunc(n.context, func() { reset(outside); guest.Abort() })
@@ -200,8 +202,8 @@ func (n *Network) splice(outside *net.TCPConn, guest *inside, buffer int) {
 	guest.finish()
 }
 
-// pass carries one direction. One that breaks takes the other along, because an end that is not orderly must not look like one. Once one
-// direction has ended, the other may be silent for a while only.
+// pass copies one direction. If it breaks, the other direction is broken as well, because an abnormal end must not look
+// like a normal one. Once one direction has ended, the other may be silent only for a while.
 func pass(to, from stream, half *atomic.Bool, broken func()) {
 	buffer := make([]byte, copySize)
 	for {

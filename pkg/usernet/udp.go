@@ -17,24 +17,25 @@ import (
 )
 
 const (
-	// maxSessions bounds the pairs of addresses between which datagrams are carried. One more ends the one that was silent longest.
+	// maxSessions bounds the pairs of addresses between which datagrams are carried. A further one ends the one that
+	// was silent longest.
 	maxSessions = 1024
-	// sessionIdle is how long a pair may be silent (RFC 4787, REQ-5: two minutes at least).
+	// sessionIdle is how long a pair may be silent (RFC 4787, REQ-5: at least two minutes).
 	sessionIdle = 2 * time.Minute
-	// maxDatagram is how long a datagram may be, in bytes. Longer ones are dropped, and none is cut.
+	// maxDatagram is how long a datagram may be, in bytes. Longer ones are dropped, not truncated.
 	maxDatagram = 16 << 10
 )
 
 // session is a pair of addresses between which datagrams are carried.
 type session struct {
-	used atomic.Int64 // when a datagram was carried last, in nanoseconds since 1970
+	used atomic.Int64 // when a datagram was last carried, in nanoseconds since 1970
 	end  context.CancelFunc
 	at   *list.Element
 }
 
 func (s *session) silent() time.Duration { return time.Since(time.Unix(0, s.used.Load())) }
 
-// sessions are those that there are, the one that was silent longest first.
+// sessions are the existing sessions, the one that was silent longest first.
 type sessions struct {
 	mu  sync.Mutex
 	all list.List
@@ -56,7 +57,7 @@ func (s *sessions) begin(ctx context.Context) (context.Context, *session) {
 	return ctx, begun
 }
 
-// use notes that a datagram was carried.
+// use records that a datagram was carried.
 func (s *sessions) use(in *session) {
 	in.used.Store(time.Now().UnixNano())
 	s.mu.Lock()
@@ -76,14 +77,14 @@ func (s *sessions) ended(over *session) {
 	}
 }
 
-// buffers are for datagrams on their way.
+// buffers are for datagrams in transit.
 var buffers = sync.Pool{New: func() any { return new([maxDatagram + 1]byte) }}
 
-// sendOutside begins a session of the guest. It is called for each datagram that belongs to none.
+// sendOutside begins a session of the guest. It is called for each datagram that belongs to no session.
 func (n *Network) sendOutside(request *udp.ForwarderRequest) {
 	id := request.ID()
 	to := addrPort(id.LocalAddress, id.LocalPort)
-	// From a published port the guest answers only: a session of its own would be in the way of the client's.
+	// From a published port the guest only replies: a session of its own would conflict with the client's.
 	if !n.mayReach(to) || n.publishedUDP[id.RemotePort] {
 		return
 	}
@@ -121,8 +122,8 @@ func (n *Network) sendOutside(request *udp.ForwarderRequest) {
 	}
 }
 
-// passDatagrams carries one direction of a session until that is silent, or one side is closed. That nothing is at a port yet is no reason to
-// end: the next datagram may find something.
+// passDatagrams carries one direction of a session until it is silent, or one side is closed. It does not end because
+// nothing listens at a port yet: the next datagram may reach something.
 func passDatagrams(all *sessions, s *session, write func([]byte) (int, error), from net.Conn) {
 	buffer := buffers.Get().(*[maxDatagram + 1]byte)
 	defer buffers.Put(buffer)
@@ -168,7 +169,7 @@ func (n *Network) takeDatagrams(socket *net.UDPConn, port uint16) {
 	}
 }
 
-// client is somebody who sends to a published port.
+// client is a peer that sends to a published port.
 type client struct {
 	session *session
 	inside  *gonet.UDPConn
@@ -180,7 +181,7 @@ type clients struct {
 	known map[netip.AddrPort]*client
 }
 
-// of is a client that is known, or else made; nil when it cannot be made.
+// of returns a known client, or creates it; nil if it cannot be created.
 func (c *clients) of(from netip.AddrPort, create func() *client) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,11 +201,12 @@ func (c *clients) forget(from netip.AddrPort) {
 	delete(c.known, from)
 }
 
-// newClients is how many clients of published ports may come in a second. Datagrams of others are dropped.
+// newClients is how many new clients of published ports are accepted per second. Datagrams of others are dropped.
 const newClients = 500
 
-// newClient begins the session of a client, under the client's own address, and carries the guest's answers. Where the client's port is taken,
-// because the client has another session from it to another port of the guest, another one is taken.
+// newClient begins the session of a client, from the client's own address, and carries the guest's replies. If the
+// client's port is taken, because the client has another session from it to another port of the guest, it uses another
+// port.
 func (n *Network) newClient(socket *net.UDPConn, all *clients, from netip.AddrPort, port uint16) *client {
 	if !n.clientsOf.Allow() {
 		return nil

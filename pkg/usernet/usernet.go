@@ -1,10 +1,12 @@
-// Package usernet carries the packets of one guest without any privilege.
+// Package usernet carries the packets of one guest without any privileges.
 //
-// The guest's card is a socket. Its frames end in a TCP/IP stack of this process (gVisor's), which opens an ordinary socket for each
-// connection of the guest, and connects to the guest for each connection to a published port. Others see the address of the process's
-// network namespace, and the guest sees the true addresses of others: it has the namespace's own address, and no address is translated.
+// The guest's card is a socket. Its frames end in a TCP/IP stack of this process (gVisor's), which opens an ordinary
+// socket for each connection of the guest, and connects to the guest for each connection to a published port. Others
+// see the address of the process's network namespace, and the guest sees the real addresses of others: it has the
+// namespace's own address, and no address is translated.
 //
-// What is not carried: IPv6, ICMP except echo requests to the gateway, multicast and broadcast, and connections to ports that are not published.
+// It does not carry IPv6, ICMP except echo requests to the gateway, multicast and broadcast, and connections to ports
+// that are not published.
 package usernet
 
 import (
@@ -40,10 +42,10 @@ type Port struct {
 	Number uint16
 }
 
-// String is the port as protocol:number.
+// String returns the port as protocol:number.
 func (p Port) String() string { return fmt.Sprintf("%s:%d", p.Protocol, p.Number) }
 
-// ParsePort reads what String writes.
+// ParsePort parses what String returns.
 func ParsePort(text string) (Port, error) {
 	protocol, digits, _ := strings.Cut(text, ":")
 	number, err := strconv.ParseUint(digits, 10, 16)
@@ -58,28 +60,29 @@ type Options struct {
 	// MAC and Address (IPv4) are the guest's. Frames from other sources are dropped.
 	MAC     net.HardwareAddr
 	Address netip.Addr
-	// Gateway (IPv4) and GatewayMAC are what the guest sends everything to.
+	// Gateway (IPv4) and GatewayMAC are the addresses to which the guest sends everything.
 	Gateway    netip.Addr
 	GatewayMAC net.HardwareAddr
-	// MTU of the guest's card in bytes, without the Ethernet header; 576 to 65535.
+	// MTU is that of the guest's card in bytes, without the Ethernet header; 576 to 65535.
 	MTU int
 	// Ports are published.
 	Ports []Port
-	// Listen is the local address at which they are published; invalid for all.
+	// Listen is the local address at which they are published; invalid for all addresses.
 	Listen netip.Addr
-	// Answer answers a frame of the guest, as a DHCP server does; frames without answers are carried. By default none has one.
+	// Answer answers a frame of the guest, as a DHCP server does; frames without answers are carried. By default no
+	// frame is answered.
 	Answer func(frame []byte) [][]byte
-	// Allow says whether the guest may reach an address; Outside by default.
+	// Allow reports whether the guest may reach an address. The default is Outside.
 	Allow func(netip.AddrPort) bool
-	// Log gets what could not be carried; by default nothing is logged.
+	// Log receives what could not be carried; by default nothing is logged.
 	Log logr.Logger
 
-	// loopback carries packets for loopback addresses, too: tests have no other addresses that they can count on.
+	// loopback also carries packets for loopback addresses, because tests cannot rely on other addresses.
 	loopback bool
 }
 
-// Outside allows what is outside of the network namespace: no loopback addresses, which are this process's own, and nothing that is no
-// address of one host.
+// Outside allows what is outside the network namespace. It excludes loopback addresses, which are this process's own,
+// and everything that is not the address of one host.
 func Outside(to netip.AddrPort) bool {
 	address := to.Addr()
 	first := netip.AddrFrom4([4]byte{0, 255, 255, 255}) // "this network", RFC 1122
@@ -94,7 +97,8 @@ type Network struct {
 	link    *channel.Endpoint
 	log     logr.Logger
 
-	// context ends with Close, and with it what is under way; carried counts that. Nothing begins once the network is closed.
+	// context ends with Close, and ends everything in progress; carried counts that. Nothing begins once the network is
+	// closed.
 	context context.Context
 	cancel  context.CancelFunc
 	mu      sync.Mutex
@@ -102,8 +106,9 @@ type Network struct {
 
 	// local are the addresses of the namespace, and those to which all hosts of its links listen.
 	local map[netip.Addr]bool
-	// inward and outward are the connections that others and the guest have opened; toGuest and fromGuest are the pairs of addresses between
-	// which datagrams are carried. A flood of one direction leaves the other alone.
+	// inward and outward are the connections that others and the guest have opened; toGuest and fromGuest are the pairs
+	// of addresses between which datagrams are carried. They are separate so that a flood in one direction does not
+	// affect the other.
 	inward, outward    slots
 	toGuest, fromGuest sessions
 	publishedUDP       map[uint16]bool
@@ -112,7 +117,7 @@ type Network struct {
 	sent               atomic.Uint64
 }
 
-// Open publishes the guest's ports. It returns the error of the port that is taken already; then nothing is left open.
+// Open publishes the guest's ports. It returns the error of a port that is already in use; then nothing is left open.
 func Open(o Options) (*Network, error) {
 	if !o.Address.Is4() || !o.Gateway.Is4() || o.Address == o.Gateway || len(o.MAC) != 6 || len(o.GatewayMAC) != 6 {
 		return nil, errors.New("a guest's network needs an IPv4 address and an Ethernet address each for guest and gateway")
@@ -156,14 +161,14 @@ func (n *Network) Close() error {
 		errs = append(errs, closer())
 	}
 	n.closers = nil
-	n.stack.Close() // what waits for the guest ends
+	n.stack.Close() // ends everything that waits for the guest
 	n.carried.Wait()
 	n.link.Close()
 	n.stack.Wait()
 	return errors.Join(errs...)
 }
 
-// carry does something beside everything else that Close waits for; false when the network is closed.
+// carry runs do in a goroutine that Close waits for. It returns false if the network is closed.
 func (n *Network) carry(do func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -174,10 +179,11 @@ func (n *Network) carry(do func()) bool {
 	return true
 }
 
-// Sent is how many frames the guest has sent.
+// Sent returns how many frames the guest has sent.
 func (n *Network) Sent() (uint64, error) { return n.sent.Load(), nil }
 
-// DialContext connects to a port of the guest, from the gateway's address. The network is tcp; of the address only the port matters.
+// DialContext connects to a port of the guest, from the gateway's address. The network is tcp; only the port of the
+// address matters.
 func (n *Network) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -206,14 +212,14 @@ func (n *Network) findLocal() error {
 	return nil
 }
 
-// lastOf is the last address of a subnet of IPv4, which is all its hosts'.
+// lastOf returns the last address of an IPv4 subnet, which is its broadcast address.
 func lastOf(p netip.Prefix) netip.Addr {
 	bytes := p.Addr().As4()
 	binary.BigEndian.PutUint32(bytes[:], binary.BigEndian.Uint32(bytes[:])|uint32(1<<(32-p.Bits())-1))
 	return netip.AddrFrom4(bytes)
 }
 
-// guest is a port of the guest.
+// guest returns the address of a port of the guest.
 func (n *Network) guest(port uint16) tcpip.FullAddress {
 	return full(netip.AddrPortFrom(n.options.Address, port))
 }

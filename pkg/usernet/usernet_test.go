@@ -45,7 +45,8 @@ type guest struct {
 	out  *writer
 }
 
-// newGuest makes a guest and serves its network until the test ends. Ports are published at an address of the host's loopback.
+// newGuest creates a guest and serves its network until the test ends. Ports are published at an address of the host's
+// loopback.
 func newGuest(t *testing.T, change func(*Options)) (*guest, *Network) {
 	t.Helper()
 	o := Options{
@@ -140,7 +141,7 @@ func (g *guest) dial(t *testing.T, to netip.AddrPort) (net.Conn, error) {
 	return gonet.DialContextTCP(ctx, g.Stack, full(to), ipv4.ProtocolNumber)
 }
 
-// echo answers each connection with what it says, and with the address that it has been shown.
+// echo answers each connection with what the client says, and with the client's address as it sees it.
 func echo(t *testing.T, listener net.Listener) {
 	t.Helper()
 	t.Cleanup(func() { _ = listener.Close() })
@@ -169,7 +170,7 @@ func listen(t *testing.T) (net.Listener, netip.AddrPort) {
 	return listener, listener.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// say sends text, ends that direction, and returns all that comes back.
+// say sends text, closes that direction, and returns everything that comes back.
 func say(t *testing.T, conn net.Conn, text string) string {
 	t.Helper()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
@@ -214,7 +215,8 @@ func TestRefusalsReachTheGuest(t *testing.T) {
 	}
 }
 
-// TestGuestStaysInside: what the process can reach and the guest must not: the process itself, by any of its addresses.
+// TestGuestStaysInside: the guest must not reach what only the process may reach: the process itself, by any of its
+// addresses.
 func TestGuestStaysInside(t *testing.T) {
 	_, server := listen(t)
 	g, n := newGuest(t, func(o *Options) { o.Allow = Outside })
@@ -250,7 +252,7 @@ func TestOthersConnectToTheGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The client is in the namespace itself, so the guest is shown the gateway.
+	// The client is in the namespace itself, so the guest sees the gateway.
 	if answer := say(t, conn, "hello"); !strings.HasPrefix(answer, gatewayIP.String()+":") || !strings.HasSuffix(answer, "\nhello") {
 		t.Errorf("the guest answers %q", answer)
 	}
@@ -271,7 +273,7 @@ func TestOthersConnectToTheGuest(t *testing.T) {
 	}
 }
 
-// TestClosedPortsOfTheGuest: a client is told at once, and the runner in the operating system's words.
+// TestClosedPortsOfTheGuest: a client is told at once, and the runner gets the operating system's error.
 func TestClosedPortsOfTheGuest(t *testing.T) {
 	free, address := listen(t)
 	_ = free.Close()
@@ -363,7 +365,7 @@ func exchange(t *testing.T, client net.Conn, server net.PacketConn, text string)
 	return string(answer[:length])
 }
 
-// TestSessionsAreBounded: the one that was silent longest ends.
+// TestSessionsAreBounded: the session that was silent longest ends.
 func TestSessionsAreBounded(t *testing.T) {
 	var s sessions
 	first, _ := s.begin(t.Context())
@@ -376,7 +378,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestForgedFramesAreDropped: each of these frames the guest could make, and none of them may get to the stack.
+// TestForgedFramesAreDropped: the guest could send each of these frames, and none of them may reach the stack.
 func TestForgedFramesAreDropped(t *testing.T) {
 	n := &Network{options: Options{MAC: guestMAC, Address: guestIP, Gateway: gatewayIP, GatewayMAC: gatewayMAC}}
 	redirect := packet(guestMAC, gatewayMAC, guestIP, gatewayIP, header.ICMPv4ProtocolNumber)
@@ -460,7 +462,7 @@ func TestServerAnswersFirst(t *testing.T) {
 	}
 }
 
-// TestLocalAddressesAreNotOutside: the namespace's own, and those of all hosts of a link.
+// TestLocalAddressesAreNotOutside covers the namespace's own addresses, and those of all hosts of a link.
 func TestLocalAddressesAreNotOutside(t *testing.T) {
 	n, err := Open(Options{MAC: guestMAC, Address: guestIP, Gateway: gatewayIP, GatewayMAC: gatewayMAC, MTU: 1450, Allow: func(netip.AddrPort) bool { return true }})
 	if err != nil {
@@ -483,7 +485,7 @@ func TestLocalAddressesAreNotOutside(t *testing.T) {
 	}
 }
 
-// TestOversizedFramesEndTheCard: a length that no frame has is not believed.
+// TestOversizedFramesEndTheCard: a length that no frame can have ends the connection.
 func TestOversizedFramesEndTheCard(t *testing.T) {
 	n, err := Open(Options{MAC: guestMAC, Address: guestIP, Gateway: gatewayIP, GatewayMAC: gatewayMAC, MTU: 1450})
 	if err != nil {
@@ -499,7 +501,7 @@ func TestOversizedFramesEndTheCard(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: what others can have this process hold has an end, and a connection that ends makes room.
+// TestConnectionsAreBounded: what others can make this process hold is bounded, and a connection that ends makes room.
 func TestConnectionsAreBounded(t *testing.T) {
 	free, address := listen(t)
 	_ = free.Close()

@@ -26,10 +26,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// fakeVault answers as Vault's API does: it has an authority in each mount and signs whatever it is asked to.
+// fakeVault imitates Vault's API: it has a CA in each mount and signs every request.
 type fakeVault struct {
 	*httptest.Server
-	// change is made to each certificate before it is signed, and signer is who signs instead of the mount's authority.
+	// change is applied to each certificate before it is signed, and signer signs in place of the mount's CA.
 	change func(*x509.Certificate)
 	signer *fakeAuthority
 
@@ -59,7 +59,7 @@ func newFakeVault(t *testing.T) (*fakeVault, *Issuer) {
 	return f, issuer
 }
 
-// ServeHTTP makes authorities and signs requests.
+// ServeHTTP issues CAs and signs requests.
 func (f *fakeVault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func encoded(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// requestsOf are those of a cluster.
+// requestsOf returns the requests of a cluster.
 func requestsOf(id string) []pki.Request {
 	c := v1alpha1.Cluster{ID: id, Masters: []v1alpha1.Node{{ID: "m0aaa"}}}
 	c.Kubernetes.API.Domain, c.Kubernetes.API.ClusterIPRange = "api."+id+".k8s.example.com", "10.96.0.0/16"
@@ -146,8 +146,9 @@ func requestsOf(id string) []pki.Request {
 	return pki.Requests(c, "cluster.local")
 }
 
-// TestSecretsCannotChooseAnotherClustersIssuer is the case of the confused deputy: a tenant's Secret for the authority of his own cluster holds
-// the public certificate of another cluster's authority and the path of its issuer, at which the operator's token may sign.
+// TestSecretsCannotChooseAnotherClustersIssuer covers the confused deputy: a tenant's Secret for the CA of their own
+// cluster holds the public certificate of another cluster's CA and the path of its issuer, where the operator's token
+// may sign.
 func TestSecretsCannotChooseAnotherClustersIssuer(t *testing.T) {
 	f, issuer := newFakeVault(t)
 	issuers := pki.Issuers{Vault: issuer}
@@ -181,7 +182,7 @@ func TestSecretsCannotChooseAnotherClustersIssuer(t *testing.T) {
 	}
 }
 
-// TestWhatVaultAnswersIsChecked: what is not as it was asked for is not used.
+// TestWhatVaultAnswersIsChecked: certificates that do not match their request are rejected.
 func TestWhatVaultAnswersIsChecked(t *testing.T) {
 	other := newFakeAuthority("etcd-ab1cd")
 	for name, test := range map[string]struct {

@@ -13,7 +13,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// TestAClosedFenceKeepsVaultFromBeingAsked, and says nothing of Vault: an open one has it be asked at once.
+// TestAClosedFenceKeepsVaultFromBeingAsked also checks that a closed fence does not count as a failure of Vault: once
+// the fence opens, Vault is called at once.
 func TestAClosedFenceKeepsVaultFromBeingAsked(t *testing.T) {
 	f, _ := newFakeVault(t)
 	token := filepath.Join(t.TempDir(), "token")

@@ -13,18 +13,18 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// session keeps the token by which the operator introduces itself.
+// session keeps the token that authenticates the operator.
 type session struct {
 	config Config
 	clock  clock.PassiveClock
 
 	mu    sync.Mutex
 	token string
-	// until is when the token is to be replaced; zero: when Vault does not accept it any more.
+	// until is when the token has to be replaced. If it is zero, the token is used until Vault rejects it.
 	until time.Time
 }
 
-// hold makes sure that a client has a token.
+// hold makes sure that the client has a token.
 func (s *session) hold(ctx context.Context, client *api.Client) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *session) hold(ctx context.Context, client *api.Client) error {
 	return nil
 }
 
-// end forgets the token.
+// end discards the token.
 func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *session) begin(ctx context.Context, client *api.Client) error {
 	if answer == nil || answer.Auth == nil || answer.Auth.ClientToken == "" {
 		return problem.Newf(reasonDenied, "Vault's auth method %q gives no token for role %q", s.config.KubernetesMount, s.config.KubernetesRole)
 	}
-	// A token is given up when a third of its time is left: none is used in the moment in which it ends.
+	// A token is replaced when a third of its lease is left, so that no token expires while it is used.
 	s.token, s.until = answer.Auth.ClientToken, time.Time{}
 	if lease := time.Duration(answer.Auth.LeaseDuration) * time.Second; lease > 0 {
 		s.until = s.clock.Now().Add(lease * 2 / 3)

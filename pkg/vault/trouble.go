@@ -18,8 +18,8 @@ import (
 const (
 	// patience is how long one request to Vault may take.
 	patience = 10 * time.Second
-	// restFor is how long Vault is left alone after it did not answer: whoever asks meanwhile gets the last answer, so that a cluster
-	// that needs ten certificates waits for one of them only.
+	// restFor is how long no request is sent after Vault failed. Callers get the last error meanwhile, so that a
+	// cluster that needs ten certificates waits only once.
 	restFor = 20 * time.Second
 )
 
@@ -32,7 +32,7 @@ const (
 	reasonRefused     = "VaultRefused"
 )
 
-// ask has something done with a token. When Vault does not accept the token, it is done once more with another one.
+// ask calls do with an authenticated client. If Vault rejects the token, it calls do once more with a new token.
 func (i *Issuer) ask(do func(context.Context, *api.Client) error) error {
 	if err := i.admit(); err != nil {
 		return err
@@ -63,8 +63,8 @@ func (i *Issuer) ask(do func(context.Context, *api.Client) error) error {
 	return err
 }
 
-// admit refuses with the last trouble while Vault is left alone. After that one request finds out whether it is over; those beside it are refused
-// until it has, for each of them would wait as long.
+// admit returns the last error while no requests may be sent. After that, one request probes whether Vault works again;
+// concurrent callers are refused until it has finished, because each of them would wait as long.
 func (i *Issuer) admit() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -75,7 +75,7 @@ func (i *Issuer) admit() error {
 	return nil
 }
 
-// settle keeps in mind what is wrong with Vault as a whole; nil when it has answered.
+// settle records what is wrong with Vault as a whole. trouble is nil if Vault has answered.
 func (i *Issuer) settle(trouble error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -85,7 +85,7 @@ func (i *Issuer) settle(trouble error) {
 	}
 }
 
-// judge says what is wrong in words that a person can do something about, and whether it is Vault as a whole.
+// judge translates an error into one that a person can act on, and reports whether it concerns Vault as a whole.
 func (i *Issuer) judge(err error) (whole bool, judged error) {
 	if err == nil {
 		return false, nil
@@ -94,7 +94,7 @@ func (i *Issuer) judge(err error) (whole bool, judged error) {
 		return false, err
 	}
 	if errors.Is(err, fence.ErrRefused) {
-		return false, microerror.Mask(err) // Vault was not asked
+		return false, microerror.Mask(err) // no request was sent to Vault
 	}
 	where := "Vault at " + i.config.Address
 	switch code := status(err); {
@@ -110,7 +110,7 @@ func (i *Issuer) judge(err error) (whole bool, judged error) {
 	return true, problem.Newf(reasonUnreachable, "%s cannot be reached: %s", where, cause(err))
 }
 
-// status is that of Vault's answer; 0 when there was none.
+// status returns the HTTP status of Vault's response, or 0 if there was none.
 func status(err error) int {
 	var answer *api.ResponseError
 	if errors.As(err, &answer) {
@@ -119,7 +119,7 @@ func status(err error) int {
 	return 0
 }
 
-// of is the request that was answered so: "PUT /v1/…".
+// of returns the request that got this response: "PUT /v1/…".
 func of(err error) string {
 	var answer *api.ResponseError
 	if !errors.As(err, &answer) {
@@ -137,7 +137,7 @@ func said(err error) string {
 	return strings.Join(answer.Errors, "; ")
 }
 
-// cause is the innermost error: those around it name ports that change from try to try.
+// cause returns the innermost error, because the outer ones contain ports that differ from one attempt to the next.
 func cause(err error) string {
 	for {
 		inner := errors.Unwrap(err)
@@ -148,12 +148,12 @@ func cause(err error) string {
 	}
 }
 
-// isTaken says that there is a mount at a path already.
+// isTaken reports whether err means that a path already has a mount.
 func isTaken(err error) bool {
 	return status(err) == http.StatusBadRequest && strings.Contains(said(err), "path is already in use")
 }
 
-// isMissing says that there is no mount at a path.
+// isMissing reports whether err means that a path has no mount.
 func isMissing(err error) bool {
 	return status(err) == http.StatusBadRequest && strings.Contains(strings.ToLower(said(err)), "no secret engine mount")
 }

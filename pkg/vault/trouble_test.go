@@ -16,8 +16,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// TestVaultIsLeftAloneWhileItIsInTrouble: who asks while it rests hears of the last trouble; after that one of many asks, and when it is
-// answered, all may.
+// TestVaultIsLeftAloneWhileItIsInTrouble: requests within the pause get the last error. After the pause one of many is
+// sent; once it succeeds, all are.
 func TestVaultIsLeftAloneWhileItIsInTrouble(t *testing.T) {
 	var asked atomic.Int32
 	var status atomic.Int32

@@ -1,8 +1,8 @@
 // Package vault issues the key pairs of clusters by the PKI secrets engine of HashiCorp Vault.
 //
-// Each authority of a cluster is an issuer of Vault in a mount of its own, and signs through a role there. Keys of leaves are made
-// here, and Vault signs requests for their certificates. The keys of authorities stay in Vault, but for that of the one that signs the
-// certificates of kubelets: kube-controller-manager has to have it.
+// Each CA of a cluster is a Vault issuer in its own mount, and signs through a role there. Keys of leaf certificates
+// are generated here, and Vault signs their certificate signing requests. The keys of CAs stay in Vault, except that of
+// the CA that signs the certificates of kubelets, because kube-controller-manager needs it.
 //
 // See https://developer.hashicorp.com/vault/api-docs/secret/pki.
 package vault
@@ -30,34 +30,35 @@ import (
 )
 
 const (
-	// authorityTTL is how long authorities hold.
+	// authorityTTL is the validity of CAs.
 	authorityTTL = "87600h"
-	// role is the name of the role in each mount through which leaves are signed.
+	// role is the name of the role in each mount through which leaf certificates are signed.
 	role = "kvm-operator"
-	// description is that of each mount, by which it is known to be this operator's.
+	// description is the description of each mount. It marks the mount as this operator's.
 	description = "certificates of a workload cluster, by kvm-operator"
-	// backdating forgives a guest whose clock is a little behind.
+	// backdating tolerates guests whose clock is a little behind.
 	backdating = "1h"
-	// margin is how much earlier than its authority a certificate ends.
+	// margin is how much earlier than its CA a certificate expires.
 	margin = time.Minute
-	// LeastTTL is the shortest term of certificates: each renewal replaces the masters.
+	// LeastTTL is the shortest validity of certificates. It is long because each renewal replaces the masters.
 	LeastTTL = 7 * 24 * time.Hour
 )
 
-// Config says where Vault is and how the operator introduces itself.
+// Config says where Vault is and how the operator authenticates.
 type Config struct {
 	// Address is the https URL of Vault.
 	Address string
-	// CAFile holds the authorities that may have signed Vault's certificate; empty for those of the system.
+	// CAFile holds the CAs that may have signed Vault's certificate. If it is empty, the system's CAs are used.
 	CAFile string
-	// TokenFile holds a token. It is read again whenever Vault does not accept the last one.
+	// TokenFile holds a token. It is read again whenever Vault rejects the last token.
 	TokenFile string
-	// KubernetesRole is the role under which the operator logs in with its service account, at the auth method in KubernetesMount, with
-	// the token in KubernetesTokenFile. It is tried where there is no TokenFile.
+	// KubernetesRole is the role with which the operator logs in as its service account, at the auth method in
+	// KubernetesMount, with the token in KubernetesTokenFile. It is used if there is no TokenFile.
 	KubernetesRole, KubernetesMount, KubernetesTokenFile string
-	// MountPrefix begins the path of each mount. No two management clusters that share a Vault may have the same.
+	// MountPrefix is the beginning of the path of each mount. Management clusters that share a Vault must have
+	// different prefixes.
 	MountPrefix string
-	// TTL is how long leaves hold.
+	// TTL is the validity of leaf certificates.
 	TTL time.Duration
 }
 
@@ -69,14 +70,16 @@ type Issuer struct {
 	session session
 
 	mu sync.Mutex
-	// trouble is what was wrong with Vault as a whole when it was last asked, and rest until when it is left alone because of that.
+	// trouble is what was wrong with Vault as a whole at the last request, and rest is until when no request is sent
+	// because of it.
 	trouble error
 	rest    time.Time
-	// probing says that a request is under way that tells whether the trouble is over.
+	// probing says that a request is in flight that finds out whether Vault works again.
 	probing bool
 }
 
-// New makes an Issuer that has Vault change something only while the fence is open. Vault is asked nothing yet.
+// New creates an Issuer that sends Vault requests that change something only while the fence is open. New itself sends
+// none.
 func New(c Config, clock clock.PassiveClock, f *fence.Fence) (*Issuer, error) {
 	if c.TTL < LeastTTL {
 		return nil, problem.Newf("VaultTTLTooShort", "service.vault.ttl is %s and has to be %s at least: each renewal replaces the masters of a cluster", c.TTL, LeastTTL)
@@ -100,7 +103,8 @@ func New(c Config, clock clock.PassiveClock, f *fence.Fence) (*Issuer, error) {
 	return &Issuer{config: c, client: client, clock: clock, session: session{config: c, clock: clock}}, nil
 }
 
-// Issue makes the key pair that a request describes. authority is the pair that signs it; it is ignored for requests of authorities.
+// Issue issues the key pair that a request describes. authority is the CA that signs it; it is ignored for requests for
+// CAs.
 func (i *Issuer) Issue(request pki.Request, authority pki.KeyPair) (pki.KeyPair, error) {
 	if request.Usage == pki.UsageAuthority {
 		return i.authority(request)
@@ -108,7 +112,7 @@ func (i *Issuer) Issue(request pki.Request, authority pki.KeyPair) (pki.KeyPair,
 	return i.leaf(request, authority)
 }
 
-// authority makes an issuer in the mount of the authority. One that is made and never stored is of no use, and harms nobody.
+// authority creates an issuer in the mount of the CA. One that is created but never stored is unused and harmless.
 func (i *Issuer) authority(request pki.Request) (pki.KeyPair, error) {
 	mount := i.mount(request)
 	var made *api.Secret
@@ -137,15 +141,16 @@ func (i *Issuer) authority(request pki.Request) (pki.KeyPair, error) {
 	return pair, nil
 }
 
-// mount is where the issuers of an authority are: its common name says of which cluster it is.
+// mount returns where the issuers of a CA are. The CA's common name identifies its cluster.
 func (i *Issuer) mount(authority pki.Request) string {
 	return i.mountOf(authority.CommonName)
 }
 
 func (i *Issuer) mountOf(commonName string) string { return i.config.MountPrefix + commonName }
 
-// signer is the path of the issuer that signs a request. The authority names it in its Secret, which others may have written; the operator's
-// token signs at the mounts of all clusters, so only an issuer in the mount of the request's own cluster is ever asked.
+// signer returns the path of the issuer that signs a request. The CA's Secret names the issuer, and others may have
+// written that Secret. The operator's token may sign in the mounts of all clusters, so only issuers in the mount of the
+// request's own cluster are accepted.
 func (i *Issuer) signer(request pki.Request, authority pki.KeyPair) (string, error) {
 	mount := i.mountOf(request.Signer)
 	if request.Signer == "" || !pki.IssuerIn(authority.Vault, mount) {
@@ -156,7 +161,7 @@ func (i *Issuer) signer(request pki.Request, authority pki.KeyPair) (string, err
 	return authority.Vault, nil
 }
 
-// prepare makes the mount, if there is none, and the role in it.
+// prepare creates the mount, if it does not exist, and the role in it.
 func prepare(ctx context.Context, client *api.Client, mount string, ttl time.Duration) error {
 	err := client.Sys().MountWithContext(ctx, mount, &api.MountInput{
 		Type: "pki", Description: description, Config: api.MountConfigInput{MaxLeaseTTL: authorityTTL},
@@ -173,7 +178,7 @@ func prepare(ctx context.Context, client *api.Client, mount string, ttl time.Dur
 	return err
 }
 
-// owned fails when a mount is not this operator's.
+// owned fails if a mount is not this operator's.
 func owned(ctx context.Context, client *api.Client, mount string) error {
 	found, err := client.Sys().GetMountWithContext(ctx, mount)
 	if err != nil {
@@ -186,12 +191,12 @@ func owned(ctx context.Context, client *api.Client, mount string) error {
 	return nil
 }
 
-// usages are the extended key usages of a certificate.
+// usages maps usages to the extended key usages of a certificate.
 var usages = map[pki.Usage][]string{
 	pki.UsageClient: {"ClientAuth"}, pki.UsageServer: {"ServerAuth"}, pki.UsageBoth: {"ServerAuth", "ClientAuth"},
 }
 
-// leaf has the authority sign a new key.
+// leaf generates a key and lets the CA sign a certificate for it.
 func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, error) {
 	signer, err := i.signer(request, authority)
 	if err != nil {
@@ -214,7 +219,7 @@ func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 		ttl = min(ttl, request.Term)
 	}
 	if end, err := pki.ParseCertificate(authority.Certificate); err == nil {
-		// Vault refuses what would outlast its authority.
+		// Vault rejects certificates that would outlive their CA.
 		ttl = min(ttl, end.NotAfter.Sub(i.clock.Now())-margin)
 	}
 	var signed *api.Secret
@@ -252,8 +257,8 @@ func template(request pki.Request) *x509.CertificateRequest {
 	return t
 }
 
-// Revoke takes the authorities of a cluster away, and with them everything that they have signed and the lists of what was revoked. An
-// authority that Vault does not have, or that is not this operator's, is left alone.
+// Revoke deletes the CAs of a cluster, and with them everything that they signed and their revocation lists. A CA that
+// Vault does not have, or that is not this operator's, is skipped.
 func (i *Issuer) Revoke(requests []pki.Request) error {
 	for _, request := range requests {
 		if request.Usage != pki.UsageAuthority {
@@ -280,7 +285,7 @@ func (i *Issuer) Revoke(requests []pki.Request) error {
 	return nil
 }
 
-// text is a field of an answer that is PEM text; empty when it is missing.
+// text returns a field of a response that holds PEM text, or nil if it is missing.
 func text(answer *api.Secret, name string) []byte {
 	value := field(answer, name)
 	if len(value) == 0 {

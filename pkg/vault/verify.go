@@ -10,7 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// checkAuthority says what of an authority that Vault has made is not as it was asked for.
+// checkAuthority reports how a CA that Vault issued differs from its request.
 func (i *Issuer) checkAuthority(request pki.Request, pair pki.KeyPair, mount string) error {
 	cert, err := pki.ParseCertificate(pair.Certificate)
 	switch {
@@ -28,8 +28,8 @@ func (i *Issuer) checkAuthority(request pki.Request, pair pki.KeyPair, mount str
 	return nil
 }
 
-// checkLeaf says what of a certificate that Vault has signed is not as it was asked for: whoever uses it believes what is in it, and must be
-// believed by those that believe the cluster's authority.
+// checkLeaf reports how a certificate that Vault signed differs from its request: its holder gets the identity in it,
+// and peers that trust the cluster's CA have to accept it.
 func checkLeaf(request pki.Request, pair, authority pki.KeyPair) error {
 	if err := matches(pair); err != nil {
 		return err
@@ -60,18 +60,18 @@ func checkLeaf(request pki.Request, pair, authority pki.KeyPair) error {
 	return nil
 }
 
-// named are names without the certificate's common name, which Vault may repeat among them.
+// named returns the names without the certificate's common name, which Vault may repeat among them.
 func named(names []string, cert *x509.Certificate) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == cert.Subject.CommonName })
 }
 
-// extended are the extended key usages of a certificate as they stand in it.
+// extended maps usages to the extended key usages as x509 parses them.
 var extended = map[pki.Usage][]x509.ExtKeyUsage{
 	pki.UsageClient: {x509.ExtKeyUsageClientAuth}, pki.UsageServer: {x509.ExtKeyUsageServerAuth},
 	pki.UsageBoth: {x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 }
 
-// matches says whether certificate and key belong together. The text of the error holds nothing of the key.
+// matches checks that certificate and key belong together. The error text contains nothing of the key.
 func matches(pair pki.KeyPair) error {
 	if _, err := tls.X509KeyPair(pair.Certificate, pair.Key); err != nil {
 		return errors.New("certificate and key do not belong together")
@@ -87,7 +87,7 @@ func texts(addresses []net.IP) []string {
 	return all
 }
 
-// sameSet compares lists in which order and repetition mean nothing.
+// sameSet reports whether two lists are equal, regardless of order and repetition.
 func sameSet[T comparable](a, b []T) bool {
 	within := func(list []T) func(T) bool { return func(one T) bool { return !slices.Contains(list, one) } }
 	return !slices.ContainsFunc(a, within(b)) && !slices.ContainsFunc(b, within(a))

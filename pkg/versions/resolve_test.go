@@ -66,8 +66,8 @@ func TestVersionsInForce(t *testing.T) {
 	}
 }
 
-// TestVersionsThatCannotRun: the message names the object that has to be changed, and what is supported. A living
-// cluster goes on with the versions in force, so that its nodes can still be made.
+// TestVersionsThatCannotRun: the message names the object that has to be changed, and what is supported. An existing
+// cluster keeps the versions in force, so that its nodes can still be created.
 func TestVersionsThatCannotRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		label   string
@@ -144,7 +144,7 @@ func TestReleaseNameIsTheLabelWithOneV(t *testing.T) {
 	}
 }
 
-// TestCatalogueIsSupported: a catalogue that Resolve refuses would stop every cluster that asks for nothing.
+// TestCatalogueIsSupported: a catalog that Resolve rejects would stop every cluster that sets no versions.
 func TestCatalogueIsSupported(t *testing.T) {
 	if got := versions.Resolve(versions.Wish{}, versions.InForce{}); got.Err != nil {
 		t.Error(got.Err)

@@ -9,7 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// InForce is what a cluster runs, as far as it is known. It is empty for a cluster that is being made.
+// InForce is what a cluster runs, as far as it is known. It is empty for a new cluster.
 type InForce struct {
 	// Accepted are the versions that were resolved last: status.versions.
 	Accepted *v1alpha1.Versions
@@ -24,25 +24,26 @@ type InForce struct {
 type Master struct {
 	// Name names it for the user.
 	Name string
-	// Versions are those that its pod template or pod carries; empty where it says none.
+	// Versions are those in its pod template or pod; empty if it has none.
 	Versions v1alpha1.Versions
-	// Ready says that it serves in the form that it was told.
+	// Ready says that it is Ready with these versions.
 	Ready bool
 }
 
-// Verdict says which versions the nodes of a cluster are made with.
+// Verdict says with which versions the nodes of a cluster are created.
 type Verdict struct {
-	// Versions are valid when Err is nil.
+	// Versions are valid if Err is nil.
 	Versions v1alpha1.Versions
-	// Err is why there are none: nothing can be made.
+	// Err is why there are none: nothing can be created.
 	Err error
-	// Refused is why Versions are those in force and not those that are asked for.
+	// Refused is why Versions are those in force and not the requested ones.
 	Refused error
-	// Waits says what has to come before the versions that are asked for are taken; until then Versions are those in force.
+	// Waits says what has to happen before the requested versions are accepted; until then Versions are those in force.
 	Waits string
 }
 
-// last are the versions in force: what was accepted last. A cluster whose status is lost runs what its masters were told.
+// last returns the versions in force: those accepted last. If a cluster's status is lost, they are what its masters
+// were told to run.
 func (f InForce) last() v1alpha1.Versions {
 	if f.Accepted != nil {
 		return *f.Accepted
@@ -66,8 +67,8 @@ func newer(a, b string) string {
 	return b
 }
 
-// judge applies the rules of a transition to the versions that are asked for. What the rules forbid leaves all versions as
-// they are: half of a wish is a combination that the user never asked for.
+// judge applies the rules of a transition to the requested versions. If the rules forbid one of them, all versions stay
+// as they are, because the user never requested the combination that would result.
 func (f InForce) judge(wanted v1alpha1.Versions, source string) Verdict {
 	last := f.last()
 	stays := Verdict{Versions: last}
@@ -95,17 +96,18 @@ type component struct {
 	of                 func(v1alpha1.Versions) string
 }
 
-// transition says why a component may not go from the version in force to the one that is asked for, or what has to come
-// before. Within a minor version every change is allowed, in both directions. Across minor versions, Kubernetes
+// transition returns why a component may not change from the version in force to the requested one, or what has to
+// happen before. Within a minor version every change is allowed, in both directions. Across minor versions, Kubernetes
 // (https://kubernetes.io/releases/version-skew-policy/) and etcd (https://etcd.io/docs/v3.6/upgrades/upgrade_3_6/) go
-// forward by one at a time, and only once every member of the control plane runs the one before.
+// forward by one at a time, and only once every member of the control plane runs the version before.
 func (c component) transition(f InForce, source string) (waits string, refused error) {
 	from, known := minorOf(c.last)
 	to, _ := minorOf(c.wanted)
 	if !known || c.wanted == c.last || from == to || f.allows(c.name, c.wanted) {
 		return "", nil
 	}
-	// What was accepted counts only as long as no master says what it was told: a change that no master has seen may be undone.
+	// The accepted version counts only as long as no master says what it was told: a change that no master has seen may
+	// be reverted.
 	lowest, highest, told := c.extent(f)
 	if !told {
 		lowest, highest = from, from
@@ -128,7 +130,7 @@ func (c component) refuse(source, format string, args ...any) error {
 		slices.Concat([]any{source, c.name, c.wanted, c.last}, args, []any{key.AnnotationAllowVersion, c.name, c.wanted})...)
 }
 
-// extent are the lowest and the highest minor version that masters were told to run, if any says so.
+// extent returns the lowest and the highest minor version that masters were told to run, if any of them says so.
 func (c component) extent(f InForce) (lowest, highest [2]int, told bool) {
 	for _, m := range f.Masters {
 		minor, ok := minorOf(c.of(m.Versions))
@@ -146,8 +148,8 @@ func (c component) extent(f InForce) (lowest, highest [2]int, told bool) {
 	return lowest, highest, told
 }
 
-// unready says that a master does not serve yet: the next minor version waits for it, because what it was told to run
-// may never have run.
+// unready returns a message if a master is not Ready yet: the next minor version waits for it, because what it was told
+// to run may never have run.
 func (f InForce) unready(c component) string {
 	var names []string
 	for _, m := range f.Masters {
@@ -162,7 +164,8 @@ func (f InForce) unready(c component) string {
 		"; to go on without, set the annotation " + key.AnnotationAllowVersion + ": " + c.name + "=" + c.wanted
 }
 
-// allows says whether the user permits a change: the annotation names the version, so that it permits no later change.
+// allows reports whether the user permits a change: the annotation names the version, so that it permits no later
+// change.
 func (f InForce) allows(component, version string) bool {
 	for _, entry := range strings.Split(f.Allowed, ",") {
 		if strings.TrimSpace(entry) == component+"="+version {

@@ -32,8 +32,8 @@ const (
 	noJump   = ": minor versions may not be skipped, and masters run "
 )
 
-// TestTransitions says for each change of a living cluster whether it is taken, refused or waits, and which versions nodes
-// are made with meanwhile.
+// TestTransitions says for each change of an existing cluster whether it is accepted, rejected or waits, and with which
+// versions nodes are created meanwhile.
 func TestTransitions(t *testing.T) {
 	old, now, next := of("1.34.1", "3.6.1"), of("1.35.4", "3.6.5"), of("1.36.0", "3.7.0")
 	now37 := of("1.35.4", "3.7.0")
@@ -138,9 +138,9 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestEveryTransition goes through all pairs of supported minor versions and all ways in which two masters may have been
-// told them: whatever is taken is no downgrade for any master and skips no minor version of any, unless it had been
-// accepted before or is permitted.
+// TestEveryTransition covers all pairs of supported minor versions and all ways in which two masters may have been told
+// them: every accepted change is no downgrade for any master and skips no minor version of any, unless it was accepted
+// before or is permitted.
 func TestEveryTransition(t *testing.T) {
 	kubernetes, etcd := []string{"1.34.2", "1.35.1", "1.35.4", "1.36.0"}, []string{"3.6.5", "3.7.0"}
 	step := func(version string) int { return strings.Index("4567", version[3:4]) } // the last digit of 1.34 to 1.36

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
 
-// TestAReleaseThatCannotBeDecodedGivesNoVersions: a new cluster waits, and one that lives keeps those in force.
+// TestAReleaseThatCannotBeDecodedGivesNoVersions: a new cluster waits, and an existing one keeps the versions in force.
 func TestAReleaseThatCannotBeDecodedGivesNoVersions(t *testing.T) {
 	release := &releasev1alpha1.Release{ObjectMeta: metav1.ObjectMeta{Name: "v1.0.0"}}
 	undecodable.Mark(release, "spec.date: 1: bad")

@@ -19,34 +19,35 @@ const (
 	ComponentContainerLinux = "containerlinux"
 )
 
-// Catalogue is what a cluster gets that asks for nothing.
+// Catalogue is what a cluster gets by default.
 var Catalogue = v1alpha1.Versions{Kubernetes: "1.35.4", Etcd: "3.6.5", ContainerLinux: "4459.2.1"}
 
-// supported are the first and the first no longer supported minor version by component.
+// supported are the first supported and the first no longer supported minor version by component.
 var supported = map[string]struct{ from, before [2]int }{
 	ComponentKubernetes: {from: [2]int{1, 34}, before: [2]int{1, 37}},
 	ComponentEtcd:       {from: [2]int{3, 6}, before: [2]int{3, 8}},
 }
 
-// ReleaseName is the name of the Release that a KVMConfig with the given value of label release.giantswarm.io/version
-// chooses.
+// ReleaseName returns the name of the Release that a KVMConfig with the given value of label
+// release.giantswarm.io/version selects.
 func ReleaseName(label string) string { return "v" + strings.TrimPrefix(label, "v") }
 
-// Wish is where versions are asked for.
+// Wish is where versions are requested.
 type Wish struct {
-	// Label is the value of label release.giantswarm.io/version, and Release the one that it names; nil when it does not exist.
+	// Label is the value of label release.giantswarm.io/version, and Release the one that it names; nil if it does not
+	// exist.
 	Label   string
 	Release *releasev1alpha1.Release
 	// Spec is spec.versions.
 	Spec *v1alpha1.Versions
 }
 
-// Resolve decides the versions: those of the Release when the label names one, else those of the spec. What neither names
-// stays as it is in force; a new cluster gets the catalogue's. So a line that is taken out of a manifest, or an operator
-// with another catalogue, changes no version of a living cluster.
+// Resolve decides the versions: those of the Release if the label names one, otherwise those of the spec. A version
+// that neither names stays as it is in force; a new cluster gets the catalog's. So removing a line from a manifest, or
+// an operator with another catalog, changes no version of an existing cluster.
 //
-// A version that is missing, not supported, or that the rules of a transition forbid is a problem.Problem: a new cluster
-// has no versions then, and a living one keeps those in force.
+// A version that is missing, unsupported, or forbidden by the rules of a transition is a problem.Problem: a new cluster
+// then has no versions, and an existing one keeps those in force.
 func Resolve(wish Wish, inForce InForce) Verdict {
 	wanted, source, err := wish.versions(inForce.last())
 	if err == nil {
@@ -62,7 +63,7 @@ func Resolve(wish Wish, inForce InForce) Verdict {
 	return Verdict{Versions: last, Refused: err}
 }
 
-// versions are those that are asked for, and who asks.
+// versions returns the requested versions, and where they were requested.
 func (w Wish) versions(last v1alpha1.Versions) (v1alpha1.Versions, string, error) {
 	wanted, source := Catalogue, "the built-in catalogue"
 	if last != (v1alpha1.Versions{}) {
@@ -106,7 +107,7 @@ func checkAll(v v1alpha1.Versions, source string) error {
 	return check(ComponentEtcd, v.Etcd, source)
 }
 
-// Components are the versions of a Release's components by name.
+// Components returns the versions of a Release's components by name.
 func Components(release *releasev1alpha1.Release) map[string]string {
 	components := map[string]string{}
 	if release == nil {

@@ -1,9 +1,11 @@
-// Package wire says what it would cost to decode what a server sends, before it is decoded.
+// Package wire calculates how much memory it would take to decode what a server sends, before it is decoded.
 //
-// Two bytes of an answer can become a kilobyte of memory: an item without content in a list of Nodes is as large as a Node. So bytes on the wire
-// bound nothing. The framing of protobuf tells what is in a message without decoding it, and the Go types tell how large each part becomes.
+// Two bytes of a response can become a kilobyte of memory: an item without content in a list of Nodes is as large as a
+// Node. So the number of bytes on the wire is no bound. The framing of protobuf shows what is in a message without
+// decoding it, and the Go types show how large each part becomes.
 //
-// See https://protobuf.dev/programming-guides/encoding/ and https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding.
+// See https://protobuf.dev/programming-guides/encoding/ and
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding.
 package wire
 
 import (
@@ -18,20 +20,21 @@ import (
 )
 
 var (
-	// ErrTooLarge is the error for what would take more memory than allowed.
+	// ErrTooLarge is the error for data that would take more memory than allowed.
 	ErrTooLarge = errors.New("it would take more memory than the operator spends on one answer")
-	// ErrMalformed is the error for what is not an answer of an API server.
+	// ErrMalformed is the error for data that is not a response of an API server.
 	ErrMalformed = errors.New("it is not what an API server sends")
 )
 
-// deepest is how far messages may be nested: readers call themselves for each level. The schemas of CustomResourceDefinitions are the deepest.
+// deepest is how deeply messages may be nested, because decoders recurse for each level. The schemas of
+// CustomResourceDefinitions are the deepest.
 const deepest = 128
 
 // magic begins each object.
 var magic = []byte("k8s\x00")
 
-// Cost is the memory in bytes that an answer with one object or list takes once it is decoded by the scheme. The error is ErrTooLarge when
-// that is more than most, and ErrMalformed when it is no object of the scheme.
+// Cost returns how many bytes of memory a response with one object or list takes once it is decoded by the scheme. The
+// error is ErrTooLarge if that is more than most, and ErrMalformed if the data is not an object of the scheme.
 func Cost(scheme *runtime.Scheme, data []byte, most int64) (int64, error) {
 	kind, raw, err := envelope(data)
 	if err != nil {
@@ -61,7 +64,7 @@ func EventCost(scheme *runtime.Scheme, data []byte, most int64) (int64, error) {
 	return cost + int64(len(data)), err
 }
 
-// ObjectCost is the memory in bytes that an object takes; 0 for one that protobuf does not know.
+// ObjectCost returns how many bytes of memory an object takes; 0 for an object without a protobuf encoding.
 func ObjectCost(object any) int64 {
 	known, ok := object.(interface{ Marshal() ([]byte, error) })
 	if !ok {
@@ -73,11 +76,11 @@ func ObjectCost(object any) int64 {
 	}
 	t := reflect.TypeOf(object).Elem()
 	m := meter{most: 1 << 40, spent: int64(t.Size())} //nolint:gosec // the size of a Go type
-	_ = m.message(raw, layoutOf(t), 0)                // it was made by the type itself
+	_ = m.message(raw, layoutOf(t), 0)                // it was encoded by the type itself
 	return m.spent
 }
 
-// envelope reads the kind of an object and what is in it. Where a field comes twice readers take the last.
+// envelope reads the kind of an object and its content. If a field is repeated, decoders use the last one.
 func envelope(data []byte) (schema.GroupVersionKind, []byte, error) {
 	content, found := bytes.CutPrefix(data, magic)
 	if !found {
@@ -105,7 +108,7 @@ func envelope(data []byte) (schema.GroupVersionKind, []byte, error) {
 	return schema.FromAPIVersionAndKind(apiVersion, kind), raw, err
 }
 
-// last is the last field of the number.
+// last returns the last field with the number.
 func last(data []byte, number protowire.Number) (found []byte, err error) {
 	err = each(data, func(n protowire.Number, value []byte) error {
 		if n == number {
@@ -145,7 +148,7 @@ func each(data []byte, do func(protowire.Number, []byte) error) error {
 	return nil
 }
 
-// meter adds up what is decoded.
+// meter adds up the cost of decoding.
 type meter struct{ spent, most int64 }
 
 func (m *meter) message(data []byte, l *layout, depth int) error {

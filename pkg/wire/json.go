@@ -1,10 +1,10 @@
 package wire
 
-// token is what a part of JSON costs in memory: an interface, an entry of a map, a header.
+// token is how much memory a part of JSON takes: an interface, an entry of a map, a header.
 const token = 160
 
-// JSONCost is the memory in bytes that JSON takes once it is decoded into maps and slices. The error is ErrTooLarge when that is more than
-// most.
+// JSONCost returns how many bytes of memory JSON takes once it is decoded into maps and slices. The error is
+// ErrTooLarge if that is more than most.
 func JSONCost(data []byte, most int64) (int64, error) {
 	cost, depth := 2*int64(len(data)), 0
 	text, escaped := false, false

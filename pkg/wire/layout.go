@@ -7,29 +7,31 @@ import (
 	"sync"
 )
 
-// layout is how the messages of a Go type lie in memory: by the number of a field, what one more occurrence of it costs.
+// layout describes how the messages of a Go type are stored in memory: by field number, what one more occurrence costs.
 type layout struct{ fields map[int]field }
 
 // field is one field of a message.
 type field struct {
-	// slot is what one occurrence costs besides what is in it, bytes. What is repeated lies in slices that grow, so it counts twice.
+	// slot is what one occurrence costs in bytes, without its content. Repeated fields are stored in slices that grow,
+	// so they count twice.
 	slot int64
-	// message is the layout of what is in it; nil for text, numbers and what is not known.
+	// message is the layout of the content; nil for text, numbers and unknown content.
 	message *layout
-	// factor is what each byte of it costs in memory where there is no message.
+	// factor is how many bytes of memory each byte of it takes if there is no message.
 	factor int64
 }
 
 const (
 	// mapEntry is what an entry of a map costs besides its key and its value.
 	mapEntry = 64
-	// opaque is the factor for messages of types with readers of their own: lists of short strings are the worst of them.
+	// opaque is the factor for messages of types with decoders of their own: lists of short strings are the worst of
+	// them.
 	opaque = 16
 )
 
 var layouts sync.Map // of *layout by reflect.Type
 
-// layoutOf is the layout of a struct type. Types may contain themselves.
+// layoutOf returns the layout of a struct type. Types may contain themselves.
 func layoutOf(t reflect.Type) *layout {
 	if known, ok := layouts.Load(t); ok {
 		return known.(*layout)
@@ -57,7 +59,7 @@ func build(t reflect.Type, made map[reflect.Type]*layout) *layout {
 	return l
 }
 
-// numberOf reads the number out of a tag: wire type, number, and what is of no interest here.
+// numberOf parses the number from a tag, which contains wire type, number, and parts that are not needed here.
 func numberOf(tag string) (int, bool) {
 	parts := strings.Split(tag, ",")
 	if len(parts) < 2 {
@@ -98,7 +100,7 @@ func fieldOf(t reflect.Type, made map[reflect.Type]*layout) field {
 	}
 }
 
-// tagged says whether the fields of a struct are those of its message.
+// tagged reports whether the fields of a struct are those of its message.
 func tagged(t reflect.Type) bool {
 	for i := range t.NumField() {
 		if _, ok := numberOf(t.Field(i).Tag.Get("protobuf")); ok {

@@ -7,25 +7,26 @@ import (
 	"errors"
 )
 
-// Access is how the API of a workload cluster is reached and trusted.
+// Access says how to reach and authenticate the API of a workload cluster.
 type Access struct {
-	// Addresses are host:port, tried in this order, the one that answered last before the others.
+	// Addresses are host:port. They are tried in this order, except that the one that responded last comes first.
 	Addresses []string
-	// ServerName is what the API server's certificate must carry, a DNS name or an IP address.
+	// ServerName is what the API server's certificate must contain, a DNS name or an IP address.
 	ServerName string
-	// CA is the authority that signed the API server's certificate; Certificate and Key are the operator's own. All PEM.
+	// CA signed the API server's certificate; Certificate and Key are the operator's own. All are PEM.
 	CA, Certificate, Key []byte
 }
 
-// trustsLike says whether everything but the addresses is the same.
+// trustsLike reports whether everything but the addresses is the same.
 func (a Access) trustsLike(b Access) bool {
 	return a.ServerName == b.ServerName && bytes.Equal(a.CA, b.CA) && bytes.Equal(a.Certificate, b.Certificate) && bytes.Equal(a.Key, b.Key)
 }
 
-// accessError says what of an Access cannot be read. It wraps nothing, for the text of parsers may hold pieces of keys.
+// accessError says which part of an Access cannot be parsed. It wraps no error because the text of parser errors may
+// contain parts of keys.
 type accessError struct{ text string }
 
-// Error is a sentence for a person.
+// Error returns a sentence for a person.
 func (e *accessError) Error() string { return e.text }
 
 // tlsConfig parses certificates and key. The error is an accessError.
@@ -47,5 +48,5 @@ func (a Access) tlsConfig() (*tls.Config, error) {
 	}, nil
 }
 
-// errNoAddress: there is nowhere to go yet.
+// errNoAddress says that no address is known yet.
 var errNoAddress = errors.New("no address of the API server is known")

@@ -5,17 +5,18 @@ import (
 	"sync"
 )
 
-// addresses chooses where to try first.
+// addresses selects the order in which addresses are tried.
 type addresses struct {
 	mu   sync.Mutex
 	list []string
-	// good answered last.
+	// good is the address that responded last.
 	good string
-	// last are those to be tried after all others: they did not answer in time, or were not ready, when they were tried last.
+	// last are the addresses to try after all others: at the last attempt, they did not respond in time or were not
+	// ready.
 	last map[string]bool
 }
 
-// set replaces the list and says whether it was another one. What is known of addresses that stay is kept.
+// set replaces the list and reports whether it changed. What is known of remaining addresses is kept.
 func (a *addresses) set(list []string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,14 +32,14 @@ func (a *addresses) set(list []string) bool {
 	return true
 }
 
-// order is the sequence in which to try the addresses now.
+// order returns the addresses in the order in which to try them now.
 func (a *addresses) order() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return order(a.list, a.good, a.last)
 }
 
-// distrust notes what became of the address that answered last.
+// distrust records an error of the address that responded last.
 func (a *addresses) distrust(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,7 +48,7 @@ func (a *addresses) distrust(err error) {
 	}
 }
 
-// tried notes what became of an address.
+// tried records the result of an attempt at an address.
 func (a *addresses) tried(address string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,8 +72,8 @@ func (a *addresses) note(address string, err error) {
 	}
 }
 
-// order puts the good address first, and those to be tried after all others last: each of them costs seconds, or leads to an API server
-// that is of no use now, which goes on to take connections. The rest stays as it is.
+// order puts the good address first and the addresses of last at the end: each of those costs seconds, or leads to an
+// API server that accepts connections although it cannot be used now. The order of the others does not change.
 func order(list []string, good string, last map[string]bool) []string {
 	rank := func(address string) int {
 		switch {

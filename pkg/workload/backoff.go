@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound how long an attempt waits for the next one.
+	// firstPause and longestPause bound the pause between two attempts.
 	firstPause   = 500 * time.Millisecond
 	longestPause = 10 * time.Second
 )
 
-// backoff doubles the pause from attempt to attempt.
+// backoff doubles the pause with each attempt.
 type backoff struct{ attempts int }
 
-// next is the pause before the next attempt. A fifth of it is random, so that clusters that were lost together do not come
-// back in step.
+// next returns the pause before the next attempt. A fifth of it is random, so that clusters that were lost together do
+// not reconnect in lockstep.
 func (b *backoff) next() time.Duration {
 	d := pause(b.attempts)
 	b.attempts++
@@ -24,7 +24,7 @@ func (b *backoff) next() time.Duration {
 
 func (b *backoff) reset() { b.attempts = 0 }
 
-// pause is the longest that may pass after the given number of pauses before.
+// pause returns the maximum pause after the given number of attempts.
 func pause(attempts int) time.Duration {
 	d := firstPause
 	for range attempts {

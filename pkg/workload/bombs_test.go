@@ -18,7 +18,7 @@ import (
 // mostAboveIdle is how much memory one hostile cluster may cost the operator.
 const mostAboveIdle = 64 << 20
 
-// mostHeap is by how much the heap grows at most until the function that it returns is called. Garbage counts.
+// mostHeap returns a function that returns by how much the heap grew at most until it was called. Garbage counts.
 func mostHeap() func() int64 {
 	read := func() int64 {
 		var m runtime.MemStats
@@ -60,7 +60,7 @@ func onWatch(resource string, do func(w http.ResponseWriter, r *http.Request)) f
 // sends sends a bomb, and then waits.
 func sends(resource string, bomb func() []byte) func(*hostile) {
 	return onWatch(resource, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write(bomb()) // who has gone away is of no interest
+		_, _ = w.Write(bomb()) // it does not matter whether the client has gone
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
@@ -77,7 +77,7 @@ func repeats(resource string, bomb func(i int) []byte) func(*hostile) {
 	})
 }
 
-// onList has caches ask for lists, and answers those.
+// onList makes caches send list requests, and responds to those.
 func onList(resource string, do func(w http.ResponseWriter, r *http.Request)) func(*hostile) {
 	return func(h *hostile) {
 		h.watch = func(w http.ResponseWriter, r *http.Request, of string) bool {
@@ -112,7 +112,7 @@ func nested(levels int) []byte {
 	return schema
 }
 
-// TestBombs: whatever one cluster sends, it costs no more than 64 MiB, and another one is connected meanwhile.
+// TestBombs: one cluster costs at most 64 MiB, regardless of what it sends, and another one is connected meanwhile.
 func TestBombs(t *testing.T) {
 	emptyKeys := func(n int) []byte {
 		var data []byte
@@ -211,7 +211,7 @@ func TestBombs(t *testing.T) {
 
 func schemaOf(levels int) []byte { return put(2, put(7, put(4, put(1, nested(levels))))) }
 
-// TestBombsAgainstTheDrainer: it reads the pods of a Node from the API server itself.
+// TestBombsAgainstTheDrainer: the drainer reads the pods of a Node from the API server itself.
 func TestBombsAgainstTheDrainer(t *testing.T) {
 	for name, do := range map[string]func(w http.ResponseWriter, r *http.Request){
 		"pods without content": func(w http.ResponseWriter, _ *http.Request) {
@@ -260,7 +260,7 @@ func TestBombsAgainstTheDrainer(t *testing.T) {
 	}
 }
 
-// TestListsAreWholeAndComeInPages, in smaller ones where objects are large.
+// TestListsAreWholeAndComeInPages also checks that pages are smaller if objects are large.
 func TestListsAreWholeAndComeInPages(t *testing.T) {
 	const all = 30
 	h := newHostile(t)

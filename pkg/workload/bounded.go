@@ -6,8 +6,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// boundedClient does not let reads outlive the session: they wait until the cache has seen the operator's own writes, and
-// the cache of a cluster that is lost never will.
+// boundedClient ends reads with the session. They wait until the cache has seen the operator's own writes, and the
+// cache of a lost cluster never will.
 type boundedClient struct {
 	client.Client
 	session *session
@@ -33,8 +33,8 @@ func (b *boundedClient) List(ctx context.Context, into client.ObjectList, option
 	return b.Client.List(ctx, into, options...)
 }
 
-// bound returns a context that ends with the session, or after the time that a request may take. It fails when the session
-// has ended.
+// bound returns a context that ends with the session, or after the time that a request may take. It fails if the
+// session has ended.
 func (s *session) bound(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if s.lost.Err() != nil {
 		return nil, nil, errLost

@@ -9,34 +9,34 @@ import (
 )
 
 const (
-	// mostDecoded is how many bytes of memory answers of all clusters may take while they are decoded. Nothing waits for a network
-	// while it holds a part of it, so no cluster can keep the others from theirs.
+	// mostDecoded is how many bytes of memory the responses of all clusters together may take while they are decoded.
+	// No holder of a share waits for a network, so that no cluster can keep the others from theirs.
 	mostDecoded = 32 << 20
-	// largestDecoded bounds what one answer, or one event of a watch, takes once it is decoded.
+	// largestDecoded bounds what one response, or one event of a watch, takes once it is decoded.
 	largestDecoded = 12 << 20
-	// largestAnswer bounds one answer as it is sent, and largestFrame one event of a watch: etcd takes objects of 1.5 MiB, and the answer
-	// that has one has a little more.
+	// largestAnswer bounds one response as it is sent, and largestFrame one event of a watch: etcd accepts objects of
+	// 1.5 MiB, and the response with one is slightly larger.
 	largestAnswer, largestFrame = 4 << 20, 1600 << 10
-	// mostReading is how many bytes of answers that have not come whole are kept of one cluster, besides smallPart of each.
+	// mostReading is how many bytes of incomplete responses are kept for one cluster, in addition to smallPart of each.
 	mostReading = 8 << 20
-	// smallPart is what is read without asking.
+	// smallPart is how much of a response is read without a reservation.
 	smallPart = 64 << 10
-	// largestRefusal bounds what is read of an answer that is none.
+	// largestRefusal bounds what is read of an error response.
 	largestRefusal = 64 << 10
-	// largestHeader bounds the headers of an answer.
+	// largestHeader bounds the headers of a response.
 	largestHeader = 64 << 10
-	// unreadOfStream and unreadOfConnection are how many bytes a server may send that have not been asked for: net/http would take 4 MiB
-	// for each request and 1 GiB for a connection.
+	// unreadOfStream and unreadOfConnection are how many bytes a server may send before they are read: net/http would
+	// accept 4 MiB per request and 1 GiB per connection.
 	unreadOfStream, unreadOfConnection = 128 << 10, 4 << 20
 )
 
-// decoding is what may be decoded now, in the whole process.
+// decoding is the budget for decoding of the whole process.
 var decoding = semaphore.NewWeighted(mostDecoded)
 
-// errTooLarge is for one answer that is too large. Fewer objects at once may be small enough.
+// errTooLarge says that one response is too large. A smaller page may be small enough.
 var errTooLarge = fmt.Errorf("%w at once", errTooMuch)
 
-// grant is a part of the budget for what is being decoded. Who decodes gives it back, once.
+// grant is a share of the budget for what is being decoded. The decoder returns it once.
 type grant struct {
 	mu    sync.Mutex
 	bytes int64
@@ -44,14 +44,14 @@ type grant struct {
 
 type grantKey struct{}
 
-// granted has what is asked for with the context be counted until the function that it returns is called: bodies are closed before they are
-// decoded.
+// granted returns a context whose reads count against one grant until the returned function is called, because bodies
+// are closed before they are decoded.
 func granted(ctx context.Context) (context.Context, func()) {
 	g := &grant{}
 	return context.WithValue(ctx, grantKey{}, g), g.giveBack
 }
 
-// grantOf is that of who waits for the answer, or one of its own.
+// grantOf returns the grant of the context, or a new one.
 func grantOf(ctx context.Context) (g *grant, shared bool) {
 	g, shared = ctx.Value(grantKey{}).(*grant)
 	if !shared {
@@ -60,7 +60,7 @@ func grantOf(ctx context.Context) (g *grant, shared bool) {
 	return g, shared
 }
 
-// take waits until so many bytes may be decoded.
+// take waits until that many bytes may be decoded.
 func (g *grant) take(ctx context.Context, bytes int64) error {
 	if err := decoding.Acquire(ctx, bytes); err != nil {
 		return err

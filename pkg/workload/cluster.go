@@ -19,24 +19,25 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 )
 
-// Cluster is one workload cluster. Its methods may be called from several goroutines and never wait.
+// Cluster is one workload cluster. Its methods are safe for concurrent use and never block.
 type Cluster struct {
 	name      types.NamespacedName
 	access    Access
 	addresses *addresses
 	options   Options
-	// allowance is what caches may read of it, through whatever connection, and intake what they may take in of that.
+	// allowance is how much caches may read of the cluster, over all connections, and intake how much of that they may
+	// store.
 	allowance, intake *rate.Limiter
-	// hurry gets a value when there is a reason to try at once.
+	// hurry receives a value when there is a reason to try at once.
 	hurry chan struct{}
 	// life ends when the cluster is forgotten or replaced.
-	life   context.Context // the cluster outlives the call that makes it
+	life   context.Context // the cluster outlives the call that creates it
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	state   State
 	session *session  // nil unless connected
-	since   time.Time // since when it is connected, or is not
+	since   time.Time // when it was connected or disconnected last
 }
 
 func newCluster(name types.NamespacedName, a Access, o Options) *Cluster {
@@ -49,14 +50,14 @@ func newCluster(name types.NamespacedName, a Access, o Options) *Cluster {
 	return c
 }
 
-// State is what is known of the way to the cluster.
+// State returns what is known of the connection to the cluster.
 func (c *Cluster) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
-// Silent is how long the cluster has not been connected; zero while it is.
+// Silent returns for how long the cluster has not been connected; zero while it is.
 func (c *Cluster) Silent() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +67,7 @@ func (c *Cluster) Silent() time.Duration {
 	return c.options.Clock.Since(c.since)
 }
 
-// Watched is how long the cluster has been connected without a break; zero while it is not.
+// Watched returns for how long the cluster has been connected without interruption; zero while it is not.
 func (c *Cluster) Watched() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,8 +77,9 @@ func (c *Cluster) Watched() time.Duration {
 	return c.options.Clock.Since(c.since)
 }
 
-// Client reads from the cache and writes to the workload cluster; reads see the client's own writes. It is false unless the
-// cluster is connected. It belongs to one connection: once that is lost, requests and reads fail at once.
+// Client returns a client that reads from the cache and writes to the workload cluster; reads see the client's own
+// writes. It returns false unless the cluster is connected. The client belongs to one connection: once that is lost,
+// requests and reads fail at once.
 func (c *Cluster) Client() (client.Client, bool) {
 	s := c.current()
 	if s == nil {
@@ -86,7 +88,7 @@ func (c *Cluster) Client() (client.Client, bool) {
 	return s.client, true
 }
 
-// Live reads from the workload cluster itself; otherwise it is like Client.
+// Live returns a reader that reads from the workload cluster itself; otherwise it is like Client.
 func (c *Cluster) Live() (client.Reader, bool) {
 	s := c.current()
 	if s == nil {
@@ -95,8 +97,8 @@ func (c *Cluster) Live() (client.Reader, bool) {
 	return s.live, true
 }
 
-// Clock tells the time of the workload cluster's API server, by which its objects say when something happened to them; otherwise it is like
-// Client.
+// Clock returns the clock of the workload cluster's API server, because timestamps in its objects are in that time;
+// otherwise it is like Client.
 func (c *Cluster) Clock() (clock.PassiveClock, bool) {
 	s := c.current()
 	if s == nil {
@@ -105,8 +107,8 @@ func (c *Cluster) Clock() (clock.PassiveClock, bool) {
 	return s.link.clock, true
 }
 
-// Engine applies sets of objects of Options.Kinds over Client and Live. There is one for each connection, so what it
-// remembers of objects is about those of the cache.
+// Engine returns an engine that applies sets of objects of Options.Kinds over Client and Live. Each connection has its
+// own engine, so that what it remembers of objects matches the cache.
 func (c *Cluster) Engine() (*apply.Engine, bool) {
 	s := c.current()
 	if s == nil {
@@ -115,8 +117,8 @@ func (c *Cluster) Engine() (*apply.Engine, bool) {
 	return s.engine, true
 }
 
-// Nodes are the workload cluster's Nodes by name, trimmed to what decisions need. They share memory with the cache and must
-// not be changed. It is false unless the cluster is connected.
+// Nodes returns the workload cluster's Nodes by name, trimmed to what decisions need. They share memory with the cache
+// and must not be changed. It returns false unless the cluster is connected.
 func (c *Cluster) Nodes() ([]corev1.Node, bool) {
 	s := c.current()
 	if s == nil {
@@ -125,7 +127,7 @@ func (c *Cluster) Nodes() ([]corev1.Node, bool) {
 	return s.nodes(), true
 }
 
-// Requests are the CertificateSigningRequests of kubelets by name; otherwise it is like Nodes.
+// Requests returns the CertificateSigningRequests of kubelets by name; otherwise it is like Nodes.
 func (c *Cluster) Requests() ([]certificatesv1.CertificateSigningRequest, bool) {
 	s := c.current()
 	if s == nil {
@@ -134,7 +136,7 @@ func (c *Cluster) Requests() ([]certificatesv1.CertificateSigningRequest, bool) 
 	return s.requests(), true
 }
 
-// AddOns are the DaemonSets and Deployments that the operator applied, in no order; otherwise it is like Nodes.
+// AddOns returns the DaemonSets and Deployments that the operator applied, in no order; otherwise it is like Nodes.
 func (c *Cluster) AddOns() ([]appsv1.DaemonSet, []appsv1.Deployment, bool) {
 	s := c.current()
 	if s == nil {
@@ -150,7 +152,7 @@ func (c *Cluster) current() *session {
 	return c.session
 }
 
-// reachAt takes over addresses. A connection that stands is kept; while there is none, they are tried at once.
+// reachAt sets the addresses. An existing connection is kept; if there is none, the addresses are tried at once.
 func (c *Cluster) reachAt(list []string) {
 	if !c.addresses.set(list) {
 		return
@@ -161,7 +163,7 @@ func (c *Cluster) reachAt(list []string) {
 	}
 }
 
-// end lets the goroutine of the cluster end; the cluster says nothing any more.
+// end ends the goroutine of the cluster; the cluster reports nothing afterwards.
 func (c *Cluster) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +174,7 @@ func (c *Cluster) end() {
 	}
 }
 
-// become publishes a state. Whoever is told finds the state, and the session that belongs to it, in place.
+// become publishes a state. When a listener is notified, the state and its session are already set.
 func (c *Cluster) become(next State, s *session) {
 	c.mu.Lock()
 	if c.life.Err() != nil {
@@ -215,8 +217,8 @@ func (c *Cluster) run(ctx context.Context) {
 	}
 }
 
-// attempt connects, and stays connected until that is lost. While the API server does not say that it is ready, this is all
-// that it is asked. The error is why it did not succeed or what ended it.
+// attempt connects, and stays connected until the connection is lost. While the API server reports that it is not
+// ready, it gets no other requests. The error says why the attempt failed or what ended the connection.
 func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bool, err error) {
 	if len(c.addresses.order()) == 0 {
 		return false, c.fail(ctx, errNoAddress)
@@ -225,7 +227,7 @@ func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bo
 	defer l.close()
 	if err := l.probe(ctx); err != nil {
 		if classify(err) == NotReady {
-			c.addresses.distrust(err) // that of another master may be
+			c.addresses.distrust(err) // that of another master may be ready
 		}
 		return false, c.fail(ctx, err)
 	}
@@ -241,7 +243,7 @@ func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bo
 	return true, c.fail(ctx, s.keep(ctx))
 }
 
-// fail publishes why there is no connection, unless none is wanted any more.
+// fail publishes why there is no connection, unless the context has ended.
 func (c *Cluster) fail(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		log.Log.WithName("workload").V(1).Info("a workload cluster is not reached", "cluster", c.name.String(), "cause", err.Error())
@@ -250,7 +252,7 @@ func (c *Cluster) fail(ctx context.Context, err error) error {
 	return err
 }
 
-// rest waits before the next attempt. Without an address there is nothing to try until one comes.
+// rest waits before the next attempt. Without an address there is nothing to try until one is set.
 func (c *Cluster) rest(ctx context.Context, pauses *backoff, untilHurry bool) {
 	var over <-chan time.Time
 	if !untilHurry {
@@ -266,7 +268,7 @@ func (c *Cluster) rest(ctx context.Context, pauses *backoff, untilHurry bool) {
 	}
 }
 
-// changed tells of an object once the cluster is connected; before, there is nothing yet that could be read.
+// changed notifies of a changed object if the cluster is connected; before that, nothing can be read.
 func (c *Cluster) changed() {
 	if c.current() != nil {
 		c.options.Changed(c.name)

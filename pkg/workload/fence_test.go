@@ -17,7 +17,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/fence"
 )
 
-// TestAClosedFenceLetsAClusterBeReadAndNotChanged, and what it refuses tells nothing of the cluster.
+// TestAClosedFenceLetsAClusterBeReadAndNotChanged also checks that a refused request does not affect the state of the
+// cluster.
 func TestAClosedFenceLetsAClusterBeReadAndNotChanged(t *testing.T) {
 	var asked atomic.Int64
 	l := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -32,7 +33,7 @@ func TestAClosedFenceLetsAClusterBeReadAndNotChanged(t *testing.T) {
 	if err := s.makeClients(); err != nil {
 		t.Fatal(err)
 	}
-	// The client that waits for its cache sends by the same way.
+	// The client that waits for its cache sends through the same transport.
 	writer := s.live.(pagedReader).Reader.(client.Client)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	if err := writer.Create(t.Context(), node); !errors.Is(err, fence.ErrRefused) || asked.Load() != 0 {

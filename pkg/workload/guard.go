@@ -19,33 +19,34 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/wire"
 )
 
-// wholeTimeout is how long an event of a watch may take to come whole, once it has begun.
+// wholeTimeout is how long an event of a watch may take to arrive completely, once it has begun.
 const wholeTimeout = 30 * time.Second
 
-// errOtherFormat is for an answer in a format that was not asked for.
+// errOtherFormat says that a response is in a format that was not requested.
 var errOtherFormat = errors.New("the API server answers in a format that was not asked for")
 
-// guard reads an answer before it is decoded, and hands on only what can be decoded within the budget. It is not safe for concurrent use.
+// guard reads a response before it is decoded, and passes on only what can be decoded within the budget. It is not safe
+// for concurrent use.
 type guard struct {
 	io.ReadCloser
-	ctx     context.Context // that of the request
+	ctx     context.Context // the request's context
 	scheme  *runtime.Scheme
 	reading *semaphore.Weighted
-	// next reads the next part that is decoded as a whole, and cost says what it costs.
+	// next reads the next part that is decoded as a whole, and cost returns how much memory that takes.
 	next func() ([]byte, error)
 	cost func([]byte) (int64, error)
 
 	pending []byte
 	grant   *grant
 	shared  bool
-	// intake is what the answer is counted against when a cache keeps it before it is trimmed; nil for others.
+	// intake limits responses that a cache keeps before they are trimmed; nil for other responses.
 	intake *rate.Limiter
-	// reserved is what is taken of reading.
+	// reserved is how much of reading is reserved.
 	reserved int64
 	err      error
 }
 
-// guardAnswer guards an answer of one object or list.
+// guardAnswer guards a response with one object or list.
 func (l *link) guardAnswer(request *http.Request, response *http.Response) {
 	kind := response.Header.Get("Content-Type")
 	g := l.newGuard(request, response)
@@ -82,8 +83,8 @@ func (l *link) guardWatch(request *http.Request, response *http.Response) {
 
 func otherFormat(kind string) error { return fmt.Errorf("%w: %.64q", errOtherFormat, kind) }
 
-// refusal bounds an answer that is none, and has it be taken for text unless it is in a format that is read within bounds: there are readers
-// for YAML, too.
+// refusal bounds an error response, and declares it as text unless its format is read within bounds, because there are
+// readers for YAML as well.
 func refusal(response *http.Response) {
 	response.Body = struct {
 		io.Reader
@@ -100,7 +101,7 @@ func (l *link) newGuard(request *http.Request, response *http.Response) *guard {
 	return g
 }
 
-// isProtobuf says whether the first type of a header is protobuf.
+// isProtobuf reports whether the first type of a header is protobuf.
 func isProtobuf(header string) bool { return firstType(header) == runtime.ContentTypeProtobuf }
 
 func isJSON(header string) bool { return firstType(header) == runtime.ContentTypeJSON }
@@ -114,7 +115,7 @@ func firstType(header string) string {
 	return kind
 }
 
-// Read hands on the part that has been looked at. To be asked for more means that the last part has been decoded.
+// Read passes on the part that was checked. A call for more means that the last part has been decoded.
 func (g *guard) Read(p []byte) (int, error) {
 	if len(g.pending) == 0 && g.err == nil {
 		g.release()
@@ -131,7 +132,7 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the answer.
+// Close closes the response.
 func (g *guard) Close() error {
 	g.pending, g.err = nil, http.ErrBodyReadAfterClose
 	g.unreserve()
@@ -156,18 +157,18 @@ func (g *guard) load() ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(g.ctx, requestTimeout)
 	defer cancel()
-	// Readers keep the bytes, in buffers that double, beside what they make of them.
+	// Readers keep the bytes, in buffers that double in size, in addition to what they decode from them.
 	return part, g.grant.take(ctx, min(cost+2*int64(len(part)), mostDecoded))
 }
 
-// release gives back what the last part has cost, unless who asked for it does.
+// release returns what the last part cost, unless the caller that shares the grant does.
 func (g *guard) release() {
 	if !g.shared {
 		g.grant.giveBack()
 	}
 }
 
-// answer reads a whole answer.
+// answer reads a complete response.
 func (g *guard) answer() ([]byte, error) {
 	var all bytes.Buffer
 	n, err := io.CopyN(&all, g.ReadCloser, smallPart)
@@ -190,7 +191,7 @@ func (g *guard) answer() ([]byte, error) {
 	return nil, errTooLarge
 }
 
-// frameHead is how many bytes tell the length of an event.
+// frameHead is how many bytes encode the length of an event.
 const frameHead = 4
 
 // frame reads an event of a watch with the length before it.
@@ -208,7 +209,7 @@ func (g *guard) frame() ([]byte, error) {
 			return nil, err
 		}
 	}
-	late := time.AfterFunc(wholeTimeout, func() { _ = g.ReadCloser.Close() }) // the read below says so
+	late := time.AfterFunc(wholeTimeout, func() { _ = g.ReadCloser.Close() }) // the read below returns the error
 	defer late.Stop()
 	frame := make([]byte, frameHead+length)
 	copy(frame, head[:])
@@ -218,14 +219,14 @@ func (g *guard) frame() ([]byte, error) {
 	return frame, nil
 }
 
-// anything reads the beginning of what is not understood: an answer may be empty.
+// anything reads the first byte of a response in an unknown format, because the response may be empty.
 func (g *guard) anything() ([]byte, error) {
 	var one [1]byte
 	_, err := io.ReadFull(g.ReadCloser, one[:])
 	return one[:], err
 }
 
-// reserve waits until there is room for so many bytes of answers of the cluster.
+// reserve waits until there is room for that many bytes of responses of the cluster.
 func (g *guard) reserve(bytes int64) error {
 	if err := g.reading.Acquire(g.ctx, bytes); err != nil {
 		return err

@@ -26,12 +26,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// hostile is an API server in the hands of somebody who owns a cluster. It speaks protobuf as a real one does, and does what it likes with some
-// requests.
+// hostile is an API server controlled by an attacker who owns a cluster. It speaks protobuf like a real one, and
+// misbehaves on some requests.
 type hostile struct {
 	address           string
 	authority, client pki.KeyPair
-	// watch and list are what it does instead of what is right; nil, or false, for nothing.
+	// watch and list replace the correct behavior; nil, or a return value of false, keeps it.
 	watch, list func(w http.ResponseWriter, r *http.Request, resource string) bool
 
 	mu    sync.Mutex
@@ -76,7 +76,7 @@ func (h *hostile) access() Access {
 	return Access{Addresses: []string{h.address}, ServerName: "localhost", CA: h.authority.Certificate, Certificate: h.client.Certificate, Key: h.client.Key}
 }
 
-// ServeHTTP answers like an API server without objects.
+// ServeHTTP responds like an API server without objects.
 func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	h.paths = append(h.paths, r.Method+" "+r.URL.Path)
@@ -89,7 +89,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		stream(w)
-		_, _ = w.Write(bookmark(resource)) // who has gone away is of no interest
+		_, _ = w.Write(bookmark(resource)) // it does not matter whether the client has gone
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	default:
@@ -101,13 +101,13 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream begins the answer to a watch.
+// stream begins the response to a watch.
 func stream(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
 	w.(http.Flusher).Flush()
 }
 
-// put is a field of a message.
+// put encodes a field of a message.
 func put(number protowire.Number, content ...[]byte) []byte {
 	size := 0
 	for _, c := range content {
@@ -134,7 +134,7 @@ func bookmark(resource string) []byte {
 	return event("BOOKMARK", object(resources[resource][0], resources[resource][1], put(1, put(6, []byte("1")), annotation)))
 }
 
-// named is the metadata of an object that the operator looks at.
+// namedMeta is the metadata of an object that the operator reads.
 func namedMeta(name string) []byte {
 	return put(1, put(1, []byte(name)), put(3, []byte("default")), put(5, []byte(name)), put(6, []byte("1")),
 		put(11, put(1, []byte("giantswarm.io/managed-by")), put(2, []byte("kvm-operator"))))
@@ -150,7 +150,7 @@ func added(resource, name string, content ...[]byte) []byte {
 // times repeats a message.
 func times(n int, message []byte) []byte { return []byte(strings.Repeat(string(message), n)) }
 
-// testPool is a running pool.
+// testPool returns a running pool.
 func testPool(t *testing.T) *Pool {
 	t.Helper()
 	all := runtime.NewScheme()
@@ -185,12 +185,13 @@ func until(t *testing.T, c *Cluster, limit time.Duration, what string, reached f
 
 func connected(s State) bool { return s.Phase == Connected }
 
-// name of the cluster under test.
+// in returns the name of a cluster under test.
 func in(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
-// TestRedirectionsAreNotFollowed, neither by caches nor by clients, for whatever method: they may lead into the management network.
+// TestRedirectionsAreNotFollowed, neither by caches nor by clients, for any method: they may lead into the management
+// network.
 func TestRedirectionsAreNotFollowed(t *testing.T) {
 	var elsewhere []string
 	var mu sync.Mutex
@@ -231,7 +232,7 @@ func TestRedirectionsAreNotFollowed(t *testing.T) {
 					t.Errorf("%s has no error", what)
 				}
 			}
-			again := testPool(t).Ensure(in("leads"), h.access()) // its caches are led elsewhere at once
+			again := testPool(t).Ensure(in("leads"), h.access()) // its caches are redirected at once
 			time.Sleep(time.Second)
 			if again.State().Phase == Connected {
 				t.Error("caches were filled elsewhere")
@@ -245,7 +246,7 @@ func TestRedirectionsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestNothingIsSaidWithoutTLS even if a URL says so.
+// TestNothingIsSaidWithoutTLS also covers a URL without TLS.
 func TestNothingIsSaidWithoutTLS(t *testing.T) {
 	var asked bool
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))

@@ -14,30 +14,31 @@ import (
 )
 
 const (
-	// mostAtOnce is how many bytes the caches of one cluster read at once, and mostPerSecond for how long it likes: somebody who owns a cluster may
-	// make objects, or an API server that sends some, without end. The Nodes of a cluster of some thousand fit.
+	// mostAtOnce is the burst in bytes that the caches of one cluster may read, and mostPerSecond the rate that they
+	// may sustain: an attacker who owns a cluster may create, or let an API server send, objects without end. The Nodes
+	// of a cluster with several thousand Nodes fit.
 	mostAtOnce, mostPerSecond = 64 << 20, 1 << 20
-	// mostKept is how many bytes of memory the objects take that are kept of one cluster, after they have been trimmed.
+	// mostKept is how many bytes of memory the cached objects of one cluster may take, after they have been trimmed.
 	mostKept = 10 << 20
-	// mostTrimmed is how many bytes of trimmed objects caches may take in at once. Those of the beginning are counted twice: once as they
-	// come, when they are not among those that are kept yet, and once as they are kept.
+	// mostTrimmed is how many bytes of trimmed objects caches may store at once. Initial objects count twice: once as
+	// they arrive, before they are in the cache, and once as they are stored.
 	mostTrimmed = 2 * mostKept
 )
 
-// errTooMuch ends a session. The next one is no better before there is less.
+// errTooMuch ends a session. The next session fails as well until there is less.
 var errTooMuch = errors.New("the cluster sends, or has, more than the operator reads of one cluster")
 
-// newAllowance is what may be read into the caches of one cluster, however often it is connected to.
+// newAllowance limits what may be read into the caches of one cluster, over all its connections.
 func newAllowance() *rate.Limiter { return rate.NewLimiter(mostPerSecond, mostAtOnce) }
 
-// newIntake is what caches may take in of one cluster after it has been trimmed, however often it is connected to.
+// newIntake limits what caches may store of one cluster after trimming, over all its connections.
 func newIntake() *rate.Limiter { return rate.NewLimiter(mostPerSecond, mostTrimmed) }
 
-// filling is the way of caches through a link: what they read is counted.
+// filling is the transport of caches over a link: it counts what they read.
 type filling struct{ *link }
 
-// RoundTrip is http.RoundTripper's. A list is asked for in pages: one that an API server answers from its own cache would come as a whole.
-// Caches ask for lists only where they cannot have one by a watch.
+// RoundTrip implements http.RoundTripper. It requests lists in pages, because an API server would return a list from
+// its own cache as a whole. Caches send list requests only where they cannot get a list by a watch.
 func (f filling) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := f.link.RoundTrip(paged(request))
 	if err == nil {
@@ -46,10 +47,10 @@ func (f filling) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// fillsKey marks the context of lists that caches ask for.
+// fillsKey marks the context of list requests of caches.
 type fillsKey struct{}
 
-// paged has a list be asked for in pages.
+// paged makes a list request ask for a page.
 func paged(request *http.Request) *http.Request {
 	query := request.URL.Query()
 	if request.Method != http.MethodGet || query.Get("watch") == "true" {
@@ -60,19 +61,19 @@ func paged(request *http.Request) *http.Request {
 		query.Del("resourceVersion")
 		query.Del("resourceVersionMatch")
 	}
-	// All pages are kept until the last has come.
+	// All pages are kept until the last one has arrived.
 	clone := request.Clone(context.WithValue(request.Context(), fillsKey{}, true))
 	clone.URL.RawQuery = query.Encode()
 	return clone
 }
 
-// metered is a body of which no more is read than is allowed of the cluster.
+// metered is a body that is read only within the allowance of the cluster.
 type metered struct {
 	io.ReadCloser
 	link *link
 }
 
-// Read fails when that was too much, and what the link is for ends.
+// Read fails if the allowance is exceeded, and the link's session ends.
 func (m *metered) Read(p []byte) (int, error) {
 	n, err := m.ReadCloser.Read(p)
 	if m.link.allowance.AllowN(time.Now(), n) && !errors.Is(err, errTooMuch) {
@@ -82,7 +83,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	return 0, errTooMuch
 }
 
-// takeIn trims an object for the cache. More than is allowed of the cluster ends what the link is for.
+// takeIn trims an object for the cache. If the cluster's limit is exceeded, the link's session ends.
 func (l *link) takeIn(object any) (any, error) {
 	trimmed, err := trim(object)
 	if err != nil {

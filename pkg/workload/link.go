@@ -19,44 +19,45 @@ import (
 )
 
 const (
-	// dialTimeout and handshakeTimeout bound the way to one address, connectTimeout that to the first of all that answers.
+	// dialTimeout and handshakeTimeout bound the connection to one address, connectTimeout the time until any address
+	// responds.
 	dialTimeout      = 3 * time.Second
 	handshakeTimeout = 10 * time.Second
 	connectTimeout   = 30 * time.Second
-	// silenceBeforePing and pingTimeout are how soon a connection that nothing comes through any more is given up.
+	// silenceBeforePing and pingTimeout determine how soon a dead connection is closed.
 	silenceBeforePing = 10 * time.Second
 	pingTimeout       = 15 * time.Second
-	// requestTimeout bounds every request but watches. The API server may spend 30 s on admission webhooks.
+	// requestTimeout bounds every request except watches. The API server may spend 30 s on admission webhooks.
 	requestTimeout = 40 * time.Second
 )
 
-// link is the HTTP client of one attempt to reach a cluster. It sees all that becomes of requests, and close leaves nothing
-// of it: neither connections nor requests that hang.
+// link is the HTTP client of one attempt to reach a cluster. It observes the result of each request, and close leaves
+// neither open connections nor hanging requests.
 type link struct {
 	host      string
 	addresses *addresses
 	tls       *tls.Config
 	transport *http.Transport
-	// clock tells the time of the API server, and way is the transport that it learns from.
+	// clock is the clock of the API server, and way is the transport from which it learns the time.
 	clock *apiclock.Clock
 	way   http.RoundTripper
-	// allowance is what caches may read of the cluster, and intake what they may take in of that.
+	// allowance is how much caches may read of the cluster, and intake how much of that they may store.
 	allowance, intake *rate.Limiter
-	// scheme decodes what is read, and reading bounds what of it is under way.
+	// scheme decodes what is read, and reading bounds how much is being read.
 	scheme  *runtime.Scheme
 	reading *semaphore.Weighted
-	// happened gets a value when something was noted in watches.
+	// happened receives a value when noteWatches has recorded something.
 	happened chan struct{}
 
 	mu sync.Mutex
 	// watches is how many are open.
 	watches int
-	// failure is the last trouble since somebody asked.
+	// failure is the last failure since the last call of tally.
 	failure error
 	// connections are the open ones; nil once the link is closed.
 	connections map[*connection]struct{}
 
-	closed context.Context // it stands for the life of the link
+	closed context.Context // it is the lifetime of the link
 	end    context.CancelFunc
 }
 
@@ -69,7 +70,7 @@ func newLink(a *addresses, config *tls.Config, scheme *runtime.Scheme, allowance
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.transport = &http.Transport{
 		DialTLSContext: l.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: largestHeader,
-		// Nothing is said without TLS, wherever an API server sends its clients.
+		// Nothing is sent without TLS, wherever an API server redirects its clients.
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errElsewhere },
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerStream: unreadOfStream, MaxReceiveBufferPerConnection: unreadOfConnection,
@@ -80,22 +81,23 @@ func newLink(a *addresses, config *tls.Config, scheme *runtime.Scheme, allowance
 	return l
 }
 
-// config is that of clients which use the link: without limits of their own, for the API server's fairness queues know
-// better than a fixed rate what it can bear.
+// config returns the configuration of clients that use the link. They have no rate limit of their own, because the API
+// server's priority and fairness knows better what it can handle.
 func (l *link) config() (*rest.Config, *http.Client) {
 	return &rest.Config{Host: "https://" + l.host, QPS: -1, UserAgent: userAgent}, clientOver(l)
 }
 
-// errElsewhere keeps an API server from having the operator ask others for it.
+// errElsewhere prevents the operator from sending requests to other servers on behalf of an API server.
 var errElsewhere = errors.New("the API server leads elsewhere")
 
-// clientOver is an HTTP client that takes a redirection for the answer that it is: no API server has a reason for one, and whoever controls one
-// could have the operator send requests, Secrets included, to addresses of the management network.
+// clientOver returns an HTTP client that does not follow redirects. API servers have no reason to redirect, and an
+// attacker who controls one could make the operator send requests, including Secrets, to addresses of the management
+// network.
 func clientOver(way http.RoundTripper) *http.Client {
 	return &http.Client{Transport: way, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// close cuts all connections. Requests under way fail at once.
+// close closes all connections. Requests in flight fail at once.
 func (l *link) close() {
 	l.end()
 	l.mu.Lock()
@@ -103,13 +105,13 @@ func (l *link) close() {
 	l.connections = nil
 	l.mu.Unlock()
 	for c := range open {
-		_ = c.Conn.Close() // it is being thrown away
+		_ = c.Conn.Close() // it is discarded
 	}
 	l.transport.CloseIdleConnections()
 }
 
-// dial connects to the first address that a TLS handshake succeeds with. The name that the transport asks for stands for
-// the cluster and is not looked up.
+// dial connects to the first address with which a TLS handshake succeeds. The host name in the transport's requests
+// represents the cluster and is not resolved.
 func (l *link) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -141,20 +143,20 @@ func (l *link) dialOne(ctx context.Context, address string) (*tls.Conn, error) {
 	}
 	c := &connection{Conn: raw, link: l}
 	if !l.keep(c) {
-		_ = raw.Close() // nobody has seen it
+		_ = raw.Close() // it was never used
 		return nil, net.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	secured := tls.Client(c, l.tls)
 	if err := secured.HandshakeContext(ctx); err != nil {
-		_ = c.Close() // the handshake says what is wrong
+		_ = c.Close() // the error of the handshake matters more
 		return nil, err
 	}
 	return secured, nil
 }
 
-// keep remembers a connection, unless the link has been closed.
+// keep records a connection, unless the link is closed.
 func (l *link) keep(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +167,7 @@ func (l *link) keep(c *connection) bool {
 	return true
 }
 
-// connection is forgotten by its link when it is closed.
+// connection is removed from its link when it is closed.
 type connection struct {
 	net.Conn
 	link *link

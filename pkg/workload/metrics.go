@@ -22,7 +22,7 @@ func observe(cluster string, s State) {
 	reachable.WithLabelValues(cluster, string(s.Reason)).Set(value)
 }
 
-// forgetMetrics drops what is recorded of the named cluster.
+// forgetMetrics deletes the metrics of the named cluster.
 func forgetMetrics(cluster string) {
 	reachable.DeletePartialMatch(prometheus.Labels{"cluster": cluster})
 }

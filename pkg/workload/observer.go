@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RoundTrip sends a request and notes what it tells of the API server: client-go keeps much of that to itself and tries
-// again, up to a minute later.
+// RoundTrip sends a request and records what the result says about the API server, because client-go hides much of that
+// and retries, up to a minute later.
 func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Query().Get("watch") == "true" {
 		return l.sendWatch(request)
@@ -26,16 +26,16 @@ func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodGet {
 		l.noteStatus(response.StatusCode)
 	}
-	// client-go would sleep and ask again, up to ten times, before it tells that a budget refuses or that the API server has too much to do.
-	// Whoever asks has a pause of his own, and others to care for.
+	// client-go would sleep and retry, up to ten times, before it reports that an eviction is refused by a budget or
+	// that the API server is overloaded. Callers back off themselves, and have other clusters to work on.
 	response.Header.Del("Retry-After")
 	response.Body = &answer{ReadCloser: response.Body, cancel: cancel}
 	l.guardAnswer(request, response)
 	return response, nil
 }
 
-// sendWatch sends a watch. Its errors do not show what they are made of: after a refused connection or a 429 the reflector
-// would sleep for up to a minute without looking at its context.
+// sendWatch sends a watch. Its errors hide their cause: after a refused connection or a 429 the reflector would sleep
+// for up to a minute without checking its context.
 func (l *link) sendWatch(request *http.Request) (*http.Response, error) {
 	response, err := l.way.RoundTrip(identified(request.Context(), request))
 	if err != nil {
@@ -44,7 +44,7 @@ func (l *link) sendWatch(request *http.Request) (*http.Response, error) {
 	}
 	switch response.StatusCode {
 	case http.StatusTooManyRequests:
-		_ = response.Body.Close() // its status says it all
+		_ = response.Body.Close() // only its status matters
 		err := &statusError{code: response.StatusCode}
 		l.noteFailure(request.Context(), err)
 		return nil, err
@@ -59,7 +59,7 @@ func (l *link) sendWatch(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// userAgent is how the operator names itself.
+// userAgent is the operator's user agent.
 var userAgent = rest.DefaultKubernetesUserAgent()
 
 func identified(ctx context.Context, request *http.Request) *http.Request {
@@ -70,7 +70,7 @@ func identified(ctx context.Context, request *http.Request) *http.Request {
 	return clone
 }
 
-// answer ends its request's time when it has been read.
+// answer cancels the timeout of its request when it is closed.
 type answer struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -86,11 +86,11 @@ func (a *answer) Close() error {
 type watch struct {
 	io.ReadCloser
 	link    *link
-	request context.Context // it tells whether the end was wanted
+	request context.Context // it shows whether the end was intended
 	once    sync.Once
 }
 
-// Read notes the end of the watch. A server that ends one in good order does so every few minutes.
+// Read records the end of the watch. A healthy server ends a watch every few minutes.
 func (w *watch) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	if err != nil {
@@ -112,15 +112,15 @@ func (w *watch) ended(err error) {
 	w.once.Do(func() { w.link.noteWatches(-1, err) })
 }
 
-// noteStatus notes an answer that tells something of the API server itself. To a write it may say 403 or 500 because of an
-// admission plugin, so writes are not looked at.
+// noteStatus records a response that says something about the API server itself. Responses to writes are ignored,
+// because an admission plugin may cause a 403 or 500.
 func (l *link) noteStatus(code int) {
 	if ofStatus(code) != Other {
 		l.noteWatches(0, &statusError{code: code})
 	}
 }
 
-// noteFailure notes that a request was not answered, unless whoever sent it has lost interest.
+// noteFailure records that a request failed, unless its caller canceled it.
 func (l *link) noteFailure(ctx context.Context, err error) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		l.noteWatches(0, err)
@@ -130,7 +130,7 @@ func (l *link) noteFailure(ctx context.Context, err error) {
 func (l *link) noteWatches(more int, failure error) {
 	l.mu.Lock()
 	l.watches += more
-	if failure != nil && !errors.Is(l.failure, errTooMuch) { // which is what the others come from
+	if failure != nil && !errors.Is(l.failure, errTooMuch) { // errTooMuch is the cause of the other errors
 		l.failure = failure
 	}
 	l.mu.Unlock()
@@ -140,7 +140,7 @@ func (l *link) noteWatches(more int, failure error) {
 	}
 }
 
-// tally returns how many watches are open and the last failure since it was called last.
+// tally returns how many watches are open and the last failure since the last call.
 func (l *link) tally() (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// server is an API server as far as a link can tell.
+// server imitates an API server as far as a link uses it.
 type server struct {
 	*httptest.Server
-	// ready is what /readyz answers, and asked how often it was asked.
+	// ready is the status of /readyz, and asked how often it was requested.
 	ready, asked atomic.Int64
 }
 
@@ -44,7 +44,7 @@ func newServer(t *testing.T, answer http.HandlerFunc) *server {
 	return s
 }
 
-// link makes a link to the server.
+// link returns a link to the server.
 func (s *server) link(t *testing.T) *link {
 	t.Helper()
 	authorities := x509.NewCertPool()
@@ -61,7 +61,7 @@ func linkTo(t *testing.T, address string, config *tls.Config) *link {
 	return l
 }
 
-// send sends a request and reads the answer to its end.
+// send sends a request and reads the response to its end.
 func send(ctx context.Context, t *testing.T, l *link, method, path string) error {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, "https://"+l.host+path, nil)
@@ -104,7 +104,7 @@ func TestRequestsTellOfTheServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newServer(t, c.answer).link(t)
-			_ = send(t.Context(), t, l, c.method, c.path) // what the link makes of it counts
+			_ = send(t.Context(), t, l, c.method, c.path) // only what the link records matters
 			open, failure := l.tally()
 			if open != 0 {
 				t.Errorf("%d watches are open at the end", open)
@@ -123,15 +123,15 @@ func TestRequestsTellOfTheServer(t *testing.T) {
 	}
 }
 
-// TestReflectorsDoNotSleepOverARefusedConnection: for a refused connection and a 429 they sleep without looking at their
-// context (client-go, tools/cache/reflector.go: watchList), and the session could not end.
+// TestReflectorsDoNotSleepOverARefusedConnection: after a refused connection and a 429, reflectors sleep without
+// checking their context (client-go, tools/cache/reflector.go: watchList), and the session could not end.
 func TestReflectorsDoNotSleepOverARefusedConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	_ = listener.Close() // nobody is to listen there
+	_ = listener.Close() // nothing should listen there
 	l := linkTo(t, address, &tls.Config{ServerName: "example.com", MinVersion: tls.VersionTLS12})
 	err = send(t.Context(), t, l, http.MethodGet, watchPath)
 	if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
@@ -175,7 +175,7 @@ func TestLostInterestIsNoFailureAndLostPatienceIs(t *testing.T) {
 	}
 }
 
-// TestClosedLinkHoldsNothing: neither connections nor requests that hang.
+// TestClosedLinkHoldsNothing: a closed link has neither connections nor hanging requests.
 func TestClosedLinkHoldsNothing(t *testing.T) {
 	begun := make(chan struct{})
 	l := newServer(t, func(_ http.ResponseWriter, r *http.Request) { close(begun); <-r.Context().Done() }).link(t)
@@ -196,7 +196,7 @@ func TestClosedLinkHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestTimeIsTheServers: a guest whose clock is behind says of pods that they were to be gone a day ago.
+// TestTimeIsTheServers: a guest whose clock is behind marks pods as due for deletion a day ago.
 func TestTimeIsTheServers(t *testing.T) {
 	behind := 24 * time.Hour
 	s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -286,7 +286,7 @@ func TestWatchThatDoesNotBeginAgainIsALoss(t *testing.T) {
 	})
 }
 
-// TestAnAPIServerThatStaysUnreadyIsLeft, although its watches are open: it may be the only one of several masters'.
+// TestAnAPIServerThatStaysUnreadyIsLeft, although its watches are open: other masters may have one that is ready.
 func TestAnAPIServerThatStaysUnreadyIsLeft(t *testing.T) {
 	server := newServer(t, http.NotFound)
 	server.ready.Store(http.StatusInternalServerError)

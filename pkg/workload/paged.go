@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// pageSize is how many objects are asked for at once. Where they are too large, fewer are.
+	// pageSize is how many objects are requested at once. If a page is too large, it is requested with fewer.
 	pageSize = 100
-	// mostPages bounds how often one list is asked for more.
+	// mostPages bounds the number of pages of one list.
 	mostPages = 500
 	// mostListed is how much memory a list that is read from the API server may take.
 	mostListed = 16 << 20
 )
 
-// pagedReader reads lists in pages, so that no answer is large, and ends when a list is.
+// pagedReader reads lists in pages, so that no response is large, and bounds the whole list.
 type pagedReader struct{ client.Reader }
 
 // Get reads an object.

@@ -1,6 +1,6 @@
-// Package workload holds one cached client for each workload cluster. Each has connections, caches and a goroutine of its
-// own and shares nothing but a map with the others, so that an API server that is dead, slow or lies is the trouble of its
-// own cluster only.
+// Package workload holds one cached client for each workload cluster. Each has its own connections, caches and
+// goroutine and shares only a map with the others, so that an API server that is down, slow or malicious affects only
+// its own cluster.
 package workload
 
 import (
@@ -21,39 +21,41 @@ import (
 
 // Options are the same for all clusters of a Pool.
 type Options struct {
-	// Kinds are cached and watched besides Nodes and CertificateSigningRequests, restricted to the operator's own objects
-	// (label key.LabelManagedBy). Whoever writes another kind through Cluster.Client makes the client begin to watch it.
+	// Kinds are cached and watched in addition to Nodes and CertificateSigningRequests, restricted to the operator's
+	// own objects (label key.LabelManagedBy). Writing another kind through Cluster.Client makes the client start a
+	// watch of it.
 	Kinds []client.Object
-	// Scheme knows the Kinds, Nodes and CertificateSigningRequests, and Mapper their resources by heart: nothing is asked
-	// for discovery.
+	// Scheme knows the Kinds, Nodes and CertificateSigningRequests, and Mapper has their resources built in, so that
+	// discovery is not needed.
 	Scheme *runtime.Scheme
 	Mapper meta.RESTMapper
-	// Changed is called when something that a reconcile reads has changed: state, Nodes, requests for certificates or
-	// objects of Kinds. It must not block.
+	// Changed is called when something that a reconcile reads has changed: state, Nodes, certificate signing requests
+	// or objects of Kinds. It must not block.
 	Changed func(types.NamespacedName)
-	// Fence is asked before anything is changed in a cluster; nil lets everything through.
+	// Fence is checked before anything is changed in a cluster; nil permits everything.
 	Fence *fence.Fence
-	// Clock measures the pauses between attempts. Default: the real one.
+	// Clock measures the pauses between attempts. The default is the real clock.
 	Clock clock.Clock
 }
 
-// Pool is all workload clusters that are known. It is a manager.Runnable. Its methods may be called from several
-// goroutines; none of them waits for anything.
+// Pool is all known workload clusters. It is a manager.Runnable. Its methods are safe for concurrent use and, except
+// Start, never block.
 type Pool struct {
 	options Options
 
 	mu       sync.Mutex
 	clusters map[types.NamespacedName]*Cluster
 	// running is nil until Start is called.
-	running context.Context // the goroutines of clusters that come later live as long
+	running context.Context // clusters that are added later live as long
 	// ended counts the goroutines of clusters.
 	ended sync.WaitGroup
 }
 
-// CustomResourceDefinitions are read as protobuf, like all other kinds: what protobuf becomes is known before it is decoded.
+// CustomResourceDefinitions are read as protobuf, like all other kinds, because the memory that protobuf takes is known
+// before it is decoded.
 var _ = apiutil.AddToProtobufScheme(apiextensionsv1.AddToScheme)
 
-// NewPool makes a Pool that connects to nothing before it is started.
+// NewPool returns a Pool that connects to clusters once it is started.
 func NewPool(options Options) *Pool {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
@@ -64,7 +66,8 @@ func NewPool(options Options) *Pool {
 	return &Pool{options: options, clusters: map[types.NamespacedName]*Cluster{}}
 }
 
-// Start runs the clusters, those that Ensure named before included, until the context ends and all connections are closed.
+// Start runs the clusters, including those that Ensure added before, until the context ends and all connections are
+// closed.
 func (p *Pool) Start(ctx context.Context) error {
 	p.mu.Lock()
 	p.running = ctx
@@ -82,7 +85,7 @@ func (p *Pool) Start(ctx context.Context) error {
 	return nil
 }
 
-// launch runs a cluster. Nothing is launched once the Pool has ended, for then the goroutines are being waited for.
+// launch runs a cluster. It launches nothing once the Pool has ended, because then Start waits for the goroutines.
 func (p *Pool) launch(c *Cluster) {
 	if p.running == nil || p.running.Err() != nil {
 		return
@@ -91,9 +94,9 @@ func (p *Pool) launch(c *Cluster) {
 	p.ended.Go(func() { c.run(ctx) })
 }
 
-// Ensure returns the cluster of the given name and makes it when there is none. Other addresses are taken over by the
-// cluster that exists; other certificates or another server name replace it by a new one, which connects anew. The slices
-// of the Access must not be changed afterwards.
+// Ensure returns the cluster of the given name and creates it if there is none. An existing cluster takes over changed
+// addresses; if the certificates or the server name changed, a new cluster replaces it and reconnects. The slices of
+// the Access must not be changed afterwards.
 func (p *Pool) Ensure(name types.NamespacedName, a Access) *Cluster {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +115,7 @@ func (p *Pool) Ensure(name types.NamespacedName, a Access) *Cluster {
 	return c
 }
 
-// Get returns the cluster of the given name, or nil when Ensure has not named it.
+// Get returns the cluster of the given name, or nil if Ensure was not called for it.
 func (p *Pool) Get(name types.NamespacedName) *Cluster {
 	p.mu.Lock()
 	defer p.mu.Unlock()

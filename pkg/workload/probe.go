@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// answerTimeout is how long the API server may take to say whether it is ready, once connected. One that is busy is not gone:
-// who gives it up asks it for everything anew.
+// answerTimeout is how long the API server may take to report whether it is ready, once connected. It is generous
+// because a busy server still works, and reconnecting to it requests everything again.
 const answerTimeout = 15 * time.Second
 
 // largestReport bounds what is read of a report of checks.
@@ -21,7 +21,7 @@ const largestReport = 64 << 10
 func (l *link) probe(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Connecting has bounds of its own: a slow handshake leaves the answer its time.
+	// Connecting has its own bounds, so that a slow handshake does not take time from the response.
 	timer := time.AfterFunc(connectTimeout+answerTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer timer.Stop()
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { timer.Reset(answerTimeout) }})
@@ -33,7 +33,7 @@ func (l *link) probe(ctx context.Context) error {
 	if err != nil {
 		return causeOr(ctx, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read as far as it is of interest
+	defer response.Body.Close() //nolint:errcheck // it was read as far as needed
 	if response.StatusCode == http.StatusOK {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (l *link) probe(ctx context.Context) error {
 	}
 }
 
-// ahead is by how much the clock of who gave an answer is ahead of now.
+// ahead returns by how much the server's clock is ahead of now.
 func ahead(answer http.Header, now time.Time) time.Duration {
 	date, err := http.ParseTime(answer.Get("Date"))
 	if err != nil {
@@ -51,7 +51,7 @@ func ahead(answer http.Header, now time.Time) time.Duration {
 	return date.Sub(now)
 }
 
-// causeOr prefers the reason for which a context was ended to the error that came of it.
+// causeOr returns the cause of a context's end, if there is one, instead of the error that resulted from it.
 func causeOr(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -59,9 +59,8 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
-// failingChecks reads the names of checks that fail out of a report of /readyz. The hooks of a start come and go too fast
-// to be worth a word.
-// See https://kubernetes.io/docs/reference/using-api/health-checks/.
+// failingChecks reads the names of failing checks from a report of /readyz. Post-start hooks are left out, because they
+// come and go too fast to be worth reporting. See https://kubernetes.io/docs/reference/using-api/health-checks/.
 func failingChecks(report io.Reader) []string {
 	var failing []string
 	for lines := bufio.NewScanner(report); lines.Scan(); {

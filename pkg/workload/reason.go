@@ -21,31 +21,32 @@ import (
 // Reason says why a workload cluster is Unreachable.
 type Reason string
 
-// Reasons. Of several addresses the one that got farthest gives the reason; these are in that order.
+// The Reasons. If there are several addresses, the attempt that got farthest determines the reason; the reasons are in
+// that order.
 const (
-	// AccessInvalid: certificate, key or authority cannot be read, so nothing was tried.
+	// AccessInvalid means that certificate, key or CA cannot be parsed, so that nothing was tried.
 	AccessInvalid Reason = "AccessInvalid"
-	// TooMuch: the cluster sends, or has, more than the operator reads of one.
+	// TooMuch means that the cluster sends, or has, more than the operator reads of one.
 	TooMuch Reason = "TooMuch"
-	// NotReady: the API server answers that it is not ready, or that it is overloaded (429, 5xx).
+	// NotReady means that the API server reports that it is not ready, or that it is overloaded (429, 5xx).
 	NotReady Reason = "NotReady"
-	// Unauthorized: the API server does not accept the operator's certificate (401, 403, or by an alert of TLS).
+	// Unauthorized means that the API server rejects the operator's certificate (401, 403, or by a TLS alert).
 	Unauthorized Reason = "Unauthorized"
-	// CertificateExpired: the API server's certificate, or its authority's, has expired or does not hold yet.
+	// CertificateExpired means that the API server's certificate, or that of its CA, has expired or is not valid yet.
 	CertificateExpired Reason = "CertificateExpired"
-	// CertificateInvalid: the API server's certificate is for another name or for another purpose.
+	// CertificateInvalid means that the API server's certificate is for another name or for another purpose.
 	CertificateInvalid Reason = "CertificateInvalid"
-	// UnknownAuthority: the API server's certificate was signed by somebody else.
+	// UnknownAuthority means that another CA signed the API server's certificate.
 	UnknownAuthority Reason = "UnknownAuthority"
-	// Refused: the connection is refused, or closed before anything was said.
+	// Refused means that the connection was refused, or closed before anything was sent.
 	Refused Reason = "Refused"
-	// Timeout: there is no answer in time.
+	// Timeout means that there was no response in time.
 	Timeout Reason = "Timeout"
-	// NoRoute: the name of the address is not known, or the network has no way to it.
+	// NoRoute means that the name of the address does not resolve, or the network has no route to it.
 	NoRoute Reason = "NoRoute"
-	// NoAddress: no address is known yet.
+	// NoAddress means that no address is known yet.
 	NoAddress Reason = "NoAddress"
-	// Other: anything else; what answers is hardly an API server.
+	// Other is anything else; what responds is probably not an API server.
 	Other Reason = "Other"
 )
 
@@ -54,19 +55,20 @@ var farthest = []Reason{
 	AccessInvalid, TooMuch, NotReady, Unauthorized, CertificateExpired, CertificateInvalid, UnknownAuthority, Refused, Timeout, NoRoute, NoAddress, Other,
 }
 
-// statusError is an answer that is no success.
+// statusError is an error response.
 type statusError struct {
 	code int
-	// failing are the checks that /readyz names as failing.
+	// failing are the checks that /readyz reports as failing.
 	failing []string
-	// ahead is by how much the API server's clock is ahead of ours.
+	// ahead is by how much the API server's clock is ahead of the operator's.
 	ahead time.Duration
 }
 
-// clockTolerance is how far apart clocks may be without a word on it. The answer itself may have been on its way for a while.
+// clockTolerance is how far clocks may differ without a hint in the message. The response itself may have been in
+// flight for a while.
 const clockTolerance = 5 * time.Minute
 
-// clock is what is to be said of the API server's clock.
+// clock returns the hint about the API server's clock.
 func (e *statusError) clock() string {
 	switch {
 	case e.ahead > clockTolerance:
@@ -82,20 +84,20 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("the API server answers %d %s", e.code, http.StatusText(e.code))
 }
 
-// addressesError holds what became of each address.
+// addressesError holds the error of each address.
 type addressesError []error
 
 // Error joins the texts.
 func (e addressesError) Error() string { return errors.Join(e...).Error() }
 
-// Unwrap returns the most telling error only: the others would be found by errors.As before it.
+// Unwrap returns only the most telling error, because errors.As would find the others before it.
 func (e addressesError) Unwrap() error {
 	return slices.MinFunc(e, func(a, b error) int { return distance(a) - distance(b) })
 }
 
 func distance(err error) int { return slices.Index(farthest, classify(err)) }
 
-// classify finds the reason for an error of a request.
+// classify returns the reason for an error of a request.
 func classify(err error) Reason {
 	var access *accessError
 	var status *statusError
@@ -128,7 +130,7 @@ func ofStatus(code int) Reason {
 	}
 }
 
-// ofTLS is the reason for an error of the handshake, and empty for any other.
+// ofTLS returns the reason for an error of the handshake, or "" for any other error.
 func ofTLS(err error) Reason {
 	var invalid x509.CertificateInvalidError
 	var name x509.HostnameError
@@ -151,12 +153,12 @@ func ofTLS(err error) Reason {
 	}
 }
 
-// aboutCertificate says whether a TLS alert blames the certificate that was shown. Alerts have no exported type.
+// aboutCertificate reports whether a TLS alert is about the client certificate. Alerts have no exported type.
 func aboutCertificate(alert string) bool {
 	return strings.Contains(alert, "certificate") || strings.Contains(alert, "access denied")
 }
 
-// lostConnection is how net/http says that a ping was not answered; the error has no exported type.
+// lostConnection is how net/http reports that a ping was not answered; the error has no exported type.
 const lostConnection = "client connection lost"
 
 func ofNetwork(err error) Reason {
@@ -179,7 +181,7 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-// message is a sentence for a person. It is made of what stays the same from attempt to attempt.
+// message returns a sentence for a person. It contains only what stays the same from attempt to attempt.
 func message(reason Reason, err error, serverName string) string {
 	var status *statusError
 	if reason == NotReady && errors.As(err, &status) && len(status.failing) > 0 {

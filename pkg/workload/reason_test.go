@@ -27,7 +27,7 @@ func dialed(err error) error {
 // verified is how crypto/tls reports the error of a verification.
 func verified(err error) error { return &tls.CertificateVerificationError{Err: err} }
 
-// alerted is how crypto/tls reports an alert of the other side.
+// alerted is how crypto/tls reports an alert of the peer.
 func alerted(text string) error {
 	return &net.OpError{Op: "remote error", Err: errors.New("tls: " + text)}
 }

@@ -27,10 +27,11 @@ import (
 const (
 	// fillTimeout is how long the caches may take to be filled.
 	fillTimeout = 60 * time.Second
-	// watchGrace is how long a watch may be missing while the API server says that it is ready. The reflector tries again
-	// after about one second and then after ever longer pauses, so it is not waited for any longer.
+	// watchGrace is how long a watch may be missing while the API server reports that it is ready. The reflector
+	// retries after about one second and then after increasing pauses, so waiting longer does not help.
 	watchGrace = 15 * time.Second
-	// unreadyGrace is how long an API server may say that it is not ready while all watches are open, and askAgain how often it is asked then.
+	// unreadyGrace is how long an API server may report that it is not ready while all watches are open, and askAgain
+	// how often it is probed then.
 	unreadyGrace = time.Minute
 	askAgain     = 15 * time.Second
 )
@@ -41,8 +42,8 @@ var (
 	errLost      = errors.New("the connection to the workload cluster is lost")
 )
 
-// session is a filled cache and the clients that belong to it, over one link. It ends with the first loss, and the next one
-// begins from nothing: the pauses of client-go's own watches grow up to a minute.
+// session is a filled cache and its clients over one link. It ends with the first failure, and the next session starts
+// from scratch, because the pauses between client-go's own retries of a watch grow to a minute.
 type session struct {
 	link    *link
 	options Options
@@ -50,19 +51,19 @@ type session struct {
 	client  client.Client
 	live    client.Reader
 	engine  *apply.Engine
-	// kept is how many bytes of objects are kept.
+	// kept is how many bytes of objects are cached.
 	kept atomic.Int64
-	// unready is since when the API server says that it is not ready; zero while it does not.
+	// unready is since when the API server reports that it is not ready; zero while it is ready.
 	unready time.Time
 
 	// lost is done when the session has ended.
-	lost context.Context // it stands for the life of the session
+	lost context.Context // it is the lifetime of the session
 	end  context.CancelFunc
-	// stopped is closed when no goroutine of the cache is left.
+	// stopped is closed when all goroutines of the cache have ended.
 	stopped chan struct{}
 }
 
-// newSession begins to fill the caches. changed is called for whatever matters; it must not block.
+// newSession begins to fill the caches. It calls changed for every relevant change; changed must not block.
 func newSession(ctx context.Context, l *link, o Options, changed func()) (*session, error) {
 	s := &session{link: l, options: o, stopped: make(chan struct{})}
 	if err := s.makeClients(); err != nil {
@@ -77,14 +78,14 @@ func newSession(ctx context.Context, l *link, o Options, changed func()) (*sessi
 	}
 	go func() {
 		defer close(s.stopped)
-		_ = s.cache.Start(s.lost) // it ends when it is told to, and never otherwise
+		_ = s.cache.Start(s.lost) // it ends only with the context
 	}()
 	return s, nil
 }
 
 func (s *session) makeClients() error {
 	config, httpClient := s.link.config()
-	// The link sees nothing of what the fence refuses, because it tells nothing of the API server.
+	// The link does not observe requests that the fence refuses, because they say nothing about the API server.
 	httpClient.Transport = s.options.Fence.Transport(httpClient.Transport)
 	var err error
 	if s.cache, err = cache.New(config, s.cacheOptions()); err != nil {
@@ -110,7 +111,7 @@ func (s *session) cacheOptions() cache.Options {
 	options := cache.Options{
 		HTTPClient: clientOver(filling{s.link}), Scheme: s.options.Scheme, Mapper: s.options.Mapper,
 		DefaultLabelSelector: managed, DefaultTransform: s.link.takeIn, ReaderFailOnMissingInformer: true,
-		// The link has seen the error before.
+		// The link has observed the error before.
 		DefaultWatchErrorHandler: func(context.Context, *toolscache.Reflector, error) {},
 		ByObject:                 map[client.Object]cache.ByObject{},
 	}
@@ -123,14 +124,14 @@ func (s *session) cacheOptions() cache.Options {
 	return options
 }
 
-// followed are the kinds that are cached whoever made the objects.
+// followed are the kinds that are cached regardless of who created the objects.
 func followed() []client.Object {
 	return []client.Object{&corev1.Node{}, &certificatesv1.CertificateSigningRequest{}}
 }
 
 func (s *session) kinds() []client.Object { return append(followed(), s.options.Kinds...) }
 
-// follow calls changed when an object of the kind changes so that it matters.
+// follow calls changed when an object of the kind changes in a relevant way.
 func (s *session) follow(kind client.Object, changed func()) error {
 	if err := s.cache.IndexField(s.lost, kind, apply.IndexOwner, apply.OwnerOf); err != nil {
 		return err
@@ -164,14 +165,15 @@ func (s *session) follow(kind client.Object, changed func()) error {
 	return err
 }
 
-// weigh adds what is kept since an object has changed; nil is none. Too much of it ends the session.
+// weigh adjusts the size of the cache after an object changed; nil means no object. If the cache becomes too large, the
+// session ends.
 func (s *session) weigh(before, after any) {
 	if s.kept.Add(wire.ObjectCost(after)-wire.ObjectCost(before)) > mostKept {
 		s.link.noteWatches(0, errTooMuch)
 	}
 }
 
-// close ends the session and waits until nothing of it runs any more, which cut connections make quick.
+// close ends the session and waits until all of it has stopped, which is quick because the connections are closed.
 func (s *session) close() {
 	s.end()
 	s.link.close()
@@ -202,7 +204,7 @@ func (s *session) fill(ctx context.Context) error {
 	}
 }
 
-// keep returns what ended the session, or nil when the context did.
+// keep returns what ended the session, or nil if the context did.
 func (s *session) keep(ctx context.Context) error {
 	for {
 		if err := s.verify(ctx); err != nil {
@@ -221,8 +223,8 @@ func (s *session) keep(ctx context.Context) error {
 	}
 }
 
-// verify finds out what the end of a watch or the failure of a request means. It sends nothing when watches end in good
-// order and begin again, as they do every few minutes; else the API server is asked, and its answer counts.
+// verify finds out what the end of a watch or the failure of a request means. It sends no request when watches end
+// regularly and start again, as they do every few minutes; otherwise it probes the API server, whose response decides.
 func (s *session) verify(ctx context.Context) error {
 	limit := time.NewTimer(watchGrace)
 	defer limit.Stop()
@@ -254,8 +256,9 @@ func (s *session) verify(ctx context.Context) error {
 	}
 }
 
-// ask asks the API server whether it is ready. While all watches are open, that it is not is no reason to leave at once: one check of many
-// was slow, and whoever leaves asks for everything anew. One that stays so is left, for it may be the only one among those of several masters.
+// ask asks the API server whether it is ready. While all watches are open, the session does not end at once if it is
+// not: a single check may have been slow, and reconnecting requests everything again. If the server stays unready, the
+// session ends, because other masters may have one that is ready.
 func (s *session) ask(ctx context.Context, complete bool) error {
 	err := s.link.probe(ctx)
 	switch {
@@ -272,29 +275,29 @@ func (s *session) ask(ctx context.Context, complete bool) error {
 	return err
 }
 
-// nodes lists the Nodes by name, without copying what is in them.
+// nodes lists the Nodes by name, without copying their content.
 func (s *session) nodes() []corev1.Node {
 	var list corev1.NodeList
-	_ = s.cache.List(s.lost, &list, client.UnsafeDisableDeepCopy) // a list of what is cached does not fail
+	_ = s.cache.List(s.lost, &list, client.UnsafeDisableDeepCopy) // listing from the cache does not fail
 	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items
 }
 
-// requests lists the foremost of the requests of kubelets by name, without copying what is in them.
+// requests lists the foremost certificate signing requests of kubelets by name, without copying their content.
 func (s *session) requests() []certificatesv1.CertificateSigningRequest {
 	var list certificatesv1.CertificateSigningRequestList
-	_ = s.cache.List(s.lost, &list, client.UnsafeDisableDeepCopy) // a list of what is cached does not fail
+	_ = s.cache.List(s.lost, &list, client.UnsafeDisableDeepCopy) // listing from the cache does not fail
 	list.Items = slices.DeleteFunc(list.Items, func(r certificatesv1.CertificateSigningRequest) bool { return !ofKubelet(&r) })
 	items := joining.Foremost(list.Items)
 	slices.SortFunc(items, func(a, b certificatesv1.CertificateSigningRequest) int { return strings.Compare(a.Name, b.Name) })
 	return items
 }
 
-// addOns lists the DaemonSets and Deployments that the operator applied, without copying what is in them.
+// addOns lists the DaemonSets and Deployments that the operator applied, without copying their content.
 func (s *session) addOns() ([]appsv1.DaemonSet, []appsv1.Deployment) {
 	var daemonSets appsv1.DaemonSetList
 	var deployments appsv1.DeploymentList
-	// What the operator wrote a moment ago is applied and not available yet, so nothing is lost by a list that does not wait for it.
+	// What the operator wrote a moment ago is not available yet, so the list need not wait until the cache has seen it.
 	_ = s.cache.List(s.lost, &daemonSets, client.UnsafeDisableDeepCopy)
 	_ = s.cache.List(s.lost, &deployments, client.UnsafeDisableDeepCopy)
 	return daemonSets.Items, deployments.Items

@@ -1,19 +1,20 @@
 package workload
 
-// Phase says whether a workload cluster can be worked with.
+// Phase says whether a workload cluster can be used.
 type Phase string
 
-// Phases.
+// The Phases.
 const (
-	// Connecting: the first attempt has not ended.
+	// Connecting means that the first attempt has not ended.
 	Connecting Phase = "Connecting"
-	// Connected: the caches are filled and followed by watches.
+	// Connected means that the caches are filled and kept up to date by watches.
 	Connected Phase = "Connected"
-	// Unreachable: the last attempt has failed, or a connection was lost. It is tried again, every ten seconds in the end.
+	// Unreachable means that the last attempt failed, or a connection was lost. It is retried, eventually every ten
+	// seconds.
 	Unreachable Phase = "Unreachable"
 )
 
-// State is what is known of the way to a workload cluster.
+// State is what is known of the connection to a workload cluster.
 type State struct {
 	Phase Phase
 	// Reason is empty unless Phase is Unreachable.
@@ -22,7 +23,7 @@ type State struct {
 	Message string
 }
 
-// unreachable is the state that an error leads to.
+// unreachable returns the state for an error.
 func unreachable(err error, serverName string) State {
 	reason := classify(err)
 	return State{Phase: Unreachable, Reason: reason, Message: message(reason, err, serverName)}

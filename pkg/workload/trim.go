@@ -13,11 +13,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// ownDomain is the end of the prefix of annotations that the operator and its relatives set.
+// ownDomain is the domain in the prefix of annotations that the operator and related operators set.
 const ownDomain = "giantswarm.io"
 
-// trim drops what nobody reads, so that a thousand Nodes fit and what is left differs only when something is to be done. Of
-// the field managers only the operator's names stay: the engine wants to know whether a field was ever posted, not which.
+// trim drops what is never read, so that a thousand Nodes fit and objects differ only if something has to be done. Of
+// the field managers it keeps only the operator's names, because the engine has to know whether a field was ever
+// posted, but not which.
 func trim(object any) (any, error) { //nolint:unparam // the signature of a cache transform
 	switch o := object.(type) {
 	case *corev1.Node:
@@ -27,7 +28,7 @@ func trim(object any) (any, error) { //nolint:unparam // the signature of a cach
 	case client.Object:
 		trimManagers(o)
 	}
-	return object, nil // anything else is a tombstone, which is on its way out
+	return object, nil // anything else is a tombstone, which is about to be removed
 }
 
 func trimManagers(object client.Object) {
@@ -40,7 +41,7 @@ func trimManagers(object client.Object) {
 	object.SetManagedFields(managers)
 }
 
-// trimNode keeps what decisions are made of. The times of heartbeats are left out: they change without news.
+// trimNode keeps what decisions need. It drops heartbeat times, because they change without any news.
 func trimNode(node *corev1.Node) {
 	conditions := node.Status.Conditions
 	for i := range conditions {
@@ -56,8 +57,8 @@ func trimNode(node *corev1.Node) {
 	}
 }
 
-// trimRequest keeps of requests that no kubelet makes nothing but their existence: a field selector knows no "or". One that is too long to be
-// answered is dropped.
+// trimRequest keeps only the existence of requests that do not come from kubelets, because a field selector has no
+// "or". It drops a request that is too long to be approved.
 func trimRequest(request *certificatesv1.CertificateSigningRequest) {
 	request.ObjectMeta = trimMeta(request.ObjectMeta)
 	if !ofKubelet(request) {
@@ -70,7 +71,7 @@ func trimRequest(request *certificatesv1.CertificateSigningRequest) {
 	}
 }
 
-// ofKubelet says whether a kubelet asks for a certificate.
+// ofKubelet reports whether a request is for the certificate of a kubelet.
 func ofKubelet(request *certificatesv1.CertificateSigningRequest) bool {
 	return request.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName ||
 		request.Spec.SignerName == certificatesv1.KubeletServingSignerName
@@ -98,7 +99,7 @@ func ownAnnotations(all map[string]string) map[string]string {
 	return own
 }
 
-// matters says whether a reconcile could see the difference between two versions of a trimmed object.
+// matters reports whether a reconcile could see the difference between two versions of a trimmed object.
 func matters(before, after client.Object) bool {
 	if request, ok := after.(*certificatesv1.CertificateSigningRequest); ok && !ofKubelet(request) {
 		return false
