@@ -21,7 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// settingRow is a row of docs/settings.md: | `key` | `default` | meaning |.
+// settingRow matches a row of docs/settings.md: | `key` | `default` | meaning |.
 var settingRow = regexp.MustCompile("(?m)^\\| `([a-z.]+)` \\|(?: `([^`]*)`|([^|]*)) \\| (.*) \\|$")
 
 func TestEverySettingIsDocumentedWithItsDefault(t *testing.T) {
@@ -75,7 +75,7 @@ func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
 	}
 }
 
-// endRow is a row of docs/runner.md: | code | `reason` | what to do |.
+// endRow matches a row of docs/runner.md: | code | `reason` | what to do |.
 var endRow = regexp.MustCompile("(?m)^\\| (\\d+) \\| `(\\w+)` \\| .+ \\|$")
 
 func TestEveryStateAndEndOfARunnerIsDocumented(t *testing.T) {
@@ -104,7 +104,7 @@ func TestEveryStateAndEndOfARunnerIsDocumented(t *testing.T) {
 	})
 }
 
-// constants are the values of a package's constants of a type of its own.
+// constants returns the values of a package's constants of the named type.
 func constants(t *testing.T, folder, name string) (values []string) {
 	t.Helper()
 	for _, p := range checkedPackages(t) {
@@ -145,7 +145,7 @@ func collectReasons(p checkedPackage, reasons map[string]bool) {
 	})
 	inspect(p, func(assignment *ast.AssignStmt) {
 		for i, target := range assignment.Lhs {
-			// The reasons of package rolling are for tests of it and reach no condition.
+			// The reasons of package rolling are only for its tests and never become the reason of a condition.
 			selector, ok := target.(*ast.SelectorExpr)
 			if ok && selector.Sel.Name == "Reason" && len(assignment.Rhs) == len(assignment.Lhs) && p.folder() != "pkg/rolling" {
 				add(assignment.Rhs[i])
@@ -174,7 +174,7 @@ func collectConditionTypes(p checkedPackage, found map[string]bool) {
 	})
 }
 
-// text is the value of a constant expression.
+// text returns the value of a constant expression.
 func (p checkedPackage) text(e ast.Expr) (string, bool) {
 	value := p.info.Types[e].Value
 	if value == nil || value.Kind() != constant.String {
@@ -226,12 +226,13 @@ func TestLinksLeadSomewhere(t *testing.T) {
 }
 
 var (
-	// promiseRow is a row of a table in SECURITY.md, with its last column.
+	// promiseRow matches a row of a table in SECURITY.md and captures its last column.
 	promiseRow = regexp.MustCompile(`(?m)^\|.*\| (.*) \|$`)
 	quoted     = regexp.MustCompile("`([^`]+)`")
 )
 
-// TestEveryPromiseOfSecurityIsTested: each row of a table in SECURITY.md ends with the tests that show it, each behind its folder.
+// TestEveryPromiseOfSecurityIsTested: the last column of each table row in SECURITY.md names the tests that prove it,
+// each after its folder.
 func TestEveryPromiseOfSecurityIsTested(t *testing.T) {
 	tests := testsByFolder(t)
 	cited := 0
@@ -253,7 +254,7 @@ func TestEveryPromiseOfSecurityIsTested(t *testing.T) {
 	}
 }
 
-// citations counts the tests that a text names, and says which of them do not exist in the folder that stands before them.
+// citations counts the tests that a text names and returns those that do not exist in the folder named before them.
 func citations(text string, tests map[string]bool) (missing []string, n int) {
 	folder := ""
 	for _, name := range quoted.FindAllStringSubmatch(text, -1) {
@@ -284,7 +285,7 @@ func TestCitationsOfTestsThatDoNotExistAreFound(t *testing.T) {
 	}
 }
 
-// testsByFolder are the tests of the checkout as "<folder>.<name>".
+// testsByFolder returns the tests of the checkout as "<folder>.<name>".
 func testsByFolder(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCommitMessages: what the hook of `make hooks` takes and what it refuses.
+// TestCommitMessages: which messages the hook of `make hooks` accepts and rejects.
 func TestCommitMessages(t *testing.T) {
 	for message, want := range map[string]string{
 		"Add a flag\n": "",

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// odd are words and phrases that platform engineers do not use, or that hide who does what. docs/glossary.md has better ones.
+// odd are words and phrases that platform engineers do not use, or that hide who does what. docs/glossary.md has better
+// ones.
 var odd = regexp.MustCompile(`(?i)\b(whoever|nobody|somebody|anew|for ever|any more|let go|lets go|taken back|in vain|wished for|all the same|in its new form)\b`)
 
 // plainPages are the pages that are free of these words already.
@@ -24,7 +25,8 @@ var plainPages = []string{
 	"helm/kvm-operator/README.md", "integration/addons/README.md", "integration/chaos/README.md", "integration/guestimage/README.md",
 }
 
-// TestUsersReadPlainEnglish: strings of the product, which are messages, errors and help, the descriptions of the CRDs, and the pages above.
+// TestUsersReadPlainEnglish checks the strings of the product (messages, errors and help), the descriptions of the
+// CRDs, and the pages above.
 func TestUsersReadPlainEnglish(t *testing.T) {
 	for _, directory := range []string{"cmd", "flag", "pkg", "resources", "service"} {
 		err := filepath.WalkDir(directory, func(path string, _ fs.DirEntry, err error) error {

@@ -1,4 +1,4 @@
-// Package main_test holds what is true of the code as a whole.
+// Package main_test holds rules for the code as a whole.
 package main_test
 
 import (
@@ -27,9 +27,9 @@ const (
 	clientPackage  = runtimePackage + "/pkg/client"
 )
 
-// mayImport says which folders of the module the packages of a folder may import, by the longest folder that fits:
-// main → cmd → {flag, service} → service/controller → resources → pkg → pkg/key → pkg/apis. No folder that is not listed
-// below may import itself, so no handler knows another.
+// mayImport says which folders of the module the packages of a folder may import. The longest matching folder applies:
+// main → cmd → {flag, service} → service/controller → resources → pkg → pkg/key → pkg/apis. A folder may import itself
+// only if it is listed below, so no handler imports another.
 var mayImport = map[string][]string{
 	".":                  {"cmd"},
 	"runner":             {"cmd/runner"},
@@ -46,14 +46,14 @@ var mayImport = map[string][]string{
 	"integration":        {"cmd", "flag", "service", "resources", "pkg", "integration"},
 }
 
-// foreign says what of other modules the packages of a folder may import and what they may not depend on, be it through
-// others.
+// foreign says which packages of other modules the packages of a folder may import, and which ones they must not depend
+// on, not even indirectly.
 var foreign = map[string]struct{ only, never []string }{
 	"pkg/apis":        {only: []string{"k8s.io/apimachinery"}},
 	"pkg/key":         {only: []string{"k8s.io/apimachinery"}},
 	"pkg/cloudconfig": {never: []string{"k8s.io/client-go", runtimePackage}},
 	"resources":       {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
-	// The machine and its runner serve other APIs than Kubernetes', too.
+	// The machine and its runner also serve APIs other than those of Kubernetes.
 	"pkg/bootdata":  {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/disk":      {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/etcd":      {never: []string{"k8s.io", "sigs.k8s.io"}},
@@ -127,7 +127,7 @@ func linesOf(set *token.FileSet, node ast.Node) int {
 	return set.Position(node.End()).Line - set.Position(node.Pos()).Line + 1
 }
 
-// linesOfTables counts the lines of the cases that a test goes through: there are as many as there are.
+// linesOfTables counts the lines of a test's table of cases, which are not limited.
 func linesOfTables(set *token.FileSet, f *ast.FuncDecl) int {
 	lines := 0
 	ast.Inspect(f, func(node ast.Node) bool {
@@ -169,7 +169,7 @@ func isRequest(object types.Object) bool {
 	return ok && f.Pkg() != nil && slices.Contains(requests, f.Name()) && within(f.Pkg().Path(), []string{"k8s.io/client-go", runtimePackage})
 }
 
-// dryRuns are the names of methods in calls with client.DryRunAll, which store nothing.
+// dryRuns returns the method names in calls with client.DryRunAll, which store nothing.
 func dryRuns(p checkedPackage) map[*ast.Ident]bool {
 	trials := map[*ast.Ident]bool{}
 	inspect(p, func(call *ast.CallExpr) {
@@ -194,7 +194,7 @@ func inspect[T ast.Node](p checkedPackage, visit func(T)) {
 }
 
 func TestHandlersCannotWrite(t *testing.T) {
-	// The one request besides desired objects that a handler may ask of the engine.
+	// The only requests besides desired objects that a handler may make to the engine.
 	requestsOfHandlers := []string{
 		"resources/certificaterequest.Approver.Approve",
 		"resources/certificaterequest.Notary.AnnotatePod", "resources/certificaterequest.Notary.AnnotatePodAsSeen", "resources/certificaterotation.Writer.Apply",
@@ -252,7 +252,7 @@ func isMethodOf(object types.Object, name string) bool {
 	return ok && named.Obj().Name() == name
 }
 
-// interfaceMethods lists the methods of the interfaces that a package declares.
+// interfaceMethods returns the methods of the interfaces that a package declares.
 func interfaceMethods(p checkedPackage) []string {
 	var methods []string
 	for _, name := range p.types.Scope().Names() {
@@ -269,13 +269,13 @@ func interfaceMethods(p checkedPackage) []string {
 	return methods
 }
 
-// goPackage is what go list tells of a package.
+// goPackage is what go list reports about a package.
 type goPackage struct {
 	ImportPath, Dir, Export string
 	GoFiles, Imports, Deps  []string
 }
 
-// folder is the package's place in the checkout.
+// folder returns the package's path in the checkout.
 func (p goPackage) folder() string {
 	if p.ImportPath == module {
 		return "."
@@ -305,7 +305,7 @@ func listPackages(t *testing.T, args ...string) []goPackage {
 	}
 }
 
-// checkedPackage is a package with everything that its names stand for.
+// checkedPackage is a package with type information for all its names.
 type checkedPackage struct {
 	goPackage
 	set   *token.FileSet
@@ -314,7 +314,7 @@ type checkedPackage struct {
 	info  *types.Info
 }
 
-// checkedPackages are the packages of the program, tests and integration apart.
+// checkedPackages returns the packages of the program, without tests and integration.
 func checkedPackages(t *testing.T) []checkedPackage {
 	t.Helper()
 	exports := map[string]string{}
@@ -348,7 +348,7 @@ func checkedPackages(t *testing.T) []checkedPackage {
 	return checked
 }
 
-// eachGoFile parses the Go files of the checkout, generated ones apart.
+// eachGoFile parses the Go files of the checkout except generated ones.
 func eachGoFile(t *testing.T, visit func(path string, set *token.FileSet, file *ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -373,14 +373,14 @@ func eachGoFile(t *testing.T, visit func(path string, set *token.FileSet, file *
 	}
 }
 
-// within says whether path is one of the folders or lies in one.
+// within reports whether path is one of the folders or lies in one.
 func within(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool {
 		return path == folder || strings.HasPrefix(path, folder+"/")
 	})
 }
 
-// fitting finds the rule for the longest folder that the path is or lies in.
+// fitting returns the rule for the longest folder that path is or lies in.
 func fitting[T any](rules map[string]T, path string) (rule T, ok bool) {
 	longest := ""
 	for folder, candidate := range rules {

@@ -9,8 +9,9 @@ import (
 
 const manifests = "../pkg/apis/provider/v1alpha1/testdata/"
 
-// TestWhatTheAPIServerAcceptsRenders: what the original allowed and its users wrote is not only stored. A value that only boot data
-// refuses would stop a cluster after the API server has said yes.
+// TestWhatTheAPIServerAcceptsRenders: every value that the original operator allowed and its users wrote is accepted
+// and can be rendered. A value that only the boot data rejects would block a cluster after the API server has accepted
+// it.
 func TestWhatTheAPIServerAcceptsRenders(t *testing.T) {
 	var changes map[string]string
 	if err := yaml.UnmarshalStrict([]byte(file(t, manifests+"accepted.yaml")), &changes); err != nil {
@@ -39,7 +40,7 @@ func TestWhatTheAPIServerAcceptsRenders(t *testing.T) {
 	}
 }
 
-// mergeInto merges maps key by key; a list replaces a list, and a null stays.
+// mergeInto merges maps key by key. A list replaces a list, and a null is kept.
 func mergeInto(into, from map[string]any) {
 	for key, value := range from {
 		target, isMap := into[key].(map[string]any)
@@ -52,7 +53,7 @@ func mergeInto(into, from map[string]any) {
 	}
 }
 
-// volumesOf are the PersistentVolumes that the host volumes of workers lead to.
+// volumesOf returns the PersistentVolumes that the host volumes of workers refer to.
 func volumesOf(object map[string]any) string {
 	text := ""
 	machines, _ := object["spec"].(map[string]any)["kvm"].(map[string]any)["workers"].([]any)

@@ -31,15 +31,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vault"
 )
 
-// check says what to write in a setting, empty when its value is right. A message never repeats a URL, because that may
-// hold a password.
+// check returns what to write in a setting, or an empty string when its value is right. A message never repeats a URL
+// because that may hold a password.
 type check func(r reader, name string) string
 
-// checks are those of the settings, by key. A setting without one is free text, or its type is all that is asked of it;
-// freeSettings in the tests has the reason for each.
+// checks holds the checks of settings by key. A setting without a check is free text, or its type is the only
+// requirement; freeSettings in the tests has the reason for each.
 //
-// They run before anything is made: a wrong value would reach the nodes of all clusters at once, and the first that stops
-// at it would be a master.
+// The checks run before the operator creates anything. A wrong value would reach the nodes of all clusters at once, and
+// the first node to fail on it would be a master.
 var checks = map[string]check{
 	flag.KubernetesAddress:       oneOf(empty, text(isAddressOf("http", "https"), "has to be the URL of the API server, such as https://10.0.0.1:6443")),
 	flag.CRDLabelSelector:        selector,
@@ -115,7 +115,7 @@ var checks = map[string]check{
 	flag.VaultTTL:             duration(vault.LeastTTL, "has to be 168h or more: each renewal replaces the masters of a cluster"),
 }
 
-// fileChecks are those of settings that name files of the machine that the operator runs on. A rendering needs none of them.
+// fileChecks holds the checks of settings that name files on the operator's machine. Rendering does not need them.
 var fileChecks = map[string]check{
 	flag.ServerTLSCrtFile:         with(flag.ServerTLSKeyFile),
 	flag.ServerTLSKeyFile:         with(flag.ServerTLSCrtFile),
@@ -129,7 +129,7 @@ var fileChecks = map[string]check{
 	flag.VaultKubernetesTokenFile: vaultToken,
 }
 
-// validate says of every setting that is wrong what has to be written, one sentence a setting.
+// validate returns one sentence for each wrong setting, which says what to write instead.
 func validate(fs *pflag.FlagSet, tables ...map[string]check) error {
 	var errs []error
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -173,7 +173,7 @@ func duration(least time.Duration, message string) check {
 	}
 }
 
-// oneOf is right when one of the checks is; else the last one speaks.
+// oneOf passes when one of the checks passes. Otherwise it returns the message of the last check.
 func oneOf(checks ...check) check {
 	return func(r reader, name string) (last string) {
 		for _, c := range checks {
@@ -192,7 +192,7 @@ func empty(r reader, name string) string {
 	return "has to be empty"
 }
 
-// guest has the check that stands beside the use of a setting judge one value.
+// guest checks one value with the validation in the package that uses the setting.
 func guest(set func(*cloudconfig.Settings, string)) check {
 	return guests(func(s *cloudconfig.Settings, r reader, name string) { set(s, r.text(name)) })
 }
@@ -205,7 +205,7 @@ func guests(set func(*cloudconfig.Settings, reader, string)) check {
 	}
 }
 
-// oidc judges one field of single sign-on together with the two that have to be there.
+// oidc checks one field of single sign-on together with the two fields that are required.
 func oidc(set func(*v1alpha1.OIDC, string)) check {
 	return func(r reader, name string) string {
 		value := r.text(name)
@@ -218,7 +218,7 @@ func oidc(set func(*v1alpha1.OIDC, string)) check {
 	}
 }
 
-// wrong is what the check that stands beside the use of a setting says.
+// wrong returns the message of an error that another package's validation found.
 func wrong(err error) string {
 	if err == nil {
 		return ""
@@ -233,7 +233,7 @@ func selector(r reader, name string) string {
 	return ""
 }
 
-// flatcarMirror asks the code that will read the image whether its URLs are right.
+// flatcarMirror checks the URLs with the code that reads the image.
 func flatcarMirror(r reader, name string) string {
 	description, err := json.Marshal(osimage.FlatcarFrom(r.text(name), "stable", "4459.2.1"))
 	if err == nil {
@@ -269,7 +269,7 @@ func readable(r reader, name string) string {
 	return ""
 }
 
-// with is a file that is of use together with another one only.
+// with checks a file that is only useful together with another one.
 func with(other string) check {
 	return func(r reader, name string) string {
 		if r.text(name) == "" && r.text(other) != "" {
@@ -279,7 +279,7 @@ func with(other string) check {
 	}
 }
 
-// vaultToken is read only by an operator that logs in to Vault with its service account.
+// vaultToken checks the token file, which is only read when the operator logs in to Vault with its service account.
 func vaultToken(r reader, name string) string {
 	if r.text(flag.VaultAddress) == "" || r.text(flag.VaultTokenFile) != "" {
 		return ""
@@ -290,7 +290,7 @@ func vaultToken(r reader, name string) string {
 	return readable(r, name)
 }
 
-// leaseDuration is written into the Lease in seconds. In less than three, one slow answer of the API server changes the leader.
+// leaseDuration is in seconds in the Lease. Below 3 s, one slow answer of the API server would change the leader.
 func leaseDuration(r reader, name string) string {
 	const least, most = 3 * time.Second, 5 * time.Minute
 	if d := r.duration(name); d < least || d > most || d%time.Second != 0 {
@@ -299,23 +299,23 @@ func leaseDuration(r reader, name string) string {
 	return ""
 }
 
-// day is the shortest term of certificates that are renewed while the operator runs.
+// day is the shortest validity of certificates that are renewed while the operator runs.
 const day = 24 * time.Hour
 
-// isDirectory is a directory below which files may lie: the root is every file of the node pod.
+// isDirectory accepts a directory for files, but not the root because that holds every file of the node pod.
 func isDirectory(s string) bool { return filepath.IsAbs(s) && filepath.Clean(s) == s && s != "/" }
 
 func isLabel(s string) bool      { return len(validation.IsDNS1123Label(s)) == 0 }
 func isDomain(s string) bool     { return len(validation.IsDNS1123Subdomain(s)) == 0 }
 func isObjectName(s string) bool { return s != "" && len(path.IsValidPathSegmentName(s)) == 0 } //nolint:staticcheck // the successor is in another package
 
-// isServer is what the runner tells guests by DHCP: an address that a resolver can ask.
+// isServer accepts an address that a resolver can query. The runner passes it to guests by DHCP.
 func isServer(s string) bool {
 	a, err := netip.ParseAddr(s)
 	return err == nil && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast()
 }
 
-// isNetwork is a network as NetworkPolicies take it. All of the Internet is none: nothing could be told from it.
+// isNetwork accepts a network as NetworkPolicies take it, except the network of all addresses, which separates nothing.
 func isNetwork(s string) bool {
 	p, err := netip.ParsePrefix(s)
 	return err == nil && p.Bits() > 0 && p == p.Masked()
@@ -352,13 +352,13 @@ func isImage(s string) bool { return len(s) <= 512 && imagePattern.MatchString(s
 
 var vaultPattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$`)
 
-// isVaultPath is a path without anything that a URL would read otherwise, and without a way up.
+// isVaultPath accepts a path without characters that a URL treats specially and without "..".
 func isVaultPath(s string) bool {
 	return len(s) <= 128 && vaultPattern.MatchString(s) && !strings.Contains(s, "..")
 }
 func isVaultName(s string) bool { return isVaultPath(s) && !strings.Contains(s, "/") }
 
-// isDiskSize is a size of a file as runners read it.
+// isDiskSize accepts the size of a file in the runner's syntax.
 func isDiskSize(s string) bool {
 	size, err := disk.ParseSize(s)
 	return err == nil && size >= 1<<20
@@ -371,7 +371,7 @@ func percentage(r reader, name string) string {
 	return ""
 }
 
-// isExtendedResource says whether a device plugin may offer the resource: Kubernetes reserves the domains below kubernetes.io for itself.
+// isExtendedResource accepts resources that device plugins may offer. Kubernetes reserves domains below kubernetes.io.
 func isExtendedResource(s string) bool {
 	domain, _, found := strings.Cut(s, "/")
 	return found && len(validation.IsQualifiedName(s)) == 0 && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
@@ -385,7 +385,7 @@ func isZoneSpread(s string) bool {
 	return slices.Contains([]cluster.ZoneSpread{cluster.ZoneSpreadNone, cluster.ZoneSpreadPreferred, cluster.ZoneSpreadRequired}, cluster.ZoneSpread(s))
 }
 
-// podSecurity: node pods of the level baseline have no access to the host's devices and to the pod's network device.
+// podSecurity: at level baseline, node pods have no access to the host's devices or to the pod's network device.
 func podSecurity(r reader, name string) string {
 	switch level := r.text(name); {
 	case level != key.PodSecurityPrivileged && level != key.PodSecurityBaseline:

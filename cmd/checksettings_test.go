@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/flag"
 )
 
-// freeSettings are those of which no value is wrong once its type is right, each with the reason.
+// freeSettings are the settings that accept every value of their type, each with the reason.
 var freeSettings = map[string]string{
 	flag.ConfigDirs:              "a directory without a file is noticed by config.files, which finds none",
 	flag.ConfigFiles:             "a file that is missing or malformed is refused when it is read",
@@ -31,7 +31,7 @@ var freeSettings = map[string]string{
 	flag.WorkloadUpdateEnabled:   "ignored",
 }
 
-// wrongValues are values that no setting of the name may have, and rightValues are unusual ones that it may.
+// wrongValues are values that the setting must reject, and rightValues are unusual ones that it must accept.
 var wrongValues = map[string][]string{
 	flag.ServerListenAddress:        {"127.0.0.1:8000", "http://127.0.0.1", "http://127.0.0.1:80000", "tcp://127.0.0.1:80", "http://127.0.0.1:80/metrics"},
 	flag.ServerListenMetricsAddress: {"8001", "http://127.0.0.1:x"},
@@ -140,12 +140,12 @@ var rightValues = map[string][]string{
 	flag.VaultKubernetesTokenFile: {"/nowhere/token/that/is/not/needed"},
 }
 
-// settingsWith are the defaults with one setting changed.
+// settingsWith returns the defaults with one setting changed.
 func settingsWith(t *testing.T, name, value string, more ...string) *pflag.FlagSet {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	flag.Register(fs, runnerImage())
-	// What depends on another setting: single sign-on, and Vault with a token of the service account.
+	// Some settings depend on others: single sign-on, and Vault with a token of the service account.
 	base := []string{}
 	if strings.Contains(name, ".oidc.") && value != "" {
 		base = append(base, "--"+flag.OIDCIssuerURL+"=https://dex.example.org", "--"+flag.OIDCClientID+"=kubernetes")
@@ -156,8 +156,8 @@ func settingsWith(t *testing.T, name, value string, more ...string) *pflag.FlagS
 	return fs
 }
 
-// TestEverySettingIsChecked: a wrong value of any setting is refused by a sentence that names the setting, or the setting
-// has no wrong values, and the reason is written down. A setting that is added and neither is a failure.
+// TestEverySettingIsChecked: a setting either rejects wrong values with a sentence that names the setting, or it has no
+// wrong values and the reason is listed. A new setting with neither fails the test.
 func TestEverySettingIsChecked(t *testing.T) {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	flag.Register(fs, runnerImage())
@@ -202,7 +202,7 @@ func TestEverySettingIsChecked(t *testing.T) {
 	}
 }
 
-// TestCommandsCheckSettings: both commands refuse to start, before they ask anything of anybody.
+// TestCommandsCheckSettings: both commands refuse to start before they send any request.
 func TestCommandsCheckSettings(t *testing.T) {
 	for name, args := range map[string][]string{
 		"daemon": {"daemon"}, "render": {"render", "-f", "../docs/examples/minimal.yaml"},
@@ -218,7 +218,7 @@ func TestCommandsCheckSettings(t *testing.T) {
 	}
 }
 
-// TestFilesOfSettings: files that belong together are given together, and those that can be read are right.
+// TestFilesOfSettings: files that belong together have to be set together, and readable files are accepted.
 func TestFilesOfSettings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tls")
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
@@ -234,7 +234,7 @@ func TestFilesOfSettings(t *testing.T) {
 	}
 }
 
-// TestAllMistakesAreToldAtOnce, each as one line.
+// TestAllMistakesAreToldAtOnce: each mistake is one line.
 func TestAllMistakesAreToldAtOnce(t *testing.T) {
 	fs := settingsWith(t, flag.InstallationDNSServers, "10.0.0.1:53", "--"+flag.InstallationPodCIDRs+"=foo", "--"+flag.DrainTimeout+"=-5m")
 	err := validate(fs, checks)

@@ -85,13 +85,13 @@ func runDaemon(c *cobra.Command) error {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-	// Whoever asks twice does not want to wait.
+	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
 	return s.Run(ctx)
 }
 
-// newLogger writes lines of the format, "json" or "text", of the level and above. An error says what it is about: there are no stacks, which are
-// always those of the queue.
+// newLogger writes lines of the format, "json" or "text", at the given level and above. An error says what it is about.
+// Stack traces are omitted because they would always be those of the queue.
 func newLogger(w io.Writer, format, level string) logr.Logger {
 	encoder := zap.JSONEncoder(utcTimes)
 	if format == logText {
@@ -100,20 +100,20 @@ func newLogger(w io.Writer, format, level string) logr.Logger {
 	return zap.New(zap.WriteTo(w), zap.StacktraceLevel(zapcore.DPanicLevel), zap.Level(logLevels[level]), encoder)
 }
 
-// Formats of the log.
+// The formats of the log.
 const logJSON, logText = "json", "text"
 
-// logLevels are those of the setting, each with what it lets through.
+// logLevels maps the values of the setting to log levels.
 var logLevels = map[string]zapcore.Level{"error": zapcore.ErrorLevel, "info": zapcore.InfoLevel, "debug": zapcore.DebugLevel}
 
-// utcTimes writes times as RFC 3339 does, in UTC.
+// utcTimes writes times in RFC 3339 format, in UTC.
 func utcTimes(c *zapcore.EncoderConfig) {
 	c.EncodeTime = func(at time.Time, out zapcore.PrimitiveArrayEncoder) {
 		out.AppendString(at.UTC().Format(time.RFC3339Nano))
 	}
 }
 
-// electionConfig says which Lease the operator has to hold; the zero value is none.
+// electionConfig returns the Lease that the operator has to hold. The zero value means no leader election.
 func electionConfig(r reader) service.Election {
 	if !r.yes(flag.LeaderElectionEnabled) {
 		return service.Election{}

@@ -26,7 +26,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
-// manifests is what files hold of KVMConfigs and of what they depend on.
+// manifests holds the KVMConfigs from files and the objects that they depend on.
 type manifests struct {
 	configs  []*v1alpha1.KVMConfig
 	releases map[string]*releasev1alpha1.Release
@@ -34,13 +34,13 @@ type manifests struct {
 	volumes  []corev1.PersistentVolume
 }
 
-// inputs picks what a KVMConfig depends on.
+// inputs returns the objects that a KVMConfig depends on.
 func (m manifests) inputs(config *v1alpha1.KVMConfig) cluster.Inputs {
 	release := m.releases[versions.ReleaseName(config.Labels[key.LabelReleaseVersion])]
 	return cluster.Inputs{Release: release, Secrets: m.secrets, Volumes: m.volumes}
 }
 
-// readManifests reads the files, of which "-" is standard input. Kinds that play no role are passed over.
+// readManifests reads the files, of which "-" is standard input. It ignores other kinds.
 func readManifests(files []string, stdin io.Reader) (manifests, error) {
 	m := manifests{releases: map[string]*releasev1alpha1.Release{}}
 	definition, err := schema.New(helm.KVMConfigCRD)

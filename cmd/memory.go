@@ -6,11 +6,13 @@ import (
 	"strconv"
 )
 
-// memoryVariable has the memory in bytes that the pod may take; the chart sets it from the limit of the container.
+// memoryVariable names the variable with the pod's memory limit in bytes. The chart sets it from the limit of the
+// container.
 const memoryVariable = "MEMORY_LIMIT"
 
-// limitMemory has Go collect garbage before the process comes near the memory that it may take: otherwise the heap may double before it does,
-// and the kernel ends the process while half of it is garbage. A tenth is left for what Go does not count. GOMEMLIMIT goes first.
+// limitMemory makes Go collect garbage before the process reaches its memory limit. Otherwise the heap may double
+// before a collection, and the kernel kills the process while half of the heap is garbage. A tenth of the limit is left
+// for memory that Go does not count. GOMEMLIMIT takes precedence.
 func limitMemory(lookup func(string) (string, bool)) {
 	if _, set := lookup("GOMEMLIMIT"); set {
 		return

@@ -90,7 +90,7 @@ func runRender(c *cobra.Command, o renderOptions) error {
 	return nil
 }
 
-// show prints the objects or, given a cluster, how that differs, and says whether it does.
+// show prints the objects. If live is set, it prints how the cluster differs from them and reports whether it differs.
 func show(c *cobra.Command, live client.Client, objects []client.Object) (bool, error) {
 	if live != nil {
 		return diff(c.Context(), c.OutOrStdout(), live, objects)
@@ -98,7 +98,7 @@ func show(c *cobra.Command, live client.Client, objects []client.Object) (bool, 
 	return false, printAll(c.OutOrStdout(), objects)
 }
 
-// renderOne returns the objects of one KVMConfig and what could not be rendered.
+// renderOne returns the objects of one KVMConfig and an error for what could not be rendered.
 func renderOne(c *cobra.Command, o renderOptions, read manifests, config *v1alpha1.KVMConfig, live client.Client) ([]client.Object, error) {
 	inputs := read.inputs(config)
 	if live != nil {
@@ -121,7 +121,7 @@ func renderOne(c *cobra.Command, o renderOptions, read manifests, config *v1alph
 	return objects, err
 }
 
-// checkHandlers finds a misspelt handler, of which there would silently be nothing to print.
+// checkHandlers rejects misspelt handlers because they would silently print nothing.
 func checkHandlers(handlers []string, rendered []cluster.Rendered) error {
 	var names []string
 	for _, r := range rendered {
@@ -167,7 +167,7 @@ func printAll(w io.Writer, objects []client.Object) error {
 	return nil
 }
 
-// diff prints how the cluster differs from the objects and says whether it does.
+// diff prints how the cluster differs from the objects and reports whether it differs.
 func diff(ctx context.Context, w io.Writer, live client.Client, objects []client.Object) (bool, error) {
 	differs := false
 	for _, object := range objects {

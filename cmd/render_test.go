@@ -16,7 +16,7 @@ import (
 
 const examples = "../docs/examples/"
 
-// run runs the program and returns what it prints, and the error as main would print it.
+// run runs the program. It returns its output and the error as main would print it.
 func run(t *testing.T, stdin string, args ...string) (stdout, failure string) {
 	t.Helper()
 	c := cmd.New()
@@ -56,7 +56,7 @@ func file(t *testing.T, name string) string {
 	return string(text)
 }
 
-// minimal is the smallest example, changed.
+// minimal returns the smallest example with changes: pairs of old and new text.
 func minimal(t *testing.T, changes ...string) string {
 	t.Helper()
 	text := file(t, examples+"minimal.yaml")
@@ -69,7 +69,7 @@ func minimal(t *testing.T, changes ...string) string {
 	return text
 }
 
-// TestRenderListsEveryObject of the smallest example, in the order of the chain.
+// TestRenderListsEveryObject: the smallest example renders these objects, in the order of the chain.
 func TestRenderListsEveryObject(t *testing.T) {
 	out, failure := run(t, "", "render", "-f", examples+"minimal.yaml")
 	got := strings.Join(printed(t, out), "\n") + "\n"
@@ -84,7 +84,7 @@ func TestRenderListsEveryObject(t *testing.T) {
 	}
 }
 
-// TestRenderingsHideSecrets: they end in terminals' histories and in tickets.
+// TestRenderingsHideSecrets: renderings end up in terminal histories and in tickets.
 func TestRenderingsHideSecrets(t *testing.T) {
 	secret := `
 ---
@@ -170,7 +170,7 @@ func TestWhereRenderingsComeFrom(t *testing.T) {
 	}
 }
 
-// volumes are those that the example with every setting mounts.
+// volumes are the PersistentVolumes that the example with every setting mounts.
 const volumes = `
 ---
 {apiVersion: v1, kind: PersistentVolume, metadata: {name: a, labels: {mount-tag: store-1-data}}, spec: {capacity: {storage: 1Gi}}}
@@ -182,13 +182,14 @@ const volumes = `
 {apiVersion: v1, kind: PersistentVolume, metadata: {name: d, labels: {mount-tag: store-2-log}}, spec: {capacity: {storage: 1Gi}}}
 `
 
-// TestRenderingsThatFail say what is wrong with which object; what can be rendered is printed all the same.
+// TestRenderingsThatFail: the error names the object and what is wrong. Everything that can be rendered is still
+// printed.
 func TestRenderingsThatFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		stdin string
 		args  []string
 		want  string
-		// printed is how many objects are printed nonetheless.
+		// printed says whether objects are printed despite the error.
 		printed bool
 	}{
 		"an unknown field": {
@@ -234,7 +235,7 @@ func TestRenderingsThatFail(t *testing.T) {
 	}
 }
 
-// TestVersionTellsWhatThisIs: the fields of the original, as YAML.
+// TestVersionTellsWhatThisIs: the output has the original operator's fields, as YAML.
 func TestVersionTellsWhatThisIs(t *testing.T) {
 	out, failure := run(t, "", "version")
 	var fields map[string]string

@@ -21,10 +21,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// errDiffers makes the exit status tell, as diff does.
+// errDiffers sets the exit status, as diff does.
 var errDiffers = errors.New("the management cluster differs from what the KVMConfig leads to")
 
-// diffOne compares an object with the living one: with what applying it would make of that, as far as there is one.
+// diffOne compares the live object with the result of applying object. If there is no live object, all of object is
+// new.
 func diffOne(ctx context.Context, live client.Client, object client.Object) (string, error) {
 	gvk, err := apiutil.GVKForObject(object, live.Scheme())
 	if err != nil {
@@ -52,7 +53,7 @@ func diffOne(ctx context.Context, live client.Client, object client.Object) (str
 	return unified(name, oldText, newText), err
 }
 
-// dryRun asks the API server what applying the object would lead to; nothing is stored.
+// dryRun returns the result of applying the object. The API server stores nothing.
 func dryRun(ctx context.Context, live client.Client, object client.Object) (client.Object, error) {
 	after := object.DeepCopyObject().(client.Object)
 	gvk, err := apiutil.GVKForObject(object, live.Scheme())
@@ -73,7 +74,7 @@ func dryRun(ctx context.Context, live client.Client, object client.Object) (clie
 	return after, err
 }
 
-// toYAML is the object as people read it: without what the API server and the engine keep for themselves.
+// toYAML prints the object for people. It omits the fields that the API server and the engine keep for themselves.
 func toYAML(object client.Object) (string, error) {
 	shown := object.DeepCopyObject().(client.Object)
 	scheme, err := service.NewScheme()
@@ -113,8 +114,8 @@ func unified(name, before, after string) string {
 	return text
 }
 
-// maskSecret hides the values of a Secret: a rendering may end in a terminal's history or in a ticket. What is left tells
-// whether a value differs.
+// maskSecret hides the values of a Secret because a rendering may end up in a terminal's history or in a ticket. What
+// remains still shows whether a value differs.
 func maskSecret(object client.Object, content map[string]any) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package cmd holds the commands, one a file.
+// Package cmd holds the commands, one in each file.
 package cmd
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/cmd/runner"
 )
 
-// New makes the command kvm-operator.
+// New returns the command kvm-operator.
 func New() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "kvm-operator",

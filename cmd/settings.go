@@ -16,7 +16,7 @@ import (
 // runnerImage is the image of node pods that belongs to this binary.
 func runnerImage() string { return "docker.io/kvm-operator/kvm-operator-runner:" + project.Version() }
 
-// reader reads registered flags: one that is missing is a mistake in this program.
+// reader reads registered flags. A flag that is not registered is a mistake in this program.
 type reader struct{ *pflag.FlagSet }
 
 func (r reader) text(name string) string {
@@ -89,7 +89,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 	}
 }
 
-// podSettings are right, see validate.
+// podSettings expects values that validate has accepted.
 func podSettings(r reader) cluster.PodSettings {
 	s := cluster.PodSettings{
 		PriorityClass: r.text(flag.NodePodsPriorityClass), PullSecrets: r.list(flag.NodePodsPullSecrets),
@@ -113,10 +113,11 @@ func podSettings(r reader) cluster.PodSettings {
 	return s
 }
 
-// atLeastADay bounds terms of certificates from below: what is renewed ever again costs requests, and a short outage would be the end of it.
+// atLeastADay bounds the validity of certificates from below. Frequent renewal costs requests, and a short outage would
+// let certificates expire.
 func atLeastADay(term time.Duration) time.Duration { return max(term, 24*time.Hour) }
 
-// vaultConfig says where Vault is; nil for none.
+// vaultConfig says where Vault is. It is nil when no Vault is configured.
 func vaultConfig(r reader) *vault.Config {
 	if r.text(flag.VaultAddress) == "" {
 		return nil

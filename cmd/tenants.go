@@ -5,7 +5,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 )
 
-// egress says what guests may reach.
+// egress returns what guests may reach.
 func egress(r reader) cluster.Egress {
 	return cluster.Egress{
 		Open: !r.yes(flag.EgressRestricted), HostCIDRs: r.list(flag.InstallationHostCIDRs), Allowed: r.list(flag.EgressAllowed),

@@ -2,7 +2,7 @@ package cmd_test
 
 import "testing"
 
-// TestRenderGivesTheVerdictOfTheAPIServer, in one line for one mistake.
+// TestRenderGivesTheVerdictOfTheAPIServer: one mistake gives one line.
 func TestRenderGivesTheVerdictOfTheAPIServer(t *testing.T) {
 	const spec = "apiVersion: provider.giantswarm.io/v1alpha1\nkind: KVMConfig\nmetadata: {name: ab1cd}\nspec: "
 	const rest = "kubernetes: {api: {domain: api.ab1cd.example.org}}"

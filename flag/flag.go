@@ -1,4 +1,5 @@
-// Package flag holds the daemon's settings: keys, defaults and where values come from. It has no behaviour.
+// Package flag holds the daemon's settings: their keys and defaults, and where their values come from. It has no
+// behaviour.
 package flag
 
 import (
@@ -8,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Keys of the daemon's settings. Each is a flag, a path in configuration files and, upper-case with underscores, a
-// variable of the environment.
+// Keys of the daemon's settings. Each key is a flag, a path in configuration files and, in upper case with underscores,
+// an environment variable.
 const (
 	ConfigDirs  = "config.dirs"
 	ConfigFiles = "config.files"
@@ -217,7 +218,7 @@ func registerVault(fs *pflag.FlagSet) {
 	fs.Duration(VaultTTL, defaultVaultTTL, "how long the certificates that Vault issues hold, authorities apart")
 }
 
-// normalize makes keys case-insensitive and reads the original's older spelling "tenant" as "workload".
+// normalize makes keys case-insensitive and reads "tenant", the original operator's older spelling, as "workload".
 func normalize(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	name = strings.ToLower(name)
 	for _, prefix := range []string{"service.", "service.installation."} {

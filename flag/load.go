@@ -16,15 +16,15 @@ import (
 
 var invalidConfigError = &microerror.Error{Kind: "invalidConfigError"}
 
-// IsInvalidConfig says that a configuration file is missing, malformed or holds what is not a setting.
+// IsInvalidConfig reports whether a configuration file is missing, malformed or holds something that is not a setting.
 func IsInvalidConfig(err error) bool { return errors.Is(err, invalidConfigError) }
 
-// extensions of configuration files.
+// extensions are the extensions of configuration files.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// Load fills the settings that were not given as flags: from the environment, else from the files that config.dirs and
-// config.files name, else they keep their defaults. Files that are named and not found, and keys that are no settings,
-// are errors: a typo that is ignored runs clusters with settings that nobody chose.
+// Load fills the settings that were not given as flags. It reads them from the environment, then from the files that
+// config.dirs and config.files name; otherwise they keep their defaults. Files that are named but not found, and keys
+// that are no settings, are errors because a typo that is ignored runs clusters with unintended settings.
 func Load(fs *pflag.FlagSet, environment func(string) (string, bool)) error {
 	given := map[string]bool{}
 	fs.Visit(func(f *pflag.Flag) { given[f.Name] = true })
@@ -86,7 +86,7 @@ func find(dirs []string, name string) (string, []byte, error) {
 	return "", nil, microerror.Maskf(invalidConfigError, "no configuration file %s{%s} in %s", name, strings.Join(extensions, ","), strings.Join(dirs, ", "))
 }
 
-// flatten turns nested keys into dotted ones and lists into comma separated text.
+// flatten turns nested keys into dotted keys, and lists into comma-separated text.
 func flatten(prefix string, value any, into map[string]string) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -120,7 +120,7 @@ func loadEnvironment(fs *pflag.FlagSet, environment func(string) (string, bool),
 	return failed
 }
 
-// lookup finds the variable of a setting, in the original's older spelling as a last resort.
+// lookup finds the variable of a setting. It tries the original operator's older spelling last.
 func lookup(name string, environment func(string) (string, bool)) (variable, value string, ok bool) {
 	for _, spelling := range []string{name, strings.Replace(name, ".workload.", ".tenant.", 1)} {
 		variable = strings.ToUpper(strings.ReplaceAll(spelling, ".", "_"))
@@ -131,7 +131,7 @@ func lookup(name string, environment func(string) (string, bool)) (variable, val
 	return variable, value, ok
 }
 
-// set replaces the value; a list that was set before is not added to.
+// set replaces the value. It does not append to a list that was set before.
 func set(fs *pflag.FlagSet, f *pflag.Flag, value string) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		var items []string

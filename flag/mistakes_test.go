@@ -9,14 +9,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/flag"
 )
 
-// TestMistakesAreOneSentence that names the file and the key.
+// TestMistakesAreOneSentence: the sentence names the file and the key.
 func TestMistakesAreOneSentence(t *testing.T) {
 	config := []string{"--config.files=config"}
 	for name, test := range map[string]struct {
 		files       map[string]string
 		args        []string
 		environment map[string]string
-		// want begins the message; DIR stands for the directory of the test.
+		// want is the start of the message. DIR stands for the directory of the test.
 		want string
 	}{
 		"a file that is missing": {

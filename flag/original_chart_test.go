@@ -12,8 +12,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/flag"
 )
 
-// The files that the original's chart mounts: config.yml of its ConfigMap, the other two of its Secret. SPELLING is
-// "workload" in the v4 line and "tenant" in v3.
+// These are the files that the original operator's chart mounts: config.yml of its ConfigMap, the other two of its
+// Secret. SPELLING is "workload" in the v4 line and "tenant" in v3.
 const (
 	originalConfig = `
 server:
@@ -74,9 +74,9 @@ service:
 `
 )
 
-// TestOriginalChartStillLoads: the command line and the files of the original's chart (spec §8.1) are read as they are. What a value means
-// is not decided here: registry.domain docker.io, to which the original appended /giantswarm, is refused with a sentence when the operator
-// starts (pkg/cloudconfig).
+// TestOriginalChartStillLoads: the command line and the files of the original operator's chart are read unchanged. This
+// test does not check what a value means. For example, the original appended /giantswarm to the registry.domain
+// docker.io; this operator rejects that value with a sentence when it starts (pkg/cloudconfig).
 func TestOriginalChartStillLoads(t *testing.T) {
 	const oidc = "service.installation.workload.kubernetes.api.auth.provider.oidc."
 	want := map[string]string{
@@ -119,7 +119,7 @@ func TestOriginalChartStillLoads(t *testing.T) {
 	}
 }
 
-// notDefault are the settings that have another value than their default, except where the files are.
+// notDefault returns the settings whose value differs from the default, except where the files are.
 func notDefault(fs *pflag.FlagSet) map[string]string {
 	changed := map[string]string{}
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -130,7 +130,7 @@ func notDefault(fs *pflag.FlagSet) map[string]string {
 	return changed
 }
 
-// TestEveryFlagOfTheOriginalIsAccepted (spec §7.2), so that no command line of its users stops to work.
+// TestEveryFlagOfTheOriginalIsAccepted ensures that command lines of the original operator's users keep working.
 func TestEveryFlagOfTheOriginalIsAccepted(t *testing.T) {
 	const oidc = "kubernetes.api.auth.provider.oidc."
 	text := []string{

@@ -11,7 +11,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/flag"
 )
 
-// setup writes files into two directories, of which the first is searched first, and returns the flags, parsed from args.
+// setup writes files into two directories and returns flags that are parsed from args. The first directory is searched
+// first.
 func setup(t *testing.T, files map[string]string, args ...string) (*pflag.FlagSet, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +34,7 @@ func setup(t *testing.T, files map[string]string, args ...string) (*pflag.FlagSe
 	return fs, dir
 }
 
-// environment is one that holds nothing else.
+// environment returns an environment that holds only these variables.
 func environment(variables map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, ok := variables[name]
@@ -50,7 +51,8 @@ func text(t *testing.T, fs *pflag.FlagSet, key string) string {
 	return f.Value.String()
 }
 
-// TestWhereSettingsComeFrom: a flag beats the environment, which beats files, of which the later beat the earlier.
+// TestWhereSettingsComeFrom: a flag overrides the environment, the environment overrides files, and later files
+// override earlier ones.
 func TestWhereSettingsComeFrom(t *testing.T) {
 	const domain = flag.RegistryDomain
 	variable := map[string]string{"SERVICE_REGISTRY_DOMAIN": "environment"}
@@ -96,8 +98,8 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	}
 }
 
-// TestListsMayBeWrittenInAnyForm covers F-10: a list, a comma separated text, repeated flags; a later source replaces a
-// list and does not add to it.
+// TestListsMayBeWrittenInAnyForm: a list may be a YAML list, comma-separated text or repeated flags. A later source
+// replaces a list and does not append to it.
 func TestListsMayBeWrittenInAnyForm(t *testing.T) {
 	file := func(noProxy string) map[string]string {
 		return map[string]string{"a/config.yml": "service: {workload: {proxy: {noProxy: " + noProxy + "}}}"}
@@ -131,7 +133,7 @@ func TestListsMayBeWrittenInAnyForm(t *testing.T) {
 	}
 }
 
-// TestOldSpellings: "tenant" is the older word for "workload", as flag, in files and in the environment.
+// TestOldSpellings: "tenant" is the older word for "workload" in flags, in files and in the environment.
 func TestOldSpellings(t *testing.T) {
 	for name, test := range map[string]struct {
 		file        string

@@ -2,7 +2,7 @@ package flag
 
 import "github.com/spf13/pflag"
 
-// Keys of the settings that say what tenants' machines may reach and take.
+// Keys of the settings that say what guests may reach and use.
 const (
 	InstallationHostCIDRs = "service.installation.hostcidrs"
 	EgressRestricted      = "service.egress.restricted"

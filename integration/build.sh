@@ -1,24 +1,25 @@
 #!/bin/bash
 # build.sh DEST TOOL... — builds the heavy tools that tests and the demo need and links them into DEST.
 #
-#   kubeall   etcd, etcdctl, etcdutl, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet and kubectl, one binary
+#   kubeall   etcd, etcdctl, etcdutl, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet and
+#             kubectl in one binary
 #   kubeall-next
-#             the same of the next minor version of Kubernetes, which a workload cluster is upgraded to (kubeall/next.mod)
+#             the same for the next minor version of Kubernetes, for upgrades of a workload cluster (kubeall/next.mod)
 #   kwok      simulated nodes
-#   ignition  the judge of rendered boot data (needs a C compiler and libblkid-dev, installed by apt when missing)
-#   helm      the judge of the chart
+#   ignition  checks rendered boot data (needs a C compiler and libblkid-dev, installed by apt when missing)
+#   helm      checks the chart
 #   vault     a Vault server that issues certificates, for tests
 #   coredns, flannel, flannel-cni, web
-#             what the container images of a workload cluster's add-ons are made of (addons/images)
+#             the programs in the container images of a workload cluster's add-ons (addons/images)
 #   cni-plugins
 #             the archive of the standard CNI plugins that nodes download when their image has none
 #   codegen   controller-gen, which derives deep copies and CRDs from the API types
 #   lint      golangci-lint
-#   programs  no binary: the Debian packages of the programs that tests of machines run (QEMU, ip, ping, …), when missing
+#   programs  no binary: installs missing Debian packages of the programs for tests of machines (QEMU, ip, ping, …)
 #
 # Each binary is cached by the content of its module in ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}, so a second
-# checkout or a second run costs nothing; a lock lets two checkouts build side by side. Interrupting is safe at any
-# moment: nothing half-built is ever linked, and what has been compiled is kept by Go's build cache.
+# checkout or a second run costs nothing. A lock lets two checkouts build at the same time. Interrupting is safe at any
+# time: nothing half-built is ever linked, and Go's build cache keeps what has been compiled.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${KVM_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kvm-operator}/bin
@@ -28,7 +29,7 @@ die() { echo "error: $*" >&2; exit 1; }
 # module_version MODULE: the version of MODULE that the tool's go.mod selects.
 module_version() { go list -m -f '{{.Version}}' "$1"; }
 
-# The versions that the servers report and that the clients name in their user agent live in two packages.
+# Two packages hold the versions that servers report and that clients name in their user agent.
 kubeall_ldflags() {
   local version major minor flags="-s -w" package
   version=$(module_version k8s.io/kubernetes)
@@ -40,26 +41,26 @@ kubeall_ldflags() {
   echo "$flags"
 }
 
-# Ignition judges a config against a bare directory here, not against a machine: no SELinux policy to relabel by, and
-# the kernel command line of the machine that runs the tests must not name another config.
+# Ignition judges a config against a bare directory here, not against a machine. So there is no SELinux policy to
+# relabel by, and the kernel command line of the test machine must not name another config.
 ignition_ldflags() {
   local package=github.com/coreos/ignition/v2/internal
   echo "-s -w -X $package/version.Raw=$(module_version github.com/coreos/ignition/v2)" \
     "-X $package/distro.selinuxRelabel=false -X $package/distro.kernelCmdlinePath=/dev/null"
 }
 
-# compile NAME OUT PACKAGE LDFLAGS: go build with one line of progress every five seconds.
+# compile NAME OUT PACKAGE LDFLAGS: runs go build with a line of progress every five seconds.
 compile() {
   local total build
-  # Not local: whoever leaves the script needs them.
+  # These are not local because the exit trap needs them.
   target=$2
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   echo "==> $1: fetching modules and counting packages"
   total=$(go list -deps "$3" 2>"$work/log" | wc -l) || { cat "$work/log" >&2; die "the packages of $1 cannot be listed"; }
   echo "==> $1: compiling up to $total packages (a cold build takes minutes, later ones are cached)"
-  # Job control gives go a process group, so that an interrupt ends it together with its compilers; the lock is
-  # closed for them, so that none of them can hold it after this script.
+  # Job control gives go a process group, so that an interrupt ends it together with its compilers. The lock is closed
+  # for them, so that none of them can hold it after this script.
   set -m
   GOTMPDIR=$work go build -v -trimpath -buildvcs=false -ldflags "$4" -o "$2" "$3" 2>"$work/log" 9>&- &
   build=$!
@@ -78,7 +79,7 @@ compile() {
   echo "==> $1: built in ${SECONDS}s"
 }
 
-# install_packages PACKAGE...: Debian packages, by root or through sudo.
+# install_packages PACKAGE...: installs Debian packages, as root or through sudo.
 install_packages() {
   local log apt=(apt-get)
   [ "$(id -u)" = 0 ] || apt=(sudo apt-get)
@@ -93,7 +94,7 @@ install_packages() {
   rm -f "$log"
 }
 
-# install_programs: what machines and their tests run.
+# install_programs: the programs that machines and their tests run.
 install_programs() {
   local pair missing=()
   for pair in qemu-system-x86_64=qemu-system-x86 ip=iproute2 ping=iputils-ping mkfs.ext4=e2fsprogs busybox=busybox-static \
@@ -105,7 +106,7 @@ install_programs() {
 }
 
 build_kubeall() { CGO_ENABLED=0 compile kubeall "$1" . "$(kubeall_ldflags)"; }
-# Its modules are another set of the same program.
+# It is the same program with other module versions.
 build_kubeall-next() (
   export GOFLAGS=-modfile=next.mod
   CGO_ENABLED=0 compile kubeall-next "$1" . "$(kubeall_ldflags)"
@@ -120,7 +121,7 @@ build_ignition() {
   compile ignition "$1" github.com/coreos/ignition/v2/internal "$(ignition_ldflags)"
 }
 
-# Without the versions helm takes every cluster for one of Kubernetes 1.20, and refuses the chart.
+# Without these versions helm assumes Kubernetes 1.20 for every cluster and rejects the chart.
 helm_ldflags() {
   local minor package flags="-s -w -X helm.sh/helm/v3/internal/version.version=$(module_version helm.sh/helm/v3)"
   IFS=. read -r _ minor _ <<<"$(module_version k8s.io/client-go)"
@@ -139,7 +140,7 @@ build_flannel() { CGO_ENABLED=0 compile flannel "$1" ./flannel "$(flannel_ldflag
 build_flannel-cni() { CGO_ENABLED=0 compile flannel-cni "$1" ./flannel-cni "-s -w"; }
 build_web() { CGO_ENABLED=0 compile web "$1" . "-s -w"; }
 
-# build_cni-plugins: the archive as the plugins' makers publish it.
+# build_cni-plugins: the archive as upstream publishes it.
 build_cni-plugins() {
   local package=github.com/containernetworking/plugins/plugins
   target=$1
@@ -149,14 +150,14 @@ build_cni-plugins() {
   CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$work/" \
     $package/main/bridge $package/main/loopback $package/ipam/host-local $package/meta/portmap
   tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work" -czf "$target" .
-  chmod +x "$target" # what is built is asked for by this bit
+  chmod +x "$target" # a finished build is recognized by this bit
 }
 
 build_vault() { CGO_ENABLED=0 compile vault "$1" . "-s -w"; }
 build_codegen() { CGO_ENABLED=0 compile codegen "$1" sigs.k8s.io/controller-tools/cmd/controller-gen "-s -w"; }
 build_lint() { CGO_ENABLED=0 compile lint "$1" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "-s -w"; }
 
-# directory TOOL: where the tool is built; add-ons share one module, so that what they are made of is compiled once.
+# directory TOOL: where the tool is built. Add-ons share one module, so shared dependencies are compiled once.
 directory() {
   case $1 in
     coredns | flannel | flannel-cni) echo "$here/addons/programs" ;;
@@ -166,7 +167,7 @@ directory() {
   esac
 }
 
-# key TOOL: a digest of everything that the tool's binary depends on; the working directory is the tool's.
+# key TOOL: a digest of everything that the tool's binary depends on. The working directory is the tool's.
 key() {
   {
     [ "$1" != kubeall-next ] || cat next.mod next.sum
@@ -176,7 +177,7 @@ key() {
   } | sha256sum | cut -c1-16
 }
 
-# build_once TOOL BINARY: builds unless it is there already; whoever comes second waits for the first.
+# build_once TOOL BINARY: builds the tool if it is missing. A second caller waits for the first.
 build_once() (
   flock -n 9 || { echo "==> $1: waiting for another build of it"; flock 9; }
   [ ! -x "$2" ] || exit 0

@@ -1,6 +1,6 @@
 #!/bin/bash
-# ifthereistime.sh STARTED TARGET:MINUTES... — makes each target that can be done, in so many minutes at most, before the 85th minute
-# after STARTED (seconds since 1970), and says which it leaves out. CI ends what has not ended by itself after 90 minutes.
+# ifthereistime.sh STARTED TARGET:MINUTES... — makes each target that can finish within its number of minutes before the
+# 85th minute after STARTED (seconds since 1970), and lists the targets that it skips. CI ends runs after 90 minutes.
 set -euo pipefail
 readonly limit=85
 started=$1

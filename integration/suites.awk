@@ -1,5 +1,6 @@
-# suites.awk -v budgets=FILE — passes on what go test prints, and says at the end how long each suite that has a budget in FILE took.
-# A line of FILE is a package, without the module, and how many seconds it may take on two cores that do nothing else.
+# suites.awk -v budgets=FILE — passes on the output of go test. At the end, it prints how long each suite with a budget
+# in FILE took. A line of FILE is a package, without the module, and the seconds that it may take on two otherwise idle
+# cores.
 BEGIN {
   while ((getline line < budgets) > 0) {
     if (split(line, part, " ") == 2 && line !~ /^#/) budget[part[1]] = part[2]

@@ -1,6 +1,6 @@
-// Command runner is kvm-operator with the one command that node pods need. It stands in the runner's image under the name
-// kvm-operator: it starts faster, because every probe starts one, and needs a fraction of the memory, which every machine
-// pays for.
+// Command runner is kvm-operator with only the command that node pods need. In the runner's image it is named
+// kvm-operator. It starts faster, which matters because every probe starts one, and it needs a fraction of the memory,
+// which every machine pays for.
 package main
 
 import (

@@ -42,7 +42,7 @@ https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html. They change the mach
 	}
 }
 
-// escape is Ctrl-], as in telnet: no guest needs it.
+// escape is Ctrl-], as in telnet. No guest needs it.
 const escape = 0x1d
 
 func newConsole() *cobra.Command {
@@ -101,8 +101,8 @@ func attach(c *cobra.Command) error {
 	}
 }
 
-// typeUntilEscape copies keystrokes. Its error is io.EOF when the input ends, as that of a script does: the console stays
-// attached then.
+// typeUntilEscape copies keystrokes to the console. It returns io.EOF when the input ends, as a script's input does.
+// The console then stays attached.
 func typeUntilEscape(console io.Writer, input io.Reader) error {
 	buffer := make([]byte, 1024)
 	for {

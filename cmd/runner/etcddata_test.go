@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestEtcdData runs what the Jobs of status.retired run.
+// TestEtcdData runs the command that the Jobs of status.retired run.
 func TestEtcdData(t *testing.T) {
 	const before, after = "k8s-master-m0aaa", "retired-20261122T060000Z-k8s-master-m0aaa"
 	directory := t.TempDir()

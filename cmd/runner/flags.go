@@ -17,8 +17,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/usernet"
 )
 
-// variables are the variables of the environment that set flags. The names are those of the original's runner, where it
-// had the setting.
+// variables maps flags to the environment variables that set them. The names are those of the original operator's
+// runner where it had the setting.
 var variables = map[string]string{
 	"acceleration": "ACCELERATION", "allow-emulation": "ALLOW_EMULATION", "nested-virtualization": "NESTED_VIRTUALIZATION",
 	"image-directories": "IMAGE_DIRECTORIES", "boot-data": "CLOUD_CONFIG_PATH", "private-boot-data": "CLOUD_CONFIG_PRIVATE_PATH",
@@ -29,12 +29,13 @@ var variables = map[string]string{
 	"powerdown-timeout": "POWERDOWN_TIMEOUT", "search-domains": "SEARCH_DOMAINS", "shares": "HOST_DATA_VOLUME_PATHS", "signing-keys": "SIGNING_KEYS",
 }
 
-// diskVariables are the sizes of a node's disks and the serial numbers they get, in the order in which the guest sees them.
+// diskVariables holds the variables for the sizes of a node's disks, with their serial numbers, in the order in which
+// the guest sees them.
 var diskVariables = []struct{ variable, serial string }{
 	{"DISK_OS", runner.SerialOS}, {"DISK_DOCKER", "dockerfs"}, {"DISK_KUBELET", "kubeletfs"},
 }
 
-// registerImage registers the flags of what gets an image.
+// registerImage registers the flags of commands that get an image.
 func registerImage(fs *pflag.FlagSet) {
 	fs.String("flatcar-channel", "stable", "channel of the Flatcar release")
 	fs.String("flatcar-mirror", osimage.FlatcarMirror, "where Flatcar releases are, with {channel} and {version} in it")
@@ -47,7 +48,7 @@ func registerImage(fs *pflag.FlagSet) {
 	fs.String("termination-log", "/dev/termination-log", "file that gets the reason of the end; empty for none")
 }
 
-// nameVariables has the usage of each flag name the variable that sets it.
+// nameVariables adds the variable that sets a flag to the usage of the flag.
 func nameVariables(fs *pflag.FlagSet) {
 	for name, variable := range variables {
 		if f := fs.Lookup(name); f != nil {
@@ -94,14 +95,14 @@ func register(fs *pflag.FlagSet) {
 	nameVariables(fs)
 }
 
-// load reads flags and, where a flag is not given, the environment. The error names all that is wrong.
+// load reads flags and, where a flag is not given, the environment. The error names everything that is wrong.
 func load(fs *pflag.FlagSet, environment func(string) (string, bool)) (runner.Settings, error) {
 	r := newReader(fs, environment)
 	settings := r.settings(environment)
 	return settings, errors.Join(append(r.errs, settings.Validate())...)
 }
 
-// loadImage does so for what gets an image. The second result is the file that gets the reason of the end.
+// loadImage does the same for a command that gets an image. The second result is the file for the termination message.
 func loadImage(fs *pflag.FlagSet, environment func(string) (string, bool)) (runner.ImageSettings, string, error) {
 	r := newReader(fs, environment)
 	settings := r.imageSettings()
@@ -122,7 +123,7 @@ func newReader(fs *pflag.FlagSet, environment func(string) (string, bool)) *read
 	return r
 }
 
-// reader reads flags and gathers what is wrong with them.
+// reader reads flags and collects what is wrong with them.
 type reader struct {
 	fs   *pflag.FlagSet
 	errs []error
@@ -151,7 +152,7 @@ func (r *reader) imageSettings() runner.ImageSettings {
 	}
 }
 
-// must panics on what is a mistake of this file: a flag that is not registered, or not with that type.
+// must panics on a mistake in this file: a flag that is not registered, or not with that type.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -172,7 +173,7 @@ func (r *reader) wrong(name string, err error) {
 	r.errs = append(r.errs, fmt.Errorf("--%s: %w", name, err))
 }
 
-// terminationLog is kubelet's file. Outside of a pod there is none, and none is made in /dev.
+// terminationLog is kubelet's file. Outside of a pod it does not exist, and the runner creates none in /dev.
 func (r *reader) terminationLog() string {
 	path := r.text("termination-log")
 	if _, err := os.Stat(path); err != nil && !r.fs.Changed("termination-log") {
@@ -181,7 +182,7 @@ func (r *reader) terminationLog() string {
 	return path
 }
 
-// memory is in MiB. QEMU takes no fractions of one.
+// memory is in MiB because QEMU takes no fractions of one.
 func (r *reader) memory() int64 {
 	bytes, err := disk.ParseSize(r.text("memory"))
 	if err != nil {
@@ -190,7 +191,7 @@ func (r *reader) memory() int64 {
 	return bytes >> 20
 }
 
-// size is a number of bytes; 0 when nothing is said.
+// size is a number of bytes, or 0 when the flag is empty.
 func (r *reader) size(name string) int64 {
 	text := r.text(name)
 	if text == "" {
@@ -293,8 +294,8 @@ func (r *reader) searchDomains() []string {
 	return compact(domains...)
 }
 
-// addresses are those of the texts that are addresses. Time servers may be names, too: boot data knows these, DHCP cannot
-// tell of them.
+// addresses returns those of the texts that are IP addresses. Time servers may also be names: boot data can hold these,
+// but DHCP cannot.
 func addresses(texts []string) []netip.Addr {
 	var kept []netip.Addr
 	for _, text := range texts {
@@ -305,10 +306,10 @@ func addresses(texts []string) []netip.Addr {
 	return kept
 }
 
-// resolverFile is the pod's, in the format of resolv.conf(5).
+// resolverFile is the pod's file, in the format of resolv.conf(5).
 const resolverFile = "/etc/resolv.conf"
 
-// resolverEntries reads the values of a keyword in a resolv.conf. A missing file has none.
+// resolverEntries reads the values of a keyword in a resolv.conf. A missing file has no values.
 func resolverEntries(path, keyword string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -325,7 +326,7 @@ func resolverEntries(path, keyword string) ([]string, error) {
 
 func list(text string) []string { return compact(strings.Split(text, ",")...) }
 
-// compact leaves out what is empty.
+// compact removes empty texts.
 func compact(texts ...string) []string {
 	var kept []string
 	for _, text := range texts {

@@ -18,7 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// nodePods are golden files of the operator: what it renders and what the runner reads are one contract.
+// nodePods are golden files of the operator. They are the contract between what it renders and what the runner reads.
 const nodePods = "../../service/controller/cluster/testdata"
 
 func TestRunnerUnderstandsEveryNodePod(t *testing.T) {
@@ -129,7 +129,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestForeignSourcesAreOffByDefault: the operator leaves the variable out, so that no running node is outdated by it.
+// TestForeignSourcesAreOffByDefault: the operator leaves the variable out, so it does not make running nodes outdated.
 func TestForeignSourcesAreOffByDefault(t *testing.T) {
 	for value, want := range map[string]bool{"": false, "true": true, "false": false} {
 		settings, _ := load(flags(), func(name string) (string, bool) { return value, name == "FOREIGN_SOURCES" }) // what else is missing does not matter
@@ -168,7 +168,7 @@ func TestResolverEntries(t *testing.T) {
 	}
 }
 
-// whole are arguments that lack nothing, and further ones.
+// whole returns arguments that are complete, plus further ones.
 func whole(further ...string) []string {
 	return append([]string{"--name=vm", "--boot-data=/user_data", "--flatcar-version=1.2.3"}, further...)
 }
@@ -180,7 +180,7 @@ func flags() *pflag.FlagSet {
 	return fs
 }
 
-// known says whether the runner reads a variable. ROLE is for people who look at a pod.
+// known reports whether the runner reads a variable. ROLE is for people who look at a pod.
 func known(name string) bool {
 	for _, variable := range variables {
 		if variable == name {

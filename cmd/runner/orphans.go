@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// reapEvery is how often PID 1 looks for the dead.
+// reapEvery is how often PID 1 looks for zombies.
 const reapEvery = 30 * time.Second
 
-// reapOrphans collects the processes that others left to PID 1: each `kubectl exec` of a shell may leave some, and a
+// reapOrphans collects the processes that others left to PID 1. Each `kubectl exec` of a shell may leave some, and a
 // machine runs for months.
 func reapOrphans(ctx context.Context) {
 	ticker := time.NewTicker(reapEvery)
@@ -28,8 +28,8 @@ func reapOrphans(ctx context.Context) {
 	}
 }
 
-// reap collects the dead children that were dead before and returns those that it leaves. The runner waits for its own
-// children at once, so whoever is dead for longer is nobody's.
+// reap collects the zombies that were zombies before and returns the ones that it leaves. The runner waits for its own
+// children at once, so a process that stays a zombie for longer is an orphan.
 func reap(before map[int]bool) map[int]bool {
 	dead := map[int]bool{}
 	entries, err := os.ReadDir("/proc")
@@ -50,13 +50,13 @@ func reap(before map[int]bool) map[int]bool {
 	return dead
 }
 
-// deadChild says whether a process is a zombie and a child of this one (proc_pid_stat(5)).
+// deadChild reports whether a process is a zombie and a child of this one (proc_pid_stat(5)).
 func deadChild(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return false
 	}
-	// The name of the program stands in parentheses and may hold anything.
+	// The program's name is in parentheses and may hold any character.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	return len(fields) > 1 && fields[0] == "Z" && fields[1] == strconv.Itoa(os.Getpid())
 }

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReapCollectsOrphans makes the test what PID 1 is: the parent of those whose parent ended.
+// TestReapCollectsOrphans makes the test a subreaper, like PID 1: it becomes the parent of processes whose parent
+// ended.
 func TestReapCollectsOrphans(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package runner holds the command that is PID 1 of a node pod, and those that talk to it.
+// Package runner holds the command that is PID 1 of a node pod, and the commands that talk to it.
 package runner
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// ExitError ends the program with a code that tells the reason.
+// ExitError ends the program with an exit code that identifies the reason.
 type ExitError struct {
 	// Code is the exit code, not 0.
 	Code int
@@ -25,13 +25,13 @@ type ExitError struct {
 
 func (e *ExitError) Error() string { return e.Message }
 
-// Execute runs a command, tells of its error on stderr, and returns the exit code of the program.
+// Execute runs a command, prints its error to stderr and returns the exit code of the program.
 func Execute(c *cobra.Command) int {
 	err := c.Execute()
 	if err == nil {
 		return 0
 	}
-	// Nobody may read it; see runner.Outlet.
+	// There may be no reader of stderr; see runner.Outlet.
 	out := runner.NewOutlet(os.Stderr)
 	fmt.Fprintln(out, "error:", err)
 	_ = out.Close()
@@ -42,7 +42,7 @@ func Execute(c *cobra.Command) int {
 	return 1
 }
 
-// New makes the command runner.
+// New returns the command runner.
 func New() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runner",
@@ -73,9 +73,10 @@ func run(c *cobra.Command) error {
 		end := runner.End{Reason: runner.ReasonSettingsInvalid, Message: err.Error()}
 		return errorOf(end, runner.WriteTermination(settings.TerminationLog, end, nil))
 	}
-	// The runner shares its memory with the machine's; what a start needs once is given back soon.
+	// The runner shares its memory with the machine, so memory that only the start needs is freed soon.
 	debug.SetGCPercent(25)
-	// None of these may end the runner as they end other programs: QEMU would go with it, without a word to the guest.
+	// These signals must not end the runner as they end other programs because QEMU would end with it, without a signal
+	// to the guest.
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -90,7 +91,7 @@ func run(c *cobra.Command) error {
 	return errorOf(end, nil)
 }
 
-// errorOf is the error that ends the program, nil when nothing went wrong.
+// errorOf returns the error that ends the program. It is nil when nothing went wrong.
 func errorOf(end runner.End, further error) error {
 	if end.Reason.ExitCode() == 0 {
 		return further

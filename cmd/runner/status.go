@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// unhealthy is the exit code of a status that is not what was asked for.
+// unhealthy is the exit code for a machine that is not in the requested state.
 const unhealthy = 1
 
 func newStatus() *cobra.Command {
@@ -31,7 +31,7 @@ it is not healthy, or the API server of a master is not ready. With --live it fa
 	live := c.Flags().Bool("live", false, "ask whether the machine is worth keeping instead of whether it is ready")
 	output := c.Flags().StringP("output", "o", "text", "text or json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		// Less than what a probe waits, so that it gets a reason.
+		// This is shorter than the timeout of a probe, so the probe gets a reason.
 		ctx, cancel := context.WithTimeout(c.Context(), 4500*time.Millisecond)
 		defer cancel()
 		status, err := client(c).Status(ctx)

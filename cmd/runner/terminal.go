@@ -6,8 +6,8 @@ import (
 	"golang.org/x/term"
 )
 
-// raw makes keystrokes of a terminal go through one by one, Ctrl-C included, and returns what undoes it, nil when file is
-// no terminal.
+// raw passes a terminal's keystrokes through one by one, Ctrl-C included. It returns the function that undoes this, or
+// nil when file is no terminal.
 func raw(file *os.File) func() {
 	descriptor := int(file.Fd())
 	if !term.IsTerminal(descriptor) {

@@ -1,5 +1,5 @@
-// Package addons tests the programs of add-ons as they are put into container images (images, ../build.sh): each does here
-// what it is for, on real network namespaces and against a real API server.
+// Package addons tests the programs of add-ons as they are put into container images (images, ../build.sh). Each
+// program does its job here, in real network namespaces and against a real API server.
 package addons_test
 
 import (
@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// patience ends what hangs on a machine whose cores are shared with others.
+	// patience is the timeout for tests on a machine whose cores are shared with others.
 	patience = time.Minute
 	interval = 20 * time.Millisecond
 )
 
-// tool is the path of a program that integration/build.sh has built.
+// tool returns the path of a program that integration/build.sh has built.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "..", ".tools", name))
@@ -35,7 +35,7 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// await waits until f has nothing to complain about.
+// await waits until f returns no error.
 func await(t *testing.T, what string, f func(context.Context) error) {
 	t.Helper()
 	var last error
@@ -48,7 +48,7 @@ func await(t *testing.T, what string, f func(context.Context) error) {
 	}
 }
 
-// console collects what a program prints while others read it.
+// console collects the output of a program while others read it.
 type console struct {
 	mutex sync.Mutex
 	bytes bytes.Buffer

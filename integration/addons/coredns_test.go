@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/podnet"
 )
 
-// corefile has all plugins of a cluster's name service but kubernetes, and the server that it forwards to.
+// corefile has all plugins of a cluster's DNS except kubernetes, and the server that it forwards to.
 const corefile = `.:53 {
     errors
     health {
@@ -87,7 +87,7 @@ func TestCoreDNSKnowsKubernetes(t *testing.T) {
 	}
 }
 
-// answers says why a request from within the pod has another answer.
+// answers returns an error when a request from within the pod gets another answer.
 func answers(ctx context.Context, pod *podnet.Pod, url, want string) error {
 	transport := &http.Transport{DialContext: pod.Dial}
 	defer transport.CloseIdleConnections()

@@ -57,7 +57,7 @@ func TestFlannelTellsItsFlagsAndItsVersion(t *testing.T) {
 	}
 }
 
-// flannelNode is a host of a pod network, with a flanneld that is started as by the manifest of flannel's makers.
+// flannelNode is a host of a pod network. Its flanneld is started as upstream's manifest starts it.
 type flannelNode struct {
 	*podnet.Pod
 	name, directory string
@@ -65,8 +65,8 @@ type flannelNode struct {
 	daemon          *exec.Cmd
 }
 
-// TestFlannelConnectsHosts starts flanneld on two hosts with the rights of its manifest. Packets pass between their ends of
-// the tunnel, and the CNI plugin's file says what it should.
+// TestFlannelConnectsHosts starts flanneld on two hosts with the permissions of its manifest. Packets pass between the
+// ends of the tunnel, and the CNI plugin's file has the expected content.
 func TestFlannelConnectsHosts(t *testing.T) {
 	cluster := startCluster(t)
 	admin := newClient(t, cluster.RESTConfig())
@@ -75,7 +75,7 @@ func TestFlannelConnectsHosts(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			host := podnet.NewHost(t)
 			api := serveAPI(t, host, cluster)
-			// Nodes and pods of both runs live side by side.
+			// Nodes and pods of both runs exist at the same time.
 			prefix := strings.ReplaceAll(sentence, " ", "-")
 			first := startFlannel(t, admin, host, api, prefix+"-first", "10.244.1.0/24", nftables)
 			second := startFlannel(t, admin, host, api, prefix+"-second", "10.244.2.0/24", nftables)
@@ -116,7 +116,7 @@ func TestFlannelSaysWhichBackendItHas(t *testing.T) {
 	}
 }
 
-// flannelRights are what flannel's manifest makes before its pods.
+// flannelRights returns the objects that flannel's manifest creates before its pods.
 func flannelRights() []client.Object {
 	return []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: flannelNamespace}},
@@ -167,7 +167,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 	}
 }
 
-// serveAPI makes the API server, which listens on loopback, reachable from the hosts, for flannel's ServiceAccount.
+// serveAPI makes the API server, which listens on loopback, reachable from the hosts for flannel's ServiceAccount.
 func serveAPI(t *testing.T, host *podnet.Host, cluster *managementcluster.Cluster) string {
 	t.Helper()
 	config, err := cluster.RESTConfigFor("system:serviceaccount:"+flannelNamespace+":"+flannelName, "system:authenticated")
@@ -213,10 +213,10 @@ func startFlannel(t *testing.T, admin client.Client, host *podnet.Host, api, nam
 	return node
 }
 
-// prepareFlannel makes a host with its Node, the pod that flanneld says it is, and the command that starts it.
+// prepareFlannel creates a host with its Node, the pod that flanneld runs as, and the command that starts it.
 func prepareFlannel(t *testing.T, admin client.Client, host *podnet.Host, api, name, podCIDR string) *flannelNode {
 	t.Helper()
-	// Kubelets annotate their Nodes; flannel 0.28 panics at one without any.
+	// Kubelets annotate their Nodes. flannel 0.28 panics on a Node without annotations.
 	kubelets := map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
 	create(t, admin,
 		&corev1.Node{
@@ -250,7 +250,7 @@ func (n *flannelNode) awaitSubnetFile(t *testing.T, subnet string) {
 	}
 }
 
-// masquerades says why pods of the host would go out with their own addresses.
+// masquerades returns an error if pods of the host would send packets with their own addresses.
 func (n *flannelNode) masquerades(t *testing.T, nftables bool) error {
 	t.Helper()
 	command, want := []string{"iptables", "-t", "nat", "-S", "FLANNEL-POSTRTG"}, "! -d 224.0.0.0/4"
@@ -264,7 +264,7 @@ func (n *flannelNode) masquerades(t *testing.T, nftables bool) error {
 	return nil
 }
 
-// awaitReported waits until the Node says where it is and that its network works.
+// awaitReported waits until the Node reports its address and a working network.
 func (n *flannelNode) awaitReported(t *testing.T, admin client.Client) {
 	t.Helper()
 	await(t, n.name, func(ctx context.Context) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recorder is a plugin that keeps its configuration in a file of the name of the command.
+// recorder is a plugin that writes its configuration to a file with the name of the command.
 const recorder = `#!/bin/sh
 cat >"$RECORD/$CNI_COMMAND"
 echo '{"cniVersion":"0.3.1","ips":[{"version":"4","address":"10.244.1.5/24"}]}'
@@ -19,7 +19,7 @@ echo '{"cniVersion":"0.3.1","ips":[{"version":"4","address":"10.244.1.5/24"}]}'
 
 const subnetFile = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 
-// plugin is the CNI plugin flannel with other plugins that only record what they are told.
+// plugin is the CNI plugin flannel, with other plugins that only record their input.
 type plugin struct{ program, directory string }
 
 func newPlugin(t *testing.T, subnet string, others ...string) plugin {
@@ -54,14 +54,14 @@ func (p plugin) call(t *testing.T, command, config string) (output string, err e
 	run.Env = []string{
 		"CNI_COMMAND=" + command, "CNI_CONTAINERID=container1", "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0",
 		"CNI_PATH=" + p.directory, "RECORD=" + p.directory, "PATH=" + os.Getenv("PATH"),
-		// The plugin refuses the namespace of its caller otherwise; the recorder does not enter it.
+		// Otherwise the plugin rejects the namespace of its caller. The recorder does not enter it.
 		"CNI_NETNS_OVERRIDE=1",
 	}
 	out, err := run.Output()
 	return string(out), err
 }
 
-// recorded is what the other plugin was told.
+// recorded returns the input of the other plugin.
 func (p plugin) recorded(t *testing.T, command string) map[string]any {
 	t.Helper()
 	return decode(t, readFile(t, filepath.Join(p.directory, command)))
@@ -126,7 +126,7 @@ func TestFlannelPluginRemovesWhatItHasAdded(t *testing.T) {
 	if output, err := p.call(t, "ADD", config); err != nil {
 		t.Fatal(err, output)
 	}
-	// The host has got another subnet in between.
+	// The host has got another subnet since then.
 	writeFile(t, filepath.Join(p.directory, "subnet.env"), strings.ReplaceAll(subnetFile, "10.244.1.", "10.244.9."))
 	if output, err := p.call(t, "DEL", config); err != nil {
 		t.Fatal(err, output)

@@ -18,8 +18,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestTheAPIIsReachedAsTheSpecSays: by a port of the hosts, then by a load balancer, and then from the management cluster only. The kubeconfig
-// leads there, under a name that the API server's certificate carries.
+// TestTheAPIIsReachedAsTheSpecSays: by a port of the hosts, then by a load balancer, and then from the management
+// cluster only. The kubeconfig has that address, under a name in the API server's certificate.
 func TestTheAPIIsReachedAsTheSpecSays(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("access1").Workers(1).With(func(spec *v1alpha1.KVMConfigSpec) {
@@ -79,7 +79,7 @@ func TestTheAPIIsReachedAsTheSpecSays(t *testing.T) {
 	})
 }
 
-// awaitLeadsTo waits until the kubeconfig leads to an address, under the name of the cluster's own Service.
+// awaitLeadsTo waits until the kubeconfig has an address, under the name of the cluster's own Service.
 func awaitLeadsTo(t *testing.T, config *v1alpha1.KVMConfig, want string) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {

@@ -31,7 +31,7 @@ func TestF20DeletedClusterLeavesNothingAndMachinesGoFirst(t *testing.T) {
 	creation := time.Since(began)
 	raw := deletionByHand(t, "del1-by-hand", 5)
 	ends := followEnds(t, config)
-	// One machine takes its time, so that what does not wait for it goes before it.
+	// One machine takes its time, so anything that does not wait for it is deleted before it.
 	pod := podOf(t, config, "w0aaa")
 	change(t, pod, func(p *corev1.Pod) { p.Finalizers = []string{"example.org/held"} })
 	began = time.Now()
@@ -50,7 +50,8 @@ func TestF20DeletedClusterLeavesNothingAndMachinesGoFirst(t *testing.T) {
 	ends.verdict(t)
 }
 
-// deletionByHand is how long it takes to delete so many Deployments of one pod and then their namespace, as the operator does.
+// deletionByHand returns how long it takes to delete this number of Deployments of one pod and then their namespace, as
+// the operator does.
 func deletionByHand(t *testing.T, name string, machines int) time.Duration {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -233,7 +234,7 @@ func TestF33RestartInTheMiddleOfDeletion(t *testing.T) {
 	first := theLab.Run(t, ofShard("restart"))
 	config := fixture.MakeCluster("del7").Workers(2).Label(shard, "restart").Obj()
 	createReady(t, config)
-	// A pod that does not go holds the deletion where it is.
+	// A pod that stays blocks the deletion at this point.
 	pod := podOf(t, config, "w0aaa")
 	change(t, pod, func(p *corev1.Pod) { p.Finalizers = []string{"example.org/held"} })
 	theLab.Delete(t, config)
@@ -246,7 +247,7 @@ func TestF33RestartInTheMiddleOfDeletion(t *testing.T) {
 	awaitNothingLeft(t, config)
 }
 
-// awaitNothingLeft waits until nothing of a cluster exists any more, its keys and what has no namespace included.
+// awaitNothingLeft waits until nothing of a cluster exists, including its keys and objects without a namespace.
 func awaitNothingLeft(t *testing.T, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	theLab.AwaitGone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace(config.Spec.Cluster.ID)}})
@@ -255,7 +256,7 @@ func awaitNothingLeft(t *testing.T, config *v1alpha1.KVMConfig) {
 	}
 }
 
-// versionsOf are the identities and versions of objects, which change with any write.
+// versionsOf returns the UIDs and versions of objects, which change with any write.
 func versionsOf(t *testing.T, objects ...client.Object) string {
 	t.Helper()
 	versions := ""
@@ -266,7 +267,7 @@ func versionsOf(t *testing.T, objects ...client.Object) string {
 	return versions
 }
 
-// ends remembers when what vanished: the revision of the API server's store, which all kinds share.
+// ends records when each object was removed, as the revision of the API server's store, which all kinds share.
 type ends struct {
 	mu    sync.Mutex
 	at    map[string][]int
@@ -316,7 +317,7 @@ func (e *ends) log() string {
 	return strings.Join(e.lines, "\n")
 }
 
-// verdict: machines stop before anything goes that they use.
+// verdict checks that machines stop before anything that they use is deleted.
 func (e *ends) verdict(t *testing.T) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {

@@ -27,11 +27,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// harm is what somebody may do to an object by hand.
+// harm is a change that a user may make to an object by hand.
 type harm struct {
 	object client.Object
 	change func(client.Object)
-	// kept says that the object survives being deleted for as long as it is in use.
+	// kept reports that a deleted object remains for as long as it is in use.
 	kept bool
 }
 
@@ -157,7 +157,7 @@ func TestDeletedCertificateIsIssuedAnewUnderTheSameAuthority(t *testing.T) {
 		if !bytes.Equal(secret.Data["crt"], before.Data["crt"]) {
 			return nil
 		}
-		// A pass that has read the Secret just before puts the same certificate back.
+		// A reconcile that has read the Secret just before restores the same certificate.
 		return errors.Join(theLab.Client.Delete(context.Background(), secret), errors.New("the certificate is the old one"))
 	})
 	if !bytes.Equal(secret.Data["ca"], before.Data["ca"]) {
@@ -188,7 +188,7 @@ func TestForeignLabelsAndAnnotationsStay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The operator has a reason of its own to write most of them.
+	// The operator has its own reason to write most of them.
 	change(t, config, func(c *v1alpha1.KVMConfig) {
 		c.Labels[key.LabelVersion] = "4.1.0"
 		c.Spec.Cluster.Customer.ID = "umbrella"
@@ -227,7 +227,7 @@ func TestDeletedClaimComesBackOnceItsPodHasGone(t *testing.T) {
 	lab.Eventually(t, lab.Timeout, func() error { return anew(claim, uid) })
 }
 
-// content is what an object says, without what every write changes.
+// content returns an object without the fields that every write changes.
 func content(t *testing.T, object client.Object) map[string]any {
 	t.Helper()
 	theLab.Get(t, object)
@@ -260,7 +260,7 @@ func is(object client.Object, want map[string]any) error {
 	return nil
 }
 
-// anew says whether the object has been made a second time.
+// anew returns an error unless the object was created again.
 func anew(object client.Object, former types.UID) error {
 	if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
 		return err

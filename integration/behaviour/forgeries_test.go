@@ -33,7 +33,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// secretsAndConfigMaps are the rights of a user who may write these, and of what kvmConfigs adds, nothing else.
+// secretsAndConfigMaps are the permissions of a user who may write these. kvmConfigs adds those for KVMConfigs and
+// their status.
 var (
 	secretsAndConfigMaps = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: []string{"*"}}
 	kvmConfigs           = rbacv1.PolicyRule{
@@ -41,20 +42,20 @@ var (
 	}
 )
 
-// forger is a user with rights in one namespace, who forges what the operator might take for a cluster's.
+// forger is a user with permissions in one namespace who forges objects that the operator might take for a cluster's.
 type forger struct {
 	namespace string
 	client    client.Client
-	// forged are the objects as they were written last.
+	// forged are the objects as they were last written.
 	forged []client.Object
-	// rounds is how often all of them were written.
+	// rounds is how often all objects were written.
 	rounds int
-	// told are the UIDs of those that another client was seen to change.
+	// told has the UIDs of objects that another client was seen to change.
 	told map[types.UID]bool
 	mu   sync.Mutex
 }
 
-// newForger makes the namespace unless there is one, and gives a user the rights in it.
+// newForger creates the namespace if it does not exist and gives a user the permissions in it.
 func newForger(t *testing.T, user, namespace string, rights ...rbacv1.PolicyRule) *forger {
 	t.Helper()
 	makeNamespace(t, namespace)
@@ -83,7 +84,7 @@ func makeNamespace(t *testing.T, name string) {
 	}
 }
 
-// seesNothing fails when the user may do anything in another namespace: then nothing would be proved.
+// seesNothing fails when the user has permissions in another namespace, because then the test would prove nothing.
 func (f *forger) seesNothing(t *testing.T, namespace string) {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "any"}}
@@ -98,7 +99,8 @@ func (f *forger) seesNothing(t *testing.T, namespace string) {
 	}
 }
 
-// claims are the ways to say that an object belongs to a KVMConfig, and those that are no such way. The UID is the right one once there is one.
+// claims returns annotations that claim an object for a KVMConfig, correctly or not. The UID is the right one once it
+// exists.
 func claims(config *v1alpha1.KVMConfig, handler string) []map[string]string {
 	right, unknown, other := key.OwnerKVMConfig(config, handler), key.OwnerKVMConfig(config, handler), key.OwnerKVMConfig(config, handler)
 	unknown.UID, other.UID = "", "00000000-0000-0000-0000-000000000000"
@@ -111,11 +113,11 @@ func claims(config *v1alpha1.KVMConfig, handler string) []map[string]string {
 	}
 }
 
-// held are finalizers that only their owner takes away: some that only a user knows, and the operator's own.
+// held are finalizers that only their owner removes: one that only a user knows, and the operator's own.
 var held = []string{"example.org/held", key.FinalizerCluster, key.FinalizerDrainer}
 
-// forgeries are objects under the names, with the labels and with content of all Secrets and ConfigMaps of a cluster. What they hold is valid,
-// and the forger has the keys to it. Those called offered-... say nothing of an owner.
+// forgeries returns objects with the names, the labels and the kind of content of all Secrets and ConfigMaps of a
+// cluster. Their content is valid, and the forger has the keys. Objects named offered-... name no owner.
 func (f *forger) forgeries(t *testing.T, config *v1alpha1.KVMConfig) []client.Object {
 	t.Helper()
 	id := config.Spec.Cluster.ID
@@ -147,7 +149,7 @@ func (f *forger) forgeries(t *testing.T, config *v1alpha1.KVMConfig) []client.Ob
 	return objects
 }
 
-// labelHandler is on forgeries: the handler that they claim to be of.
+// labelHandler is the label on forgeries with the handler that they claim to belong to.
 const labelHandler = "example.org/handler"
 
 func (f *forger) secret(config *v1alpha1.KVMConfig, as, label, name string, data map[string][]byte) *corev1.Secret {
@@ -160,7 +162,7 @@ func (f *forger) secret(config *v1alpha1.KVMConfig, as, label, name string, data
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: as, Labels: labels}, Data: data}
 }
 
-// forge creates forgeries for a cluster, with finalizers, and deletes each other one, so that it stays and is being deleted.
+// forge creates forgeries for a cluster, with finalizers. It deletes every other one, which then remains in deletion.
 func (f *forger) forge(t *testing.T, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	f.mu.Lock()
@@ -183,7 +185,7 @@ func (f *forger) forge(t *testing.T, config *v1alpha1.KVMConfig) {
 	}
 }
 
-// claim has an object say one of the ways whom it belongs to.
+// claim makes an object claim its owner in one of the ways.
 func (f *forger) claim(object client.Object, config *v1alpha1.KVMConfig, way int) {
 	if strings.HasPrefix(object.GetName(), "offered-") {
 		object.SetAnnotations(map[string]string{"example.org/nudge": fmt.Sprint(way)})
@@ -193,8 +195,8 @@ func (f *forger) claim(object client.Object, config *v1alpha1.KVMConfig, way int
 	object.SetAnnotations(maps.Clone(all[way%len(all)]))
 }
 
-// keepForging changes all forgeries for the clusters again and again until stop, which the end of the test calls, too. Each write says which
-// version it replaces, so that it fails when another client has written.
+// keepForging changes all forgeries for the clusters repeatedly until stop, which the end of the test also calls. Each
+// write names the version that it replaces, so it fails when another client has written.
 func (f *forger) keepForging(t *testing.T, configs ...*v1alpha1.KVMConfig) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -210,10 +212,10 @@ func (f *forger) keepForging(t *testing.T, configs ...*v1alpha1.KVMConfig) (stop
 	return stop
 }
 
-// forgingPause leaves some of the machine to others.
+// forgingPause leaves CPU time to others.
 const forgingPause = 2 * time.Millisecond
 
-// round changes each forgery once: the next claim, and now and then content that makes no sense.
+// round changes each forgery once: it makes the next claim, and sometimes writes invalid content.
 func (f *forger) round(ctx context.Context, t *testing.T, configs []*v1alpha1.KVMConfig) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +230,7 @@ func (f *forger) round(ctx context.Context, t *testing.T, configs []*v1alpha1.KV
 		if secret, ok := changed.(*corev1.Secret); ok {
 			turn(secret)
 		}
-		// Not with ctx: of a write that is given up it is not known whether it was done.
+		// This does not use ctx because it is unknown whether a cancelled write was done.
 		if err := f.client.Update(context.Background(), changed); err != nil {
 			f.disturbed(t, i, err)
 		} else {
@@ -241,7 +243,8 @@ func (f *forger) round(ctx context.Context, t *testing.T, configs []*v1alpha1.KV
 	}
 }
 
-// disturbed reports once each forgery that another client has written or removed, and goes on with what there is.
+// disturbed reports each forgery once that another client has written or removed, and continues with the current
+// object.
 func (f *forger) disturbed(t *testing.T, i int, err error) {
 	t.Helper()
 	object := f.forged[i].DeepCopyObject().(client.Object)
@@ -254,7 +257,7 @@ func (f *forger) disturbed(t *testing.T, i int, err error) {
 	}
 }
 
-// withUID is a KVMConfig with its UID, which the forger may have heard of, once it exists.
+// withUID returns a KVMConfig with its UID, which the forger may know, once it exists.
 func withUID(ctx context.Context, config *v1alpha1.KVMConfig) *v1alpha1.KVMConfig {
 	current := &v1alpha1.KVMConfig{}
 	if err := theLab.Client.Get(ctx, client.ObjectKeyFromObject(config), current); err == nil {
@@ -263,7 +266,7 @@ func withUID(ctx context.Context, config *v1alpha1.KVMConfig) *v1alpha1.KVMConfi
 	return config
 }
 
-// broken stands before content that is invalid.
+// broken is the prefix of invalid content.
 const broken = "broken "
 
 // turn makes content invalid, or valid again.
@@ -277,7 +280,7 @@ func turn(secret *corev1.Secret) {
 	}
 }
 
-// awaitRounds waits until each forgery has made every claim to operators that see the present state.
+// awaitRounds waits until each forgery has made every claim while the operators see the current state.
 func (f *forger) awaitRounds(t *testing.T) {
 	t.Helper()
 	count := func() int {
@@ -295,8 +298,8 @@ func (f *forger) awaitRounds(t *testing.T) {
 	}
 }
 
-// untouched fails when another client has changed or deleted a forgery or made something beside them, or when the operator has asked for
-// anything in the namespace.
+// untouched fails when another client has changed or deleted a forgery or created another object in the namespace, or
+// when the operator has sent a request for the namespace.
 func (f *forger) untouched(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()
@@ -323,7 +326,7 @@ func (f *forger) untouched(t *testing.T) {
 	}
 }
 
-// repent takes the finalizers from all forgeries, and deletes those that are not being deleted.
+// repent removes the finalizers from all forgeries and deletes those that are not being deleted.
 func (f *forger) repent(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()
@@ -337,7 +340,7 @@ func (f *forger) repent(t *testing.T) {
 	f.forged = nil
 }
 
-// foundIn says in which of the Secrets and ConfigMaps of a namespace something stands that only the forger knows.
+// foundIn returns the Secrets and ConfigMaps of a namespace that contain data which only the forger knows.
 func (f *forger) foundIn(t *testing.T, namespace string) (found []string) {
 	t.Helper()
 	f.mu.Lock()
@@ -353,7 +356,8 @@ func (f *forger) foundIn(t *testing.T, namespace string) (found []string) {
 	return found
 }
 
-// holdsAny says whether a text has one of the values in it, as it is or as kubeconfigs have it, with or without the last line break.
+// holdsAny reports whether a text contains one of the values, as it is or encoded as in kubeconfigs, with or without
+// the last line break.
 func holdsAny(text string, values map[string][]byte) bool {
 	for _, value := range values {
 		value = bytes.TrimSpace(bytes.TrimPrefix(value, []byte(broken)))
@@ -365,7 +369,7 @@ func holdsAny(text string, values map[string][]byte) bool {
 	return false
 }
 
-// contentOf is the data of a Secret or ConfigMap, with boot data unpacked.
+// contentOf returns the data of a Secret or ConfigMap, with boot data unpacked.
 func contentOf(object client.Object) string {
 	values := map[string][]byte{}
 	switch o := object.(type) {
@@ -384,7 +388,8 @@ func contentOf(object client.Object) string {
 	return text.String()
 }
 
-// unpacked is the text of boot data, which is base64 of gzip of JSON with percent-encoded files; empty where it is something else.
+// unpacked returns the text of boot data, which is base64 of gzip of JSON with percent-encoded files. It is empty for
+// other data.
 func unpacked(value []byte) string {
 	packed, err := base64.StdEncoding.DecodeString(string(value))
 	if err != nil {

@@ -107,7 +107,7 @@ func TestPodsThatCannotServeLeaveTheEndpoints(t *testing.T) {
 	awaitEndpoints(t, config, key.RoleWorker)
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: in(config, key.RoleWorker)}
 	theLab.Get(t, slice)
-	targets := map[types.UID]bool{} // and not addresses, for the replacement may have got the old one's
+	targets := map[types.UID]bool{} // not addresses, because the replacement may have got the old one's
 	for _, e := range slice.Endpoints {
 		targets[e.TargetRef.UID] = true
 	}
@@ -149,7 +149,7 @@ func verifyKubeconfig(t *testing.T, config *v1alpha1.KVMConfig) {
 	}
 }
 
-// legacyHistory is the course of status.cluster.conditions: the newest at every time.
+// legacyHistory is the history of status.cluster.conditions: the newest condition at each time.
 type legacyHistory struct {
 	mu    sync.Mutex
 	types []string

@@ -13,8 +13,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestMemberServiceOfBeforeLosesItsAddress: members of etcd let in only who comes from where his name leads to, and an earlier operator's Services
-// led to an address of their own, which a Service cannot lose.
+// TestMemberServiceOfBeforeLosesItsAddress: etcd members only accept peers whose address belongs to a name in their
+// certificate. Services of an earlier operator had a cluster IP, which a Service cannot lose.
 func TestMemberServiceOfBeforeLosesItsAddress(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("headl").Masters(3).Workers(1).Obj())

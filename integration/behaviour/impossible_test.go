@@ -19,17 +19,17 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// impossible is a KVMConfig that is valid and cannot be had as the management cluster is.
+// impossible is a valid KVMConfig that the management cluster cannot serve in its current state.
 type impossible struct {
 	config *v1alpha1.KVMConfig
-	// world is what is there before.
+	// world are the objects that exist before.
 	world []client.Object
-	// handler and condition tell what the user is told.
+	// handler and condition identify the message to the user.
 	handler, condition, reason, message string
-	// makes are nodes that come up nonetheless, untouched what belongs to others.
+	// makes are nodes that start nevertheless, and untouched are objects of others.
 	makes     []string
 	untouched []client.Object
-	// mend is what the user does; nil when there is nothing but to delete the KVMConfig.
+	// mend is what the user does. It is nil when the KVMConfig can only be deleted.
 	mend func(t *testing.T, config *v1alpha1.KVMConfig)
 }
 
@@ -228,7 +228,7 @@ func awaitPodReady(t *testing.T, config *v1alpha1.KVMConfig, node string) {
 	})
 }
 
-// awaitEvent waits for the event of the reason and fails when there are more of it, or it was repeated.
+// awaitEvent waits for the event of the reason. It fails when there is more than one, or when the event was repeated.
 func awaitEvent(t *testing.T, config *v1alpha1.KVMConfig, reason string) {
 	t.Helper()
 	c := everything(t)
@@ -257,11 +257,11 @@ func awaitEvent(t *testing.T, config *v1alpha1.KVMConfig, reason string) {
 	})
 }
 
-// nudges is how often staysCalm has the operator look at a cluster.
+// nudges is how often staysCalm triggers a reconcile of a cluster.
 const nudges = 100
 
-// staysCalm fails when a cluster that is stuck costs the API server more than it has to. Each nudge may cost a post that
-// is refused and a look at what stands in the way, the last one a write of the status.
+// staysCalm fails when a cluster that is stuck causes more requests than necessary. Each nudge may cause a create
+// request that is rejected and a read of the object in the way. The last nudge may write the status.
 func staysCalm(t *testing.T, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	lab.AwaitSteadyTokens(t)
@@ -289,7 +289,7 @@ func staysCalm(t *testing.T, config *v1alpha1.KVMConfig) {
 	}
 }
 
-// without is the Release without a component.
+// without returns the Release without a component.
 func without(release *releasev1alpha1.Release, component string) *releasev1alpha1.Release {
 	release.Spec.Components = slices.DeleteFunc(release.Spec.Components, func(c releasev1alpha1.Component) bool { return c.Name == component })
 	return release

@@ -17,8 +17,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// TestLifeOfAClusterIsInTheLog records what the log says of a cluster that is created, changed and deleted, in testdata/life.log. UPDATE=1
-// rewrites it. How often and in which order things are written depends on the time that others take, so each line stands once, sorted.
+// TestLifeOfAClusterIsInTheLog records in testdata/life.log what the operator logs about a cluster that is created,
+// changed and deleted. UPDATE=1 rewrites the file. The number and order of writes depend on timing, so each line occurs
+// once, and lines are sorted.
 func TestLifeOfAClusterIsInTheLog(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
@@ -47,17 +48,17 @@ func TestLifeOfAClusterIsInTheLog(t *testing.T) {
 	}
 }
 
-// lines are what was logged.
+// lines are the logged lines.
 type lines struct {
 	mu  sync.Mutex
 	all []string
 }
 
-// random are the endings that names of pods get.
+// random matches the random suffixes of pod names.
 var random = regexp.MustCompile(`(Pod \S+)-[a-z0-9]{6,10}-[a-z0-9]{5}\b`)
 
-// add keeps what a line says happened to which object, and that nodes and the whole cluster are Ready. What depends on the moment is left out:
-// messages, and conditions on the way.
+// add keeps which change happened to which object, and that nodes and the whole cluster are Ready. It omits what
+// depends on timing: messages and intermediate conditions.
 func (l *lines) add(text string) {
 	line := map[string]any{}
 	if err := json.Unmarshal([]byte(text), &line); err != nil || line["kvmconfig"] == nil && line["pod"] == nil {
@@ -93,7 +94,7 @@ func (l *lines) add(text string) {
 	l.all = append(l.all, fmt.Sprintf("%s: %s", line["controller"], random.ReplaceAllString(said, "$1-…")))
 }
 
-// take returns what was logged since it was called last, under a heading.
+// take returns what was logged since the last call, under a heading.
 func (l *lines) take(heading string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

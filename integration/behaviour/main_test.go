@@ -1,4 +1,4 @@
-// Package behaviour_test says what the operator does, seen from outside: through the API server, with real controllers and
+// Package behaviour_test tests the operator's behaviour from outside: through the API server, with real controllers and
 // simulated hosts.
 package behaviour_test
 
@@ -20,7 +20,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// theLab is the management cluster of all tests here, theOperator the operator of most of them: it looks after the
+// theLab is the management cluster of all tests here. theOperator is the operator of most of them: it reconciles the
 // KVMConfigs with the label shard=shared.
 var (
 	theLab      *lab.Lab
@@ -30,11 +30,13 @@ var (
 const (
 	shard  = "shard"
 	shared = "shared"
-	// hosts is how many there are of each role: fewer than two clusters of three masters need for themselves.
+	// hosts is the number of hosts for each role. It is smaller than what two clusters of three masters need for
+	// themselves.
 	hosts = 5
-	// certOperators is how many namespaces of newCertOperator the operators adopt from: certs-sec1 and so on.
+	// certOperators is the number of namespaces of newCertOperator that the operators adopt Secrets from: certs-sec1
+	// and so on.
 	certOperators = 8
-	// parallel scenarios wait for the management cluster most of the time, not for a CPU.
+	// parallel tests wait for the management cluster most of the time, not for a CPU.
 	parallel = "20"
 )
 
@@ -88,7 +90,7 @@ func stop() error {
 	return theLab.Stop()
 }
 
-// ofShard makes an operator look after one shard, with Ingresses, which are off by default.
+// ofShard restricts an operator to one shard, and enables Ingresses, which are off by default.
 func ofShard(name string) lab.Option {
 	return func(c *service.Config) {
 		c.Selector = labels.SelectorFromSet(labels.Set{shard: name})

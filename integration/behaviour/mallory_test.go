@@ -23,7 +23,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// clusterIn is a cluster whose KVMConfig lies in the namespace, which is made unless there is one.
+// clusterIn returns a cluster whose KVMConfig lies in the namespace, which is created if it does not exist.
 func clusterIn(t *testing.T, namespace, id string) *v1alpha1.KVMConfig {
 	t.Helper()
 	makeNamespace(t, namespace)
@@ -32,8 +32,9 @@ func clusterIn(t *testing.T, namespace, id string) *v1alpha1.KVMConfig {
 	return config
 }
 
-// TestMalloryForgesSecretsAndConfigMaps: mallory may write these in one namespace, which is there before the clusters and sorts before that of
-// their KVMConfigs, and forges what belongs to clusters while they are made, rolled and deleted. They become what they become without her.
+// TestMalloryForgesSecretsAndConfigMaps: the user mallory may write these in one namespace, which exists before the
+// clusters and sorts before that of their KVMConfigs. Mallory forges objects of clusters while they are created, rolled
+// out and deleted. The clusters end up as they would without the forgeries.
 func TestMalloryForgesSecretsAndConfigMaps(t *testing.T) {
 	t.Parallel()
 	mallory := newForger(t, "mallory", "mallory", secretsAndConfigMaps)
@@ -73,7 +74,7 @@ func TestMalloryForgesSecretsAndConfigMaps(t *testing.T) {
 	mallory.repent(t)
 }
 
-// isAs fails when a cluster is not made as another one is, or holds what only mallory knows.
+// isAs fails when a cluster differs from another one, or contains data that only mallory knows.
 func isAs(t *testing.T, calm, victim *v1alpha1.KVMConfig, mallory *forger) {
 	t.Helper()
 	if diff := cmp.Diff(dumpOf(t, calm, mallory), dumpOf(t, victim, mallory)); diff != "" {
@@ -98,7 +99,8 @@ func isAs(t *testing.T, calm, victim *v1alpha1.KVMConfig, mallory *forger) {
 	}
 }
 
-// dumpOf is the dump of a cluster without what mallory claims to be of it, and without what names pods and addresses, which are each cluster's own.
+// dumpOf returns the dump of a cluster without the objects that mallory claims for it, and without names of pods and
+// addresses, which differ between clusters.
 func dumpOf(t *testing.T, config *v1alpha1.KVMConfig, mallory *forger) map[string]string {
 	t.Helper()
 	dump := theLab.Dump(t, config)
@@ -108,7 +110,7 @@ func dumpOf(t *testing.T, config *v1alpha1.KVMConfig, mallory *forger) map[strin
 	return dump
 }
 
-// keysOf is the content of the Secrets with the keys of a cluster, and of its kubeconfig.
+// keysOf returns the content of a cluster's Secrets with keys, and of its kubeconfig.
 func keysOf(t *testing.T, config *v1alpha1.KVMConfig) map[string]map[string][]byte {
 	t.Helper()
 	id, keys := config.Spec.Cluster.ID, map[string]map[string][]byte{}
@@ -126,7 +128,8 @@ func keysOf(t *testing.T, config *v1alpha1.KVMConfig) map[string]map[string][]by
 	return keys
 }
 
-// isAtRest fails when the operator makes a request for a cluster, replaces a machine or writes something while forgeries make every claim.
+// isAtRest fails when the operator sends a request for a cluster, replaces a machine or writes something while
+// forgeries make every claim.
 func isAtRest(t *testing.T, config *v1alpha1.KVMConfig, mallory *forger) {
 	t.Helper()
 	lab.AwaitSteadyTokens(t)
@@ -145,8 +148,9 @@ func isAtRest(t *testing.T, config *v1alpha1.KVMConfig, mallory *forger) {
 	}
 }
 
-// TestMalloryBesideTheKVMConfigWouldSucceed: what mallory forges is believed, and waited for, where only trusted users may write. So her
-// attempts elsewhere can be seen to fail.
+// TestMalloryBesideTheKVMConfigWouldSucceed: in the KVMConfig's namespace, where only trusted users may write, the
+// operator accepts forgeries and waits for them. This shows that the attempts in other namespaces could succeed if the
+// operator looked there.
 func TestMalloryBesideTheKVMConfigWouldSucceed(t *testing.T) {
 	t.Parallel()
 	config := clusterIn(t, "trusting", "mal3")
@@ -192,7 +196,7 @@ func TestMalloryBesideTheKVMConfigWouldSucceed(t *testing.T) {
 	theLab.AwaitGone(t, config)
 }
 
-// waitsFor says whether the deletion of a KVMConfig waits for an object.
+// waitsFor returns an error unless the deletion of a KVMConfig waits for an object.
 func waitsFor(t *testing.T, config *v1alpha1.KVMConfig, object string) error {
 	t.Helper()
 	conditions := theLab.Current(t, config).Status.Conditions
@@ -203,8 +207,9 @@ func waitsFor(t *testing.T, config *v1alpha1.KVMConfig, object string) error {
 	return nil
 }
 
-// TestMalloryInTheNamespaceOfAClusterToBe: a namespace that is there before a cluster of its name is not the cluster's, and what mallory has put
-// there is not believed, changed or waited for. An administrator who hands the namespace over hands over what is in it.
+// TestMalloryInTheNamespaceOfAClusterToBe: a namespace that existed before the cluster of its name does not belong to
+// the cluster. The operator does not trust, change or wait for mallory's objects in it. An administrator who hands the
+// namespace over also hands over its content.
 func TestMalloryInTheNamespaceOfAClusterToBe(t *testing.T) {
 	t.Parallel()
 	mallory := newForger(t, "mallory-before", "mal4", secretsAndConfigMaps)
@@ -239,8 +244,9 @@ func TestMalloryInTheNamespaceOfAClusterToBe(t *testing.T) {
 	verifyKubeconfig(t, config)
 }
 
-// TestMalloryOfAnotherTenantTakesNoCluster: mallory may write KVMConfigs, their status, Secrets and ConfigMaps in a namespace of her own, and names
-// clusters of others there. She is told so, and the others notice nothing.
+// TestMalloryOfAnotherTenantTakesNoCluster: mallory may write KVMConfigs, their status, Secrets and ConfigMaps in one
+// namespace, and uses the names of others' clusters there. Mallory's KVMConfigs report a problem, and the other
+// clusters are not affected.
 func TestMalloryOfAnotherTenantTakesNoCluster(t *testing.T) {
 	t.Parallel()
 	victim := createReady(t, clusterIn(t, "tenant-a", "mal5"))
@@ -267,7 +273,7 @@ func TestMalloryOfAnotherTenantTakesNoCluster(t *testing.T) {
 	mallory.repent(t)
 }
 
-// declare creates a KVMConfig whose status says that the namespace is its own.
+// declare creates a KVMConfig whose status claims the namespace.
 func (f *forger) declare(t *testing.T, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error { return f.client.Create(context.Background(), config.DeepCopy()) })
@@ -281,7 +287,7 @@ func (f *forger) declare(t *testing.T, config *v1alpha1.KVMConfig) {
 	})
 }
 
-// staysAsItIs fails when something of a cluster is written or a machine is replaced while something happens elsewhere.
+// staysAsItIs fails when an object of a cluster is written or a machine is replaced while elsewhere runs.
 func staysAsItIs(t *testing.T, config *v1alpha1.KVMConfig, mallory *forger, elsewhere func()) {
 	t.Helper()
 	lab.AwaitSteadyTokens(t)
@@ -303,8 +309,8 @@ func staysAsItIs(t *testing.T, config *v1alpha1.KVMConfig, mallory *forger, else
 	}
 }
 
-// TestMalloryChoosesIDsWhoseNamesCollide: the API server refuses a cluster whose objects would have the names of those of a cluster mal6, such as
-// the ClusterRoleBinding mal6-psp and the Secret mal6-etcd-ca.
+// TestMalloryChoosesIDsWhoseNamesCollide: the API server rejects a cluster whose objects would have the names of those
+// of a cluster mal6, such as the ClusterRoleBinding mal6-psp and the Secret mal6-etcd-ca.
 func TestMalloryChoosesIDsWhoseNamesCollide(t *testing.T) {
 	t.Parallel()
 	mallory := newForger(t, "mallory-d", "tenant-d", kvmConfigs, secretsAndConfigMaps)

@@ -53,8 +53,8 @@ func TestF29TwoClustersShareHosts(t *testing.T) {
 	}
 }
 
-// TestBrokenClusterDelaysNobody: what the broken cluster's requests meet lasts until the others are Ready, so if one of
-// these had to wait for it, it would wait for ever.
+// TestBrokenClusterDelaysNobody: the fault in the broken cluster's requests lasts until the other clusters are Ready.
+// If one of them had to wait for the broken cluster, it would never become Ready.
 func TestBrokenClusterDelaysNobody(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(*trouble, *http.Request, http.RoundTripper) (*http.Response, error){
@@ -94,7 +94,7 @@ func TestBrokenClusterDelaysNobody(t *testing.T) {
 	}
 }
 
-// trouble is what the requests for one namespace meet until it ends.
+// trouble is the fault that the requests for one namespace meet until it ends.
 type trouble struct {
 	namespace string
 	over      chan struct{}

@@ -60,7 +60,7 @@ func listPods(config *v1alpha1.KVMConfig, labels client.MatchingLabels) ([]corev
 	return list.Items, err
 }
 
-// podOf is the one pod of a node.
+// podOf returns the only pod of a node.
 func podOf(t *testing.T, config *v1alpha1.KVMConfig, node string) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
@@ -78,7 +78,7 @@ func podOf(t *testing.T, config *v1alpha1.KVMConfig, node string) *corev1.Pod {
 	return pod
 }
 
-// setReady plays a kubelet that finds a pod Ready or not.
+// setReady plays a kubelet that reports a pod as Ready or not Ready.
 func setReady(t *testing.T, pod *corev1.Pod, ready bool) {
 	t.Helper()
 	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready]
@@ -95,7 +95,7 @@ func setReady(t *testing.T, pod *corev1.Pod, ready bool) {
 	})
 }
 
-// awaitEndpoints waits until Service "master" or "worker" leads to exactly the pods that are Ready, in EndpointSlice and
+// awaitEndpoints waits until Service "master" or "worker" has exactly the pods that are Ready, in EndpointSlice and
 // Endpoints.
 func awaitEndpoints(t *testing.T, config *v1alpha1.KVMConfig, role string) {
 	t.Helper()
@@ -119,7 +119,7 @@ func awaitEndpoints(t *testing.T, config *v1alpha1.KVMConfig, role string) {
 	})
 }
 
-// addresses are those behind a Service by EndpointSlice and by Endpoints.
+// addresses returns the addresses behind a Service from the EndpointSlice and from the Endpoints.
 func addresses(config *v1alpha1.KVMConfig, service string) (inSlice, inMirror []string, err error) {
 	slice, mirror := &discoveryv1.EndpointSlice{}, &corev1.Endpoints{}
 	name := client.ObjectKey{Namespace: key.Namespace(config.Spec.Cluster.ID), Name: service}
@@ -148,7 +148,7 @@ func addresses(config *v1alpha1.KVMConfig, service string) (inSlice, inMirror []
 	return inSlice, inMirror, nil
 }
 
-// bootData are the versions of a node's ConfigMap and Secret, which change with any write.
+// bootData returns the versions of a node's ConfigMap and Secret, which change with any write.
 func bootData(t *testing.T, config *v1alpha1.KVMConfig, role, node string) [2]string {
 	t.Helper()
 	name := key.BootDataName(role, config.Spec.Cluster.ID, node)
@@ -158,7 +158,7 @@ func bootData(t *testing.T, config *v1alpha1.KVMConfig, role, node string) [2]st
 	return [2]string{public.ResourceVersion, private.ResourceVersion}
 }
 
-// nodeHash is what a node's Deployment asks for.
+// nodeHash returns the revision hash in a node's Deployment.
 func nodeHash(t *testing.T, config *v1alpha1.KVMConfig, role, node string) string {
 	t.Helper()
 	d := &appsv1.Deployment{ObjectMeta: in(config, key.DeploymentName(role, node))}
@@ -166,17 +166,18 @@ func nodeHash(t *testing.T, config *v1alpha1.KVMConfig, role, node string) strin
 	return d.Spec.Template.Annotations[key.AnnotationNodeHash]
 }
 
-// addSSHKey changes what every node boots with.
+// addSSHKey changes the boot data of every node.
 func addSSHKey(c *v1alpha1.KVMConfig) {
 	c.Spec.Cluster.Kubernetes.SSH.UserList = append(c.Spec.Cluster.Kubernetes.SSH.UserList,
 		v1alpha1.SSHUser{Name: "alice", PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl alice"})
 }
 
-// releaseOf is a Release with a supported version of Kubernetes.
+// releaseOf returns a Release with a supported version of Kubernetes.
 func releaseOf(version string) client.Object { return fixture.MakeRelease(version, "1.35.1") }
 
-// addScaling changes the spec in a way that means nothing to the operator, which tells only that it has seen it.
+// addScaling changes the spec in a way that does not matter to the operator, which only reports that it has seen the
+// change.
 func addScaling(c *v1alpha1.KVMConfig) { c.Spec.Cluster.Scaling.Max++ }
 
-// base64Of is how YAML writes bytes down.
+// base64Of encodes bytes as YAML does.
 func base64Of(data []byte) []byte { return []byte(base64.StdEncoding.EncodeToString(data)) }

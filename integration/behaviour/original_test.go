@@ -24,8 +24,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestClusterOfTheOriginal: giantswarm/kvm-operator runs the cluster orig1, and this operator selects its KVMConfig, too. No test double plays that
-// operator here: its objects stand as it left them.
+// TestClusterOfTheOriginal: giantswarm/kvm-operator runs the cluster orig1, and this operator selects its KVMConfig,
+// too. No test double plays that operator here, so its objects stay as it left them.
 func TestClusterOfTheOriginal(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -46,7 +46,7 @@ func TestClusterOfTheOriginal(t *testing.T) {
 		return theLab.Client.Status().Update(ctx, current)
 	})
 	awaitLegacy(t, config)
-	// It is told of before the first version of the status and after it; what comes later is at rest.
+	// The operator reports it before and after the first version of the status. After that, nothing changes.
 	lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Cluster.Workers = nil; c.Spec.KVM.Workers = nil })
 	awaitLegacy(t, config)
 
@@ -79,7 +79,7 @@ func TestClusterOfTheOriginal(t *testing.T) {
 		t.Error("the drainer has let a pod of the original go")
 	}
 
-	// The original deletes machines first, and ends the KVMConfig.
+	// The original operator deletes machines first, and then the KVMConfig.
 	free(t, master)
 	for _, object := range slices.Backward(objects) {
 		if err := theLab.Client.Delete(ctx, object); err != nil {
@@ -91,7 +91,7 @@ func TestClusterOfTheOriginal(t *testing.T) {
 		if err := theLab.Client.List(ctx, &pods, client.InNamespace("orig1")); err != nil {
 			return err
 		}
-		for i := range pods.Items { // the Deployment has made another one meanwhile
+		for i := range pods.Items { // the Deployment has created another one since then
 			free(t, &pods.Items[i])
 		}
 		return client.IgnoreNotFound(notYet(theLab.Client.Get(ctx, client.ObjectKey{Name: "orig1"}, &corev1.Namespace{})))
@@ -108,7 +108,7 @@ func TestClusterOfTheOriginal(t *testing.T) {
 	}
 }
 
-// notYet is an error where there is none.
+// notYet turns a missing error into an error.
 func notYet(err error) error {
 	if err == nil {
 		return errors.New("it is still there")
@@ -128,7 +128,7 @@ func awaitLegacy(t *testing.T, config *v1alpha1.KVMConfig) {
 	})
 }
 
-// untouched fails when the operator has changed something of the cluster but one condition.
+// untouched fails when the operator has changed anything of the cluster except one condition.
 func untouched(t *testing.T, config *v1alpha1.KVMConfig, objects []*unstructured.Unstructured, nodes *v1alpha1.LegacyClusterStatus) {
 	t.Helper()
 	current := theLab.Current(t, config)
@@ -155,7 +155,7 @@ func untouched(t *testing.T, config *v1alpha1.KVMConfig, objects []*unstructured
 	}
 }
 
-// free takes the finalizers away, as the original does.
+// free removes the finalizers, as the original operator does.
 func free(t *testing.T, object client.Object) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {
@@ -168,7 +168,7 @@ func free(t *testing.T, object client.Object) {
 	})
 }
 
-// original reads the objects of the original's cluster.
+// original reads the objects of the original operator's cluster.
 func original(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile("testdata/original.yaml")

@@ -27,7 +27,7 @@ func TestF23PausedClusterIsNotWritten(t *testing.T) {
 			goOn := func(c *v1alpha1.KVMConfig) { c.Annotations = nil }
 			silence := func(when string) {
 				t.Helper()
-				// What the operator saw after the paused cluster's events it has acted on: it has passed over those.
+				// The operator acts on this change after the paused cluster's events, so it has then skipped those.
 				change(t, witness, addScaling)
 				theLab.AwaitReady(t, witness)
 				if writes := operator.Requests.Of(id); len(writes) != 0 {
@@ -79,7 +79,7 @@ func TestF35ClusterOfAForeignVersionIsIgnored(t *testing.T) {
 		t.Errorf("the operator asked for %v", requests)
 	}
 
-	// Handed over by its label, it is looked after.
+	// Once its label hands it over, the operator reconciles it.
 	change(t, foreign, func(c *v1alpha1.KVMConfig) {
 		c.Labels[key.LabelVersion] = "35.0.0"
 		c.Finalizers = []string{key.FinalizerCluster}

@@ -11,8 +11,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 )
 
-// TestD2MasterComesBackWhereItsDataIs: the host is stored once the first pod is bound, every later pod goes there, and
-// when it cannot, the master waits rather than begin anew elsewhere.
+// TestD2MasterComesBackWhereItsDataIs: the host is stored once the first pod is bound, and every later pod runs there.
+// If that is impossible, the master waits and does not start with empty data elsewhere.
 func TestD2MasterComesBackWhereItsDataIs(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("place").Obj())
@@ -46,7 +46,7 @@ func TestD2MasterComesBackWhereItsDataIs(t *testing.T) {
 	})
 }
 
-// awaitSuccessor waits until the pod that came after another satisfies the condition.
+// awaitSuccessor waits until the pod that replaced another satisfies the condition.
 func awaitSuccessor(t *testing.T, before *corev1.Pod, condition func(*corev1.Pod) error) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {

@@ -20,7 +20,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// everything is a client that knows every kind of Kubernetes.
+// everything returns a client that knows every Kubernetes kind.
 func everything(t *testing.T) client.Client {
 	t.Helper()
 	c, err := client.New(theLab.RESTConfig(), client.Options{Scheme: scheme.Scheme})
@@ -30,15 +30,15 @@ func everything(t *testing.T) client.Client {
 	return c
 }
 
-// refusal is the API server's policy to refuse some of the new pods of a cluster.
+// refusal is the API server's policy that rejects some new pods of a cluster.
 type refusal struct {
 	client client.Client
 	config *v1alpha1.KVMConfig
 	name   string
 }
 
-// refusePods makes the API server refuse new pods with the label in a cluster's namespace, as a host that is full or a
-// quota does, until lift. It returns once that is in force.
+// refusePods makes the API server reject new pods with the label in a cluster's namespace until lift, as a full host or
+// a quota does. It returns once the policy is in force.
 func refusePods(t *testing.T, config *v1alpha1.KVMConfig, label, value string) *refusal {
 	t.Helper()
 	r := &refusal{client: everything(t), config: config, name: config.Spec.Cluster.ID + "-" + value}
@@ -85,7 +85,7 @@ func refusePods(t *testing.T, config *v1alpha1.KVMConfig, label, value string) *
 	return r
 }
 
-// lift ends the refusal and wakes those up who back off from it.
+// lift ends the refusal and wakes the controllers that back off from it.
 func (r *refusal) lift(t *testing.T) {
 	t.Helper()
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: r.name}}

@@ -15,7 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// TestRenderDiff says nothing of a cluster that is as its KVMConfig wants it, and shows what a change would lead to.
+// TestRenderDiff: the command prints nothing for a cluster that matches its KVMConfig, and shows the effect of a
+// change.
 func TestRenderDiff(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("diff1").Workers(1).Obj())
@@ -43,7 +44,7 @@ func TestRenderDiff(t *testing.T) {
 
 func renderDiff(t *testing.T, config *v1alpha1.KVMConfig) (string, error) {
 	t.Helper()
-	// A client drops the kind of what it reads.
+	// A client drops the kind of the objects that it reads.
 	config.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("KVMConfig"))
 	text, err := yaml.Marshal(config)
 	if err != nil {

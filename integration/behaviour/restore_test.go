@@ -32,8 +32,8 @@ func withSnapshots(spec *v1alpha1.KVMConfigSpec) {
 	}}
 }
 
-// TestClusterIsBroughtBackToASnapshot: the Jobs, which nobody runs here, come one after the other, no data is placed while a machine of a master
-// runs, no master begins before all have it, workers stay, and nothing is done twice.
+// TestClusterIsBroughtBackToASnapshot: nothing runs the Jobs here. They come in order, no data is placed while a
+// machine of a master runs, no master starts before all have the data, workers stay, and nothing is done twice.
 func TestClusterIsBroughtBackToASnapshot(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("resto").Masters(3).Workers(1).With(withSnapshots).Obj())
@@ -69,7 +69,7 @@ func TestClusterIsBroughtBackToASnapshot(t *testing.T) {
 	}
 }
 
-// TestClusterThatBeginsWithASnapshot: no master begins before its data is there.
+// TestClusterThatBeginsWithASnapshot: no master starts before its data is there.
 func TestClusterThatBeginsWithASnapshot(t *testing.T) {
 	t.Parallel()
 	config := makeCluster("resnw").Masters(3).Workers(1).With(withSnapshots).With(func(spec *v1alpha1.KVMConfigSpec) {
@@ -83,7 +83,7 @@ func TestClusterThatBeginsWithASnapshot(t *testing.T) {
 	order.verdict(t, 3)
 }
 
-// TestSnapshotThatIsNotThere: nothing is touched, it is told, and it can be called off.
+// TestSnapshotThatIsNotThere: nothing is changed, the problem is reported, and the restore can be cancelled.
 func TestSnapshotThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("resno").Masters(3).Workers(1).With(withSnapshots).Obj())
@@ -103,7 +103,7 @@ func TestSnapshotThatIsNotThere(t *testing.T) {
 	}
 }
 
-// failChecks has Jobs make no pods, and run out of time.
+// failChecks makes Jobs create no pods and reach their deadline.
 func failChecks(t *testing.T, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	in := key.Namespace(config.Spec.Cluster.ID)
@@ -141,12 +141,12 @@ func restored(t *testing.T, config *v1alpha1.KVMConfig, want string) error {
 	return nil
 }
 
-// restoreOrder is what is seen of a restore.
+// restoreOrder records the steps of a restore.
 type restoreOrder struct {
 	mu sync.Mutex
 	// running are pods of masters that may run, and placed are Jobs that have placed the data of a master.
 	running, placed map[string]bool
-	// placing says that Jobs that place data have been made.
+	// placing reports that Jobs that place data were created.
 	placing bool
 	wrong   []string
 }

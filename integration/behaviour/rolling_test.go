@@ -45,7 +45,8 @@ func TestF16RollSaysWhomItWaitsFor(t *testing.T) {
 	theLab.AwaitReady(t, config)
 }
 
-// TestF16NodesWithoutTheLabelOfTheCachesWaitForTheirTurn covers somebody who takes the label away by which the operator sees a Deployment.
+// TestF16NodesWithoutTheLabelOfTheCachesWaitForTheirTurn covers a user who removes the label by which the operator sees
+// a Deployment.
 func TestF16NodesWithoutTheLabelOfTheCachesWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("rolll").Workers(2).Obj())
@@ -65,8 +66,8 @@ func TestF16NodesWithoutTheLabelOfTheCachesWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// TestReadyIsTakenBackBeforeAReplacementBegins: whoever waits for Ready of the new generation must not be told of the old
-// form of the last node.
+// TestReadyIsTakenBackBeforeAReplacementBegins: a client that waits for Ready of the new generation must not see the
+// Ready of the last node's old pod.
 func TestReadyIsTakenBackBeforeAReplacementBegins(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("rollr").Obj())
@@ -142,7 +143,7 @@ func TestRolloutPausedHoldsEveryReplacement(t *testing.T) {
 	if bootData(t, config, key.RoleMaster, "m0aaa") != data || podUIDs(t, config, "m0aaa", "w0aaa")[0] != uids[0] {
 		t.Error("a node was changed during the pause")
 	}
-	// Everything else goes on.
+	// Everything else continues.
 	theLab.Delete(t, &corev1.Service{ObjectMeta: in(config, "worker")})
 	lab.Eventually(t, lab.Timeout, func() error {
 		return theLab.Client.Get(t.Context(), client.ObjectKey{Namespace: "rollp", Name: "worker"}, &corev1.Service{})
@@ -183,7 +184,7 @@ func rollingOut(message string) lab.Condition {
 	return lab.Condition{Type: "NodesReady", Status: metav1.ConditionFalse, Reason: "RollingOut", Message: message}
 }
 
-// fleet follows the node pods of a cluster and remembers what must never be.
+// fleet follows the node pods of a cluster and records violations of its rules.
 type fleet struct {
 	size int
 
@@ -235,7 +236,7 @@ func (f *fleet) see(event watch.EventType, pod *corev1.Pod) {
 	}
 }
 
-// is says whether every node runs the version.
+// is returns an error unless every node runs the version.
 func (f *fleet) is(version string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// TestAuthoritiesAreSucceededInThreeRolls: nobody goes without a majority, no phase begins while a machine runs with the one before the
-// last, and in the end the old authorities are in no Secret of the cluster.
+// TestAuthoritiesAreSucceededInThreeRolls: etcd never loses quorum, no phase begins while a machine runs with the phase
+// before the last one, and in the end no Secret of the cluster contains the old CAs.
 func TestAuthoritiesAreSucceededInThreeRolls(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("rotat").Masters(3).Workers(2).Obj())
@@ -54,8 +54,8 @@ func TestAuthoritiesAreSucceededInThreeRolls(t *testing.T) {
 	}
 }
 
-// TestRenewalReplacesMastersAndNoWorker: a pair whose term comes to its end is issued anew by the same authority, once, and everything
-// else stays.
+// TestRenewalReplacesMastersAndNoWorker: a key pair that is about to expire is renewed once by the same CA, and
+// everything else stays.
 func TestRenewalReplacesMastersAndNoWorker(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("renew").Masters(3).Workers(2).Obj())
@@ -93,7 +93,7 @@ func TestRenewalReplacesMastersAndNoWorker(t *testing.T) {
 	}
 }
 
-// nineMonthsOld is a pair of the cluster as it would be now if it had been issued nine months ago.
+// nineMonthsOld returns a key pair of the cluster as if it had been issued nine months ago.
 func nineMonthsOld(t *testing.T, config *v1alpha1.KVMConfig, name string) pki.KeyPair {
 	t.Helper()
 	authority := secretOf(t, config, pki.CA)
@@ -118,13 +118,13 @@ func secretOf(t *testing.T, config *v1alpha1.KVMConfig, name string) *corev1.Sec
 	return secret
 }
 
-// succession follows the phases of an authority and the pods that were begun in each.
+// succession follows the phases of a CA and the pods that were started in each phase.
 type succession struct {
 	mu sync.Mutex
-	// phase is how often the authority has gone further.
+	// phase is how often the CA has moved to another phase.
 	phase int
 	last  string
-	// begun is in which phase each pod was.
+	// begun is the phase in which each pod started.
 	begun map[string]int
 	wrong []string
 }
@@ -156,7 +156,7 @@ func (s *succession) seePod(event watch.EventType, pod *corev1.Pod) {
 	}
 }
 
-// seeSecret: when the authority goes further, every pod was begun in the phase that ends.
+// seeSecret checks that every pod was started in the phase that ends when the CA moves on.
 func (s *succession) seeSecret(_ watch.EventType, secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,10 +22,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// encryptionKey is a key as the original's neighbour makes them: base64 of 32 bytes.
+// encryptionKey is a key as the original operator's companion creates it: base64 of 32 bytes.
 const encryptionKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
-// certOperator makes Secrets by the contract of the original's cert-operator, in a namespace of its own.
+// certOperator creates Secrets by the contract of the original cert-operator, in its own namespace.
 type certOperator struct {
 	namespace, cluster string
 	pairs              pki.Set
@@ -190,7 +190,8 @@ func TestF12SecretThatBreaksLaterLeavesTheMachinesAlone(t *testing.T) {
 	}
 }
 
-// TestWhatMachinesCannotDoWithoutIsNotMadeASecondTime: the key that encrypts what is in etcd, and that by which tokens are believed.
+// TestWhatMachinesCannotDoWithoutIsNotMadeASecondTime covers the key that encrypts data in etcd, and the key that
+// verifies service account tokens.
 func TestWhatMachinesCannotDoWithoutIsNotMadeASecondTime(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("sec10").Workers(1).Obj())
@@ -212,7 +213,8 @@ func TestWhatMachinesCannotDoWithoutIsNotMadeASecondTime(t *testing.T) {
 	}
 }
 
-// lose deletes a Secret until its loss is told of: a pass that has read it just before puts the same key back.
+// lose deletes a Secret until its loss is reported. A reconcile that has read the Secret just before restores the same
+// key.
 func lose(t *testing.T, config *v1alpha1.KVMConfig, secret *corev1.Secret, condition string) {
 	t.Helper()
 	ctx, had := context.Background(), maps.Clone(secret.Data)
@@ -236,7 +238,7 @@ func lose(t *testing.T, config *v1alpha1.KVMConfig, secret *corev1.Secret, condi
 	theLab.AwaitCondition(t, config, goesOn("ServicesReady"))
 }
 
-// TestSecretWithoutItsLabelsIsNotReplacedByAnother, and is told of: what would be made in its place could not be kept.
+// TestSecretWithoutItsLabelsIsNotReplacedByAnother: the operator reports it because it could not keep a replacement.
 func TestSecretWithoutItsLabelsIsNotReplacedByAnother(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("sec11").Obj())
@@ -255,7 +257,7 @@ func TestSecretWithoutItsLabelsIsNotReplacedByAnother(t *testing.T) {
 	}
 }
 
-// goesOn is the condition of a step that has nothing to do with the trouble.
+// goesOn is the condition of a step that the problem does not affect.
 func goesOn(conditionType string) lab.Condition {
 	return lab.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: "Done"}
 }

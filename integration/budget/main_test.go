@@ -1,4 +1,4 @@
-// Package budget_test counts what the operator asks of the API server.
+// Package budget_test counts the operator's requests to the API server.
 package budget_test
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
 )
 
-// theLab is the management cluster of all tests here: an API server alone, so that nobody but the operator acts.
+// theLab is the management cluster of all tests here. It is an API server alone, so only the operator acts.
 var theLab *lab.Lab
 
 func TestMain(m *testing.M) { os.Exit(lab.Main(m, &theLab, 4, managementcluster.Options{})) }

@@ -16,7 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// allowance is what a new cluster may cost beside its objects: the finalizer, the indexes and the status.
+// allowance is the number of writes of a new cluster besides its objects: the finalizer, the indexes and the status.
 const allowance = 3
 
 func TestNewClusterCostsItsObjectsAndThreeWrites(t *testing.T) {

@@ -24,8 +24,8 @@ var (
 	lasting = flag.Duration("for", 0, "begin no batch of courses later than this after the first; for example 1h; 0 for no such end")
 )
 
-// TestCoursesWithFaults covers F-16, F-17, F-19, F-25 and F-33 in courses that nobody has thought of: whatever happens, nothing
-// happens that must never be, and in the end each cluster is what it is to be.
+// TestCoursesWithFaults runs seeded chaos runs: whatever faults occur, no rule is ever violated, and in the end each
+// cluster is what its KVMConfig says.
 func TestCoursesWithFaults(t *testing.T) {
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
@@ -77,7 +77,7 @@ func TestCoursesWithFaults(t *testing.T) {
 	}
 }
 
-// suspect tells of suspects, and fails unless -strict=false.
+// suspect logs suspects. It fails the test unless -strict=false.
 func suspect(t *testing.T, suspects []string) {
 	t.Helper()
 	for _, s := range suspects {

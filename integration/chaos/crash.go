@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Operations are what CrashEverywhere can do to a cluster.
+// Operations are the operations that CrashEverywhere can do to a cluster.
 var Operations = map[string]struct {
 	masters, workers int
 	do               func(*life, context.Context) error
@@ -28,10 +28,10 @@ var Operations = map[string]struct {
 	"masters become more or less":     {1, 1, (*life).resizeControlPlane},
 }
 
-// CrashEverywhere does an operation to clusters again and again, each time beside an operator that crashes one write later, at the write or
-// after it, and is followed by another one, until it has nothing to write any more before it crashes. It takes each so many-eth of these
-// points, every being 1 for all, and returns how many writes there were, and what was violated and suspected. The clusters have to be new to
-// the world.
+// CrashEverywhere does an operation to clusters repeatedly. Each time, the operator crashes one write later, before the
+// write or after it, and another operator takes over. It ends when the operator has no more writes before the crash.
+// CrashEverywhere takes every n-th of these crash points, where n is every and 1 takes all. It returns the number of
+// writes, the violations and the suspects. The clusters have to be new to the world.
 func (w *World) CrashEverywhere(ctx context.Context, operation string, every int, clusters []string) (writes int, violations, suspects []string) {
 	o := Operations[operation]
 	lives := w.newcomers(clusters)
@@ -58,7 +58,7 @@ func (w *World) CrashEverywhere(ctx context.Context, operation string, every int
 	return slices.Max(most), violations, suspects
 }
 
-// newcomers are clusters that are new to the world, none of which is made yet.
+// newcomers returns clusters that are new to the world and not yet created.
 func (w *World) newcomers(clusters []string) []*life {
 	for i, id := range clusters {
 		l := &life{world: w, id: id}
@@ -68,8 +68,8 @@ func (w *World) newcomers(clusters []string) []*life {
 	return w.lives[len(w.lives)-len(clusters):]
 }
 
-// crashAt does something to a cluster that has settled, beside an operator that crashes at the k-th write from then on, or after it. It says
-// whether that write has come; if not, the cluster has settled without it.
+// crashAt does something to a cluster that has settled, while an operator crashes before or after its k-th write from
+// then on. It reports whether that write happened. If not, the cluster has settled without it.
 func (o *operator) crashAt(ctx context.Context, l *life, k int, after bool, do func(*life, context.Context) error) (crashed bool) {
 	l.say("the operator crashes at write %d, which is carried out: %t", k, after)
 	o.way.crashAt(k, after)
@@ -80,7 +80,7 @@ func (o *operator) crashAt(ctx context.Context, l *life, k int, after bool, do f
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		// The operator may not have seen yet what was done, and has more to write when all is as it should be.
+		// The operator may not have seen the change yet, and may still write after the cluster has settled.
 		pause(settled, known)
 		l.settle(settled)
 		pause(settled, known)
@@ -96,8 +96,8 @@ func (o *operator) crashAt(ctx context.Context, l *life, k int, after bool, do f
 	}
 }
 
-// CrashWhileFounding makes clusters with three masters, two of which leave the spec when the operator crashes: at each so many-eth point, as
-// CrashEverywhere takes them. The cluster has to become one with one master all the same.
+// CrashWhileFounding creates clusters with three masters. Two of them are removed from the spec when the operator
+// crashes, at every n-th crash point as in CrashEverywhere. The cluster still has to become one with one master.
 func (w *World) CrashWhileFounding(ctx context.Context, every int, clusters []string) (writes int, violations, suspects []string) {
 	lives := w.newcomers(clusters)
 	most := make([]int, len(lives))
@@ -111,8 +111,9 @@ func (w *World) CrashWhileFounding(ctx context.Context, every int, clusters []st
 	return slices.Max(most), violations, suspects
 }
 
-// LosesNamespace has a cluster come to a master that did not found its etcd, and somebody delete its namespace then: it comes back with its
-// data. The cluster has to be new to the world. It returns what was violated.
+// LosesNamespace brings a cluster to a single master that did not found its etcd. Then its namespace is deleted, and
+// the cluster has to come back with its data. The cluster has to be new to the world. LosesNamespace returns the
+// violations and the suspects.
 func (w *World) LosesNamespace(ctx context.Context, id string) (violations, suspects []string) {
 	l := w.newcomers([]string{id})[0]
 	operators := newOperators(w, rand.New(rand.NewPCG(0, 0)))
@@ -156,7 +157,7 @@ func (w *World) LosesNamespace(ctx context.Context, id string) (violations, susp
 	return w.verdict([]*life{l})
 }
 
-// crashFounding says whether the write has come, as crashAt does; the cluster is gone in the end.
+// crashFounding reports whether the write happened, as crashAt does. It deletes the cluster at the end.
 func (c *life) crashFounding(ctx context.Context, k int, after bool) (crashed bool) {
 	operators := newOperators(c.world, rand.New(rand.NewPCG(0, 0)))
 	operators.only = c.id

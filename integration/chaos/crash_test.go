@@ -13,8 +13,8 @@ import (
 
 var every = flag.Int("every", 17, "take every so many-eth `point` of those where an operation can crash; 1 for all")
 
-// TestF33CrashAtEveryWriteOfADrain: drains, and changes of masters whose members are those of a real etcd, end as without a crash,
-// wherever the operator ends, and nothing happens on the way that must never be.
+// TestF33CrashAtEveryWriteOfADrain: drains, and changes of masters whose members belong to a real etcd, end as they do
+// without a crash, wherever the operator crashes. No rule is violated on the way.
 func TestF33CrashAtEveryWriteOfADrain(t *testing.T) {
 	for operation := range chaos.Operations {
 		t.Run(operation, func(t *testing.T) {
@@ -25,15 +25,15 @@ func TestF33CrashAtEveryWriteOfADrain(t *testing.T) {
 	}
 }
 
-// TestF33CrashAtEveryWriteOfAFounding: etcd begins wherever the operator ends while a cluster is made, even though masters leave the spec then
-// of which there are machines or not.
+// TestF33CrashAtEveryWriteOfAFounding: etcd is founded wherever the operator crashes while it creates a cluster, even
+// if masters, with or without machines, are then removed from the spec.
 func TestF33CrashAtEveryWriteOfAFounding(t *testing.T) {
 	crashes(t, "a cluster is made", func(ctx context.Context, w *chaos.World) (int, []string, []string) {
 		return w.CrashWhileFounding(ctx, *every, clusters)
 	})
 }
 
-// TestDataSurvivesTheNamespace: somebody deletes it, and with it all that is written down there.
+// TestDataSurvivesTheNamespace: the namespace of a cluster is deleted, with everything that was stored there.
 func TestDataSurvivesTheNamespace(t *testing.T) {
 	inWorld(t, func(ctx context.Context, w *chaos.World) ([]string, []string) {
 		return w.LosesNamespace(ctx, clusters[0])
@@ -52,7 +52,7 @@ func crashes(t *testing.T, operation string, do func(context.Context, *chaos.Wor
 	})
 }
 
-// inWorld does something in a world of its own.
+// inWorld does something in its own world.
 func inWorld(t *testing.T, do func(context.Context, *chaos.World) (violations, suspects []string)) {
 	t.Helper()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
@@ -76,5 +76,5 @@ func inWorld(t *testing.T, do func(context.Context, *chaos.World) (violations, s
 	}
 }
 
-// clusters are those that share the writes of an operation.
+// clusters share the writes of an operation.
 var clusters = []string{"x00", "x01", "x02", "x03", "x04", "x05"}

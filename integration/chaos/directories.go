@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
 
-// seeDirectory: the directory of a machine gets no other name.
+// seeDirectory: the directory of a running machine is never renamed.
 func (j *judge) seeDirectory(pod *corev1.Pod, gone bool) {
 	name := pod.Namespace + "/" + pod.Name
 	ended := gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
@@ -37,7 +37,7 @@ func (j *judge) seeDirectory(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// renamed is the directory that a pod is to give another name.
+// renamed returns the directory that a pod is to rename.
 func renamed(pod *corev1.Pod) string {
 	for _, argument := range pod.Spec.Containers[0].Command {
 		if name, found := strings.CutPrefix(argument, "--name="); found {

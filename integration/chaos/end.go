@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// end deletes the cluster and waits until nothing is left of it.
+// end deletes the cluster and waits until everything of it is gone.
 func (c *life) end(ctx context.Context) {
 	if err := c.delete(ctx); err != nil {
 		c.failed("deleting the cluster: %s", err)
@@ -32,7 +32,7 @@ func (c *life) delete(ctx context.Context) error {
 	return client.IgnoreNotFound(err)
 }
 
-// gone says what is left.
+// gone returns an error that names what is left.
 func (c *life) gone(ctx context.Context) error {
 	config, err := c.config(ctx, c.world.seen)
 	if err == nil {
@@ -60,8 +60,8 @@ func (c *life) gone(ctx context.Context) error {
 	return c.forgotten(ctx)
 }
 
-// forgotten cleans up what a user has made and the operator leaves alone, and the shared workload cluster, which would end with its
-// machines.
+// forgotten cleans up what users created and the operator does not delete, and the cluster's part of the shared
+// workload cluster, which otherwise would end with its machines.
 func (c *life) forgotten(ctx context.Context) error {
 	err := c.world.lab.Client.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{key.LabelGSCluster: c.id})
 	if err != nil {

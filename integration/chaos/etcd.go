@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// etcdAddresses tell operators where members answer.
+// etcdAddresses returns the addresses of members for operators.
 func (w *World) etcdAddresses(s *snapshot.Snapshot) func(*corev1.Pod) string {
 	if !hasEtcd(s.ID()) {
 		return nil
@@ -25,7 +25,7 @@ func (w *World) etcdAddresses(s *snapshot.Snapshot) func(*corev1.Pod) string {
 	return w.machines.Address
 }
 
-// keepBooks ends what was written to an etcd, and begins with what is written to another one.
+// keepBooks closes the ledger of an etcd and starts with the ledger of another one.
 func (c *life) keepBooks(next *etcdguest.Ledger) {
 	c.mu.Lock()
 	last := c.ledger
@@ -42,7 +42,7 @@ func (c *life) books() *etcdguest.Ledger {
 	return c.ledger
 }
 
-// booksOf is what is written to the etcd of a cluster; nil where there is none.
+// booksOf returns the ledger of a cluster's etcd. It is nil if there is none.
 func (w *World) booksOf(id string) *etcdguest.Ledger {
 	at := slices.IndexFunc(w.lives, func(l *life) bool { return l.id == id })
 	if at < 0 {
@@ -51,7 +51,7 @@ func (w *World) booksOf(id string) *etcdguest.Ledger {
 	return w.lives[at].books()
 }
 
-// kept: the members of etcd are those of the masters, and have all that was written.
+// kept returns an error unless the members of etcd are those of the masters and have everything that was written.
 func (c *life) kept(ctx context.Context, config *v1alpha1.KVMConfig) error {
 	ledger := c.books()
 	if ledger == nil {
@@ -69,7 +69,8 @@ func (c *life) kept(ctx context.Context, config *v1alpha1.KVMConfig) error {
 		same("the members are those of masters", want, each(voters, func(v etcdguest.Voter) string { return v.Name })), ledger.Check(ctx))
 }
 
-// discard removes the disks of masters that are not there any more, but those of the first ones, which the next cluster of this id finds.
+// discard removes the disks of masters that no longer exist, except those of the first ones, which the next cluster
+// with this id finds.
 func (c *life) discard(ctx context.Context) {
 	config, err := c.config(ctx, c.world.lab.Client)
 	if err != nil {
@@ -83,7 +84,7 @@ func (c *life) discard(ctx context.Context) {
 	}
 }
 
-// resizeControlPlane has one master become three, three become one or five, and five three.
+// resizeControlPlane scales the masters from one to three, from three to one or five, or from five to three.
 func (c *life) resizeControlPlane(ctx context.Context) error {
 	if !hasEtcd(c.id) {
 		return nil // new masters wait for etcd
@@ -102,7 +103,7 @@ func (c *life) resizeControlPlane(ctx context.Context) error {
 	})
 }
 
-// replaceMaster has one of several masters give way to another one.
+// replaceMaster replaces one of several masters.
 func (c *life) replaceMaster(ctx context.Context) error {
 	if !hasEtcd(c.id) {
 		return nil
@@ -115,7 +116,7 @@ func (c *life) replaceMaster(ctx context.Context) error {
 	})
 }
 
-// freeze has some members of etcd stand still for a while, now and then a majority of them: then no one leads.
+// freeze stops some members of etcd for a while, sometimes a majority of them, and then there is no leader.
 func (c *life) freeze(ctx context.Context) error {
 	if !hasEtcd(c.id) {
 		return nil
@@ -132,14 +133,14 @@ func (c *life) freeze(ctx context.Context) error {
 	return nil
 }
 
-// fill has etcd be full. That there is room the operator has to find out.
+// fill fills etcd's database. The operator has to find out when there is room again.
 func (c *life) fill(ctx context.Context) error {
 	ledger := c.books()
 	if ledger == nil || !ledger.Begun() {
 		return nil
 	}
 	if err := ledger.Fill(ctx); err != nil {
-		return nil //nolint:nilerr // members go and come: there is nobody who could be full
+		return nil //nolint:nilerr // members change, and there may be none to fill
 	}
 	c.say("etcd is full")
 	return nil
@@ -161,12 +162,13 @@ func (c *life) removeMaster(config *v1alpha1.KVMConfig) {
 	config.Spec.KVM.Masters = slices.Delete(config.Spec.KVM.Masters, i, i+1)
 }
 
-// seeMemberGo is called before the machine of a master is let go: etcd has a majority without it, unless it has no vote or is the only one
-// that has. Members that crashed a moment ago count, for nobody can know that.
+// seeMemberGo is called before the machine of a master is released. It reports a violation if etcd loses quorum, unless
+// the member has no vote or is the only voter. Members that crashed a moment ago count because the operator cannot know
+// about them.
 func (j *judge) seeMemberGo(ctx context.Context, ledger *etcdguest.Ledger, pod *corev1.Pod) {
 	voters, err := ledger.Voters(ctx)
 	if err != nil {
-		return // there is no majority that could be lost
+		return // there is no quorum to lose
 	}
 	votes, left := false, 0
 	for _, v := range voters {

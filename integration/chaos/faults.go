@@ -12,29 +12,30 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 )
 
-// Fault is what an operator meets on its way to the API server of the management cluster.
+// Fault is a fault in the operator's requests to the API server of the management cluster.
 type Fault string
 
-// Faults.
+// The faults.
 const (
-	// Calm is none.
+	// Calm is no fault.
 	Calm Fault = "calm"
-	// Trouble: some writes are refused (409, 429, 500), are lost, or are carried out and their answers lost.
+	// Trouble: some writes are rejected (409, 429, 500) or lost, or they are carried out and their answers are lost.
 	Trouble Fault = "trouble"
-	// Gone: nothing is answered, and watches end.
+	// Gone: no request is answered, and watches end.
 	Gone Fault = "gone"
-	// Slow: everything takes a while.
+	// Slow: every request takes a while.
 	Slow Fault = "slow"
-	// Late: watches lag behind, as after a switch to an API server that is behind.
+	// Late: watches lag behind, as after a switch to an API server that lags.
 	Late Fault = "late"
-	// Paused: the operator stands still, and another one takes its place. Then it goes on with what it was about to do.
+	// Paused: the operator is paused, and another one takes over. Then the first one continues where it stopped.
 	Paused Fault = "paused"
-	// Crash: the operator ends at one of its next writes, before it or after it.
+	// Crash: the operator crashes at one of its next writes, before it or after it.
 	Crash Fault = "crash"
 )
 
 const (
-	// troubled is the share of writes that meet trouble, slowness how long a request takes, lateness how far watches lag behind.
+	// troubled is the share of writes that fail, slowness how long a request takes, and lateness how far watches lag
+	// behind.
 	troubled = 0.3
 	slowness = 100 * time.Millisecond
 	lateness = 2 * time.Second
@@ -42,18 +43,18 @@ const (
 
 var errGone = errors.New("the API server is gone")
 
-// way is the way of one operator to the API server.
+// way is the connection of one operator to the API server.
 type way struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	fault  Fault
-	// writes is how many are left until the crash; after says that the last one is carried out.
+	// writes is the number of writes until the crash. after says that the last one is carried out.
 	writes  int
 	after   bool
 	crashed chan struct{}
-	// open is closed while nothing is paused.
+	// open is closed while the operator is not paused.
 	open chan struct{}
-	// watches are the bodies of open ones.
+	// watches are the bodies of open watches.
 	watches map[*watch]bool
 }
 
@@ -63,7 +64,7 @@ func newWay(random *rand.Rand) *way {
 	return &way{random: random, fault: Calm, crashed: make(chan struct{}), open: open, watches: map[*watch]bool{}}
 }
 
-// meet begins a fault and ends the one before.
+// meet starts a fault and ends the one before.
 func (w *way) meet(f Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,19 +80,19 @@ func (w *way) meet(f Fault) {
 	}
 	if f == Gone {
 		for body := range w.watches {
-			_ = body.ReadCloser.Close() // whoever reads gets an error
+			_ = body.ReadCloser.Close() // the reader gets an error
 		}
 	}
 }
 
-// crashAt has the operator crash at the k-th write from now on, or after it was carried out.
+// crashAt makes the operator crash at its k-th write from now on. If after is set, that write is carried out first.
 func (w *way) crashAt(k int, after bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault, w.writes, w.after = Crash, k, after
 }
 
-// die lets nothing through any more.
+// die blocks all requests from now on.
 func (w *way) die() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +111,7 @@ func (w *way) end() {
 		w.fault = Crash
 	}
 	for body := range w.watches {
-		_ = body.ReadCloser.Close() // whoever reads gets an error
+		_ = body.ReadCloser.Close() // the reader gets an error
 	}
 }
 
@@ -139,8 +140,8 @@ func (w *way) transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// verdict is what becomes of a request: it waits, and then it is answered with an error or a status, or it is carried out, its
-// answer being lost if mute is set.
+// verdict is what happens to a request. It waits, and then it gets an error or a status as its answer, or it is carried
+// out. If mute is set, its answer is lost.
 type verdict struct {
 	open      <-chan struct{}
 	delay     time.Duration
@@ -206,7 +207,7 @@ func (w *way) follow(body io.ReadCloser) io.ReadCloser {
 	return f
 }
 
-// late says whether watches lag behind.
+// late reports whether watches lag behind.
 func (w *way) late() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,7 +220,7 @@ type watch struct {
 	way *way
 }
 
-// Read reads what has come, perhaps later.
+// Read returns what has arrived, with the delay of the fault Late.
 func (w *watch) Read(into []byte) (int, error) {
 	n, err := w.ReadCloser.Read(into)
 	for until := time.Now().Add(lateness); err == nil && w.way.late() && time.Now().Before(until); {

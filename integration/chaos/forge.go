@@ -16,14 +16,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// forgers is the namespace of strangers who forge owners. It sorts before those of KVMConfigs.
+// forgers is the namespace of strangers who forge owners. It sorts before the namespaces of KVMConfigs.
 const forgers = "a-strangers"
 
-// heldByForgers is a finalizer that stays.
+// heldByForgers is a finalizer that is not removed.
 const heldByForgers = "example.org/held"
 
-// forge has strangers claim that their objects are the cluster's: with its UID in other namespaces, and in its namespace with another owner. The
-// contents are invalid, so a cluster that uses them does not settle.
+// forge makes strangers claim that their objects belong to the cluster: with its UID in other namespaces, and with
+// another owner in its namespace. The content is invalid, so a cluster that uses it does not settle.
 func (c *life) forge(ctx context.Context) error {
 	config, err := c.config(ctx, c.world.lab.Client)
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *life) forge(ctx context.Context) error {
 	for _, object := range inside(config) {
 		err := c.world.strangers.put(ctx, stranger{client: c.world.lab.Client, object: object, within: namespace})
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-			return nil // the namespace has begun to go
+			return nil // the namespace is being deleted
 		}
 		if err != nil {
 			return err
@@ -52,7 +52,8 @@ func (c *life) forge(ctx context.Context) error {
 	return nil
 }
 
-// elsewhere are forged objects of a cluster where none of its own can be. Finalizers hold those with a namespace.
+// elsewhere returns forged objects of a cluster in places where none of its own objects can be. Objects in namespaces
+// have finalizers.
 func elsewhere(config *v1alpha1.KVMConfig) []client.Object {
 	id := config.Spec.Cluster.ID
 	held := func(namespace, name, handler string) metav1.ObjectMeta {
@@ -68,7 +69,7 @@ func elsewhere(config *v1alpha1.KVMConfig) []client.Object {
 		&corev1.Secret{ObjectMeta: random, Data: map[string][]byte{cluster.KeyEncryption: []byte("forged")}},
 		&corev1.Secret{ObjectMeta: held(forgers, boot, "configmap")},
 		&corev1.ConfigMap{ObjectMeta: held(forgers, boot, "configmap")},
-		// Beside a KVMConfig only Secrets are a cluster's.
+		// In the namespace of a KVMConfig, only Secrets can belong to a cluster.
 		&corev1.ConfigMap{ObjectMeta: held(config.Namespace, "forged-"+id, "configmap")},
 		&corev1.Service{ObjectMeta: held(forgers, "forged-"+id, "service"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.org"}},
 		&corev1.Namespace{ObjectMeta: forged(config, "forged-"+id, key.OwnerKVMConfig(config, "namespace"))},
@@ -79,7 +80,8 @@ func elsewhere(config *v1alpha1.KVMConfig) []client.Object {
 	}
 }
 
-// inside are objects in a cluster's namespace that name other owners: of another kind, another name and another namespace.
+// inside returns objects in a cluster's namespace that name other owners: of another kind, another name and another
+// namespace.
 func inside(config *v1alpha1.KVMConfig) []client.Object {
 	kind, name, place := key.OwnerKVMConfig(config, "configmap"), key.OwnerKVMConfig(config, "configmap"), key.OwnerKVMConfig(config, "configmap")
 	kind.Kind, name.Name, place.Namespace = "VirtualMachine.kvm.example.org", "another", forgers
@@ -92,7 +94,7 @@ func inside(config *v1alpha1.KVMConfig) []client.Object {
 	return objects
 }
 
-// forged has the labels by which operators see an object, and names an owner.
+// forged returns metadata with the labels by which operators select an object, and with an owner.
 func forged(config *v1alpha1.KVMConfig, name string, owner key.Owner) metav1.ObjectMeta {
 	id := config.Spec.Cluster.ID
 	return metav1.ObjectMeta{
@@ -101,7 +103,8 @@ func forged(config *v1alpha1.KVMConfig, name string, owner key.Owner) metav1.Obj
 	}
 }
 
-// put creates an object of strangers, or updates the owner in the one that exists. The update fails if another client has written the object.
+// put creates an object of strangers, or updates the owner of one that exists. The update fails if another client has
+// written the object.
 func (all *strangers) put(ctx context.Context, s stranger) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()

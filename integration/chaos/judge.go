@@ -25,32 +25,32 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// known is how long ago something must have happened for the operator to know of it when it acts.
+// known is how long ago an event must have happened for the operator to know it when it acts.
 const known = 5 * time.Second
 
-// outdated is how old what the operator writes may be: its watches lag behind, or it was paused.
+// outdated is how old the operator's data may be when it writes, because its watches lag behind or it was paused.
 const outdated = 30 * time.Second
 
-// blurred is by how much two times differ that are written down in whole seconds, by clocks that were set by the answers of an API server.
+// blurred is the possible difference of two times in whole seconds, from clocks set by answers of an API server.
 const blurred = 2 * time.Second
 
-// judge sees every change and notes what must never be.
+// judge sees every change and records violations of the rules.
 type judge struct {
 	mu         sync.Mutex
 	violations []string
-	// suspects are what must never be either, by a rule of which it is not known yet whether it is right.
+	// suspects are violations of rules that are not yet known to be right.
 	suspects []string
-	// machines are the pods of each master whose machine may run, by namespace and node.
+	// machines are each master's pods whose machine may run, by namespace and node.
 	machines map[string]map[string]bool
-	// placing are the pods that put a snapshot in the place of the data of a master, by namespace.
+	// placing are the pods that replace a master's data with a snapshot, by namespace.
 	placing map[string]map[string]bool
-	// uses and renames are the directories that machines have of their hosts, and those that get other names, by pod.
+	// uses and renames are the directories of hosts that machines use and that are to be renamed, by pod.
 	uses, renames map[string]string
-	// indexes are those of the nodes of each cluster, by name and uid of its KVMConfig.
+	// indexes are the node indexes of each cluster, by name and UID of its KVMConfig.
 	indexes map[string]map[string]int32
-	// ran are the pods whose machines have run, and released those whose runners were told to let them go, by namespace and name.
+	// ran are the pods whose machines have run, and released those whose runners were told, by namespace and name.
 	ran, released map[string]bool
-	// ready are the addresses that Ready pods of the namespace have or had, and when they were last: the zero time for those that are.
+	// ready are the addresses of current and former Ready pods by namespace, with the end of their readiness or zero.
 	ready map[string]map[string]time.Time
 }
 
@@ -62,21 +62,21 @@ func newJudge() *judge {
 	}
 }
 
-// violated notes a violation.
+// violated records a violation.
 func (j *judge) violated(format string, arguments ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.violations = append(j.violations, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, arguments...))
 }
 
-// suspected notes a suspect.
+// suspected records a suspect.
 func (j *judge) suspected(format string, arguments ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.suspects = append(j.suspects, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, arguments...))
 }
 
-// verdict are the violations and the suspects since the last one.
+// verdict returns the violations and the suspects since its last call.
 func (j *judge) verdict() (violations, suspects []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -85,7 +85,7 @@ func (j *judge) verdict() (violations, suspects []string) {
 	return violations, suspects
 }
 
-// watch begins to look at the management cluster and returns what is seen.
+// watch starts to watch the management cluster and returns a reader of what it sees.
 func (j *judge) watch(ctx context.Context, w *World) (client.Reader, error) {
 	c, err := crcache.New(w.lab.RESTConfig(), crcache.Options{Scheme: w.lab.Client.Scheme(), Mapper: w.lab.Client.RESTMapper()})
 	if err != nil {
@@ -125,8 +125,8 @@ func (j *judge) watch(ctx context.Context, w *World) (client.Reader, error) {
 	return c, nil
 }
 
-// seePod: one machine runs on the disk of a master, at most, and none of any master while a snapshot takes the place of data. No pod
-// goes with its machine running.
+// seePod: at most one machine uses the disk of a master, and no machine of a master runs while a snapshot replaces its
+// data. No pod disappears while its machine runs.
 func (j *judge) seePod(object any, gone bool) {
 	pod := object.(*corev1.Pod)
 	if strings.HasPrefix(pod.Labels[batchv1.JobNameLabel], key.EtcdPlacing) {
@@ -162,7 +162,7 @@ func (j *judge) seePod(object any, gone bool) {
 	}
 }
 
-// seeReadiness remembers who is Ready, and until when the others were.
+// seeReadiness records the Ready addresses, and until when the others were Ready.
 func (j *judge) seeReadiness(pod *corev1.Pod, gone bool) {
 	if pod.Status.PodIP == "" {
 		return
@@ -181,11 +181,11 @@ func (j *judge) seeReadiness(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// justBound is how long after its binding a pod may still lose its grace period to a deletion that began before the binding.
+// justBound is how long after its binding a pod may lose its grace period to a deletion that began before.
 const justBound = 10 * time.Second
 
-// goesHeld says that a pod is gone whose machine ran and whose runner was not told. The API server drops the grace period of a pod that has no
-// host, and keeps to that when the pod is bound while the deletion is retried: such a pod counts as told.
+// goesHeld reports that a pod is gone whose machine ran and whose runner was not told. The API server drops the grace
+// period of a pod without a host, even if the pod is bound while the deletion is retried. Such a pod counts as told.
 func (j *judge) goesHeld(pod *corev1.Pod, gone bool) bool {
 	name := pod.Namespace + "/" + pod.Name
 	if ptr.Deref(pod.DeletionGracePeriodSeconds, -1) == 0 && (!j.ran[name] || pod.DeletionTimestamp.Sub(boundAt(pod)) < justBound) {
@@ -195,7 +195,7 @@ func (j *judge) goesHeld(pod *corev1.Pod, gone bool) bool {
 	return gone && j.ran[name] && !j.released[name]
 }
 
-// boundAt is when a pod was bound to a host; the zero time where it was not.
+// boundAt is when a pod was bound to a host, or the zero time if it was not.
 func boundAt(pod *corev1.Pod) time.Time {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
@@ -223,7 +223,7 @@ func (j *judge) seePlacing(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// seeConfig: no two nodes have an index in common, and none gets another one.
+// seeConfig: no two nodes have the same index, and no index changes.
 func (j *judge) seeConfig(object any, _ bool) {
 	config := object.(*v1alpha1.KVMConfig)
 	if config.Status.KVM == nil {
@@ -246,8 +246,8 @@ func (j *judge) seeConfig(object any, _ bool) {
 	}
 }
 
-// seeSlice: nobody leads traffic to an address that is not that of a Ready pod, or was not a moment ago. Pods are seen by a watch of their own,
-// perhaps later.
+// seeSlice: every address in a slice belongs to a pod that is Ready or was a moment ago. Pods come from another watch,
+// which may be later.
 func (j *judge) seeSlice(ctx context.Context, object any, gone bool) {
 	slice := object.(*discoveryv1.EndpointSlice)
 	if gone || slice.Labels[key.LabelGSCluster] == "" {
@@ -265,14 +265,14 @@ func (j *judge) seeSlice(ctx context.Context, object any, gone bool) {
 	}()
 }
 
-// unready are the addresses in a slice of pods that had not been Ready for a while when it was written.
+// unready returns the addresses in a slice of pods that had not been Ready for a while when it was written.
 func (j *judge) unready(slice *discoveryv1.EndpointSlice, written time.Time) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var all []string
 	for _, e := range slice.Endpoints {
 		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
-			continue // a master that terminates and is the last that serves
+			continue // a terminating master that is the last one serving
 		}
 		for _, a := range e.Addresses {
 			if until, seen := j.ready[slice.Namespace][a]; !seen || !until.IsZero() && written.Sub(until) > outdated {
@@ -283,22 +283,22 @@ func (j *judge) unready(slice *discoveryv1.EndpointSlice, written time.Time) []s
 	return all
 }
 
-// seeRelease is called while the machine still runs: nothing is on it that could go elsewhere, and the other masters are a majority
-// without it.
+// seeRelease is called while the machine still runs. It reports a violation if a pod on the machine could still run
+// elsewhere, or if the other masters are no majority.
 func (j *judge) seeRelease(ctx context.Context, p *park, namespace, name string) {
 	j.mu.Lock()
 	j.released[namespace+"/"+name] = true
 	j.mu.Unlock()
 	pod, err := p.management.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil || !runs(pod) {
-		return // it was let go before
+		return // it was released before
 	}
 	if pod.DeletionTimestamp == nil {
 		j.violated("%s/%s: the machine is let go, and nobody has deleted its pod", namespace, name)
 	}
 	config, err := p.owner(ctx, namespace)
 	if err != nil || config == nil || config.DeletionTimestamp != nil {
-		return // the whole cluster goes
+		return // the whole cluster is being deleted
 	}
 	if pod.Labels[key.LabelApp] == key.RoleMaster {
 		j.seeMasterGo(ctx, p, pod)
@@ -310,10 +310,10 @@ func (j *judge) seeRelease(ctx context.Context, p *park, namespace, name string)
 	}
 }
 
-// deletion is a request to delete a pod.
+// deletion matches the path of a request to delete a pod.
 var deletion = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)$`)
 
-// hears has the judge know what a life of the operator asks for.
+// hears passes the requests of one operator to the judge.
 func (j *judge) hears(w *World, own *pulse) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(request *http.Request) (*http.Response, error) {
@@ -328,8 +328,8 @@ func (j *judge) hears(w *World, own *pulse) func(http.RoundTripper) http.RoundTr
 	}
 }
 
-// seeReplacement is called when the operator deletes a pod, to have an unhealthy node replaced: one that has been unhealthy for long, one
-// at a time, and in a workload cluster that it sees.
+// seeReplacement is called when the operator deletes a pod to replace an unhealthy node. The node must have been
+// unhealthy for long, only one is replaced at a time, and the operator must reach the workload cluster.
 func (j *judge) seeReplacement(ctx context.Context, w *World, namespace, name string) {
 	at := slices.IndexFunc(w.lives, func(l *life) bool { return l.id == namespace })
 	if at < 0 || w.lives[at].cutFor() >= known {
@@ -341,7 +341,7 @@ func (j *judge) seeReplacement(ctx context.Context, w *World, namespace, name st
 	}
 	pods, err := w.park.management.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelNode})
 	if err != nil {
-		return // the API server is not what is judged
+		return // faults of the API server are not judged
 	}
 	for i := range pods.Items {
 		other := &pods.Items[i]
@@ -359,11 +359,11 @@ func (j *judge) seeMasterGo(ctx context.Context, p *park, pod *corev1.Pod) {
 	name := key.DeploymentName(key.RoleMaster, pod.Labels[key.LabelNode])
 	deployment, err := p.management.AppsV1().Deployments(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err == nil && deployment.Annotations[key.AnnotationEtcdHalted] != "" {
-		return // all masters are stopped, for a snapshot takes the place of their data
+		return // all masters are stopped because a snapshot replaces their data
 	}
 	pods, err := p.management.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelApp + "=" + key.RoleMaster})
 	if err != nil {
-		return // the API server is not what is judged
+		return // faults of the API server are not judged
 	}
 	if ledger := p.world.booksOf(pod.Namespace); ledger != nil {
 		j.seeMemberGo(ctx, ledger, pod)
@@ -379,14 +379,14 @@ func (j *judge) seeMasterGo(ctx context.Context, p *park, pod *corev1.Pod) {
 		}
 	}
 	if !p.hangsSince(pod.Name).IsZero() || len(masters) < 2 {
-		return // it is no part of the majority, or is all there is
+		return // it is not part of the majority, or is the only one
 	}
 	if len(well) <= len(masters)/2 {
 		j.violated("%s/%s: the machine is let go, and %d of %d masters are left", pod.Namespace, pod.Name, len(well), len(masters))
 	}
 }
 
-// owner is the KVMConfig of the cluster in a namespace, nil when there is none.
+// owner returns the KVMConfig of the cluster in a namespace, or nil when there is none.
 func (p *park) owner(ctx context.Context, namespace string) (*v1alpha1.KVMConfig, error) {
 	config := &v1alpha1.KVMConfig{}
 	err := p.world.lab.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: namespace}, config)

@@ -26,46 +26,48 @@ import (
 )
 
 const (
-	// steps are how many changes and faults a course has, pace how long it waits between two at most.
+	// stepsLeast and stepsMost bound the number of changes and faults in a chaos run. pace is the longest pause between
+	// two.
 	stepsLeast, stepsMost = 2, 5
 	pace                  = 1500 * time.Millisecond
-	// settling is how long a cluster may take to become what it is to be, or to end, with an operator that is let alone and on a machine
-	// that is busy.
+	// settling is how long a cluster may take to become what its KVMConfig says, or to be deleted, without faults and
+	// on a busy machine.
 	settling = 10 * time.Minute
-	// telling is how long something may be missing that no condition tells of: what is told may be somewhat late.
+	// telling is how long something may be missing without a condition that reports it. Conditions may be somewhat
+	// late.
 	telling = time.Minute
-	// mostWorkers is how many workers a cluster has at most.
+	// mostWorkers is the largest number of workers of a cluster.
 	mostWorkers = 4
 )
 
-// life is that of one cluster, over one course or many.
+// life is the life of one cluster over one or more chaos runs.
 type life struct {
 	world *World
 	id    string
 	line  *tenant.Line
-	// made says that its KVMConfig exists, or is being deleted. born counts the workers so far, and bornMasters the masters; their ids are
-	// never used again.
+	// made reports that its KVMConfig exists or is being deleted. born counts the workers so far, and bornMasters the
+	// masters. Their ids are never reused.
 	made              bool
 	born, bornMasters int
-	// restores counts the snapshots that were to be restored.
+	// restores counts the snapshots that were requested to be restored.
 	restores int64
 
-	// seed and random are those of the course.
+	// seed and random are those of the chaos run.
 	seed   uint64
 	random *rand.Rand
 
 	mu sync.Mutex
-	// ledger is what somebody writes to the cluster's etcd; nil where there is none.
+	// ledger is what a client writes to the cluster's etcd. It is nil if there is none.
 	ledger    *etcdguest.Ledger
 	log       []string
 	complaint string
-	// cut is since when the workload cluster is cut off; zero while it is not.
+	// cut is since when the workload cluster is cut off. It is zero while it is not.
 	cut time.Time
-	// patient is how long any node may have been unhealthy until it was to be replaced, the least that was ever said.
+	// patient is how long a node must have been unhealthy before it was replaced: the smallest value that was ever set.
 	patient time.Duration
 }
 
-// begin begins another course.
+// begin begins another chaos run.
 func (c *life) begin(seed uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,14 +96,14 @@ func (c *life) cutAt(t time.Time) {
 	c.cut = t
 }
 
-// replacesAfter is how long a node is unhealthy at least before it is replaced.
+// replacesAfter is the minimum time that a node is unhealthy before it is replaced.
 func (c *life) replacesAfter() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.patient
 }
 
-// failed notes what ended the course. The first failure counts.
+// failed records what ended the chaos run. The first failure counts.
 func (c *life) failed(format string, arguments ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,25 +121,25 @@ func (c *life) complaints() []string {
 	return []string{fmt.Sprintf("cluster %s: %s\n  %s", c.id, c.complaint, c.story())}
 }
 
-// story is what has happened in the course.
+// story returns the log of the chaos run.
 func (c *life) story() string {
 	return fmt.Sprintf("seed %d\n  %s", c.seed, strings.Join(c.log, "\n  "))
 }
 
-// course is the same for who does not hold the lock.
+// course returns the story for callers that do not hold the lock.
 func (c *life) course() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.story()
 }
 
-// storm changes and hurts the cluster, and makes it first if there is none.
+// storm changes the cluster and injects faults into it. It creates the cluster first if there is none.
 func (c *life) storm(ctx context.Context) {
 	if err := c.declare(ctx); err != nil {
 		c.failed("declaring the cluster: %s", err)
 		return
 	}
-	// Some things happen while it is being made.
+	// Some changes happen while it is being created.
 	if c.random.IntN(3) > 0 {
 		c.await(ctx, c.young)
 	}
@@ -157,10 +159,11 @@ func (c *life) storm(ctx context.Context) {
 	}
 }
 
-// errGoing ends the storm of a course: the cluster is being deleted, and another one takes its name when the course settles.
+// errGoing ends the storm of a chaos run: the cluster is being deleted, and another one takes its name when the run
+// settles.
 var errGoing = errors.New("the cluster is being deleted")
 
-// declare makes the cluster unless there is one. In every other one, unhealthy nodes are replaced from its beginning.
+// declare creates the cluster unless it exists. In every other one, unhealthy nodes are replaced from the start.
 func (c *life) declare(ctx context.Context) error {
 	if c.made {
 		return nil
@@ -172,7 +175,7 @@ func (c *life) declare(ctx context.Context) error {
 	return c.remediate(ctx)
 }
 
-// make makes the cluster with so many masters and workers.
+// make creates the cluster with this number of masters and workers.
 func (c *life) make(ctx context.Context, masters, workers int) error {
 	if c.line == nil {
 		line, err := tenant.NewLine(ctx, c.world.server.Address(), 0)
@@ -192,7 +195,7 @@ func (c *life) make(ctx context.Context, masters, workers int) error {
 	return c.world.server.Declare(ctx, c.world.lab.Client, fixture.MakeCluster(c.id).Masters(masters).Workers(workers).Label(labelCourse, c.id).Obj())
 }
 
-// serve has the API server answer once etcd does, without which none would.
+// serve makes the API server answer once etcd does. No API server works without etcd.
 func (c *life) serve(ctx context.Context, line *tenant.Line, ledger *etcdguest.Ledger) {
 	for !ledger.Begun() {
 		if ctx.Err() != nil || c.books() != ledger {
@@ -207,10 +210,10 @@ func (c *life) serve(ctx context.Context, line *tenant.Line, ledger *etcdguest.L
 	}
 }
 
-// labelCourse is on KVMConfigs: the id of the cluster, by which an operator can have it alone.
+// labelCourse is a label on KVMConfigs with the id of the cluster, by which an operator can select only that one.
 const labelCourse = "example.org/course"
 
-// await gives the cluster some time, and goes on in any case: operators have a hard time now.
+// await gives the cluster some time and continues in any case, because operators meet faults now.
 func (c *life) await(ctx context.Context, condition func(context.Context) error) {
 	for began := time.Now(); time.Since(began) < 20*time.Second && condition(ctx) != nil && ctx.Err() == nil; {
 		pause(ctx, 100*time.Millisecond)
@@ -236,7 +239,7 @@ func (c *life) settle(ctx context.Context) {
 	}
 	var untold time.Time
 	c.bound(ctx, func(ctx context.Context) error {
-		// What is seen may be late; the API server has the last word.
+		// The watched state may be late, so the API server decides.
 		err := c.settled(ctx, c.world.seen)
 		if err == nil {
 			err = c.settled(ctx, c.world.lab.Client)
@@ -287,14 +290,14 @@ func (c *life) change(ctx context.Context, by func(*v1alpha1.KVMConfig)) error {
 	})
 }
 
-// pods are the node pods, those that are on their way out included.
+// pods returns the node pods, including those that are being deleted.
 func (c *life) pods(ctx context.Context, from client.Reader) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	err := from.List(ctx, &pods, client.InNamespace(key.Namespace(c.id)), client.HasLabels{key.LabelNode})
 	return pods.Items, err
 }
 
-// situation is what else is known of a cluster that does not settle.
+// situation describes what else is known of a cluster that does not settle.
 func (c *life) situation(ctx context.Context) string {
 	var text strings.Builder
 	var deployments appsv1.DeploymentList

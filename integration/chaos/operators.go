@@ -16,18 +16,18 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// operators are the operator's lives, one after the other, and now and then two at a time.
+// operators are the lives of the operator, one after the other, and sometimes two at a time.
 type operators struct {
 	world  *World
 	random *rand.Rand
 	lives  int
 	faults map[string]int
 	all    []*operator
-	// only is the cluster that they care for; empty for all.
+	// only is the only cluster that they reconcile. It is empty for all.
 	only string
 }
 
-// operator is one life.
+// operator is one life of the operator.
 type operator struct {
 	*lab.Operator
 	way   *way
@@ -38,7 +38,7 @@ func newOperators(w *World, random *rand.Rand) *operators {
 	return &operators{world: w, random: random, faults: map[string]int{}}
 }
 
-// begin begins a life. The clock is the operator's own; nil is the right one.
+// begin begins a life. clock is the operator's own clock, and nil is the right one.
 func (o *operators) begin(clock clock.PassiveClock) *operator {
 	life := &operator{way: newWay(rand.New(rand.NewPCG(o.random.Uint64(), 0))), pulse: &pulse{sent: map[string][]time.Time{}}}
 	var err error
@@ -53,7 +53,7 @@ func (o *operators) begin(clock clock.PassiveClock) *operator {
 		c.DrainTimeout, c.EtcdAddresses = time.Hour, o.world.etcdAddresses
 	})
 	if err != nil {
-		// It asks nobody for anything, so this is a mistake of the test.
+		// This sends no requests, so an error is a mistake of the test.
 		panic(err)
 	}
 	o.lives++
@@ -61,20 +61,20 @@ func (o *operators) begin(clock clock.PassiveClock) *operator {
 	return life
 }
 
-// close ends a life in order.
+// close ends a life gracefully.
 func (o *operator) close(j *judge) {
 	if err := o.Close(); err != nil && !errors.Is(err, lab.ErrCrashed) {
 		j.violated("the operator ended with an error: %s", err)
 	}
 }
 
-// kill ends a life as a power failure does: nothing that it still wants to do is done.
+// kill ends a life as a power failure does. Its remaining work is lost.
 func (o *operator) kill() {
 	o.way.die()
-	_ = o.Close() // it has every reason to complain
+	_ = o.Close() // an error is expected
 }
 
-// run has one life follow the other until the context ends, each with faults.
+// run runs one life after the other until the context ends, each with faults.
 func (o *operators) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		life := o.begin(o.clock())
@@ -86,7 +86,7 @@ func (o *operators) run(ctx context.Context) {
 	}
 }
 
-// clock is that of a life: one in four is wrong by up to half a day.
+// clock returns the clock of a life. One in four is wrong by up to half a day.
 func (o *operators) clock() clock.PassiveClock {
 	if o.random.IntN(4) > 0 {
 		return clock.RealClock{}
@@ -95,19 +95,19 @@ func (o *operators) clock() clock.PassiveClock {
 	return wrongClock{by: o.between(-12*time.Hour, 12*time.Hour)}
 }
 
-// wrongClock is ahead of the right one.
+// wrongClock differs from the right clock by by.
 type wrongClock struct {
 	clock.RealClock
 	by time.Duration
 }
 
-// Now is what the clock says.
+// Now returns the time of the clock.
 func (c wrongClock) Now() time.Time { return time.Now().Add(c.by) }
 
-// Since is how long ago a time was.
+// Since returns how long ago a time was.
 func (c wrongClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// trouble is one fault; it says whether the life has ended by it.
+// trouble injects one fault and reports whether it has ended the life.
 func (o *operators) trouble(ctx context.Context, life *operator) bool {
 	all := []Fault{Calm, Trouble, Trouble, Gone, Slow, Late, Late, Paused, Crash, Crash, Crash}
 	fault := all[o.random.IntN(len(all))]
@@ -148,7 +148,7 @@ func (o *operators) requests() int {
 	return sum
 }
 
-// busiest is which request one life has made most often in a short time.
+// busiest returns the request that one life has made most often in a short time.
 func (o *operators) busiest() string {
 	most, what := 0, ""
 	for _, life := range o.all {
@@ -159,13 +159,14 @@ func (o *operators) busiest() string {
 	return fmt.Sprintf("%d in %s at most, %s", most, pulseOf, what)
 }
 
-// restFor is for how long a world that has settled is looked at; restWithin is how long the operator may take to come to rest.
+// restFor is how long a settled world is watched for requests. restWithin is how long the operator may take to come to
+// rest.
 const (
 	restFor    = 3 * time.Second
 	restWithin = 3 * time.Minute
 )
 
-// costsNothing notes a violation if the last life does not come to rest.
+// costsNothing records a violation if the last life does not come to rest.
 func (o *operators) costsNothing(ctx context.Context, j *judge) {
 	last := o.all[len(o.all)-1]
 	count, since := -1, time.Now()

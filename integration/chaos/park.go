@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// attendants is how many look after the machines.
+	// attendants is the number of goroutines that maintain the machines.
 	attendants = 8
-	// labelTenant is on the pods of a workload cluster: its id.
+	// labelTenant is a label on the pods of a workload cluster with its id.
 	labelTenant = "example.org/tenant"
 )
 
-// park plays the machines of node pods and the kubelets in them: a machine runs as long as the container of its pod does, and its
-// Node is Ready unless it hangs. On each worker there is one pod that wants to end in order.
+// park plays the machines of node pods and the kubelets in them. A machine runs as long as the container of its pod
+// does, and its Node is Ready unless it hangs. Each worker has one pod that has to terminate gracefully.
 type park struct {
 	world               *World
 	management, inside  kubernetes.Interface
@@ -40,7 +40,7 @@ type park struct {
 	queue               workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 	mu sync.Mutex
-	// hung are the machines whose kubelets are silent, by the name of the pod, since when.
+	// hung are the machines with a silent kubelet and since when, by the name of the pod.
 	hung map[string]time.Time
 }
 
@@ -56,7 +56,7 @@ func newPark(ctx context.Context, w *World) (*park, error) {
 	if p.inside, err = unbounded(w.server.RESTConfig()); err != nil {
 		return nil, err
 	}
-	// Nobody else makes it: the workload clusters have no controllers.
+	// The workload clusters have no controllers that would create it.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	if _, err := p.inside.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func unbounded(config *rest.Config) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// follow calls see for every pod that is new or changes or goes, and returns what is known of all.
+// follow calls see for every pod that is added, changed or deleted, and returns a lister of all pods.
 func follow(ctx context.Context, clients kubernetes.Interface, see func(*corev1.Pod)) (corev1listers.PodLister, error) {
 	factory := informers.NewSharedInformerFactory(clients, 0)
 	pods := factory.Core().V1().Pods()
@@ -125,7 +125,7 @@ func (p *park) attend(ctx context.Context) {
 	}
 }
 
-// runs says whether the machine of a pod is on.
+// runs reports whether the machine of a pod is on.
 func runs(pod *corev1.Pod) bool {
 	if pod.Status.Phase != corev1.PodRunning {
 		return false
@@ -138,7 +138,7 @@ func runs(pod *corev1.Pod) bool {
 	return false
 }
 
-// tend makes the Node of a machine what it is to be.
+// tend updates the Node of a machine.
 func (p *park) tend(ctx context.Context, name types.NamespacedName) error {
 	pod, err := p.machines.Pods(name.Namespace).Get(name.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -177,7 +177,7 @@ func (p *park) tend(ctx context.Context, name types.NamespacedName) error {
 	return err
 }
 
-// readiness is what the kubelet of a machine says of it, if anything.
+// readiness returns what the kubelet of a machine reports, if anything.
 func (p *park) readiness(name types.NamespacedName, pod *corev1.Pod, on bool) (corev1.ConditionStatus, error) {
 	switch {
 	case !on || !p.hangsSince(name.Name).IsZero():
@@ -188,10 +188,10 @@ func (p *park) readiness(name types.NamespacedName, pod *corev1.Pod, on bool) (c
 	return corev1.ConditionTrue, nil
 }
 
-// errBoots has a machine be looked at again soon.
+// errBoots makes the queue retry a machine soon.
 var errBoots = errors.New("the machine boots")
 
-// power switches the machine of a master on or off, where it has a member of etcd.
+// power switches the machine of a master on or off if it has a member of etcd.
 func (p *park) power(name types.NamespacedName, pod *corev1.Pod, on bool) error {
 	switch {
 	case !hasEtcd(name.Namespace):
@@ -229,7 +229,7 @@ func ignoreExists(err error) error {
 	return err
 }
 
-// forget removes the pods of a Node that does not exist any more, as Kubernetes' garbage collection does.
+// forget removes the pods of a Node that no longer exists, as Kubernetes' garbage collection does.
 func (p *park) forget(ctx context.Context, node string) error {
 	now := int64(0)
 	err := p.inside.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "web-"+node, metav1.DeleteOptions{GracePeriodSeconds: &now})
@@ -239,14 +239,14 @@ func (p *park) forget(ctx context.Context, node string) error {
 	return err
 }
 
-// endGuestPod ends a pod that was asked to go, as the kubelet of a machine does that does not hang.
+// endGuestPod ends a pod that is being deleted, as the kubelet of a healthy machine does.
 func (p *park) endGuestPod(ctx context.Context, pod *corev1.Pod) {
 	if pod.DeletionTimestamp == nil || !p.hangsSince(pod.Spec.NodeName).IsZero() {
 		return
 	}
 	pause(ctx, 100*time.Millisecond)
 	now := int64(0)
-	// It may be gone already; if not, the course does not settle.
+	// It may be gone already. If it is not, the chaos run does not settle.
 	_ = p.inside.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 }
 
@@ -256,12 +256,13 @@ func (p *park) hangsSince(name string) time.Time {
 	return p.hung[name]
 }
 
-// unreadyFor is how long a Node has not been Ready, as far as the operator has to know; very long when it cannot be told.
+// unreadyFor returns how long a Node has not been Ready, as far as the operator has to know. It is very long when that
+// is unknown.
 func (p *park) unreadyFor(ctx context.Context, name string) time.Duration {
 	const unknown = math.MaxInt64
 	node, err := p.inside.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil || len(node.Status.Conditions) == 0 {
-		return unknown // somebody has deleted it, or it never was; or the API server is not what is judged
+		return unknown // it was deleted or never existed, or the API server failed, which is not judged
 	}
 	since := time.Since(node.Status.Conditions[0].LastTransitionTime.Time)
 	switch {
@@ -273,7 +274,7 @@ func (p *park) unreadyFor(ctx context.Context, name string) time.Duration {
 	return 0
 }
 
-// hang makes the kubelet of a machine silent; wake lets it speak again.
+// hang makes the kubelet of a machine silent, and wake ends this.
 func (p *park) hang(pod *corev1.Pod) {
 	p.mu.Lock()
 	p.hung[pod.Name] = time.Now()
@@ -288,14 +289,14 @@ func (p *park) wake(pod *corev1.Pod) {
 	p.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 }
 
-// crash ends the machine of a pod for a moment: the host starts its container again.
+// crash ends the machine of a pod for a moment. The host then restarts its container.
 func (p *park) crash(ctx context.Context, pod *corev1.Pod, back time.Duration) error {
 	p.world.machines.Crash(pod.Namespace, pod.Name, back)
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
 		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"conditions":[{"type":"ContainersReady","status":%q},{"type":"Ready","status":"False"}]}}`, pod.UID, ready)
 		_, err := p.management.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil // it was replaced meanwhile
+			return nil // it was replaced in the meantime
 		}
 		if err != nil {
 			return err
@@ -305,7 +306,7 @@ func (p *park) crash(ctx context.Context, pod *corev1.Pod, back time.Duration) e
 	return nil
 }
 
-// release plays the runner that is told to let its machine go.
+// release plays a runner that is permitted to shut its machine down.
 func (p *park) release(ctx context.Context, namespace, name string) error {
 	p.world.judge.seeRelease(ctx, p, namespace, name)
 	p.world.machines.Release(namespace, name)

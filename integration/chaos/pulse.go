@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// pulseOf is the time in which requests are counted that are the same, and pulseMost how many there may be of one whatever happens: an operator
-// that begins anew, or to which everything happens again, asks several times a second.
+// pulseOf is the period in which equal requests are counted, and pulseMost is how many are allowed in any case. An
+// operator that restarts its work, or gets all events again, sends several a second.
 const (
 	pulseOf   = 10 * time.Second
 	pulseMost = 50
 )
 
-// pulse counts the requests of one life of the operator, to find out whether it goes round in circles.
+// pulse counts the requests of one life of the operator to detect endless loops.
 type pulse struct {
 	mu   sync.Mutex
 	sent map[string][]time.Time
-	// most is how many there were of the busiest one, what.
+	// most is the count of the busiest request, what.
 	most int
 	what string
 }
 
-// count counts one more; objects that are made are told from each other by what they are. It says whether there were too many, once each
-// time that it comes to that.
+// count counts one request. Requests that create objects are distinguished by their body. It reports once each time
+// that the limit is reached.
 func (p *pulse) count(request *http.Request, now time.Time) (what string, tooMany bool) {
 	what = request.Method + " " + request.URL.Path
 	if request.Method == http.MethodPost && request.GetBody != nil {
@@ -48,7 +48,7 @@ func (p *pulse) count(request *http.Request, now time.Time) (what string, tooMan
 	return what, len(sent) == pulseMost
 }
 
-// busiest is which request was made most often, and how often.
+// busiest returns the most frequent request and its count.
 func (p *pulse) busiest() (most int, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,17 +20,17 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// settledConditions are True when the cluster is as it should be. Add-ons are not among them: the clusters share an API server, in
-// which they belong to one of them.
+// settledConditions are True when the cluster has settled. They do not include those of add-ons, because the clusters
+// share an API server in which the add-ons belong to one of them.
 var settledConditions = []string{
 	"IndexesAssigned", "NamespaceReady", "CertificatesReady", "KeysReady", "ServiceAccountReady", "RoleBindingsReady", "ServicesReady", "EndpointsReady", "BootDataReady", "MastersPlaced",
 	"WorkloadReachable", "NodesReady", "NodesLabelled",
 }
 
-// told is what is missing by the conditions' own account.
+// told is an error that the conditions report themselves.
 type told struct{ error }
 
-// settled says what is missing.
+// settled returns an error that names what is missing.
 func (c *life) settled(ctx context.Context, from client.Reader) error {
 	config, err := c.config(ctx, from)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *life) settled(ctx context.Context, from client.Reader) error {
 	if err := c.areSucceeded(ctx, config); err != nil {
 		return err
 	}
-	if hasEtcd(c.id) { // else the operator does not know members
+	if hasEtcd(c.id) { // otherwise the operator does not know members
 		if err := areKept(config); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (c *life) settled(ctx context.Context, from client.Reader) error {
 		c.kept(ctx, config))
 }
 
-// isRestored: the cluster is that of its snapshot, and nothing is under way.
+// isRestored returns an error unless the cluster has the data of its snapshot and no restore is in progress.
 func isRestored(config *v1alpha1.KVMConfig) error {
 	have := meta.FindStatusCondition(config.Status.Conditions, "SnapshotRestored")
 	wanted := config.Spec.Etcd != nil && config.Spec.Etcd.Restore != nil
@@ -73,7 +73,7 @@ func isRestored(config *v1alpha1.KVMConfig) error {
 	return nil
 }
 
-// areKept: what masters have left on hosts has other names.
+// areKept returns an error unless the data that masters have left on hosts was renamed.
 func areKept(config *v1alpha1.KVMConfig) error {
 	for _, d := range config.Status.Retired {
 		if d.Phase != snapshot.RetiredKept {
@@ -83,7 +83,7 @@ func areKept(config *v1alpha1.KVMConfig) error {
 	return nil
 }
 
-// areSucceeded: the operator's authorities are those that were asked for last, and nobody is believed beside them.
+// areSucceeded returns an error unless the operator's CAs are the ones requested last and the only trusted ones.
 func (c *life) areSucceeded(ctx context.Context, config *v1alpha1.KVMConfig) error {
 	if config.Spec.Certificates == nil {
 		return nil
@@ -94,7 +94,7 @@ func (c *life) areSucceeded(ctx context.Context, config *v1alpha1.KVMConfig) err
 	return c.world.lab.Succeeded(ctx, config, pki.EtcdCA, pki.FrontProxyCA)
 }
 
-// ofNodes: there is one pod a node.
+// ofNodes returns an error unless there is one pod for each node.
 func ofNodes(config *v1alpha1.KVMConfig, pods []corev1.Pod) error {
 	var want []string
 	for _, n := range slices.Concat(config.Spec.Cluster.Masters, config.Spec.Cluster.Workers) {
@@ -103,7 +103,7 @@ func ofNodes(config *v1alpha1.KVMConfig, pods []corev1.Pod) error {
 	return same("the pods are those of nodes", want, each(pods, func(p corev1.Pod) string { return p.Labels[key.LabelNode] }))
 }
 
-// joined: the Nodes of the workload cluster are those of the pods.
+// joined returns an error unless the Nodes of the workload cluster are those of the pods.
 func (c *life) joined(ctx context.Context, pods []corev1.Pod) error {
 	var nodes corev1.NodeList
 	if err := c.world.server.Client.List(ctx, &nodes, client.MatchingLabels{key.LabelGSCluster: c.id}); err != nil {
@@ -113,7 +113,7 @@ func (c *life) joined(ctx context.Context, pods []corev1.Pod) error {
 		each(pods, func(p corev1.Pod) string { return p.Name }), each(nodes.Items, func(n corev1.Node) string { return n.Name }))
 }
 
-// behind: the addresses of the pods of a role are behind its Service.
+// behind returns an error unless the addresses of the pods of a role are behind its Service.
 func (c *life) behind(ctx context.Context, from client.Reader, role string, pods []corev1.Pod) error {
 	slice := &discoveryv1.EndpointSlice{}
 	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace(c.id), Name: role}, slice); err != nil {

@@ -20,13 +20,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// step is something that happens to a cluster.
+// step is a change or a fault of a cluster.
 type step struct {
 	name string
 	do   func(*life, context.Context) error
 }
 
-// steps are what happens to clusters.
+// steps are the changes and faults of clusters.
 var steps = []step{
 	{"a worker more", (*life).grow},
 	{"a worker less", (*life).shrink},
@@ -92,7 +92,7 @@ func (c *life) upgrade(ctx context.Context) error {
 	return c.change(ctx, func(config *v1alpha1.KVMConfig) { config.Spec.Versions = &v1alpha1.Versions{Kubernetes: version} })
 }
 
-// forAWhile does something and takes it back a moment later, whatever comes first.
+// forAWhile makes a change and reverts it a moment later.
 func (c *life) forAWhile(ctx context.Context, do, undo func(*v1alpha1.KVMConfig)) error {
 	if err := c.change(ctx, do); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (c *life) forAWhile(ctx context.Context, do, undo func(*v1alpha1.KVMConfig)
 	return c.change(ctx, undo)
 }
 
-// some is a time of up to d.
+// some returns a random time of up to d.
 func (c *life) some(d time.Duration) time.Duration { return time.Duration(c.random.Int64N(int64(d))) }
 
 func (c *life) pauseRollout(ctx context.Context) error {
@@ -122,7 +122,7 @@ func (c *life) pauseAll(ctx context.Context) error {
 		func(config *v1alpha1.KVMConfig) { delete(config.Annotations, key.AnnotationPaused) })
 }
 
-// somePod is a node pod whose machine runs, nil when there is none.
+// somePod returns a node pod whose machine runs, or nil when there is none.
 func (c *life) somePod(ctx context.Context, role string) (*corev1.Pod, error) {
 	pods, err := c.pods(ctx, c.world.lab.Client)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *life) somePod(ctx context.Context, role string) (*corev1.Pod, error) {
 	return &pods[c.random.IntN(len(pods))], nil
 }
 
-// evict has a pod go: it is deleted, or evicted, as by kubectl drain of its host. A budget may refuse that.
+// evict deletes a pod, or evicts it as kubectl drain of its host does. A budget may reject the eviction.
 func (c *life) evict(ctx context.Context) error {
 	if c.random.IntN(2) > 0 {
 		return c.evictOne(ctx, "")
@@ -152,7 +152,7 @@ func (c *life) evict(ctx context.Context) error {
 	return client.IgnoreNotFound(err)
 }
 
-// evictOne deletes the pod of a node of a role, of any if none is named.
+// evictOne deletes the pod of a node of a role, or of any role if none is named.
 func (c *life) evictOne(ctx context.Context, role string) error {
 	pod, err := c.somePod(ctx, role)
 	if pod == nil {
@@ -175,7 +175,7 @@ func (c *life) hang(ctx context.Context) error {
 	return c.hangOne(ctx, "", func(*corev1.Pod) { pause(ctx, c.some(12*time.Second)) })
 }
 
-// hangOne has the kubelet of a node of a role, of any if none is named, be silent as long as it is waited for.
+// hangOne makes the kubelet of a node silent until wait returns. The node has the role, or any role if none is named.
 func (c *life) hangOne(ctx context.Context, role string, wait func(*corev1.Pod)) error {
 	pod, err := c.somePod(ctx, role)
 	if pod == nil {
@@ -188,7 +188,7 @@ func (c *life) hangOne(ctx context.Context, role string, wait func(*corev1.Pod))
 	return nil
 }
 
-// ail has a worker be ill until it is to be replaced.
+// ail makes a worker unhealthy until it has to be replaced.
 func (c *life) ail(ctx context.Context) error {
 	if err := c.remediate(ctx); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (c *life) partition(ctx context.Context) error {
 	c.line.Cut()
 	pause(ctx, c.some(7*time.Second))
 	c.cutAt(time.Time{})
-	if ledger := c.books(); ledger == nil || ledger.Begun() { // else serve mends it
+	if ledger := c.books(); ledger == nil || ledger.Begun() { // otherwise serve repairs it
 		c.line.Mend()
 	}
 	return nil
@@ -245,8 +245,8 @@ func (c *life) block(ctx context.Context) error {
 
 func (c *life) drift(ctx context.Context) error {
 	name := metav1.ObjectMeta{Namespace: key.Namespace(c.id), Name: key.RoleMaster}
-	// Not the service account: while it is missing, the pause of the ReplicaSet controller between two tries doubles each time, and it
-	// is not told when the account is back.
+	// This does not include the service account. While it is missing, the ReplicaSet controller doubles its back-off
+	// with each attempt, and it is not notified when the account is back.
 	objects := []client.Object{
 		&corev1.Service{ObjectMeta: name}, &discoveryv1.EndpointSlice{ObjectMeta: name},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace(c.id), Name: c.id}},
@@ -256,10 +256,10 @@ func (c *life) drift(ctx context.Context) error {
 	return client.IgnoreNotFound(c.world.lab.Client.Delete(ctx, object))
 }
 
-// restore brings the cluster back to a snapshot. Now and then that is called off again, in time or too late.
+// restore restores the cluster from a snapshot. Sometimes that is cancelled again, in time or too late.
 func (c *life) restore(ctx context.Context) error {
 	if hasEtcd(c.id) {
-		return nil // nobody runs the pods that place data
+		return nil // the pods that place data do not run here
 	}
 	c.say("a snapshot is restored")
 	do := func(config *v1alpha1.KVMConfig) {
@@ -276,7 +276,7 @@ func (c *life) restore(ctx context.Context) error {
 	return c.forAWhile(ctx, do, func(config *v1alpha1.KVMConfig) { config.Spec.Etcd.Restore = nil })
 }
 
-// succeed has the operator's own authorities be succeeded by new ones: the others are the API servers'.
+// succeed rotates the operator's own CAs. The other CAs are those of the API servers.
 func (c *life) succeed(ctx context.Context) error {
 	c.say("authorities are to be succeeded")
 	return c.change(ctx, func(config *v1alpha1.KVMConfig) {
@@ -287,10 +287,10 @@ func (c *life) succeed(ctx context.Context) error {
 	})
 }
 
-// again deletes the cluster. Another one takes its name: once it is gone, or when the course settles.
+// again deletes the cluster. Another one takes its name, once it is gone or when the chaos run settles.
 func (c *life) again(ctx context.Context) error {
 	if c.random.IntN(2) == 0 {
-		return nil // it is what costs the most
+		return nil // this is the most expensive step
 	}
 	c.say("the cluster is deleted and made anew")
 	if err := c.delete(ctx); err != nil {

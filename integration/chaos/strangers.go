@@ -14,7 +14,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// strangers have objects that an operator might take for its own: they have the names of its objects, or say that they are.
+// strangers have objects that an operator might take for its own: they have the names of its objects, or claim to be
+// its objects.
 type strangers struct {
 	mu    sync.Mutex
 	known []stranger
@@ -23,11 +24,12 @@ type strangers struct {
 type stranger struct {
 	client client.Client
 	object client.Object
-	// within is the cluster's namespace that holds the object and takes it along when it is deleted; nil where the object stays.
+	// within is the cluster's namespace that contains the object, which is deleted with the namespace. It is nil where
+	// the object stays.
 	within *corev1.Namespace
 }
 
-// is says whether two are the same object, in the same namespace of all that have had its name.
+// is reports whether two are the same object, in the same namespace by UID.
 func (s stranger) is(other stranger) bool {
 	if s.within != nil && (other.within == nil || s.within.UID != other.within.UID) {
 		return false
@@ -36,11 +38,11 @@ func (s stranger) is(other stranger) bool {
 		client.ObjectKeyFromObject(s.object) == client.ObjectKeyFromObject(other.object)
 }
 
-// settle makes them: in the management cluster, and in the workload clusters.
+// settle creates them in the management cluster and in the workload clusters.
 func (w *World) settle(ctx context.Context) error {
 	theirs := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "strangers", Name: name} }
 	pod := &corev1.Pod{ObjectMeta: theirs("worker-w0aaa-1"), Spec: corev1.PodSpec{
-		// Nobody gives it a host, so nobody has a reason to change it.
+		// It never gets a host, so nothing has a reason to change it.
 		SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.org/never"}},
 		Containers:      []corev1.Container{{Name: "stranger", Image: "example.org/stranger"}},
 	}}
@@ -54,7 +56,7 @@ func (w *World) settle(ctx context.Context) error {
 			ObjectMeta: theirs(key.RoleMaster), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.org"},
 		}},
 		{client: w.lab.Client, object: pod},
-		// Its machine is somebody's, and so is what runs there.
+		// The machine and what runs there belong to a stranger.
 		{client: w.server.Client, object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-w0aaa-1"}}},
 		{client: w.server.Client, object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "stranger"}}},
 	} {
@@ -65,7 +67,8 @@ func (w *World) settle(ctx context.Context) error {
 	return nil
 }
 
-// touched says which of them were changed or removed. Kubernetes itself only removes those in a namespace that is deleted.
+// touched returns which of them were changed or removed. Kubernetes itself only removes those in a namespace that is
+// deleted.
 func (all *strangers) touched(ctx context.Context) (violations []string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -87,7 +90,7 @@ func (all *strangers) touched(ctx context.Context) (violations []string) {
 	return violations
 }
 
-// hasGoneWith says that the namespace that the object lay in has gone, or is about to go.
+// hasGoneWith reports that the namespace of the object is gone or is being deleted.
 func (s stranger) hasGoneWith(ctx context.Context) bool {
 	if s.within == nil {
 		return false

@@ -1,8 +1,9 @@
-// Package chaos has clusters go through seeded courses of changes and faults, and checks at every instant what must never be.
+// Package chaos runs clusters through seeded chaos runs of changes and faults, and checks the safety rules all the
+// time.
 //
-// A World is a management cluster, an operator that dies, sees late and is not answered, an API server of workload clusters, and
-// a park of machines that do as they are told, or not. A course is a part of one cluster's life in it. What happens in a course
-// follows from its seed; when it happens does not, for all parts are real processes.
+// A World is a management cluster, an operator that crashes, lags and gets no answers, an API server of workload
+// clusters, and a park of simulated machines. A chaos run, called a course in the code, is a part of one cluster's life
+// in it. Its seed determines what happens, but not when, because all parts are real processes.
 package chaos
 
 import (
@@ -25,10 +26,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// hosts is how many there are of each role: more than a cluster has nodes.
+// hosts is the number of hosts for each role. It is larger than the number of nodes of a cluster.
 const hosts = 8
 
-// World is where courses take place. Close it when done.
+// World is where chaos runs take place. Close it when done.
 type World struct {
 	lab    *lab.Lab
 	server *tenant.Server
@@ -37,17 +38,17 @@ type World struct {
 	// machines are those of masters with a member of etcd.
 	machines *etcdguest.Machines
 	judge    *judge
-	// seen is the management cluster as it was a moment ago. To look there again and again costs nothing.
+	// seen is the watched state of the management cluster, which may lag. Repeated reads cost no requests.
 	seen client.Reader
-	// strangers have nothing to do with all this, though some say so.
+	// strangers are objects of others, though some claim to belong to a cluster.
 	strangers strangers
-	// lives are those of the clusters so far.
+	// lives are the lives of the clusters so far.
 	lives []*life
 
 	cancel context.CancelFunc
 }
 
-// Start starts a world for that many courses at a time.
+// Start starts a world for this number of parallel chaos runs.
 func Start(ctx context.Context, atOnce int) (*World, error) {
 	w := &World{judge: newJudge()}
 	ctx, w.cancel = context.WithCancel(ctx)
@@ -118,13 +119,14 @@ func (w *World) Close() error {
 	return errors.Join(errs...)
 }
 
-// withEtcd is how many clusters have an etcd. All others have masters that are as good as the operator can know, and stay as they are.
+// withEtcd is the number of clusters that have an etcd. All others have masters that look healthy to the operator and
+// never change.
 const withEtcd = 6
 
-// hasEtcd says whether the cluster is one with an etcd.
+// hasEtcd reports whether the cluster has an etcd.
 func hasEtcd(id string) bool { return slices.Contains(ids(withEtcd), id) }
 
-// ids are those of the clusters of courses.
+// ids returns the ids of the clusters of chaos runs.
 func ids(n int) []string {
 	var all []string
 	for i := range n {
@@ -133,25 +135,25 @@ func ids(n int) []string {
 	return all
 }
 
-// Result is what came of a batch of courses.
+// Result is the result of a batch of chaos runs.
 type Result struct {
-	// Violations are what must never be and was, and what ought to have come and did not, each with the seed of its course.
+	// Violations are violated rules and expected results that did not occur, each with the seed of its chaos run.
 	Violations []string
-	// Suspects are what must never be, by a rule of which it is not known yet whether it is right.
+	// Suspects are violations of rules that are not yet known to be right.
 	Suspects []string
-	// Faults counts those that the operator met, by their name; Lives is how often it began.
+	// Faults counts the operator's faults by name. Lives is how often the operator started.
 	Faults map[string]int
 	Lives  int
-	// Requests is how many the operator has made, and Busiest which one most often in a short time.
+	// Requests is the number of the operator's requests, and Busiest is the most frequent one in a short time.
 	Requests int
 	Busiest  string
-	// Stormy and Settled are how long the parts of the batch took.
+	// Stormy and Settled are the durations of the parts of the batch.
 	Stormy, Settled time.Duration
 }
 
-// Batch runs courses side by side, the first of them with the given seed, beside an operator that meets faults all the time. In the
-// end the operator is let alone: then each cluster has to become what its KVMConfig says, and cost nothing any more. The clusters
-// stay for the next batch.
+// Batch runs chaos runs in parallel, the first one with the given seed, while the operator meets faults. At the end the
+// faults stop. Then each cluster has to become what its KVMConfig says and cause no more requests. The clusters stay
+// for the next batch.
 func (w *World) Batch(ctx context.Context, seed uint64, courses int) Result {
 	var r Result
 	lap := stopwatch()
@@ -186,7 +188,7 @@ func (w *World) Batch(ctx context.Context, seed uint64, courses int) Result {
 	return r
 }
 
-// End deletes all clusters beside an operator that is let alone, and returns what is left of them, and why, and suspects.
+// End deletes all clusters without faults. It returns what is left of them and why, and the suspects.
 func (w *World) End(ctx context.Context) (violations, suspects []string) {
 	o := newOperators(w, rand.New(rand.NewPCG(0, 0)))
 	last := o.begin(nil)
@@ -204,7 +206,8 @@ func all(lives []*life, do func(*life)) {
 	group.Wait()
 }
 
-// verdict is what was seen that must never be, each with the courses that it is about, and what did not become of the clusters.
+// verdict returns the violations and suspects, each with the chaos runs that it concerns, and the clusters that did not
+// settle.
 func (w *World) verdict(lives []*life) (violations, suspects []string) {
 	violations, suspects = w.judge.verdict()
 	for _, found := range [][]string{violations, suspects} {
@@ -222,7 +225,7 @@ func (w *World) verdict(lives []*life) (violations, suspects []string) {
 	return violations, suspects
 }
 
-// stopwatch returns the time since it was called last.
+// stopwatch returns a function that returns the time since its last call.
 func stopwatch() func() time.Duration {
 	last := time.Now()
 	return func() time.Duration {
@@ -232,7 +235,7 @@ func stopwatch() func() time.Duration {
 	}
 }
 
-// pause waits, or less when the context ends.
+// pause waits for d, or until the context ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -1,5 +1,5 @@
-// Package chart_test judges the chart: what it renders, what it refuses, and whether an operator that has no more than
-// the chart gives it can do its work.
+// Package chart_test tests the chart: what it renders, what it rejects, and whether an operator with only the chart's
+// permissions can do its work.
 package chart_test
 
 import (
@@ -19,13 +19,13 @@ import (
 const (
 	chart   = "../../helm/kvm-operator"
 	release = "kvm-operator"
-	// kubernetes is the version that charts are rendered for; which one makes no difference.
+	// kubernetes is the version that charts are rendered for. Any version works.
 	kubernetes = "1.36.0"
-	// full gives every value another value than its default.
+	// full sets every value to something other than its default.
 	full = "testdata/full.yaml"
 )
 
-// run runs helm, away from the settings of whoever runs the test, and returns what it prints and whether it succeeds.
+// run runs helm without the user's own settings and returns its output and its error.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	tool, err := filepath.Abs("../../.tools/helm")
@@ -42,7 +42,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	return string(output), err
 }
 
-// helm is run for commands that have to succeed.
+// helm runs commands that have to succeed.
 func helm(t *testing.T, args ...string) string {
 	t.Helper()
 	output, err := run(t, args...)
@@ -52,18 +52,18 @@ func helm(t *testing.T, args ...string) string {
 	return output
 }
 
-// render is what helm would install.
+// render returns what helm would install.
 func render(t *testing.T, args ...string) string {
 	t.Helper()
 	return helm(t, append([]string{"template", release, chart, "--namespace=giantswarm", "--kube-version=" + kubernetes}, args...)...)
 }
 
-// rendered are the objects that tests look into.
+// rendered holds the objects that tests examine.
 type rendered struct {
 	deployment appsv1.Deployment
-	// files are the contents of ConfigMaps and Secrets, by kind and name.
+	// files are the contents of ConfigMaps and Secrets by kind and name.
 	files map[string]map[string]string
-	// all are the identities of all objects.
+	// all are the metadata of all objects.
 	all []metav1.PartialObjectMetadata
 }
 
@@ -99,11 +99,11 @@ func decode(t *testing.T, document []byte, into any) {
 	}
 }
 
-// container is the operator's.
+// container returns the operator's container.
 func (r rendered) container() corev1.Container { return r.deployment.Spec.Template.Spec.Containers[0] }
 
-// commandLine brings the operator's container to this machine: the files that it mounts are written to a temporary
-// directory, and the arguments that name them lead there.
+// commandLine adapts the operator's container to this machine: it writes the mounted files to a temporary directory and
+// makes the arguments refer to them.
 func (r rendered) commandLine(t *testing.T) []string {
 	t.Helper()
 	root := t.TempDir()
@@ -123,7 +123,7 @@ func (r rendered) commandLine(t *testing.T) []string {
 	return strings.Split(arguments, "\n")
 }
 
-// source is what a volume shows, as it is called in files.
+// source returns the source of a volume by its name in files.
 func (r rendered) source(volume string) string {
 	for _, v := range r.deployment.Spec.Template.Spec.Volumes {
 		switch {

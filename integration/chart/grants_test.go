@@ -16,14 +16,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// grant is the smallest part of a role: one verb on one resource, on objects of the name if there is one.
+// grant is the smallest part of a role: one verb on one resource, for objects of one name if it is set.
 type grant struct{ verb, group, resource, name string }
 
 func (g grant) String() string {
 	return fmt.Sprintf("%s %s.%s %s", g.verb, g.resource, g.group, g.name)
 }
 
-// grants are what the installed roles allow the operator.
+// grants returns what the installed roles allow the operator.
 func (i installation) grants(t *testing.T) []grant {
 	t.Helper()
 	everywhere := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: release}}
@@ -48,7 +48,7 @@ func (i installation) grants(t *testing.T) []grant {
 	return grants
 }
 
-// namesOf are the objects that a rule is about, each by itself; an empty name is all of them.
+// namesOf returns the names of objects in a rule. An empty name means all of them.
 func namesOf(rule rbacv1.PolicyRule) []string {
 	if len(rule.ResourceNames) == 0 {
 		return []string{""}
@@ -56,16 +56,16 @@ func namesOf(rule rbacv1.PolicyRule) []string {
 	return rule.ResourceNames
 }
 
-// ofMachines are the grants that are used only when machines run: integration/living and integration/e2e use them. The patch of a status
-// is for objects that cannot be decoded: integration/poison uses it.
+// ofMachines are the grants that are only used when machines run: integration/living and integration/e2e use them. The
+// patch of a status is for objects that cannot be decoded: integration/poison uses it.
 var ofMachines = map[grant]bool{
 	{"patch", "", "pods/status", ""}: true, {"get", "", "pods/log", ""}: true, {"patch", "events.k8s.io", "events", ""}: true,
 	{"get", "", "pods/exec", ""}: true, {"create", "", "pods/exec", ""}: true, {"get", "", "pods", ""}: true, {"delete", "", "pods", ""}: true,
 	{"get", "provider.giantswarm.io", "kvmconfigs", ""}: true, {"patch", "provider.giantswarm.io", "kvmconfigs/status", ""}: true,
 }
 
-// everyGrantIsUsed and no request was refused. A right to bind is asked for with the request that binds, and in no
-// request of its own.
+// everyGrantIsUsed checks that every grant was used and no request was rejected. A permission to bind is checked in the
+// request that creates the binding and in no request of its own.
 func (i installation) everyGrantIsUsed(t *testing.T, grants []grant) {
 	t.Helper()
 	requests, err := i.Requests(func(r managementcluster.Request) bool { return r.User == user })
@@ -90,7 +90,7 @@ func (i installation) everyGrantIsUsed(t *testing.T, grants []grant) {
 	t.Logf("%d requests use %d grants", len(requests), len(grants))
 }
 
-// hold says whether the operator has all of the rights or none of them.
+// hold checks that the operator has all of the permissions, or none of them.
 func (i installation) hold(t *testing.T, grants []grant, all bool) {
 	t.Helper()
 	for _, g := range grants {
@@ -104,7 +104,8 @@ func (i installation) hold(t *testing.T, grants []grant, all bool) {
 	}
 }
 
-// machinesMayDoNothing covers F-34: the account of node pods has none of the operator's rights, and not those that tell of others.
+// machinesMayDoNothing: the service account of node pods has none of the operator's permissions, and none that reveal
+// other clusters.
 func (i installation) machinesMayDoNothing(t *testing.T, id string) {
 	t.Helper()
 	for _, g := range append(i.grants(t), grant{"*", "*", "*", ""}, grant{"get", "", "secrets", ""}, grant{"list", "", "nodes", ""}) {
@@ -115,7 +116,7 @@ func (i installation) machinesMayDoNothing(t *testing.T, id string) {
 	}
 }
 
-// allowed says whether a service account has a right in its own namespace.
+// allowed reports whether a service account has a permission in its own namespace.
 func (i installation) allowed(namespace, account string, g grant) (bool, error) {
 	resource, subresource, _ := strings.Cut(g.resource, "/")
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

@@ -28,24 +28,24 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// operators is the namespace that the chart is installed into: not the original's, and one that takes restricted pods
-// only.
+// operators is the namespace that the chart is installed into. It is not the original operator's, and it only accepts
+// restricted pods.
 const operators = "operators"
 
-// user is what the API server calls the operator.
+// user is the operator's user name for the API server.
 const user = "system:serviceaccount:" + operators + ":" + release
 
 // installation is a management cluster that helm installs the chart into.
 type installation struct{ *lab.Lab }
 
-// start starts a management cluster with hosts and without anything of the operator.
+// start starts a management cluster with hosts and without any part of the operator.
 func start(t *testing.T) installation {
 	t.Helper()
 	ctx := context.Background()
 	mc, err := managementcluster.Start(ctx, managementcluster.Options{
 		ControllerManager: true, Scheduler: true, Kwok: true, PodsEnd: true, Audit: true,
-		// Like the oldest API servers that the chart is for: newer ones send lists as the beginning of watches, and would
-		// not show that a right to list is missing.
+		// The oldest API servers that the chart supports behave like this. Newer ones send lists as the start of
+		// watches and would not reveal a missing permission to list.
 		Flags: map[managementcluster.Component][]string{managementcluster.APIServer: {"--feature-gates=WatchList=false"}},
 	})
 	if err != nil {
@@ -68,7 +68,7 @@ func start(t *testing.T) installation {
 	return i
 }
 
-// administrator is a client that may do everything.
+// administrator returns a client with all permissions.
 func administrator(t *testing.T, mc *managementcluster.Cluster) client.Client {
 	t.Helper()
 	scheme, err := service.NewScheme()
@@ -85,13 +85,13 @@ func administrator(t *testing.T, mc *managementcluster.Cluster) client.Client {
 	return c
 }
 
-// helm installs, upgrades or uninstalls and returns what helm tells the user.
+// helm installs, upgrades or uninstalls and returns helm's output for the user.
 func (i installation) helm(t *testing.T, args ...string) string {
 	t.Helper()
 	return helm(t, append(args, "--namespace="+operators, "--kubeconfig="+i.Kubeconfig(), "--wait", "--timeout=90s")...)
 }
 
-// installed is what there is of the operator, as the API server has it.
+// installed returns the operator's objects from the API server.
 func (i installation) installed(t *testing.T) rendered {
 	t.Helper()
 	config := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: release}}
@@ -109,7 +109,7 @@ func (i installation) installed(t *testing.T) rendered {
 	return r
 }
 
-// pods are the operator's.
+// pods returns the operator's pods.
 func (i installation) pods(t *testing.T) []string {
 	t.Helper()
 	var pods corev1.PodList
@@ -127,7 +127,7 @@ func (i installation) pods(t *testing.T) []string {
 }
 
 // operate runs the operator as its container would: with the container's arguments and files and with a token of its
-// service account. It returns the address of the operator's server and what ends the operator.
+// service account. It returns the address of the operator's server and a function that ends the operator.
 func (i installation) operate(t *testing.T) (address string, stop func()) {
 	t.Helper()
 	address = freeAddress(t)
@@ -139,7 +139,7 @@ func (i installation) operate(t *testing.T) (address string, stop func()) {
 	command.SetOut(log)
 	command.SetArgs(append(i.installed(t).commandLine(t),
 		"--service.kubernetes.incluster=false", "--service.kubernetes.kubeconfigpath="+i.identity(t),
-		// Nothing runs in these machines; integration/e2e has an operator with machines.
+		// These machines run nothing; integration/e2e has an operator with machines.
 		"--service.workload.connect=false", "--server.listen.address=http://"+address))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -192,7 +192,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// ask asks the operator's server.
+// ask sends a request to the operator's server.
 func ask(url string) (string, error) {
 	response, err := http.Get(url)
 	if err != nil {

@@ -23,15 +23,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// pspRole is a role of the administrator that allows more than the operator may do itself.
+// pspRole is the administrator's role, which allows more than the operator may do itself.
 const pspRole = "node-pods-psp"
 
-// TestOperatorNeedsWhatTheChartGivesItAndNoMore: helm installs and upgrades the chart, the operator runs with nothing but
-// the installed files and rights, and in the course of a cluster's life it uses every right and lacks none.
+// TestOperatorNeedsWhatTheChartGivesItAndNoMore: helm installs and upgrades the chart. The operator runs with only the
+// installed files and permissions, and during a cluster's life it uses every permission and lacks none.
 func TestOperatorNeedsWhatTheChartGivesItAndNoMore(t *testing.T) {
 	i := start(t)
 	notes := i.helm(t, "install", release, chart)
-	// Helm has waited until they were ready.
+	// Helm has waited until the pods were ready.
 	before := i.pods(t)
 	if len(before) != 1 {
 		t.Fatalf("without any value the pods %v run, want one", before)
@@ -53,13 +53,13 @@ func TestOperatorNeedsWhatTheChartGivesItAndNoMore(t *testing.T) {
 	stop()
 	grants := i.grants(t)
 	i.everyGrantIsUsed(t, grants)
-	// What is used and comes from the chart alone is missed when it is taken out of the chart.
+	// Permissions that only the chart grants are missing when the chart is uninstalled.
 	i.hold(t, grants, true)
 	i.helm(t, "uninstall", release)
 	i.hold(t, grants, false)
 }
 
-// exampleIsAccepted: the KVMConfig that helm shows to the user is a valid one.
+// exampleIsAccepted: the KVMConfig that helm shows to the user is valid.
 func (i installation) exampleIsAccepted(t *testing.T, notes string) {
 	t.Helper()
 	_, example, _ := strings.Cut(notes, "<<EOF\n")
@@ -71,7 +71,7 @@ func (i installation) exampleIsAccepted(t *testing.T, notes string) {
 	}
 }
 
-// answersWhereItIsAsked: kubelets and Prometheus ask the operator's server for what it serves.
+// answersWhereItIsAsked: the operator's server answers the requests of kubelets and Prometheus.
 func (i installation) answersWhereItIsAsked(t *testing.T, address string) {
 	t.Helper()
 	r := i.installed(t)
@@ -96,7 +96,7 @@ func (i installation) answersWhereItIsAsked(t *testing.T, address string) {
 	}
 }
 
-// lifeOfACluster: it is made, grows, changes its version, is harmed, is mended and goes.
+// lifeOfACluster creates a cluster, scales and upgrades it, damages it, checks its repair and deletes it.
 func (i installation) lifeOfACluster(t *testing.T) {
 	t.Helper()
 	i.Create(t, fixture.MakeVolume("chart", "chart"))
@@ -120,7 +120,7 @@ func (i installation) lifeOfACluster(t *testing.T) {
 	i.AwaitReady(t, config)
 	i.machinesMayDoNothing(t, "chart")
 	i.restore(t, config)
-	// Only a right to bind lets the operator lead to a role that allows more than it may do itself.
+	// Without the permission to bind, the operator could not bind a role that allows more than it may do itself.
 	if binding := (&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: key.PSPBindingName("chart")}}); !i.Exists(t, binding) {
 		t.Errorf("there is no binding to %s", pspRole)
 	}
@@ -128,7 +128,8 @@ func (i installation) lifeOfACluster(t *testing.T) {
 	i.AwaitGone(t, config)
 }
 
-// restore brings the cluster back to a snapshot. The first Job makes no pod until it has been one that the operator did not know of.
+// restore restores the cluster from a snapshot. The first Job creates no pod until the test has hidden the Job from the
+// operator's cache.
 func (i installation) restore(t *testing.T, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	quota := &corev1.ResourceQuota{
@@ -157,13 +158,13 @@ func (i installation) restore(t *testing.T, config *v1alpha1.KVMConfig) {
 	i.AwaitReady(t, config)
 }
 
-// samples are the cluster's objects that the operator mends, one of each kind.
+// samples returns the cluster's objects that the operator repairs, one of each kind.
 func (i installation) samples(t *testing.T, config *v1alpha1.KVMConfig) map[string]client.Object {
 	t.Helper()
 	samples := map[string]client.Object{}
 	for _, object := range i.Objects(t, config) {
 		handler := object.GetAnnotations()[key.AnnotationOwner]
-		// Keys are made once and never changed.
+		// Keys are created once and never changed.
 		if !strings.HasSuffix(handler, "/certificates") && !strings.HasSuffix(handler, "/randomkey") {
 			samples[object.GetObjectKind().GroupVersionKind().Kind] = object
 		}
@@ -176,7 +177,8 @@ func (i installation) samples(t *testing.T, config *v1alpha1.KVMConfig) map[stri
 	return samples
 }
 
-// mends: an object without the label managed-by is none of the operator's cache, is then found to exist, read and applied.
+// mends: an object without the label managed-by is not in the operator's cache. The operator then finds that it exists,
+// reads it and applies it.
 func (i installation) mends(t *testing.T, object client.Object) {
 	t.Helper()
 	lab.Change(t, i.Lab, object, func(o client.Object) { delete(o.GetLabels(), key.LabelManagedBy) })

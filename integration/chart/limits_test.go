@@ -16,7 +16,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// TestLimitsAreKeptByTheAPIServer: what the values allow and no more, with a sentence. What was admitted before stays until its spec changes.
+// TestLimitsAreKeptByTheAPIServer: the API server accepts what the values allow and rejects everything else with a
+// sentence. Objects that were admitted before remain until their spec changes.
 func TestLimitsAreKeptByTheAPIServer(t *testing.T) {
 	l, err := lab.Start(t.Context(), managementcluster.Options{})
 	if err != nil {
@@ -44,7 +45,7 @@ func TestLimitsAreKeptByTheAPIServer(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		config *v1alpha1.KVMConfig
-		want   string // a part of the refusal; empty: it is admitted
+		want   string // a part of the message; empty if it is admitted
 	}{
 		"a small cluster": {config: small(func(*v1alpha1.KVMConfigSpec) {})},
 		"at all limits": {config: small(func(s *v1alpha1.KVMConfigSpec) {
@@ -83,7 +84,7 @@ func TestLimitsAreKeptByTheAPIServer(t *testing.T) {
 
 var errNotInForce = errors.New("the limits are not in force yet")
 
-// limit applies the policy that the chart makes of values, and waits until it is in force.
+// limit applies the policy that the chart renders from values, and waits until it is in force.
 func (i installation) limit(t *testing.T, values ...string) {
 	t.Helper()
 	arguments := []string{"--show-only=templates/limits.yaml"}

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 )
 
-// development is the part of okteto.yml that says what the container for development may do.
+// development is the part of okteto.yml with the permissions of the development container.
 type development struct {
 	SecurityContext oktetoSecurity `json:"securityContext"`
 }
@@ -28,8 +28,9 @@ type oktetoSecurity struct {
 	} `json:"capabilities"`
 }
 
-// merge does to a pod what okteto does: of the pod it sets the group of volumes only, and of the container what is given. See
-// TranslatePodSecurityContext and TranslateContainerSecurityContext in okteto's pkg/k8s/apps/translate.go.
+// merge changes a pod as okteto does: in the pod it only sets the group of volumes, and in the container it sets the
+// given fields. See TranslatePodSecurityContext and TranslateContainerSecurityContext in okteto's
+// pkg/k8s/apps/translate.go.
 func (o oktetoSecurity) merge(pod *corev1.PodSpec) {
 	if o.FSGroup != nil {
 		pod.SecurityContext.FSGroup = o.FSGroup
@@ -52,8 +53,9 @@ func set[T any](to **T, value *T) {
 	}
 }
 
-// refusedByKubelet says why the kubelet does not start a container; empty when it does. See verifyRunAsNonRoot in Kubernetes'
-// pkg/kubelet/kuberuntime/security_context.go: what the container says goes before what the pod says.
+// refusedByKubelet returns why the kubelet does not start a container, or an empty string when it does. See
+// verifyRunAsNonRoot in Kubernetes' pkg/kubelet/kuberuntime/security_context.go: the container's settings override the
+// pod's.
 func refusedByKubelet(pod *corev1.PodSpec) string {
 	c := pod.Containers[0].SecurityContext
 	user, nonRoot := pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsNonRoot
@@ -65,7 +67,8 @@ func refusedByKubelet(pod *corev1.PodSpec) string {
 	return ""
 }
 
-// TestDevelopmentContainerStarts in the place of the chart's: Go writes below /root, /go and /tmp, and the debugger traces.
+// TestDevelopmentContainerStarts in place of the chart's container: Go writes below /root, /go and /tmp, and the
+// debugger traces.
 func TestDevelopmentContainerStarts(t *testing.T) {
 	text, err := os.ReadFile("../../okteto.yml")
 	if err != nil {
@@ -93,7 +96,7 @@ func TestDevelopmentContainerStarts(t *testing.T) {
 	}
 }
 
-// TestSourcesAreSentWithoutWhatIsBuilt: what git ignores, and git's own files, stay here.
+// TestSourcesAreSentWithoutWhatIsBuilt: files that git ignores, and git's own files, are not sent.
 func TestSourcesAreSentWithoutWhatIsBuilt(t *testing.T) {
 	sent, err := os.ReadFile("../../.stignore")
 	if err != nil {

@@ -27,7 +27,7 @@ func TestLinterHasNothingToSay(t *testing.T) {
 	}
 }
 
-// TestEveryObjectIsAsRecorded in testdata. UPDATE=1 rewrites the records.
+// TestEveryObjectIsAsRecorded compares the rendered objects with the golden files in testdata. UPDATE=1 rewrites them.
 func TestEveryObjectIsAsRecorded(t *testing.T) {
 	records := map[string][]string{
 		"testdata/default.golden": nil,
@@ -68,7 +68,7 @@ func TestVersionIsTheOperators(t *testing.T) {
 	}
 }
 
-// TestOktetoFindsTheOperator that `make okteto-up` puts a container for development in the place of.
+// TestOktetoFindsTheOperator: okteto.yml names the container that `make okteto-up` replaces with one for development.
 func TestOktetoFindsTheOperator(t *testing.T) {
 	text, err := os.ReadFile("../../okteto.yml")
 	if err != nil {
@@ -108,7 +108,7 @@ func TestReleasesLiveSideBySide(t *testing.T) {
 	}
 }
 
-// TestEachReleaseHasALeaseOfItsOwn, and the right to renew that one only.
+// TestEachReleaseHasALeaseOfItsOwn: a release may only renew its own Lease.
 func TestEachReleaseHasALeaseOfItsOwn(t *testing.T) {
 	for name, want := range map[string]string{"kvm-operator": "kvm-operator", "kvm-operator-3.18.6": "kvm-operator-3-18-6"} {
 		text := helm(t, "template", name, chart, "--namespace=elsewhere", "--kube-version="+kubernetes)
@@ -123,7 +123,8 @@ func TestEachReleaseHasALeaseOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeLeavesAnOperatorAtWork where there are several, and never begins a second one beside one that knows no leader election.
+// TestAnUpgradeLeavesAnOperatorAtWork: an upgrade keeps an operator running if there are several replicas, and never
+// starts a second one beside one without leader election.
 func TestAnUpgradeLeavesAnOperatorAtWork(t *testing.T) {
 	single := parse(t, render(t)).deployment.Spec.Strategy
 	if single.Type != appsv1.RecreateDeploymentStrategyType {
@@ -154,7 +155,7 @@ func TestOperatorIsRestartedWhenItsFilesChangeAndOnlyThen(t *testing.T) {
 	}
 }
 
-// TestNoRuleIsAWildcard: what the operator may do is what is written down.
+// TestNoRuleIsAWildcard: the rules list everything that the operator may do.
 func TestNoRuleIsAWildcard(t *testing.T) {
 	text := render(t, "--values="+full)
 	if strings.Contains(text, `"*"`) || strings.Contains(text, "'*'") {

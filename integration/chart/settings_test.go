@@ -14,13 +14,13 @@ import (
 
 const oidc = "service.installation.workload.kubernetes.api.auth.provider.oidc."
 
-// decided are the settings that the chart decides on, whatever the values.
+// decided are the settings that the chart sets, whatever the values.
 var decided = map[string]string{
 	flag.ServerListenAddress: "http://:8000",
 	flag.KubernetesInCluster: "true",
 }
 
-// unreachable are the settings that no value leads to, each with the reason.
+// unreachable are the settings that no value sets, each with the reason.
 var unreachable = map[string]string{
 	flag.ConfigDirs:                 "where the chart mounts its files",
 	flag.ConfigFiles:                "what the chart calls its files",
@@ -43,7 +43,7 @@ var unreachable = map[string]string{
 
 func TestWithoutValuesEverySettingHasItsDefault(t *testing.T) {
 	want := maps.Clone(decided)
-	want[flag.NodePodsPriorityClass] = "kvm-operator-machines" // which the chart makes
+	want[flag.NodePodsPriorityClass] = "kvm-operator-machines" // which the chart creates
 	if diff := cmp.Diff(want, notDefault(load(t))); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -130,7 +130,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 	})
 }
 
-// TestImagesOfBothComeFromTheSamePlace: who mirrors the operator's image mirrors that of node pods too.
+// TestImagesOfBothComeFromTheSamePlace: a mirror of the operator's image is also used for node pods.
 func TestImagesOfBothComeFromTheSamePlace(t *testing.T) {
 	for set, want := range map[string]string{
 		"image.registry=mirror.example.org": "mirror.example.org/kvm-operator/kvm-operator-runner:" + project.Version(),
@@ -150,7 +150,7 @@ func TestListsMayBeText(t *testing.T) {
 	}
 }
 
-// register are the settings of an operator of this version.
+// register returns the settings of an operator of this version.
 func register() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
 	flag.Register(fs, "docker.io/kvm-operator/kvm-operator-runner:"+project.Version())
@@ -174,7 +174,7 @@ func load(t *testing.T, values ...string) *pflag.FlagSet {
 	return fs
 }
 
-// notDefault are the settings that have another value than their default, except where the files are.
+// notDefault returns the settings whose value differs from the default, except where the files are.
 func notDefault(fs *pflag.FlagSet) map[string]string {
 	changed := map[string]string{}
 	fs.VisitAll(func(f *pflag.Flag) {

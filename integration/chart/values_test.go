@@ -28,7 +28,7 @@ var (
 	keyLine = regexp.MustCompile(`^( *)([A-Za-z]+):`)
 )
 
-// documented reads the values with their descriptions, in the way of helm-docs: the comment above a key, after "# --".
+// documented reads the values with their descriptions, as helm-docs does: the comment above a key, after "# --".
 func documented(t *testing.T) map[string]value {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
@@ -72,14 +72,14 @@ func lookup(content map[string]any, path []string) (any, bool) {
 	return lookup(inner, path[1:])
 }
 
-// schema is the part of a JSON schema that tests look into.
+// schema is the part of a JSON schema that tests examine.
 type schema struct {
 	Description          string
 	Properties           map[string]schema
 	AdditionalProperties any
 }
 
-// described are the values that a schema knows, with their descriptions.
+// described collects the values of a schema with their descriptions.
 func (s schema) described(t *testing.T, path string, into map[string]string) {
 	if s.Description != "" {
 		into[path] = s.Description
@@ -131,7 +131,7 @@ func TestExampleOfFullValuesSetsEveryValue(t *testing.T) {
 	}
 }
 
-// TestReadmeIsThatOfTheValues: it is what `make helm-docs` makes. UPDATE=1 writes it.
+// TestReadmeIsThatOfTheValues: the README is the output of `make helm-docs`. UPDATE=1 writes it.
 func TestReadmeIsThatOfTheValues(t *testing.T) {
 	template, err := os.ReadFile(filepath.Join(chart, "README.md.gotmpl"))
 	if err != nil {
@@ -168,7 +168,7 @@ func description(t *testing.T) string {
 	return c.Description
 }
 
-// table is the table of values of helm-docs.
+// table returns the table of values of helm-docs.
 func table(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -201,7 +201,7 @@ func typeName(standard any) string {
 	}
 }
 
-// TestWrongValuesAreRefused with the place and the reason.
+// TestWrongValuesAreRefused: the message names the place and the reason.
 func TestWrongValuesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ values, message string }{
 		"a value that does not exist":                {"replica: 2", "at '': additional properties 'replica' not allowed"},
@@ -256,7 +256,7 @@ func TestOddValuesAreAccepted(t *testing.T) {
 	}
 }
 
-// write makes a file of values.
+// write creates a file of values.
 func write(t *testing.T, values string) string {
 	t.Helper()
 	if err := yaml.Unmarshal([]byte(values), &map[string]any{}); err != nil {

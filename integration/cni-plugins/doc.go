@@ -1,3 +1,3 @@
-// Package cniplugins pins the standard CNI plugins, which integration/build.sh packs as their makers do: nodes whose guest image
-// has no plugins download that archive from the mirror of the stage.
+// Package cniplugins pins the standard CNI plugins. integration/build.sh packs them as upstream does. Nodes whose guest
+// image has no plugins download that archive from the mirror of the stage.
 package cniplugins

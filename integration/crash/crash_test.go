@@ -18,15 +18,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// operation is something that happens to a cluster and takes the operator several writes.
+// operation is a change of a cluster for which the operator needs several writes.
 type operation struct {
-	// from is the cluster before; nil when the operation creates it.
+	// from is the cluster before. It is nil when the operation creates the cluster.
 	from func(id string) *v1alpha1.KVMConfig
 	// do is what the user does.
 	do func(t *testing.T, config *v1alpha1.KVMConfig)
-	// done says whether the cluster is as it should be, beside its objects.
+	// done returns an error unless the cluster, besides its objects, has the expected state.
 	done func(config *v1alpha1.KVMConfig) error
-	// every leaves out all writes but each so many-eth, where there are so many that are alike; zero leaves out none.
+	// every tests only every n-th write where many are alike. Zero tests all.
 	every int
 }
 
@@ -53,14 +53,14 @@ var operations = map[string]operation{
 	"delete":          {from: base, do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Delete(t, config) }, done: gone},
 }
 
-// alone is a cluster of one master: every write of a succession is there, each once.
+// alone is a cluster of one master. It has every write of a CA rotation once.
 func alone(id string) *v1alpha1.KVMConfig { return fixture.MakeCluster(id).Obj() }
 
 func newAuthorities(t *testing.T, config *v1alpha1.KVMConfig) {
 	lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 1} })
 }
 
-// withSnapshots is a cluster of one master whose data is on a volume, so that no host has to be known.
+// withSnapshots is a cluster of one master whose data is on a volume, so no host has to be known.
 func withSnapshots(id string) *v1alpha1.KVMConfig {
 	return fixture.MakeCluster(id).EtcdOnVolume("15Gi").With(func(spec *v1alpha1.KVMConfigSpec) {
 		spec.Etcd = &v1alpha1.EtcdData{Snapshots: &v1alpha1.EtcdSnapshots{Keep: 3, Volume: v1alpha1.SnapshotVolume{HostPath: "/var/snapshots"}}}
@@ -73,8 +73,8 @@ func restore(t *testing.T, config *v1alpha1.KVMConfig) {
 	})
 }
 
-// restored says whether the cluster began anew with the snapshot. Nobody runs the pods of Jobs here: they have done what they are for as
-// soon as they are there.
+// restored returns an error unless the cluster was founded again from the snapshot. Nothing runs the pods of Jobs here,
+// so they count as done as soon as they exist.
 func restored(config *v1alpha1.KVMConfig) error {
 	ctx := context.Background()
 	var pods corev1.PodList
@@ -101,7 +101,7 @@ func restored(config *v1alpha1.KVMConfig) error {
 	return observed(config)
 }
 
-// succeeded says whether the authorities are new ones that nobody is believed beside.
+// succeeded returns an error unless the CAs are new and the only trusted ones.
 func succeeded(config *v1alpha1.KVMConfig) error {
 	if err := observed(config); err != nil {
 		return err
@@ -120,7 +120,7 @@ func observed(config *v1alpha1.KVMConfig) error { return theLab.Observed(config)
 
 func gone(config *v1alpha1.KVMConfig) error { return theLab.Gone(config) }
 
-// prepare brings a cluster to the point where the operation begins and begins it.
+// prepare brings a cluster to the point where the operation starts, and starts the operation.
 func prepare(t *testing.T, driver *lab.Driver, o operation, id string) *v1alpha1.KVMConfig {
 	t.Helper()
 	config := base(id)
@@ -160,8 +160,8 @@ func TestF33CrashAtEveryWriteEndsAsWithoutCrash(t *testing.T) {
 	}
 }
 
-// crash runs an operator until its life ends at the write. How many status writes an operation takes depends on how far
-// the garbage collector is when the operator looks, so that the last ones may not come: then the operation is over.
+// crash runs an operator until it crashes at the write. The number of status writes depends on the progress of the
+// garbage collector, so the last writes may not occur. Then the operation is over.
 func crash(t *testing.T, driver *lab.Driver, config *v1alpha1.KVMConfig, c *lab.Crash, done func(*v1alpha1.KVMConfig) error) {
 	t.Helper()
 	operator := driver.Instance(t, lab.InstanceOptions{Transport: c.Transport})

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 )
 
-// seeds is how many courses of random faults each operation goes through.
+// seeds is the number of seeds, each with other random faults, that each operation is tested with.
 const seeds = 6
 
 func TestFaultyAPIServerEndsAsACalmOne(t *testing.T) {
@@ -31,7 +31,7 @@ func TestFaultyAPIServerEndsAsACalmOne(t *testing.T) {
 					faults := &lab.Faults{Random: rand.New(rand.NewPCG(seed, 1)), Rate: 0.3}
 					operator := driver.Instance(t, lab.InstanceOptions{Transport: faults.Transport})
 					for range 30 {
-						_ = operator.Reconcile(context.Background(), config) // errors are what this is about
+						_ = operator.Reconcile(context.Background(), config) // errors are expected here
 					}
 					faults.Stop()
 					operator.Settle(t, config, o.done)

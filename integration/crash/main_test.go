@@ -1,4 +1,4 @@
-// Package crash_test proves that no point of failure leaves anything behind and that nothing is done twice.
+// Package crash_test proves that a crash at any point leaves nothing behind and that nothing is done twice.
 package crash_test
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
 )
 
-// theLab is the management cluster of all tests here. There are no hosts in it: node pods stay pending.
+// theLab is the management cluster of all tests here. It has no hosts, so node pods stay pending.
 var theLab *lab.Lab
 
 func TestMain(m *testing.M) {

@@ -50,7 +50,7 @@ func uniqueIndexes(t *testing.T, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	current := &v1alpha1.KVMConfig{}
 	if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(config), current); err != nil || current.Status.KVM == nil {
-		return // gone or without status: no index can be doubled
+		return // deleted or without status: no index can be duplicated
 	}
 	seen := map[int32]string{}
 	for node, index := range current.Status.KVM.NodeIndexes {

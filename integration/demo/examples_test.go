@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/stage"
 )
 
-// The demo checks what these manifests promise, and its hints change them.
+// The demo checks the content of these manifests, and its hints change them.
 func TestExamplesAreWhatTheDemoTalksAbout(t *testing.T) {
 	config, err := readKVMConfig(filepath.Join("..", "..", examples, "kvmconfig.yaml"))
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// observeInterval is how often the KVMConfig is looked at.
+	// observeInterval is how often the KVMConfig is read.
 	observeInterval = time.Second
-	// consoleLines is how much of the console of a node that hangs is shown.
+	// consoleLines is how many lines of the console of a hung node are shown.
 	consoleLines = "25"
 )
 
-// follow says what changes until it is done. It ends with an error when the context does.
+// follow prints changes until done. It returns an error when the context ends.
 func (d *demo) follow(ctx context.Context, done func(observation) bool) error {
 	ticker := time.NewTicker(observeInterval)
 	defer ticker.Stop()
@@ -36,14 +36,14 @@ func (d *demo) follow(ctx context.Context, done func(observation) bool) error {
 		}
 		select {
 		case <-ctx.Done():
-			// The API server may be out of reach for a while; only the last failure to look matters.
+			// The API server may be unreachable for a while. Only the last read error matters.
 			return errors.Join(context.Cause(ctx), err)
 		case <-ticker.C:
 		}
 	}
 }
 
-// explain adds to a cause what is known of a cluster that does not get on. An interrupt needs no explanation.
+// explain adds to a cause what is known about a cluster that makes no progress. An interrupt needs no explanation.
 func (d *demo) explain(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return cause
@@ -75,7 +75,7 @@ func (d *demo) explain(ctx context.Context, cause error) error {
 	return errors.New(text.String())
 }
 
-// console is the end of the console of a node's machine, and of what its runner says.
+// console returns the end of the console of a node's machine, and of its runner's output.
 func (d *demo) console(ctx context.Context, node v1alpha1.NodeStatus) string {
 	text, err := d.stage.Cluster.Kubectl(ctx, "--namespace="+d.namespace(), "logs", node.Pod, "--tail="+consoleLines)
 	if err != nil {
@@ -84,7 +84,7 @@ func (d *demo) console(ctx context.Context, node v1alpha1.NodeStatus) string {
 	return fmt.Sprintf("\nend of the console of %s %s:\n%s", node.Role, node.ID, text)
 }
 
-// inside is how the workload cluster looks from within, when it can be reached.
+// inside describes the workload cluster from within, if it can be reached.
 func (d *demo) inside(ctx context.Context) string {
 	if _, err := os.Stat(d.state.workload()); err != nil {
 		return ""
@@ -100,7 +100,7 @@ func (d *demo) inside(ctx context.Context) string {
 	return text.String()
 }
 
-// blockers lists what stands between a KVMConfig and its goal.
+// blockers lists what keeps a KVMConfig from its goal.
 func (o observation) blockers() []string {
 	if o.config == nil {
 		return []string{"there is no such KVMConfig"}

@@ -8,10 +8,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// hint is a command with what it is for.
+// hint is a command and its purpose.
 type hint struct{ command, meaning string }
 
-// hints tells what to try with a running demo. The commands are meant to be copied.
+// hints returns what to try with a running demo. The commands can be copied.
 func (d *demo) hints() string {
 	object := "kvmconfig " + d.config.Name
 	master := key.DeploymentName(key.RoleMaster, d.config.Spec.Cluster.Masters[0].ID)
@@ -37,7 +37,7 @@ func (d *demo) hints() string {
 	return text.String()
 }
 
-// addWorker is a JSON patch: a worker is a node and a machine.
+// addWorker is a JSON patch. A worker is a node and a machine.
 const addWorker = `[{"op":"add","path":"/spec/cluster/workers/-","value":{"id":"w3"}},` +
 	`{"op":"add","path":"/spec/kvm/workers/-","value":{"cpus":1,"memory":"2500M"}}]`
 

@@ -1,12 +1,13 @@
-// Command demo shows the whole product at work on this machine, with or without KVM: a management cluster with real nodes,
-// the operator installed from its chart, and a workload cluster whose nodes are virtual machines:
+// Command demo runs the whole product on this machine, with or without KVM: a management cluster with real nodes, the
+// operator installed from its chart, and a workload cluster whose nodes are virtual machines:
 //
 //	go run ./integration/demo check  say whether a demo can be started
 //	go run ./integration/demo up     start everything, show what happens, stay until Ctrl-C
 //	go run ./integration/demo down   stop a demo that was left behind
 //
-// It runs in the root of a checkout, as root, and needs the tools of `make tools`. Everything it makes is in .demo, besides
-// processes, namespaces and cgroups; .demo is removed at the end, unless something failed and its logs matter.
+// It runs as root in the root of a checkout and needs the tools of `make tools`. Everything that it creates is in
+// .demo, except processes, namespaces and cgroups. It removes .demo at the end, unless something failed and its logs
+// matter.
 package main
 
 import (
@@ -23,7 +24,7 @@ import (
 )
 
 func main() {
-	// A signal ends the context once; further ones are swallowed, so that nobody can interrupt the cleaning up.
+	// A signal ends the context once. Further signals are ignored, so that the cleanup cannot be interrupted.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	err := run(ctx, os.Args[1:])

@@ -14,10 +14,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// nodeReady is the phase of a node that serves.
+// nodeReady is the phase of a node that is Ready.
 const nodeReady = "Ready"
 
-// observation is the KVMConfig as it is at one moment, nil when it does not exist.
+// observation is the KVMConfig at one moment. It is nil when the KVMConfig does not exist.
 type observation struct{ config *v1alpha1.KVMConfig }
 
 // readKVMConfig reads a manifest of one KVMConfig.
@@ -46,7 +46,7 @@ func (d *demo) observe(ctx context.Context) (observation, error) {
 	return observation{config}, nil
 }
 
-// ready tells whether every step is done for the KVMConfig as it is now.
+// ready reports whether every step is done for the current generation of the KVMConfig.
 func ready(o observation) bool {
 	if o.config == nil {
 		return false

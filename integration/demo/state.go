@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/realcluster"
 )
 
-// cleanupPatience is how long a demo that is told to stop may take to do so.
+// cleanupPatience is how long a demo may take to stop.
 const cleanupPatience = time.Minute
 
 // state is the directory with everything that a demo keeps on disk.
@@ -22,7 +22,7 @@ type state struct {
 	dir  string
 }
 
-// openState finds the state directory; it need not exist.
+// openState finds the state directory, which need not exist.
 func openState() (state, error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -40,7 +40,7 @@ func (s state) management() string      { return s.path("management.kubeconfig")
 func (s state) workload() string        { return s.path("workload.kubeconfig") }
 func (s state) cluster() string         { return s.path("management-cluster") }
 
-// check says why a demo cannot be started here by the user of that id, in a sentence that has a way out.
+// check returns why the user with that id cannot start a demo here, in a sentence with a solution.
 func check(s state, user int) error {
 	if user != 0 {
 		return errors.New("the demo makes network namespaces, mounts and cgroups for its nodes, and only root may do that: " +
@@ -54,7 +54,7 @@ func check(s state, user int) error {
 		pid, s.management())
 }
 
-// take makes the state directory this process's own. What a demo that crashed left there is removed first.
+// take creates the state directory for this process. It first removes what a crashed demo left there.
 func (s state) take() error {
 	if err := s.clear(); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (s state) take() error {
 	return s.keepProgramsInside()
 }
 
-// keepProgramsInside makes go, helm and kubectl keep their files in the state directory, those that they leave behind
-// when they are killed included.
+// keepProgramsInside makes go, helm and kubectl keep their files in the state directory, including those that they
+// leave behind when they are killed.
 func (s state) keepProgramsInside() error {
 	programs := s.path("programs")
 	if err := os.Mkdir(programs, 0o755); err != nil {
@@ -82,9 +82,9 @@ func (s state) keepProgramsInside() error {
 	return errors.Join(errs...)
 }
 
-// clear ends every process that is recorded in the state directory, but this one, and removes the directory.
+// clear ends every process that is recorded in the state directory, except this one, and removes the directory.
 func (s state) clear() error {
-	// Not deeper: there are the file systems of containers, which have other files of this name.
+	// The patterns go no deeper because the file systems of containers there have other files of this name.
 	for _, pattern := range []string{s.record(), filepath.Join(s.cluster(), "*.pid"), filepath.Join(s.cluster(), "*", "*.pid")} {
 		records, err := filepath.Glob(pattern)
 		if err != nil {
@@ -99,7 +99,7 @@ func (s state) clear() error {
 	return s.remove()
 }
 
-// stopOther ends the process of a record unless it is this one.
+// stopOther stops the process of a record unless it is this one.
 func stopOther(record string) error {
 	pid, err := process.Recorded(record)
 	if err != nil || pid == os.Getpid() {
@@ -108,7 +108,7 @@ func stopOther(record string) error {
 	return process.StopRecorded(record, time.Second)
 }
 
-// remove removes the state directory. The record of the demo goes last: as long as it is there, nobody else begins.
+// remove removes the state directory. The record of the demo goes last because it keeps other demos from starting.
 func (s state) remove() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +124,7 @@ func (s state) remove() error {
 	return os.RemoveAll(s.dir)
 }
 
-// keepLogs removes everything but logs: the disks of machines and the images of nodes are large.
+// keepLogs removes everything except logs because the disks of machines and the images of nodes are large.
 func (s state) keepLogs() error {
 	root, err := os.OpenRoot(s.dir)
 	if err != nil {
@@ -146,20 +146,20 @@ func (s state) keepLogs() error {
 		}
 	})
 	for _, directory := range slices.Backward(directories) {
-		// The ones that still have logs in them stay.
+		// Directories that still contain logs remain.
 		_ = root.Remove(directory)
 	}
 	return err
 }
 
-// down stops a demo that runs in this checkout, or what is left of one.
+// down stops a demo that runs in this checkout, or cleans up after one.
 func down(s state) error {
 	_, err := os.Stat(s.dir)
 	if none := errors.Is(err, fs.ErrNotExist); none {
 		fmt.Println("no demo runs in", s.root)
 		return removeLeftovers()
 	}
-	// The demo stops everything in order and removes its directory; the rest is for one that could not.
+	// The demo stops everything in order and removes its directory. The rest is for a demo that could not.
 	if err := process.StopRecorded(s.record(), cleanupPatience); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func down(s state) error {
 	return nil
 }
 
-// removeLeftovers removes the cgroups of demos that were killed. Only root can have made some.
+// removeLeftovers removes the cgroups of demos that were killed. Only root can have created some.
 func removeLeftovers() error {
 	if os.Geteuid() != 0 {
 		return nil

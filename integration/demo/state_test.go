@@ -19,13 +19,13 @@ const root = 0
 func newState(t *testing.T) state {
 	t.Helper()
 	for _, name := range []string{"GOTMPDIR", "KUBECACHEDIR", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
-		t.Setenv(name, os.Getenv(name)) // so that it is put back
+		t.Setenv(name, os.Getenv(name)) // so that it is restored
 	}
 	directory := t.TempDir()
 	return state{root: directory, dir: filepath.Join(directory, ".demo")}
 }
 
-// write makes files with their directories.
+// write creates files with their directories.
 func write(t *testing.T, s state, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -56,7 +56,7 @@ func TestDemoDoesNotStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		state state
 		user  int
-		want  []string // none: it does start
+		want  []string // empty: it starts
 	}{
 		"for anybody but root":               {newState(t), 1000, []string{"only root", "sudo"}},
 		"while another one runs":             {running, root, []string{"runs already in this checkout", running.management(), "make demo-down"}},
@@ -94,7 +94,7 @@ func TestUpReplacesTheStateOfACrashedDemo(t *testing.T) {
 
 func TestDownEndsWhatACrashedDemoLeft(t *testing.T) {
 	s := newState(t)
-	// A file of a container is no record.
+	// A file of a container is not a record.
 	write(t, s, map[string]string{"management-cluster/node-1/containerd/snapshot/run/web.pid": "in a container"})
 	var left []*process.Process
 	for name, dir := range map[string]string{"site": s.cluster(), "node": filepath.Join(s.cluster(), "node-1")} {
@@ -104,7 +104,7 @@ func TestDownEndsWhatACrashedDemoLeft(t *testing.T) {
 		}
 		left = append(left, p)
 	}
-	for range 2 { // no demo at all is no error
+	for range 2 { // no demo at all is not an error
 		if err := down(s); err != nil {
 			t.Fatal(err)
 		}

@@ -20,13 +20,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
 )
 
-// examples is the directory of the manifests: kvmconfig.yaml for the management cluster, web.yaml for the workload cluster.
+// examples is the directory of the manifests: kvmconfig.yaml for the management cluster and web.yaml for the workload
+// cluster.
 const examples = "docs/examples/demo"
 
-// explainTimeout is how long it may take to fetch logs once the demo has failed.
+// explainTimeout is how long fetching the logs may take after the demo has failed.
 const explainTimeout = time.Minute
 
-// up runs the demo from beginning to end. An interrupt is no error.
+// up runs the demo from start to end. An interrupt is not an error.
 func up(ctx context.Context, s state, timeout time.Duration, exit bool) (err error) {
 	if err := check(s, os.Geteuid()); err != nil {
 		return err
@@ -62,7 +63,7 @@ type demo struct {
 	began  time.Time
 	stage  *stage.Stage
 	client client.Client
-	config *v1alpha1.KVMConfig // the one to follow, as the example has it
+	config *v1alpha1.KVMConfig // the one to follow, from the example
 	last   observation
 	view   view
 }
@@ -89,7 +90,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if err := copyPrivate(d.state.management(), published); err != nil {
 		return err
 	}
-	log.SetLogger(logr.Discard()) // controller-runtime complains when nobody says where its words should go
+	log.SetLogger(logr.Discard()) // controller-runtime complains without a logger
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return err
@@ -98,7 +99,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	return err
 }
 
-// work makes a workload cluster and lets it work, within a time.
+// work creates a workload cluster and tests it within timeout.
 func (d *demo) work(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the workload cluster has not done its work within %s", timeout))
 	defer cancel()
@@ -124,10 +125,10 @@ func (d *demo) work(ctx context.Context, timeout time.Duration) error {
 	return d.stage.Prove(ctx, d.state.workload())
 }
 
-// What the example says of acceleration, and what it has to say where KVM runs no guest.
+// The example's setting of acceleration, and its replacement where KVM runs no guest.
 const automatic, emulated = "{acceleration: auto}", "{acceleration: tcg}"
 
-// manifest is the example, for machines that are emulated where KVM runs no guest here.
+// manifest returns the example. Its machines are emulated if KVM runs no guest here.
 func (d *demo) manifest(ctx context.Context) (string, error) {
 	text, err := os.ReadFile(d.example("kvmconfig.yaml"))
 	if err != nil {
@@ -143,7 +144,7 @@ func (d *demo) manifest(ctx context.Context) (string, error) {
 	return strings.Replace(string(text), automatic, emulated, 1), nil
 }
 
-// end stops everything and, after a success, removes every trace; after a failure the logs stay.
+// end stops everything. After a success it removes every trace, and after a failure it keeps the logs.
 func (d *demo) end(success bool) error {
 	d.say("stopping")
 	var errs []error

@@ -11,13 +11,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// view turns observations into lines, one for each thing that is other than it was.
+// view turns observations into lines, one for each fact that has changed.
 type view struct {
-	said map[string]string // what there was to say of each thing, by its name; nil without a KVMConfig
+	said map[string]string // the text about each thing by name; nil without a KVMConfig
 	done map[string]bool   // conditions that were True
 }
 
-// repeated are conditions that say again what lines of nodes or of other conditions say.
+// repeated are conditions that repeat the lines of nodes or of other conditions.
 var repeated = []string{"Ready", "Reconciling", "Stalled", "NodesReady", "ReadinessReported"}
 
 // changes describes how an observation differs from the last one.
@@ -49,7 +49,7 @@ func (v *view) changes(o observation) []string {
 	return lines
 }
 
-// finished are the conditions that have become True.
+// finished returns the conditions that have become True.
 func (v *view) finished(conditions []metav1.Condition) []string {
 	var names []string
 	done := map[string]bool{}
@@ -66,7 +66,7 @@ func (v *view) finished(conditions []metav1.Condition) []string {
 	return names
 }
 
-// facts are what there is to say of a KVMConfig besides what is done: conditions by their type, nodes by role and id.
+// facts returns what is not yet done in a KVMConfig: conditions by type, and nodes by role and id.
 func facts(config *v1alpha1.KVMConfig) (facts map[string]string, order []string) {
 	facts = map[string]string{}
 	add := func(name, text string) { facts[name], order = text, append(order, name) }
@@ -84,7 +84,7 @@ func facts(config *v1alpha1.KVMConfig) (facts map[string]string, order []string)
 	return facts, order
 }
 
-// waits tells whether a condition itself stands in the way. A blocked step stands behind another that does.
+// waits reports whether a condition itself blocks progress. A condition with reason Blocked waits for another one.
 func waits(c metav1.Condition) bool {
 	if c.Type == "Stalled" {
 		return c.Status == metav1.ConditionTrue

@@ -10,7 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// seen is an observation of a KVMConfig of generation 2 with conditions and nodes.
+// seen returns an observation of a KVMConfig of generation 2 with conditions and nodes.
 func seen(conditions []metav1.Condition, nodes ...v1alpha1.NodeStatus) observation {
 	config := &v1alpha1.KVMConfig{Status: v1alpha1.KVMConfigStatus{Conditions: conditions, Nodes: nodes}}
 	config.Generation = 2
@@ -21,7 +21,7 @@ func worker(phase, message string) v1alpha1.NodeStatus {
 	return v1alpha1.NodeStatus{ID: "w1", Role: "worker", Phase: phase, Message: message}
 }
 
-// isTrue, isFalse and isUnknown are lists of one condition, which append makes longer.
+// isTrue, isFalse and isUnknown return one condition.
 func isTrue(kind string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: "True", ObservedGeneration: 2}
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// slower is how many times as long as by hand a cluster may take from its KVMConfig.
+// slower is how many times longer than by hand a cluster from its KVMConfig may take.
 const slower = 1.25
 
-// BenchmarkFounding compares an operator that makes a cluster with a person who has all its objects at hand: who creates
-// Services, boot data and pods at once, applies the add-ons as soon as the API answers, and approves every certificate
-// within a second.
+// BenchmarkFounding compares an operator that creates a cluster with a person who has all its objects at hand. That
+// person creates Services, boot data and pods at once, applies the add-ons as soon as the API answers, and approves
+// every certificate within a second.
 func BenchmarkFounding(b *testing.B) {
 	l := setUp(b, stage.Options{Masters: 1, Workers: 1})
 	var operator, hand time.Duration
@@ -63,8 +63,8 @@ func (l *life) scaleOperator(replicas int) {
 	}
 }
 
-// foundingData are the halves of the boot data that a master begins with. Once its member of etcd is known to have run they let no other
-// one begin.
+// foundingData returns the two parts of the boot data that a master is founded with. Once its etcd member is known to
+// have run, the boot data no longer lets another one be founded.
 func (l *life) foundingData(master string) []unstructured.Unstructured {
 	l.t.Helper()
 	l.eventually(patience, func() error {
@@ -77,8 +77,8 @@ func (l *life) foundingData(master string) []unstructured.Unstructured {
 	return l.list(l.management("--namespace="+id, "get", "configmap/"+name, "secret/"+name, "--output=json"))
 }
 
-// objects are what a cluster consists of, for a person to create: on the management cluster, with the boot data of its founding, and in the
-// workload cluster.
+// objects returns the objects of a cluster for a person to create: on the management cluster, with the boot data of its
+// founding, and in the workload cluster.
 func (l *life) objects(founding []unstructured.Unstructured) (outside, inside []unstructured.Unstructured) {
 	l.t.Helper()
 	namespace := unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": id}}}
@@ -111,7 +111,7 @@ func (l *life) objects(founding []unstructured.Unstructured) (outside, inside []
 			for _, field := range []string{"schedulingGates", "readinessGates", "affinity"} {
 				unstructured.RemoveNestedField(o.Object, "spec", "template", "spec", field)
 			}
-			// No operator would ever let these pods and their machines go.
+			// No operator would ever release these pods and their machines.
 			unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "finalizers")
 			l.set(o, int64(1), "spec", "template", "spec", "terminationGracePeriodSeconds")
 		}
@@ -119,7 +119,7 @@ func (l *life) objects(founding []unstructured.Unstructured) (outside, inside []
 	return outside, inside
 }
 
-// list is a List of objects without what the API server has added to them.
+// list returns a List of objects without what the API server has added to them.
 func (l *life) list(text string) []unstructured.Unstructured {
 	l.t.Helper()
 	var list unstructured.UnstructuredList
@@ -148,7 +148,7 @@ func (l *life) set(o unstructured.Unstructured, value any, path ...string) {
 	}
 }
 
-// byHand makes the cluster of these objects and waits until its Nodes are Ready.
+// byHand creates the cluster from these objects and waits until its Nodes are Ready.
 func (l *life) byHand(outside, inside []unstructured.Unstructured) {
 	l.t.Helper()
 	if _, err := l.Cluster.KubectlInput(l.ctx, l.document(outside), "create", "--filename=-"); err != nil {
@@ -158,7 +158,7 @@ func (l *life) byHand(outside, inside []unstructured.Unstructured) {
 	l.eventually(patience, func() error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(l.ctx).Error()
 	})
-	// The services of the API server itself have been made meanwhile.
+	// The API server has created its own services by now.
 	if _, err := l.Kubectl(l.ctx, l.kubeconfig, l.document(inside), "apply", "--server-side", "--filename=-"); err != nil {
 		l.t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func (l *life) document(objects []unstructured.Unstructured) string {
 	return text.String()
 }
 
-// approveAll approves what nobody has decided yet.
+// approveAll approves all undecided requests.
 func approveAll(ctx context.Context, client kubernetes.Interface) error {
 	requests, err := client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// silence is how long the API may not answer when a machine dies: etcd elects a leader and endpoints follow, on emulated
-	// processors that are twice overbooked.
+	// silence is how long the API may not answer after a machine dies. In that time etcd elects a leader and endpoints
+	// are updated, on emulated CPUs that are overcommitted by two.
 	silence = 2 * time.Minute
 	// answering is how long one request may take.
 	answering = 10 * time.Second
 )
 
-// TestThreeMastersSurviveTheDeathOfAnyOne covers F-26 with machines that form a cluster: three masters are one etcd cluster, which is
-// brought back to a snapshot; its API answers while any of their machines is dead, and it is whole again once that is back; and it
-// answers while another master takes the place of one.
+// TestThreeMastersSurviveTheDeathOfAnyOne runs a cluster of real machines: three masters are one etcd cluster, which is
+// restored from a snapshot. Its API answers while any one of their machines is dead, and the cluster is healthy again
+// once the machine is back. The API also answers while another master replaces one.
 func TestThreeMastersSurviveTheDeathOfAnyOne(t *testing.T) {
 	l := setUp(t, stage.Options{Masters: 4, Workers: 1, Snapshots: true})
 	masters := []string{"m1", "m2", "m3"}
@@ -65,8 +65,8 @@ func TestThreeMastersSurviveTheDeathOfAnyOne(t *testing.T) {
 	}
 }
 
-// isRestored has snapshots be taken every minute, until it brings the cluster back to the first one: what stood in the API then is
-// there again, what came later is not, and the masters are one etcd.
+// isRestored takes snapshots every minute and then restores the first one: objects from before the snapshot are there
+// again, later ones are not, and the masters are one etcd cluster.
 func (l *life) isRestored(masters, nodes int) {
 	l.t.Helper()
 	l.t.Log("the cluster is brought back to a snapshot")
@@ -97,7 +97,7 @@ func (l *life) isRestored(masters, nodes int) {
 	}
 }
 
-// succeeds has another master take the place of the third, whose machine stays until it is no part of etcd any more.
+// succeeds replaces the third master by another one. The old machine stays until it is no longer part of etcd.
 func (l *life) succeeds(old, next string) {
 	l.t.Helper()
 	l.t.Logf("master %s takes the place of %s", next, old)
@@ -110,7 +110,7 @@ func (l *life) succeeds(old, next string) {
 	})
 }
 
-// killMachine ends the QEMU of a node at once, as a power failure does.
+// killMachine kills the QEMU of a node at once, as a power failure does.
 func (l *life) killMachine(role, node string) {
 	l.t.Helper()
 	for _, host := range l.Cluster.Nodes() {
@@ -133,7 +133,7 @@ func (l *life) awaitDown(node string) {
 	})
 }
 
-// oneEtcd says that each master's API server, and so its etcd, knows what was written through another.
+// oneEtcd checks that each master's API server, and so its etcd, sees what was written through another one.
 func (l *life) oneEtcd(members int) {
 	l.t.Helper()
 	addresses := strings.Fields(l.management("--namespace="+id, "get", "pods", "--selector=app=master", "--output=jsonpath={.items[*].status.podIP}"))
@@ -150,7 +150,7 @@ func (l *life) oneEtcd(members int) {
 	}
 	for i, client := range each {
 		next := each[(i+1)%len(each)]
-		// Not to be answered in time is no answer; to be answered that there is no such thing is one.
+		// A timeout is not an answer, but the answer that there is no such object is one.
 		l.eventually(silence, func() error {
 			written, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(l.ctx, &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "one-etcd-"},
@@ -167,7 +167,7 @@ func (l *life) oneEtcd(members int) {
 	}
 }
 
-// client asks the workload cluster's API; server, if not empty, is the way there.
+// client returns a client of the workload cluster's API. If server is not empty, it is the address to use.
 func (l *life) client(server string) kubernetes.Interface {
 	l.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags(server, l.kubeconfig)
@@ -182,7 +182,7 @@ func (l *life) client(server string) kubernetes.Interface {
 	return client
 }
 
-// writer writes to the workload cluster all the time.
+// writer writes to the workload cluster continuously.
 type writer struct {
 	written atomic.Int64
 	longest time.Duration // between two writes; to be read after stop

@@ -15,12 +15,12 @@ import (
 
 const (
 	id = "e2e01"
-	// staleness is how long Nodes whose machines are gone may be there: until they are not Ready any more, and a little longer.
+	// staleness is how long Nodes without machines may exist: until they are no longer Ready, and a little longer.
 	staleness = 5 * time.Minute
 )
 
-// TestLifeOfACluster is the whole way: founding, growth, work, end. Its machines boot the bare image: what they lack they download, as Flatcar
-// does.
+// TestLifeOfACluster covers a complete life: founding, growth, work and deletion. The machines boot the bare image and
+// download what they lack, as Flatcar does.
 func TestLifeOfACluster(t *testing.T) {
 	l := setUp(t, stage.Options{Masters: 1, Workers: 2, Image: stage.BareImage})
 	if err := l.Apply(l.ctx, manifestOf(stage.BareImage, id, []string{"m1"}, []string{"w1"})); err != nil {
@@ -45,8 +45,8 @@ func TestLifeOfACluster(t *testing.T) {
 	l.ends()
 }
 
-// losesDNS scales CoreDNS to zero: the cluster is not Ready until the operator has put that right and DNS serves again, while its
-// API is Available all along.
+// losesDNS scales CoreDNS to zero. The cluster is not Ready until the operator has repaired that and DNS works again,
+// while its API is Available the whole time.
 func (l *life) losesDNS() {
 	l.t.Helper()
 	l.workload("", "--namespace=kube-system", "scale", "deployment/coredns", "--replicas=0")
@@ -62,7 +62,7 @@ func (l *life) losesDNS() {
 	l.eventually(patience, func() error { return l.condition("Ready") })
 }
 
-// awaitReady waits until the KVMConfig is Ready and the workload cluster has that many Ready Nodes.
+// awaitReady waits until the KVMConfig is Ready and the workload cluster has that number of Ready Nodes.
 func (l *life) awaitReady(nodes int) {
 	l.t.Helper()
 	l.eventually(patience, func() error { return l.condition("Ready") })
@@ -82,7 +82,7 @@ func (l *life) awaitReady(nodes int) {
 	l.t.Log("\n" + l.workload("", "get", "nodes", "--output=wide"))
 }
 
-// condition tells what a condition of the KVMConfig, as it is now, says that is missing.
+// condition returns an error unless the condition is True for the current generation of the KVMConfig.
 func (l *life) condition(name string) error {
 	l.t.Helper()
 	text := l.management("get", "kvmconfig", id, "--output=jsonpath={.metadata.generation}"+
@@ -94,7 +94,7 @@ func (l *life) condition(name string) error {
 	return errors.New(name + ": " + said)
 }
 
-// ends deletes the cluster and waits until nothing of it is left, two minutes after its last machine at most.
+// ends deletes the cluster and waits until nothing of it is left, at most two minutes after its last machine.
 func (l *life) ends() {
 	l.t.Helper()
 	l.management("delete", "kvmconfig", id, "--wait=false")

@@ -1,5 +1,5 @@
-// Package e2e_test runs the whole product: a real management cluster, the operator installed from its chart, and a workload
-// cluster of virtual machines under software emulation, from its KVMConfig to its end.
+// Package e2e_test runs the whole product: a real management cluster, the operator installed from its chart, and a
+// workload cluster of emulated virtual machines, from its KVMConfig to its deletion.
 package e2e_test
 
 import (
@@ -17,17 +17,17 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/stage"
 )
 
-// patience is how long a machine may take from its pod to a Ready Node, others beside it, on two busy cores.
+// patience is how long a machine may take from its pod to a Ready Node, beside other machines and on two busy cores.
 const patience = time.Hour
 
-// cleanUp is how long before its time is over a test stops what it does and clears up.
+// cleanUp is how long before its deadline a test stops its work and cleans up.
 const cleanUp = 2 * time.Minute
 
 // life is one workload cluster on a stage.
 type life struct {
 	*stage.Stage
 	t          *recorder
-	ctx        context.Context // ends with the test, or when somebody interrupts it: then it cleans up
+	ctx        context.Context // ends with the test, or when a user interrupts it; then the test cleans up
 	kubeconfig string
 }
 
@@ -63,7 +63,7 @@ func setUp(t testing.TB, options stage.Options) *life {
 	return l
 }
 
-// recorder remembers why a test has failed.
+// recorder records why a test has failed.
 type recorder struct {
 	testing.TB
 	failures []string
@@ -87,8 +87,8 @@ func (r *recorder) Fatal(arguments ...any) {
 	r.TB.Fatal(arguments...)
 }
 
-// explain tells, when the test has failed, what there is to know, and why it has failed last of all: of a long output, people and CI
-// look at the end.
+// explain logs everything known about a failed test. The reason comes last because people and CI look at the end of a
+// long output.
 func (l *life) explain() {
 	if !l.t.Failed() {
 		return
@@ -113,22 +113,23 @@ func (l *life) explain() {
 	}
 }
 
-// management is kubectl on the management cluster.
+// management runs kubectl on the management cluster.
 func (l *life) management(arguments ...string) string {
 	l.t.Helper()
 	return l.ask(func() (string, error) { return l.Cluster.Kubectl(l.ctx, arguments...) })
 }
 
-// workload is kubectl on the workload cluster.
+// workload runs kubectl on the workload cluster.
 func (l *life) workload(input string, arguments ...string) string {
 	l.t.Helper()
 	return l.ask(func() (string, error) { return l.Kubectl(l.ctx, l.kubeconfig, input, arguments...) })
 }
 
-// unanswered are what kubectl says of an API server that does not answer, as one may that shares two processors with everything else.
+// unanswered matches kubectl's errors for an API server that does not answer, as one that shares two CPUs with
+// everything else may.
 var unanswered = regexp.MustCompile(`Unable to connect to the server|TLS handshake timeout|i/o timeout|http2: client connection lost|connection refused|was refused`)
 
-// ask asks again, for a while, where nobody answers.
+// ask retries for a while when the API server does not answer.
 func (l *life) ask(kubectl func() (string, error)) string {
 	l.t.Helper()
 	began := time.Now()
@@ -143,7 +144,7 @@ func (l *life) ask(kubectl func() (string, error)) string {
 	return text
 }
 
-// eventually waits until the condition holds and logs each of its complaints once.
+// eventually waits until the condition holds and logs each of its errors once.
 func (l *life) eventually(limit time.Duration, condition func() error) {
 	l.t.Helper()
 	began, last := time.Now(), ""
@@ -167,12 +168,12 @@ func (l *life) eventually(limit time.Duration, condition func() error) {
 	}
 }
 
-// manifest is a cluster with the given nodes.
+// manifest returns a cluster with the given nodes.
 func manifest(id string, masters, workers []string) string {
 	return manifestOf(stage.FullImage, id, masters, workers)
 }
 
-// manifestOf is a cluster of machines with a root file system.
+// manifestOf returns a cluster whose machines boot the image.
 func manifestOf(image, id string, masters, workers []string) string {
 	list := func(ids []string, machine string) (nodes, machines string) {
 		var n, m []string

@@ -7,9 +7,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
-// stayBelowTheirLimits prints the memory of each node pod that cannot be given back beside its limit, as the pod's own cgroup has them, and
-// fails where little is left: a machine that is killed for memory loses what its guest had not written. The cgroups are those of version 1,
-// which the lab has.
+// stayBelowTheirLimits prints the memory of each node pod that cannot be reclaimed, and its limit, from the pod's own
+// cgroup. It fails when little is left because a machine that is killed for memory loses what its guest had not
+// written. The cgroups are of version 1, as in the lab.
 func (l *life) stayBelowTheirLimits() {
 	l.t.Helper()
 	for _, pod := range strings.Fields(l.management("--namespace="+id, "get", "pods", "--selector=app in (master,worker)", "--output=jsonpath={.items[*].metadata.name}")) {
@@ -24,7 +24,7 @@ func (l *life) stayBelowTheirLimits() {
 	}
 }
 
-// numbers reads lines with a name and a number, or a number alone.
+// numbers reads lines with a name and a number, or with only a number.
 func numbers(text string) map[string]int64 {
 	found := map[string]int64{}
 	for line := range strings.Lines(text) {

@@ -21,27 +21,27 @@ import (
 )
 
 const (
-	// replicas of the web server, one a worker; a budget keeps enough of them available.
+	// replicas is the number of pods of the web server, one for each worker. A budget keeps enough of them available.
 	replicas, enough = 3, 2
-	// held is how long a node is looked at that a budget holds.
+	// held is how long the test watches a node that a budget blocks.
 	held = 30 * time.Second
 	// budget is the PodDisruptionBudget of the web server.
 	budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web, namespace: default}\n" +
 		"spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}\n"
 )
 
-// operations are done to a running cluster of one master and three workers.
+// operations are done on a running cluster of one master and three workers.
 type operations struct {
 	*life
 	outside, inside kubernetes.Interface
 	witness         *witness
 }
 
-// TestOperations covers F-16, F-18 and F-19 with real machines: workers of a cluster are removed, changed, killed, rebooted, hung and driven
-// off their host, and the cluster is brought back to a snapshot of etcd, beside an operator that is killed all the time; no worker
-// goes before it was drained.
+// TestOperations runs operations on real machines: workers of a cluster are removed, changed, killed, rebooted, hung
+// and drained from their host, and the cluster is restored from a snapshot of etcd, while the operator is killed
+// repeatedly. No worker disappears before it is drained.
 func TestOperations(t *testing.T) {
-	// One host of workers is drained, and beside two machines on another one there is no room for the operator.
+	// One host of workers is drained, and a host with two machines has no room for the operator.
 	l := setUp(t, stage.Options{Masters: 1, Workers: 3, Snapshots: true})
 	if err := l.Apply(l.ctx, manifest(id, []string{"m1"}, []string{"w1", "w2", "w3"})); err != nil {
 		l.t.Fatal(err)
@@ -84,7 +84,8 @@ func TestOperations(t *testing.T) {
 	l.ends()
 }
 
-// during does something as a test of its own. They build on each other, but a snapshot can be restored alone.
+// during runs an operation as its own subtest. The operations build on each other, but a snapshot can be restored
+// alone.
 func (l *life) during(t *testing.T, name string, do func()) bool {
 	t.Helper()
 	return t.Run(name, func(t *testing.T) {
@@ -95,7 +96,7 @@ func (l *life) during(t *testing.T, name string, do func()) bool {
 	})
 }
 
-// runWeb has a web server run on every worker.
+// runWeb runs a web server on every worker.
 func (o *operations) runWeb() {
 	o.t.Helper()
 	manifest, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(stage.Web)))
@@ -106,7 +107,7 @@ func (o *operations) runWeb() {
 	o.workload("", "rollout", "status", "deployment/web", "--timeout=10m")
 }
 
-// removeMiddle covers F-18: only the worker that is removed is drained, wherever it stands in the list.
+// removeMiddle: only the removed worker is drained, wherever it is in the list.
 func (o *operations) removeMiddle() {
 	before := o.nodes()
 	o.patch(`[{"op":"remove","path":"/spec/cluster/workers/1"},{"op":"remove","path":"/spec/kvm/workers/1"}]`)
@@ -119,8 +120,8 @@ func (o *operations) removeMiddle() {
 	}
 }
 
-// changeMemory covers F-16: a worker whose size has changed is replaced, and drained before: as long as a budget refuses, its machine runs
-// and serves.
+// changeMemory: a worker whose size has changed is drained and then replaced. While a budget rejects the eviction, its
+// machine keeps running.
 func (o *operations) changeMemory() {
 	before := o.node("w1")
 	available := o.watchAvailable()
@@ -157,7 +158,7 @@ func (o *operations) killWorker() {
 	}
 }
 
-// rebootWorker covers F-27: a guest that reboots keeps its runner and comes back under its name.
+// rebootWorker: a guest that reboots keeps its runner and comes back under its name.
 func (o *operations) rebootWorker() {
 	before := o.node("w3")
 	o.run(before.name, "console", "--type=systemctl reboot")
@@ -182,8 +183,8 @@ func (o *operations) bootedAgain(node string, before member) {
 	}
 }
 
-// hangWorker covers F-25: a machine whose processors stand still while its QEMU is well is replaced. Before that, the end of its console is
-// told.
+// hangWorker: a machine whose CPUs are stopped while its QEMU works is replaced. Before that, the operator reports the
+// end of its console.
 func (o *operations) hangWorker() {
 	busiest := o.busiest()
 	hung := o.node(busiest).name
@@ -209,14 +210,14 @@ func (o *operations) hangWorker() {
 		}
 		return nil
 	})
-	// It will never shut down; nobody has to wait until the runner gives up.
+	// It will never shut down, so the test does not wait until the runner gives up.
 	o.run(hung, "qmp", `{"execute":"quit"}`)
 	o.patch(`[{"op":"remove","path":"/spec/remediation"}]`)
 	o.whole(3)
 	o.departed(drain.Drained, busiest)
 }
 
-// drainHost covers F-19: `kubectl drain` of a host drains the guests on it first.
+// drainHost: `kubectl drain` of a host first drains the guests on it.
 func (o *operations) drainHost() {
 	pods := o.pods()
 	host := pods[o.node(o.busiest()).name].Spec.NodeName
@@ -238,7 +239,7 @@ func (o *operations) drainHost() {
 	o.departed(drain.Drained, leave...)
 }
 
-// restore has the master be replaced without a drain, and workers stay.
+// restore: the master is replaced without a drain, and workers stay.
 func (o *operations) restore() {
 	o.isRestored(1, 3)
 	o.whole(3)
@@ -250,10 +251,10 @@ type member struct {
 	name, boot string
 	memory     int64 // bytes
 	ready      bool
-	restarts   int32 // of the container; node knows it
+	restarts   int32 // of the container; set by node
 }
 
-// nodes are the Nodes of the workload cluster by their names.
+// nodes returns the Nodes of the workload cluster by name.
 func (o *operations) nodes() map[string]member {
 	o.t.Helper()
 	var list *corev1.NodeList
@@ -272,7 +273,7 @@ func (o *operations) nodes() map[string]member {
 	return nodes
 }
 
-// pods are the node pods that stay, by their names.
+// pods returns the node pods that are not being deleted, by name.
 func (o *operations) pods() map[string]corev1.Pod {
 	o.t.Helper()
 	list, err := o.outside.CoreV1().Pods(id).List(o.ctx, metav1.ListOptions{LabelSelector: key.LabelNode})
@@ -288,7 +289,7 @@ func (o *operations) pods() map[string]corev1.Pod {
 	return pods
 }
 
-// node is the Node of a node of the KVMConfig.
+// node returns the Node of a node of the KVMConfig.
 func (o *operations) node(node string) member {
 	o.t.Helper()
 	nodes := o.nodes()
@@ -302,7 +303,7 @@ func (o *operations) node(node string) member {
 	return member{}
 }
 
-// restarts is how often the container of a pod has begun again.
+// restarts is how often the container of a pod has restarted.
 func (o *operations) restarts(pod string) (sum int32) {
 	o.t.Helper()
 	for _, c := range o.pods()[pod].Status.ContainerStatuses {
@@ -311,7 +312,8 @@ func (o *operations) restarts(pod string) (sum int32) {
 	return sum
 }
 
-// whole waits until the KVMConfig is Ready as it is now, and the Nodes, all of them Ready, are those of the pods, all of which stay.
+// whole waits until the current generation of the KVMConfig is Ready, and all Nodes are Ready and belong to pods that
+// are not being deleted.
 func (o *operations) whole(want int) {
 	o.t.Helper()
 	o.eventually(patience, func() error {
@@ -341,7 +343,8 @@ func (o *operations) whole(want int) {
 	})
 }
 
-// departed fails unless exactly the pods of these nodes went since it was asked last, each let go for that reason.
+// departed fails unless exactly the pods of these nodes have disappeared since the last call, each released for that
+// reason.
 func (o *operations) departed(reason drain.Reason, nodes ...string) {
 	o.t.Helper()
 	var want, got []string
@@ -372,7 +375,7 @@ func (o *operations) departed(reason drain.Reason, nodes ...string) {
 	}
 }
 
-// busiest is the worker with the most pods of the web server.
+// busiest returns the worker with the most pods of the web server.
 func (o *operations) busiest() (node string) {
 	o.t.Helper()
 	most := 0
@@ -393,7 +396,7 @@ func (o *operations) patch(change string) {
 	o.management("patch", "kvmconfig", id, "--type=json", "--patch="+change)
 }
 
-// run runs the runner's command in a node pod.
+// run runs a command of the runner in a node pod.
 func (o *operations) run(pod string, arguments ...string) (output string) {
 	o.t.Helper()
 	return o.management(append([]string{"--namespace=" + id, "exec", pod, "--", stage.Program, "runner"}, arguments...)...)

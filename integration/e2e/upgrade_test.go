@@ -13,8 +13,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
 
-// TestUpgrade takes a cluster of a master and a worker to the next minor version of Kubernetes: control plane, kubelets and kube-proxy, masters
-// first, with what is stored in it. What the rules of versions forbid changes nothing.
+// TestUpgrade upgrades a cluster of a master and a worker to the next minor version of Kubernetes: control plane,
+// kubelets and kube-proxy, masters first, with its stored data. Versions that the rules forbid change nothing.
 func TestUpgrade(t *testing.T) {
 	l := setUp(t, stage.Options{Masters: 1, Workers: 1, Image: stage.BareImage, Next: true})
 	following, err := l.NextVersions(l.ctx)
@@ -64,7 +64,7 @@ func TestUpgrade(t *testing.T) {
 	l.ends()
 }
 
-// isOf checks that everything of the cluster has the versions.
+// isOf checks that every part of the cluster has the versions.
 func (l *life) isOf(want v1alpha1.Versions) {
 	l.t.Helper()
 	version := "v" + want.Kubernetes
@@ -83,7 +83,7 @@ func (l *life) isOf(want v1alpha1.Versions) {
 	}
 }
 
-// apiVersion is the version of the API server.
+// apiVersion returns the version of the API server.
 func (l *life) apiVersion() string {
 	l.t.Helper()
 	_, version, _ := strings.Cut(l.workload("", "get", "--raw=/version"), `"gitVersion": "`)
@@ -91,8 +91,9 @@ func (l *life) apiVersion() string {
 	return version
 }
 
-// keepsTheSkew checks that no kubelet is of a later version than the API server
-// (https://kubernetes.io/releases/version-skew-policy/#kubelet). While the only master is replaced, no API server answers.
+// keepsTheSkew checks that no kubelet has a later version than the API server
+// (https://kubernetes.io/releases/version-skew-policy/#kubelet). While the only master is replaced, no API server
+// answers.
 func (l *life) keepsTheSkew() {
 	l.t.Helper()
 	text, err := l.Kubectl(l.ctx, l.kubeconfig, "", "get", "nodes", "--request-timeout=10s",

@@ -22,18 +22,18 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// witness sees every change of the node pods, and of the pods of the web server in the machines.
+// witness sees every change of the node pods, and of the web server's pods in the machines.
 type witness struct {
 	mu   sync.Mutex
-	told map[string][]corev1.PodCondition // what the condition of a pod's drain has said, in order
-	gone []departure                      // the node pods that went
-	web  map[types.UID]*corev1.Pod        // each pod of the web server that ran on a Node, as it was when it was asked to go, or is
+	told map[string][]corev1.PodCondition // the states of the condition of a pod's drain, in order
+	gone []departure                      // the node pods that have disappeared
+	web  map[types.UID]*corev1.Pod        // each pod of the web server that ran on a Node, its state when it was evicted, or now
 }
 
 // departure is the end of a node pod.
 type departure struct {
 	node, pod string
-	drained   corev1.PodCondition // the last word about its drain
+	drained   corev1.PodCondition // the last state of its drain
 }
 
 func (d departure) String() string {
@@ -48,7 +48,7 @@ func newWitness(l *life, outside, inside kubernetes.Interface) *witness {
 	return w
 }
 
-// follow has every change of the pods with a label be seen.
+// follow passes every change of the pods with a label to see and leave.
 func (l *life) follow(clients kubernetes.Interface, namespace, selector string, see, leave func(*corev1.Pod)) {
 	l.t.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(namespace),
@@ -76,13 +76,13 @@ func (l *life) follow(clients kubernetes.Interface, namespace, selector string, 
 func (w *witness) seeWeb(pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Who is asked once more, or removed with its Node, has been asked before.
+	// A pod that is evicted again, or deleted with its Node, was evicted before.
 	if before := w.web[pod.UID]; pod.Spec.NodeName != "" && (before == nil || before.DeletionTimestamp == nil) {
 		w.web[pod.UID] = pod
 	}
 }
 
-// runs is how many pods of the web server run on a Node.
+// runs returns the number of the web server's pods that run on a Node.
 func (w *witness) runs(node string) (count int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,14 +94,15 @@ func (w *witness) runs(node string) (count int) {
 	return count
 }
 
-// unasked says which pods of the web server were on a machine and not asked to go before it was let go, by the word of the workload
-// cluster, and how many there were at all.
+// unasked returns an error for the web server's pods that were on a machine and not evicted before its release,
+// according to the workload cluster. It also returns how many pods there were.
 func (w *witness) unasked(d departure) (ran int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var errs []error
 	for _, pod := range w.web {
-		// A pod that its kubelet ended when the guest shut down in order is removed with its Node, if nobody does so before.
+		// A pod that its kubelet ended during a regular shutdown of the guest is deleted with its Node, if it was not
+		// deleted before.
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		if pod.Spec.NodeName != d.pod || ended {
 			continue
@@ -119,7 +120,7 @@ func (w *witness) unasked(d departure) (ran int, err error) {
 	return ran, errors.Join(errs...)
 }
 
-// clocksDiffer is by how much those of a machine and its host may.
+// clocksDiffer is the tolerated clock skew between a machine and its host.
 const clocksDiffer = 5 * time.Second
 
 func (w *witness) see(pod *corev1.Pod) {
@@ -144,7 +145,7 @@ func (w *witness) leave(pod *corev1.Pod) {
 	w.gone = append(w.gone, departure{node: pod.Labels[key.LabelNode], pod: pod.Name, drained: last})
 }
 
-// said is what the condition of a pod's drain has said.
+// said returns the messages of the condition of a pod's drain.
 func (w *witness) said(pod string) (messages []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,14 +155,14 @@ func (w *witness) said(pod string) (messages []string) {
 	return messages
 }
 
-// drained tells whether a pod's machine was let go.
+// drained reports whether a pod's machine was released.
 func (w *witness) drained(pod string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.told[pod], func(c corev1.PodCondition) bool { return c.Status == corev1.ConditionTrue })
 }
 
-// departures are the node pods that went since it was asked last, sorted by their nodes.
+// departures returns the node pods that have disappeared since the last call, sorted by node.
 func (w *witness) departures() []departure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,8 +172,8 @@ func (w *witness) departures() []departure {
 	return gone
 }
 
-// watchAvailable looks every second how many pods of the web server are available. The function that it returns ends that, and tells
-// the fewest that were seen.
+// watchAvailable reads every second how many pods of the web server are available. The returned function stops this and
+// returns the lowest number.
 func (o *operations) watchAvailable() (lowest func() int32) {
 	ctx, cancel := context.WithCancel(o.ctx)
 	fewest, done := int32(replicas), make(chan struct{})
@@ -193,13 +194,13 @@ func (o *operations) watchAvailable() (lowest func() int32) {
 	}
 }
 
-// killOperators kills the operator again and again, until the test ends, and counts.
+// killOperators kills the operator repeatedly until the test ends, and counts the kills.
 func (o *operations) killOperators(random *rand.Rand) *atomic.Int64 {
 	ctx, cancel := context.WithCancel(o.ctx)
 	killed, done := &atomic.Int64{}, make(chan struct{})
 	go func() {
 		defer close(done)
-		// The next one works when the Lease of the one before has run out.
+		// The next one works when the Lease of the previous one has expired.
 		for pause(ctx, 30*time.Second+time.Duration(random.Int64N(int64(75*time.Second)))) {
 			if o.KillOperator(ctx) {
 				killed.Add(1)
@@ -213,7 +214,7 @@ func (o *operations) killOperators(random *rand.Rand) *atomic.Int64 {
 	return killed
 }
 
-// pause waits, and tells whether to go on.
+// pause waits and reports whether to continue.
 func pause(ctx context.Context, wait time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -1,4 +1,5 @@
-// Package election_test takes the lead from an operator in every way that a process can lose it, and looks at what the API server was sent.
+// Package election_test makes an operator lose the Lease in every way that a process can lose it, and checks the
+// requests that the API server receives.
 package election_test
 
 import (
@@ -11,10 +12,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
 )
 
-// theLab is the management cluster of all tests here: an API server alone, so that only operators act.
+// theLab is the management cluster of all tests here. It is an API server alone, so only operators act.
 var theLab *lab.Lab
 
-// asOperator is set where this program is an operator: what main does is all that such a process does.
+// asOperator is set in processes in which this program is an operator: main then only runs the operator.
 const asOperator = "ELECTION_TEST_OPERATOR"
 
 func TestMain(m *testing.M) {

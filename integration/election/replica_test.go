@@ -19,16 +19,17 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 )
 
-// replica is an operator in a process of its own, which the API server knows by a user of its own.
+// replica is an operator in its own process, with its own user on the API server.
 type replica struct {
 	*process.Process
 	user, address string
 }
 
-// holds is how long the Leases of these tests hold: long enough for a machine that is busy with other tests to renew them.
+// holds is the duration of the Leases in these tests. It is long enough for a machine that is busy with other tests to
+// renew them.
 const holds = 8 * time.Second
 
-// start starts a replica that is responsible for the KVMConfigs with the label test=<test>, by the Lease <test>.
+// start starts a replica that reconciles the KVMConfigs with the label test=<test>, with the Lease <test>.
 func start(t *testing.T, test, name string) *replica {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +74,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// get asks the replica's server.
+// get sends a request to the replica's server.
 func (r *replica) get(path string) (string, error) {
 	response, err := http.Get("http://" + r.address + path)
 	if err != nil {
@@ -90,7 +91,7 @@ func (r *replica) get(path string) (string, error) {
 	return string(body), err
 }
 
-// says waits until a page of the replica's server has the words.
+// says waits until a page of the replica's server contains the words.
 func (r *replica) says(t *testing.T, path, words string) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {
@@ -109,7 +110,7 @@ func (r *replica) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// writes are the requests by which a replica has changed something, or has tried to, but for those of the election.
+// writes returns the requests by which a replica has changed something, or has tried to, except those of the election.
 func (r *replica) writes(t *testing.T) []managementcluster.Request {
 	t.Helper()
 	requests, err := theLab.Requests(func(q managementcluster.Request) bool {
@@ -121,7 +122,8 @@ func (r *replica) writes(t *testing.T) []managementcluster.Request {
 	return requests
 }
 
-// acts waits until the replica has changed something for a cluster. That it leads it tells by an event, too.
+// acts waits until the replica has changed something for a cluster. This excludes the event that reports its
+// leadership.
 func (r *replica) acts(t *testing.T, within time.Duration) {
 	t.Helper()
 	lab.Eventually(t, within, func() error {

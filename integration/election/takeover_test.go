@@ -12,10 +12,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// slack is what a busy machine may take longer than is promised.
+// slack is how much longer than promised a busy machine may take.
 const slack = 2 * time.Second
 
-// pair starts a leader and a replica that waits, which is ready, has something to do, and does nothing.
+// pair starts a leader and a replica that waits. The replica is ready and has work, but does nothing.
 func pair(t *testing.T, test string) (leader, other *replica) {
 	t.Helper()
 	leader = start(t, test, "leader")
@@ -32,14 +32,14 @@ func pair(t *testing.T, test string) (leader, other *replica) {
 	return leader, other
 }
 
-// want makes a KVMConfig of which the operators of a test take care.
+// want creates a KVMConfig that the operators of a test reconcile.
 func want(t *testing.T, test, id string) {
 	t.Helper()
 	config := fixture.MakeCluster(id).Obj()
 	config.Labels = map[string]string{"test": test}
 	theLab.Create(t, config)
 	t.Cleanup(func() {
-		// No operator is left that would let go of it.
+		// No operator is left that would remove its finalizers.
 		lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Finalizers = nil })
 		theLab.Delete(t, config)
 	})
@@ -77,18 +77,19 @@ func TestAnotherActsAtOnceAfterTheLeaderEndsInOrder(t *testing.T) {
 	}
 }
 
-// TestALeaderThatWasStoppedWritesNothingWhenItGoesOn, although it is in the middle of its work, and ends.
+// TestALeaderThatWasStoppedWritesNothingWhenItGoesOn: it writes nothing although it was stopped during its work, and
+// ends.
 func TestALeaderThatWasStoppedWritesNothingWhenItGoesOn(t *testing.T) {
 	t.Parallel()
 	leader, other := pair(t, "stop")
-	// Some of these are begun, and others are not.
+	// Some of these have started, and others have not.
 	for i := range 12 {
 		want(t, "stop", fmt.Sprintf("stop%d", i))
 	}
 	time.Sleep(50 * time.Millisecond)
 	leader.signal(t, syscall.SIGSTOP)
 	other.acts(t, holds+2*time.Second+slack)
-	// The API server has answered all that it was sent before the Lease ran out.
+	// The API server has answered every request that was sent before the Lease expired.
 	before := leader.writes(t)
 	began := time.Now()
 	leader.signal(t, syscall.SIGCONT)

@@ -1,4 +1,5 @@
-// Package etcd_test keeps clusters of real etcd processes with package etcd, while their members and their keepers are killed.
+// Package etcd_test tests package etcd on clusters of real etcd processes, while their members and their keepers are
+// killed.
 package etcd_test
 
 import (
@@ -26,19 +27,19 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// most is how many masters a test can have, past ones included.
+// most is the largest number of masters of a test, including past ones.
 const most = 12
 
-// patience is how long a change of one member may take on a machine that lends its processors to others.
+// patience is how long a change of one member may take on a machine with shared CPUs.
 const patience = 4 * time.Minute
 
-// cluster is the etcd of one workload cluster: processes that stand for machines. Each has a loopback address of its own.
+// cluster is the etcd of one workload cluster: processes that represent machines. Each has its own loopback address.
 type cluster struct {
 	t      *testing.T
 	binary string
 	dir    string
 	net    byte
-	// quota is the size in bytes that databases may have; zero is etcd's default.
+	// quota is the maximum size of databases in bytes. Zero is etcd's default.
 	quota    int64
 	pairs    pki.Set
 	founders []etcd.Master
@@ -46,25 +47,25 @@ type cluster struct {
 	mu       sync.Mutex
 	wanted   []etcd.Master
 	machines map[string]*process.Process
-	// seen are masters whose members have been known to run, as the operator remembers it.
+	// seen are masters whose members are known to have run, as the operator records it.
 	seen map[string]bool
 	// broken are masters whose machines do not come back.
 	broken map[string]bool
 	keeper *etcd.Keeper
-	// end ends the first operator.
+	// end stops the first operator.
 	end context.CancelFunc
-	// over says that no machine is to begin any more.
+	// over says that no further machine may start.
 	over bool
-	// instants counts how often the majority was looked at.
+	// instants counts the checks of the quorum.
 	instants int
 
-	// mayLose says that the test itself takes the majority away.
+	// mayLose says that the test itself breaks the quorum.
 	mayLose atomic.Bool
 	// acked is the number of the last write that etcd has confirmed.
 	acked atomic.Int64
 }
 
-// found makes a cluster with members on the masters a test names by number and waits until it is whole.
+// found creates a cluster with members on the masters that a test names by number, and waits until it is healthy.
 func found(t *testing.T, numbers ...int) *cluster {
 	t.Helper()
 	c := prepare(t, numbers...)
@@ -73,7 +74,7 @@ func found(t *testing.T, numbers ...int) *cluster {
 	return c
 }
 
-// prepare makes a cluster of which nothing runs yet.
+// prepare creates a cluster of which nothing runs yet.
 func prepare(t *testing.T, numbers ...int) *cluster {
 	t.Helper()
 	binary, err := filepath.Abs(filepath.Join("..", "..", ".tools", "etcd"))
@@ -103,7 +104,7 @@ func (c *cluster) address(n int) string { return fmt.Sprintf("127.77.%d.%d", c.n
 
 func name(n int) string { return fmt.Sprintf("etcd-m%02d", n) }
 
-// volume is the directory with all that a machine keeps.
+// volume returns the directory with all data of a machine.
 func (c *cluster) volume(name string) string { return filepath.Join(c.dir, name) }
 
 func number(name string) (n int) {
@@ -119,7 +120,7 @@ func (c *cluster) masters(numbers ...int) []etcd.Master {
 	return all
 }
 
-// issue makes the certificates of all masters that there can be.
+// issue issues the certificates of all masters that can exist.
 func (c *cluster) issue() {
 	requests := []pki.Request{
 		{Name: pki.EtcdCA, CommonName: "etcd", Usage: pki.UsageAuthority},
@@ -141,7 +142,8 @@ func (c *cluster) issue() {
 	}
 }
 
-// access leads to the members of all machines that run or ever ran: dead ones are for the keeper to notice.
+// access returns access to the members of all machines that run or have ever run. The keeper has to notice the dead
+// ones.
 func (c *cluster) access() etcd.Access {
 	a := etcd.Access{CA: c.pairs[pki.EtcdCA].Certificate, Certificate: c.pairs[pki.Etcd].Certificate, Key: c.pairs[pki.Etcd].Key}
 	c.mu.Lock()
@@ -154,7 +156,7 @@ func (c *cluster) access() etcd.Access {
 	return a
 }
 
-// keep starts an operator, and returns what ends it.
+// keep starts an operator and returns the function that stops it.
 func (c *cluster) keep(ctx context.Context) context.CancelFunc {
 	ctx, cancel := context.WithCancel(ctx)
 	k := etcd.NewKeeper(logger(c.t), nil, func() {})
@@ -165,7 +167,7 @@ func (c *cluster) keep(ctx context.Context) context.CancelFunc {
 	return cancel
 }
 
-// logger tells of changes until the test ends; what comes later would be a panic.
+// logger logs changes until the test ends. Later output would cause a panic.
 func logger(t *testing.T) logr.Logger {
 	var over atomic.Bool
 	t.Cleanup(func() { over.Store(true) })
@@ -177,15 +179,15 @@ type quiet struct {
 	over *atomic.Bool
 }
 
-// Log drops what comes when the test has ended.
+// Log drops output after the end of the test.
 func (q quiet) Log(args ...any) {
 	if !q.over.Load() {
 		q.T.Log(args...)
 	}
 }
 
-// run is what the rest of the operator and the hosts do: they begin machines as etcd.Begin says, and take away those of masters
-// that are not wanted once they are no members any more.
+// run plays the rest of the operator and the hosts. It starts machines as etcd.Begin says, and removes those of masters
+// that are no longer wanted and no longer members.
 func (c *cluster) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		k := c.current()
@@ -210,7 +212,7 @@ func (c *cluster) run(ctx context.Context) {
 	}
 }
 
-// kept are the masters that are wanted and those that were and are members yet.
+// kept returns the wanted masters, and former ones that are still members.
 func (c *cluster) kept(wanted []etcd.Master) []etcd.Master {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,7 +279,7 @@ func (c *cluster) begin(w etcd.Master, s etcd.State) {
 	c.machines[w.Name] = p
 }
 
-// retire ends machines whose masters are not wanted and whose members are not in the list any more.
+// retire ends machines whose masters are not wanted and whose members are no longer in the list.
 func (c *cluster) retire(wanted []etcd.Master, s etcd.State) {
 	if !s.Known() {
 		return
@@ -296,7 +298,7 @@ func (c *cluster) retire(wanted []etcd.Master, s etcd.State) {
 	}
 }
 
-// kill ends a machine as a power cut does. It comes back at once unless it is broken.
+// kill ends a machine as a power failure does. It comes back at once unless it is broken.
 func (c *cluster) kill(n int, broken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -313,7 +315,7 @@ func (c *cluster) want(numbers ...int) {
 	c.wanted = c.masters(numbers...)
 }
 
-// await waits until the keeper has come to an action and, if one is given, a reason, with the masters that are wanted now.
+// await waits until the keeper has reached an action and, if given, a reason, for the currently wanted masters.
 func (c *cluster) await(action etcd.Action, reason string) etcd.State {
 	c.t.Helper()
 	var s etcd.State
@@ -343,7 +345,7 @@ func (c *cluster) stop() {
 	defer c.mu.Unlock()
 	c.over = true
 	for _, p := range c.machines {
-		_ = p.Stop(0) // they are of no use any more
+		_ = p.Stop(0) // they are no longer needed
 	}
 }
 

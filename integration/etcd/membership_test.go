@@ -9,7 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 )
 
-// TestSizes: one, three, five, three and one master, while somebody writes.
+// TestSizes: one, three, five, three and one master, with a client that writes.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	c := found(t, 1)
@@ -21,7 +21,7 @@ func TestSizes(t *testing.T) {
 	c.nothingLost()
 }
 
-// TestFounderThatComesLater: two of three founders are a majority, and the third begins when its machine does.
+// TestFounderThatComesLater: two of three founders are a quorum, and the third starts with its machine.
 func TestFounderThatComesLater(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 1, 2, 3)
@@ -33,7 +33,7 @@ func TestFounderThatComesLater(t *testing.T) {
 	c.nothingLost()
 }
 
-// TestReplacement: a master that is dead, one that is well and the one that leads give way to others.
+// TestReplacement replaces a master that is dead, a healthy one and the leader.
 func TestReplacement(t *testing.T) {
 	t.Parallel()
 	c := found(t, 1, 2, 3)
@@ -58,7 +58,8 @@ func TestReplacement(t *testing.T) {
 	c.nothingLost()
 }
 
-// TestMajorityIsNotGivenAway: with two of three dead nothing is changed, whatever is wanted; what comes back is welcome.
+// TestMajorityIsNotGivenAway: while two of three masters are dead, nothing changes, whatever masters are wanted. A
+// master that comes back is accepted.
 func TestMajorityIsNotGivenAway(t *testing.T) {
 	t.Parallel()
 	c := found(t, 1, 2, 3)
@@ -77,7 +78,8 @@ func TestMajorityIsNotGivenAway(t *testing.T) {
 	c.nothingLost()
 }
 
-// TestOneThatIsNeededIsNotTakenOut: the one that should stay is dead, and those that hold the data stay until it is back.
+// TestOneThatIsNeededIsNotTakenOut: the master that should stay is dead, so the masters with the data stay until it is
+// back.
 func TestOneThatIsNeededIsNotTakenOut(t *testing.T) {
 	t.Parallel()
 	c := found(t, 1, 2, 3)
@@ -90,7 +92,8 @@ func TestOneThatIsNeededIsNotTakenOut(t *testing.T) {
 	c.nothingLost()
 }
 
-// TestLearnerThatDies: a machine that fails while it joins is begun again, and one that is not wanted any more leaves no trace.
+// TestLearnerThatDies: a machine that fails while it joins is started again, and one that is no longer wanted leaves no
+// trace.
 func TestLearnerThatDies(t *testing.T) {
 	t.Parallel()
 	c := found(t, 1)
@@ -102,8 +105,8 @@ func TestLearnerThatDies(t *testing.T) {
 	c.nothingLost()
 }
 
-// TestOperatorsComeAndGo: the operator is killed again and again, an old one goes on beside its successor, members die and
-// come back, and masters change all the time.
+// TestOperatorsComeAndGo: the operator is killed repeatedly, an old one continues beside its successor, members die and
+// come back, and masters change the whole time.
 func TestOperatorsComeAndGo(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -127,7 +130,7 @@ func TestOperatorsComeAndGo(t *testing.T) {
 				c.kill(numbers[r.IntN(len(numbers))], false)
 			}
 		}
-		// An operator that leads no more ends. Until it does, it wants the masters of its time.
+		// An operator that no longer leads ends. Until then it wants the masters of its time.
 		for _, end := range ends[:len(ends)-1] {
 			end()
 		}

@@ -25,8 +25,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/etcdsnapshot"
 )
 
-// TestSnapshotAndRestore runs what the operator's Jobs run, etcd's own tools among it, on a cluster that is written to: the snapshot holds all that was
-// confirmed before it, the restored cluster holds that and nothing later, and its masters come and go as those of any.
+// TestSnapshotAndRestore runs the commands of the operator's Jobs, including etcd's own tools, on a cluster with
+// writes. The snapshot contains every write that was confirmed before it. The restored cluster contains these and
+// nothing later, and its masters can be replaced as usual.
 func TestSnapshotAndRestore(t *testing.T) {
 	t.Parallel()
 	c := found(t, 1, 2, 3)
@@ -70,7 +71,7 @@ func (c *cluster) awaitWritten(number int64) {
 	}
 }
 
-// holds reads what is there: all up to one number, and not another.
+// holds checks that all writes up to one number exist, and another one does not.
 func (c *cluster) holds(all, not int64) {
 	c.t.Helper()
 	client := c.client()
@@ -96,7 +97,8 @@ func (c *cluster) holds(all, not int64) {
 	}
 }
 
-// jobs runs the containers of the operator's Jobs as processes: paths and names of the pods are replaced by those of the test.
+// jobs runs the containers of the operator's Jobs as processes. Paths and names of the pods are replaced by those of
+// the test.
 type jobs struct {
 	*cluster
 	snapshots string
@@ -148,7 +150,7 @@ func (j *jobs) save() string {
 	return filepath.Base(files[0])
 }
 
-// restore checks the snapshot and puts it in the place of the data of all machines.
+// restore checks the snapshot and replaces the data of all machines with it.
 func (j *jobs) restore(file string) {
 	j.t.Helper()
 	j.snapshot.Restore.Restoration = etcd.Restoration{Wanted: file + "/0", Committed: file + "/0", Masters: make([]etcd.RestoredMaster, 3)}
@@ -166,7 +168,7 @@ func (j *jobs) restore(file string) {
 	}
 }
 
-// pod runs the containers of a pod, one after the other.
+// pod runs the containers of a pod in sequence.
 func (j *jobs) pod(spec corev1.PodSpec, replace map[string]string) {
 	j.t.Helper()
 	pairs := []string{"/snapshots", j.snapshots}

@@ -16,8 +16,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 )
 
-// TestFullDatabase: somebody writes until etcd takes no more. What was overwritten is forgotten and etcd goes on by itself; what is needed stays,
-// and people are told, until they have deleted something.
+// TestFullDatabase: a client writes until etcd accepts no more. etcd recovers by itself when overwritten data is
+// compacted. If the data is still needed, it stays, and users see a message until they have deleted something.
 func TestFullDatabase(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 1, 2, 3)
@@ -38,7 +38,8 @@ func TestFullDatabase(t *testing.T) {
 	c.nothingLost()
 }
 
-// TestMembersAreAskedWhileOneIsDefragmented: who asks is told at once how all of them are, and that the one does not answer.
+// TestMembersAreAskedWhileOneIsDefragmented: a caller gets the state of all members at once, including that one does
+// not answer.
 func TestMembersAreAskedWhileOneIsDefragmented(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 1, 2, 3)
@@ -74,7 +75,7 @@ func TestMembersAreAskedWhileOneIsDefragmented(t *testing.T) {
 	c.nothingLost()
 }
 
-// fill writes MiB after MiB until etcd refuses it, and returns how often that was.
+// fill writes values of 1 MiB until etcd rejects one, and returns their number.
 func (c *cluster) fill(client *clientv3.Client, keyOf func(int) string) int {
 	c.t.Helper()
 	value := strings.Repeat("x", 1<<20)
@@ -90,7 +91,7 @@ func (c *cluster) fill(client *clientv3.Client, keyOf func(int) string) int {
 	return 0
 }
 
-// awaitRoom waits until there is no alarm and all databases are smaller than their quota by half.
+// awaitRoom waits until there is no alarm and all databases are smaller than half of their quota.
 func (c *cluster) awaitRoom(client *clientv3.Client) {
 	c.t.Helper()
 	var problem error

@@ -14,7 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// client is that of a user of etcd, who knows all members there can be.
+// client returns a client of a user of etcd with the addresses of all possible members.
 func (c *cluster) client() *clientv3.Client {
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM(c.pairs[pki.EtcdCA].Certificate)
@@ -32,7 +32,7 @@ func (c *cluster) client() *clientv3.Client {
 	return client
 }
 
-// write writes numbers one after the other until the test ends.
+// write writes consecutive numbers until the test ends.
 func (c *cluster) write(ctx context.Context) {
 	client := c.client()
 	c.t.Cleanup(func() { _ = client.Close() })
@@ -50,7 +50,7 @@ func (c *cluster) write(ctx context.Context) {
 	}()
 }
 
-// guard compares the list with the machines at every instant: those that run are a majority of those with a vote.
+// guard continuously compares the member list with the machines: those that run must be a quorum.
 func (c *cluster) guard(ctx context.Context) {
 	client := c.client()
 	defer client.Close()
@@ -81,7 +81,7 @@ func (c *cluster) check(list *clientv3.MemberListResponse) {
 		}
 	}
 	c.instants++
-	// A machine that the test has killed and that is about to begin anew is no fault of the operator's.
+	// A machine that the test has killed and that is about to restart is not the operator's fault.
 	if running+c.restarting() <= voters/2 && !c.mayLose.Load() && !c.over {
 		c.t.Errorf("%d of %d members with a vote run: %v", running, voters, list.Members)
 	}
@@ -106,7 +106,7 @@ func alive(p *process.Process) bool {
 	}
 }
 
-// nothingLost reads all that was confirmed, and checks that the cluster takes writes.
+// nothingLost reads all confirmed writes and checks that the cluster accepts new ones.
 func (c *cluster) nothingLost() {
 	c.t.Helper()
 	before := c.acked.Load()

@@ -22,13 +22,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
 
-// unit is what lets the member of a master begin, on its environment.
+// unit is the unit that lets the member of a master start, with its environment.
 const unit = "k8s-etcd.service"
 
 var environment = regexp.MustCompile(`(?m)^Environment=DATA=(\S+) "TICKET=([^"]*)" CLUSTER=(\S+) MANIFEST=(\S+) MANIFESTS=(\S+)$`)
 
-// boot does with the boot data of a master what its machine does as far as etcd is concerned, on the machine's disk, and returns the
-// arguments of the member.
+// boot processes the boot data of a master as far as etcd is concerned, on the machine's disk. It returns the arguments
+// of the member.
 func (m *Machines) boot(ctx context.Context, c *machine, pod *corev1.Pod) ([]string, error) {
 	config, err := m.bootData(ctx, pod)
 	if err != nil {
@@ -54,7 +54,7 @@ func (m *Machines) boot(ctx context.Context, c *machine, pod *corev1.Pod) ([]str
 	return c.adapted(static.Spec.Containers[0].Command[1:]), nil
 }
 
-// bootData are both halves of a node pod's boot data.
+// bootData returns both parts of a node pod's boot data.
 func (m *Machines) bootData(ctx context.Context, pod *corev1.Pod) (types.Config, error) {
 	name := client.ObjectKey{Namespace: pod.Namespace, Name: key.BootDataName(key.RoleMaster, pod.Namespace, pod.Labels[key.LabelNode])}
 	public, private := &corev1.ConfigMap{}, &corev1.Secret{}
@@ -76,7 +76,7 @@ func (m *Machines) bootData(ctx context.Context, pod *corev1.Pod) (types.Config,
 	return config, nil
 }
 
-// write puts a file where etcd or its script look for it.
+// write writes a file to where etcd or its script looks for it.
 func write(root string, f types.File) error {
 	if f.Contents.Source == nil || !strings.HasPrefix(f.Path, "/etc/kubernetes/") && !strings.HasPrefix(f.Path, "/opt/") {
 		return nil
@@ -92,7 +92,7 @@ func write(root string, f types.File) error {
 	return os.WriteFile(path, content.Data, 0o600)
 }
 
-// runUnit runs what the unit runs and returns the manifest that the kubelet has got.
+// runUnit runs the unit's command and returns the manifest for the kubelet.
 func runUnit(ctx context.Context, root string, config types.Config) (manifest string, err error) {
 	for _, u := range config.Systemd.Units {
 		if u.Name != unit || u.Contents == nil {
@@ -120,8 +120,8 @@ func runUnit(ctx context.Context, root string, config types.Config) (manifest st
 	return "", fmt.Errorf("the boot data has no %s", unit)
 }
 
-// adapted are the arguments of a member that is a process among others: its disk is a directory, its address one of loopback, it does not
-// wait for the disk, and it is not emulated.
+// adapted returns the arguments for a member that runs as a normal process: its disk is a directory, its address is a
+// loopback address, it does not wait for the disk, and it is not emulated.
 func (c *machine) adapted(arguments []string) []string {
 	var all []string
 	for _, a := range arguments {

@@ -23,17 +23,18 @@ import (
 )
 
 const (
-	// pace is how long a user waits between two writes, answering how long for an answer.
+	// pace is how long a user waits between two writes, and answering how long for an answer.
 	pace      = 200 * time.Millisecond
 	answering = 3 * time.Second
-	// prefix is that of all keys.
+	// prefix is the prefix of all keys.
 	prefix = "ledger/"
 )
 
-// Ledger is what one user has written to a cluster's etcd, who begins as soon as there is one and does not stop until Close.
+// Ledger holds what one user has written to a cluster's etcd. The user starts as soon as there is an etcd and stops on
+// Close.
 type Ledger struct {
 	machines *Machines
-	// secret is the Secret with the user's certificate.
+	// secret names the Secret with the user's certificate.
 	secret client.ObjectKey
 	id     string
 	end    context.CancelFunc
@@ -43,12 +44,12 @@ type Ledger struct {
 	// confirmed is the number of the last write that etcd has confirmed.
 	confirmed int64
 	connected *clientv3.Client
-	// introduced is the version of the Secret by which it is connected.
+	// introduced is the version of the Secret of the current connection.
 	introduced string
 	closed     bool
 }
 
-// Open begins to write to the etcd of a cluster whose KVMConfig is in the namespace.
+// Open starts to write to the etcd of a cluster whose KVMConfig is in the namespace.
 func (m *Machines) Open(namespace, id string) *Ledger {
 	ctx, end := context.WithCancel(context.Background())
 	l := &Ledger{machines: m, secret: client.ObjectKey{Namespace: namespace, Name: key.SecretName(id, pki.EtcdClient)}, id: id, end: end, ended: make(chan struct{})}
@@ -67,7 +68,7 @@ func (l *Ledger) Close() {
 	defer l.mu.Unlock()
 	l.closed = true
 	if l.connected != nil {
-		_ = l.connected.Close() // nothing is under way
+		_ = l.connected.Close() // no write is in progress
 	}
 }
 
@@ -90,21 +91,21 @@ func (l *Ledger) write(ctx context.Context) {
 	}
 }
 
-// introduceAnew has the user begin anew with a certificate that was issued since, as whoever is not answered any more has to.
+// introduceAnew reconnects with a certificate that was issued since then, as a client that gets no answers has to.
 func (l *Ledger) introduceAnew(ctx context.Context) {
 	secret := &corev1.Secret{}
 	if err := l.machines.management.Get(ctx, l.secret, secret); err != nil {
-		return // it is asked again after the next write that fails
+		return // the next failed write tries again
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.connected != nil && secret.ResourceVersion != l.introduced {
-		_ = l.connected.Close() // what is under way fails, as it did before
+		_ = l.connected.Close() // writes in progress fail, as they did before
 		l.connected = nil
 	}
 }
 
-// Begun says that etcd has confirmed a write.
+// Begun reports that etcd has confirmed a write.
 func (l *Ledger) Begun() bool { return l.count() > 0 }
 
 func (l *Ledger) count() int64 {
@@ -113,7 +114,7 @@ func (l *Ledger) count() int64 {
 	return l.confirmed
 }
 
-// client is that of the user, who knows all members that run.
+// client returns the user's client with the addresses of all running members.
 func (l *Ledger) client(ctx context.Context) (*clientv3.Client, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +154,7 @@ func (l *Ledger) client(ctx context.Context) (*clientv3.Client, error) {
 	return l.connected, err
 }
 
-// Check says whether all that was confirmed is there, and nothing that nobody has written.
+// Check returns an error unless every confirmed write exists and nothing else.
 func (l *Ledger) Check(ctx context.Context) error {
 	c, err := l.client(ctx)
 	if err != nil {
@@ -166,14 +167,14 @@ func (l *Ledger) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// One more may have been carried out and not been confirmed.
+	// One more write may have been carried out but not confirmed.
 	if most := l.count() + 1; have.Count < least || have.Count > most {
 		return fmt.Errorf("the etcd of cluster %s has confirmed %d writes and has %d", l.id, least, have.Count)
 	}
 	return nil
 }
 
-// Fill has etcd take no writes until it is told that there is room again: a member says that its database has reached its quota.
+// Fill makes etcd reject writes until the alarm is removed: a member reports that its database has reached its quota.
 func (l *Ledger) Fill(ctx context.Context) error {
 	c, err := l.client(ctx)
 	if err != nil {
@@ -191,15 +192,16 @@ func (l *Ledger) Fill(ctx context.Context) error {
 	return err
 }
 
-// Voter is a member with a vote.
+// Voter is a voting member.
 type Voter struct {
-	// Name is the member's; Down is for how long it has not run, or has stood still; Released says that its machine was let go.
+	// Name is the member's name. Down is how long it has not run or has been frozen. Released says that its machine was
+	// released.
 	Name     string
 	Down     time.Duration
 	Released bool
 }
 
-// Voters are those that a majority has agreed on.
+// Voters returns the voters that a majority has agreed on.
 func (l *Ledger) Voters(ctx context.Context) ([]Voter, error) {
 	c, err := l.client(ctx)
 	if err != nil {
@@ -220,7 +222,7 @@ func (l *Ledger) Voters(ctx context.Context) ([]Voter, error) {
 	return voters, nil
 }
 
-// voter is a member by its name. One without a name has never run.
+// voter returns a member by its name. A member without a name has never run.
 func (m *Machines) voter(id, member string) Voter {
 	m.mu.Lock()
 	defer m.mu.Unlock()

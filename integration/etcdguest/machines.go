@@ -1,5 +1,5 @@
-// Package etcdguest runs the members of etcd of machines that are played: real processes, which begin as the boot data of their masters
-// says, on disks that stay when a machine goes.
+// Package etcdguest runs the etcd members of simulated machines. They are real processes that start as the boot data of
+// their masters says, on disks that outlive the machine.
 package etcdguest
 
 import (
@@ -26,16 +26,16 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// again is how long the kubelet of a machine waits before it begins a member again that has ended.
+// again is how long the kubelet of a machine waits before it restarts a member that has ended.
 const again = 500 * time.Millisecond
 
-// Machines are those of masters. Close them when done.
+// Machines are the machines of masters. Close them when done.
 type Machines struct {
 	management client.Reader
 	binary     string
 	directory  string
 	domain     string
-	// made counts addresses, beginning anywhere.
+	// made counts addresses and starts at a random number.
 	made int
 
 	mu  sync.Mutex
@@ -45,28 +45,30 @@ type Machines struct {
 	over     bool
 }
 
-// machine is that of one master. Its disk and its address stay when it is off.
+// machine is the machine of one master. Its disk and its address remain when it is off.
 type machine struct {
-	// cluster is the namespace, node the id of the master.
+	// cluster is the namespace, and node is the id of the master.
 	cluster, node string
-	// root is the disk, address is where it answers.
+	// root is the disk, and address is where the member answers.
 	root, address string
 
-	// pod is the one whose machine runs, the others are what ends it; empty and nil while none does. They are guarded by Machines.mu.
+	// pod is the pod whose machine runs. end and ended stop it. They are empty and nil while none runs. Machines.mu
+	// guards them.
 	pod   string
 	end   context.CancelFunc
 	ended chan struct{}
-	// released says that the last of them was let go.
+	// released says that the last of them was released.
 	released bool
-	// member is the process of the last member, and frozen since when it stands still; zero while it does not.
+	// member is the process of the last member. frozen is since when it is frozen, or zero while it is not.
 	member *process.Process
 	frozen time.Time
-	// off is until when it does not begin; down is since when its member does not run, zero while it does; trouble is why.
+	// off is until when the machine does not start. down is since when its member does not run, or zero while it does.
+	// trouble is the reason.
 	off, down time.Time
 	trouble   string
 }
 
-// New makes machines whose boot data stands in the management cluster. domain is that of its Services.
+// New returns machines whose boot data is in the management cluster. domain is the domain of its Services.
 func New(management client.Reader, domain string) (*Machines, error) {
 	_, file, _, _ := runtime.Caller(0)
 	binary := filepath.Join(filepath.Dir(file), "..", "..", ".tools", "etcd")
@@ -98,14 +100,14 @@ func (m *Machines) Close() error {
 	return os.RemoveAll(m.directory)
 }
 
-// Address is where the member on a node pod answers clients, host:port.
+// Address returns where the member on a node pod answers clients, as host:port.
 func (m *Machines) Address(pod *corev1.Pod) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return fmt.Sprintf("%s:%d", m.of(pod.Namespace, pod.Labels[key.LabelNode]).address, key.PortEtcdClient)
 }
 
-// of is the machine of a master, which is made when it is asked for first.
+// of returns the machine of a master, and creates it on the first call.
 func (m *Machines) of(cluster, node string) *machine {
 	for _, c := range m.all {
 		if c.cluster == cluster && c.node == node {
@@ -116,7 +118,7 @@ func (m *Machines) of(cluster, node string) *machine {
 	n := m.made
 	c := &machine{
 		cluster: cluster, node: node, root: filepath.Join(m.directory, cluster, node),
-		// Addresses of loopback, others in each world.
+		// Addresses of loopback, different in each world.
 		address: fmt.Sprintf("127.%d.%d.%d", 80+n/254/256%32, n/254%256, 1+n%254), down: time.Now(),
 	}
 	m.all = append(m.all, c)
@@ -126,19 +128,19 @@ func (m *Machines) of(cluster, node string) *machine {
 	return c
 }
 
-// hosts is the file that leads members to each other by their names, which no resolver knows.
+// hosts is the file that maps members' names to addresses because no resolver knows them.
 func (m *Machines) hosts() string { return filepath.Join(m.directory, "hosts") }
 
-// nameAll writes all names down.
+// nameAll writes all names to the file.
 func (m *Machines) nameAll() error {
 	text := "127.0.0.1 localhost\n"
 	for _, c := range m.all {
 		text += c.address + " " + m.host(c) + "\n"
 	}
-	return os.WriteFile(m.hosts(), []byte(text), 0o600) // in its place, for members have it mounted
+	return os.WriteFile(m.hosts(), []byte(text), 0o600) // in place, because members have it mounted
 }
 
-// named are the arguments with which unshare runs a program with a file in the place of /etc/hosts, which nobody else sees.
+// named returns the arguments with which unshare runs a program with a file as its own /etc/hosts.
 func named(hosts, program string, arguments []string) []string {
 	all := []string{"--mount"}
 	if os.Getuid() != 0 {
@@ -148,7 +150,7 @@ func named(hosts, program string, arguments []string) []string {
 	return append(all, arguments...)
 }
 
-// host is the name of a machine's member, which leads to it in a management cluster.
+// host returns the name of a machine's member, as the management cluster resolves it.
 func (m *Machines) host(c *machine) string {
 	return key.ServiceHost(key.DeploymentName(key.RoleMaster, c.node), c.cluster, m.domain)
 }
@@ -172,7 +174,7 @@ func (m *Machines) dial(ctx context.Context, address string) (net.Conn, error) {
 
 var errOff = errors.New("the machine is off for a moment")
 
-// Start has the machine of a pod run, if it does not yet. It fails while another one uses its disk.
+// Start runs the machine of a pod unless it already runs. It fails while another one uses its disk.
 func (m *Machines) Start(pod *corev1.Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,10 +197,10 @@ func (m *Machines) Start(pod *corev1.Pod) error {
 	return nil
 }
 
-// Stop powers the machine of a pod down, as if the plug was pulled, and returns when it is off.
+// Stop powers the machine of a pod off, as a power failure does, and returns when it is off.
 func (m *Machines) Stop(namespace, pod string) { m.Crash(namespace, pod, 0) }
 
-// Release is Stop for a machine that never begins again.
+// Release stops a machine that never starts again.
 func (m *Machines) Release(namespace, pod string) {
 	m.mu.Lock()
 	m.released[namespace+"/"+pod] = true
@@ -209,7 +211,7 @@ func (m *Machines) Release(namespace, pod string) {
 	m.Stop(namespace, pod)
 }
 
-// Crash is Stop for a machine that does not begin again for some time.
+// Crash stops a machine that does not start again for some time.
 func (m *Machines) Crash(namespace, pod string, off time.Duration) {
 	m.mu.Lock()
 	at := slices.IndexFunc(m.all, func(c *machine) bool { return c.cluster == namespace && c.pod == pod })
@@ -223,7 +225,7 @@ func (m *Machines) Crash(namespace, pod string, off time.Duration) {
 	m.stop(c, pod)
 }
 
-// stop ends the machine of a pod; of any, if none is named.
+// stop ends the machine of a pod, or of any pod if none is named.
 func (m *Machines) stop(c *machine, pod string) {
 	m.mu.Lock()
 	if c.pod == "" || pod != "" && c.pod != pod {
@@ -242,7 +244,7 @@ func (m *Machines) stop(c *machine, pod string) {
 	}
 }
 
-// Runs says whether the member of a pod's machine has begun.
+// Runs reports whether the member of a pod's machine has started.
 func (m *Machines) Runs(pod *corev1.Pod) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -250,7 +252,7 @@ func (m *Machines) Runs(pod *corev1.Pod) bool {
 	return c.pod == pod.Name && c.down.IsZero()
 }
 
-// Discard removes the disks of machines that are off and that nobody wants any more.
+// Discard removes the disks of machines that are off and no longer wanted.
 func (m *Machines) Discard(cluster string, wanted func(node string) bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -265,7 +267,7 @@ func (m *Machines) Discard(cluster string, wanted func(node string) bool) error 
 	return errors.Join(errs...)
 }
 
-// run is a machine until it ends: it boots, and its kubelet has the member run.
+// run runs a machine until it ends: it boots, and its kubelet runs the member.
 func (m *Machines) run(ctx context.Context, c *machine, pod *corev1.Pod) {
 	var arguments []string
 	for ctx.Err() == nil {
@@ -298,7 +300,7 @@ func (m *Machines) run(ctx context.Context, c *machine, pod *corev1.Pod) {
 	}
 }
 
-// begun notes that a member has begun.
+// begun records that a member has started.
 func (m *Machines) begun(c *machine, member *process.Process) {
 	m.mu.Lock()
 	c.member, c.frozen = member, time.Time{}
@@ -306,8 +308,8 @@ func (m *Machines) begun(c *machine, member *process.Process) {
 	m.note(c, time.Time{}, "")
 }
 
-// Freeze has members of a cluster stand still, as if their machines hung or nobody was reached from them, and returns what has those of them
-// go on that still are there.
+// Freeze freezes members of a cluster, as if their machines hung or were isolated. It returns the function that resumes
+// those that still exist.
 func (m *Machines) Freeze(cluster string, which func(node string) bool) (thaw func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -315,7 +317,7 @@ func (m *Machines) Freeze(cluster string, which func(node string) bool) (thaw fu
 	for _, c := range m.all {
 		if c.cluster == cluster && c.down.IsZero() && which(c.node) {
 			frozen[c], c.frozen = c.member, time.Now()
-			_ = c.member.Signal(syscall.SIGSTOP) // one that has just ended stands still, too
+			_ = c.member.Signal(syscall.SIGSTOP) // one that has just ended is frozen, too
 		}
 	}
 	return func() {
@@ -339,7 +341,7 @@ func (m *Machines) note(c *machine, down time.Time, trouble string) {
 	c.trouble = trouble
 }
 
-// Story is what can be said of the machines of a cluster.
+// Story describes the machines of a cluster.
 func (m *Machines) Story(cluster string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -356,7 +358,7 @@ func (m *Machines) Story(cluster string) string {
 	return text.String()
 }
 
-// certificates are those on the disk, in short.
+// certificates returns a summary of the certificates on the disk.
 func (c *machine) certificates() string {
 	var all []string
 	found, err := filepath.Glob(filepath.Join(c.root, "etc", "kubernetes", "pki", "etcd", "*"))
@@ -370,7 +372,7 @@ func (c *machine) certificates() string {
 	return fmt.Sprint(all, err)
 }
 
-// pause waits, or less when the context ends.
+// pause waits for d, or until the context ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

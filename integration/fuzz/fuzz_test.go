@@ -1,4 +1,5 @@
-// Package fuzz_test changes every field of a KVMConfig in every way its schema knows and sees what becomes of the cluster.
+// Package fuzz_test changes every field of a KVMConfig in every way that its schema defines, and checks the resulting
+// cluster.
 package fuzz_test
 
 import (
@@ -27,7 +28,7 @@ var theLab *lab.Lab
 
 func TestMain(m *testing.M) { os.Exit(lab.Main(m, &theLab, 1, managementcluster.Options{})) }
 
-// passes is how many reconciles a cluster may need before it rests; more is a loop.
+// passes is the largest number of reconciles until a cluster rests. More is a loop.
 const passes = 40
 
 func TestEveryFieldInEveryWay(t *testing.T) {
@@ -48,7 +49,7 @@ func TestEveryFieldInEveryWay(t *testing.T) {
 				accepted++
 				settle(t, operator, config)
 				if err := update(config, base); err != nil {
-					// What grew cannot shrink: the cluster goes on from there.
+					// A field that grew cannot shrink, so the cluster continues from there.
 					base, want = m.spec, theLab.Dump(t, config)
 					return
 				}
@@ -70,7 +71,7 @@ func TestEveryFieldInEveryWay(t *testing.T) {
 	}
 }
 
-// full is a cluster that sets as many fields as there are.
+// full is a cluster that sets as many fields as possible.
 func full(id string) *v1alpha1.KVMConfig {
 	data, err := os.ReadFile("../../docs/examples/full.yaml")
 	if err != nil {
@@ -85,7 +86,7 @@ func full(id string) *v1alpha1.KVMConfig {
 	return config
 }
 
-// tryNew makes a new cluster of what an old one may not become, and returns how many that were.
+// tryNew creates a new cluster from a change that an existing one rejects, and returns the number of such clusters.
 func tryNew(t *testing.T, operator *lab.Instance, m mutation, id string) int {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": m.spec}}
@@ -106,7 +107,7 @@ func tryNew(t *testing.T, operator *lab.Instance, m mutation, id string) int {
 	return 1
 }
 
-// settle reconciles until the cluster rests, which it must whatever it was asked for.
+// settle reconciles until the cluster rests, which it must after any change.
 func settle(t *testing.T, operator *lab.Instance, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	for quiet, pass := 0, 0; quiet < 2; pass++ {
@@ -124,7 +125,7 @@ func settle(t *testing.T, operator *lab.Instance, config *v1alpha1.KVMConfig) {
 	}
 }
 
-// seen says whether the operator has seen the KVMConfig as it is now, or that it is gone.
+// seen reports whether the operator has seen the current generation of the KVMConfig, or its deletion.
 func seen(config *v1alpha1.KVMConfig) bool {
 	current := &v1alpha1.KVMConfig{}
 	if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(config), current); err != nil {

@@ -16,7 +16,7 @@ type mutation struct {
 	spec map[string]any
 }
 
-// mutations changes every field of the schema that stands in the spec, one at a time, in every way that fits its type.
+// mutations changes every field of the schema that the spec has, one at a time, in every way that fits its type.
 func mutations(schema apiextensionsv1.JSONSchemaProps, spec map[string]any) []mutation {
 	var all []mutation
 	walk(schema, "spec", nil, func(path []any, name string, s apiextensionsv1.JSONSchemaProps) {
@@ -37,7 +37,7 @@ func mutations(schema apiextensionsv1.JSONSchemaProps, spec map[string]any) []mu
 // absent stands for a field that is left out.
 type absent struct{}
 
-// values are what a field is changed to, by what it is called in the test's name.
+// values returns the values that a field is changed to, by their name in the test's name.
 func values(s apiextensionsv1.JSONSchemaProps) map[string]any {
 	v := map[string]any{"absent": absent{}}
 	switch {
@@ -66,7 +66,7 @@ func longest(s apiextensionsv1.JSONSchemaProps) int {
 	return 253
 }
 
-// walk visits every field of the schema; of lists it visits the first element.
+// walk visits every field of the schema. In lists it visits the first element.
 func walk(s apiextensionsv1.JSONSchemaProps, name string, path []any, visit func([]any, string, apiextensionsv1.JSONSchemaProps)) {
 	if len(path) > 0 {
 		visit(path, name, s)
@@ -98,7 +98,7 @@ func lookup(value any, path []any) (any, bool) {
 	return value, true
 }
 
-// replace sets the field at the path, or removes it, and says whether it could.
+// replace sets the field at the path, or removes it, and reports whether it could.
 func replace(root any, path []any, value any) bool {
 	parent, _ := lookup(root, path[:len(path)-1])
 	_, remove := value.(absent)
@@ -113,7 +113,7 @@ func replace(root any, path []any, value any) bool {
 		return true
 	case int:
 		if remove {
-			return false // a list without its first element is another list, not a field left out
+			return false // a list without its first element is another list, not an absent field
 		}
 		parent.([]any)[last] = value
 		return true

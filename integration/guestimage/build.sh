@@ -1,18 +1,18 @@
 #!/bin/bash
 # build.sh DEST [tiny|image|bare]... — builds guest images from Debian packages and links them into DEST (README.md).
 #
-#   tiny   vmlinuz, bzImage, tiny.cpio.gz: a guest that reports what its machine gives it, for tests of the machine
-#   image  vmlinuz, bzImage, initrd.img, root.squashfs: Debian with systemd, containerd and Kubernetes, set up by Ignition;
-#          needs kubeall, ignition and the tools of ../addons/images, which integration/build.sh makes, in DEST/.. or in
-#          $TOOLS
-#   bare   bare.squashfs: the same root file system as Flatcar's users find it: no kubelet, no kubectl, no CNI plugins
+#   tiny   vmlinuz, bzImage, tiny.cpio.gz: a guest that reports what it sees of its machine, for tests of the machine
+#   image  vmlinuz, bzImage, initrd.img, root.squashfs: Debian with systemd, containerd and Kubernetes, set up by
+#          Ignition. It needs kubeall, ignition and the tools of ../addons/images, which integration/build.sh builds, in
+#          DEST/.. or in $TOOLS
+#   bare   bare.squashfs: the same root file system with what Flatcar has: no kubelet, no kubectl, no CNI plugins
 #
-# Without a name all are built. Each is cached by the content of what it is made of in
-# ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/guest; to follow newer Debian packages, remove that directory. A lock lets
-# two checkouts build side by side. Interrupting is safe at any moment: nothing half-built is ever linked.
+# Without a name, all are built. Each is cached by the content of its inputs in
+# ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/guest. To get newer Debian packages, remove that directory. A lock lets
+# two checkouts build at the same time. Interrupting is safe at any time: nothing half-built is ever linked.
 #
-# The same packages make the same bytes. DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors, GUEST_ARCHIVES a
-# directory of further container images (docker archives, *.tar) for the full image.
+# The same packages result in the same bytes. DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors, and
+# GUEST_ARCHIVES names a directory of further container images (docker archives, *.tar) for the full image.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 images=$(cd "$here/../addons" && pwd)/images
@@ -22,12 +22,12 @@ mirrors=(
   "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} bookworm-updates main"
   "deb ${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security} bookworm-security main"
 )
-# One moment for all times in the images.
+# One fixed time for all files in the images.
 export SOURCE_DATE_EPOCH=1700000000 LC_ALL=C.UTF-8
 
 die() { echo "error: $*" >&2; exit 1; }
 
-# install_packages PACKAGE...: Debian packages, by root or through sudo.
+# install_packages PACKAGE...: installs Debian packages, as root or through sudo.
 install_packages() {
   local log apt=(apt-get)
   [ "$(id -u)" = 0 ] || apt=(sudo apt-get)
@@ -52,8 +52,8 @@ need() {
 }
 
 # progress NAME COMMAND...: runs the command in the background with a line of progress every five seconds. Job control
-# gives it a process group, so that an interrupt ends all of it, and the lock is closed for it, so that none of it can hold
-# the lock after this script.
+# gives it a process group, so that an interrupt ends all its processes. The lock is closed for it, so that none of them
+# can hold the lock after this script.
 progress() {
   local name=$1
   shift
@@ -72,8 +72,8 @@ progress() {
   job=
 }
 
-# bootstrap NAME ARGUMENT...: mmdebstrap with the images' mirrors. What it mounts below its directory is mounted in a
-# namespace of its own, and so can neither be left behind nor be removed from; without root it sees to that itself.
+# bootstrap NAME ARGUMENT...: mmdebstrap with the images' mirrors. Its mounts are in a separate mount namespace, so they
+# cannot be left behind or have files removed through them. Without root, mmdebstrap does this itself.
 bootstrap() {
   local name=$1 apart=()
   shift
@@ -84,11 +84,11 @@ bootstrap() {
     mmdebstrap --keyring=/usr/share/keyrings/debian-archive-keyring.gpg "$@" "${mirrors[@]}"
 }
 
-# kernel_version KERNEL: the name that its modules go by.
+# kernel_version KERNEL: the name of its modules' directory.
 kernel_version() { ls "$1/lib/modules"; }
 
-# add_modules KERNEL ROOT GROUP MODULE...: modules of an initrd with what they depend on; GROUP.order is the order in
-# which they are to be loaded.
+# add_modules KERNEL ROOT GROUP MODULE...: modules of an initrd with their dependencies. GROUP.order is the order in
+# which they are loaded.
 add_modules() {
   local kernel=$1 directory=$2/modules group=$3 module file
   shift 3
@@ -103,7 +103,7 @@ add_modules() {
   done | awk '!seen[$0]++' >"$directory/$group.order"
 }
 
-# add_busybox KERNEL ROOT: with a link for each of its programs.
+# add_busybox KERNEL ROOT: adds busybox with a link for each of its programs.
 add_busybox() {
   local name
   mkdir -p "$2/bin"
@@ -113,14 +113,14 @@ add_busybox() {
   done
 }
 
-# pack ROOT FILE: an initrd. Under software emulation a kernel unpacks gzip faster than it does what compresses better.
+# pack ROOT FILE: an initrd. An emulated machine's kernel unpacks gzip faster than formats that compress better.
 pack() {
   find "$1" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
   (cd "$1" && find . -print0 | sort -z | cpio --null --create --format=newc --reproducible --owner=0:0 --quiet) | gzip -9n >"$2"
 }
 
-# unpack_kernel BZIMAGE: the kernel proper, an ELF image that QEMU starts by its PVH entry. Unpacking it is more than half
-# of the time that a machine under software emulation takes to boot. Offsets: Documentation/arch/x86/boot.rst.
+# unpack_kernel BZIMAGE: the kernel itself, an ELF image that QEMU starts by its PVH entry. Unpacking it is more than
+# half of the boot time of an emulated machine. Offsets: Documentation/arch/x86/boot.rst.
 unpack_kernel() {
   local setup_sectors offset length
   setup_sectors=$(od -An -tu1 -j $((0x1f1)) -N 1 "$1")
@@ -165,8 +165,8 @@ build_initrd() {
   pack "$work/root" "$1/initrd.img"
 }
 
-# build_root OUT KERNEL KUBEALL IGNITION ...: the root file system. It is not compressed: a machine under software emulation
-# waits for its processor, not for its disk.
+# build_root OUT KERNEL KUBEALL IGNITION ...: the root file system. It is not compressed because an emulated machine
+# waits for its CPU, not for its disk.
 build_root() {
   local overlay=$work/overlay programs=$work/programs
   need sqfstar=squashfs-tools depmod=kmod
@@ -189,7 +189,8 @@ build_root() {
   squash "$1/root.squashfs"
 }
 
-# build_bare OUT KERNEL KUBEALL IGNITION ...: what build_root makes, less what Flatcar does not have, and with curl, which it has.
+# build_bare OUT KERNEL KUBEALL IGNITION ...: the same as build_root, without what Flatcar does not have, and with curl,
+# which it has.
 build_bare() { bare=yes build_root "$@" && mv "$1/root.squashfs" "$1/bare.squashfs"; }
 
 # packages: the Debian packages of the root file system.
@@ -203,7 +204,7 @@ packages() {
 
 # squash FILE: packs $work/root.tar.
 squash() {
-  # shellcheck disable=SC2016 # for the inner shell, which is there because a job in the background has no standard input
+  # shellcheck disable=SC2016 # for the inner shell, which is needed because a background job has no standard input
   progress "root file system" bash -c 'sqfstar -no-progress -noI -noD -noF -noX -exit-on-error "$1" <"$2"' - \
     "$1" "$work/root.tar"
 }
@@ -217,14 +218,14 @@ add_kernel_modules() {
   cp "$from"/modules.{builtin,builtin.modinfo,order} "$2/"
 }
 
-# add_kubernetes KUBEALL DIRECTORY: the binary, and links by the names of what a node's own system runs.
+# add_kubernetes KUBEALL DIRECTORY: the binary, and links with the names of the programs that a node's system runs.
 add_kubernetes() {
   install -D -m 755 "$1" "$2/kubeall"
   ln -s kubeall "$2/kubelet"
   ln -s kubeall "$2/kubectl"
 }
 
-# add_programs KERNEL DIRECTORY: what containers.sh makes images of, and their list.
+# add_programs KERNEL DIRECTORY: the programs that containers.sh makes images of, and their list.
 add_programs() {
   local name
   mkdir -p "$2"
@@ -234,10 +235,10 @@ add_programs() {
   addons | while read -r name; do install -m 755 "$(tool "$name")" "$2/$name"; done
 }
 
-# addons: the tools that container images of add-ons are made of.
+# addons: the tools in the container images of add-ons.
 addons() { awk '!/^#/ { print $3 }' "$images"; }
 
-# archives: further container images, as `docker save` writes them, that a later part of the project puts into $GUEST_ARCHIVES.
+# archives: further container images, as `docker save` writes them, from $GUEST_ARCHIVES.
 archives() { [ -z "${GUEST_ARCHIVES:-}" ] || find "$GUEST_ARCHIVES" -maxdepth 1 -name '*.tar' | sort; }
 
 # add_archives DIRECTORY: the archives, each with the list of its images.
@@ -260,8 +261,8 @@ tool() {
   die "there is no $1 in ${TOOLS:-$dest/..}: run integration/build.sh ${TOOLS:-$dest/..} $1, or say where it is by TOOLS"
 }
 
-# key STAGE INPUT...: a digest of everything that the stage is made of: programs and lists here, its builder, the mirrors,
-# and its inputs.
+# key STAGE INPUT...: a digest of everything that the stage depends on: programs and lists here, its builder, the
+# mirrors, and its inputs.
 key() {
   local stage=$1 inputs=()
   case $stage in
@@ -278,8 +279,8 @@ key() {
   } | sha256sum | cut -c1-16
 }
 
-# stage NAME INPUT...: the directory of a stage's files is left in $made; builds it unless it is there already. Whoever
-# comes second waits for the first. An input is a file, or a directory of another stage.
+# stage NAME INPUT...: leaves the directory of a stage's files in $made, and builds it if it is missing. A second caller
+# waits for the first. An input is a file or a directory of another stage.
 stage() {
   local name=$1 input files=()
   shift
@@ -292,7 +293,7 @@ stage() {
   touch "$made"
 }
 
-# clean_up: nothing is removed before what works on it has ended.
+# clean_up: removes nothing before the processes that use it have ended.
 clean_up() {
   local status=$?
   if [ -n "$job" ]; then
@@ -304,7 +305,7 @@ clean_up() {
   exit "$status"
 }
 
-# build_once NAME DIRECTORY INPUT...: what no checkout has asked for in a month makes room for the new.
+# build_once NAME DIRECTORY INPUT...: builds a stage, and removes stages that no checkout has used for a month.
 build_once() (
   stage=$1 final=$2 out=$2.new work='' job=''
   shift 2

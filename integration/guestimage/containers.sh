@@ -1,21 +1,22 @@
 #!/bin/bash
-# containers.sh ROOT PROGRAMS — puts the container images of a node's own pods and of add-ons into the root file system ROOT:
+# containers.sh ROOT PROGRAMS — puts the container images of a node's own pods and of add-ons into the root file system
+# ROOT:
 #
-#   /usr/share/guest-images/layer       the one layer that all of them share, unpacked; its large files are ROOT's own
-#   /usr/share/guest-images/images.tar  their manifests and configurations as `ctr images import` reads them (OCI layout)
+#   /usr/share/guest-images/layer       the one layer that all share, unpacked; its large files are ROOT's own
+#   /usr/share/guest-images/images.tar  their manifests and configurations for `ctr images import` (OCI layout)
 #   /usr/share/guest-images/chain       the name under which containerd looks for the unpacked layer
 #   /usr/share/guest-images/names       their names, one a line: those that boot data and manifests use by default
 #
 # PROGRAMS is a directory with pause, busybox, and the programs of the add-ons with the list of their images
 # (../addons/images).
 #
-# Importing a layer of this size takes a machine under software emulation a minute. So the layer is not imported:
+# An emulated machine needs a minute to import a layer of this size. So the layer is not imported:
 # /usr/libexec/guest-images shows containerd the unpacked one.
 set -euo pipefail
 root=$1 programs=$2
 out=$root/usr/share/guest-images
 registry=registry.k8s.io
-# What kubeadm 1.34 to 1.36 and the boot data call the sandbox image.
+# The tag of the sandbox image in kubeadm 1.34 to 1.36 and in the boot data.
 pause_tag=3.10.1
 kubernetes=$(chroot "$root" /usr/bin/kubeall kube-apiserver --version)
 kubernetes=${kubernetes#Kubernetes }
@@ -23,7 +24,7 @@ etcd=$(chroot "$root" /usr/bin/kubeall etcd --version | sed -n 's/^etcd Version:
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# archive DIRECTORY: a tar that depends on nothing but the directory's content.
+# archive DIRECTORY: a tar that only depends on the directory's content.
 archive() { tar --sort=name --mtime="@${SOURCE_DATE_EPOCH:-0}" --owner=0 --group=0 --numeric-owner -C "$1" -c .; }
 
 digest() { sha256sum | cut -c1-64; }
@@ -40,8 +41,8 @@ copy_linked() {
 # addons: the lines of the list of images: name, program in the image, tool.
 addons() { grep -v '^#' "$programs/images"; }
 
-# make_layer: a directory with what the programs need. Kubernetes' binary is a hard link: one copy of it in the guest's
-# memory serves kubelet and pods.
+# make_layer: a directory with everything that the programs need. Kubernetes' binary is a hard link, so one copy of it
+# in the guest's memory serves kubelet and pods.
 make_layer() {
   local name path layer=$out/layer
   mkdir -p "$layer"/{etc/ssl/certs,tmp,usr/bin,usr/sbin,usr/lib/x86_64-linux-gnu}
@@ -51,10 +52,10 @@ make_layer() {
   ln "$root/usr/bin/kubeall" "$layer/usr/bin/kubeall"
   for name in etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-proxy kube-scheduler; do ln -s kubeall "$layer/usr/bin/$name"; done
   addons | while read -r _ path name; do install -D -m 755 "$programs/$name" "$layer$path"; done
-  # Init containers copy files, and people look around: with `kubectl exec` there is a shell.
+  # Init containers copy files, and users need a shell for `kubectl exec`.
   install -m 755 "$programs/busybox" "$layer/usr/bin/busybox"
   "$programs/busybox" --list | while read -r name; do [ -e "$layer/usr/bin/$name" ] || ln -s busybox "$layer/usr/bin/$name"; done
-  # An API server asks issuers of tokens over TLS.
+  # An API server contacts issuers of tokens over TLS.
   cp "$root/etc/ssl/certs/ca-certificates.crt" "$layer/etc/ssl/certs/"
   # kube-proxy and flannel call these.
   copy_linked /usr/sbin/nft /usr/sbin/xtables-nft-multi /usr/sbin/conntrack
@@ -66,7 +67,8 @@ make_layer() {
   done
 }
 
-# blob: keeps standard input under its digest in the archive of the images and prints a descriptor's digest and size.
+# blob: stores standard input under its digest in the archive of the images, and prints digest and size for a
+# descriptor.
 blob() {
   local sum
   cat >"$work/blob"
@@ -88,7 +90,7 @@ image() {
 
 make_layer
 archive "$out/layer" >"$work/layer"
-# The name of a chain of one layer is the layer's digest.
+# The name of a chain with one layer is the layer's digest.
 chain=$(digest <"$work/layer")
 size=$(stat -c %s "$work/layer")
 echo "sha256:$chain" >"$out/chain"

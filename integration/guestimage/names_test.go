@@ -1,5 +1,5 @@
-// Package guestimage holds the builder of guest images (build.sh) and the checks that the full image agrees with boot data,
-// with the manifests of add-ons, and with what these ask of a node.
+// Package guestimage holds the builder of guest images (build.sh) and checks that the full image matches boot data, the
+// manifests of add-ons, and what these require of a node.
 package guestimage_test
 
 import (
@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestTheImageCarriesTheContainerImagesThatBootDataNames holds two lists together that are made in different places: boot
-// data names images by the versions of the catalogue, the guest image carries those of the binary that it was built from.
+// TestTheImageCarriesTheContainerImagesThatBootDataNames compares two lists from different places: boot data names
+// images by the versions of the catalogue, and the guest image has those of the binary that it was built from.
 func TestTheImageCarriesTheContainerImagesThatBootDataNames(t *testing.T) {
 	carried := strings.Fields(fileOfRoot(t, "usr/share/guest-images/names"))
 	golden := read(t, filepath.Join("..", "..", "pkg", "cloudconfig", "testdata", "master.golden"))
@@ -28,8 +28,8 @@ func TestTheImageCarriesTheContainerImagesThatBootDataNames(t *testing.T) {
 	}
 }
 
-// TestTheImageCarriesTheContainerImagesOfAddOns holds three lists together: the manifests of add-ons, the images that are
-// built for them, and what is in the guest image.
+// TestTheImageCarriesTheContainerImagesOfAddOns compares three lists: the manifests of add-ons, the images that are
+// built for them, and the content of the guest image.
 func TestTheImageCarriesTheContainerImagesOfAddOns(t *testing.T) {
 	carried := strings.Fields(fileOfRoot(t, "usr/share/guest-images/names"))
 	files := listRoot(t, "usr/share/guest-images/layer")
@@ -61,8 +61,8 @@ func TestTheImageCarriesTheContainerImagesOfAddOns(t *testing.T) {
 	}
 }
 
-// TestTheImageHasWhatPodNetworksNeed names what is asked for at run time only: by kube-proxy in its modes iptables, ipvs and
-// nftables, by flannel's VXLAN, by the rules of both, and by CNI configurations.
+// TestTheImageHasWhatPodNetworksNeed lists what is only needed at run time: by kube-proxy in its modes iptables, ipvs
+// and nftables, by flannel's VXLAN, by the rules of both, and by CNI configurations.
 func TestTheImageHasWhatPodNetworksNeed(t *testing.T) {
 	modules := map[string]bool{}
 	for path := range listRoot(t, "usr/lib/modules") {
@@ -90,7 +90,7 @@ func TestTheImageHasWhatPodNetworksNeed(t *testing.T) {
 
 const root = "../../.tools/guest/root.squashfs"
 
-// listRoot tells which paths there are below a directory of the full image's root file system.
+// listRoot returns the paths below a directory of the full image's root file system.
 func listRoot(t *testing.T, directory string) map[string]bool {
 	t.Helper()
 	paths := map[string]bool{}
@@ -101,7 +101,7 @@ func listRoot(t *testing.T, directory string) map[string]bool {
 	return paths
 }
 
-// fileOfRoot is the content of a file of the full image's root file system.
+// fileOfRoot returns the content of a file of the full image's root file system.
 func fileOfRoot(t *testing.T, path string) string {
 	t.Helper()
 	return unsquash(t, "-cat", root, path)

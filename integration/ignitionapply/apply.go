@@ -1,15 +1,15 @@
-// Package ignitionapply runs the real Ignition binary against a directory, so that tests can judge rendered boot data
-// by what a booting machine would make of it.
+// Package ignitionapply runs the real Ignition binary against a directory, so that tests can check what a booting
+// machine would make of rendered boot data.
 //
-// By hand, with the binary that `make tools` links to .tools/ignition:
+// To do this by hand with the binary that `make tools` links to .tools/ignition:
 //
 //	IGNITION_CONFIG_FILE=config.ign ignition -platform file -stage fetch -root DIR -config-cache cache.json \
 //		-state-file state.json -neednet neednet -log-to-stdout
 //	ignition -platform file -stage files -root DIR -config-cache cache.json -state-file state.json -log-to-stdout
 //
 // The fetch stage reads IGNITION_CONFIG_FILE, validates it, resolves config.merge and writes the result to the cache;
-// the files stage trusts the cache and writes users, files, links and units. Both stages belong together: the files
-// stage alone reads any version of a config as if it were the newest and reports no mistake.
+// the files stage trusts the cache and writes users, files, links and units. Both stages are needed: the files stage
+// alone reads any version of a config as the newest version and reports no mistakes.
 package ignitionapply
 
 import (
@@ -23,8 +23,8 @@ import (
 	"strings"
 )
 
-// accounts are the files every real root has and useradd insists on. The groups and the user core are those of Flatcar
-// that configs may name without creating them.
+// accounts are the files that every real root has and that useradd requires. The groups and the user core are those of
+// Flatcar that configs may name without creating them.
 var accounts = map[string]string{
 	"etc/passwd": "root:x:0:0:root:/root:/bin/bash\ncore:x:500:500:core:/home/core:/bin/bash\n",
 	"etc/shadow": "root:*:::::::\ncore:*:::::::\n",
@@ -32,10 +32,10 @@ var accounts = map[string]string{
 }
 
 // Apply applies an Ignition config to the directory root as the initrd of a booting machine would: binary's fetch stage
-// validates it and its files stage writes it. Account files (etc/passwd, etc/shadow, etc/group) are made when root has
-// none. Configs with passwd.users need the rights of root, because Ignition creates users by useradd in a chroot.
+// validates it and its files stage writes it. Account files (etc/passwd, etc/shadow, etc/group) are created if root has
+// none. Configs with passwd.users need root permissions because Ignition creates users by useradd in a chroot.
 //
-// The error of a refused config carries Ignition's own messages; root is then as it was before.
+// The error for a rejected config contains Ignition's own messages, and root is then unchanged.
 func Apply(ctx context.Context, binary string, config []byte, root string) error {
 	scratch, err := newScratch(config)
 	if err != nil {
@@ -56,9 +56,9 @@ func Apply(ctx context.Context, binary string, config []byte, root string) error
 	return copyTree(ctx, scratch.root(), root)
 }
 
-// scratch is a directory with Ignition's input, its state and the root it works on. The root is a copy, because
-// Ignition writes a user's keys with that user's rights: the user must be able to reach the root, which is never so
-// for a directory of testing.T.TempDir.
+// scratch is a directory with Ignition's input, its state and the root it works on. The root is a copy because Ignition
+// writes a user's keys with that user's permissions: the user must be able to reach the root, which is never true for a
+// directory of testing.T.TempDir.
 type scratch string
 
 func (s scratch) root() string            { return filepath.Join(string(s), "root") }
@@ -108,7 +108,7 @@ func runStage(ctx context.Context, binary, stage string, scratch scratch) error 
 	return fmt.Errorf("ignition stage %s: %w\n%s", stage, err, complaints(string(output)))
 }
 
-// complaints keeps the lines of Ignition's log that say what is wrong; each line begins with its level.
+// complaints keeps the lines of Ignition's log that report problems. Each line begins with its level.
 func complaints(log string) string {
 	var kept []string
 	for line := range strings.Lines(log) {

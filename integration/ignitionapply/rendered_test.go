@@ -54,7 +54,7 @@ func TestIgnitionAppliesRenderedBootData(t *testing.T) {
 				}
 			}
 			compare(t, root, halves[node])
-			// The kubelet's unit is a file, because of its mode, and has to be enabled all the same.
+			// The kubelet's unit is a file because of its mode, and still has to be enabled.
 			presets, err := os.ReadFile(filepath.Join(root, "etc/systemd/system-preset/20-ignition.preset"))
 			if err != nil || !strings.Contains(string(presets), "enable k8s-kubelet.service\n") {
 				t.Errorf("the kubelet is not enabled: %v, %s", err, presets)
@@ -63,7 +63,7 @@ func TestIgnitionAppliesRenderedBootData(t *testing.T) {
 	}
 }
 
-// halvesByNode decodes the boot data of each node.
+// halvesByNode returns the decoded boot data of each node, both parts.
 func halvesByNode(t *testing.T, rendered []cluster.Rendered) map[string][][]byte {
 	t.Helper()
 	halves := map[string][][]byte{}
@@ -89,7 +89,7 @@ func halvesByNode(t *testing.T, rendered []cluster.Rendered) map[string][][]byte
 	return halves
 }
 
-// merged is the config that a runner makes of the two halves.
+// merged returns the config that a runner merges from the two parts.
 func merged(t *testing.T, halves [][]byte) []byte {
 	t.Helper()
 	var sources []map[string]string
@@ -103,7 +103,7 @@ func merged(t *testing.T, halves [][]byte) []byte {
 	return config
 }
 
-// compare checks that every file of the halves is in the root, with its mode.
+// compare checks that every file of the parts is in the root, with its mode.
 func compare(t *testing.T, root string, halves [][]byte) {
 	t.Helper()
 	files := 0

@@ -25,16 +25,16 @@ import (
 
 const (
 	id = "ab1cd"
-	// term is how long certificates hold here.
+	// term is the validity of certificates here.
 	term = 90 * 24 * time.Hour
 )
 
-// requests are those of a cluster with two masters.
+// requests returns the requests of a cluster with two masters.
 func requests() []pki.Request {
 	return pki.Requests(fixture.MakeCluster(id).Masters(2).Obj().Spec.Cluster, "mc.local")
 }
 
-// use introduces the operator to a Vault.
+// use connects the operator to a Vault.
 func (s *Server) use(t *testing.T, change func(*vault.Config)) *vault.Issuer {
 	t.Helper()
 	config := vault.Config{Address: s.Address, TokenFile: s.TokenFile, MountPrefix: "pki-", TTL: term}
@@ -57,7 +57,7 @@ func whole(t *testing.T, v pki.Issuer) pki.Set {
 	return completed.Set
 }
 
-// verify says whether a pair is what was asked for: believed, for its names and uses, with a key of its own.
+// verify returns an error unless a pair matches its request: trusted, for its names and usages, and with its own key.
 func verify(request pki.Request, set pki.Set) error {
 	pair := set[request.Name]
 	cert, err := pki.ParseCertificate(pair.Certificate)
@@ -96,7 +96,7 @@ func verify(request pki.Request, set pki.Set) error {
 	return nil
 }
 
-// TestVaultIssuesRenewsSucceedsAndRevokes is the life of a cluster's certificates.
+// TestVaultIssuesRenewsSucceedsAndRevokes covers the life of a cluster's certificates.
 func TestVaultIssuesRenewsSucceedsAndRevokes(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
@@ -165,11 +165,11 @@ func TestVaultIssuesRenewsSucceedsAndRevokes(t *testing.T) {
 		if left := s.Mounts(t); len(left) > 0 {
 			t.Errorf("secrets engines are left: %v", left)
 		}
-		must(t, v.Revoke(requests())) // what is gone is gone
+		must(t, v.Revoke(requests())) // revoking again is not an error
 	})
 }
 
-// TestVaultsOfOthersAreLeftAlone: a secrets engine that somebody else has made is neither used nor removed.
+// TestVaultsOfOthersAreLeftAlone: a secrets engine of another owner is neither used nor removed.
 func TestVaultsOfOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
@@ -189,8 +189,8 @@ func TestVaultsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestTroublesWithVault: each is told by its reason, pairs that exist stay in use, and nothing is asked twice of a Vault that does not
-// answer.
+// TestTroublesWithVault: each fault is reported with its reason, existing pairs stay in use, and no request is repeated
+// to a Vault that does not answer.
 func TestTroublesWithVault(t *testing.T) {
 	t.Parallel()
 	s := Start(t)

@@ -25,16 +25,16 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// signatures is how many certificates of a cluster Vault signs before it meets trouble.
+// signatures is the number of a cluster's certificates that Vault signs before the fault.
 const signatures = 4
 
 // tooLong is longer than the operator waits for an answer.
 const tooLong = 12 * time.Second
 
-// trouble is what Vault, or who asks it, meets in the middle of the certificates of a cluster, and how that ends.
+// trouble is a fault of Vault, or of requests to it, in the middle of the certificates of a cluster, and its end.
 type trouble struct {
 	begin, end func(t *testing.T, s *Server)
-	// meet is what each request meets on its way, if anything.
+	// meet is called for each request, if it is set.
 	meet   func()
 	reason string
 }
@@ -52,8 +52,9 @@ var troubles = map[string]trouble{
 	"gone": {meet: func() { panic(http.ErrAbortHandler) }, reason: "VaultUnreachable"},
 }
 
-// TestVaultThatFailsInTheMiddle: a cluster whose certificates are there in part says why the others are not, each of those that are is
-// whole, and none of its machines begins. Once Vault is well again the others come, and those that were there stay what they are.
+// TestVaultThatFailsInTheMiddle: a cluster with only some of its certificates reports why the others are missing, each
+// existing pair is complete, and none of its machines starts. Once Vault works again the others are issued, and the
+// existing ones stay unchanged.
 func TestVaultThatFailsInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range troubles {
@@ -92,9 +93,9 @@ func TestVaultThatFailsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestVaultThatFailsInTheMiddleOfASuccession: a cluster whose authorities are being succeeded, and only some of whose certificates the
-// successors have signed, says in which step it is and why; each pair is whole and believed. Once Vault is well again the succession comes to
-// its end.
+// TestVaultThatFailsInTheMiddleOfASuccession: during a CA rotation, when the new CAs have signed only some of the
+// certificates, the cluster reports the phase and the reason. Each pair is complete and trusted. Once Vault works again
+// the rotation is completed.
 func TestVaultThatFailsInTheMiddleOfASuccession(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range troubles {
@@ -133,8 +134,8 @@ func TestVaultThatFailsInTheMiddleOfASuccession(t *testing.T) {
 	}
 }
 
-// believed has each pair be whole, what was asked for, and signed by an authority that is believed, and counts those that are not what they
-// were.
+// believed checks that each pair is complete, matches its request and is signed by a trusted CA. It returns how many
+// pairs have changed.
 func believed(t *testing.T, config *v1alpha1.KVMConfig, now, before map[string]map[string][]byte) (others int) {
 	t.Helper()
 	requests := pki.Requests(config.Spec.Cluster, lab.Settings().ClusterDomain)
@@ -161,7 +162,7 @@ func believed(t *testing.T, config *v1alpha1.KVMConfig, now, before map[string]m
 	return others
 }
 
-// approaches has the trouble begin once Vault has signed some more certificates.
+// approaches starts the fault once Vault has signed some more certificates.
 func (k trouble) approaches(t *testing.T, s *Server, way *counted) {
 	var signed atomic.Int32
 	way.meets(func(r *http.Request) {
@@ -181,7 +182,7 @@ func (k trouble) approaches(t *testing.T, s *Server, way *counted) {
 	})
 }
 
-// passes ends the trouble.
+// passes ends the fault.
 func (k trouble) passes(t *testing.T, s *Server, way *counted) {
 	way.meets(nil)
 	if k.end != nil {
@@ -189,7 +190,7 @@ func (k trouble) passes(t *testing.T, s *Server, way *counted) {
 	}
 }
 
-// isWhole says what is missing of a pair. Keys of authorities stay in Vault, but the one that the API server signs with.
+// isWhole returns what is missing in a pair. Keys of CAs stay in Vault, except the one that the API server signs with.
 func isWhole(pair map[string][]byte) error {
 	cert, err := pki.ParseCertificate(pair[cluster.SecretKeyCertificate])
 	if err != nil {
@@ -204,7 +205,7 @@ func isWhole(pair map[string][]byte) error {
 	return err
 }
 
-// pairs are the certificates of a cluster by the names of their Secrets.
+// pairs returns the certificates of a cluster by the names of their Secrets.
 func pairs(t *testing.T, config *v1alpha1.KVMConfig) map[string]map[string][]byte {
 	t.Helper()
 	all := map[string]map[string][]byte{}

@@ -51,13 +51,13 @@ func run(m *testing.M) int {
 	return code
 }
 
-// counted is a way to Vault that counts requests.
+// counted is a proxy to Vault that counts requests.
 type counted struct {
 	*httptest.Server
 
 	mu   sync.Mutex
 	list []string
-	// meet is called before a request is handed on; nil for nothing.
+	// meet is called before a request is passed on. nil does nothing.
 	meet func(*http.Request)
 }
 
@@ -81,7 +81,7 @@ func count(t *testing.T, address string) *counted {
 	return c
 }
 
-// meets has every request from now on meet something.
+// meets calls a function for every request from now on.
 func (c *counted) meets(meet func(*http.Request)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,9 +96,9 @@ func (c *counted) take() []string {
 	return list
 }
 
-// TestLifeOfAClusterWithVault: the operator logs in with its service account. A cluster that is made while Vault is sealed says so and
-// gets neither certificates nor machines; at rest Vault is not asked for anything; a cluster that is deleted leaves nothing there, and
-// says so while it cannot.
+// TestLifeOfAClusterWithVault: the operator logs in with its service account. A cluster that is created while Vault is
+// sealed reports this and gets neither certificates nor machines. At rest the operator sends no requests to Vault. A
+// cluster that is deleted leaves nothing there, and reports when it cannot clean up.
 func TestLifeOfAClusterWithVault(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
@@ -147,16 +147,17 @@ func certificates(t *testing.T, config *v1alpha1.KVMConfig) []string {
 	return names
 }
 
-// policy is that of docs/certificates.md.
+// policy is the policy of docs/certificates.md.
 const policy = `
 path "sys/mounts/pki-*" { capabilities = ["create", "read", "update", "delete"] }
 path "pki-*"            { capabilities = ["create", "read", "update"] }
 `
 
-// shard is the label by which each test has an operator of its own.
+// shard is the label by which each test has its own operator.
 const shard = "shard"
 
-// serve runs an operator that goes this way to Vault, for the clusters of a shard. It logs in with its service account.
+// serve runs an operator that uses this proxy to Vault, for the clusters of a shard. It logs in with its service
+// account.
 func (s *Server) serve(t *testing.T, of string, way *counted) {
 	t.Helper()
 	token := s.trustServiceAccount(t, "kvm-operator-"+of)
@@ -169,7 +170,7 @@ func (s *Server) serve(t *testing.T, of string, way *counted) {
 	})
 }
 
-// trustServiceAccount has Vault let a service account in, and returns the file with its token.
+// trustServiceAccount makes Vault accept a service account and returns the file with its token.
 func (s *Server) trustServiceAccount(t *testing.T, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}

@@ -1,5 +1,5 @@
-// Package issuer tries certificates from a real Vault: issued, renewed, succeeded and revoked, and what happens while Vault is sealed,
-// denies, is slow or gone.
+// Package issuer tests certificates from a real Vault: how they are issued, renewed, rotated and revoked, and what
+// happens while Vault is sealed, denies requests, is slow or is gone.
 package issuer
 
 import (
@@ -17,22 +17,22 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 )
 
-// patience is how long Vault may take to begin.
+// patience is how long Vault may take to start.
 const patience = time.Minute
 
-// Server is a Vault that is unsealed.
+// Server is an unsealed Vault.
 type Server struct {
-	// Client is the root's.
+	// Client is the client of Vault's root user.
 	Client  *api.Client
 	Address string
-	// TokenFile holds the root's token.
+	// TokenFile holds the token of Vault's root user.
 	TokenFile string
 
 	process *process.Process
 	key     string
 }
 
-// Start starts a Vault that ends with the test.
+// Start starts a Vault that stops with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	binary, err := filepath.Abs(filepath.Join("..", "..", ".tools", "vault"))
@@ -72,7 +72,7 @@ func (s *Server) begin(t testing.TB) {
 	s.Unseal(t)
 }
 
-// Unseal opens Vault.
+// Unseal unseals Vault.
 func (s *Server) Unseal(t testing.TB) {
 	t.Helper()
 	_, err := s.Client.Sys().Unseal(s.key)
@@ -86,19 +86,19 @@ func (s *Server) Unseal(t testing.TB) {
 	})
 }
 
-// Seal closes Vault.
+// Seal seals Vault.
 func (s *Server) Seal(t testing.TB) {
 	t.Helper()
 	must(t, s.Client.Sys().Seal())
 }
 
-// Stop ends Vault, which forgets everything.
+// Stop stops Vault, which then loses everything.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	must(t, s.process.Stop(time.Second))
 }
 
-// Mounts are the paths of the secrets engines of type pki.
+// Mounts returns the paths of the secrets engines of type pki.
 func (s *Server) Mounts(t testing.TB) []string {
 	t.Helper()
 	all, err := s.Client.Sys().ListMounts()

@@ -1,8 +1,8 @@
 // Command kubeall is etcd and its tools, the Kubernetes control plane, the node components and kubectl in one binary.
 // It runs the component named by the base name of argv[0] (make a symlink per component) or by the first argument.
 //
-// It exists because no prebuilt Kubernetes binary can be downloaded where the tests run, and because one binary of
-// 141 MB fits a guest image where seven separate ones of 505 MB do not.
+// It exists because the tests may run where no prebuilt Kubernetes binary can be downloaded, and because one binary of
+// 141 MB fits a guest image while seven separate ones of 505 MB do not.
 package main
 
 import (
@@ -29,12 +29,12 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// components maps a component's name to the function that runs it to its end; args[0] is the component's name.
+// components maps a component's name to the function that runs it until it ends. args[0] is the component's name.
 var components = map[string]func(args []string) int{
 	"etcd":    func(args []string) int { etcdmain.Main(args); return 0 },
 	"etcdctl": func([]string) int { ctlv3.MustStart(); return 0 },
 	"etcdutl": func([]string) int {
-		// The command itself is in a package that nobody can import.
+		// The command itself is in a package that cannot be imported.
 		c := &cobra.Command{Use: "etcdutl"}
 		c.PersistentFlags().StringVarP(&etcdutl.OutputFormat, "write-out", "w", "simple", "format of what is printed")
 		c.AddCommand(etcdutl.NewSnapshotCommand())

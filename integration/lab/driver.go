@@ -23,7 +23,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
-// Driver runs reconciles one by one, so that a test decides what happens between two of them. All its operators share the
+// Driver runs single reconciles, so that a test controls what happens between two of them. All its operators share the
 // operator's real cache.
 type Driver struct {
 	lab    *Lab
@@ -71,19 +71,19 @@ func (l *Lab) Driver(t *testing.T) *Driver {
 	return d
 }
 
-// Instance is one life of the operator: it ends with a crash or with the test.
+// Instance is one life of the operator. It ends with a crash or with the test.
 type Instance struct {
 	Requests   *Recorder
 	Reconciler *cluster.Reconciler
 }
 
-// InstanceOptions change an Instance.
+// InstanceOptions are the options of an Instance.
 type InstanceOptions struct {
-	// Transport puts faults between the operator and the API server.
+	// Transport injects faults between the operator and the API server.
 	Transport func(http.RoundTripper) http.RoundTripper
-	// Reader answers instead of the cache.
+	// Reader answers reads in place of the cache.
 	Reader func(client.Client) client.Client
-	// Readiness is the answer to whether a node is Ready; the default is yes.
+	// Readiness reports whether a node is Ready. The default is AlwaysReady.
 	Readiness snapshot.Readiness
 	// Settings change the operator's settings.
 	Settings func(*snapshot.Settings)
@@ -92,7 +92,7 @@ type InstanceOptions struct {
 // AlwaysReady is a world without pods in which every node is Ready at once.
 func AlwaysReady(n snapshot.Node) (bool, string) { return n.Deployment != nil, "not made yet" }
 
-// Instance begins a life of the operator, with an empty memory.
+// Instance starts a life of the operator, with an empty memory.
 func (d *Driver) Instance(t *testing.T, o InstanceOptions) *Instance {
 	t.Helper()
 	recorder := &Recorder{}
@@ -131,16 +131,17 @@ func (d *Driver) Instance(t *testing.T, o InstanceOptions) *Instance {
 	return &Instance{Requests: recorder, Reconciler: r}
 }
 
-// Reconcile runs one pass over the KVMConfig.
+// Reconcile runs one reconcile of the KVMConfig.
 func (i *Instance) Reconcile(ctx context.Context, config *v1alpha1.KVMConfig) error {
 	_, err := i.Reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(config)})
 	return err
 }
 
-// quietPasses is how many passes in a row without a request make a cluster converged.
+// quietPasses is how many successive reconciles without a request make a cluster converged.
 const quietPasses = 3
 
-// Settle reconciles until nothing happens any more: several passes in a row succeed without a request and done holds.
+// Settle reconciles until nothing changes: several successive reconciles succeed without a request, and done returns no
+// error.
 func (i *Instance) Settle(t *testing.T, config *v1alpha1.KVMConfig, done func(*v1alpha1.KVMConfig) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)

@@ -20,7 +20,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
-// Objects lists everything that the operator made for a KVMConfig, straight from the API server.
+// Objects lists everything that the operator created for a KVMConfig, directly from the API server.
 func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object {
 	t.Helper()
 	var objects []client.Object
@@ -52,8 +52,9 @@ func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object 
 	return objects
 }
 
-// Dump is what the operator made for a KVMConfig as text that can be compared between clusters: without what the API
-// server adds, without random keys and what is made of them, and with the cluster's id and the addresses of its Services replaced.
+// Dump returns what the operator created for a KVMConfig as text that can be compared between clusters: without what
+// the API server adds, without random keys and what depends on them, and with the cluster's id and the addresses of its
+// Services replaced.
 func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 	t.Helper()
 	dump := map[string]string{}
@@ -61,7 +62,7 @@ func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 	addresses := strings.NewReplacer(serviceAddresses(objects)...)
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() != nil {
-			continue // it is on its way out, which the garbage collector sees to in its own time
+			continue // it is being deleted, and the garbage collector does that in its own time
 		}
 		text, err := portable(object)
 		if err != nil {
@@ -75,10 +76,10 @@ func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 	return dump
 }
 
-// etcdMark is the mark in the path of key.EtcdHostPath.
+// etcdMark matches the mark in the path of key.EtcdHostPath.
 var etcdMark = regexp.MustCompile(`(/home/core/volumes/[^/]+/)[0-9a-f]{16}/`)
 
-// serviceAddresses are pairs for a strings.Replacer: each address of a Service as a network, and what stands for it.
+// serviceAddresses returns pairs for a strings.Replacer: each address of a Service as a network, and its replacement.
 func serviceAddresses(objects []client.Object) []string {
 	var pairs []string
 	for _, object := range objects {
@@ -106,7 +107,7 @@ func portable(object client.Object) (string, error) {
 	return string(text), err
 }
 
-// drop removes the keys wherever they stand.
+// drop removes the keys at every level.
 func drop(value any, keys ...string) {
 	switch v := value.(type) {
 	case map[string]any:

@@ -21,7 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
-// Timeout is how long a test waits for what is bound to come. It is generous: machines that run tests are busy.
+// Timeout is how long a test waits for an expected result. It is generous because machines that run tests are busy.
 const Timeout = 4 * time.Minute
 
 // Create creates an object.
@@ -40,7 +40,7 @@ func (l *Lab) Delete(t *testing.T, object client.Object) {
 	}
 }
 
-// Get reads an object anew.
+// Get reads an object again.
 func (l *Lab) Get(t *testing.T, object client.Object) {
 	t.Helper()
 	if err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
@@ -48,7 +48,7 @@ func (l *Lab) Get(t *testing.T, object client.Object) {
 	}
 }
 
-// Exists says whether an object exists.
+// Exists reports whether an object exists.
 func (l *Lab) Exists(t *testing.T, object client.Object) bool {
 	t.Helper()
 	err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
@@ -58,7 +58,7 @@ func (l *Lab) Exists(t *testing.T, object client.Object) bool {
 	return err == nil
 }
 
-// Change updates an object, which is then as the API server has it. Others may change it at the same time.
+// Change updates an object on the API server and stores the result in object. Others may change it at the same time.
 func Change[T client.Object](t *testing.T, l *Lab, object T, by func(T)) {
 	t.Helper()
 	Eventually(t, Timeout, func() error {
@@ -70,7 +70,7 @@ func Change[T client.Object](t *testing.T, l *Lab, object T, by func(T)) {
 	})
 }
 
-// Current is the KVMConfig as the API server has it.
+// Current returns the KVMConfig from the API server.
 func (l *Lab) Current(t *testing.T, config *v1alpha1.KVMConfig) *v1alpha1.KVMConfig {
 	t.Helper()
 	current := &v1alpha1.KVMConfig{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: config.Name}}
@@ -78,13 +78,13 @@ func (l *Lab) Current(t *testing.T, config *v1alpha1.KVMConfig) *v1alpha1.KVMCon
 	return current
 }
 
-// Condition is a condition as a test expects it; an empty message is any.
+// Condition is a condition that a test expects. An empty message matches any message.
 type Condition struct {
 	Type, Reason, Message string
 	Status                metav1.ConditionStatus
 }
 
-// AwaitCondition waits until the KVMConfig, in its present generation, has the conditions.
+// AwaitCondition waits until the current generation of the KVMConfig has the conditions.
 func (l *Lab) AwaitCondition(t *testing.T, config *v1alpha1.KVMConfig, want ...Condition) {
 	t.Helper()
 	defer l.explain(t, config)
@@ -106,7 +106,7 @@ func (l *Lab) AwaitCondition(t *testing.T, config *v1alpha1.KVMConfig, want ...C
 	})
 }
 
-// AwaitReady waits until the KVMConfig is Ready in its present generation.
+// AwaitReady waits until the current generation of each KVMConfig is Ready.
 func (l *Lab) AwaitReady(t *testing.T, configs ...*v1alpha1.KVMConfig) {
 	t.Helper()
 	for _, config := range configs {
@@ -114,7 +114,8 @@ func (l *Lab) AwaitReady(t *testing.T, configs ...*v1alpha1.KVMConfig) {
 	}
 }
 
-// Succeeded says whether authorities of a cluster are those that its KVMConfig asks for, and nobody is believed beside them.
+// Succeeded returns an error unless the CAs of a cluster are those that its KVMConfig requests and the only trusted
+// ones.
 func (l *Lab) Succeeded(ctx context.Context, config *v1alpha1.KVMConfig, authorities ...string) error {
 	for _, name := range authorities {
 		secret := &corev1.Secret{}
@@ -130,7 +131,7 @@ func (l *Lab) Succeeded(ctx context.Context, config *v1alpha1.KVMConfig, authori
 	return nil
 }
 
-// AwaitGone waits until an object has vanished.
+// AwaitGone waits until an object no longer exists.
 func (l *Lab) AwaitGone(t *testing.T, object client.Object) {
 	t.Helper()
 	defer l.explain(t, object)
@@ -157,16 +158,16 @@ func conditionsOf(object client.Object) []metav1.Condition {
 // counting is how long a test may count requests.
 const counting = 3 * time.Minute
 
-// AwaitSteadyTokens waits until no bootstrap token changes while a test counts requests: at noon and midnight UTC every cluster's boot
-// data gets another one.
+// AwaitSteadyTokens waits until no bootstrap token changes while a test counts requests. At noon and midnight UTC the
+// boot data of every cluster gets a new one.
 func AwaitSteadyTokens(t testing.TB) {
 	t.Helper()
 	if left := time.Until(joining.TokensAt("", time.Now()).Next()); left < counting {
 		t.Logf("waiting for %s, until bootstrap tokens have changed", left.Round(time.Second))
-		// Operators that run have until then to write the new ones down.
+		// Running operators write the new ones in this time.
 		time.Sleep(left + calm)
 	}
 }
 
-// calm is how long operators may take to put new tokens into boot data.
+// calm is how long operators may take to write new tokens into boot data.
 const calm = 20 * time.Second

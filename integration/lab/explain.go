@@ -17,8 +17,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// explain logs, once a test has failed, what there is to know of a cluster that did not get where it was awaited: what the
-// API server has of its machines, and where the operators of this process stand.
+// explain logs, once a test has failed, what is known about a cluster that did not reach the expected state: its
+// machines on the API server, and the state of the operators of this process.
 func (l *Lab) explain(t *testing.T, object client.Object) {
 	config, ok := object.(*v1alpha1.KVMConfig)
 	if !ok || !t.Failed() {

@@ -10,11 +10,12 @@ import (
 	"sync"
 )
 
-// ErrCrashed is what an operator sees of its requests once it has "crashed".
+// ErrCrashed is the error of an operator's requests once it has "crashed".
 var ErrCrashed = errors.New("the operator has crashed")
 
-// Crash lets the writes of an operator through up to the k-th, counted from 1, whose answer is lost, and nothing afterwards. That is
-// what a crash before the next write leaves, too: the process is new, and the API server knows the same.
+// Crash passes the writes of an operator on up to the k-th, counted from 1, whose answer is lost. After that it passes
+// nothing on. A crash before the next write has the same result: the process is new, and the API server has the same
+// objects.
 type Crash struct {
 	K int
 
@@ -22,14 +23,14 @@ type Crash struct {
 	writes int
 }
 
-// Crashed says whether the k-th write has come.
+// Crashed reports whether the k-th write was sent.
 func (c *Crash) Crashed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.writes >= c.K
 }
 
-// Transport is for InstanceOptions.
+// Transport is for InstanceOptions.Transport.
 func (c *Crash) Transport(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		send, answer := c.judge(request)
@@ -45,7 +46,7 @@ func (c *Crash) Transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// judge counts the request and says whether it is sent and whether its answer arrives.
+// judge counts the request and reports whether it is sent and whether its answer arrives.
 func (c *Crash) judge(request *http.Request) (send, answer bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,10 +65,10 @@ func discard(response *http.Response) {
 	_ = response.Body.Close()
 }
 
-// Faults answers some of the writes of an operator with trouble: conflict, too many requests, server error, no answer
-// before the request arrives and no answer after it was carried out.
+// Faults makes some of the writes of an operator fail: conflict, too many requests, server error, no answer before the
+// request arrives and no answer after it was carried out.
 type Faults struct {
-	// Random decides; Rate is the share of writes that meet a fault.
+	// Random decides, and Rate is the share of writes that fail.
 	Random *rand.Rand
 	Rate   float64
 
@@ -76,21 +77,21 @@ type Faults struct {
 	count   int
 }
 
-// Stop ends the trouble.
+// Stop ends the faults.
 func (f *Faults) Stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stopped = true
 }
 
-// Count is how many faults there were.
+// Count returns the number of faults so far.
 func (f *Faults) Count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count
 }
 
-// Transport is for InstanceOptions.
+// Transport is for InstanceOptions.Transport.
 func (f *Faults) Transport(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		fault := f.pick(request)
@@ -110,7 +111,7 @@ func (f *Faults) Transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Faults that are no status of HTTP.
+// Faults that are not HTTP status codes.
 const (
 	lostBefore = -1
 	lostAfter  = -2
@@ -129,7 +130,7 @@ func (f *Faults) pick(request *http.Request) int {
 	return kinds[f.Random.IntN(len(kinds))]
 }
 
-// Refusal is an answer as the API server gives it. It asks for no wait, so that the test does not take one.
+// Refusal returns an error response of the API server. It has no Retry-After, so the test does not wait.
 func Refusal(request *http.Request, code int) *http.Response {
 	reason := map[int]string{http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests", http.StatusInternalServerError: "InternalError"}[code]
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"a fault of the test"}`, reason, code)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// PlayKubelets does what kwok does not, until the context ends: it keeps the condition Ready of pods in line with their
+// PlayKubelets does what kwok does not, until the context ends: it updates the condition Ready of pods from their
 // readiness gates.
 func (l *Lab) PlayKubelets(ctx context.Context) error {
 	config := l.RESTConfig()
@@ -63,7 +63,7 @@ func serves(pod *corev1.Pod) bool {
 	return ConditionOf(pod, corev1.ContainersReady) == corev1.ConditionTrue && !slices.ContainsFunc(pod.Spec.ReadinessGates, closed)
 }
 
-// ConditionOf is the status of a pod's condition; empty when the pod has none of the kind.
+// ConditionOf returns the status of a pod's condition. It is empty when the pod has no such condition.
 func ConditionOf(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
 	if i < 0 {
@@ -78,7 +78,7 @@ func conditionPatch(uid types.UID, kind corev1.PodConditionType, want corev1.Con
 		"status":   map[string]any{"conditions": []any{map[string]any{"type": kind, "status": want}}},
 	})
 	if err != nil {
-		panic(err) // it is made of strings
+		panic(err) // it consists of strings
 	}
 	return patch
 }

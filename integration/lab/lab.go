@@ -27,7 +27,7 @@ import (
 // Lab is a management cluster with the CustomResourceDefinitions installed.
 type Lab struct {
 	*managementcluster.Cluster
-	// Client speaks to the API server directly, as an administrator.
+	// Client is an administrator's client without a cache.
 	Client client.Client
 }
 
@@ -60,13 +60,13 @@ func stopAnd(mc *managementcluster.Cluster, err error) error {
 	return err
 }
 
-// crds is the folder with the generated CustomResourceDefinitions, found from where this file is.
+// crds returns the folder with the generated CustomResourceDefinitions, relative to this file.
 func crds() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..", "helm", "kvm-operator", "crds")
 }
 
-// Settings are the operator's defaults.
+// Settings returns the operator's defaults.
 func Settings() snapshot.Settings {
 	return snapshot.Settings{
 		Guest:          cloudconfig.Settings{RegistryDomain: "registry.k8s.io", BinaryBaseURL: "https://dl.k8s.io"},
@@ -81,7 +81,7 @@ func Settings() snapshot.Settings {
 
 // Operator is a running operator.
 type Operator struct {
-	// Requests counts what it asked the API server.
+	// Requests records the operator's requests to the API server.
 	Requests *Recorder
 
 	cancel context.CancelFunc
@@ -90,24 +90,24 @@ type Operator struct {
 	report func(error)
 }
 
-// Stop ends the operator, waits until it has ended and reports its error to the test.
+// Stop stops the operator, waits until it has ended and reports its error to the test.
 func (o *Operator) Stop() {
 	if err := o.Close(); err != nil && o.report != nil {
 		o.report(err)
 	}
 }
 
-// Close ends the operator, waits until it has ended and returns its error. It may be called again.
+// Close stops the operator, waits until it has ended and returns its error. It may be called again.
 func (o *Operator) Close() error {
 	o.cancel()
 	<-o.ended
 	return o.err
 }
 
-// Ended is closed when the operator has ended, of itself or because it was asked to.
+// Ended is closed when the operator has ended, by itself or on request.
 func (o *Operator) Ended() <-chan struct{} { return o.ended }
 
-// Option changes how the operator is run.
+// Option changes how the operator runs.
 type Option func(*service.Config)
 
 // Run runs the operator in this process until Stop or the end of the test.
@@ -146,7 +146,7 @@ func (l *Lab) StartOperator(options ...Option) (*Operator, error) {
 	return o, nil
 }
 
-// Eventually waits until the condition holds and fails the test with its last complaint when it does not in time.
+// Eventually waits until the condition returns no error. It fails the test with the last error after the timeout.
 func Eventually(t testing.TB, timeout time.Duration, condition func() error) {
 	t.Helper()
 	deadline := time.Now().Add(timeout)

@@ -23,9 +23,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
-// Lagging is a client whose reads show each object of one cluster as it was a number of versions ago. Every read of the
-// KVMConfig, with which a pass begins, shows all of them one version further, so that a world which rests is seen as it is
-// in the end, as with a real cache that lags behind.
+// Lagging is a client that reads each object of one cluster a number of versions late. Every read of the KVMConfig,
+// which starts a reconcile, advances all objects by one version. So a world at rest is eventually seen in its final
+// state, as with a real cache that lags.
 type Lagging struct {
 	client.Client
 	cluster string
@@ -40,13 +40,13 @@ type lagKey struct {
 	name types.NamespacedName
 }
 
-// history is what became of one object; a nil version is its absence.
+// history is the history of one object. A nil version means that it did not exist.
 type history struct {
 	versions []client.Object
 	shown    int
 }
 
-// Lag makes a Lagging client over the driver's cache, for the cluster with the given id.
+// Lag returns a Lagging client over the driver's cache, for the cluster with the given id.
 func (d *Driver) Lag(t *testing.T, id string, versions int) *Lagging {
 	t.Helper()
 	l := &Lagging{cluster: id, lag: versions, objects: map[lagKey]*history{}}
@@ -96,14 +96,14 @@ func (l *Lagging) record(gvk schema.GroupVersionKind, object client.Object, dele
 	h.shown = max(h.shown, len(h.versions)-1-l.lag)
 }
 
-// tick shows every object one version further.
+// tick advances every object by one version.
 func (l *Lagging) tick() {
 	for _, h := range l.objects {
 		h.shown = min(h.shown+1, len(h.versions)-1)
 	}
 }
 
-// Caught says whether what is shown is what there is.
+// Caught reports whether the shown versions are the latest.
 func (l *Lagging) Caught() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *Lagging) Caught() bool {
 	return true
 }
 
-// Get answers from the past.
+// Get returns an earlier version.
 func (l *Lagging) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(into, l.Scheme())
 	if err != nil {
@@ -136,7 +136,7 @@ func (l *Lagging) Get(ctx context.Context, name client.ObjectKey, into client.Ob
 	return assign(into, h.versions[h.shown])
 }
 
-// List answers from the past.
+// List returns earlier versions.
 func (l *Lagging) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	listKind, err := apiutil.GVKForObject(into, l.Scheme())
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *Lagging) List(ctx context.Context, into client.ObjectList, options ...c
 	return meta.SetList(into, items)
 }
 
-// knows says whether the past of a kind is recorded.
+// knows reports whether the history of a kind is recorded.
 func (l *Lagging) knows(gvk schema.GroupVersionKind) bool {
 	for _, kind := range append(cluster.Kinds(), &v1alpha1.KVMConfig{}) {
 		if known, err := apiutil.GVKForObject(kind, l.Scheme()); err == nil && known == gvk {
@@ -170,7 +170,7 @@ func (l *Lagging) knows(gvk schema.GroupVersionKind) bool {
 	return false
 }
 
-// indexed does what the cache's indexes do.
+// indexed applies the cache's indexes.
 func indexed(object client.Object, selector fields.Selector) bool {
 	if selector == nil {
 		return true

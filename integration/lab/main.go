@@ -12,7 +12,7 @@ import (
 )
 
 // Main runs a package's tests with one management cluster for all of them, which it stores in l, and returns the exit
-// code. Up to parallel tests run at a time: they wait for the management cluster more than for a CPU.
+// code. Up to parallel tests run at the same time because they wait for the management cluster more than for a CPU.
 func Main(m *testing.M, l **Lab, parallel int, options managementcluster.Options) int {
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {

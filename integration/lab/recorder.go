@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Request is one request of the operator, watches and their like apart.
+// Request is one request of the operator. Watches and similar requests are not included.
 type Request struct {
 	Method, Path string
 	Status       int
@@ -19,13 +19,13 @@ type Request struct {
 	body []byte // of a POST, whose path does not name the object
 }
 
-// Write says whether the request was to change something.
+// Write reports whether the request was a write.
 func (r Request) Write() bool { return r.Method != http.MethodGet }
 
-// String is the request as a line.
+// String returns the request as a line.
 func (r Request) String() string { return fmt.Sprintf("%s %s %d", r.Method, r.Path, r.Status) }
 
-// Recorder remembers requests.
+// Recorder records requests.
 type Recorder struct {
 	mu       sync.Mutex
 	requests []Request
@@ -51,7 +51,7 @@ func (r *Recorder) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// posted is a copy of the body of a POST.
+// posted returns a copy of the body of a POST.
 func posted(request *http.Request) []byte {
 	if request.Method != http.MethodPost || request.GetBody == nil {
 		return nil
@@ -71,21 +71,21 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// All are the requests so far.
+// All returns the requests so far.
 func (r *Recorder) All() []Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Request(nil), r.requests...)
 }
 
-// Reads and Writes are the requests of either kind.
+// Reads returns the requests that were no writes.
 func (r *Recorder) Reads() []Request { return r.pick(func(q Request) bool { return !q.Write() }) }
 
-// Writes are the requests that were to change something.
+// Writes returns the requests that were writes.
 func (r *Recorder) Writes() []Request { return r.pick(Request.Write) }
 
-// Of are the requests that concern a cluster: its id, which must be part of no other word, stands in the path or in what
-// was posted.
+// Of returns the requests that concern a cluster: its path or the body of a POST contains the cluster's id, which must
+// not be part of another word.
 func (r *Recorder) Of(id string) []Request {
 	return r.pick(func(q Request) bool { return strings.Contains(q.Path, id) || bytes.Contains(q.body, []byte(id)) })
 }
@@ -100,14 +100,14 @@ func (r *Recorder) pick(want func(Request) bool) []Request {
 	return picked
 }
 
-// Reset forgets what was recorded.
+// Reset removes all recorded requests.
 func (r *Recorder) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests, r.watches = nil, 0
 }
 
-// Watches is how many watches were begun.
+// Watches returns how many watches were started.
 func (r *Recorder) Watches() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,11 +15,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// ended is the status of a node pod whose runner has powered its machine down, once its kubelet has seen that nothing of it runs.
+// ended is the status of a node pod after its runner has powered its machine down and its kubelet has seen that nothing
+// of it runs.
 const ended = `{"status":{"phase":"Succeeded","containerStatuses":[{"name":"k8s-kvm","image":"","imageID":"","ready":false,"started":false,"restartCount":0,` +
 	`"state":{"running":null,"terminated":{"exitCode":0,"reason":"Completed"}}}]}}`
 
-// Release plays the runner of a pod on a simulated host: its machine is down at once.
+// Release plays the runner of a pod on a simulated host, whose machine is down at once.
 func (l *Lab) Release(ctx context.Context, namespace, pod string) error {
 	pods, err := corev1client.NewForConfig(l.RESTConfig())
 	if err != nil {
@@ -29,7 +30,7 @@ func (l *Lab) Release(ctx context.Context, namespace, pod string) error {
 	return client.IgnoreNotFound(err)
 }
 
-// playDrainer lets pods go that are deleted, for the operators of a Driver have no drainer, and no host runs any of their machines.
+// playDrainer releases deleted pods, because the operators of a Driver have no drainer and no host runs their machines.
 func (l *Lab) playDrainer(ctx context.Context, c cache.Cache) error {
 	informer, err := c.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
@@ -42,7 +43,7 @@ func (l *Lab) playDrainer(ctx context.Context, c cache.Cache) error {
 		}
 		changed := pod.DeepCopy()
 		if controllerutil.RemoveFinalizer(changed, key.FinalizerDrainer) {
-			// What fails here shows as a cluster that does not settle.
+			// An error here shows as a cluster that does not settle.
 			_ = l.Client.Patch(ctx, changed, client.MergeFrom(pod))
 		}
 	}

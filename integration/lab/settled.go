@@ -10,7 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// Observed says whether the status of a KVMConfig speaks of it as it is now.
+// Observed returns an error unless the status of a KVMConfig is about its current generation.
 func (l *Lab) Observed(config *v1alpha1.KVMConfig) error {
 	current := &v1alpha1.KVMConfig{}
 	if err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(config), current); err != nil {
@@ -22,7 +22,7 @@ func (l *Lab) Observed(config *v1alpha1.KVMConfig) error {
 	return nil
 }
 
-// Gone says whether a KVMConfig has vanished.
+// Gone returns an error while a KVMConfig exists.
 func (l *Lab) Gone(config *v1alpha1.KVMConfig) error {
 	current := &v1alpha1.KVMConfig{}
 	err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(config), current)

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Watch shows a test every change to the objects of a kind from now on, in their order and one at a time, until the test
+// Watch passes every change to the objects of a kind from now on to see, in order and one at a time, until the test
 // ends or the API server does.
 func Watch[T client.Object](t *testing.T, l *Lab, list client.ObjectList, see func(watch.EventType, T), options ...client.ListOption) {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// image makes a medium.
+// image creates a medium.
 func image(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -35,7 +35,7 @@ func TestMonitorTalksToOneClientAtATime(t *testing.T) {
 	}
 }
 
-// cuttable passes one connection after another on to a socket, until they are cut.
+// cuttable forwards successive connections to a socket until they are cut.
 func cuttable(t *testing.T, to string) (path string, cut func()) {
 	t.Helper()
 	path = filepath.Join(filepath.Dir(to), "cuttable")

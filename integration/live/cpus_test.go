@@ -11,10 +11,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// builtIn is the first CPU, which no id names.
+// builtIn is the first CPU, which has no id.
 const builtIn = "built in"
 
-// plugged are the ids of the CPUs from the first slot to the last, "" for an empty slot.
+// plugged returns the ids of the CPUs from the first slot to the last, and "" for an empty slot.
 func (g *guest) plugged(t *testing.T) []string {
 	t.Helper()
 	slots, err := g.HotpluggableCPUs(t.Context())
@@ -30,7 +30,7 @@ func (g *guest) plugged(t *testing.T) []string {
 	return ids
 }
 
-// hasCPUs sees what QEMU has and waits until the guest uses as many.
+// hasCPUs checks QEMU's CPUs and waits until the guest uses the same number.
 func (g *guest) hasCPUs(t *testing.T, ids ...string) {
 	t.Helper()
 	if diff := cmp.Diff(ids, g.plugged(t)); diff != "" {
@@ -68,7 +68,7 @@ func TestCPUsArePluggedInAscendingOrder(t *testing.T) {
 	g.hasCPUs(t, builtIn, "cpu-1", "cpu-2", "cpu-3")
 }
 
-// TestCPUIsUnplugged ends with the removal, because QEMU 7.2 without KVM does not last long after it.
+// TestCPUIsUnplugged ends with the removal because QEMU 7.2 without KVM crashes soon after it.
 func TestCPUIsUnplugged(t *testing.T) {
 	t.Parallel()
 	m := tiny(t)
@@ -83,7 +83,7 @@ func TestCPUIsUnplugged(t *testing.T) {
 	deleted := g.Subscribe("DEVICE_DELETED")
 	do(t, g.SetCPUs(t.Context(), 1))
 	g.hasCPUs(t, builtIn, "", "", "")
-	// QEMU 7.2 tells of the CPU's part alone.
+	// QEMU 7.2 only reports the CPU's part.
 	if got := next[struct{ Path string }](t, deleted, "DEVICE_DELETED"); got.Path != "/machine/peripheral/cpu-1/lapic" {
 		t.Errorf("deleted is %s", got.Path)
 	}
@@ -111,7 +111,7 @@ func TestGuestMayKeepItsCPU(t *testing.T) {
 	do(t, g.SetCPUs(t.Context(), 3))
 	g.hasCPUs(t, builtIn, "cpu-1", "cpu-2", "")
 
-	// A guest that stands does nothing at all.
+	// A stopped guest does nothing at all.
 	do(t, g.Stop(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -121,7 +121,7 @@ func TestGuestMayKeepItsCPU(t *testing.T) {
 	wants(t, "a guest that stands", other.SetCPUs(t.Context(), 2), qmp.ErrGuestSilent)
 }
 
-// secondMonitor talks to the same machine with less patience.
+// secondMonitor connects to the same machine with a shorter timeout.
 func secondMonitor(t *testing.T, g *guest) (*qmp.Client, error) {
 	t.Helper()
 	if err := g.Close(); err != nil {

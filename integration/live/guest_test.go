@@ -1,5 +1,5 @@
-// Package live_test changes real machines while they run: package qmp with a real QEMU and, where it takes one, the tiny
-// guest of integration/guestimage in software emulation.
+// Package live_test changes real machines while they run. It tests package qmp with a real QEMU and, where it needs
+// one, the emulated tiny guest of integration/guestimage.
 package live_test
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// patience is for guests in software emulation on few cores.
+// patience is the timeout for emulated guests on few cores.
 const patience = time.Minute
 
-// running bounds the machines that run at a time: more of them than cores make timeouts a matter of luck.
+// running bounds the number of concurrent machines. With more machines than cores, timeouts would be random.
 var running = make(chan struct{}, 2)
 
 // guest is a machine with a monitor and a console.
@@ -42,11 +42,12 @@ type guest struct {
 	errors  strings.Builder
 }
 
-// kernelArguments are those of all guests. On a busy host Linux does not see the emulated timer tick in time and panics
-// before its console works, time and again ("8254 timer not connected to IO-APIC"); no_timer_check leaves the test out.
+// kernelArguments are the arguments of all guests. On a busy host Linux does not see the emulated timer tick in time
+// and panics before its console works, again and again ("8254 timer not connected to IO-APIC"). no_timer_check skips
+// that test.
 const kernelArguments = "console=ttyS0 quiet nokaslr panic=-1 no_timer_check"
 
-// tiny is a machine with the tiny guest.
+// tiny returns a machine with the tiny guest.
 func tiny(t *testing.T, more ...string) qemu.Machine {
 	t.Helper()
 	files := filepath.Join("..", "..", ".tools", "guest")
@@ -64,7 +65,7 @@ func tiny(t *testing.T, more ...string) qemu.Machine {
 	return m
 }
 
-// bare is a machine without an operating system.
+// bare returns a machine without an operating system.
 func bare() qemu.Machine {
 	return qemu.Machine{Name: "live", Accelerator: qemu.TCG, CPU: qemu.CPU{Count: 1, Max: 4}, Memory: 256}
 }
@@ -99,7 +100,7 @@ func start(t *testing.T, m qemu.Machine, options ...qmp.Option) *guest {
 	return g
 }
 
-// run starts QEMU from a thread that waits for its end: QEMU is killed when the thread ends, whatever ends it.
+// run starts QEMU from a thread that waits for its end. QEMU is killed when the thread ends for any reason.
 func (g *guest) run(t *testing.T) {
 	t.Helper()
 	var err error
@@ -134,10 +135,10 @@ func (g *guest) run(t *testing.T) {
 	})
 }
 
-// signal ignores that QEMU may have ended.
+// signal ignores errors because QEMU may have ended.
 func (g *guest) signal(signal os.Signal) { _ = g.command.Process.Signal(signal) }
 
-// listen keeps what the guest says on its console.
+// listen keeps the lines of the guest's console.
 func (g *guest) listen(output io.Reader) {
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
@@ -147,14 +148,14 @@ func (g *guest) listen(output io.Reader) {
 	}
 }
 
-// said is how many lines there are on the console.
+// said returns the number of lines on the console.
 func (g *guest) said() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.console)
 }
 
-// expect waits for a line that matches, after the first lines, and returns what its first group matches.
+// expect waits for a matching line after the first lines and returns the match of its first group.
 func (g *guest) expect(t *testing.T, after int, pattern string) string {
 	t.Helper()
 	expression := regexp.MustCompile(pattern)
@@ -216,7 +217,7 @@ func (g *guest) end(t *testing.T) int {
 	return g.command.ProcessState.ExitCode()
 }
 
-// next is the next event, its data in T.
+// next returns the next event, with its data in T.
 func next[T any](t *testing.T, events *qmp.Subscription, name string) T {
 	t.Helper()
 	var data T
@@ -234,7 +235,7 @@ func next[T any](t *testing.T, events *qmp.Subscription, name string) T {
 	return data
 }
 
-// none sees that the connection ended without a further event.
+// none checks that the connection ended without a further event.
 func none(t *testing.T, events *qmp.Subscription) {
 	t.Helper()
 	for event := range events.Events() {
@@ -249,7 +250,7 @@ func do(t *testing.T, err error) {
 	}
 }
 
-// wants sees that the error is the one wanted.
+// wants checks that the error is the wanted one.
 func wants(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -257,7 +258,7 @@ func wants(t *testing.T, what string, err, want error) {
 	}
 }
 
-// refused sees that QEMU refused and how.
+// refused checks that QEMU rejected a command, and with which message.
 func refused(t *testing.T, what string, err error, says string) {
 	t.Helper()
 	var refusal *qmp.CommandError

@@ -10,7 +10,7 @@ import (
 
 const mib = int64(1) << 20
 
-// memory is what the guest says it has, in bytes; less than the machine's, because its kernel takes some.
+// memory returns the guest's memory in bytes. It is less than the machine's because the guest's kernel uses some.
 func (g *guest) memory(t *testing.T) int64 {
 	t.Helper()
 	kilobytes, err := strconv.ParseInt(g.expect(t, g.said(), `tiny: cpus=\d+ memory=(\d+)`), 10, 64)
@@ -32,7 +32,7 @@ func TestBalloon(t *testing.T) {
 	}
 	do(t, g.SetBalloon(t.Context(), 320*mib))
 	g.boot(t)
-	// What was asked before the start is done when the driver is there.
+	// A change that was requested before the start is done once the driver is there.
 	if last := seriesTo(t, changes, 320*mib); len(last) < 1 {
 		t.Errorf("the size changed in %d steps", len(last))
 	}
@@ -51,7 +51,7 @@ func TestBalloon(t *testing.T) {
 	g.await(t, "the guest sees its memory again", func() bool { return g.memory(t) > small+180*mib })
 }
 
-// seriesTo reads events until one tells of the size. QEMU tells of one change a second, and always of the last.
+// seriesTo reads events until one reports the size. QEMU reports one change a second, and always the last one.
 func seriesTo(t *testing.T, changes *qmp.Subscription, bytes int64) (series []int64) {
 	t.Helper()
 	for len(series) == 0 || series[len(series)-1] != bytes {

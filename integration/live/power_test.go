@@ -9,7 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// shutdown is the data of the next event, which is a SHUTDOWN or a RESET.
+// shutdown checks the data of the next event, which is a SHUTDOWN or a RESET.
 func shutdown(t *testing.T, events *qmp.Subscription, name string, guest bool, reason string) {
 	t.Helper()
 	if got := next[qmp.Shutdown](t, events, name); got != (qmp.Shutdown{Guest: guest, Reason: reason}) {

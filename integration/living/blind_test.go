@@ -13,12 +13,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// makeOutdated changes what every node of the cluster is made of.
+// makeOutdated changes the boot data of every node of the cluster.
 func makeOutdated(c *v1alpha1.KVMConfig) {
 	c.Spec.Cluster.Kubernetes.SSH.UserList = []v1alpha1.SSHUser{{Name: "jane", PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA jane"}}
 }
 
-// joinAll lets all nodes join.
+// joinAll makes all nodes join.
 func (l *living) joinAll(t testing.TB) {
 	t.Helper()
 	for _, node := range l.config(t).Status.Nodes {
@@ -26,7 +26,7 @@ func (l *living) joinAll(t testing.TB) {
 	}
 }
 
-// TestF17RollWithoutAPI: nobody knows how the nodes are, so those stay that seem to be well.
+// TestF17RollWithoutAPI: the state of the nodes is unknown, so nodes that look healthy stay.
 func TestF17RollWithoutAPI(t *testing.T) {
 	t.Parallel()
 	t.Run("of three masters that seem to be well none is replaced, and no worker", func(t *testing.T) {
@@ -74,7 +74,7 @@ func waiting(nodes string) wanted {
 	return wanted{kind: "NodesReady", status: metav1.ConditionFalse, reason: "RollingOut", parts: []string{"outdated nodes " + nodes + " wait"}}
 }
 
-// saysUnreachable: the status tells why nodes wait.
+// saysUnreachable checks that the status reports why nodes wait.
 func (l *living) saysUnreachable(t *testing.T) {
 	t.Helper()
 	why := waiting("")
@@ -84,7 +84,7 @@ func (l *living) saysUnreachable(t *testing.T) {
 	}
 }
 
-// blindCluster is a cluster whose nodes are Ready and whose API server has gone.
+// blindCluster returns a cluster whose nodes are Ready and whose API server is gone.
 func blindCluster(t *testing.T, c *fixture.Cluster) (*living, *tenant.Line) {
 	t.Helper()
 	id := c.Obj().Spec.Cluster.ID

@@ -26,7 +26,7 @@ import (
 
 func selfReview() *authenticationv1.SelfSubjectReview { return &authenticationv1.SelfSubjectReview{} }
 
-// TestKubeletsJoin by what stands in their boot data. The controllers of the workload cluster sign what is approved.
+// TestKubeletsJoin uses the content of their boot data. The controllers of the workload cluster sign approved requests.
 func TestKubeletsJoin(t *testing.T) {
 	t.Parallel()
 	theLab.Run(t, ofShard("shard=boot"))
@@ -56,7 +56,7 @@ func getsCertificates(t *testing.T, l *living) {
 	if groups, err = node.groups(t); err != nil || !slices.Contains(groups, "system:nodes") {
 		t.Fatalf("the API server takes the holder of the certificate for a member of %v (%v)", groups, err)
 	}
-	// The wrong address first: the right one is approved all the same.
+	// The wrong address comes first, and the right one is still approved.
 	refused := node.askServing(t, pod.Name, "192.0.2.1")
 	l.await(t, notApproved(joining.ReasonWrongAddress, "192.0.2.1"))
 	node.receive(t, l.server, node.askServing(t, pod.Name, pod.Status.PodIP))
@@ -69,7 +69,8 @@ func getsCertificates(t *testing.T, l *living) {
 	l.awaitBehind(t, key.RoleWorker, pod)
 }
 
-// notApproved is the condition while a request is open that is not approved for the reason. That holds nobody up.
+// notApproved is the condition while a request is open that is not approved for the reason. It does not block the
+// cluster.
 func notApproved(reason string, parts ...string) wanted {
 	return wanted{kind: "RequestsDecided", status: metav1.ConditionTrue, reason: "RequestsNotApproved", parts: append(parts, reason)}
 }
@@ -104,7 +105,8 @@ func othersGetNothing(t *testing.T, l *living) {
 	l.await(t, wanted{kind: "RequestsDecided", status: metav1.ConditionTrue, reason: "Done"})
 }
 
-// tokenIsOfUseOnce: a second key gets nothing while the first may be on its way to the machine, and once the Node is Ready nobody can even ask.
+// tokenIsOfUseOnce: a second key gets no certificate while the first may be on its way to the machine. Once the Node is
+// Ready, the token is not accepted at all.
 func tokenIsOfUseOnce(t *testing.T, l *living) {
 	pod := l.pod(t, "w1aaa")
 	token := l.bootToken(t, key.RoleWorker, "w1aaa")
@@ -164,7 +166,7 @@ func (l *living) awaitGone(t testing.TB, object client.Object) {
 	})
 }
 
-// kept is one object of each kind that the operator keeps in a workload cluster.
+// kept returns one object of each kind that the operator maintains in a workload cluster.
 func (l *living) kept(t testing.TB) []client.Object {
 	t.Helper()
 	var objects []client.Object

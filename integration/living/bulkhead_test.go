@@ -24,22 +24,22 @@ import (
 )
 
 const (
-	// inTest and inBenchmark are how many clusters there are.
+	// inTest and inBenchmark are the numbers of clusters.
 	inTest, inBenchmark = 20, 50
-	// rounds is how often the clusters converge with and without trouble: the best of some rounds says more of a machine
-	// that has other work than a single one.
+	// rounds is how often the clusters converge with and without a fault. The best of some rounds is more reliable than
+	// a single one on a machine with other work.
 	rounds = 2
-	// noise is what the bound forgives such a machine.
+	// noise is the tolerance for such a machine.
 	noise = time.Second
-	// troubled is the label of a cluster whose API server is in trouble.
+	// troubled is the label of a cluster whose API server has a fault.
 	troubled = "troubled"
 )
 
-// trouble is what may be wrong with an API server.
+// trouble is a fault of an API server.
 type trouble struct {
-	// begin makes the trouble and returns where the API is from now on.
+	// begin starts the fault and returns the address of the API from now on.
 	begin func(t testing.TB) string
-	// reason is what the condition says; none when the cluster is reached all the same.
+	// reason is the reason of the condition. It is empty when the cluster is reachable despite the fault.
 	reason workload.Reason
 }
 
@@ -57,13 +57,13 @@ func troubles() map[string]trouble {
 	}
 }
 
-// aCrowd is some clusters that are well, and one in each kind of trouble.
+// aCrowd is some healthy clusters, and one with each kind of fault.
 type aCrowd struct {
 	healthy []*living
 	broken  map[string]*living
 }
 
-// gather makes the clusters, all of them well, and lets their masters join.
+// gather creates the clusters, all of them healthy, and makes their masters join.
 func gather(t testing.TB, n int) *aCrowd {
 	t.Helper()
 	operator := theLab.Run(t, ofShard("shard=crowd"))
@@ -95,8 +95,7 @@ func (c *aCrowd) all() []*living {
 	return all
 }
 
-// converge lets an operator begin that has something to do on both sides of each healthy cluster, and returns how long it
-// took until all of it was done.
+// converge starts an operator that has work on both sides of each healthy cluster, and returns how long all of it took.
 func (c *aCrowd) converge(t testing.TB, selector string) (*lab.Operator, time.Duration) {
 	t.Helper()
 	for _, l := range c.healthy {
@@ -121,7 +120,7 @@ func (c *aCrowd) converge(t testing.TB, selector string) (*lab.Operator, time.Du
 	return operator, time.Since(began)
 }
 
-// strip takes the labels of a Node away that the operator gave it.
+// strip removes the labels that the operator set on a Node.
 func (l *living) strip(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	node := &corev1.Node{}
@@ -131,7 +130,7 @@ func (l *living) strip(t testing.TB, pod *corev1.Pod) {
 	must(t, l.Client.Patch(context.Background(), node, client.MergeFrom(before)))
 }
 
-// labelled says whether the master's Node has its labels.
+// labelled returns an error unless the master's Node has its labels.
 func (l *living) labelled() error {
 	config := l.named()
 	if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(config), config); err != nil {
@@ -147,7 +146,7 @@ func (l *living) labelled() error {
 	return nil
 }
 
-// compare lets the clusters converge alone and beside those in trouble, and returns the best time of each.
+// compare makes the clusters converge alone and beside those with faults, and returns the best time of each.
 func (c *aCrowd) compare(t testing.TB) (alone, beside time.Duration) {
 	t.Helper()
 	kinds, before := troubles(), map[string]map[string]string{}
@@ -168,7 +167,7 @@ func (c *aCrowd) compare(t testing.TB) (alone, beside time.Duration) {
 	return alone, beside
 }
 
-// verify checks what became of the clusters in trouble: each says what it has, and nothing else has happened to it.
+// verify checks that each cluster with a fault reports it, and that nothing else has happened to it.
 func (c *aCrowd) verify(t testing.TB, kinds map[string]trouble, before map[string]map[string]string) {
 	t.Helper()
 	for name, l := range c.broken {
@@ -193,13 +192,13 @@ func (c *aCrowd) judge(t testing.TB) (alone, beside time.Duration) {
 	return alone, beside
 }
 
-// TestTroubleOfOneClusterIsItsOwn: the others converge as if there were none.
+// TestTroubleOfOneClusterIsItsOwn: the other clusters converge as if there were no faults.
 func TestTroubleOfOneClusterIsItsOwn(t *testing.T) {
 	t.Parallel()
 	gather(t, inTest).judge(t)
 }
 
-// BenchmarkBulkheads is the time in which clusters converge beside those whose API servers are in trouble.
+// BenchmarkBulkheads measures the time in which clusters converge beside those whose API servers have faults.
 func BenchmarkBulkheads(b *testing.B) {
 	c := gather(b, inBenchmark)
 	b.ResetTimer()

@@ -19,7 +19,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// patience is how long a test waits for what is bound to come. It is generous: machines that run tests are busy.
+// patience is how long a test waits for an expected result. It is generous because machines that run tests are busy.
 const patience = 3 * time.Minute
 
 // living is a workload cluster with an API server.
@@ -28,7 +28,7 @@ type living struct {
 	id string
 }
 
-// create declares a cluster of a shard and its certificates, which lead to the API server.
+// create creates a cluster of a shard and certificates for the API server.
 func create(t testing.TB, s *server, inShard string, c *fixture.Cluster) *living {
 	t.Helper()
 	config := c.Label(shard, inShard).Obj()
@@ -38,7 +38,7 @@ func create(t testing.TB, s *server, inShard string, c *fixture.Cluster) *living
 	return l
 }
 
-// createJoined declares a cluster in a shard of its own name and lets its nodes join.
+// createJoined creates a cluster in a shard of its own name and makes its nodes join.
 func createJoined(t testing.TB, s *server, c *fixture.Cluster) *living {
 	t.Helper()
 	id := c.Obj().Spec.Cluster.ID
@@ -50,7 +50,7 @@ func createJoined(t testing.TB, s *server, c *fixture.Cluster) *living {
 	return l
 }
 
-// must fails the test when what somebody else does fails.
+// must fails the test on an error in preparations.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -62,7 +62,7 @@ func (l *living) named() *v1alpha1.KVMConfig {
 	return &v1alpha1.KVMConfig{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: l.id}}
 }
 
-// config is the KVMConfig as the API server has it.
+// config returns the KVMConfig from the API server.
 func (l *living) config(t testing.TB) *v1alpha1.KVMConfig {
 	t.Helper()
 	config := l.named()
@@ -83,7 +83,7 @@ func (l *living) change(t testing.TB, by func(*v1alpha1.KVMConfig)) {
 	})
 }
 
-// touch makes operators go over the cluster without a reason.
+// touch triggers reconciles of the cluster without a reason.
 func (l *living) touch(t testing.TB) {
 	t.Helper()
 	before := where.Passes(l.id)
@@ -101,7 +101,7 @@ func (l *living) touch(t testing.TB) {
 	})
 }
 
-// wanted is a condition as a test expects it: the message has all the parts.
+// wanted is a condition that a test expects. The message has all the parts.
 type wanted struct {
 	kind   string
 	status metav1.ConditionStatus
@@ -125,12 +125,12 @@ func (w wanted) met(config *v1alpha1.KVMConfig) error {
 	return nil
 }
 
-// absent wants a condition not to be there, because the user did not ask for what it is about.
+// absent expects no such condition because the user did not request its feature.
 func absent(kind string) wanted { return wanted{kind: kind} }
 
 func isTrue(kind string) wanted { return wanted{kind: kind, status: metav1.ConditionTrue} }
 
-// await waits until the KVMConfig, in its present generation, has the conditions.
+// await waits until the current generation of the KVMConfig has the conditions.
 func (l *living) await(t testing.TB, conditions ...wanted) {
 	t.Helper()
 	lab.Eventually(t, patience, func() error { return l.has(conditions...) })
@@ -152,7 +152,7 @@ func (l *living) has(conditions ...wanted) error {
 	return nil
 }
 
-// awaitMessage waits until what the status says of a node has all the parts.
+// awaitMessage waits until a node's message in the status has all the parts.
 func (l *living) awaitMessage(t testing.TB, node string, parts ...string) {
 	t.Helper()
 	lab.Eventually(t, patience, func() error {
@@ -174,7 +174,7 @@ func containsAll(text string, parts []string) bool {
 	return true
 }
 
-// pod waits for the pod of a node that runs and returns it.
+// pod waits for the running pod of a node and returns it.
 func (l *living) pod(t testing.TB, node string) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
@@ -195,7 +195,7 @@ func (l *living) pod(t testing.TB, node string) *corev1.Pod {
 	return found
 }
 
-// behind are the addresses behind a Service that are Ready.
+// behind returns the Ready addresses behind a Service.
 func (l *living) behind(service string) ([]string, error) {
 	slice := &discoveryv1.EndpointSlice{}
 	err := theLab.Client.Get(context.Background(), client.ObjectKey{Namespace: key.Namespace(l.id), Name: service}, slice)
@@ -212,7 +212,7 @@ func addressesOf(slice *discoveryv1.EndpointSlice) []string {
 	return addresses
 }
 
-// firstOf is the first object of a list, which must have one.
+// firstOf returns the first object of a list, which must not be empty.
 func firstOf(t testing.TB, list client.ObjectList) client.Object {
 	t.Helper()
 	items, err := meta.ExtractList(list)

@@ -28,8 +28,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestF19DrainOfANode covers F-19, F-20 and F-33: a node pod that is deleted keeps its machine until the Node is empty, whatever
-// becomes of the operator meanwhile, and a cluster that is deleted is not drained.
+// TestF19DrainOfANode: a deleted node pod keeps its machine until the Node is empty, whatever happens to the operator,
+// and a deleted cluster is not drained.
 func TestF19DrainOfANode(t *testing.T) {
 	t.Parallel()
 	operator := theLab.Run(t, ofShard("shard=drain"))
@@ -45,7 +45,7 @@ func TestF19DrainOfANode(t *testing.T) {
 	allow := l.refuseCordon(t, old.Name)
 
 	must(t, theLab.Client.Delete(t.Context(), old.DeepCopy()))
-	// Who refuses one thing does not keep the others from being done.
+	// One rejected request does not block the others.
 	l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "default/web", "disruption budget", "its Node cannot be cordoned", "must not be cordoned")
 	allow()
 	l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "waits for default/web; default/web: ", "disruption budget")
@@ -64,7 +64,7 @@ func TestF19DrainOfANode(t *testing.T) {
 		l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "default/web")
 		must(t, l.Client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: webMeta("web")}))
 		l.awaitEvicted(t, "web")
-		// As its kubelet does, when the containers have ended.
+		// Its kubelet does this when the containers have ended.
 		must(t, l.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: webMeta("web")}, client.GracePeriodSeconds(0)))
 		lab.Eventually(t, patience, func() error {
 			err := theLab.Client.Get(t.Context(), client.ObjectKeyFromObject(old), &corev1.Pod{})
@@ -95,7 +95,8 @@ func TestF19DrainOfANode(t *testing.T) {
 	})
 }
 
-// TestTwoMastersDeletedAtOnceGoOneAfterTheOther covers F-26: neither waits for the other for ever, and a majority stays.
+// TestTwoMastersDeletedAtOnceGoOneAfterTheOther: the two masters do not wait for each other forever, and etcd keeps
+// quorum.
 func TestTwoMastersDeletedAtOnceGoOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	l := createJoined(t, crowd, fixture.MakeCluster("pair").Masters(3))
@@ -111,7 +112,7 @@ func TestTwoMastersDeletedAtOnceGoOneAfterTheOther(t *testing.T) {
 	l.awaitOneGone(t, second)
 }
 
-// awaitTold waits until it was told why a pod is held, be it for a moment.
+// awaitTold waits until the reason that blocks a pod was reported, even briefly.
 func (l *living) awaitTold(t testing.TB, pod *corev1.Pod, reason drain.Reason) {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(theLab.RESTConfig())
@@ -128,7 +129,7 @@ func (l *living) awaitTold(t testing.TB, pod *corev1.Pod, reason drain.Reason) {
 	})
 }
 
-// awaitOneGone waits until one of the pods does not exist any more, and returns it.
+// awaitOneGone waits until one of the pods no longer exists, and returns it.
 func (l *living) awaitOneGone(t testing.TB, pods ...*corev1.Pod) *corev1.Pod {
 	t.Helper()
 	var gone *corev1.Pod
@@ -144,7 +145,7 @@ func (l *living) awaitOneGone(t testing.TB, pods ...*corev1.Pod) *corev1.Pod {
 	return gone
 }
 
-// TestF25UnhealthyNodesAreReplaced when that is switched on, and only then.
+// TestF25UnhealthyNodesAreReplaced: unhealthy nodes are only replaced if that is enabled.
 func TestF25UnhealthyNodesAreReplaced(t *testing.T) {
 	t.Parallel()
 	theLab.Run(t, ofShard("shard=repair"))
@@ -191,7 +192,7 @@ func (l *living) runs(t testing.TB, name, node string) {
 	must(t, l.Client.Status().Update(context.Background(), pod))
 }
 
-// keeps lets nobody evict a pod. No controller tells the budget how many pods there are, so it allows none.
+// keeps blocks evictions of a pod. No controller updates the budget, so it allows none.
 func (l *living) keeps(t testing.TB, name string) {
 	t.Helper()
 	must(t, l.Client.Create(context.Background(), &policyv1.PodDisruptionBudget{
@@ -202,7 +203,7 @@ func (l *living) keeps(t testing.TB, name string) {
 	}))
 }
 
-// refuseCordon has the API server refuse that a Node is cordoned, until the function that it returns is called.
+// refuseCordon makes the API server reject the cordon of a Node until the returned function is called.
 func (l *living) refuseCordon(t testing.TB, name string) (allow func()) {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(l.RESTConfig())
@@ -267,7 +268,7 @@ func (l *living) awaitEvicted(t testing.TB, name string) {
 	})
 }
 
-// awaitDrained waits until the condition of a node pod says what is waited for.
+// awaitDrained waits until the condition of a node pod reports what the drain waits for.
 func (l *living) awaitDrained(t testing.TB, pod *corev1.Pod, status corev1.ConditionStatus, reason drain.Reason, parts ...string) {
 	t.Helper()
 	lab.Eventually(t, patience, func() error {

@@ -18,9 +18,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// writesHang has the API server wait for a webhook that does not answer, as it does when the pods of one are gone.
+// writesHang makes the API server wait for a webhook that does not answer, as it does when the pods of a webhook are
+// gone.
 func writesHang(t *testing.T, l *living) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // connections are taken by the kernel, and nobody answers
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and there is no answer
 	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	inside, err := kubernetes.NewForConfig(l.RESTConfig())

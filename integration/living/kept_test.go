@@ -24,8 +24,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
 
-// TestWhoKeepsBootDataCanJoin: the rollout is paused for longer than a token is accepted. The boot data of a node that is outdated stays as it
-// is, but for the token: its pod may have to be made again.
+// TestWhoKeepsBootDataCanJoin: the rollout is paused for longer than a token is valid. The boot data of an outdated
+// node stays unchanged except for the token, because its pod may have to be created again.
 func TestWhoKeepsBootDataCanJoin(t *testing.T) {
 	t.Parallel()
 	theLab.Run(t, ofShard("shard=kept"))
@@ -47,7 +47,7 @@ func TestWhoKeepsBootDataCanJoin(t *testing.T) {
 	must(t, theLab.Client.Get(t.Context(), name, &public))
 	must(t, theLab.Client.Get(t.Context(), name, &private))
 	now, want := l.bootToken(t, key.RoleWorker, "w0aaa"), private.Data[nodepod.UserData]
-	// As if it had been put there two days ago.
+	// The token looks two days old.
 	long := joining.TokensAt("another seed", time.Now()).Current(joining.Node{Role: key.RoleWorker, ID: "w0aaa"}).String()
 	private.Data[nodepod.UserData] = encoded(t, strings.Replace(decoded(t, want), now, long, 1))
 	private.Annotations[key.AnnotationBootstrapToken] = joining.TokenID(long)

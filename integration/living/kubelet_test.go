@@ -27,15 +27,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
 
-// kubelet is the kubelet of a machine, as far as it joins.
+// kubelet is the joining part of a machine's kubelet.
 type kubelet struct {
 	clients kubernetes.Interface
-	// private is its key, certificate what it was given last.
+	// private is its key, and certificate is its last certificate.
 	private     *ecdsa.PrivateKey
 	certificate []byte
 }
 
-// withToken is a kubelet that has nothing but a bootstrap token.
+// withToken returns a kubelet that only has a bootstrap token.
 func (s *server) withToken(t testing.TB, token string) *kubelet {
 	t.Helper()
 	config := rest.AnonymousClientConfig(s.RESTConfig())
@@ -43,7 +43,7 @@ func (s *server) withToken(t testing.TB, token string) *kubelet {
 	return s.kubelet(t, config)
 }
 
-// withCertificate is a kubelet that has a client certificate.
+// withCertificate returns a kubelet that has a client certificate.
 func (s *server) withCertificate(t testing.TB, k *kubelet) *kubelet {
 	t.Helper()
 	private, err := x509.MarshalECPrivateKey(k.private)
@@ -62,7 +62,7 @@ func (s *server) kubelet(t testing.TB, config *rest.Config) *kubelet {
 	return &kubelet{clients: clients, private: private}
 }
 
-// groups are those that the API server takes the kubelet for a member of.
+// groups returns the kubelet's groups according to the API server.
 func (k *kubelet) groups(t testing.TB) ([]string, error) {
 	t.Helper()
 	review, err := k.clients.AuthenticationV1().SelfSubjectReviews().Create(context.Background(), selfReview(), metav1.CreateOptions{})
@@ -72,7 +72,7 @@ func (k *kubelet) groups(t testing.TB) ([]string, error) {
 	return review.Status.UserInfo.Groups, nil
 }
 
-// askClient asks for a client certificate in the name of a node, and returns the name of the request.
+// askClient requests a client certificate in the name of a node, and returns the name of the request.
 func (k *kubelet) askClient(t testing.TB, node string) string {
 	t.Helper()
 	return k.ask(t, certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth, &x509.CertificateRequest{
@@ -80,7 +80,7 @@ func (k *kubelet) askClient(t testing.TB, node string) string {
 	})
 }
 
-// askServing asks for a serving certificate for a node and an address.
+// askServing requests a serving certificate for a node and an address.
 func (k *kubelet) askServing(t testing.TB, node, address string) string {
 	t.Helper()
 	return k.ask(t, certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, &x509.CertificateRequest{
@@ -124,7 +124,7 @@ func (s *server) request(t testing.TB, name string) *certificatesv1.CertificateS
 	return request
 }
 
-// bootToken is the token that the boot data of a node carries.
+// bootToken returns the token in the boot data of a node.
 func (l *living) bootToken(t testing.TB, role, node string) string {
 	t.Helper()
 	var secret corev1.Secret
@@ -145,7 +145,7 @@ func (l *living) bootToken(t testing.TB, role, node string) string {
 }
 
 var (
-	// inlined are the contents of files in the private half of boot data.
+	// inlined matches the contents of files in the private part of boot data.
 	inlined = regexp.MustCompile(`"data:,([^"]*)"`)
 	tokenOf = regexp.MustCompile(`token: ([a-z0-9]{6}\.[a-z0-9]{16})`)
 )

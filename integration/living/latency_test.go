@@ -23,29 +23,30 @@ import (
 )
 
 const (
-	// above are the bounds of the benchmark, over the bare loop, for half and for 99 of 100 changes.
+	// aboveHalf and aboveMost are the bounds of the benchmark, in addition to the bare loop, for 50 % and 99 % of the
+	// changes.
 	aboveHalf, aboveMost = 10 * time.Millisecond, 100 * time.Millisecond
-	// atRest is how long an operator that is done does nothing.
+	// atRest is how long an operator without work is idle.
 	atRest = 100 * time.Millisecond
-	// leeway is what the light test forgives a machine that runs other tests. It looks at half of the changes only: such a
-	// machine stops for seconds now and then.
+	// leeway is the tolerance of the light test for a machine that runs other tests. The test only checks half of the
+	// changes because such a machine sometimes stops for seconds.
 	leeway = time.Second
 )
 
-// bareSlice is what the bare loop writes.
+// bareSlice is the slice that the bare loop writes.
 const bareSlice = "bare"
 
-// bench is a pod whose readiness is switched, or which is deleted, and the slices that follow.
+// bench is a pod that becomes Ready or not Ready or is deleted, and the slices that follow.
 type bench struct {
 	t testing.TB
 	l *living
-	// rested waits until the operator is done with what came of the last switch.
+	// rested waits until the operator has finished its work for the last change.
 	rested  func()
 	clients kubernetes.Interface
 	pod     *corev1.Pod
 
 	mu sync.Mutex
-	// came is when each slice has begun or ceased to have an address last, and told gets a value then.
+	// came is when an address was last added to or removed from each slice. told gets a value then.
 	came map[place]arrival
 	told chan struct{}
 }
@@ -72,7 +73,7 @@ func newBench(t testing.TB, l *living, operator *lab.Operator) *bench {
 	return b
 }
 
-// runBareLoop watches the pods of the node and writes the slice, and does nothing else: what no operator can be faster than.
+// runBareLoop watches the pods of the node and writes the slice, and does nothing else. No operator can be faster.
 func (b *bench) runBareLoop(ctx context.Context) {
 	b.t.Helper()
 	endpoints := b.clients.DiscoveryV1().EndpointSlices(b.pod.Namespace)
@@ -108,7 +109,7 @@ func (b *bench) runBareLoop(ctx context.Context) {
 	b.t.Cleanup(pods.Stop)
 }
 
-// follow sees both slices by one watch.
+// follow sees both slices through one watch.
 func (b *bench) follow(ctx context.Context) {
 	b.t.Helper()
 	seen, err := b.clients.DiscoveryV1().EndpointSlices(b.pod.Namespace).Watch(ctx, metav1.ListOptions{})
@@ -125,7 +126,7 @@ func (b *bench) follow(ctx context.Context) {
 	b.until(true, time.Time{})
 }
 
-// see notes what has changed in a slice.
+// see records what has changed in a slice.
 func (b *bench) see(slice *discoveryv1.EndpointSlice, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +148,7 @@ func (b *bench) see(slice *discoveryv1.EndpointSlice, at time.Time) {
 	}
 }
 
-// until waits until the pod's address is in or out of both slices, and returns how long each took since.
+// until waits until the pod's address is in or out of both slices, and returns how long each took since then.
 func (b *bench) until(in bool, since time.Time) map[string]time.Duration {
 	b.t.Helper()
 	limit := time.NewTimer(time.Minute)
@@ -172,14 +173,14 @@ func (b *bench) until(in bool, since time.Time) map[string]time.Duration {
 	}
 }
 
-// turn makes the pod Ready or not, as its kubelet does, and returns how long the slices took to follow.
+// turn makes the pod Ready or not Ready, as its kubelet does, and returns how long the slices took to follow.
 func (b *bench) turn(in bool) map[string]time.Duration {
 	b.t.Helper()
 	want := corev1.ConditionFalse
 	if in {
 		want = corev1.ConditionTrue
 	}
-	// The containers' condition goes along, or the kubelet that is played here would contradict.
+	// The containers' condition changes too because otherwise the simulated kubelet would reset the pod's.
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q},{"type":"ContainersReady","status":%[1]q}]}}`, want)
 	began := time.Now()
 	_, err := b.clients.CoreV1().Pods(b.pod.Namespace).Patch(context.Background(), b.pod.Name, types.StrategicMergePatchType,
@@ -188,7 +189,7 @@ func (b *bench) turn(in bool) map[string]time.Duration {
 	return b.until(in, began)
 }
 
-// depart has the pod deleted, and returns how long the slices took to follow. Then the node's next pod takes its place.
+// depart deletes the pod and returns how long the slices took to follow. The node's next pod then takes its place.
 func (b *bench) depart() map[string]time.Duration {
 	b.t.Helper()
 	began := time.Now()
@@ -200,10 +201,10 @@ func (b *bench) depart() map[string]time.Duration {
 	return took
 }
 
-// delays are those of the operator and of the bare loop, sorted.
+// delays are the delays of the operator and of the bare loop, sorted.
 type delays struct{ operator, bare []time.Duration }
 
-// measure switches the pod the given number of times, there and back.
+// measure makes the pod Ready and not Ready the given number of times.
 func (b *bench) measure(times int) delays {
 	b.t.Helper()
 	in := true
@@ -213,7 +214,7 @@ func (b *bench) measure(times int) delays {
 	})
 }
 
-// repeat does something so many times, each time with an operator that is done with what came before.
+// repeat does something several times. Each time, the operator has finished the previous work.
 func (b *bench) repeat(times int, do func() map[string]time.Duration) delays {
 	b.t.Helper()
 	var d delays
@@ -227,12 +228,12 @@ func (b *bench) repeat(times int, do func() map[string]time.Duration) delays {
 	return d
 }
 
-// percentile is the value that p of 100 sorted values do not exceed.
+// percentile returns the value that p of 100 sorted values do not exceed.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
 }
 
-// String is what there is to know of the delays.
+// String summarizes the delays.
 func (d delays) String() string {
 	return fmt.Sprintf("operator: half within %s, 99%% within %s; bare loop: %s, %s", percentile(d.operator, 50), percentile(d.operator, 99),
 		percentile(d.bare, 50), percentile(d.bare, 99))
@@ -249,8 +250,8 @@ func followsAtOnce(t *testing.T, l *living, operator *lab.Operator) {
 	must(t, b.clients.DiscoveryV1().EndpointSlices(b.pod.Namespace).Delete(t.Context(), bareSlice, metav1.DeleteOptions{}))
 }
 
-// BenchmarkPodReadyToEndpoint is from a pod that is Ready, or is not any more, to the EndpointSlice, and from one that is deleted, with 100 idle
-// clusters beside it.
+// BenchmarkPodReadyToEndpoint measures the time from a pod that becomes Ready, becomes not Ready or is deleted to the
+// EndpointSlice, beside 100 idle clusters.
 func BenchmarkPodReadyToEndpoint(b *testing.B) {
 	operator := theLab.Run(b, ofShard("shard in (live, idle)"))
 	var idle []*living

@@ -1,5 +1,5 @@
-// Package living_test says what the operator does with workload clusters that live: their API servers are real, and so is
-// the management cluster. Hosts are simulated, and the tests play the machines and their kubelets.
+// Package living_test tests the operator with running workload clusters. Their API servers and the management cluster
+// are real. Hosts are simulated, and the tests play the machines and their kubelets.
 package living_test
 
 import (
@@ -23,13 +23,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// theLab is the management cluster. The others are API servers of workload clusters: home signs certificates, quiet records
-// its requests, and crowd stands for those of many clusters, which share it: the first one owns the add-ons in it, so the
-// others are never Ready.
+// theLab is the management cluster. The others are API servers of workload clusters: home signs certificates, quiet
+// records its requests, and many clusters share crowd. The first cluster owns the add-ons in crowd, so the others are
+// never Ready.
 var (
 	theLab             *lab.Lab
 	home, quiet, crowd *server
-	// where tells operators where the API of each cluster answers.
+	// where has the address of each cluster's API for operators.
 	where tenant.Places
 
 	errNotYet = errors.New("not yet")
@@ -44,9 +44,9 @@ func startServer(options managementcluster.Options, ids ...string) (*server, err
 }
 
 const (
-	// shard is the label by which each test has an operator of its own.
+	// shard is the label by which each test has its own operator.
 	shard = "shard"
-	// hosts is how many there are of each role.
+	// hosts is the number of hosts for each role.
 	hosts = 4
 	// many is the size of the largest crowd.
 	many = 100
@@ -127,7 +127,7 @@ func stop() error {
 	return errors.Join(errs...)
 }
 
-// crowdIDs are the ids of clusters that share an API server.
+// crowdIDs returns the ids of clusters that share an API server.
 func crowdIDs(n int) []string {
 	var ids []string
 	for i := range n {
@@ -136,7 +136,7 @@ func crowdIDs(n int) []string {
 	return ids
 }
 
-// ofShard makes an operator look after the living clusters of one shard.
+// ofShard restricts an operator to the living clusters of one shard.
 func ofShard(selector string) lab.Option {
 	return func(c *service.Config) {
 		parsed, err := labels.Parse(selector)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// join makes the Node of a pod, as its kubelet does, and lets it be Ready.
+// join creates the Node of a pod, as its kubelet does, and makes it Ready.
 func (l *living) join(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	must(t, l.Client.Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}}))
@@ -24,7 +24,7 @@ func (l *living) leave(t testing.TB, pod *corev1.Pod) {
 	must(t, l.Client.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}}))
 }
 
-// report is what the kubelet of a pod's machine says of itself.
+// report sets the condition that the kubelet of a pod's machine reports.
 func (l *living) report(t testing.TB, pod *corev1.Pod, condition corev1.NodeCondition) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}}
@@ -45,7 +45,7 @@ func unwell() corev1.NodeCondition {
 	}
 }
 
-// gate is the readiness gate of a pod.
+// gate returns the readiness gate of a pod.
 func gate(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
 	if i < 0 {

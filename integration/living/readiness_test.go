@@ -20,10 +20,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// prompt is the bound of F-24, "within seconds", on a machine that runs other tests and lends its processors to others.
+// prompt is the bound for a reaction "within seconds", on a machine that runs other tests and shares its CPUs.
 const prompt = 20 * time.Second
 
-// TestNodesAndTheirPods is the life of one cluster, whose API server has no other.
+// TestNodesAndTheirPods covers the life of one cluster that has an API server for itself.
 func TestNodesAndTheirPods(t *testing.T) {
 	t.Parallel()
 	first := theLab.Run(t, ofShard("shard=live"))
@@ -46,14 +46,14 @@ func TestNodesAndTheirPods(t *testing.T) {
 		}}
 	})
 	l.await(t, isTrue("SnapshotsTaken"))
-	// The second operator has no events to tell of what happened above, and nothing to write.
+	// The second operator has no events to report for the steps above, and nothing to write.
 	l.settle(t, first, time.Second)
 	l.await(t, isTrue("Ready"))
 	first.Stop()
 	t.Run("F-14: a cluster at rest costs nothing, with everything on", func(t *testing.T) { costsNothing(t, l, theLab.Run(t, ofShard("shard=live"))) })
 }
 
-// awaitBehind waits until exactly the pods are behind a Service and returns how long that took.
+// awaitBehind waits until exactly the pods are behind a Service, and returns how long that took.
 func (l *living) awaitBehind(t testing.TB, service string, pods ...*corev1.Pod) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -73,7 +73,7 @@ func (l *living) awaitBehind(t testing.TB, service string, pods ...*corev1.Pod) 
 	return time.Since(began)
 }
 
-// awaitGate waits until the readiness gate of a pod has a status, and returns it.
+// awaitGate waits until the readiness gate of a pod has a status, and returns the gate.
 func (l *living) awaitGate(t testing.TB, pod *corev1.Pod, want corev1.ConditionStatus) corev1.PodCondition {
 	t.Helper()
 	current := &corev1.Pod{}
@@ -180,7 +180,7 @@ func staysWhileBlind(t *testing.T, l *living, line *tenant.Line) {
 	for range 3 {
 		l.touch(t)
 	}
-	l.report(t, first, unwell()) // nobody can know
+	l.report(t, first, unwell()) // the operator cannot see this
 	l.awaitGate(t, first, corev1.ConditionTrue)
 	l.awaitBehind(t, key.RoleWorker, first, second)
 	if diff := cmp.Diff(before, l.inventory(t)); diff != "" {
@@ -194,7 +194,7 @@ func staysWhileBlind(t *testing.T, l *living, line *tenant.Line) {
 	l.await(t, isTrue("Ready"))
 }
 
-// inventory are the UIDs of everything that the operator made for the cluster, and of its pods.
+// inventory returns the UIDs of everything that the operator created for the cluster, and of its pods.
 func (l *living) inventory(t testing.TB) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -13,8 +13,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestRefusedServiceHoldsNobodyUp: the cluster lives on with the Services that it has. Machines that begin anew are let in, and packets are led to
-// where they are.
+// TestRefusedServiceHoldsNobodyUp: the cluster keeps running with its existing Services. Restarted machines are
+// accepted, and packets reach them.
 func TestRefusedServiceHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	l := createJoined(t, crowd, fixture.MakeCluster("refused").Workers(1))
@@ -31,7 +31,7 @@ func TestRefusedServiceHoldsNobodyUp(t *testing.T) {
 	l.await(t, wanted{kind: "ServicesReady", status: metav1.ConditionFalse, reason: "Refused"}, isTrue("EndpointsReady"), isTrue("WorkloadReachable"))
 }
 
-// replacePod deletes the pod of a node and returns the next one, once that has an address.
+// replacePod deletes the pod of a node and returns the next one once it has an address.
 func (l *living) replacePod(t *testing.T, node string) *corev1.Pod {
 	t.Helper()
 	before := l.pod(t, node)

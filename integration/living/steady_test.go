@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// restful is how long a cluster at rest is looked at, heart how often its kubelets report meanwhile.
+	// restful is how long the test watches a cluster at rest, and heart is how often its kubelets report in that time.
 	restful = 30 * time.Second
 	heart   = 500 * time.Millisecond
-	// forced is how many passes there are in between that nothing asked for.
+	// forced is the number of reconciles in that time that have no reason.
 	forced = 20
 )
 
-// costsNothing: neither the management cluster nor the workload cluster is asked for anything, watches apart, although
-// kubelets report and the operator goes over the cluster again and again.
+// costsNothing: the operator sends no requests to the management cluster or the workload cluster, except watches,
+// although kubelets report and the operator reconciles the cluster repeatedly.
 func costsNothing(t *testing.T, l *living, operator *lab.Operator) {
 	lab.AwaitSteadyTokens(t)
 	pods := []*corev1.Pod{l.pod(t, "m0aaa"), l.pod(t, "w0aaa"), l.pod(t, "w1aaa")}
-	l.touch(t) // it is seen by an operator that has begun
+	l.touch(t) // an operator that has just started sees it
 	l.settle(t, operator, time.Second)
 	l.await(t, isTrue("Ready"))
 	if writes := operator.Requests.Writes(); len(writes) > 0 {
@@ -46,7 +46,8 @@ func costsNothing(t *testing.T, l *living, operator *lab.Operator) {
 		}
 	}
 	l.touch(t)
-	// Whose the pods are that other tests delete meanwhile is asked of the API server, for they are of another operator.
+	// For pods that other tests delete at the same time, the operator asks the API server for the owner, because they
+	// belong to another operator.
 	elsewhere := func(r lab.Request) bool {
 		return strings.Contains(r.Path, "/kvmconfigs/") && !strings.HasSuffix(r.Path, "/"+l.id)
 	}
@@ -56,13 +57,13 @@ func costsNothing(t *testing.T, l *living, operator *lab.Operator) {
 	if more := l.audited(t)[len(asked):]; len(more) > 0 {
 		t.Errorf("the workload cluster was asked %d times in %s: %v", len(more), restful, more[:min(len(more), 20)])
 	}
-	// Each touch wakes the operator once; a heartbeat must not.
+	// Each touch triggers one reconcile. A heartbeat must not.
 	if woken := where.Passes(l.id) - passes; woken > 2*(forced+1) {
 		t.Errorf("the operator went over the cluster %d times, %d times of which it was made to", woken, forced+1)
 	}
 }
 
-// settle waits until the operator has done nothing for a while.
+// settle waits until the operator has been idle for a while.
 func (l *living) settle(t testing.TB, operator *lab.Operator, calm time.Duration) {
 	t.Helper()
 	last, since := -1, time.Now()

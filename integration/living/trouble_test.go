@@ -25,7 +25,7 @@ func listen(t testing.TB) net.Listener {
 	return listener
 }
 
-// newLine is a line to an API server until the end of the test.
+// newLine returns a line to an API server until the end of the test.
 func newLine(t testing.TB, target string, delay time.Duration) *tenant.Line {
 	t.Helper()
 	l, err := tenant.NewLine(t.Context(), target, delay)
@@ -34,7 +34,7 @@ func newLine(t testing.TB, target string, delay time.Duration) *tenant.Line {
 	return l
 }
 
-// newClosed is an address where nobody listens.
+// newClosed returns an address without a listener.
 func newClosed(t testing.TB) string {
 	t.Helper()
 	listener := listen(t)
@@ -42,16 +42,16 @@ func newClosed(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// newHole accepts connections, as the kernel does, and says nothing.
+// newHole accepts connections, as the kernel does, and never answers.
 func newHole(t testing.TB) string {
 	t.Helper()
 	listener := listen(t)
-	t.Cleanup(func() { _ = listener.Close() }) // it has accepted nobody
+	t.Cleanup(func() { _ = listener.Close() }) // it has accepted no connections
 	return listener.Addr().String()
 }
 
-// newStranger serves the names of the API server's certificate with one of the authority, issued at the time, and says yes
-// to everything.
+// newStranger serves the names of the API server's certificate with a certificate of the CA, issued at the given time.
+// It answers every request with success.
 func newStranger(t testing.TB, s *server, authority pki.KeyPair, issued clock.PassiveClock) string {
 	t.Helper()
 	pair, err := tenant.APIPair(s.IDs, authority, issued)
@@ -66,7 +66,7 @@ func newStranger(t testing.TB, s *server, authority pki.KeyPair, issued clock.Pa
 	return strings.TrimPrefix(stranger.URL, "https://")
 }
 
-// longAgo is when a certificate was issued that has expired.
+// longAgo is when a certificate was issued that has expired since then.
 func longAgo() clock.PassiveClock {
 	return testingclock.NewFakePassiveClock(time.Now().AddDate(-2, 0, 0))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// TestOverlappingNetworksMakeNoMachine and say which overlap.
+// TestOverlappingNetworksMakeNoMachine: the status names the networks that overlap.
 func TestOverlappingNetworksMakeNoMachine(t *testing.T) {
 	t.Parallel()
 	for id, settings := range map[string]func(*service.Config){
@@ -41,7 +41,7 @@ func TestOverlappingNetworksMakeNoMachine(t *testing.T) {
 	}
 }
 
-// TestNodeThatHangsSaysWhy in the status, in the words of its host and of its runner.
+// TestNodeThatHangsSaysWhy: the status has the messages of its host and of its runner.
 func TestNodeThatHangsSaysWhy(t *testing.T) {
 	t.Parallel()
 	for id, c := range map[string]struct {

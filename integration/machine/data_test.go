@@ -15,8 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// TestWhatWasAcknowledgedIsOnTheVolume kills runner or QEMU while the guest writes line after line and tells of each that
-// has been synced. Every line that it told of has to be there, in order, and the next machine goes on with them.
+// TestWhatWasAcknowledgedIsOnTheVolume kills the runner or QEMU while the guest writes lines and reports each one that
+// has been synced. Every reported line has to be there, in order, and the next machine continues with them.
 func TestWhatWasAcknowledgedIsOnTheVolume(t *testing.T) {
 	kills := map[string]func(*testing.T, *vm.VM){
 		"kill -9 of the runner": func(_ *testing.T, v *vm.VM) { v.Kill() },
@@ -68,7 +68,7 @@ func atoi(t *testing.T, text string) int {
 	return n
 }
 
-// lastWritten is the number of the last line that the guest told of.
+// lastWritten returns the number of the last line that the guest reported.
 func lastWritten(t *testing.T, console string) int {
 	t.Helper()
 	const mark = "tiny: wrote "
@@ -83,7 +83,7 @@ func lastWritten(t *testing.T, console string) int {
 	return atoi(t, number)
 }
 
-// expectLines checks that a file holds lines 1, 2, 3 … up to n at least; a line after that may be half written.
+// expectLines checks that a file holds lines 1, 2, 3 … up to at least n. A line after that may be incomplete.
 func expectLines(t *testing.T, path string, n int) {
 	t.Helper()
 	file, err := os.Open(path)

@@ -21,7 +21,7 @@ import (
 )
 
 // TestNothingGrowsOver100Reboots runs a runner in this process, where goroutines can be counted. It is not parallel, so
-// that nobody else's are.
+// it does not count goroutines of other tests.
 func TestNothingGrowsOver100Reboots(t *testing.T) {
 	settings, bootData := inProcess(t), vm.Pack(t, `{"ignition":{"version":"3.3.0"}}`)
 	if err := os.WriteFile(settings.BootData[0], []byte(bootData), 0o600); err != nil {
@@ -94,7 +94,7 @@ func awaitResets(t *testing.T, r *runner.Runner, n int) {
 	}
 }
 
-// settled is the least of a count over a while: connections that were closed take a moment to be gone.
+// settled returns the smallest count over a while because closed connections take a moment to disappear.
 func settled(count func() int) int {
 	least := count()
 	for range 50 {
@@ -126,7 +126,7 @@ func TestRunnerNeedsLessThan20MiB(t *testing.T) {
 	}
 }
 
-// largeBootData is as large as a ConfigMap can hold.
+// largeBootData returns boot data of the largest size for a ConfigMap.
 func largeBootData(t *testing.T, seed int64) string {
 	t.Helper()
 	noise := make([]byte, 500<<10)
@@ -135,7 +135,7 @@ func largeBootData(t *testing.T, seed int64) string {
 		seed, base64.StdEncoding.EncodeToString(noise)))
 }
 
-// residentMemory is that of a process, in bytes (proc_pid_status(5)).
+// residentMemory returns the resident memory of a process in bytes (proc_pid_status(5)).
 func residentMemory(t testing.TB, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

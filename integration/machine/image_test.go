@@ -28,7 +28,7 @@ const (
 }`
 )
 
-// TestGuestImageAppliesBothHalves boots the full image: systemd, the real Ignition, and a DHCP client like that of Flatcar.
+// TestGuestImageAppliesBothHalves boots the full image: systemd, the real Ignition, and a DHCP client like Flatcar's.
 func TestGuestImageAppliesBothHalves(t *testing.T) {
 	t.Parallel()
 	host := podnet.NewHost(t)
@@ -70,12 +70,12 @@ func TestGuestImageAppliesBothHalves(t *testing.T) {
 	expectEnd(t, v.Wait(t, fullBoots), runner.ReasonPoweredDown, "the guest shut down", "")
 }
 
-// expectAnswer runs a command in the guest's shell. The shell repeats the question on the console, in pieces at times: the
-// mark of the answer is a number that only the answer has.
+// expectAnswer runs a command in the guest's shell. The shell echoes the command on the console, sometimes in pieces,
+// so the answer is marked with a number that only the answer has.
 func expectAnswer(t *testing.T, v *vm.VM, number int, what, command, want string) {
 	t.Helper()
 	answer := ""
-	// A guest that lets somebody log in still waits for a router's advertisement, and for its last units.
+	// After login is possible, a guest still waits for router advertisements and for its last units.
 	for attempt := range 30 {
 		mark := 1000*number + attempt
 		v.Type(t, fmt.Sprintf(`echo "answer $((%d + 1)): $({ %s; } | xargs) :end"`, mark-1, command))

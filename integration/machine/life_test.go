@@ -37,7 +37,7 @@ func TestGuestThatRebootsKeepsTheRunner(t *testing.T) {
 	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 }
 
-// lastReady is where the console goes on after the guest has been ready n times.
+// lastReady returns the position on the console after the guest has been ready n times.
 func lastReady(console string, n int) int {
 	at := 0
 	for range n {

@@ -15,7 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// TestQEMUIsNotRoot prints what a guest that takes over its QEMU has: user, capabilities, open files, mounts and root directory.
+// TestQEMUIsNotRoot prints what a guest that takes over its QEMU has access to: user, capabilities, open files, mounts
+// and root directory.
 func TestQEMUIsNotRoot(t *testing.T) {
 	t.Parallel()
 	share := vm.Directory(t)
@@ -70,7 +71,7 @@ func link(t *testing.T, path string) string {
 	return target
 }
 
-// expectOpen goes through the open files.
+// expectOpen checks the open files.
 func expectOpen(t *testing.T, process string) {
 	t.Helper()
 	entries, err := os.ReadDir(process + "fd")
@@ -80,7 +81,7 @@ func expectOpen(t *testing.T, process string) {
 	allowed := regexp.MustCompile(`^(pipe:|socket:|anon_inode:|/dev/(null|urandom|net/tun|kvm)$|/memfd:|.*/rootfs\.img$|.*\.kvm-operator\.lock$|.*/vm\d+$)`)
 	open := map[string]int{}
 	for _, e := range entries {
-		if target, err := os.Readlink(filepath.Join(process, "fd", e.Name())); err == nil { // or it was closed meanwhile
+		if target, err := os.Readlink(filepath.Join(process, "fd", e.Name())); err == nil { // otherwise it was closed since then
 			open[target]++
 		}
 	}
@@ -92,7 +93,7 @@ func expectOpen(t *testing.T, process string) {
 	}
 }
 
-// expectMounts goes through the mounts and the entries of the root directory.
+// expectMounts checks the mounts and the entries of the root directory.
 func expectMounts(t *testing.T, process, directory, share string) {
 	t.Helper()
 	for line := range strings.Lines(read(t, process+"mountinfo")) {

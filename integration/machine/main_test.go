@@ -1,4 +1,4 @@
-// Package machine tests the runner with real guests under software emulation.
+// Package machine tests the runner with real, emulated guests.
 package machine_test
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/vm"
 )
 
-// Time-outs are for a machine whose cores are shared with others: they end what hangs, not what is slow.
+// The timeouts are for a machine whose cores are shared with others. They end tests that hang, not slow ones.
 const (
 	tinyBoots  = 2 * time.Minute
 	goesDown   = time.Minute

@@ -44,7 +44,7 @@ func TestGuestIsThePodOnTheNetwork(t *testing.T) {
 	other := host.NewPod(t, podnet.PodOptions{MTU: 1400})
 	for from, namespace := range map[string]*podnet.Namespace{"the host": host.Namespace, "another pod": other.Namespace} {
 		namespace.Run(t, "ping", "-c", "3", "-W", "5", pod.Address.String())
-		// Full frames, in one piece.
+		// Full frames pass without fragmentation.
 		if got := get(t, namespace, pod.Address, "/1M"); got != 1<<20 {
 			t.Errorf("%s gets %d bytes from %s", from, got, pod.Address)
 		}
@@ -63,14 +63,14 @@ func TestGuestIsThePodOnTheNetwork(t *testing.T) {
 	host.Run(t, "ping", "-c", "1", "-W", "5", pod.Address.String())
 }
 
-// network is what a pod has of it.
+// network returns a pod's network configuration.
 func network(t *testing.T, pod *podnet.Pod) string {
 	t.Helper()
 	return pod.Run(t, "ip", "-brief", "address") + pod.Run(t, "ip", "-brief", "link") + pod.Run(t, "ip", "route") + pod.Run(t, "ip", "-6", "route") +
 		pod.Run(t, "sh", "-c", "ip link show dev "+podnet.Interface+" | grep -o 'mtu [0-9]*'")
 }
 
-// guestReaches lets the guest talk to another pod by TCP and ICMP.
+// guestReaches checks that the guest reaches another pod by TCP and ICMP.
 func guestReaches(t *testing.T, v *vm.VM, other *podnet.Pod) {
 	t.Helper()
 	listener, err := other.Listen(t.Context(), "tcp4", netip.AddrPortFrom(other.Address, 7000).String())
@@ -92,7 +92,7 @@ func guestReaches(t *testing.T, v *vm.VM, other *podnet.Pod) {
 	v.Await(t, 0, "hello guest", goesDown)
 }
 
-// get fetches a path of the guest's web server and returns how many bytes its body has.
+// get fetches a path from the guest's web server and returns the length of its body.
 func get(t *testing.T, from *podnet.Namespace, address netip.Addr, path string) int64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -130,7 +130,7 @@ func exchange(t *testing.T, connection net.Conn, path string) int64 {
 	return n
 }
 
-// TestTwoMachinesOnOneHost: they share the host, the cache of images and the names of everything in their pods.
+// TestTwoMachinesOnOneHost: the machines share the host, the cache of images and all names in their pods.
 func TestTwoMachinesOnOneHost(t *testing.T) {
 	t.Parallel()
 	host := podnet.NewHost(t)
@@ -160,7 +160,7 @@ func TestTwoMachinesOnOneHost(t *testing.T) {
 			t.Errorf("%s was downloaded %d times", name, n)
 		}
 	}
-	// The end of one is nothing to the other.
+	// The end of one machine does not affect the other.
 	machines[0].Terminate(t)
 	expectEnd(t, machines[0].Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "")
 	if status := machines[1].Status(t); !status.Ready {

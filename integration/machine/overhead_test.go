@@ -20,13 +20,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qmp"
 )
 
-// pairs is how often each is measured; the two take turns, so that both meet the same moods of the machine.
+// pairs is how often each is measured. The two alternate, so both meet the same load of the machine.
 const pairs = 11
 
-// BenchmarkOverhead compares the runner with bare QEMU under the very arguments that the runner gives it.
+// BenchmarkOverhead compares the runner with bare QEMU with exactly the arguments that the runner uses.
 //
-// The start ends with the first byte that the guest's kernel prints, the end with that of the process: for the runner
-// from SIGTERM, for bare QEMU from the power button.
+// The start is measured until the first byte that the guest's kernel prints, and the shutdown until the process has
+// ended: for the runner from SIGTERM, for bare QEMU from the power button.
 func BenchmarkOverhead(b *testing.B) {
 	base, pod := vm.Directory(b), podnet.NewHost(b).NewPod(b, podnet.PodOptions{})
 	options := vm.Options{
@@ -68,7 +68,7 @@ func median[T cmp.Ordered](values []T) T {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// bareArguments are those of the runner's QEMU, without the wait for a monitor.
+// bareArguments returns the arguments of the runner's QEMU, without the wait for a monitor.
 func bareArguments(b *testing.B, options vm.Options) []string {
 	b.Helper()
 	v := vm.Start(b, options)
@@ -132,7 +132,7 @@ func runBare(b *testing.B, pod *podnet.Pod, base string, arguments []string) (st
 	return start, time.Since(begin)
 }
 
-// readUntilReady returns when the first byte came.
+// readUntilReady returns the time of the first byte.
 func readUntilReady(b *testing.B, output io.Reader, begin time.Time) (first time.Duration) {
 	b.Helper()
 	var text bytes.Buffer

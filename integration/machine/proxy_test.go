@@ -17,7 +17,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// TestRunnerCarriesTheConnectionsOfItsGuest: the pod keeps its network, and the guest is reached and reaches others under the pod's address.
+// TestRunnerCarriesTheConnectionsOfItsGuest: the pod keeps its network, and the guest is reachable and reaches others
+// under the pod's address.
 func TestRunnerCarriesTheConnectionsOfItsGuest(t *testing.T) {
 	t.Parallel()
 	host := podnet.NewHost(t)
@@ -58,7 +59,7 @@ func TestRunnerCarriesTheConnectionsOfItsGuest(t *testing.T) {
 	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 }
 
-// knock opens a connection to a port and reads from it.
+// knock connects to a port and reads from the connection.
 func knock(t *testing.T, from *podnet.Namespace, to netip.AddrPort) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -73,7 +74,7 @@ func knock(t *testing.T, from *podnet.Namespace, to netip.AddrPort) error {
 	return err
 }
 
-// guestCalls has the guest connect to another pod, and returns the address by which it is seen there.
+// guestCalls makes the guest connect to another pod, and returns the guest's address as seen there.
 func guestCalls(t *testing.T, v *vm.VM, other *podnet.Pod) netip.Addr {
 	t.Helper()
 	listener, err := other.Listen(t.Context(), "tcp4", netip.AddrPortFrom(other.Address, 7000).String())

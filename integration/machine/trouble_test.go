@@ -18,11 +18,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// trouble is a machine that does not come up.
+// trouble is a machine that does not start.
 type trouble struct {
 	options vm.Options
 	reason  runner.Reason
-	// message is a part of the message that says what to mend.
+	// message is the part of the message that says what to fix.
 	message string
 }
 
@@ -157,8 +157,8 @@ func TestQEMUThatNeverAnswersIsKilled(t *testing.T) {
 	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonMonitorSilent, "QEMU runs and does not answer", "")
 }
 
-// TestKVMThatLiesIsNotUsed has a device in place of /dev/kvm that opens, and a QEMU that runs no guest on it: the machine
-// runs in software, and the status says why.
+// TestKVMThatLiesIsNotUsed uses a device in place of /dev/kvm that can be opened, and a QEMU that runs no guest on it.
+// The machine is emulated, and the status says why.
 func TestKVMThatLiesIsNotUsed(t *testing.T) {
 	t.Parallel()
 	liar := filepath.Join(vm.Directory(t), "qemu")
@@ -231,7 +231,7 @@ func TestQEMUThatIsToldToQuitByOthers(t *testing.T) {
 	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonQEMUCrashed, "another process (host-qmp-quit)", "tiny: ready")
 }
 
-// TestSignalsThatEndOtherPrograms: a runner is told to stop by them.
+// TestSignalsThatEndOtherPrograms: these signals tell a runner to stop.
 func TestSignalsThatEndOtherPrograms(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -320,7 +320,7 @@ func image(kernel, sum, signatureURL string) string {
 	return fmt.Sprintf(`{"name":"broken","kernel":{"url":"file://%s","sha256":%q,"signatureURL":%q},"initrd":{"url":"file://%s"}}`, kernel, sum, signatureURL, kernel)
 }
 
-// signature is a file in place of a signature.
+// signature returns a file in place of a signature.
 func signature(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(vm.Directory(t), "vmlinuz.sig")
@@ -331,8 +331,8 @@ func signature(t *testing.T) string {
 	return path
 }
 
-// TestGuestThatHangsAtItsBeginningIsReset: its kernel waits for ever for a root file system that does not exist, and has written and sent
-// nothing yet.
+// TestGuestThatHangsAtItsBeginningIsReset: its kernel waits forever for a root file system that does not exist, and has
+// written and sent nothing yet.
 func TestGuestThatHangsAtItsBeginningIsReset(t *testing.T) {
 	t.Parallel()
 	v := vm.Start(t, vm.Options{

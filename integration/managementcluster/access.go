@@ -10,14 +10,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// administrators is the group that the API server lets do everything.
+// administrators is the group with all permissions on the API server.
 const administrators = "system:masters"
 
-// RESTConfig returns the configuration of a client with the rights of a cluster administrator (user "admin").
+// RESTConfig returns the configuration of a client with the permissions of a cluster administrator (user "admin").
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// RESTConfigFor returns the configuration of a client that the API server knows as the given user, member of the given
-// groups, with the rights that RBAC gives to these. Client-side rate limits are too high to matter.
+// RESTConfigFor returns the configuration of a client that is the given user, member of the given groups, with their
+// RBAC permissions. Client-side rate limits are too high to matter.
 func (c *Cluster) RESTConfigFor(user string, groups ...string) (*rest.Config, error) {
 	pair, err := c.authority.issue(clientCertificate(user, groups...))
 	if err != nil {
@@ -32,8 +32,8 @@ func (c *Cluster) RESTConfigFor(user string, groups ...string) (*rest.Config, er
 	}, nil
 }
 
-// ServingCertificate issues a certificate, with its key, both PEM, to a server that the API server is a client of, as
-// a kubelet is.
+// ServingCertificate issues a certificate with its key, both PEM, to a server that the API server connects to, such as
+// a kubelet.
 func (c *Cluster) ServingCertificate(name string, address net.IP) (certificate, key []byte, err error) {
 	template := servingCertificate(name, name)
 	template.IPAddresses = []net.IP{address}
@@ -44,7 +44,7 @@ func (c *Cluster) ServingCertificate(name string, address net.IP) (certificate, 
 	return pair.certificate, pair.key, nil
 }
 
-// Authority is the certificate, PEM, that all certificates of the cluster are signed with.
+// Authority is the certificate of the CA, in PEM, that signs all certificates of the cluster.
 func (c *Cluster) Authority() []byte { return c.authority.certificate }
 
 // WriteKubeconfig writes a kubeconfig for the given user, member of the given groups.
@@ -52,8 +52,8 @@ func (c *Cluster) WriteKubeconfig(path, user string, groups ...string) error {
 	return c.WriteKubeconfigFor(path, c.serverURL(), user, groups...)
 }
 
-// WriteKubeconfigFor is WriteKubeconfig for a client that reaches the API server at another URL, by a forwarded port.
-// The server's certificate is good for 127.0.0.1.
+// WriteKubeconfigFor is WriteKubeconfig for a client that reaches the API server at another URL, such as a forwarded
+// port. The server's certificate is valid for 127.0.0.1.
 func (c *Cluster) WriteKubeconfigFor(path, server, user string, groups ...string) error {
 	config, err := c.RESTConfigFor(user, groups...)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Cluster) WriteKubeconfigFor(path, server, user string, groups ...string
 
 func kubeconfigName(user string) string { return strings.TrimPrefix(user, "system:") + ".kubeconfig" }
 
-// Address is host and port of the API server; the host is that of Options.Network.
+// Address returns the host and port of the API server. The host is that of Options.Network.
 func (c *Cluster) Address() string { return c.ports.address(APIServer) }
 
 func (c *Cluster) serverURL() string { return c.ports.url(APIServer) }

@@ -11,17 +11,17 @@ import (
 
 const auditLog = "audit.log"
 
-// auditPolicy records every request once it is answered, and long-running ones also when they begin.
+// auditPolicy records every request once it is answered, and long-running requests also when they start.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 `
 
-// Request is one request that the API server has answered. Watches count from their beginning.
+// Request is one request that the API server has answered. Watches count from their start.
 type Request struct {
 	User, UserAgent              string
-	Verb                         string // get, list, watch, create, update, patch, delete, deletecollection; else HTTP's
+	Verb                         string // get, list, watch, create, update, patch, delete, deletecollection; otherwise HTTP's
 	Group, Resource, Subresource string
 	Namespace, Name              string
 	Code                         int // of the HTTP response
@@ -35,7 +35,7 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s: %s %s %s/%s: %d", r.User, r.Verb, resource, r.Namespace, r.Name, r.Code)
 }
 
-// auditEvent is the part of audit.k8s.io/v1 Event that makes a Request.
+// auditEvent is the part of audit.k8s.io/v1 Event that a Request is made from.
 type auditEvent struct {
 	AuditID   string
 	Verb      string

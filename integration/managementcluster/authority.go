@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// authority signs the certificates of one management cluster. Its key and the key that signs service account tokens
-// live in the state directory; everything signed is made anew by each start.
+// authority is the CA of one management cluster. Its key and the key that signs service account tokens are in the state
+// directory. Each start issues all certificates again.
 type authority struct {
 	certificate []byte // PEM
 	parsed      *x509.Certificate
@@ -27,7 +27,7 @@ type authority struct {
 // pair is a certificate with its private key, both PEM.
 type pair struct{ certificate, key []byte }
 
-// openAuthority reads the authority of a directory or makes one.
+// openAuthority reads the CA of a directory or creates one.
 func openAuthority(dir string) (*authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of the certificate authority: %w", err)
@@ -67,7 +67,7 @@ func selfSign(key *ecdsa.PrivateKey) ([]byte, error) {
 	return encode("CERTIFICATE", der), nil
 }
 
-// issue signs what a template asks for, with a key of its own.
+// issue signs a certificate from a template, with a new key.
 func (a *authority) issue(template *x509.Certificate) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -110,8 +110,8 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// clientCertificate is a template that makes its owner a user of the API server: common name and organizations are
-// user name and groups.
+// clientCertificate is a template that makes its owner a user of the API server: common name and organizations are user
+// name and groups.
 func clientCertificate(user string, groups ...string) *x509.Certificate {
 	template := certificateTemplate(user)
 	template.Subject.Organization = groups
@@ -119,8 +119,8 @@ func clientCertificate(user string, groups ...string) *x509.Certificate {
 	return template
 }
 
-// controlPlaneCertificate is a template for all servers of the control plane. It allows clients, too: etcd checks its
-// own gateway.
+// controlPlaneCertificate is a template for all servers of the control plane. It also allows clients because etcd
+// checks its own gateway.
 func controlPlaneCertificate(address net.IP) *x509.Certificate {
 	template := servingCertificate("management-cluster-server",
 		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")

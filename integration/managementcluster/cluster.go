@@ -1,8 +1,9 @@
-// Package managementcluster runs a real Kubernetes control plane on loopback or in a network of its own, for tests and for the demo: etcd and
-// kube-apiserver always, the controller manager, the scheduler and kwok (simulated nodes) when asked for.
+// Package managementcluster runs a real Kubernetes control plane on loopback or in its own network, for tests and for
+// the demo. It always runs etcd and kube-apiserver; the controller manager, the scheduler and kwok (simulated nodes)
+// are optional.
 //
-// Nothing is left behind: the processes die with the one that started them, even by SIGKILL; Stop removes the state.
-// Ports are chosen anew for each cluster, so any number of clusters run side by side.
+// Nothing is left behind: the processes end with the one that started them, even after SIGKILL, and Stop removes the
+// state. Each cluster chooses its own ports, so any number of clusters can run at the same time.
 package managementcluster
 
 import (
@@ -22,11 +23,11 @@ import (
 
 const (
 	startTimeout = 2 * time.Minute
-	// portAttempts is how often Start tries again with other ports when a chosen one turns out to be taken.
+	// portAttempts is how often Start retries with other ports when a chosen port is taken.
 	portAttempts = 5
 )
 
-// errPortTaken marks the failure of a component that met someone else on its port.
+// errPortTaken marks the failure of a component whose port another process uses.
 var errPortTaken = errors.New("the port is taken")
 
 // Cluster is a running management cluster. Its methods may be called from several goroutines.
@@ -44,9 +45,9 @@ type Cluster struct {
 }
 
 // Start starts a management cluster and returns when every component is ready and, with a controller manager, pods can
-// be created in namespace default. The context limits only the start; Start gives up by itself after two minutes.
+// be created in namespace default. The context limits only the start. Start gives up by itself after two minutes.
 //
-// An error names the component that stopped it and shows the end of its log. The logs of a failed start are kept.
+// An error names the component that failed and shows the end of its log. The logs of a failed start are kept.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	c, err := open(options)
 	if err != nil {
@@ -70,7 +71,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	}
 }
 
-// open takes possession of the state directory and makes everything that is the same for every start in it.
+// open locks the state directory and creates everything in it that is the same for every start.
 func open(options Options) (*Cluster, error) {
 	options, temporary, err := options.complete()
 	if err != nil {
@@ -87,7 +88,7 @@ func open(options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// startAll chooses ports and starts the components: etcd and the API server side by side, the rest when these two are
+// startAll chooses ports and starts the components: etcd and the API server in parallel, the rest when these two are
 // ready, because a controller manager that meets an API server without its initial roles gives up.
 func (c *Cluster) startAll(ctx context.Context) error {
 	err := c.options.within(func() (err error) {
@@ -109,17 +110,17 @@ func (c *Cluster) startAll(ctx context.Context) error {
 	if !c.options.ControllerManager {
 		return nil
 	}
-	// The controller manager makes this account; pods of the namespace are refused as long as it is missing.
+	// The controller manager creates this account. Pods of the namespace are rejected until it exists.
 	return c.await(ctx, ControllerManager, c.serverURL()+"/api/v1/namespaces/default/serviceaccounts/default")
 }
 
-// Stop ends every component and removes the state directory if Start made it. It may be called again.
+// Stop stops every component and removes the state directory if Start created it. It may be called again.
 func (c *Cluster) Stop() error {
 	return errors.Join(c.stopAll(), c.release(c.temporary))
 }
 
-// stopAll kills without asking: etcd's data survives a killed process (the kernel has every page that was written),
-// nobody else has state, and an API server that is asked to end waits for its clients for ten seconds.
+// stopAll kills the components at once. etcd's data survives a killed process because the kernel has every page that
+// was written, the others have no state, and an API server that stops gracefully waits for its clients for ten seconds.
 func (c *Cluster) stopAll() error {
 	var errs []error
 	for _, name := range slices.Backward(startOrder) {
@@ -128,7 +129,7 @@ func (c *Cluster) stopAll() error {
 	return errors.Join(errs...)
 }
 
-// abandon stops the cluster after a failed start. The logs stay, unless the caller has lost interest himself.
+// abandon stops the cluster after a failed start. The logs stay unless the caller interrupted the start.
 func (c *Cluster) abandon(interrupted bool) error {
 	errs := []error{c.stopAll()}
 	if c.temporary && !interrupted {
@@ -137,10 +138,10 @@ func (c *Cluster) abandon(interrupted bool) error {
 	return errors.Join(append(errs, c.release(c.temporary && interrupted))...)
 }
 
-// Kubeconfig is the path of a kubeconfig with the rights of a cluster administrator.
+// Kubeconfig returns the path of a kubeconfig with the permissions of a cluster administrator.
 func (c *Cluster) Kubeconfig() string { return c.path("admin.kubeconfig") }
 
-// Dir is the state directory: the logs are <component>.log, and, if audited, requests are in audit.log.
+// Dir returns the state directory. The logs are <component>.log, and, if audited, requests are in audit.log.
 func (c *Cluster) Dir() string { return c.options.Dir }
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.options.Dir, name) }

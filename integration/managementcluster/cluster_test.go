@@ -25,7 +25,7 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 			t.Fatalf("%s does not run as process %d", name, pids[name])
 		}
 	}
-	for range 2 { // stopping what is stopped is no error
+	for range 2 { // stopping a stopped cluster is not an error
 		if err := cluster.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func (f writerFunc) Write(line []byte) (int, error) { f(string(line)); return le
 func TestStartIsQuick(t *testing.T) {
 	began := time.Now()
 	start(t, managementcluster.Options{})
-	// Four seconds on an idle machine with two cores; the bound leaves room for a busy one.
+	// It takes four seconds on an idle machine with two cores. The bound is for a busy one.
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("etcd and API server took %v to start", took)
 	}

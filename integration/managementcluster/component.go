@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 )
 
-// Component names one process of a management cluster; it is also the name of its executable.
+// Component names one process of a management cluster. It is also the name of its executable.
 type Component string
 
 // The components of a management cluster.
@@ -24,15 +24,15 @@ const (
 	Kwok              Component = "kwok"
 )
 
-// startOrder lists each component after those it cannot do without.
+// startOrder lists each component after those that it depends on.
 var startOrder = []Component{Etcd, APIServer, ControllerManager, Scheduler, Kwok}
 
-// health is where each component answers 200 once it is ready.
+// health is the path at which each component answers 200 once it is ready.
 var health = map[Component]string{
 	Etcd: "/readyz", APIServer: "/readyz", ControllerManager: "/healthz", Scheduler: "/readyz", Kwok: "/healthz",
 }
 
-// StopComponent kills one component, as a crash would; one that does not run is left alone.
+// StopComponent kills one component, as a crash would. It does nothing if the component does not run.
 func (c *Cluster) StopComponent(name Component) error {
 	c.mu.Lock()
 	p := c.running[name]
@@ -44,8 +44,7 @@ func (c *Cluster) StopComponent(name Component) error {
 	return p.Stop(0)
 }
 
-// StartComponent starts one component again after StopComponent or a crash, on its old port, and returns when it is
-// ready.
+// StartComponent restarts one component after StopComponent or a crash, on its old port, and returns when it is ready.
 func (c *Cluster) StartComponent(ctx context.Context, name Component) error {
 	if err := c.startComponents(ctx, name); err != nil {
 		return errors.Join(err, c.StopComponent(name))
@@ -61,7 +60,7 @@ func (c *Cluster) Restart(ctx context.Context, name Component) error {
 	return c.StartComponent(ctx, name)
 }
 
-// PID is the process id of a component, or 0 when it does not run.
+// PID returns the process id of a component, or 0 when it does not run.
 func (c *Cluster) PID(name Component) int {
 	if p := c.process(name); p != nil {
 		return p.PID()
@@ -69,7 +68,7 @@ func (c *Cluster) PID(name Component) int {
 	return 0
 }
 
-// startComponents starts components side by side and returns when all are ready.
+// startComponents starts components in parallel and returns when all are ready.
 func (c *Cluster) startComponents(ctx context.Context, names ...Component) error {
 	for _, name := range names {
 		if err := c.spawn(name); err != nil {
@@ -104,7 +103,7 @@ func (c *Cluster) spawn(name Component) error {
 		Name: string(name),
 		Path: filepath.Join(c.options.Tools, string(name)),
 		Args: append(c.flags(name), c.options.Flags[name]...),
-		// Without this kwok would add the stages in the home directory of whoever runs it.
+		// Without this, kwok would add the stages in the user's home directory.
 		Env:   []string{"KWOK_WORKDIR=" + c.path("no-kwok-home")},
 		Dir:   c.Dir(),
 		Enter: c.options.enter(),
@@ -116,7 +115,7 @@ func (c *Cluster) spawn(name Component) error {
 	return nil
 }
 
-// watch reports a component that ends although nobody asked it to.
+// watch reports a component that ends unexpectedly.
 func (c *Cluster) watch(name Component) {
 	p := c.process(name)
 	if p == nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 )
 
-// takeDirectory locks the state directory and ends what a former cluster may have left running in it.
+// takeDirectory locks the state directory and stops what a former cluster may have left running in it.
 func (c *Cluster) takeDirectory() error {
 	lock, err := os.OpenFile(c.path("lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("locking the state directory: %w", err)
 	}
-	// The kernel releases the lock with the last descriptor: a crash leaves no lock behind.
+	// The kernel releases the lock with the last descriptor, so a crash leaves no lock behind.
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
 		return fmt.Errorf("another management cluster runs in %s (%w): stop it or use another directory", c.Dir(), err)
@@ -30,7 +30,7 @@ func (c *Cluster) takeDirectory() error {
 	return errors.Join(errs...)
 }
 
-// release gives the state directory back.
+// release unlocks the state directory.
 func (c *Cluster) release(remove bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

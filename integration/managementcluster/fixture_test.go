@@ -55,5 +55,5 @@ func createNamespace(t *testing.T, client corev1client.NamespacesGetter, name st
 	}
 }
 
-// alive tells whether a process exists; one of id 0 never does.
+// alive reports whether a process exists. A process with id 0 never does.
 func alive(pid int) bool { return pid != 0 && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }

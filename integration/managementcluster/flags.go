@@ -8,7 +8,8 @@ const (
 	etcdData       = "etcd"
 )
 
-// flags is the command line of a component. Relative paths are those of the state directory, where components work.
+// flags returns the command line of a component. Relative paths are relative to the state directory, where components
+// run.
 func (c *Cluster) flags(name Component) []string {
 	switch name {
 	case Etcd:
@@ -24,7 +25,8 @@ func (c *Cluster) flags(name Component) []string {
 	}
 }
 
-// Clients must show a certificate: an API server that reaches another cluster's etcd by a port taken over is refused.
+// Clients must present a certificate: etcd rejects an API server that reaches another cluster's etcd through a reused
+// port.
 func (c *Cluster) etcdFlags() []string {
 	peer := "http://" + c.ports.address(etcdPeer)
 	return []string{
@@ -47,7 +49,7 @@ func (c *Cluster) apiServerFlags() []string {
 		"--service-account-key-file=pki/service-account.pub", "--service-account-signing-key-file=pki/service-account.key",
 		"--service-cluster-ip-range=" + serviceNetwork,
 		"--authorization-mode=Node,RBAC", "--allow-privileged=true",
-		// No proxy for Services runs here, so aggregated APIs and webhooks are reached by the addresses of their pods.
+		// No proxy for Services runs here, so aggregated APIs and webhooks are reached at the addresses of their pods.
 		"--enable-aggregator-routing=true",
 		"--requestheader-client-ca-file=pki/ca.crt", "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
@@ -79,8 +81,8 @@ func (c *Cluster) controllerManagerFlags() []string {
 
 func (c *Cluster) schedulerFlags() []string { return c.clientFlags(Scheduler) }
 
-// clientFlags are those that controller manager and scheduler share. With the default rate limits the first minutes of
-// a cluster are spent waiting.
+// clientFlags returns the flags that controller manager and scheduler share. With the default rate limits, a cluster
+// would spend its first minutes waiting.
 func (c *Cluster) clientFlags(name Component) []string {
 	kubeconfig := kubeconfigName(string(name))
 	return []string{
@@ -95,7 +97,7 @@ func (c *Cluster) kwokFlags() []string {
 	return []string{
 		"--config=kwok.yaml", "--kubeconfig=" + kubeconfigName("kwok"),
 		"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=" + kwokAnnotation + "=fake",
-		// Leases instead of status updates keep the nodes alive at the smallest cost.
+		// Leases in place of status updates keep the nodes alive at the lowest cost.
 		"--node-lease-duration-seconds=40",
 		"--server-address=" + c.ports.address(Kwok),
 		"--tls-cert-file=pki/serving.crt", "--tls-private-key-file=pki/serving.key",

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 )
 
-// openKey reads <name>.key of a directory or makes it, together with its public half <name>.pub.
+// openKey reads <name>.key of a directory or creates it, together with its public key <name>.pub.
 func openKey(dir, name string) (*ecdsa.PrivateKey, error) {
 	path := filepath.Join(dir, name+".key")
 	content, err := os.ReadFile(path)

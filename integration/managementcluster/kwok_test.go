@@ -55,7 +55,7 @@ func TestPodsLiveAndDieOnSimulatedNodes(t *testing.T) {
 		finalizerHoldsPod(t, client, pods[0])
 	})
 	t.Run("a deleted namespace really ends", func(t *testing.T) {
-		// Whoever owns the finalizers removes them; here that is the test.
+		// The owner of the finalizers removes them, which is the test here.
 		for _, pod := range awaitPods(t, client, "demo", 6, podReady) {
 			removeFinalizers(t, client, pod)
 		}
@@ -74,7 +74,7 @@ func finalizerHoldsPod(t *testing.T, client corev1client.CoreV1Interface, pod co
 	if err := client.Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The replacement shows that controllers have seen the deletion; kwok has had as much time as they.
+	// The replacement shows that controllers have seen the deletion. kwok has had the same time.
 	awaitPods(t, client, pod.Namespace, 6, podReady)
 	held, err := client.Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 	if err != nil {
@@ -97,8 +97,8 @@ func TestAddNodesNeedsKwok(t *testing.T) {
 	}
 }
 
-// createDeployment creates pods as the operator's node pods are: with a readiness gate, a finalizer, a long grace
-// period and a node selector.
+// createDeployment creates pods like the operator's node pods: with a readiness gate, a finalizer, a long grace period
+// and a node selector.
 func createDeployment(t *testing.T, cluster *managementcluster.Cluster, namespace string, replicas int32) {
 	t.Helper()
 	client, err := appsv1client.NewForConfig(cluster.RESTConfig())
@@ -128,7 +128,7 @@ func createDeployment(t *testing.T, cluster *managementcluster.Cluster, namespac
 	}
 }
 
-// podReady tells whether a pod runs and is Ready with every readiness gate True.
+// podReady reports whether a pod runs and is Ready with every readiness gate True.
 func podReady(pod corev1.Pod) bool {
 	conditions := map[corev1.PodConditionType]bool{}
 	for _, condition := range pod.Status.Conditions {
@@ -142,7 +142,7 @@ func podReady(pod corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning && conditions[corev1.PodReady] && pod.Status.PodIP != ""
 }
 
-// awaitPods waits until exactly n pods that are not being deleted meet a condition, and returns these.
+// awaitPods waits until exactly n pods that are not being deleted meet a condition, and returns them.
 func awaitPods(
 	t *testing.T, client corev1client.PodsGetter, namespace string, n int, condition func(corev1.Pod) bool,
 ) []corev1.Pod {

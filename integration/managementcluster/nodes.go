@@ -13,10 +13,10 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// kwokAnnotation marks the nodes that kwok plays the kubelet of.
+// kwokAnnotation marks the nodes whose kubelet kwok plays.
 const kwokAnnotation = "kwok.x-k8s.io/node"
 
-// nodeResources are more than any test needs, so that scheduling depends on labels and affinity alone.
+// nodeResources are larger than any test needs, so scheduling only depends on labels and affinity.
 var nodeResources = corev1.ResourceList{
 	corev1.ResourceCPU:              resource.MustParse("64"),
 	corev1.ResourceMemory:           resource.MustParse("512Gi"),
@@ -24,11 +24,11 @@ var nodeResources = corev1.ResourceList{
 	corev1.ResourcePods:             resource.MustParse("110"),
 }
 
-// AddNodes adds n simulated nodes that carry the given labels and kubernetes.io/hostname, and returns their names when
-// they are Ready and, with a controller manager, can be scheduled to. It needs Options.Kwok.
+// AddNodes adds n simulated nodes with the given labels and kubernetes.io/hostname. It returns their names when they
+// are Ready and, with a controller manager, schedulable. It needs Options.Kwok.
 //
-// A pod on such a node becomes Ready with all its readiness gates True and an IP of its own. When it is deleted it
-// disappears at once, but one with a finalizer stays, Running, until the finalizer is gone.
+// A pod on such a node becomes Ready with all its readiness gates True and its own IP address. When it is deleted it
+// disappears at once, but a pod with a finalizer stays, Running, until the finalizer is removed.
 func (c *Cluster) AddNodes(ctx context.Context, n int, labels map[string]string) ([]string, error) {
 	if !c.options.Kwok {
 		return nil, errors.New("adding nodes: nobody would make them Ready: start the management cluster with Options.Kwok")
@@ -79,8 +79,9 @@ func newNode(number int, labels map[string]string) *corev1.Node {
 	}
 }
 
-// usable tells why a node cannot run pods yet. A pod that comes before the node's pod network would get an address of
-// a network that all such nodes share; one that comes before the taints are gone waits for the scheduler's next round.
+// usable returns why a node cannot run pods yet. A pod that comes before the node's pod network would get an address of
+// a network that all such nodes share. A pod that comes before the taints are removed waits for the scheduler's next
+// round.
 func (c *Cluster) usable(ctx context.Context, client corev1client.NodesGetter, name string) error {
 	node, err := client.Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {

@@ -14,22 +14,24 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/namespace"
 )
 
-// Options say what a management cluster consists of. The zero value is an API server with its etcd.
+// Options define a management cluster. The zero value is an API server with its etcd.
 type Options struct {
-	// Dir is the state directory. A cluster that is started in the directory of a former one, however that ended,
-	// continues its state. Default: a temporary directory that Stop removes.
+	// Dir is the state directory. A cluster that is started in the directory of a former one continues its state, in
+	// whatever way the former one ended. Default: a temporary directory that Stop removes.
 	Dir string
-	// Tools is the directory with the components' executables. Default: .tools beside the nearest go.mod above the
-	// working directory, which is where `make tools` puts them.
+	// Tools is the directory with the components' executables. Default: .tools beside the nearest go.mod in the working
+	// directory or above it, where `make tools` puts them.
 	Tools string
 
-	// ControllerManager runs kube-controller-manager: Deployments get pods, namespaces end, garbage is collected.
+	// ControllerManager runs kube-controller-manager: it creates the pods of Deployments, ends namespaces and collects
+	// garbage.
 	ControllerManager bool
 	// Scheduler runs kube-scheduler.
 	Scheduler bool
-	// Kwok runs kwok, which plays the kubelet of the nodes made by Cluster.AddNodes.
+	// Kwok runs kwok, which plays the kubelet of the nodes from Cluster.AddNodes.
 	Kwok bool
-	// PodsEnd lets the containers of deleted pods end at once although finalizers hold the pods; they run on otherwise. Kwok only.
+	// PodsEnd ends the containers of deleted pods at once even if the pods have finalizers. Otherwise they keep
+	// running. Kwok only.
 	PodsEnd bool
 
 	// Network is where the components run. Default: on this machine's loopback.
@@ -39,19 +41,20 @@ type Options struct {
 	Audit bool
 	// Flags are added to the command lines of components and override the flags of this package.
 	Flags map[Component][]string
-	// Output receives lines of progress, one a Write, also when a component ends by itself. Default: they are dropped.
+	// Output receives lines of progress, one in each Write, also when a component ends by itself. Default: they are
+	// dropped.
 	Output io.Writer
 }
 
-// Network is a network of their own for the components: they listen on its address and nowhere else, and whoever runs
-// in the namespaces reaches them there.
+// Network is a separate network for the components. They only listen on its address, and processes in the namespaces
+// reach them there.
 type Network struct {
 	Namespaces *namespace.Namespaces
-	// Address is that of an interface in the namespaces.
+	// Address is the address of an interface in the namespaces.
 	Address netip.Addr
 }
 
-// address is where the components listen.
+// address returns the address that the components listen on.
 func (o Options) address() string {
 	if o.Network == nil {
 		return "127.0.0.1"
@@ -67,7 +70,7 @@ func (o Options) within(f func() error) error {
 	return o.Network.Namespaces.Do(f)
 }
 
-// enter is the Enter of the components' processes.
+// enter returns the Enter function of the components' processes.
 func (o Options) enter() func() error {
 	if o.Network == nil {
 		return nil
@@ -75,7 +78,7 @@ func (o Options) enter() func() error {
 	return o.Network.Namespaces.Enter
 }
 
-// dial is the dialer of clients; nil is the standard one.
+// dial returns the dialer of clients. nil is the standard one.
 func (o Options) dial() func(context.Context, string, string) (net.Conn, error) {
 	if o.Network == nil {
 		return nil
@@ -83,7 +86,7 @@ func (o Options) dial() func(context.Context, string, string) (net.Conn, error) 
 	return o.Network.Namespaces.Dial
 }
 
-// complete fills in the defaults and checks that everything needed is there.
+// complete fills in the defaults and checks that everything needed exists.
 func (o Options) complete() (completed Options, temporary bool, err error) {
 	if o.Output == nil {
 		o.Output = io.Discard
@@ -93,7 +96,7 @@ func (o Options) complete() (completed Options, temporary bool, err error) {
 			return o, false, err
 		}
 	}
-	// The components work in the state directory, where relative paths of the caller mean something else.
+	// The components run in the state directory, where relative paths of the caller would refer to other files.
 	if o.Tools, err = filepath.Abs(o.Tools); err != nil {
 		return o, false, fmt.Errorf("finding the tools: %w", err)
 	}
@@ -112,7 +115,7 @@ func (o Options) complete() (completed Options, temporary bool, err error) {
 	return o, false, os.MkdirAll(o.Dir, 0o755)
 }
 
-// clients are the components wanted besides etcd and the API server.
+// clients returns the requested components besides etcd and the API server.
 func (o Options) clients() []Component {
 	var names []Component
 	for name, wanted := range map[Component]bool{

@@ -13,8 +13,8 @@ import (
 
 const pollInterval = 25 * time.Millisecond
 
-// poll asks a URL as administrator until the answer is 200. The cluster's own authority must have signed the server's
-// certificate: whoever else listens on that port is not taken for the component.
+// poll requests a URL as administrator until the answer is 200. The cluster's own CA must have signed the server's
+// certificate, so another process on that port is not mistaken for the component.
 func (a *authority) poll(ctx context.Context, url string, dial func(context.Context, string, string) (net.Conn, error)) error {
 	pair, err := a.issue(clientCertificate("admin", administrators))
 	if err != nil {
@@ -33,7 +33,7 @@ func (a *authority) poll(ctx context.Context, url string, dial func(context.Cont
 	return repeat(ctx, func(ctx context.Context) error { return get(ctx, client, url) })
 }
 
-// get succeeds when a URL answers 200; else the error quotes the answer, which says what is not ready.
+// get succeeds when a URL answers 200. Otherwise the error quotes the answer, which says what is not ready.
 func get(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -55,7 +55,7 @@ func get(ctx context.Context, client *http.Client, url string) error {
 }
 
 // repeat calls try until it succeeds. When the context ends first, the error is that of the last complete try, which
-// says what was waited for, and wraps the context's.
+// says what repeat waited for, and wraps the context's error.
 func repeat(ctx context.Context, try func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()

@@ -8,17 +8,17 @@ import (
 	"syscall"
 )
 
-// Ports lie below the range that Linux gives to outgoing connections (from 32768): a port of that range could go to
-// somebody's connection while its component is stopped.
+// The ports lie below Linux's range for outgoing connections (from 32768). A port of that range could be used by
+// another connection while its component is stopped.
 const (
 	firstPort = 20000
 	lastPort  = 29999
 )
 
-// etcdPeer names etcd's second port, for peers that never come.
+// etcdPeer names etcd's second port, for peers that do not exist.
 const etcdPeer Component = "etcd peer"
 
-// ports are those of the components on their common address.
+// ports are the ports of the components on their common address.
 type ports struct {
 	host   string
 	number map[Component]int
@@ -38,7 +38,7 @@ func choosePorts(host string) (ports, error) {
 	return chosen, nil
 }
 
-// freePort returns a port that nobody listens on at the moment; that may change before its component starts.
+// freePort returns a port without a listener. That may change before its component starts.
 func freePort(host string, taken map[int]bool) (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)

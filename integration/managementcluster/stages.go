@@ -9,12 +9,12 @@ import (
 	"path"
 )
 
-// stages are the rules by which kwok plays a kubelet: without any, kwok refuses to start.
+// stages are the rules by which kwok plays a kubelet. kwok refuses to start without any.
 //
 //go:embed stages/*.yaml stages/optional/*.yaml
 var stages embed.FS
 
-// writeStages writes all stages to one file, those among the optional ones that are named.
+// writeStages writes all stages to one file, including the named optional ones.
 func writeStages(file string, optional ...string) error {
 	files, err := fs.Glob(stages, "stages/*.yaml")
 	if err != nil {

@@ -19,9 +19,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestAPIServerGoesAway in the middle of something: these tests are not parallel, for all share the API server.
+// TestAPIServerGoesAway stops the API server during operations. These tests are not parallel because all share the API
+// server.
 //
-// Each has an operator of its own: one that went through several outages in two minutes waits longer and longer, up to a
+// Each test has its own operator: after several outages in two minutes, an operator waits longer and longer, up to a
 // minute, before it connects again (client-go, tools/cache/reflector.go).
 func TestAPIServerGoesAway(t *testing.T) {
 	first := theLab.Run(t, ofShard("outage"))
@@ -84,8 +85,8 @@ func TestAPIServerGoesAway(t *testing.T) {
 	})
 }
 
-// outage takes the control plane away for a while, as the reboot of its machine does. Of those who were connected to it
-// only the operator lives on: how soon the others get over lost watches is not what is tested.
+// outage stops the control plane for a while, as a reboot of its machine does. Of the connected clients only the
+// operator keeps running, because the others' recovery from lost watches is not tested here.
 func outage(t *testing.T, operator *lab.Operator) {
 	t.Helper()
 	others := []managementcluster.Component{managementcluster.ControllerManager, managementcluster.Scheduler, managementcluster.Kwok}
@@ -96,7 +97,7 @@ func outage(t *testing.T, operator *lab.Operator) {
 	}
 	pass(t, operator, length)
 	restart(t, managementcluster.APIServer)
-	// A new kwok would wait until the leases of the old one have run out.
+	// A new kwok would wait until the leases of the old one have expired.
 	leases, err := client.New(theLab.RESTConfig(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,7 @@ func exists(t *testing.T, object client.Object) {
 	})
 }
 
-// compare fails when a cluster is not what it would be without trouble.
+// compare fails when a cluster differs from one without faults.
 func compare(t *testing.T, want map[string]string, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	if diff := cmp.Diff(want, dump(t, config)); diff != "" {

@@ -22,8 +22,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// TestHostDies covers F-25: what ran on a host that says nothing any more may run still, so the node pod stays and says why, and no other
-// machine takes its place, until somebody says by the taint out-of-service that the host is off.
+// TestHostDies: pods of a host that no longer reports may still run. So the node pod stays and says why, and no other
+// machine replaces it until an administrator sets the taint out-of-service, which says that the host is off.
 func TestHostDies(t *testing.T) {
 	t.Parallel()
 	mc, err := lab.Start(t.Context(), managementcluster.Options{ControllerManager: true, Scheduler: true, Kwok: true})
@@ -32,7 +32,7 @@ func TestHostDies(t *testing.T) {
 	worker := map[string]string{key.LabelManagementNodesRole: key.RoleWorker}
 	_, err = mc.AddNodes(t.Context(), 1, map[string]string{key.LabelManagementNodesRole: key.RoleMaster})
 	must(t, err)
-	// Nobody plays its kubelet, so that it dies when its time is over.
+	// Nothing plays its kubelet, so the host is declared dead after its timeout.
 	doomed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "doomed", Labels: worker}}
 	must(t, mc.Client.Create(t.Context(), doomed))
 	says(t, mc, doomed)
@@ -92,7 +92,7 @@ func TestHostDies(t *testing.T) {
 	mc.AwaitReady(t, config)
 }
 
-// says has a host be Ready as its kubelet does, once.
+// says makes a host Ready once, as its kubelet does.
 func says(t *testing.T, mc *lab.Lab, host *corev1.Node) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {
@@ -111,7 +111,7 @@ func says(t *testing.T, mc *lab.Lab, host *corev1.Node) {
 	})
 }
 
-// podOf is the pod of a node, nil when there is none, and any when one takes the place of another.
+// podOf returns the pod of a node, nil when there is none, and any of them while one replaces another.
 func podOf(t *testing.T, mc *lab.Lab, node string) *corev1.Pod {
 	t.Helper()
 	var pods corev1.PodList
@@ -130,7 +130,7 @@ func bound(t *testing.T, mc *lab.Lab, host string) error {
 	return nil
 }
 
-// begins has a pod run as its host does.
+// begins makes a pod run as its host does.
 func begins(t *testing.T, mc *lab.Lab, pod *corev1.Pod) {
 	t.Helper()
 	pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, "10.30.0.1"

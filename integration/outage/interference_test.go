@@ -52,7 +52,7 @@ func TestOtherWriterInALoopHoldsNothingUp(t *testing.T) {
 	onePodEach(t, config)
 }
 
-// scribble labels the KVMConfig and every object of the cluster over and over.
+// scribble labels the KVMConfig and every object of the cluster repeatedly.
 func scribble(t *testing.T, config *v1alpha1.KVMConfig, stop <-chan struct{}) int {
 	for round := 1; ; round++ {
 		for _, object := range append(theLab.Objects(t, config), config.DeepCopy()) {
@@ -93,7 +93,8 @@ func TestStormOfTooManyRequestsIsAnsweredWithFewer(t *testing.T) {
 	refused := len(operator.Requests.All())
 	storm.Store(false)
 	t.Logf("%d requests during the storm", refused)
-	// Tries begin 0.1, 0.3, 0.7, 1.5 and 3.1 seconds after the first; none asks for more than there is to make.
+	// Attempts start 0.1, 0.3, 0.7, 1.5 and 3.1 seconds after the first one. Each sends only as many requests as there
+	// are objects to create.
 	if most := 6 * 30; refused == 0 || refused > most {
 		t.Errorf("%d requests during the storm, want some and at most %d", refused, most)
 	}

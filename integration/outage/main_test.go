@@ -1,4 +1,4 @@
-// Package outage_test has the API server fail, and others interfere, while the operator is at work.
+// Package outage_test makes the API server fail, and others interfere, while the operator works.
 package outage_test
 
 import (
@@ -28,9 +28,9 @@ var theLab *lab.Lab
 
 const (
 	shard = "shard"
-	// hosts is how many there are of each role.
+	// hosts is the number of hosts for each role.
 	hosts = 4
-	// length is how long an outage lasts: longer than the operator's first tries again.
+	// length is the duration of an outage. It is longer than the operator's first retries.
 	length = 3 * time.Second
 )
 
@@ -80,12 +80,12 @@ func makeCluster(id, shardName string) *v1alpha1.KVMConfig {
 	return fixture.MakeCluster(id).Workers(2).Label(shard, shardName).Obj()
 }
 
-// roll changes what every node boots with.
+// roll changes the boot data of every node.
 func roll(c *v1alpha1.KVMConfig) {
 	c.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.35.1"}
 }
 
-// pass lets time go by in which the operator must not end.
+// pass waits while the operator must not end.
 func pass(t *testing.T, operator *lab.Operator, d time.Duration) {
 	t.Helper()
 	select {
@@ -97,8 +97,8 @@ func pass(t *testing.T, operator *lab.Operator, d time.Duration) {
 
 var host = regexp.MustCompile(`node-[0-9]+`)
 
-// dump is what the operator made for a cluster, as text that can be compared between clusters: without the addresses and
-// names of pods and hosts.
+// dump returns what the operator created for a cluster, as text that can be compared between clusters: without the
+// addresses and names of pods and hosts.
 func dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 	t.Helper()
 	all := theLab.Dump(t, config)

@@ -19,14 +19,14 @@ type Capture struct {
 	frames [][]byte
 }
 
-// Capture records what an interface of the namespace sends and receives from now until the test has ended.
+// Capture records what an interface of the namespace sends and receives from now until the end of the test.
 func (n *Namespace) Capture(t testing.TB, name string) *Capture {
 	t.Helper()
 	return n.capture(t, name, 0)
 }
 
-// CaptureIncoming records what an interface of the namespace receives, and not what it sends. On a pod's HostInterface
-// that is what leaves the pod.
+// CaptureIncoming records what an interface of the namespace receives, but not what it sends. On a pod's HostInterface,
+// these are the frames that leave the pod.
 func (n *Namespace) CaptureIncoming(t testing.TB, name string) *Capture {
 	t.Helper()
 	return n.capture(t, name, 1)
@@ -64,8 +64,8 @@ func (c *Capture) record() {
 	}
 }
 
-// Frames are the frames so far, in the order they were seen. To be sure that a frame was not sent, wait for one that
-// was sent after it.
+// Frames returns the frames so far, in order. To be sure that a frame was not sent, wait for one that was sent after
+// it.
 func (c *Capture) Frames() [][]byte {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -77,7 +77,7 @@ func openPacketSocket(name string, ignoreOutgoing int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a protocol nothing is received before the socket is bound to the interface.
+	// Without a protocol, the socket receives nothing before it is bound to the interface.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening a packet socket: %w", err)

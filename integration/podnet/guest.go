@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Guest is a namespace in place of a virtual machine: its eth0 is the card at the end of a tap device, as QEMU's would
-// be, and has no address yet.
+// Guest is a namespace in place of a virtual machine. Its eth0 is the network card at the end of a tap device, as
+// QEMU's would be, and has no address yet.
 type Guest struct {
 	*Namespace
 }
 
-// NewGuest plugs a card with a MAC into a tap device of the pod. It is pulled out again when the test has ended.
+// NewGuest connects a card with a MAC to a tap device of the pod. It is disconnected when the test ends.
 func (p *Pod) NewGuest(t testing.TB, tap string, mac net.HardwareAddr) *Guest {
 	t.Helper()
 	g := &Guest{Namespace: newNamespace(t)}
@@ -34,7 +34,7 @@ func (p *Pod) NewGuest(t testing.TB, tap string, mac net.HardwareAddr) *Guest {
 	return g
 }
 
-// plug carries frames between the card and the tap device until the test has ended.
+// plug copies frames between the card and the tap device until the test ends.
 func (g *Guest) plug(t testing.TB, p *Pod, tap string, card *os.File) {
 	t.Helper()
 	var socket *os.File
@@ -56,8 +56,8 @@ func (g *Guest) plug(t testing.TB, p *Pod, tap string, card *os.File) {
 	})
 }
 
-// pump copies frames, one a read, until one of the files is closed. A write fails while the device behind it is down:
-// the frame is lost, as on a wire.
+// pump copies frames, one in each read, until one of the files is closed. A write fails while the device behind it is
+// down. The frame is then lost, as on a wire.
 func pump(to io.Writer, from io.Reader) {
 	frame := make([]byte, 1<<16)
 	for {
@@ -91,7 +91,7 @@ func newCard(mac net.HardwareAddr) (*os.File, error) {
 	return card, nil
 }
 
-// openTap opens a tap device of the thread's namespace and makes it when there is none of the name.
+// openTap opens a tap device of the thread's namespace, and creates it if it does not exist.
 func openTap(name string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -106,6 +106,6 @@ func openTap(name string) (*os.File, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("opening the tap device %s: %w", name, err)
 	}
-	// Only now does the file have something to wait for, which is when the runtime may learn of it.
+	// The file can only be polled from now on, so the runtime must not learn of it earlier.
 	return os.NewFile(uintptr(fd), name), nil
 }

@@ -14,21 +14,21 @@ import (
 // Bridge is the name of a host's bridge.
 const Bridge = "cni0"
 
-// Addresses of every host; hosts do not know of each other.
+// The addresses of every host. Hosts are not connected to each other.
 var (
-	// Subnet and Subnet6 are the networks that pods have addresses of.
+	// Subnet and Subnet6 are the networks of pods' addresses.
 	Subnet  = netip.MustParsePrefix("10.75.0.0/24")
 	Subnet6 = netip.MustParsePrefix("fd75::/64")
-	// HostAddress and HostAddress6 are the host's own addresses, the gateways of pods on the bridge.
+	// HostAddress and HostAddress6 are the host's own addresses, which are the gateways of pods on the bridge.
 	HostAddress  = netip.MustParseAddr("10.75.0.1")
 	HostAddress6 = netip.MustParseAddr("fd75::1")
-	// LinkGateway and LinkGateway6 are the gateways of point-to-point pods; they are those of Calico.
+	// LinkGateway and LinkGateway6 are the gateways of point-to-point pods, as in Calico.
 	LinkGateway  = netip.MustParseAddr("169.254.1.1")
 	LinkGateway6 = netip.MustParseAddr("fe80::ecee:eeff:feee:eeee")
 )
 
-// Host is the namespace of a host of pods: it has the bridge cni0 with the addresses HostAddress and HostAddress6 and
-// forwards between its pods. It is connected to nothing else; its default route leads to the bridge, so that it answers
+// Host is the namespace of a host of pods. It has the bridge cni0 with the addresses HostAddress and HostAddress6 and
+// forwards between its pods. It is connected to nothing else. Its default route leads to the bridge, so that it answers
 // ARP for every address on the links of point-to-point pods.
 type Host struct {
 	*Namespace
@@ -37,7 +37,7 @@ type Host struct {
 	last  netip.Addr // the last IPv4 address given to a pod
 }
 
-// NewHost makes a host without pods. It is gone when the test has ended.
+// NewHost creates a host without pods. It is removed when the test ends.
 func NewHost(t testing.TB) *Host {
 	t.Helper()
 	h := &Host{Namespace: newNamespace(t), last: HostAddress}
@@ -54,7 +54,7 @@ func makeHost() error {
 	return errors.Join(
 		setSysctl("ipv4/ip_forward", "1"),
 		setSysctl("ipv6/conf/all/forwarding", "1"),
-		// Duplicate address detection would hold addresses back for a second.
+		// Duplicate address detection would delay addresses for a second.
 		setSysctl("ipv6/conf/default/accept_dad", "0"),
 		setUp("lo"),
 		netlink.LinkAdd(bridge),
@@ -65,7 +65,7 @@ func makeHost() error {
 	)
 }
 
-// nextAddress is an IPv4 address that no pod has been given by default.
+// nextAddress returns an IPv4 address that no pod has got by default.
 func (h *Host) nextAddress() netip.Addr {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -73,7 +73,7 @@ func (h *Host) nextAddress() netip.Addr {
 	return h.last
 }
 
-// address6 is the IPv6 address of the pod with an IPv4 address: 10.75.0.9 goes with fd75::9.
+// address6 returns the IPv6 address of the pod with an IPv4 address: fd75::9 for 10.75.0.9.
 func address6(address netip.Addr) netip.Addr {
 	bytes := Subnet6.Addr().As16()
 	bytes[15] = address.As4()[3]

@@ -1,9 +1,9 @@
-// Package podnet makes pods out of network namespaces: a Host has a bridge like the one a CNI plugin makes, a Pod is
-// joined to it by a veth pair and has an address, a gateway and nothing else, and a Guest is a network card at the end
-// of a tap device in a Pod, in place of a virtual machine.
+// Package podnet simulates pods with network namespaces. A Host has a bridge like the one of a CNI plugin. A Pod is
+// connected to it by a veth pair and has only an address and a gateway. A Guest is a network card at the end of a tap
+// device in a Pod, in place of a virtual machine.
 //
-// The namespaces have no names. Each is held by a child process that ends with this process, whatever ends it, so that
-// nothing is left behind even after SIGKILL. Everything needs root and fails the test without.
+// The namespaces have no names. A child process holds each one and ends with this process in any case, so nothing is
+// left behind even after SIGKILL. Everything needs root and otherwise fails the test.
 package podnet
 
 import (
@@ -21,13 +21,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace of its own. Host, Pod and Guest are namespaces.
+// Namespace is a separate network namespace. Host, Pod and Guest are namespaces.
 type Namespace struct {
 	path string
 	file *os.File
 }
 
-// newNamespace makes a namespace that lives until the test has ended. Its loopback interface is down.
+// newNamespace creates a namespace that lives until the end of the test. Its loopback interface is down.
 func newNamespace(t testing.TB) *Namespace {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -41,8 +41,7 @@ func newNamespace(t testing.TB) *Namespace {
 }
 
 // startHolder starts the process that the namespace belongs to. It waits for the end of its standard input, which comes
-// when this process ends or the test does. That does not depend on the thread that has started it, as
-// PR_SET_PDEATHSIG does.
+// when this process or the test ends. Unlike PR_SET_PDEATHSIG, that does not depend on the thread that started it.
 func startHolder(t testing.TB) (*Namespace, error) {
 	holder := exec.Command("cat")
 	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setpgid: true}
@@ -65,11 +64,11 @@ func (n *Namespace) end(t testing.TB, lifeline io.Closer, holder *exec.Cmd) {
 	}
 }
 
-// Path is the file of the namespace, as nsenter --net= takes it. It is valid until the test has ended.
+// Path returns the file of the namespace, as nsenter --net= takes it. It is valid until the end of the test.
 func (n *Namespace) Path() string { return n.path }
 
-// Do calls f in the namespace: sockets that f makes and names of interfaces that it uses are those of the namespace.
-// Goroutines that f starts are not in it. The sockets stay what they are when Do has returned. Do may be nested.
+// Do calls f in the namespace: sockets that f creates and interface names that it uses are those of the namespace.
+// Goroutines that f starts are not in it. The sockets remain in the namespace after Do has returned. Do may be nested.
 func (n *Namespace) Do(f func() error) (err error) {
 	runtime.LockOSThread()
 	origin, err := os.Open("/proc/thread-self/ns/net")
@@ -80,7 +79,7 @@ func (n *Namespace) Do(f func() error) (err error) {
 	defer func() {
 		back := unix.Setns(int(origin.Fd()), unix.CLONE_NEWNET)
 		err = errors.Join(err, back, origin.Close())
-		// A thread that is stuck in the namespace stays locked, so that the runtime ends it with the goroutine.
+		// A thread that is stuck in the namespace stays locked, so the runtime ends it with the goroutine.
 		if back == nil {
 			runtime.UnlockOSThread()
 		}
@@ -91,8 +90,8 @@ func (n *Namespace) Do(f func() error) (err error) {
 	return f()
 }
 
-// Command is a program that will run in the namespace; mounts and processes are those of the test. It is killed when
-// the thread that starts it ends, at the latest with this process.
+// Command returns a program that will run in the namespace, with the mounts and processes of the test. It is killed
+// when the thread that starts it ends, at the latest with this process.
 func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
 	return n.CommandContext(context.Background(), name, args...)
 }
@@ -104,7 +103,7 @@ func (n *Namespace) CommandContext(ctx context.Context, name string, args ...str
 	return command
 }
 
-// Run runs a program in the namespace to its end and returns what it has printed. The test fails when the program does.
+// Run runs a program in the namespace until it ends and returns its output. The test fails if the program does.
 func (n *Namespace) Run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	command := n.CommandContext(t.Context(), name, args...)

@@ -16,26 +16,26 @@ import (
 // Interface is the name of a pod's network interface.
 const Interface = "eth0"
 
-// PodOptions says what pod to make. The zero value is a pod as bridge plugins make it: an address of Subnet and a
-// default route by HostAddress.
+// PodOptions define a pod. The zero value is a pod as bridge plugins create it: an address of Subnet and a default
+// route through HostAddress.
 type PodOptions struct {
-	// Address is the pod's IPv4 address, one of Subnet. The default is the next one that is free. The last byte is also
-	// that of the IPv6 address.
+	// Address is the pod's IPv4 address, one of Subnet. The default is the next free one. Its last byte is also that of
+	// the IPv6 address.
 	Address netip.Addr
-	// MAC is that of eth0; the default is what the kernel chooses.
+	// MAC is the MAC address of eth0. By default the kernel chooses it.
 	MAC net.HardwareAddr
-	// MTU in bytes; the default is 1500.
+	// MTU is in bytes. The default is 1500.
 	MTU int
-	// IPv6 gives the pod an address of Subnet6, too.
+	// IPv6 also gives the pod an address of Subnet6.
 	IPv6 bool
-	// NoIPv4 leaves the IPv4 address out.
+	// NoIPv4 omits the IPv4 address.
 	NoIPv4 bool
-	// PointToPoint makes the pod as Calico does: it is not on the bridge, its address is alone in its subnet, and its
-	// gateway is LinkGateway (LinkGateway6), which the host answers for.
+	// PointToPoint creates the pod as Calico does: it is not on the bridge, its address is alone in its subnet, and its
+	// gateway is LinkGateway (LinkGateway6), for which the host answers.
 	PointToPoint bool
-	// NoGateway leaves the default routes out.
+	// NoGateway omits the default routes.
 	NoGateway bool
-	// Hairpin lets the bridge send frames back to where they came from, as many bridge plugins are configured to.
+	// Hairpin makes the bridge send frames back to their origin if needed, as many bridge plugins are configured.
 	Hairpin bool
 }
 
@@ -46,15 +46,15 @@ type Pod struct {
 	Address, Address6 netip.Addr
 	// Gateway and Gateway6 are invalid when the pod has none.
 	Gateway, Gateway6 netip.Addr
-	// MAC is that of eth0 when the pod was made.
+	// MAC is the MAC address of eth0 when the pod was created.
 	MAC net.HardwareAddr
-	// MTU is that of eth0 when the pod was made.
+	// MTU is the MTU of eth0 when the pod was created.
 	MTU int
 	// HostInterface is the name of the other end of eth0, in the host's namespace.
 	HostInterface string
 }
 
-// NewPod makes a pod on the host. It is gone when the test has ended.
+// NewPod creates a pod on the host. It is removed when the test ends.
 func (h *Host) NewPod(t testing.TB, o PodOptions) *Pod {
 	t.Helper()
 	if !o.Address.IsValid() {
@@ -87,7 +87,7 @@ func (p *Pod) setAddresses(o PodOptions) {
 	}
 }
 
-// connect makes the pair of interfaces; the host's end goes to the bridge or becomes a link of its own.
+// connect creates the pair of interfaces. The host's end goes to the bridge or becomes a separate link.
 func (h *Host) connect(p *Pod, o PodOptions) error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MTU = p.HostInterface, o.MTU
@@ -112,8 +112,8 @@ func (h *Host) connect(p *Pod, o PodOptions) error {
 	)
 }
 
-// linkDirectly does on the host's side what Calico does: the host answers ARP for everything and has a route to the
-// pod's address alone.
+// linkDirectly does what Calico does on the host's side: the host answers ARP for every address and has a route to the
+// pod's address only.
 func (h *Host) linkDirectly(veth netlink.Link, p *Pod) error {
 	name := veth.Attrs().Name
 	err := errors.Join(
@@ -150,8 +150,8 @@ func (p *Pod) configure(o PodOptions) error {
 	return awaitLinkLocal(link)
 }
 
-// awaitLinkLocal waits for the address that the kernel makes by itself some time after the interface is up: the pod is
-// complete then.
+// awaitLinkLocal waits for the address that the kernel adds by itself some time after the interface is up. Then the pod
+// is complete.
 func awaitLinkLocal(link netlink.Link) error {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		addresses, err := netlink.AddrList(link, netlink.FAMILY_V6)
@@ -188,7 +188,7 @@ func (p *Pod) configureFamily(link netlink.Link, address, gateway netip.Addr, bi
 	return addRoute(link, everywhere, gateway)
 }
 
-// addRoute adds a route by a gateway, or one to neighbours when the gateway is invalid.
+// addRoute adds a route through a gateway, or a direct one when the gateway is invalid.
 func addRoute(link netlink.Link, destination netip.Prefix, gateway netip.Addr) error {
 	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(destination)}
 	if gateway.IsValid() {

@@ -117,7 +117,7 @@ func TestGuestSpeaksThroughItsTap(t *testing.T) {
 
 const childVariable = "PODNET_TEST_CHILD"
 
-// TestNothingIsLeftAfterSIGKILL starts this test again as a child that makes a pod with a program in it and waits.
+// TestNothingIsLeftAfterSIGKILL starts this test again as a child that creates a pod with a program in it and waits.
 func TestNothingIsLeftAfterSIGKILL(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
 		pod := podnet.NewHost(t).NewPod(t, podnet.PodOptions{})

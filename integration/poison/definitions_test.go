@@ -16,10 +16,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/lab"
 )
 
-// quiet is how long an operator is watched that is to do nothing; what it does when it may takes less.
+// quiet is how long the test watches an operator that must do nothing. When it may work, it needs less time.
 const quiet = 8 * time.Second
 
-// TestNothingIsReconciledByAnOutdatedDefinition: the API server would drop the conditions, and the operator work on half a status.
+// TestNothingIsReconciledByAnOutdatedDefinition: with such a definition, the API server would drop the conditions, and
+// the operator would work with half a status.
 func TestNothingIsReconciledByAnOutdatedDefinition(t *testing.T) {
 	running := theLab.Run(t)
 	config := made(t, fixture.MakeCluster("older").Workers(1))
@@ -46,7 +47,7 @@ func TestNothingIsReconciledByAnOutdatedDefinition(t *testing.T) {
 		}
 	}
 	running.Stop()
-	// One that begins by an outdated definition does not begin to work.
+	// An operator that starts with an outdated definition does not reconcile.
 	begun := theLab.Run(t)
 	time.Sleep(quiet)
 	for _, request := range begun.Requests.Writes() {

@@ -1,4 +1,4 @@
-// Package poison_test stores objects that the operator cannot work with, and looks at what becomes of the others.
+// Package poison_test stores objects that the operator cannot decode, and checks the effect on other objects.
 package poison_test
 
 import (
@@ -24,8 +24,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// theLab is the management cluster of all tests here: an API server alone. The tests change its CustomResourceDefinitions, so they run one
-// after the other.
+// theLab is the management cluster of all tests here. It is an API server alone. The tests change its
+// CustomResourceDefinitions, so they do not run in parallel.
 var theLab *lab.Lab
 
 func TestMain(m *testing.M) { os.Exit(lab.Main(m, &theLab, 1, managementcluster.Options{})) }
@@ -35,7 +35,7 @@ const (
 	releases   = "releases.release.giantswarm.io"
 )
 
-// changeSchema changes the schema of a kind until the function that is returned is called, or the test ends.
+// changeSchema changes the schema of a kind until the returned function is called, or the test ends.
 func changeSchema(t *testing.T, name string, by func(*apiextensionsv1.CustomResourceDefinition)) (restore func()) {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -53,7 +53,7 @@ func changeSchema(t *testing.T, name string, by func(*apiextensionsv1.CustomReso
 	return restore
 }
 
-// loosen lets the API server take any spec, as an older schema takes some that Go does not.
+// loosen makes the API server accept any spec, as an older schema accepts some that Go does not.
 func loosen(t *testing.T, name string) (restore func()) {
 	t.Helper()
 	return changeSchema(t, name, func(crd *apiextensionsv1.CustomResourceDefinition) {
@@ -63,7 +63,7 @@ func loosen(t *testing.T, name string) (restore func()) {
 	})
 }
 
-// untyped is an object without a Go type, with one field of the spec, written as a path, set to a value in JSON.
+// untyped returns an object without a Go type. One field of the spec, given as a path, is set to a value in JSON.
 func untyped(t *testing.T, object client.Object, path, value string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := json.Marshal(object)
@@ -92,14 +92,14 @@ func untyped(t *testing.T, object client.Object, path, value string) *unstructur
 	return u
 }
 
-// store creates an object, as soon as the API server has the schema that takes it.
+// store creates an object once the API server has the schema that accepts it.
 func store(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error { return theLab.Client.Create(context.Background(), object.DeepCopy()) })
 	t.Cleanup(func() { remove(t, object) })
 }
 
-// set sets one field of the spec, as soon as the API server takes it.
+// set sets one field of the spec once the API server accepts it.
 func set(t *testing.T, object client.Object, path, value string) {
 	t.Helper()
 	patch := value
@@ -125,7 +125,7 @@ func asUntyped(t *testing.T, object client.Object) *unstructured.Unstructured {
 	return u
 }
 
-// remove deletes an object and takes its finalizers away.
+// remove deletes an object and removes its finalizers.
 func remove(t *testing.T, object client.Object) {
 	ctx := context.Background()
 	u := asUntyped(t, object)
@@ -135,7 +135,7 @@ func remove(t *testing.T, object client.Object) {
 	}
 }
 
-// conditionOf is a condition of an object without a Go type, as "status reason message".
+// conditionOf returns a condition of an object without a Go type, as "status reason message".
 func conditionOf(t *testing.T, object client.Object, kind string) string {
 	t.Helper()
 	u := asUntyped(t, object)
@@ -154,7 +154,7 @@ func conditionOf(t *testing.T, object client.Object, kind string) string {
 	return ""
 }
 
-// awaitSaid waits until a condition of the object has all the words.
+// awaitSaid waits until a condition of the object contains all the words.
 func awaitSaid(t *testing.T, object client.Object, kind string, words ...string) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {
@@ -168,7 +168,8 @@ func awaitSaid(t *testing.T, object client.Object, kind string, words ...string)
 	})
 }
 
-// awaitWorkedOn waits until the operator has made what it can make without hosts, and has said what it waits for.
+// awaitWorkedOn waits until the operator has created what it can create without hosts, and has reported what it waits
+// for.
 func awaitWorkedOn(t *testing.T, config *v1alpha1.KVMConfig) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {
@@ -180,7 +181,7 @@ func awaitWorkedOn(t *testing.T, config *v1alpha1.KVMConfig) {
 	})
 }
 
-// made is a KVMConfig that goes with the test.
+// made creates a KVMConfig that is deleted with the test.
 func made(t *testing.T, c *fixture.Cluster) *v1alpha1.KVMConfig {
 	t.Helper()
 	config := c.Obj()

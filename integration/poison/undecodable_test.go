@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// poisons are values that an older schema of KVMConfig takes and Go does not, by field.
+// poisons are values that an older schema of KVMConfig accepts and Go does not, by field.
 var poisons = map[string]struct{ path, value, says string }{
 	"psize": {"spec.kvm.etcd.size", `"1e1.5"`, `spec.kvm.etcd.size: "1e1.5": quantities must match`},
 	"pmax":  {"spec.cluster.scaling.max", "4294967296", "spec.cluster.scaling.max: 4294967296: is not a value of type int32"},
@@ -26,8 +26,9 @@ var poisons = map[string]struct{ path, value, says string }{
 	"pport": {"spec.cluster.etcd.port", "4294967296", "spec.cluster.etcd.port: 4294967296: is not a value of type int32"},
 }
 
-// TestAnOperatorStartsAmongObjectsThatCannotBeDecoded: they are stored when it starts, by an older schema, and the schema has been
-// corrected since. It converges all others; those that are poisoned say why, once, and go on when they are corrected.
+// TestAnOperatorStartsAmongObjectsThatCannotBeDecoded: an older schema accepted the objects, they exist when the
+// operator starts, and the schema has been corrected since then. The operator reconciles all other objects. The
+// poisoned ones report the reason once and are reconciled when they are corrected.
 func TestAnOperatorStartsAmongObjectsThatCannotBeDecoded(t *testing.T) {
 	restore, restoreReleases := loosen(t, kvmConfigs), loosen(t, releases)
 	for id, p := range poisons {
@@ -53,7 +54,7 @@ func TestAnOperatorStartsAmongObjectsThatCannotBeDecoded(t *testing.T) {
 	awaitEvents(t, "v6.6.6", `spec.date: "yesterday": `, 1)
 	awaitMetric(t, "kvm_operator_undecodable_objects", len(poisons)+1)
 
-	// They are left alone: nothing is made for them, and nothing but the one patch is asked for.
+	// They are not touched: the operator creates nothing for them and sends only the one patch.
 	for id := range poisons {
 		if theLab.Exists(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: id}}) {
 			t.Errorf("the operator has made a namespace for %s", id)
@@ -62,12 +63,12 @@ func TestAnOperatorStartsAmongObjectsThatCannotBeDecoded(t *testing.T) {
 			t.Errorf("for %s the operator asked for %v, want a patch of the status and an event", id, writes)
 		}
 	}
-	// Those that an operator never reconciled go when they are deleted.
+	// Objects that no operator ever reconciled disappear when they are deleted.
 	gone := fixture.MakeCluster("pport").Obj()
 	theLab.Delete(t, asUntyped(t, gone))
 	theLab.AwaitGone(t, asUntyped(t, gone))
 	awaitMetric(t, "kvm_operator_undecodable_objects", len(poisons)+1-1) // the metric outlives the operator of this process
-	// A later operator says nothing that has been said.
+	// A later operator does not repeat these reports.
 	operator.Stop()
 	again := theLab.Run(t)
 	awaitWorkedOn(t, made(t, fixture.MakeCluster("third")))
@@ -76,17 +77,18 @@ func TestAnOperatorStartsAmongObjectsThatCannotBeDecoded(t *testing.T) {
 			t.Errorf("for %s the next operator asked for %v", id, asked)
 		}
 	}
-	// They go on when they are corrected.
+	// They are reconciled when they are corrected.
 	corrected := fixture.MakeCluster("pmax").Obj()
 	set(t, corrected, "spec.cluster.scaling.max", "5")
 	awaitWorkedOn(t, corrected)
 	release := fixture.MakeRelease("6.6.6", "1.35.4")
 	set(t, release, "spec.date", `"2026-11-01T00:00:00Z"`)
 	awaitSaid(t, named, "VersionsResolved", "True")
-	awaitMetric(t, "kvm_operator_undecodable_objects", len(poisons)+1-3) // but those of pport, pmax and the Release
+	awaitMetric(t, "kvm_operator_undecodable_objects", len(poisons)+1-3) // without those of pport, pmax and the Release
 }
 
-// TestAClusterWhoseObjectCannotBeDecodedAnyLongerStaysAsItIs: nothing of it is made, changed or deleted until the object is corrected.
+// TestAClusterWhoseObjectCannotBeDecodedAnyLongerStaysAsItIs: nothing of it is created, changed or deleted until the
+// object is corrected.
 func TestAClusterWhoseObjectCannotBeDecodedAnyLongerStaysAsItIs(t *testing.T) {
 	theLab.Run(t)
 	config, witness := made(t, fixture.MakeCluster("turns").Workers(1)), made(t, fixture.MakeCluster("witns"))
@@ -113,7 +115,7 @@ func TestAClusterWhoseObjectCannotBeDecodedAnyLongerStaysAsItIs(t *testing.T) {
 	if after := objectsOf(t, "turns"); after != strings.Replace(before, "Service worker\n", "", 1) {
 		t.Errorf("the cluster does not stay as it is:\n%s\nwas\n%s", after, before)
 	}
-	// The deletion goes on when the object can be decoded. No controller manager is here that would end it.
+	// The deletion continues when the object can be decoded. No controller manager runs here that would complete it.
 	set(t, config, path, "1")
 	lab.Eventually(t, lab.Timeout, func() error {
 		master := &appsv1.Deployment{}
@@ -149,7 +151,7 @@ func objectsOf(t *testing.T, namespace string) string {
 	return b.String()
 }
 
-// awaitEvents waits until so many events tell of the object.
+// awaitEvents waits until there is this number of events about the object.
 func awaitEvents(t *testing.T, of, text string, want int) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {
@@ -170,7 +172,7 @@ func awaitEvents(t *testing.T, of, text string, want int) {
 	})
 }
 
-// awaitMetric waits until a metric has so many series, one for each object.
+// awaitMetric waits until a metric has this number of series, one for each object.
 func awaitMetric(t *testing.T, name string, want int) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {

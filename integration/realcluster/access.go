@@ -15,19 +15,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RESTConfig returns the configuration of a client, in this process, with the rights of a cluster administrator. Streams
-// (exec, port-forward) of client-go do not go by its dialer: use Kubectl, or Publish, for them.
+// RESTConfig returns the configuration of a client, in this process, with the permissions of a cluster administrator.
+// Streams (exec, port-forward) of client-go do not use its dialer, so use Kubectl or Publish for them.
 func (c *Cluster) RESTConfig() *rest.Config { return c.plane.RESTConfig() }
 
-// Kubeconfig is the path of an administrator's kubeconfig for whoever is in the network of the control plane: for Run, and
-// for `nsenter --net=/proc/PID/ns/net` with the PID of Cluster.PID.
+// Kubeconfig returns the path of an administrator's kubeconfig for processes in the network of the control plane: for
+// Run, and for `nsenter --net=/proc/PID/ns/net` with the PID of Cluster.PID.
 func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
 
-// PID is the process that holds the network of the control plane, in the eyes of this machine.
+// PID returns the id of the process that holds the network of the control plane, as this machine sees it.
 func (c *Cluster) PID() int { return c.site.PID() }
 
-// Dial connects from within the network of the control plane, which knows nodes and pods, but no Services: these are known
-// to nodes and their pods. Names are those of the cluster.
+// Dial connects from within the network of the control plane, which reaches nodes and pods, but no Services. Only nodes
+// and their pods reach Services. Names are those of the cluster.
 func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	resolved, err := c.resolve(ctx, address)
 	if err != nil {
@@ -36,8 +36,8 @@ func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return c.site.Dial(ctx, network, resolved)
 }
 
-// Listen listens within the network of the control plane, until the caller closes the listener. Nodes and pods reach it at
-// Address.
+// Listen listens within the network of the control plane until the caller closes the listener. Nodes and pods reach it
+// at Address.
 func (c *Cluster) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	return c.site.Listen(ctx, network, address)
 }
@@ -45,7 +45,7 @@ func (c *Cluster) Listen(ctx context.Context, network, address string) (net.List
 // Address is the IP address of the control plane's network that nodes and pods reach.
 func (c *Cluster) Address() string { return siteAddress.String() }
 
-// resolve asks the cluster's name service for the host of an address.
+// resolve resolves the host of an address with the cluster's DNS.
 func (c *Cluster) resolve(ctx context.Context, address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || net.ParseIP(host) != nil {
@@ -54,7 +54,7 @@ func (c *Cluster) resolve(ctx context.Context, address string) (string, error) {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return c.site.Dial(ctx, network, net.JoinHostPort(siteAddress.String(), "53"))
 	}}
-	// With a dot at its end no search domain of this machine is tried.
+	// With a trailing dot, no search domain of this machine is tried.
 	addresses, err := resolver.LookupHost(ctx, strings.TrimSuffix(host, ".")+".")
 	if err != nil {
 		return "", err
@@ -62,18 +62,18 @@ func (c *Cluster) resolve(ctx context.Context, address string) (string, error) {
 	return net.JoinHostPort(addresses[0], port), nil
 }
 
-// Run runs a command in the network of the control plane to its end.
+// Run runs a command in the network of the control plane until it ends.
 func (c *Cluster) Run(command *exec.Cmd) error { return c.site.Run(command) }
 
-// KubectlCommand is kubectl as administrator, for Run.
+// KubectlCommand returns kubectl as administrator, for Run.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, c.tool("kubectl"), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
 	return command
 }
 
-// Kubectl runs kubectl as administrator and returns what it has printed on its standard output. When it fails, the error
-// says what it has printed on the other one.
+// Kubectl runs kubectl as administrator and returns its standard output. When it fails, the error contains its standard
+// error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlInput(ctx, "", args...)
 }
@@ -89,8 +89,8 @@ func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string
 	return output.String(), nil
 }
 
-// Publish makes the API server reachable on 127.0.0.1, until Stop, and returns the path of an administrator's kubeconfig
-// for it, which works with any program of this machine.
+// Publish makes the API server reachable on 127.0.0.1 until Stop. It returns the path of an administrator's kubeconfig
+// that works with any program of this machine.
 func (c *Cluster) Publish(ctx context.Context) (kubeconfig string, err error) {
 	address, err := c.Forward(ctx, c.plane.Address())
 	if err != nil {
@@ -100,13 +100,13 @@ func (c *Cluster) Publish(ctx context.Context) (kubeconfig string, err error) {
 	return kubeconfig, c.plane.WriteKubeconfigFor(kubeconfig, "https://"+address, "admin", administrators)
 }
 
-// Forward forwards a port of 127.0.0.1, until Stop, to a TCP address in the network of the control plane. It returns
+// Forward forwards a port of 127.0.0.1 to a TCP address in the network of the control plane until Stop. It returns
 // 127.0.0.1 with the port.
 func (c *Cluster) Forward(ctx context.Context, address string) (local string, err error) {
 	return c.forward(ctx, c.Dial, address)
 }
 
-// Forward is Cluster.Forward to an address in the network of the node, which knows Services, too.
+// Forward is Cluster.Forward to an address in the network of the node, which also reaches Services.
 func (n *Node) Forward(ctx context.Context, address string) (local string, err error) {
 	return n.cluster.forward(ctx, n.Dial, address)
 }
@@ -147,12 +147,12 @@ func (c *Cluster) accept(listener net.Listener, dial dialer, address string) {
 	}
 }
 
-// join copies in both directions until both have ended. The end of one direction is passed on.
+// join copies in both directions until both have ended. It passes on the end of each direction.
 func join(a, b net.Conn) {
 	var both sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
 		both.Go(func() {
-			// The ends of a connection know best what became of it.
+			// The two ends handle errors of a connection themselves.
 			_, _ = io.Copy(pair[1], pair[0])
 			if half, ok := pair[1].(*net.TCPConn); ok {
 				_ = half.CloseWrite()

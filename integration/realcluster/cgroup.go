@@ -14,23 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupMount is where cgroups are on every distribution.
+// cgroupMount is the mount point of cgroups on every distribution.
 const cgroupMount = "/sys/fs/cgroup"
 
-// needed are the controllers without which kubelet does not start, on cgroup v2.
+// needed are the controllers that kubelet needs to start, on cgroup v2.
 var needed = []string{"cpu", "cpuset", "memory", "pids"}
 
-// together is what all nodes of a cluster and its control plane count for, when there is not enough time for all. 1 is another process
-// of this machine, or, where the kernel groups them (autogroup), a session. With more than a few, whoever talks to the cluster is so
-// much the lesser that it waits for its turn at each of its many short turns: kubectl took up to 28 s instead of 0.3 s at 10.
+// together is the weight of all nodes of a cluster and its control plane when CPU time is short. Another process of
+// this machine, or, where the kernel groups them (autogroup), a session, has weight 1. With a larger weight, clients of
+// the cluster get so much less CPU time that they wait at each of their many short turns: kubectl took up to 28 s with
+// 10, and 0.3 s otherwise.
 const together = 2
 
-// planeWeight is the weight of the control plane among the nodes of its cluster. It needs little, and that at once: what asks an API
-// server that waits for its turn gives up.
+// planeWeight is the weight of the control plane among the nodes of its cluster. It needs little CPU time, but at once,
+// because clients of an API server that waits for its turn time out.
 const planeWeight = 4
 
-// makeCgroup makes the cgroup of a node, name, in every hierarchy: kubelet wants it to be there, with all controllers. The
-// name begins with the cluster's cgroup, which it makes as well. weight is that of the node among the cluster's.
+// makeCgroup creates the cgroup of a node, name, in every hierarchy, because kubelet requires it, with all controllers.
+// The name starts with the cluster's cgroup, which it also creates. weight is the weight of the node within the
+// cluster.
 func makeCgroup(name string, weight int) error {
 	if unified() {
 		return errors.Join(makeUnified(name), weigh(filepath.Dir(name), "cpu.weight", 100*together), weigh(name, "cpu.weight", 100*weight))
@@ -40,7 +42,7 @@ func makeCgroup(name string, weight int) error {
 			return fmt.Errorf("making the cgroup of a node: %w", err)
 		}
 	}
-	// Nothing can run in a new cpuset before it is told where.
+	// No process can run in a new cpuset before its CPUs and memory nodes are set.
 	path := filepath.Join(cgroupMount, "cpuset")
 	for element := range strings.SplitSeq(name, "/") {
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -58,7 +60,7 @@ func makeCgroup(name string, weight int) error {
 	return errors.Join(weigh(cpu(filepath.Dir(name)), "cpu.shares", 1024*together), weigh(cpu(name), "cpu.shares", 1024*weight))
 }
 
-// enlist has a process be counted with a cgroup when processor time is short.
+// enlist adds a process to a cgroup for the distribution of CPU time.
 func enlist(name string, pid int) error {
 	hierarchy := filepath.Join(cgroupMount, "cpu")
 	if unified() {
@@ -77,7 +79,7 @@ func weigh(path, file string, weight int) error {
 	return nil
 }
 
-// makeUnified makes a cgroup of version 2. Controllers are handed down from each level to the next one.
+// makeUnified creates a cgroup of version 2. Each level enables the controllers for the next one.
 func makeUnified(name string) error {
 	path := cgroupMount
 	for element := range strings.SplitSeq(name, "/") {
@@ -111,13 +113,14 @@ func handDown(path string) error {
 	return nil
 }
 
-// unified tells whether all controllers are those of cgroup v2.
+// unified reports whether all controllers are those of cgroup v2.
 func unified() bool {
 	_, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers"))
 	return err == nil
 }
 
-// hierarchies are the mounted hierarchies: one for cgroup v2, else one or more a controller. Links to others are left out.
+// hierarchies returns the mounted hierarchies: one for cgroup v2, otherwise one or more for each controller. It omits
+// links to others.
 func hierarchies() []string {
 	if unified() {
 		return []string{cgroupMount}
@@ -135,7 +138,7 @@ func hierarchies() []string {
 	return found
 }
 
-// cgroupsNamed are the cgroups below the roots of all hierarchies whose names match.
+// cgroupsNamed returns the matching cgroups below the roots of all hierarchies.
 func cgroupsNamed(pattern string) []string {
 	var all []string
 	for _, hierarchy := range hierarchies() {
@@ -147,7 +150,7 @@ func cgroupsNamed(pattern string) []string {
 	return all
 }
 
-// removeCgroup removes a cgroup with all below it. What has run in there is dead but may not have gone yet.
+// removeCgroup removes a cgroup and everything below it. Its processes are dead but may not have disappeared yet.
 func removeCgroup(path string) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		err := removeCgroupTree(path)

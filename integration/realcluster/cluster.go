@@ -1,12 +1,13 @@
 // Package realcluster runs a real management cluster on this machine, for tests and for the demo: a control plane with
-// name service, and nodes with containerd, kubelet and kube-proxy that run real pods.
+// DNS, and nodes with containerd, kubelet and kube-proxy that run real pods.
 //
-// Control plane and nodes are in network namespaces of their own, joined by a bridge and connected to nothing else:
-// nothing listens on this machine's network and no address clashes with another's. Each node has mounts and process ids
-// of its own, too.
+// Control plane and nodes are in separate network namespaces, joined by a bridge and connected to nothing else. So
+// nothing listens on this machine's network, and no addresses conflict. Each node also has its own mounts and process
+// ids.
 //
-// Nothing is left behind: everything that runs in a node ends with the process that started the cluster, even by
-// SIGKILL, and mounts and interfaces with it. Stop removes cgroups and state; after SIGKILL the next Start does.
+// Nothing is left behind: everything that runs in a node ends with the process that started the cluster, even after
+// SIGKILL, and mounts and interfaces are removed with it. Stop removes cgroups and state. After SIGKILL the next Start
+// does this.
 package realcluster
 
 import (
@@ -33,7 +34,7 @@ const startTimeout = 4 * time.Minute
 type Cluster struct {
 	options   Options
 	temporary bool   // the state directory is removed by Stop
-	name      string // of the cgroups, and the beginning of a temporary directory's
+	name      string // of the cgroups, and the prefix of a temporary directory's name
 	lock      *os.File
 	disks     string // directory of what nodes change in ownTrees
 	site      *namespace.Namespaces
@@ -50,10 +51,10 @@ type Cluster struct {
 // clusters numbers the clusters of this process.
 var clusters atomic.Int64
 
-// Start starts a cluster and returns when every node is Ready. The context limits only the start; Start gives up by
+// Start starts a cluster and returns when every node is Ready. The context limits only the start. Start gives up by
 // itself after four minutes. It needs root.
 //
-// An error names the component that stopped it and shows the end of its log. The logs of a failed start are kept.
+// An error names the component that failed and shows the end of its log. The logs of a failed start are kept.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	c, err := open(options)
 	if err != nil {
@@ -88,7 +89,7 @@ func open(options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// start starts the control plane and, beside it, the container runtimes; kubelets follow when there is an API server.
+// start starts the control plane and, in parallel, the container runtimes. Kubelets follow once there is an API server.
 func (c *Cluster) start(ctx context.Context) error {
 	if err := c.makeSite(); err != nil {
 		return err
@@ -142,7 +143,8 @@ func (c *Cluster) startControlPlane(ctx context.Context) (err error) {
 	return c.weighControlPlane()
 }
 
-// weighControlPlane gives what runs beside the nodes its share of the processors. What is started again later counts like any process.
+// weighControlPlane gives the processes beside the nodes their share of the CPUs. A process that is restarted later has
+// the weight of any other process.
 func (c *Cluster) weighControlPlane() error {
 	cgroup := c.name + "/control-plane"
 	if err := makeCgroup(cgroup, planeWeight); err != nil {
@@ -157,7 +159,8 @@ func (c *Cluster) weighControlPlane() error {
 	return errors.Join(errs...)
 }
 
-// Stop ends everything at once, pods included, and removes the state directory if Start made it. It may be called again.
+// Stop stops everything at once, including pods, and removes the state directory if Start created it. It may be called
+// again.
 func (c *Cluster) Stop() error {
 	return errors.Join(c.stopAll(), c.release(c.temporary))
 }
@@ -189,7 +192,7 @@ func (c *Cluster) stopAll() error {
 	return errors.Join(errs...)
 }
 
-// abandon stops the cluster after a failed start. The logs stay, unless the caller has lost interest himself.
+// abandon stops the cluster after a failed start. The logs stay unless the caller interrupted the start.
 func (c *Cluster) abandon(interrupted bool) error {
 	if interrupted {
 		return c.Stop()
@@ -204,16 +207,16 @@ func (c *Cluster) abandon(interrupted bool) error {
 	return errors.Join(append(errs, c.release(false))...)
 }
 
-// Dir is the state directory. Logs are control-plane/<component>.log, <node>/<component>.log and coredns.log.
+// Dir returns the state directory. Logs are control-plane/<component>.log, <node>/<component>.log and coredns.log.
 func (c *Cluster) Dir() string { return c.options.Dir }
 
-// ControlPlane is the cluster's control plane, to stop and start its components and to look at requests.
+// ControlPlane returns the cluster's control plane, to stop and start its components and to read requests.
 func (c *Cluster) ControlPlane() *managementcluster.Cluster { return c.plane }
 
-// Nodes are the cluster's nodes, in the order of the options.
+// Nodes returns the cluster's nodes, in the order of the options.
 func (c *Cluster) Nodes() []*Node { return append([]*Node(nil), c.nodes...) }
 
-// Node is the node of an index, from 0.
+// Node returns the node with an index, from 0.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.options.Dir, name) }

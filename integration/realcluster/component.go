@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 )
 
-// NodeComponent names one process of a node; it is also the name of its executable.
+// NodeComponent names one process of a node. It is also the name of its executable.
 type NodeComponent string
 
 // The components of a node.
@@ -22,10 +22,11 @@ const (
 	KubeProxy  NodeComponent = "kube-proxy"
 )
 
-// socket is where containerd listens, in every node's own /run.
+// socket is where containerd listens, in each node's own /run.
 const socket = "/run/containerd/containerd.sock"
 
-// StopComponent kills one component, as a crash would; one that does not run is left alone. Containers outlive it.
+// StopComponent kills one component, as a crash would. It does nothing if the component does not run. Containers
+// outlive it.
 func (n *Node) StopComponent(name NodeComponent) error {
 	n.mu.Lock()
 	p := n.running[name]
@@ -37,7 +38,7 @@ func (n *Node) StopComponent(name NodeComponent) error {
 	return p.Stop(0)
 }
 
-// StartComponent starts one component and returns when it answers. A kubelet that answers need not be Ready yet.
+// StartComponent starts one component and returns when it answers. A kubelet that answers may not be Ready yet.
 func (n *Node) StartComponent(ctx context.Context, name NodeComponent) error {
 	began := time.Now()
 	p, err := n.spawn(name)
@@ -74,7 +75,7 @@ func (n *Node) spawn(name NodeComponent) (*process.Process, error) {
 	return p, nil
 }
 
-// commandLine writes the configuration of a component and returns how it is started.
+// commandLine writes the configuration of a component and returns its command line.
 func (n *Node) commandLine(name NodeComponent) (path string, args []string, err error) {
 	path = filepath.Join(n.cluster.options.Tools, string(name))
 	switch name {
@@ -93,7 +94,7 @@ func (n *Node) commandLine(name NodeComponent) (path string, args []string, err 
 	}
 }
 
-// answers tells why a component cannot be asked yet.
+// answers returns why a component cannot serve requests yet.
 func (n *Node) answers(ctx context.Context, name NodeComponent) error {
 	switch name {
 	case Containerd:
@@ -110,7 +111,7 @@ func (n *Node) answers(ctx context.Context, name NodeComponent) error {
 	}
 }
 
-// watch reports a component that ends although nobody asked it to.
+// watch reports a component that ends unexpectedly.
 func (n *Node) watch(name NodeComponent, p *process.Process) {
 	<-p.Done()
 	n.mu.Lock()

@@ -13,7 +13,7 @@ var configs embed.FS
 
 var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(configs, "config/*"))
 
-// writeConfig fills in a file of config and writes it.
+// writeConfig writes a file of config with its values.
 func writeConfig(path, name string, values any) error {
 	var content bytes.Buffer
 	if err := templates.ExecuteTemplate(&content, name, values); err != nil {

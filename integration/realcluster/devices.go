@@ -14,8 +14,9 @@ import (
 	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// OfferDevices has a device plugin offer device files of the node as an extended resource, one container at a time, until the context ends. It is
-// a plugin of the lab, made for tests: it has one device of each resource, which is always well.
+// OfferDevices runs a device plugin that offers device files of the node as an extended resource, to one container at a
+// time, until the context ends. It is a plugin of the lab, for tests: it has one device of each resource, which is
+// always healthy.
 func (n *Node) OfferDevices(ctx context.Context, resource string, files ...string) error {
 	directory := filepath.Join("/proc", fmt.Sprint(n.PID()), "root", deviceplugin.DevicePluginPath)
 	endpoint := strings.ReplaceAll(resource, "/", "-") + ".sock"
@@ -34,7 +35,7 @@ func (n *Node) OfferDevices(ctx context.Context, resource string, files ...strin
 	return nil
 }
 
-// register tells a kubelet of a plugin.
+// register registers a plugin with a kubelet.
 func register(ctx context.Context, kubelet, endpoint, resource string) (err error) {
 	connection, err := grpc.NewClient("unix:"+kubelet, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -53,12 +54,12 @@ type plugin struct {
 	files []string
 }
 
-// GetDevicePluginOptions wants nothing.
+// GetDevicePluginOptions returns no options.
 func (p *plugin) GetDevicePluginOptions(context.Context, *deviceplugin.Empty) (*deviceplugin.DevicePluginOptions, error) {
 	return &deviceplugin.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch tells of the one device, and of no change.
+// ListAndWatch reports the one device and no changes.
 func (p *plugin) ListAndWatch(_ *deviceplugin.Empty, kubelet grpc.ServerStreamingServer[deviceplugin.ListAndWatchResponse]) error {
 	devices := []*deviceplugin.Device{{ID: "0", Health: deviceplugin.Healthy}}
 	if err := kubelet.Send(&deviceplugin.ListAndWatchResponse{Devices: devices}); err != nil {
@@ -71,7 +72,7 @@ func (p *plugin) ListAndWatch(_ *deviceplugin.Empty, kubelet grpc.ServerStreamin
 	return nil
 }
 
-// Allocate gives a container the files that there are.
+// Allocate gives a container the device files.
 func (p *plugin) Allocate(_ context.Context, request *deviceplugin.AllocateRequest) (*deviceplugin.AllocateResponse, error) {
 	var response deviceplugin.AllocateResponse
 	for range request.ContainerRequests {

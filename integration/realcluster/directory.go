@@ -12,7 +12,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 )
 
-// namePrefix begins the names of all that is left on the machine when this process is killed; the process's mark follows.
+// namePrefix is the prefix of the names of everything that is left on the machine when this process is killed. The
+// process's mark follows.
 const namePrefix = "realcluster-"
 
 // removeLeftovers removes the directories and cgroups of processes that have ended without Stop.
@@ -43,7 +44,7 @@ func removeLeftover(path string) error {
 	return os.RemoveAll(path)
 }
 
-// temporaryRoot is where large files may lie: /tmp is in memory on many machines.
+// temporaryRoot is the directory for large files, because /tmp is in memory on many machines.
 func temporaryRoot() string {
 	if dir := os.Getenv("TMPDIR"); dir != "" {
 		return dir
@@ -51,7 +52,8 @@ func temporaryRoot() string {
 	return "/var/tmp"
 }
 
-// takeDirectory makes and locks the state directory, after those that killed processes have left behind are gone.
+// takeDirectory creates and locks the state directory. It first removes the directories that killed processes have left
+// behind.
 func (c *Cluster) takeDirectory() (err error) {
 	if err := removeLeftovers(); err != nil {
 		return err
@@ -71,8 +73,8 @@ func (c *Cluster) takeDirectory() (err error) {
 	return err
 }
 
-// lockDirectory keeps others out of the state directory. The kernel releases the lock with the last descriptor: a crash
-// leaves no lock behind.
+// lockDirectory locks the state directory against others. The kernel releases the lock with the last descriptor, so a
+// crash leaves no lock behind.
 func (c *Cluster) lockDirectory() error {
 	lock, err := os.OpenFile(c.path("lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -85,8 +87,8 @@ func (c *Cluster) lockDirectory() error {
 	return nil
 }
 
-// makeDisks chooses where nodes store what they change in ownTrees: in the state directory, unless this is in one of these,
-// for no overlay may lie over its own directory.
+// makeDisks chooses where nodes store their changes to ownTrees: in the state directory, unless this is in one of them,
+// because an overlay must not lie over its own directory.
 func (c *Cluster) makeDisks() (err error) {
 	if c.disks = c.options.Dir; !inOwnTree(c.disks) {
 		return nil
@@ -102,7 +104,7 @@ func inOwnTree(path string) bool {
 	return slices.ContainsFunc(ownTrees, func(tree string) bool { return strings.HasPrefix(path+"/", tree+"/") })
 }
 
-// release gives the state directory back and removes what is temporary.
+// release unlocks the state directory and removes everything temporary.
 func (c *Cluster) release(removeDir bool) error {
 	var errs []error
 	if c.disks != c.options.Dir && c.disks != "" {

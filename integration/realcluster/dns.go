@@ -11,11 +11,11 @@ import (
 // Domain is the domain of the cluster's names: <service>.<namespace>.svc.cluster.local.
 const Domain = "cluster.local"
 
-// administrators is the group that the API server lets do everything.
+// administrators is the group with all permissions on the API server.
 const administrators = "system:masters"
 
-// startDNS starts CoreDNS beside the control plane, where it outlives every node. It knows the names of the cluster and
-// no others.
+// startDNS starts CoreDNS beside the control plane, where it outlives every node. It only knows the names of the
+// cluster.
 func (c *Cluster) startDNS(ctx context.Context) error {
 	began := time.Now()
 	if err := c.plane.WriteKubeconfig(c.path("coredns.kubeconfig"), "coredns", administrators); err != nil {

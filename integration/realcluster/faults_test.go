@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/realcluster"
 )
 
-// A pod for the second of two nodes.
+// farPod is a pod for the second of two nodes.
 const farPod = `
 apiVersion: v1
 kind: Pod
@@ -30,7 +30,7 @@ spec:
     readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
 `
 
-// breakDown does to the second node what happens to nodes.
+// breakDown injects faults into the second node.
 func breakDown(t *testing.T, c *realcluster.Cluster) {
 	apply(t, c, "far", farPod)
 	kubectl(t, c, "--namespace=far", "wait", "--for=condition=Ready", "pod/far", "--timeout=60s")
@@ -68,7 +68,7 @@ func breakDown(t *testing.T, c *realcluster.Cluster) {
 	if _, err := node.Exec(t.Context(), "sh", "-c", "echo old >/var/lib/kvm-operator-test"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // killing what is down is no error
+	for range 2 { // killing a node that is down is not an error
 		if err := node.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func breakDown(t *testing.T, c *realcluster.Cluster) {
 	}
 }
 
-// toolsWithKubelet are the tools with a shell script for a kubelet.
+// toolsWithKubelet returns the tools with a shell script as kubelet.
 func toolsWithKubelet(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -136,7 +136,7 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a process left behind that had the number of this one, long ago, goes, too.
+	// Leftovers of an earlier process with the same id are also removed.
 	earlier := filepath.Join(dir, "realcluster-"+mark[:strings.LastIndex(mark, "-")]+"-1-1-x")
 	if err := os.MkdirAll(filepath.Join(earlier, "control-plane"), 0o755); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	}
 }
 
-// temporaryDirectory is where clusters without a directory of their own have it, until the test has ended.
+// temporaryDirectory is the parent of clusters' default directories, until the end of the test.
 func temporaryDirectory(t *testing.T) string {
 	t.Helper()
 	busyboxArchive(t) // is elsewhere

@@ -54,7 +54,7 @@ func stopShared() error {
 	return nil
 }
 
-// shared is what several tests use.
+// shared is used by several tests.
 var shared struct {
 	images  string // directory
 	image   sync.Once
@@ -63,7 +63,7 @@ var shared struct {
 	err     error
 }
 
-// theCluster is a cluster with one node, for all tests that do it no harm.
+// theCluster returns a cluster with one node, for all tests that do not damage it.
 func theCluster(t *testing.T) *realcluster.Cluster {
 	t.Helper()
 	busybox := busyboxArchive(t)
@@ -80,7 +80,7 @@ func theCluster(t *testing.T) *realcluster.Cluster {
 	return shared.cluster
 }
 
-// busyboxArchive is an image of busybox, of which every applet is there.
+// busyboxArchive returns an image of busybox with all its applets.
 func busyboxArchive(t *testing.T) string {
 	t.Helper()
 	shared.image.Do(func() {
@@ -117,7 +117,7 @@ func busyboxArchive(t *testing.T) string {
 	return archive
 }
 
-// apply creates what a manifest describes, in a namespace of its own that goes with the test.
+// apply creates the objects of a manifest in a new namespace that is deleted with the test.
 func apply(t *testing.T, c *realcluster.Cluster, namespace, manifest string) {
 	t.Helper()
 	kubectl(t, c, "create", "namespace", namespace)
@@ -142,7 +142,7 @@ func kubectl(t *testing.T, c *realcluster.Cluster, args ...string) string {
 	return strings.TrimSpace(output)
 }
 
-// await waits until condition succeeds, which says in its error what is missing.
+// await waits until condition returns no error.
 func await(t *testing.T, patience time.Duration, condition func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {

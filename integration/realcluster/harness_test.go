@@ -32,7 +32,7 @@ spec:
     securityContext: {privileged: true}
 `
 
-// beHarness starts a cluster with a pod, tells where its namespaces are, and waits to be killed.
+// beHarness starts a cluster with a pod, prints where its namespaces are, and waits until it is killed.
 func beHarness(archive, dir string) {
 	c, err := realcluster.Start(context.Background(), realcluster.Options{Dir: dir, Images: []string{archive}, Output: os.Stderr})
 	if err == nil {
@@ -46,7 +46,7 @@ func beHarness(archive, dir string) {
 	select {}
 }
 
-// runSleeper runs a pod that does not obey SIGTERM.
+// runSleeper runs a pod that ignores SIGTERM.
 func runSleeper(ctx context.Context, c *realcluster.Cluster) error {
 	if _, err := c.KubectlInput(ctx, sleeper, "apply", "-f", "-"); err != nil {
 		return err
@@ -55,7 +55,7 @@ func runSleeper(ctx context.Context, c *realcluster.Cluster) error {
 	return err
 }
 
-// site is what there is of a cluster on this machine.
+// site holds the traces of a cluster on this machine.
 type site struct {
 	dir        string
 	namespaces []string // as in /proc/PID/ns, network of the control plane first
@@ -90,7 +90,7 @@ func siteOf(t *testing.T, dir string, pids ...int) site {
 	return s
 }
 
-// processes lists those that are in a network of the site, or see a mount of its, with their names.
+// processes lists the processes that are in a network of the site, or see one of its mounts, with their names.
 func (s site) processes(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -123,7 +123,7 @@ func (s site) remainingCgroups() []string {
 	})
 }
 
-// TestNothingIsLeft kills a cluster beside another, starts it again in its directory and stops it.
+// TestNothingIsLeft kills a cluster beside another one, starts it again in its directory and stops it.
 func TestNothingIsLeft(t *testing.T) {
 	archive, dir := busyboxArchive(t), commonDirectory(t)
 	beside := theCluster(t)
@@ -160,7 +160,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if len(stopped.processes(t)) == 0 {
 		t.Error("no process of a running cluster is found")
 	}
-	for range 2 { // stopping what is stopped is no error
+	for range 2 { // stopping a stopped cluster is not an error
 		if err := c.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func disks(t *testing.T) []string {
 	return found
 }
 
-// checkNodes looks whether a cluster is the one with a single node, and well.
+// checkNodes checks that a cluster is the one with a single node, and healthy.
 func checkNodes(t *testing.T, c *realcluster.Cluster) {
 	t.Helper()
 	if output := kubectl(t, c, "get", "nodes", "--output=name"); output != "node/node-1" {
@@ -212,7 +212,7 @@ func writeCommon(t *testing.T, node *realcluster.Node, common string) {
 	}
 }
 
-// commonDirectory is one where nodes otherwise write for themselves.
+// commonDirectory returns a directory in which nodes otherwise see only their own changes.
 func commonDirectory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/lib", "realcluster-test") //nolint:usetesting // t.TempDir is elsewhere
@@ -223,7 +223,7 @@ func commonDirectory(t *testing.T) string {
 	return dir
 }
 
-// killedCluster is a cluster with a pod whose harness was killed, and of which no process is left.
+// killedCluster returns a cluster with a pod whose harness was killed, after all its processes have ended.
 func killedCluster(t *testing.T, archive, dir string) site {
 	t.Helper()
 	harness := exec.Command(os.Args[0])

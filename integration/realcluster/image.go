@@ -20,11 +20,12 @@ const pauseImage = "pause.test/pause:1"
 
 // Image is a container image of a few files.
 type Image struct {
-	// Name is the image's, with registry and tag. A tag other than "latest" keeps kubelet from looking for the registry.
+	// Name is the name of the image, with registry and tag. A tag other than "latest" keeps kubelet from contacting the
+	// registry.
 	Name string
-	// Entrypoint is what a container runs unless it is told.
+	// Entrypoint is what a container runs by default.
 	Entrypoint []string
-	// Files are executables by their paths in the image; the values are paths on this machine.
+	// Files are executables by their paths in the image. The values are paths on this machine.
 	Files map[string]string
 	// Links are symbolic links by their paths in the image.
 	Links map[string]string

@@ -14,7 +14,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// settings are what the files of config are filled in with.
+// settings are the values for the files of config.
 type settings struct {
 	Dir, Name, Address, Cgroup, DNS, Domain, Socket string
 	Pods, AllPods, Plugins, PauseImage              string
@@ -62,7 +62,7 @@ func (n *Node) configureProxy() error {
 	)
 }
 
-// importImages brings the images into containerd. Those that are there already cost little.
+// importImages imports the images into containerd. Images that already exist cost little.
 func (n *Node) importImages(ctx context.Context) error {
 	began := time.Now()
 	archives := append([]string{n.cluster.pauseArchive()}, n.cluster.options.Images...)
@@ -102,8 +102,8 @@ func (n *Node) join(ctx context.Context) error {
 	return nil
 }
 
-// usable tells why no pod can run on the node yet, and labels it: kubelet itself may not set every label.
-// What the node said before since, it said before it went down.
+// usable returns why no pod can run on the node yet, and labels the node, because kubelet itself may not set every
+// label. Conditions from before since are ignored because they are from before the node went down.
 func (n *Node) usable(ctx context.Context, client corev1client.NodesGetter, since time.Time) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": n.labels}})
 	if err != nil {
@@ -123,7 +123,7 @@ func (n *Node) usable(ctx context.Context, client corev1client.NodesGetter, sinc
 	return err
 }
 
-// ready tells why a node is not Ready. The API has times in whole seconds.
+// ready returns why a node is not Ready. Times in the API are in whole seconds.
 func ready(node *corev1.Node, since time.Time) error {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady || condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {

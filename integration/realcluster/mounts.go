@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownTrees are the directories that a node has for itself: what is there on this machine it sees, what it changes it
-// changes for itself, in its state directory.
+// ownTrees are the directories of which a node has a private view: it sees this machine's files, and its changes are
+// private and stored in its state directory.
 var ownTrees = []string{"/home", "/var/lib", "/var/log"}
 
-// ownDirectories are the directories of a node that containers' file systems lie in, which want to be on a real one.
+// ownDirectories are the directories of a node for containers' file systems, which must be on a real file system.
 var ownDirectories = map[string]string{"containerd": "/var/lib/containerd", "kubelet": "/var/lib/kubelet"}
 
-// tunables are values of the whole machine that every kubelet sets. A node sets them for itself.
+// tunables are settings of the whole machine that every kubelet changes. A node changes its own copy.
 var tunables = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 }
 
-// mount makes the node's mounts out of a copy of this machine's.
+// mount creates the node's mounts from a copy of this machine's.
 func (n *Node) mount() error {
 	if err := n.namespaces.Inside(n.mountTrees); err != nil {
 		return err
 	}
-	// Which processes it shows depends on who mounts it.
+	// The processes that it shows depend on the PID namespace of the process that mounts it.
 	command := exec.Command("mount", "-t", "proc", "proc", "/proc")
 	if output, err := combined(n.namespaces.Run, command); err != nil {
 		return fmt.Errorf("mounting /proc: %w\n%s", err, output)
@@ -38,7 +38,8 @@ func (n *Node) mount() error {
 }
 
 func (n *Node) mountTrees() error {
-	// First of all, so that nothing gets back to this machine. At the end pods may mount into each other.
+	// This comes first, so that no mount propagates to this machine. At the end, pods may propagate mounts to each
+	// other.
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("separating the mounts of %s: %w", n.Name(), err)
 	}
@@ -63,7 +64,7 @@ func (n *Node) mountTrees() error {
 	return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// keep takes hold of directories as they are now; back puts them over whatever has been mounted there since.
+// keep opens directories in their current state. back mounts them over whatever has been mounted there since then.
 func keep(paths []string) (back func() error, err error) {
 	descriptors := map[string]int{}
 	for _, path := range paths {
@@ -113,14 +114,14 @@ func (n *Node) mountOwnDirectories() error {
 	return nil
 }
 
-// mountResolver makes the cluster's name service that of the node's programs.
+// mountResolver makes the node's programs use the cluster's DNS.
 func (n *Node) mountResolver() error {
 	target := "/etc/resolv.conf"
 	if link, err := os.Readlink(target); err == nil {
 		if target = link; !filepath.IsAbs(link) {
 			target = filepath.Join("/etc", link)
 		}
-		// It usually leads to /run, which is the node's own and empty.
+		// It usually refers to /run, which is the node's own and empty.
 		if err := makeFile(target); err != nil {
 			return err
 		}
@@ -135,7 +136,7 @@ func (n *Node) mountResolver() error {
 	return nil
 }
 
-// makeFile makes an empty file unless there is one.
+// makeFile creates an empty file if it does not exist.
 func makeFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -169,7 +170,7 @@ func (n *Node) treePath(tree string) string {
 	return filepath.Join(n.cluster.disks, n.Name(), "own", strings.ReplaceAll(strings.TrimPrefix(tree, "/"), "/", "-"))
 }
 
-// removeState removes what a stopped node has written, logs and configuration apart.
+// removeState removes what a stopped node has written, except logs and configuration.
 func (n *Node) removeState() error {
 	errs := []error{os.RemoveAll(filepath.Join(n.dir(), "own"))}
 	for name := range ownDirectories {

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Everything of the network is fixed: nobody else is in it.
+// All values of the network are fixed because no one else uses it.
 const (
 	bridge        = "nodes"
 	nodeInterface = "eth0"
@@ -19,19 +19,19 @@ const (
 
 var siteAddress = netip.MustParseAddr("10.10.0.1")
 
-// nodeAddress is the address of the node with a number, from 1.
+// nodeAddress returns the address of the node with a number, from 1.
 func nodeAddress(number int) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("10.10.0.%d", 10+number))
 }
 
-// podNetwork is the network of the node's pods.
+// podNetwork returns the network of the node's pods.
 func podNetwork(number int) netip.Prefix {
 	return netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", number))
 }
 
 func nodeName(number int) string { return fmt.Sprintf("node-%d", number) }
 
-// makeBridge makes the network of the thread's namespace that of the control plane.
+// makeBridge sets up the thread's network namespace as that of the control plane.
 func makeBridge() error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = bridge
@@ -39,8 +39,8 @@ func makeBridge() error {
 	return errors.Join(forward(), setUp("lo"), netlink.LinkAdd(link), addAddress(link, siteAddress), netlink.LinkSetUp(link))
 }
 
-// plugIn connects the network namespace of a process, that of a node, to the bridge in the thread's namespace, and makes
-// the node's pods known there.
+// plugIn connects the network namespace of a process, which is that of a node, to the bridge in the thread's namespace,
+// and adds the route to the node's pods there.
 func plugIn(number, pid int) error {
 	link, err := netlink.LinkByName(bridge)
 	if err != nil {
@@ -58,7 +58,7 @@ func plugIn(number, pid int) error {
 	return addRoute(podNetwork(number).String(), nodeAddress(number))
 }
 
-// unplug is the opposite of plugIn. The kernel takes its time to do so when a namespace ends.
+// unplug reverses plugIn. When a namespace ends, the kernel does this only after a while.
 func unplug(number int) error {
 	link, err := netlink.LinkByName(nodeName(number))
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -70,7 +70,8 @@ func unplug(number int) error {
 	return err
 }
 
-// setUpNode gives the thread's namespace, that of a node, its address and the routes to other nodes' pods.
+// setUpNode sets up the thread's namespace, which is that of a node, with its address and the routes to other nodes'
+// pods.
 func setUpNode(number, nodes int) error {
 	link, err := netlink.LinkByName(nodeInterface)
 	if err != nil {
@@ -103,7 +104,7 @@ func addAddress(link netlink.Link, address netip.Addr) error {
 	return nil
 }
 
-// addRoute adds a route, or changes the one that is there: those to a node's pods outlive the node.
+// addRoute adds a route or replaces the existing one, because routes to a node's pods outlive the node.
 func addRoute(destination string, by netip.Addr) error {
 	_, network, err := net.ParseCIDR(destination)
 	if err != nil {

@@ -23,7 +23,7 @@ type Node struct {
 	labels  map[string]string
 	weight  int
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	namespaces *namespace.Namespaces
 	running    map[NodeComponent]*process.Process
 }
@@ -34,7 +34,7 @@ func (n *Node) Name() string { return nodeName(n.number) }
 // Address is the node's InternalIP.
 func (n *Node) Address() string { return nodeAddress(n.number).String() }
 
-// Dial connects from within the node's network, which knows pods and Services. Names are those of the cluster.
+// Dial connects from within the node's network, which reaches pods and Services. Names are those of the cluster.
 func (n *Node) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	namespaces, err := n.inside()
 	if err != nil {
@@ -47,8 +47,8 @@ func (n *Node) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return namespaces.Dial(ctx, network, resolved)
 }
 
-// Exec runs a program on the node, with its network, mounts and processes, and returns what it has printed on its
-// standard output. When it fails, the error says what it has printed on the other one.
+// Exec runs a program on the node, with its network, mounts and processes, and returns its standard output. When it
+// fails, the error contains its standard error.
 func (n *Node) Exec(ctx context.Context, name string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, args...)
 	var output, complaint bytes.Buffer
@@ -59,8 +59,8 @@ func (n *Node) Exec(ctx context.Context, name string, args ...string) (string, e
 	return output.String(), nil
 }
 
-// Run runs a command on the node to its end. There it reaches the API server (Cluster.Kubeconfig), pods and Services, these
-// by their names, too.
+// Run runs a command on the node until it ends. It reaches the API server (Cluster.Kubeconfig), pods and Services, and
+// Services also by name.
 func (n *Node) Run(command *exec.Cmd) error {
 	namespaces, err := n.inside()
 	if err != nil {
@@ -69,8 +69,8 @@ func (n *Node) Run(command *exec.Cmd) error {
 	return namespaces.Run(command)
 }
 
-// Start starts a process on the node that runs until it is stopped, ends by itself or the node ends. Command.Enter and
-// Command.Guarded are set here.
+// Start starts a process on the node that runs until it is stopped, ends by itself or the node ends. Start sets
+// Command.Enter and Command.Guarded.
 func (n *Node) Start(command process.Command) (*process.Process, error) {
 	namespaces, err := n.inside()
 	if err != nil {
@@ -80,8 +80,8 @@ func (n *Node) Start(command process.Command) (*process.Process, error) {
 	return process.Start(command)
 }
 
-// PID is the first process of the node, in the eyes of this machine, for `nsenter --target PID --all`. It is 0 while the
-// node is down.
+// PID returns the id of the node's first process, as this machine sees it, for `nsenter --target PID --all`. It is 0
+// while the node is down.
 func (n *Node) PID() int {
 	namespaces, err := n.inside()
 	if err != nil {
@@ -99,7 +99,8 @@ func (n *Node) inside() (*namespace.Namespaces, error) {
 	return n.namespaces, nil
 }
 
-// Kill ends the node with everything that runs there, as a power cut does. Killing a node that is down is no error.
+// Kill ends the node with everything that runs there, as a power failure does. Killing a node that is down is not an
+// error.
 func (n *Node) Kill() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -125,7 +126,7 @@ func (n *Node) Boot(ctx context.Context) error {
 	return err
 }
 
-// prepare makes the node and starts its containerd, for which no API server is needed.
+// prepare creates the node and starts its containerd, which needs no API server.
 func (n *Node) prepare(ctx context.Context) error {
 	if err := n.powerOn(); err != nil {
 		return fmt.Errorf("making %s: %w", n.Name(), err)

@@ -18,46 +18,47 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
 )
 
-// maxNodes is how many nodes have room in the networks.
+// maxNodes is how many nodes fit into the networks.
 const maxNodes = 200
 
-// Options say what a cluster consists of. The zero value is a control plane and one node.
+// Options define a cluster. The zero value is a control plane and one node.
 type Options struct {
-	// Dir is the state directory, on a file system that overlayfs can work on. A cluster that is started in the directory
-	// of a former one continues its state, as after a power cut. Default: a temporary directory that Stop removes, in
-	// $TMPDIR or /var/tmp.
+	// Dir is the state directory, on a file system that supports overlayfs. A cluster that is started in the directory
+	// of a former one continues its state, as after a power failure. Default: a temporary directory that Stop removes,
+	// in $TMPDIR or /var/tmp.
 	Dir string
-	// Tools is the directory with the executables of the control plane, kubelet, kube-proxy, kubectl and CoreDNS. Default:
-	// .tools in the checkout, which is where `make tools` puts them.
+	// Tools is the directory with the executables of the control plane, kubelet, kube-proxy, kubectl and CoreDNS.
+	// Default: .tools in the checkout, where `make tools` puts them.
 	Tools string
 	// Nodes are the cluster's nodes, called node-1, node-2, and so on. Default: one without labels.
 	Nodes []NodeOptions
-	// Images are archives, of OCI or Docker, with container images for all nodes. There is no registry.
+	// Images are OCI or Docker archives with container images for all nodes. There is no registry.
 	Images []string
-	// HostPaths are directories of this machine that nodes see as they are and may write to. Of the others they see what
-	// is there, and what they write below /home, /var/lib and /var/log is their own.
+	// HostPaths are directories of this machine that nodes share and may write to. In other directories, nodes see this
+	// machine's files, and their changes below /home, /var/lib and /var/log are private.
 	HostPaths []string
 
 	// Audit records every request to the API server.
 	Audit bool
 	// Flags are added to the command lines of the control plane's components.
 	Flags map[managementcluster.Component][]string
-	// Output receives lines of progress, one a Write, also when a component ends by itself. Default: they are dropped.
+	// Output receives lines of progress, one in each Write, also when a component ends by itself. Default: they are
+	// dropped.
 	Output io.Writer
 }
 
-// NodeOptions say what is special about a node.
+// NodeOptions define what is special about a node.
 type NodeOptions struct {
 	Labels map[string]string
-	// Weight is how many times the processor time of a node of weight 1 the node gets when all want more than there is.
-	// Default: 1. At most 100.
+	// Weight is the CPU time of the node relative to a node of weight 1 when CPU time is short. Default: 1. At most
+	// 100.
 	Weight int
 }
 
 //go:embed packages
 var packages string
 
-// complete fills in the defaults and checks that everything needed is there.
+// complete fills in the defaults and checks that everything needed exists.
 func (o Options) complete() (Options, error) {
 	if os.Geteuid() != 0 {
 		return o, errors.New("nodes are run by root only: run this as root")
@@ -74,7 +75,7 @@ func (o Options) complete() (Options, error) {
 	if o.Tools == "" {
 		o.Tools = filepath.Join(checkout(), ".tools")
 	}
-	// Nodes are numbered without being asked for pod networks: the routes to these are there before the nodes.
+	// The nodes' pod networks are fixed and not allocated because the routes to them exist before the nodes.
 	o.Flags = maps.Clone(o.Flags)
 	if o.Flags == nil {
 		o.Flags = map[managementcluster.Component][]string{}
@@ -126,7 +127,7 @@ func (o Options) checkFiles() error {
 	return nil
 }
 
-// checkPrograms names the packages to install.
+// checkPrograms returns an error that names the packages to install.
 func checkPrograms() error {
 	var missing []string
 	for lines := bufio.NewScanner(strings.NewReader(packages)); lines.Scan(); {
@@ -147,8 +148,8 @@ func checkPrograms() error {
 	return nil
 }
 
-// checkKernel loads the module without which a pod that reaches another one of its node by a Service gets no answer: the
-// answer would go by the bridge, past the rules that have changed the question's address.
+// checkKernel loads the module that a pod needs to reach another pod of its node through a Service. Without it, the
+// answer would pass the bridge without the rules that have changed the address of the request.
 func checkKernel() error {
 	const filtered = "/proc/sys/net/bridge"
 	if _, err := os.Stat(filtered); err == nil {
@@ -162,7 +163,7 @@ func checkKernel() error {
 	return err
 }
 
-// pluginDir is where the distribution has put the CNI plugins.
+// pluginDir returns the distribution's directory of the CNI plugins.
 func pluginDir() (string, error) {
 	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} {
 		if _, err := os.Stat(filepath.Join(dir, "bridge")); err == nil {
@@ -172,7 +173,7 @@ func pluginDir() (string, error) {
 	return "", fs.ErrNotExist
 }
 
-// checkout is the root of the repository.
+// checkout returns the root of the repository.
 func checkout() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..")

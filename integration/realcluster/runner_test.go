@@ -29,11 +29,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// deviceResources are those of the lab's device plugins. The second alone is enough for pods of the level baseline.
+// deviceResources are the resources of the lab's device plugins. The second one alone is enough for pods of level
+// baseline.
 var deviceResources = []string{"lab.example.org/tun", "lab.example.org/kvm"}
 
-// nodePod is the pod that the operator makes of a node with the tiny guest, in a namespace without the operator, which would drain it and
-// wait for its Node. Files of the guest image are in the directory.
+// nodePod returns the pod that the operator creates for a node with the tiny guest. Its namespace has no operator,
+// which would drain it and wait for its Node. Files of the guest image are in the directory.
 func nodePod(role string, guest v1alpha1.GuestImage, directory string, settings cluster.MachineSettings) *corev1.Pod {
 	settings.AllowEmulation, settings.ImageDirectories, settings.DiskRequestPercent, settings.MaxImageFile = true, []string{directory}, 1, "1G"
 	config := fixture.MakeCluster("ab1cd").Workers(1).With(func(spec *v1alpha1.KVMConfigSpec) {
@@ -66,7 +67,7 @@ func nodePod(role string, guest v1alpha1.GuestImage, directory string, settings 
 	return pod
 }
 
-// manifest is a node pod with its boot data.
+// manifest returns a node pod with its boot data.
 func manifest(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: pod.Spec.Volumes[0].ConfigMap.Name}
@@ -88,7 +89,7 @@ func manifest(t *testing.T, pod *corev1.Pod) string {
 	return string(text)
 }
 
-// TestNodePodRunsItsMachine: as it is by default, and without privileges where device plugins bring the devices.
+// TestNodePodRunsItsMachine: with default settings, and without privileges when device plugins provide the devices.
 func TestNodePodRunsItsMachine(t *testing.T) {
 	c := theCluster(t)
 	for resource, file := range map[string]string{deviceResources[0]: "/dev/net/tun", deviceResources[1]: "/dev/kvm"} {
@@ -123,7 +124,7 @@ func runMachine(t *testing.T, c *realcluster.Cluster, namespace string, settings
 			t.Errorf("the guest answers %q (%v) on port %s", answer, err, port)
 		}
 	}
-	// Where the runner carries the guest's connections, it is the pod that answers.
+	// If the runner forwards the guest's connections, the pod itself answers.
 	if _, err := c.Node(0).Exec(t.Context(), "ping", "-c", "1", "-W", "5", address); err != nil {
 		t.Error(err)
 	}
@@ -135,14 +136,15 @@ func runMachine(t *testing.T, c *realcluster.Cluster, namespace string, settings
 	kubectl(t, c, "--namespace="+namespace, "delete", "pod", "worker-abc", "--timeout=60s")
 }
 
-// rights shows, as root of the host sees it, what the runner of the machine and its QEMU may do, and how the runner has the images.
+// rights shows, as root of the host sees it, the permissions of the machine's runner and its QEMU, and how the runner
+// has mounted the images.
 const rights = `qemu=$(pgrep --full 'qemu-system.*gues[t]=worker-abc') || exit 1
 runner=$(sed -n 's/^PPid:\s*//p' /proc/$qemu/status)
 for p in $runner $qemu; do grep -E '^(Name|Uid|CapEff|NoNewPrivs|Seccomp):' /proc/$p/status; done
 grep ' ` + nodepod.Images + ` ' /proc/$runner/mounts
 echo devices: $(ls /proc/$runner/root/dev)`
 
-// checkRights prints what the runner and its QEMU may do, and compares it with what is promised.
+// checkRights prints the permissions of the runner and its QEMU, and compares them with the documented ones.
 func checkRights(t *testing.T, node *realcluster.Node, settings cluster.MachineSettings) {
 	t.Helper()
 	seen, err := node.Exec(t.Context(), "sh", "-c", rights)
@@ -155,10 +157,10 @@ func checkRights(t *testing.T, node *realcluster.Node, settings cluster.MachineS
 	if len(capabilities) != 2 || len(users) != 2 {
 		t.Fatal("there are not two processes")
 	}
-	// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_ADMIN and NET_RAW: bits 0, 1, 3 to 8, 12 and 13 (capability.h).
-	// The level baseline has NET_BIND_SERVICE, bit 10, instead of the last two.
+	// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_ADMIN and NET_RAW: bits 0, 1, 3 to 8, 12
+	// and 13 (capability.h). Level baseline has NET_BIND_SERVICE, bit 10, in place of the last two.
 	const few, fewer = "00000000000031fb", "00000000000005fb"
-	want := regexp.MustCompile("[1-9a-f].{8}$") // a privileged one has what there is, up to bit 40
+	want := regexp.MustCompile("[1-9a-f].{8}$") // a privileged one has all of them, up to bit 40
 	switch {
 	case settings.Baseline():
 		want = regexp.MustCompile(fewer)
@@ -176,7 +178,7 @@ func checkRights(t *testing.T, node *realcluster.Node, settings cluster.MachineS
 	}
 }
 
-// TestPodSecurityOfNodePods: what a level of Pod Security refuses of node pods, in the words of the API server.
+// TestPodSecurityOfNodePods: the API server's messages about node pods that a level of Pod Security rejects.
 func TestPodSecurityOfNodePods(t *testing.T) {
 	c := theCluster(t)
 	kubectl(t, c, "create", "namespace", "baseline")
@@ -235,7 +237,7 @@ func TestPodSecurityOfNodePods(t *testing.T) {
 	}
 }
 
-// copied copies a file to a directory and returns its URL. What is in .tools are links to where no pod sees.
+// copied copies a file to a directory and returns its URL. .tools contains links to files that no pod sees.
 func copied(t *testing.T, path, directory string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -249,7 +251,7 @@ func copied(t *testing.T, path, directory string) string {
 	return "file://" + path
 }
 
-// explained is what can be known of a pod that has not become Ready.
+// explained returns what is known about a pod that has not become Ready.
 func explained(c *realcluster.Cluster, namespace, pod string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

@@ -17,8 +17,8 @@ import (
 
 const pollInterval = 50 * time.Millisecond
 
-// await calls try until it succeeds. It gives up when the process ends, whose doing it is, or the context does; the error
-// is that of the last complete try, with the end of the process's log.
+// await calls try until it succeeds. It gives up when the process that try depends on ends, or the context does. The
+// error is that of the last complete try, with the end of the process's log.
 func await(ctx context.Context, p *process.Process, what string, try func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -41,7 +41,7 @@ func await(ctx context.Context, p *process.Process, what string, try func(contex
 	}
 }
 
-// get succeeds when a URL answers 200; else the error quotes the answer, which says what is not ready.
+// get succeeds when a URL answers 200. Otherwise the error quotes the answer, which says what is not ready.
 func get(ctx context.Context, dial func(context.Context, string, string) (net.Conn, error), url string) error {
 	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
@@ -61,7 +61,7 @@ func get(ctx context.Context, dial func(context.Context, string, string) (net.Co
 	return errors.Join(fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body))), err)
 }
 
-// combined runs a command and returns what it has printed.
+// combined runs a command and returns its output.
 func combined(run func(*exec.Cmd) error, command *exec.Cmd) (string, error) {
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output

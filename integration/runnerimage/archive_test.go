@@ -1,4 +1,4 @@
-// Package runnerimage_test looks at the image of node pods as build.sh makes it, and runs it.
+// Package runnerimage_test checks and runs the image of node pods that build.sh builds.
 package runnerimage_test
 
 import (
@@ -25,7 +25,7 @@ const checkout = "../.."
 // archivePath is where `make tools` puts the image.
 const archivePath = checkout + "/.tools/runner-image.tar"
 
-// descriptor, manifest and config have those fields of the OCI image specification that are looked at.
+// descriptor, manifest and config have the fields of the OCI image specification that the tests check.
 type (
 	descriptor struct {
 		MediaType, Digest string
@@ -49,7 +49,7 @@ type (
 	}
 )
 
-// archive is the files of the image's archive.
+// archive holds the files of the image's archive.
 type archive map[string][]byte
 
 func readArchive(path string) (archive, error) {
@@ -77,7 +77,7 @@ func readArchive(path string) (archive, error) {
 	}
 }
 
-// blob is what a descriptor describes.
+// blob returns the content of a descriptor.
 func (a archive) blob(d descriptor) ([]byte, error) {
 	content, ok := a["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
 	if !ok {
@@ -127,7 +127,7 @@ func (a archive) decode(d descriptor, into any) error {
 	return json.Unmarshal(content, into)
 }
 
-// built is the image that `make tools` has made.
+// built returns the image that `make tools` has built.
 func built(t *testing.T) image {
 	t.Helper()
 	files, err := readArchive(archivePath)
@@ -168,7 +168,7 @@ func TestTheImageSaysHowItIsRun(t *testing.T) {
 	}
 }
 
-// settingsOfDockerfile are the arguments of the instructions that have one line and stand in the last stage.
+// settingsOfDockerfile returns the arguments of the one-line instructions of the last stage.
 func settingsOfDockerfile(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(checkout, "runner/Dockerfile"))

@@ -2,13 +2,13 @@
 # build.sh DEST — builds the image of node pods without a container engine: DEST/runner-image.tar, an OCI archive for
 # `ctr -n k8s.io images import`. It has the same files and settings as that of runner/Dockerfile.
 #
-# Its system, QEMU with libraries from Debian packages, is cached by the content of what it is made of in
-# ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/runnerimage; to follow newer Debian packages, remove that directory. Only
-# the runner's layer is made anew each time. A lock lets two checkouts build side by side. Interrupting is safe at any
-# moment: nothing half-built is ever left in DEST.
+# Its system, QEMU with libraries from Debian packages, is cached by the content of its inputs in
+# ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/runnerimage. To get newer Debian packages, remove that directory. Only
+# the runner's layer is built each time. A lock lets two checkouts build at the same time. Interrupting is safe at any
+# time: nothing half-built is ever left in DEST.
 #
-# The same packages and sources make the same bytes. VERSION is that of a release, RUNNER_IMAGE the image's name;
-# DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors.
+# The same packages and sources result in the same bytes. VERSION is the version of a release, and RUNNER_IMAGE the name
+# of the image. DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -19,12 +19,12 @@ mirrors=(
   "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} trixie-updates main"
   "deb ${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security} trixie-security main"
 )
-# One moment for all times in the image, as in pack.
+# One fixed time for all files in the image, as in pack.
 export SOURCE_DATE_EPOCH=1700000000 LC_ALL=C.UTF-8
 
 die() { echo "error: $*" >&2; exit 1; }
 
-# install_packages PACKAGE...: Debian packages, by root or through sudo.
+# install_packages PACKAGE...: installs Debian packages, as root or through sudo.
 install_packages() {
   local log apt=(apt-get)
   [ "$(id -u)" = 0 ] || apt=(sudo apt-get)
@@ -39,8 +39,8 @@ install_packages() {
   rm -f "$log"
 }
 
-# start VARIABLE COMMAND...: a job in a process group of its own, so that it can be ended with all that it started. The
-# lock is closed for it, so that it cannot hold it after this script.
+# start VARIABLE COMMAND...: starts a job in a separate process group, so that it can be stopped with all processes that
+# it started. The lock is closed for it, so that it cannot hold the lock after this script.
 start() {
   local -n process=$1
   shift
@@ -50,7 +50,7 @@ start() {
   set +m
 }
 
-# end PROCESS: ends a job with all that it started, and waits for it.
+# end PROCESS: stops a job with all processes that it started, and waits for it.
 end() {
   [ -z "$1" ] || { kill -- -"$1" && wait "$1"; } 2>/dev/null || true
 }
@@ -59,7 +59,7 @@ tick() {
   while sleep 5; do echo "    $1: ${SECONDS}s, $(tail -n 1 "$work/log" | cut -c1-100)"; done
 }
 
-# logged COMMAND...: becomes the command, so that whoever waits for it waits for what it does when it is told to end, too.
+# logged COMMAND...: replaces this process by the command, so that waiting for it also waits for its cleanup.
 logged() { exec "$@" >"$work/log" 2>&1; }
 
 # progress NAME COMMAND...: runs the command with a line of progress every five seconds.
@@ -77,8 +77,8 @@ progress() {
   job='' ticker=''
 }
 
-# build_system OUT: the layer with everything but the runner. Nothing runs inside of that Debian, so nothing of this machine
-# is mounted there: an interrupt could leave it behind, and what cleans up would go on into it.
+# build_system OUT: the layer with everything except the runner. Nothing runs inside of that Debian, so nothing of this
+# machine is mounted there. An interrupt could leave such a mount behind, and the cleanup would delete files in it.
 build_system() {
   local packages
   packages=$(grep -v '^#' "$here/packages" | paste -sd,)
@@ -91,7 +91,7 @@ build_system() {
   tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$work/image" -cf "$1" .
 }
 
-# system_key: a digest of everything that the system is made of.
+# system_key: a digest of everything that the system depends on.
 system_key() {
   {
     cat "$here/packages" "$here/register.sh" "$here/rootfs.sh"
@@ -100,7 +100,7 @@ system_key() {
   } | sha256sum | cut -c1-16
 }
 
-# build_system_once FILE: builds unless it is there already; whoever comes second waits for the first.
+# build_system_once FILE: builds the system if it is missing. A second caller waits for the first.
 build_system_once() {
   exec 9>"$cache/system.lock"
   flock -n 9 || { echo "==> runner's system: waiting for another build of it"; flock 9; }
@@ -114,7 +114,7 @@ build_system_once() {
   exec 9>&-
 }
 
-# version: that of the release, or the one that the sources name.
+# version: the version of the release, or the one in the sources.
 version() { echo "${VERSION:-$(sed -n 's/^var version = "\(.*\)"/\1/p' "$root/pkg/project/project.go")}"; }
 
 # build_image SYSTEM OUT
@@ -126,7 +126,7 @@ build_image() {
   unfinished=$2.$$
   progress "runner image" go run -C "$here/pack" . -name "${RUNNER_IMAGE:-docker.io/kvm-operator/kvm-operator-runner:$(version)}" \
     -version "$(version)" -system "$1" -runner "$work/runner" -o "$unfinished"
-  # Whoever watches the file sees changes only.
+  # Processes that watch the file only see changes.
   cmp -s "$unfinished" "$2" || mv "$unfinished" "$2"
   echo "==> runner image: built in ${SECONDS}s, $(du -h "$2" | cut -f1)"
 }
@@ -135,7 +135,7 @@ build_image() {
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 mkdir -p "$cache" "$1"
 dest=$(cd "$1" && pwd)
-# What is in the making, and who makes it: gone when this script ends, however it does.
+# Unfinished files and their jobs are removed whenever this script ends.
 job='' ticker='' unfinished=''
 work=$(mktemp -d "$cache/work.XXXXXX")
 trap 'end "$ticker"; end "$job"; rm -rf --one-file-system "$work" "$unfinished"' EXIT

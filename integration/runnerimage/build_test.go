@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Time-outs are for a machine whose cores are shared with others: they end what hangs, not what is slow.
+// The timeouts are for a machine whose cores are shared with others. They end tests that hang, not slow ones.
 const (
 	buildTimeout = 10 * time.Minute
 	bootTimeout  = 2 * time.Minute
@@ -32,14 +32,14 @@ func TestTheSameSourcesMakeTheSameImage(t *testing.T) {
 	}
 }
 
-// build runs build.sh and returns the archive. umask is that of somebody who works here.
+// build runs build.sh with a user's umask and returns the archive.
 func build(t *testing.T, umask string) []byte {
 	t.Helper()
 	directory := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, "sh", "-c", `umask "$1" && exec ./build.sh "$2"`, "sh", umask, directory)
-	// As Ctrl-C does: it cleans up then.
+	// Like Ctrl-C, this makes the script clean up.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }
 	if output, err := command.CombinedOutput(); err != nil {

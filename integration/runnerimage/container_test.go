@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// unpacked is the image's root file system, once for all tests; TestMain removes it.
+// unpacked is the image's root file system, once for all tests. TestMain removes it.
 var unpacked struct {
 	sync.Once
 	directory string
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// rootfs is the path of the image's root file system. It is not to be changed.
+// rootfs returns the path of the image's root file system, which must not be changed.
 func rootfs(t *testing.T) string {
 	t.Helper()
 	i := built(t)
@@ -67,7 +67,7 @@ func unpack(layer []byte, directory string) error {
 	}
 }
 
-// unpackFile fails at what the image has none of: hard links, devices, and files of others than root.
+// unpackFile fails on what the image must not contain: hard links, devices, and files of users other than root.
 func unpackFile(path string, header *tar.Header, content io.Reader) error {
 	if header.Uid != 0 || header.Gid != 0 {
 		return fmt.Errorf("%s belongs to %d:%d", header.Name, header.Uid, header.Gid)
@@ -84,8 +84,8 @@ func unpackFile(path string, header *tar.Header, content io.Reader) error {
 	return fmt.Errorf("%s is of type %q", header.Name, header.Typeflag)
 }
 
-// setUp makes a container of $IMAGE around the mount point $BOX, puts the files before "--" into /guest, and runs the
-// command behind it as process 1. All of it is in namespaces of its own and gone with its processes.
+// setUp creates a container of $IMAGE around the mount point $BOX, puts the files before "--" into /guest, and runs the
+// command after it as process 1. All of it is in separate namespaces and disappears with its processes.
 const setUp = `
 mount -t tmpfs box "$BOX"
 mkdir "$BOX/upper" "$BOX/work" "$BOX/root"
@@ -122,13 +122,13 @@ func start(t *testing.T, files []string, command ...string) *container {
 		files, []string{"--"}, command)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := exec.CommandContext(ctx, "unshare", arguments...)
-	// The image's path is the only one that its programs have. The shell's, too, finds what it needs there.
+	// The image's path is the only one for its programs. The shell also finds what it needs there.
 	c.Env = append([]string{"IMAGE=" + rootfs(t), "BOX=" + mountPoint(t)}, built(t).config.Config.Env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	running := &container{output: &output{more: make(chan struct{})}, done: make(chan struct{})}
 	c.Stdout, c.Stderr = running.output, running.output
 	go func() {
-		// The signal for the parent's death is sent when this thread dies (https://go.dev/issue/27505).
+		// The parent-death signal is sent when this thread ends (https://go.dev/issue/27505).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(running.done)
@@ -144,11 +144,12 @@ func start(t *testing.T, files []string, command ...string) *container {
 	return running
 }
 
-// mountPoint is an empty directory, and is so again when the test ends: mounts are in another namespace. TempDir's name
-// has that of the test in it, in which characters can be that mean something in the options of a mount.
+// mountPoint returns a directory that is empty, also at the end of the test, because mounts are in another namespace.
+// It does not use TempDir because that path contains the name of the test, which may have characters with a meaning in
+// mount options.
 func mountPoint(t *testing.T) string {
 	t.Helper()
-	directory, err := os.MkdirTemp("", "container") //nolint:usetesting // For that reason.
+	directory, err := os.MkdirTemp("", "container") //nolint:usetesting // See above.
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func mountPoint(t *testing.T) string {
 	return directory
 }
 
-// wait waits for the command to end well and returns its output.
+// wait waits until the command ends successfully and returns its output.
 func (c *container) wait(t *testing.T, timeout time.Duration) string {
 	t.Helper()
 	select {
@@ -217,7 +218,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// changed is closed when there is more than now.
+// changed returns a channel that is closed when there is more text.
 func (o *output) changed() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

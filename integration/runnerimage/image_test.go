@@ -21,10 +21,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/qemu"
 )
 
-// maxSize bounds the unpacked image, in bytes. It has 81 MB; a host has it once, but has to get it before its first node.
+// maxSize bounds the unpacked image, in bytes. It has 81 MB. A host stores it once, but has to download it before its
+// first node.
 const maxSize = 90e6
 
-// regularFiles calls visit for each of the image.
+// regularFiles calls visit for each regular file of the image.
 func regularFiles(t *testing.T, visit func(path string, info fs.FileInfo)) {
 	t.Helper()
 	err := filepath.WalkDir(rootfs(t), func(path string, entry fs.DirEntry, err error) error {
@@ -56,7 +57,7 @@ func TestEveryProgramFindsItsLibraries(t *testing.T) {
 	regularFiles(t, func(path string, _ fs.FileInfo) {
 		for _, library := range librariesOf(t, path) {
 			linked++
-			// These the loader searches without being told to, and without its cache, which the image has none of.
+			// The loader searches these directories by default, and without its cache, which the image does not have.
 			_, first := os.Stat(filepath.Join(root, "usr/lib/x86_64-linux-gnu", library))
 			_, second := os.Stat(filepath.Join(root, "usr/lib64", library))
 			if first != nil && second != nil {
@@ -69,7 +70,7 @@ func TestEveryProgramFindsItsLibraries(t *testing.T) {
 	}
 }
 
-// librariesOf are the names of the libraries that a program is linked against; none if the file is something else.
+// librariesOf returns the names of the libraries that a program is linked against. It returns none for other files.
 func librariesOf(t *testing.T, path string) []string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -107,7 +108,8 @@ func TestTheRunnerCanCheckServersOfGuestImages(t *testing.T) {
 	}
 }
 
-// TestEveryPackageIsKnown: scanners look for descriptions of packages and the distribution, licences ask for their text.
+// TestEveryPackageIsKnown: scanners look for descriptions of packages and the distribution, and licences require their
+// text.
 func TestEveryPackageIsKnown(t *testing.T) {
 	root := rootfs(t)
 	descriptions, err := filepath.Glob(filepath.Join(root, "var/lib/dpkg/status.d/*"))
@@ -139,7 +141,7 @@ func TestEveryPackageIsKnown(t *testing.T) {
 	}
 }
 
-// inGuest is the path of a file in the container.
+// inGuest returns the path of a file in the container.
 func inGuest(path string) string { return "/guest/" + filepath.Base(path) }
 
 func TestQEMUOfTheImageStarts(t *testing.T) {
@@ -156,12 +158,12 @@ func TestTheRunnerOfTheImageStarts(t *testing.T) {
 	}
 }
 
-// remarkPattern is what QEMU itself says, as about a file that it misses and can do without.
+// remarkPattern matches QEMU's own messages, such as those about missing optional files.
 var remarkPattern = regexp.MustCompile(`(?m)^(qemu-system-x86_64: |Could not open ).*`)
 
 func TestQEMUOfTheImageBootsAGuest(t *testing.T) {
 	tiny := vm.Tiny(t)
-	// QEMU's firmware starts the two kinds of kernels by different ROMs.
+	// QEMU's firmware starts the two kinds of kernels with different ROMs.
 	elfKernel, bzImage := tiny.Kernel, filepath.Join(filepath.Dir(tiny.Kernel), "bzImage")
 	tests := map[string]struct {
 		machine qemu.Machine
@@ -173,8 +175,8 @@ func TestQEMUOfTheImageBootsAGuest(t *testing.T) {
 			want: []string{"tiny: share=tmp mounted", "tiny: ready"},
 		},
 		"q35 with a compressed kernel": {machine: qemu.Machine{Type: "q35"}, kernel: bzImage, want: []string{"tiny: ready"}},
-		// It has a firmware of its own. What comes after is luck: on a busy host a kernel often finds no clock that goes right
-		// in a microvm without KVM, and stands still.
+		// It has its own firmware. What follows is not reliable: on a busy host a kernel often finds no working clock
+		// in a microvm without KVM, and hangs.
 		"microvm": {machine: qemu.Machine{Type: "microvm"}, kernel: elfKernel, want: []string{"Linux version"}},
 	}
 	for name, test := range tests {
@@ -201,7 +203,7 @@ func TestQEMUOfTheImageBootsAGuest(t *testing.T) {
 	}
 }
 
-// TestTheRunnerOfTheImageRunsAGuest gives the runner the paths that a node pod gives it, which are the defaults.
+// TestTheRunnerOfTheImageRunsAGuest gives the runner the same paths as a node pod, which are the defaults.
 func TestTheRunnerOfTheImageRunsAGuest(t *testing.T) {
 	tiny := vm.Tiny(t).With("tiny.disk=rootfs")
 	bootData := filepath.Join(t.TempDir(), nodepod.UserData)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# register.sh DEBIAN — notes in dpkg's database which package each file of DEBIAN is from. It is for a Debian whose packages
-# were only unpacked, which takes a fraction of the time of installing them, and still lie in apt's cache.
+# register.sh DEBIAN — records in dpkg's database which package each file of DEBIAN belongs to. It is for a Debian whose
+# packages were only unpacked, which takes a fraction of the time of installing them, and are still in apt's cache.
 set -euo pipefail
 database=$1/var/lib/dpkg
 for archive in "$1"/var/cache/apt/archives/*.deb; do

@@ -1,9 +1,9 @@
 #!/bin/bash
-# rootfs.sh DEBIAN OUT — makes OUT the root file system of the runner's image, all but the runner itself: from the root
+# rootfs.sh DEBIAN OUT — makes OUT the root file system of the runner's image, except the runner itself. From the root
 # directory DEBIAN of a Debian with the packages of `packages`, it takes what the runner and its machines need, with the
-# libraries of that. runner/Dockerfile and build.sh both call it, so what is tested is what is shipped.
+# libraries. runner/Dockerfile and build.sh both call it, so the tested image is the shipped one.
 #
-# What a machine that the runner does not make yet would need is left out: displays (modules ui-*, hw-display-*, audio-*;
+# It omits what only machines need that the runner does not support yet: displays (modules ui-*, hw-display-*, audio-*;
 # keymaps; the BIOS of their cards), UEFI (package ovmf), virtiofsd, swtpm, ROMs to boot from a network.
 set -euo pipefail
 export LC_ALL=C.UTF-8
@@ -13,14 +13,14 @@ libraries=usr/lib/x86_64-linux-gnu
 
 die() { echo "error: $*" >&2; exit 1; }
 
-# Programs; their accelerators are in QEMU itself.
+# Programs. Their accelerators are in QEMU itself.
 programs=(
   usr/bin/qemu-system-x86_64
   sbin/mkfs.ext4 # pkg/disk calls it
 )
 files=(
   etc/mke2fs.conf
-  usr/lib/os-release # scanners for known vulnerabilities look for the distribution, too
+  usr/lib/os-release # scanners for known vulnerabilities also look for the distribution
   usr/share/seabios/bios-256k.bin
   usr/share/seabios/bios-microvm.bin
   usr/share/qemu/qboot.rom
@@ -30,10 +30,10 @@ files=(
 )
 
 # needed FILE...: the libraries that programs of that Debian are linked against. Its own loader finds them, so neither a
-# chroot nor the rights for one are needed.
+# chroot nor the permissions for one are needed.
 needed() {
   local list
-  # Programs name the loader by its path; in the list it stands under the one that it was called by.
+  # Programs name the loader by its path. The list has the path that the loader was called by.
   echo lib64/ld-linux-x86-64.so.2
   list=$(for file in "$@"; do
     "$debian/lib64/ld-linux-x86-64.so.2" --library-path "$debian/lib/x86_64-linux-gnu:$debian/$libraries" --list "$debian/$file"
@@ -42,8 +42,8 @@ needed() {
   sed -nE "s|^.* => $debian/(.*/lib[^/]+) \(0x.*$|\1|p" <<<"$list" | sort -u
 }
 
-# owners FILE...: the packages that the files are from. They are registered where they were before /lib became a link to
-# /usr/lib, or where they are now.
+# owners FILE...: the packages that the files are from. They are registered under their path from before /lib became a
+# link to /usr/lib, or under their current path.
 owners() {
   local all=("${@/#//}") found file
   found=$(dpkg-query --admindir="$debian/var/lib/dpkg" -S "${all[@]}" "${all[@]/#//usr}" "${all[@]/#\/usr/}" 2>/dev/null || true)
@@ -67,11 +67,12 @@ for file in "${files[@]}"; do
   cp --no-dereference --preserve=mode,links "$debian/$file" "$out/$file"
 done
 ln -s ../usr/lib/os-release "$out/etc/os-release"
-# Guest images come over HTTPS. The package makes this file when it is installed; here it may be merely unpacked.
+# Guest images are downloaded over HTTPS. The package creates this file when it is installed, but here it may only be
+# unpacked.
 mkdir -p "$out/etc/ssl/certs"
 cat "$debian"/usr/share/ca-certificates/mozilla/*.crt >"$out/etc/ssl/certs/ca-certificates.crt"
 
-# The licences ask for their text, and scanners know an image without a package manager by these descriptions.
+# The licences require their text, and scanners identify an image without a package manager by these descriptions.
 mkdir -p "$out/var/lib/dpkg/status.d"
 packages=$(owners "${programs[@]}" "${linked[@]}" "${files[@]}")
 for package in $packages ca-certificates; do

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// renamed is the object of another cluster, as large as this one's, free of what the API server added.
+// renamed returns the object of another cluster, as large as this one's, without what the API server added.
 func renamed(b testing.TB, object client.Object, from, to string) client.Object {
 	data, err := json.Marshal(object)
 	if err != nil {
@@ -24,7 +24,7 @@ func renamed(b testing.TB, object client.Object, from, to string) client.Object 
 	other.SetResourceVersion("")
 	other.SetManagedFields(nil)
 	other.SetGeneration(0)
-	// Nobody is to take it for the operator's.
+	// It must not look like the operator's object.
 	annotations := other.GetAnnotations()
 	for name := range annotations {
 		annotations[name] += "-plain"
@@ -34,7 +34,8 @@ func renamed(b testing.TB, object client.Object, from, to string) client.Object 
 			service.Spec.ClusterIP = ""
 		}
 		service.Spec.ClusterIPs = nil
-		// A headless Service without selector is read back with RequireDualStack, which an API server of one family refuses.
+		// A headless Service without selector is read back with RequireDualStack, which an API server with one address
+		// family rejects.
 		service.Spec.IPFamilies, service.Spec.IPFamilyPolicy = nil, nil
 		for i := range service.Spec.Ports {
 			service.Spec.Ports[i].NodePort = 0

@@ -1,4 +1,4 @@
-// Package scale_test measures what many clusters cost.
+// Package scale_test measures the cost of many clusters.
 package scale_test
 
 import (
@@ -27,10 +27,10 @@ import (
 
 const timeout = 15 * time.Minute
 
-// inFlight is how many requests the plain client has under way, as many as the operator.
+// inFlight is the number of concurrent requests of the plain client. It is the same as the operator's.
 const inFlight = 8
 
-// result is what a number of clusters cost.
+// result is the cost of a number of clusters.
 type result struct {
 	clusters          int
 	requests          map[string]int
@@ -38,8 +38,8 @@ type result struct {
 	clusterHeap, pods int64
 }
 
-// BenchmarkClusters creates 1, 10, 100 and 300 clusters of one master and two workers, each number on a management
-// cluster of its own, and compares with a client that only posts the same objects to the same API server.
+// BenchmarkClusters creates 1, 10, 100 and 300 clusters of one master and two workers, each number on a separate
+// management cluster, and compares with a client that only creates the same objects on the same API server.
 func BenchmarkClusters(b *testing.B) {
 	for b.Loop() {
 		var results []result
@@ -51,7 +51,7 @@ func BenchmarkClusters(b *testing.B) {
 	}
 }
 
-// TestBenchmarkInSmall keeps the benchmark working: two clusters, and nothing is compared.
+// TestBenchmarkInSmall keeps the benchmark working: it has two clusters and compares nothing.
 func TestBenchmarkInSmall(t *testing.T) {
 	r := measure(t, 2)
 	report([]result{r})
@@ -98,7 +98,7 @@ func createAll(b testing.TB, l *lab.Lab, n int) []*v1alpha1.KVMConfig {
 	return configs
 }
 
-// awaitObjects waits until every cluster has all its objects, which its status says by waiting for node pods alone.
+// awaitObjects waits until every cluster has all its objects: its status then only waits for node pods.
 func awaitObjects(b testing.TB, l *lab.Lab, configs []*v1alpha1.KVMConfig) {
 	lab.Eventually(b, timeout, func() error {
 		var list v1alpha1.KVMConfigList
@@ -118,7 +118,7 @@ func awaitObjects(b testing.TB, l *lab.Lab, configs []*v1alpha1.KVMConfig) {
 	})
 }
 
-// postSame posts what the operator made once more, under other cluster ids, as fast as a plain client can.
+// postSame creates copies of the operator's objects under other cluster ids, as fast as a plain client can.
 func postSame(b testing.TB, l *lab.Lab, configs []*v1alpha1.KVMConfig) time.Duration {
 	copies := make([][]client.Object, len(configs))
 	for i, config := range configs {
@@ -126,7 +126,7 @@ func postSame(b testing.TB, l *lab.Lab, configs []*v1alpha1.KVMConfig) time.Dura
 		for _, object := range l.Objects(b, config) {
 			copies[i] = append(copies[i], renamed(b, object, id, strings.Replace(id, "b", "p", 1)))
 		}
-		// The namespace goes first.
+		// The namespace is created first.
 		slices.SortStableFunc(copies[i], func(x, y client.Object) int { return rank(x) - rank(y) })
 	}
 	start := time.Now()
@@ -147,15 +147,15 @@ func rank(object client.Object) int {
 	return 1
 }
 
-// thousand node pods are what the memory of node pods is measured with.
+// thousand is the number of node pods for the measurement of their memory.
 const thousand = 1000
 
-// podHeap is how much memory 1,000 node pods take.
+// podHeap returns the memory of 1,000 node pods.
 func podHeap(b testing.TB, l *lab.Lab) int64 {
 	ctx := context.Background()
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "pods"}},
-		// Without a controller manager nobody makes it, and without it no pod is let in.
+		// Without a controller manager nothing creates it, and without it pods are rejected.
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "default"}},
 	} {
 		if err := l.Client.Create(ctx, object); err != nil {
@@ -195,7 +195,7 @@ func each(n int, f func(int)) {
 	group.Wait()
 }
 
-// heap is the memory in use once everything unused is gone.
+// heap returns the memory in use after garbage collection.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -211,7 +211,7 @@ func awaitQuiet(operator *lab.Operator) {
 	}
 }
 
-// watches is how many kinds the operator watches.
+// watches is the number of kinds that the operator watches.
 const watches = 16
 
 func byVerb(operator *lab.Operator) map[string]int {
@@ -236,7 +236,7 @@ func report(results []result) {
 	}
 }
 
-// sizes are the numbers of clusters that are measured; the variable CLUSTERS picks one.
+// sizes returns the numbers of clusters to measure. The variable CLUSTERS picks one.
 func sizes() []int {
 	if n, err := strconv.Atoi(os.Getenv("CLUSTERS")); err == nil {
 		return []int{n}

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// forwarding is what kubectl port-forward says when its port is open.
+// forwarding matches the output of kubectl port-forward when its port is open.
 var forwarding = regexp.MustCompile(`^Forwarding from (127\.0\.0\.1:\d+)`)
 
 // forwardTimeout is how long opening a port and one request through it may take.
 const forwardTimeout = time.Minute
 
-// askThroughForward asks a pod's port 8080 through `kubectl port-forward` and returns its answer.
+// askThroughForward sends a request to a pod's port 8080 through `kubectl port-forward` and returns the answer.
 func askThroughForward(ctx context.Context, kubectl, kubeconfig, pod string) (answer string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
 	defer cancel()
@@ -42,7 +42,7 @@ func askThroughForward(ctx context.Context, kubectl, kubeconfig, pod string) (an
 	return answer, err
 }
 
-// askFirst asks the port that kubectl names in its first line.
+// askFirst sends a request to the port in kubectl's first line.
 func askFirst(ctx context.Context, output io.Reader) (answer string, err error) {
 	line, err := bufio.NewReader(output).ReadString('\n')
 	match := forwarding.FindStringSubmatch(line)

@@ -22,11 +22,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
 
-// mirrorPort is where the mirror listens, on the address of the site.
+// mirrorPort is the mirror's port, on the address of the site.
 const mirrorPort = "8088"
 
-// mirror is what a site without internet has beside its management cluster: a web server with the binaries that nodes
-// download when their guest image lacks them, each with its checksum, under the paths of their makers.
+// mirror is what a site without Internet has beside its management cluster: a web server with the binaries that nodes
+// download when their guest image lacks them, each with its checksum, under upstream's paths.
 type mirror struct {
 	files  map[string]string // URL path → file
 	server *http.Server
@@ -35,8 +35,8 @@ type mirror struct {
 	served map[string]int
 }
 
-// startMirror serves the kubelet, kubectl and the CNI plugins. The first two are the one binary that the tests have of Kubernetes: it is what
-// its file is called.
+// startMirror serves the kubelet, kubectl and the CNI plugins. The first two are the tests' one Kubernetes binary,
+// which acts according to its file name.
 func (s *Stage) startMirror(ctx context.Context) error {
 	plugins := fmt.Sprintf("/cni/v%s/cni-plugins-linux-amd64-v%[1]s.tgz", cloudconfig.CNIPluginsVersion)
 	s.mirror = &mirror{files: map[string]string{plugins: s.tool("cni-plugins")}, served: map[string]int{}}
@@ -62,17 +62,17 @@ func (s *Stage) startMirror(ctx context.Context) error {
 	return nil
 }
 
-// add has the mirror serve a version of Kubernetes.
+// add makes the mirror serve a version of Kubernetes.
 func (m *mirror) add(version, kubeall string) {
 	for _, name := range []string{"kubelet", "kubectl"} {
 		m.files["/kubernetes/v"+version+"/bin/linux/amd64/"+name] = kubeall
 	}
 }
 
-// next is the directory below .tools with what `make next-tools` makes.
+// next is the directory below .tools with the output of `make next-tools`.
 const next = "next"
 
-// NextVersions are the versions of Kubernetes and etcd that NextImage has.
+// NextVersions returns the versions of Kubernetes and etcd in NextImage.
 func (s *Stage) NextVersions(ctx context.Context) (v1alpha1.Versions, error) {
 	var found [2]string
 	for i, arguments := range [][]string{{"kubelet", "--version"}, {"etcd", "--version"}} {
@@ -86,7 +86,7 @@ func (s *Stage) NextVersions(ctx context.Context) (v1alpha1.Versions, error) {
 	return v1alpha1.Versions{Kubernetes: found[0], Etcd: found[1]}, nil
 }
 
-// values are the settings of the chart that lead nodes to the mirror.
+// values returns the chart's settings that make nodes use the mirror.
 func (m *mirror) values(address string) []string {
 	base := "http://" + net.JoinHostPort(address, mirrorPort)
 	return []string{"binaries.url=" + base + "/kubernetes", "cniPlugins.url=" + base + "/cni"}
@@ -138,7 +138,7 @@ func (m *mirror) stop() error {
 	return nil
 }
 
-// Downloaded are the names of what nodes have downloaded from the mirror so far.
+// Downloaded returns the names of the files that nodes have downloaded from the mirror so far.
 func (s *Stage) Downloaded() []string {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()

@@ -15,27 +15,27 @@ import (
 const (
 	// Web is the manifest, in a checkout, of a web server with a pod on each of two workers and of its Service.
 	Web = "docs/examples/demo/web.yaml"
-	// ServiceURL is where web.yaml answers by its name.
+	// ServiceURL is the URL of web.yaml's Service.
 	ServiceURL = "http://web.default.svc.cluster.local/"
 	// rollout is how long programs may take to start on slow machines.
 	rollout = "--timeout=10m"
 )
 
-// kubectl runs kubectl with an input and returns what it prints.
+// kubectl runs kubectl with an input and returns its output.
 type kubectl func(ctx context.Context, input string, arguments ...string) (string, error)
 
-// proof has a running workload cluster do what it is for, from a user's point of view.
+// proof tests a running workload cluster from a user's point of view.
 type proof struct {
 	kubectl  kubectl
 	say      func(format string, arguments ...any)
 	manifest string // the path of web.yaml
-	hosts    int    // how many hosts of workers there are
+	hosts    int    // the number of hosts for workers
 	forward  func(ctx context.Context, pod string) (answer string, err error)
 	pause    time.Duration // between two requests to a name that does not answer yet
 }
 
-// Prove has the workload cluster of a kubeconfig do what it is for, one thing after the other: its Nodes are Ready and its
-// add-ons run, Web answers by the name of its Service from each of its pods, and logs, exec and port-forward work.
+// Prove tests the workload cluster of a kubeconfig step by step: its Nodes are Ready and its add-ons run, Web answers
+// by the name of its Service from each of its pods, and logs, exec and port-forward work.
 func (s *Stage) Prove(ctx context.Context, kubeconfig string) error {
 	p := proof{
 		kubectl: func(ctx context.Context, input string, arguments ...string) (string, error) {
@@ -58,7 +58,7 @@ func (p proof) all(ctx context.Context) error {
 	return nil
 }
 
-// showNodes says that every Node is Ready, or which is not.
+// showNodes returns an error that names the Nodes that are not Ready.
 func (p proof) showNodes(ctx context.Context) error {
 	output, err := p.kubectl(ctx, "", "get", "nodes", "--no-headers",
 		`--output=custom-columns=NAME:.metadata.name,READY:.status.conditions[?(@.type=="Ready")].status,VERSION:.status.nodeInfo.kubeletVersion,IMAGE:.status.nodeInfo.osImage`)
@@ -75,7 +75,7 @@ func (p proof) showNodes(ctx context.Context) error {
 	return nil
 }
 
-// addons are what has to run before a pod has an address and a name, with their namespaces.
+// addons are the add-ons that have to run before a pod has an address and a name, with their namespaces.
 var addons = [][2]string{{"kube-flannel", "daemonset/kube-flannel-ds"}, {"kube-system", "daemonset/kube-proxy"}, {"kube-system", "deployment/coredns"}}
 
 func (p proof) awaitAddons(ctx context.Context) error {
@@ -107,7 +107,7 @@ func (p proof) deploy(ctx context.Context) error {
 	return err
 }
 
-// reachByName has each pod ask the Service, by its name, until every pod has answered it.
+// reachByName sends requests from each pod to the Service, by its name, until every pod has answered.
 func (p proof) reachByName(ctx context.Context) error {
 	hosts, err := p.pods(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (p proof) reachByName(ctx context.Context) error {
 	return nil
 }
 
-// pods are the pods of the Deployment, with their Nodes.
+// pods returns the pods of the Deployment with their Nodes.
 func (p proof) pods(ctx context.Context) (hosts map[string]string, err error) {
 	output, err := p.kubectl(ctx, "", "get", "pods", "--selector=app=web",
 		`--output=jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{"\n"}{end}`)
@@ -162,7 +162,8 @@ func (p proof) reachAll(ctx context.Context, from string, hosts map[string]strin
 	}
 }
 
-// stream reads logs of a pod and asks it through a forwarded port: the API server has to reach kubelets for that.
+// stream reads the logs of a pod and sends it a request through a forwarded port. The API server has to reach kubelets
+// for that.
 func (p proof) stream(ctx context.Context) error {
 	hosts, err := p.pods(ctx)
 	if err != nil {

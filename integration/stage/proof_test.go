@@ -15,9 +15,9 @@ import (
 // simulated is kubectl on a workload cluster of two workers with a pod of the Deployment on each.
 type simulated struct {
 	nodes, logs string
-	answers     []string // of the Service, the last one for ever
+	answers     []string // of the Service; the last one is repeated
 	asked       int
-	fails       string // the beginning of the command that fails
+	fails       string // the start of the command that fails
 }
 
 func (s *simulated) kubectl(_ context.Context, _ string, arguments ...string) (string, error) {

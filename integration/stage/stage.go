@@ -1,6 +1,6 @@
-// Package stage is the whole product on this machine, for end-to-end tests and the demo: a real management cluster with
-// real nodes, the operator in it, installed from the chart, and workload clusters whose nodes are real virtual machines
-// under software emulation.
+// Package stage runs the whole product on this machine, for end-to-end tests and the demo: a real management cluster
+// with real nodes, the operator installed from the chart, and workload clusters whose nodes are real, emulated virtual
+// machines.
 package stage
 
 import (
@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// sayAgain is how long nothing is said while something takes its time.
+	// sayAgain is how long a step may take before its progress is reported again.
 	sayAgain = 5 * time.Second
-	// operatorNamespace is where the chart is installed, and release what it is called.
+	// operatorNamespace is the namespace that the chart is installed in, and release is its name.
 	operatorNamespace = "giantswarm"
 	release           = "kvm-operator"
 	// guestImages is the directory of a node that node pods see as GuestDirectory's parent.
 	guestImages = "/var/lib/flatcar-kvm-images"
-	// masterWeight makes up for hosts that share the processors of one machine: an API server that emulated workers leave too
-	// little time for runs into its own timeouts while it starts, and begins again.
+	// masterWeight compensates for hosts that share the CPUs of one machine. If emulated workers leave an API server
+	// too little CPU time, it reaches its own timeouts while it starts, and restarts.
 	masterWeight = 3
 	// Program is the path, in their images, of the operator and the runner.
 	Program = "/opt/kvm-operator/kvm-operator"
@@ -40,29 +40,31 @@ const (
 	GuestDirectory = "/usr/code/images/stage"
 )
 
-// Root file systems of the guest image.
+// The root file systems of the guest image.
 const (
-	// FullImage has all that a node needs.
+	// FullImage has everything that a node needs.
 	FullImage = "root.squashfs"
-	// BareImage has what Flatcar has: no kubelet, no kubectl and no CNI plugins. Nodes download these from the stage's mirror.
+	// BareImage has what Flatcar has: no kubelet, no kubectl and no CNI plugins. Nodes download these from the stage's
+	// mirror.
 	BareImage = "bare.squashfs"
-	// NextImage is a bare one with the container images of the next minor version of Kubernetes, which real nodes would pull.
+	// NextImage is a bare image with the container images of the next minor version of Kubernetes, which real nodes
+	// would pull.
 	NextImage = "next.squashfs"
 )
 
-// Options say how a Stage is set up.
+// Options define a Stage.
 type Options struct {
-	// Root is the checkout; Dir, if not empty, the directory of all state, which is not removed.
+	// Root is the checkout. Dir, if not empty, is the directory of all state, which is not removed.
 	Root, Dir string
-	// Masters and Workers are how many hosts there are of each role.
+	// Masters and Workers are the numbers of hosts for each role.
 	Masters, Workers int
 	// Values are further settings of the chart, as helm's --set takes them.
 	Values []string
 	// Image is FullImage or BareImage. Default: FullImage.
 	Image string
-	// Next gives the hosts NextImage, too, and the mirror what it lacks; needs `make next-tools`.
+	// Next also gives the hosts NextImage, and the mirror what NextImage lacks. It needs `make next-tools`.
 	Next bool
-	// Snapshots gives the hosts a directory that they share, and the tools of etcd.
+	// Snapshots gives the hosts a shared directory, and the tools of etcd.
 	Snapshots bool
 	// Audit records the requests to the management cluster.
 	Audit bool
@@ -79,7 +81,7 @@ type Stage struct {
 	mirror  *mirror
 }
 
-// Start sets a Stage up. What it made so far is removed when it fails.
+// Start starts a Stage. If it fails, it removes what it has created so far.
 func Start(ctx context.Context, options Options) (*Stage, error) {
 	if options.Dir != "" {
 		if err := os.MkdirAll(options.Dir, 0o755); err != nil {
@@ -137,7 +139,7 @@ func (s *Stage) start(ctx context.Context) error {
 	return s.patiently("installing the operator from helm/kvm-operator", func() error { return s.install(ctx) })
 }
 
-// patiently says what is done, and every few seconds that it still is.
+// patiently prints the current step, and every few seconds that it is still in progress.
 func (s *Stage) patiently(what string, do func() error) error {
 	s.options.Say("%s", what)
 	began, over := time.Now(), make(chan struct{})
@@ -158,7 +160,7 @@ func (s *Stage) patiently(what string, do func() error) error {
 	return err
 }
 
-// Stop ends everything and removes every trace.
+// Stop stops everything and removes every trace.
 func (s *Stage) Stop() error {
 	errs := []error{s.mirror.stop()}
 	if s.Cluster != nil {
@@ -167,12 +169,12 @@ func (s *Stage) Stop() error {
 	return errors.Join(append(errs, os.RemoveAll(s.work))...)
 }
 
-// Tool is the path of a tool of `make tools`.
+// Tool returns the path of a tool of `make tools`.
 func (s *Stage) Tool(name string) string { return s.tool(name) }
 
 func (s *Stage) tool(name string) string { return filepath.Join(s.options.Root, ".tools", name) }
 
-// buildOperator makes an archive with the operator's image.
+// buildOperator builds an archive with the operator's image.
 func (s *Stage) buildOperator(ctx context.Context) (archive string, err error) {
 	binary := filepath.Join(s.work, "kvm-operator")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, ".")
@@ -188,10 +190,10 @@ func (s *Stage) buildOperator(ctx context.Context) (archive string, err error) {
 	})
 }
 
-// SnapshotDirectory is the directory that the hosts share for snapshots of etcd.
+// SnapshotDirectory returns the directory that the hosts share for snapshots of etcd.
 func (s *Stage) SnapshotDirectory() string { return filepath.Join(s.work, "snapshots") }
 
-// packEtcdTools makes the directory of snapshots, and an archive with what Jobs use of the image of etcd.
+// packEtcdTools creates the directory of snapshots, and an archive with the tools that Jobs use from the image of etcd.
 func (s *Stage) packEtcdTools() (archive string, err error) {
 	if err := os.MkdirAll(s.SnapshotDirectory(), 0o755); err != nil {
 		return "", err
@@ -204,7 +206,8 @@ func (s *Stage) packEtcdTools() (archive string, err error) {
 	})
 }
 
-// copyGuest puts the guest image where node pods of a host look for images. Links in .tools lead to where nodes do not see.
+// copyGuest copies the guest image to where node pods of a host look for images. .tools contains links to files that
+// nodes do not see.
 func (s *Stage) copyGuest(ctx context.Context, nodes int) error {
 	directory := filepath.Join(guestImages, filepath.Base(GuestDirectory))
 	for i := range nodes {
@@ -226,7 +229,7 @@ func (s *Stage) copyGuest(ctx context.Context, nodes int) error {
 	return nil
 }
 
-// guestFiles are the tools that hosts have as files of guest images, by the names of the files.
+// guestFiles returns the tools that hosts have as files of guest images, by file name.
 func (s *Stage) guestFiles() map[string]string {
 	files := map[string]string{}
 	for _, name := range []string{"vmlinuz", "initrd.img", cmp.Or(s.options.Image, FullImage)} {
@@ -243,7 +246,7 @@ func (s *Stage) install(ctx context.Context) error {
 		"upgrade", "--install", release, filepath.Join(s.options.Root, "helm", "kvm-operator"),
 		"--namespace=" + operatorNamespace, "--create-namespace", "--kubeconfig=" + s.Cluster.Kubeconfig(), "--wait", "--timeout=3m",
 		"--set=image.tag=" + project.Version(),
-		// A master fills its host.
+		// A master needs its whole host.
 		"--set=machine.allowEmulation=true", "--set=machine.imageDirectories={" + GuestDirectory + "}",
 		"--set=sharedHosts=true", "--set=nodeSelector." + key.LabelManagementNodesRole + "=" + key.RoleWorker,
 	}
@@ -260,7 +263,7 @@ func (s *Stage) install(ctx context.Context) error {
 	return nil
 }
 
-// OperatorLog is what the operator has logged.
+// OperatorLog returns the operator's log.
 func (s *Stage) OperatorLog(ctx context.Context) string {
 	text, err := s.Cluster.Kubectl(ctx, "--namespace="+operatorNamespace, "logs", "deployment/"+release, "--tail=200")
 	if err != nil {
@@ -269,20 +272,20 @@ func (s *Stage) OperatorLog(ctx context.Context) string {
 	return text
 }
 
-// KillOperator ends the operator at once, as a power failure of its host does, and tells whether it ran. Another pod takes its place:
-// a container that is killed often would begin later and later.
+// KillOperator kills the operator at once, as a power failure of its host does, and reports whether it ran. A new pod
+// replaces it because a container that is killed often would restart later and later.
 func (s *Stage) KillOperator(ctx context.Context) (ran bool) {
 	for _, host := range s.Cluster.Nodes() {
 		if _, err := host.Exec(ctx, "pkill", "-KILL", "-f", "^"+Program+" daemon"); err == nil {
 			ran = true
 		}
 	}
-	// That there is no pod is no error.
+	// It is not an error if there is no pod.
 	_, _ = s.Cluster.Kubectl(ctx, "--namespace="+operatorNamespace, "delete", "pods", "--selector=app="+release, "--force", "--grace-period=0", "--wait=false")
 	return ran
 }
 
-// ScaleOperator has so many replicas of the operator run.
+// ScaleOperator sets the number of the operator's replicas.
 func (s *Stage) ScaleOperator(ctx context.Context, replicas int) error {
 	_, err := s.Cluster.Kubectl(ctx, "--namespace="+operatorNamespace, "scale", "deployment/"+release, fmt.Sprintf("--replicas=%d", replicas))
 	return err
@@ -294,8 +297,8 @@ func (s *Stage) Apply(ctx context.Context, manifests string) error {
 	return err
 }
 
-// Kubeconfig writes the administrator's kubeconfig of a workload cluster to a file of this machine and returns its path.
-// It leads through a port of 127.0.0.1 to the Service of the workload cluster's API.
+// Kubeconfig writes the administrator's kubeconfig of a workload cluster to a file of this machine and returns its
+// path. Its server is a port of 127.0.0.1 that forwards to the Service of the workload cluster's API.
 func (s *Stage) Kubeconfig(ctx context.Context, id string) (string, error) {
 	encoded, err := s.Cluster.Kubectl(ctx, "--namespace="+key.Namespace(id), "get", "secret", key.KubeconfigName(id), "--output=jsonpath={.data.kubeConfig}")
 	if err != nil {
@@ -317,7 +320,7 @@ func (s *Stage) Kubeconfig(ctx context.Context, id string) (string, error) {
 	return path, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), service, "https://"+local)), 0o600)
 }
 
-// Kubectl runs kubectl against a workload cluster by its kubeconfig.
+// Kubectl runs kubectl against a workload cluster with its kubeconfig.
 func (s *Stage) Kubectl(ctx context.Context, kubeconfig, input string, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, s.tool("kubectl"), arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
@@ -330,7 +333,7 @@ func (s *Stage) Kubectl(ctx context.Context, kubeconfig, input string, arguments
 	return output.String(), nil
 }
 
-// lines hands each line of progress on.
+// lines passes each line of progress on.
 type lines func(format string, arguments ...any)
 
 // Write takes one line.

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// player plays, because these API servers have neither controllers nor kubelets, what makes add-ons serve: it writes to the
-// status of each DaemonSet and Deployment that all their pods are available. Tests say which do not serve.
+// player makes add-ons available, because these API servers have neither controllers nor kubelets. It sets the status
+// of each DaemonSet and Deployment to all pods available. Tests choose which ones are not.
 type player struct {
 	client client.Client
 	end    context.CancelFunc
@@ -22,7 +22,7 @@ type player struct {
 	broken map[client.ObjectKey]bool
 }
 
-// playEvery is how often the player looks.
+// playEvery is the interval of the player.
 const playEvery = 200 * time.Millisecond
 
 func play(c client.Client) *player {
@@ -45,7 +45,7 @@ func (p *player) stop() {
 	p.ended.Wait()
 }
 
-// round ignores errors: the API server may be down because a test wants it so, and another round comes.
+// round ignores errors because a test may have stopped the API server, and another round follows.
 func (p *player) round(ctx context.Context) {
 	var daemonSets appsv1.DaemonSetList
 	if p.client.List(ctx, &daemonSets) == nil {
@@ -89,7 +89,8 @@ func (p *player) report(ctx context.Context, before, after client.Object, settle
 	}
 }
 
-// Serve says whether the pods of a DaemonSet or Deployment of the workload clusters become available; all do unless told otherwise.
+// Serve sets whether the pods of a DaemonSet or Deployment of the workload clusters become available. By default all
+// do.
 func (s *Server) Serve(namespace, name string, serves bool) {
 	s.player.mu.Lock()
 	defer s.player.mu.Unlock()

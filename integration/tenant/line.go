@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Line hands bytes on between its clients and an API server, as long as it is not cut.
+// Line copies bytes between its clients and an API server unless it is cut.
 type Line struct {
 	// Address is where clients connect.
 	Address string
 
 	listener net.Listener
 	target   string
-	// delay is how long everything takes that the server says.
+	// delay is the delay of everything that the server sends.
 	delay time.Duration
 
 	mu   sync.Mutex
@@ -23,7 +23,7 @@ type Line struct {
 	open map[net.Conn]bool
 }
 
-// NewLine begins a line to the target. Close it when done.
+// NewLine starts a line to the target. Close it when done.
 func NewLine(ctx context.Context, target string, delay time.Duration) (*Line, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -34,9 +34,9 @@ func NewLine(ctx context.Context, target string, delay time.Duration) (*Line, er
 	return l, nil
 }
 
-// Close ends the line and all its connections.
+// Close closes the line and all its connections.
 func (l *Line) Close() {
-	_ = l.listener.Close() // it ends serve
+	_ = l.listener.Close() // this ends serve
 	l.Cut()
 }
 
@@ -48,9 +48,9 @@ func (l *Line) serve() {
 		}
 		server, err := net.Dial("tcp", l.target)
 		if err != nil || !l.keep(c, server) {
-			_ = c.Close() // as a server would that is not there
+			_ = c.Close() // as if there were no server
 			if server != nil {
-				_ = server.Close() // nobody has used it
+				_ = server.Close() // it has not been used
 			}
 			continue
 		}
@@ -71,13 +71,14 @@ func (l *Line) keep(ends ...net.Conn) bool {
 	return true
 }
 
-// chunk is on its way until due.
+// chunk is in transit until due.
 type chunk struct {
 	bytes []byte
 	due   time.Time
 }
 
-// copy hands on what is read, each piece after the delay, as a long line does: the next piece does not wait for the last.
+// copy forwards what it reads, each piece after the delay, as a long line does: a piece does not wait for the one
+// before.
 func (l *Line) copy(to, from net.Conn, delay time.Duration) {
 	way := make(chan chunk, 1000)
 	go func() {
@@ -89,7 +90,7 @@ func (l *Line) copy(to, from net.Conn, delay time.Duration) {
 				break
 			}
 		}
-		for range way { // whoever reads is not held up
+		for range way { // the reader is not blocked
 		}
 	}()
 	defer close(way)
@@ -103,7 +104,7 @@ func (l *Line) copy(to, from net.Conn, delay time.Duration) {
 	}
 }
 
-// Cut closes all connections and takes no others until Mend.
+// Cut closes all connections and accepts no others until Mend.
 func (l *Line) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +115,7 @@ func (l *Line) Cut() {
 	clear(l.open)
 }
 
-// Mend takes connections again.
+// Mend accepts connections again.
 func (l *Line) Mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package tenant is the API servers of workload clusters, for tests: real ones, which many clusters may share.
+// Package tenant runs the API servers of workload clusters for tests. They are real, and many clusters may share one.
 package tenant
 
 import (
@@ -24,14 +24,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// Server is the API server of workload clusters. Its authority is theirs.
+// Server is the API server of workload clusters. Its CA is also theirs.
 type Server struct {
 	*managementcluster.Cluster
-	// Client speaks to it directly, as an administrator.
+	// Client is an administrator's client without a cache.
 	Client client.Client
-	// IDs are those of the clusters.
+	// IDs are the ids of the clusters.
 	IDs []string
-	// Authority is that of the clusters, API their API server's certificate.
+	// Authority is the CA of the clusters, and API is the certificate of their API server.
 	Authority, API pki.KeyPair
 
 	directory string
@@ -80,7 +80,7 @@ func (s *Server) start(options managementcluster.Options) (err error) {
 	return nil
 }
 
-// writePairs puts the authority where package managementcluster would make one of its own.
+// writePairs writes the CA to where package managementcluster would create its own.
 func (s *Server) writePairs() error {
 	directory := filepath.Join(s.directory, "pki")
 	errs := []error{os.MkdirAll(directory, 0o700)}
@@ -104,13 +104,14 @@ func (s *Server) Close() error {
 	return errors.Join(err, os.RemoveAll(s.directory))
 }
 
-// Asked are the requests of the operator, watches apart.
+// Asked returns the requests of the operator, without watches.
 func (s *Server) Asked() ([]managementcluster.Request, error) {
 	user := "api." + key.BaseDomain(fixture.MakeCluster(s.IDs[0]).Obj().Spec.Cluster.Kubernetes.API.Domain)
 	return s.Requests(func(r managementcluster.Request) bool { return r.User == user && r.Verb != "watch" })
 }
 
-// Declare creates a KVMConfig of one of the clusters in the management cluster, and its certificates, which lead here.
+// Declare creates a KVMConfig of one of the clusters in the management cluster, and its certificates, which are those
+// of this server.
 func (s *Server) Declare(ctx context.Context, management client.Client, config *v1alpha1.KVMConfig) error {
 	id := config.Spec.Cluster.ID
 	for name, pair := range map[string]pki.KeyPair{pki.CA: s.Authority, pki.API: s.API} {
@@ -130,20 +131,21 @@ func (s *Server) Declare(ctx context.Context, management client.Client, config *
 	return management.Create(ctx, config)
 }
 
-// NewAuthority makes an authority for the clusters.
+// NewAuthority creates a CA for the clusters.
 func NewAuthority(ids []string) (pki.KeyPair, error) {
 	return pki.Embedded{Clock: clock.RealClock{}}.Issue(request(ids, pki.CA), pki.KeyPair{})
 }
 
-// APIPair is the certificate of an API server that answers for all the clusters, and the operator's own.
+// APIPair returns the certificate of an API server for all the clusters, which is also the operator's client
+// certificate.
 func APIPair(ids []string, authority pki.KeyPair, now clock.PassiveClock) (pki.KeyPair, error) {
-	// Like the original's, whose pair was also its client's.
+	// The original operator's API pair was also its client certificate.
 	api := request(ids, pki.API)
 	api.Organizations, api.Usage = append(api.Organizations, pki.Masters), pki.UsageBoth
 	return pki.Embedded{Clock: now}.Issue(api, authority)
 }
 
-// request is the cluster's own, with the names of the other clusters' Services.
+// request returns the cluster's own request, with the names of the other clusters' Services.
 func request(ids []string, name string) pki.Request {
 	domain := lab.Settings().ClusterDomain
 	var names []string
@@ -154,15 +156,15 @@ func request(ids []string, name string) pki.Request {
 	return all[slices.IndexFunc(all, func(r pki.Request) bool { return r.Name == name })]
 }
 
-// Places tell operators where the API of each cluster answers. The zero value knows none.
+// Places have the address of each cluster's API for operators. The zero value has none.
 type Places struct {
 	mu sync.Mutex
-	// address and asked, how often an operator has looked, are by the cluster's id.
+	// address and asked, which counts the operators' queries, are by the cluster's id.
 	address map[string]string
 	asked   map[string]int
 }
 
-// Put moves the API of a cluster.
+// Put sets the address of a cluster's API.
 func (p *Places) Put(id, address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +174,7 @@ func (p *Places) Put(id, address string) {
 	p.address[id] = address
 }
 
-// Answers is the address of a cluster whose master runs.
+// Answers returns the address of a cluster whose master runs.
 func (p *Places) Answers(s *cluster.Snapshot, _ string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +187,7 @@ func (p *Places) Answers(s *cluster.Snapshot, _ string) []string {
 	return []string{p.address[s.ID()]}
 }
 
-// Passes is how often operators have gone over the cluster.
+// Passes returns how often operators have reconciled the cluster.
 func (p *Places) Passes(id string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Command vault is a Vault server for tests: it keeps everything in memory, begins sealed and uninitialized, and knows the secrets
-// engine pki and the auth method kubernetes. Its only argument is where it listens, such as 127.0.0.1:8200.
+// Command vault is a Vault server for tests. It keeps everything in memory, starts sealed and uninitialized, and has
+// the secrets engine pki and the auth method kubernetes. Its only argument is its address, such as 127.0.0.1:8200.
 package main
 
 import (
@@ -63,7 +63,7 @@ func serve(address string) error {
 	return nil
 }
 
-// registry are the plugins that are built in.
+// registry has the built-in plugins.
 type registry struct{}
 
 var plugins = map[consts.PluginType]map[string]logical.Factory{

@@ -18,7 +18,7 @@ import (
 
 // Image is a guest image in files.
 type Image struct {
-	// Name names it in the cache.
+	// Name is its name in the cache.
 	Name string
 	// Kernel, Initrd and RootFS are paths; RootFS may be empty.
 	Kernel, Initrd, RootFS string
@@ -26,7 +26,7 @@ type Image struct {
 	Arguments []string
 }
 
-// With is the image with further kernel arguments.
+// With returns the image with further kernel arguments.
 func (i Image) With(arguments ...string) Image {
 	i.Arguments = append(append([]string(nil), i.Arguments...), arguments...)
 	return i
@@ -48,13 +48,13 @@ func (i Image) json(t testing.TB) string {
 	return string(text)
 }
 
-// Tiny is the tiny guest of integration/guestimage, whose README says what it prints and obeys.
+// Tiny returns the tiny guest of integration/guestimage, whose README describes its output and its commands.
 func Tiny(t testing.TB) Image {
 	t.Helper()
 	return Image{Name: "tiny", Kernel: built(t, "guest/vmlinuz"), Initrd: built(t, "guest/tiny.cpio.gz"), Arguments: []string{"quiet", "nokaslr"}}
 }
 
-// Full is the guest image with systemd and Kubernetes. Its console logs in without a password.
+// Full returns the guest image with systemd and Kubernetes. Its console logs in without a password.
 func Full(t testing.TB) Image {
 	t.Helper()
 	return Image{
@@ -63,7 +63,7 @@ func Full(t testing.TB) Image {
 	}
 }
 
-// built is a file that `make tools` makes.
+// built returns the path of a file that `make tools` builds.
 func built(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(root(), ".tools", name)
@@ -73,7 +73,7 @@ func built(t testing.TB, name string) string {
 	return path
 }
 
-// root is the checkout.
+// root returns the root of the checkout.
 func root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..")
@@ -99,7 +99,7 @@ var program struct {
 	err  error
 }
 
-// Runner is the path of the runner's program, built once a test binary; Main removes it.
+// Runner returns the path of the runner's program, which is built once for each test binary. Main removes it.
 func Runner(t testing.TB) string {
 	t.Helper()
 	program.Do(func() {

@@ -1,5 +1,5 @@
-// Package vm runs the real runner with real guests, for tests: each machine has a directory in place of a container and,
-// when it is given one, a network namespace in place of a pod.
+// Package vm runs the real runner with real guests, for tests. Each machine has a directory in place of a container
+// and, if set, a network namespace in place of a pod.
 package vm
 
 import (
@@ -20,23 +20,24 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/runner"
 )
 
-// Options say what machine to run. The zero value is a tiny guest behind QEMU's own network.
+// Options define a machine. The zero value is a tiny guest behind QEMU's own network.
 type Options struct {
-	// Name is the guest's host name; the default is "vm".
+	// Name is the guest's host name. The default is "vm".
 	Name string
 	// Pod is the network that the guest takes over.
 	Pod *podnet.Pod
-	// Directory holds state and sockets. One that was used before makes the runner a restarted one. The default is new.
+	// Directory holds state and sockets. With a directory that was used before, the runner is a restarted one. The
+	// default is new.
 	Directory string
-	// Image is the guest's; the default is Tiny().
+	// Image is the guest image. The default is Tiny().
 	Image Image
-	// BootData are the halves; the default is a small config without content.
+	// BootData are its parts. The default is a small config without content.
 	BootData []string
-	// CPUs and Memory (MiB); the defaults are 1 and 256.
+	// CPUs and Memory (MiB) default to 1 and 256.
 	CPUs, Memory int
-	// Args are further arguments of the runner, Env further variables of its environment ("KEY=value").
+	// Args are further arguments of the runner, and Env are further environment variables ("KEY=value").
 	Args, Env []string
-	// Before is a shell command that runs first, in a mount namespace of the runner's own: what it mounts is gone with it.
+	// Before is a shell command that runs first, in the runner's own mount namespace, so its mounts disappear with it.
 	Before string
 }
 
@@ -44,7 +45,7 @@ type Options struct {
 type VM struct {
 	// Directory holds state, sockets and the termination message.
 	Directory string
-	// Started is when the runner was.
+	// Started is when the runner was started.
 	Started time.Time
 
 	command *exec.Cmd
@@ -53,7 +54,7 @@ type VM struct {
 	done    chan struct{}
 }
 
-// Start starts a runner. It is killed, and QEMU with it, when the test ends.
+// Start starts a runner. When the test ends, the runner is killed, and QEMU with it.
 func Start(t testing.TB, o Options) *VM {
 	t.Helper()
 	o = o.complete(t)
@@ -108,7 +109,7 @@ func (o Options) complete(t testing.TB) Options {
 	return o
 }
 
-// Directory is an empty directory with a short path, which sockets need. It is removed when the test ends.
+// Directory returns an empty directory with a short path, which sockets need. It is removed when the test ends.
 func Directory(t testing.TB) string {
 	t.Helper()
 	path, err := os.MkdirTemp("", "vm") //nolint:usetesting // the name of a test makes the path of a socket longer than its 107 bytes
@@ -143,7 +144,8 @@ func (v *VM) arguments(t testing.TB, o Options) []string {
 
 func (v *VM) terminationLog() string { return filepath.Join(v.Directory, "termination-log") }
 
-// start waits for the runner in the goroutine that starts it: podnet and the parent-death signal tie it to that thread.
+// start waits for the runner in the goroutine that starts it, because podnet and the parent-death signal tie the runner
+// to that thread.
 func (v *VM) start(t testing.TB) {
 	t.Helper()
 	started := make(chan error)
@@ -164,21 +166,21 @@ func (v *VM) start(t testing.TB) {
 	}
 }
 
-// PID is the runner's process.
+// PID returns the id of the runner's process.
 func (v *VM) PID() int { return v.command.Process.Pid }
 
-// Console is what the guest has printed so far.
+// Console returns what the guest has printed so far.
 func (v *VM) Console() string { return v.output.String() }
 
-// Log is what the runner has said so far.
+// Log returns what the runner has logged so far.
 func (v *VM) Log() string { return v.log.String() }
 
-// Client talks to the runner.
+// Client returns a client of the runner.
 func (v *VM) Client() runner.Client {
 	return runner.Client{Socket: filepath.Join(v.Directory, "run", runner.SocketName)}
 }
 
-// Status is the runner's; the test fails when it gives none.
+// Status returns the runner's status. The test fails when the runner returns none.
 func (v *VM) Status(t testing.TB) runner.Status {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -190,14 +192,14 @@ func (v *VM) Status(t testing.TB) runner.Status {
 	return status
 }
 
-// Await waits until the guest has printed text after the first skip bytes of its console, and returns what follows the
-// text on its line. It fails when the machine ends before.
+// Await waits until the guest has printed text after the first skip bytes of its console, and returns the rest of that
+// line. It fails when the machine ends before that.
 func (v *VM) Await(t testing.TB, skip int, text string, timeout time.Duration) string {
 	t.Helper()
 	return v.await(t, v.output, skip, text, timeout)
 }
 
-// AwaitLog is Await for what the runner says.
+// AwaitLog is Await for the runner's log.
 func (v *VM) AwaitLog(t testing.TB, text string, timeout time.Duration) string {
 	t.Helper()
 	return v.await(t, v.log, 0, text, timeout)
@@ -225,7 +227,7 @@ func (v *VM) await(t testing.TB, in *transcript, skip int, text string, timeout 
 	}
 }
 
-// AwaitFirst waits for the first byte on the guest's console and returns when it came.
+// AwaitFirst waits for the first byte on the guest's console and returns its time.
 func (v *VM) AwaitFirst(ctx context.Context, t testing.TB) time.Time {
 	t.Helper()
 	select {
@@ -253,20 +255,21 @@ func (v *VM) Terminate(t testing.TB) {
 	}
 }
 
-// Kill kills the runner without a warning. A container's end takes QEMU along; so does that of the runner here.
+// Kill kills the runner without a warning. The end of a container also ends QEMU, and so does the end of the runner
+// here.
 func (v *VM) Kill() { _ = v.command.Process.Kill() }
 
-// End is how a runner ended.
+// End describes how a runner ended.
 type End struct {
-	// Code is the exit code, -1 when it was killed.
+	// Code is the exit code, or -1 when the runner was killed.
 	Code int
 	// Termination is the message for kubelet.
 	Termination string
-	// Took is how long the runner lived.
+	// Took is how long the runner ran.
 	Took time.Duration
 }
 
-// Wait waits for the runner's end.
+// Wait waits until the runner has ended.
 func (v *VM) Wait(t testing.TB, timeout time.Duration) End {
 	t.Helper()
 	select {
@@ -286,7 +289,7 @@ type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	more chan struct{}
-	// begun is closed at first, the time of the first byte.
+	// begun is closed at first, which is the time of the first byte.
 	begun chan struct{}
 	first time.Time
 }
@@ -313,7 +316,7 @@ func (tr *transcript) String() string {
 	return tr.text.String()
 }
 
-// changed is closed when there is more than now.
+// changed returns a channel that is closed when there is more text.
 func (tr *transcript) changed() <-chan struct{} {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
 
-// stacks are those of all goroutines.
+// stacks returns the stacks of all goroutines.
 func stacks() string {
 	buffer := make([]byte, 16<<20)
 	return string(buffer[:runtime.Stack(buffer, true)])
 }
 
-// goroutines counts those that work for pools.
+// goroutines counts the goroutines that work for pools.
 func goroutines() int {
 	count := 0
 	for _, stack := range strings.Split(stacks(), "\n\n") {
@@ -36,7 +36,7 @@ func heap() int64 {
 	return int64(m.HeapInuse)
 }
 
-// TestForgottenClusterLeavesNothingBehind, whatever state it was in.
+// TestForgottenClusterLeavesNothingBehind covers clusters in every state.
 func TestForgottenClusterLeavesNothingBehind(t *testing.T) {
 	hole := newProxy(t, addressOf(steady.RESTConfig()))
 	for name, access := range map[string]workload.Access{
@@ -82,7 +82,7 @@ func TestForgottenClusterLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// connectAll ensures the clusters and returns how long it took until those that can be were connected.
+// connectAll ensures the clusters and returns how long it took until the healthy ones were connected.
 func connectAll(t *testing.T, w *world, healthy int, broken []workload.Access) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -107,13 +107,14 @@ func connectAll(t *testing.T, w *world, healthy int, broken []workload.Access) t
 }
 
 const (
-	// all is how many clusters there are, and rounds how often they are connected with and without broken ones: the best
-	// of some rounds says more of a machine that has other work than a single one.
+	// all is the number of clusters, and rounds is how often they are connected with and without broken ones. The best
+	// of some rounds is more reliable than a single one on a machine with other work.
 	all    = 50
 	rounds = 3
 )
 
-// TestBrokenClustersHoldNobodyUp: fifty clusters, one in each kind of trouble, and the others without them.
+// TestBrokenClustersHoldNobodyUp has fifty clusters, one with each kind of fault. It connects the healthy ones without
+// the broken ones and beside them.
 func TestBrokenClustersHoldNobodyUp(t *testing.T) {
 	slow := newProxy(t, addressOf(steady.RESTConfig()))
 	slow.delay.Store(int64(3 * time.Second))
@@ -136,7 +137,7 @@ func TestBrokenClustersHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// TestFiftyClustersAreSmall in memory and goroutines, and all are told at once.
+// TestFiftyClustersAreSmall in memory and goroutines, and changes are reported for all at once.
 func TestFiftyClustersAreSmall(t *testing.T) {
 	w := newWorld(t)
 	idle, before := heap(), goroutines()
@@ -166,7 +167,7 @@ func TestFiftyClustersAreSmall(t *testing.T) {
 	t.Logf("all were told of a Node after %s", time.Since(began))
 }
 
-// TestSlowClusterIsConnectedAllTheSame and delays nobody else.
+// TestSlowClusterIsConnectedAllTheSame: the cluster is connected and does not delay others.
 func TestSlowClusterIsConnectedAllTheSame(t *testing.T) {
 	t.Parallel()
 	slow := newProxy(t, addressOf(steady.RESTConfig()))

@@ -22,13 +22,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
 
-// serverName is a name that the certificates of all API servers here carry.
+// serverName is a name in the certificates of all API servers here.
 const serverName = "localhost"
 
-// soon is how long something may take that takes milliseconds on a machine without other work.
+// soon bounds operations that take milliseconds on a machine without other work.
 const soon = 10 * time.Second
 
-// kinds are cached besides Nodes and requests for certificates.
+// kinds returns the kinds that are cached besides Nodes and certificate requests.
 func kinds() []client.Object {
 	return []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.ServiceAccount{}}
 }
@@ -66,7 +66,7 @@ type world struct {
 	*workload.Pool
 	*changes
 	t *testing.T
-	// stop ends the pool and waits until it has ended.
+	// stop stops the pool and waits until it has ended.
 	stop func()
 }
 
@@ -77,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newStillWorld makes a pool that is not started yet.
+// newStillWorld creates a pool that is not started yet.
 func newStillWorld(t *testing.T) *world {
 	t.Helper()
 	c := &changes{count: map[string]int{}}
@@ -109,7 +109,7 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
-// accessTo is how an API server is reached: by its own address unless others are named.
+// accessTo returns the access to an API server, at its own address unless others are given.
 func accessTo(cluster *managementcluster.Cluster, addresses ...string) workload.Access {
 	return accessBy(cluster.RESTConfig(), addresses...)
 }
@@ -133,7 +133,7 @@ func (w *world) connect(name string, a workload.Access) *workload.Cluster {
 	return c
 }
 
-// awaitState waits for a state, whatever its message, and returns how long that took.
+// awaitState waits for a state with any message, and returns how long that took.
 func awaitState(t *testing.T, c *workload.Cluster, limit time.Duration, want workload.State) time.Duration {
 	t.Helper()
 	return await(t, limit, func() error {
@@ -146,7 +146,7 @@ func awaitState(t *testing.T, c *workload.Cluster, limit time.Duration, want wor
 	})
 }
 
-// unreachable is the state with a reason.
+// unreachable returns the state Unreachable with a reason.
 func unreachable(reason workload.Reason) workload.State {
 	return workload.State{Phase: workload.Unreachable, Reason: reason}
 }
@@ -167,7 +167,7 @@ func await(t *testing.T, limit time.Duration, condition func() error) time.Durat
 	}
 }
 
-// direct is a client of somebody else.
+// direct returns a client that is independent of the pool.
 func direct(t *testing.T, cluster *managementcluster.Cluster) client.Client {
 	t.Helper()
 	c, err := client.New(cluster.RESTConfig(), client.Options{Scheme: scheme.Scheme, Mapper: mapper()})
@@ -177,7 +177,7 @@ func direct(t *testing.T, cluster *managementcluster.Cluster) client.Client {
 	return c
 }
 
-// must fails the test when what somebody else does fails.
+// must fails the test on an error in preparations.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -189,7 +189,7 @@ func makeNode(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"role": "worker"}}}
 }
 
-// create makes an object that goes with the test.
+// create creates an object that is deleted with the test.
 func create(t *testing.T, c client.Client, object client.Object) {
 	t.Helper()
 	must(t, c.Create(t.Context(), object))

@@ -21,7 +21,7 @@ import (
 
 var errNoChange = errors.New("nothing was told")
 
-// told does something, waits until a change is told of, and returns how long both took.
+// told does something, waits until a change is reported, and returns how long both took.
 func (w *world) told(name string, do func()) time.Duration {
 	w.t.Helper()
 	before, began := w.of(name), time.Now()
@@ -45,9 +45,9 @@ func node(c *workload.Cluster, name string) *corev1.Node {
 	return nil
 }
 
-// The first tests here are not parallel: what happens in others would be news.
+// The first tests here are not parallel because they would see changes of other tests.
 
-// TestNodesAreFollowed: whoever is told finds in the cache what he is told of.
+// TestNodesAreFollowed: when a change is reported, the cache already has it.
 func TestNodesAreFollowed(t *testing.T) {
 	w, other := newWorld(t), direct(t, steady)
 	c := w.connect("nodes", accessTo(steady))
@@ -116,7 +116,7 @@ func TestRequestsOfKubeletsAreFollowedAndNoOthers(t *testing.T) {
 	create(t, other, makeRequest(t, "foreign", "example.com/signer"))
 	kubelet := makeRequest(t, "kubelet", certificatesv1.KubeletServingSignerName)
 	w.told("requests", func() { create(t, other, kubelet) })
-	// The two come by the same watch, in the order in which they were made.
+	// The same watch returns both, in the order of their creation.
 	if n := w.of("requests") - before; n != 1 {
 		t.Errorf("%d changes were told of, want 1: nobody decides on the other request", n)
 	}
@@ -185,14 +185,14 @@ func TestEngineAppliesThroughTheClusterAndAsksNothingWhenAllIsWell(t *testing.T)
 	})
 }
 
-// drift changes what the operator has applied.
+// drift changes an object that the operator has applied.
 func drift(t *testing.T, other client.Client) {
 	t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "addon", Namespace: "kube-system"}}
 	must(t, other.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"mode":"none"}}`))))
 }
 
-// verbs are those of a user's requests, watches and questions for readiness apart.
+// verbs returns the verbs of a user's requests, without watches and readiness checks.
 func verbs(t *testing.T, cluster *managementcluster.Cluster, user string) []string {
 	t.Helper()
 	requests, err := cluster.Requests(func(r managementcluster.Request) bool {
@@ -206,7 +206,7 @@ func verbs(t *testing.T, cluster *managementcluster.Cluster, user string) []stri
 	return all
 }
 
-// TestQuietClusterCostsNoRequest after it is connected, for half a minute.
+// TestQuietClusterCostsNoRequest: a connected cluster causes no requests for half a minute.
 func TestQuietClusterCostsNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -216,7 +216,7 @@ func TestQuietClusterCostsNoRequest(t *testing.T) {
 		must(t, err)
 		return all
 	}
-	// A watch is recorded when it begins; the last ones may do so a moment later.
+	// A watch is recorded when it starts. The last ones may start a moment later.
 	await(t, soon, func() error {
 		if n := len(requests()); n < 1+len(kinds())+2 {
 			return fmt.Errorf("%d requests are recorded", n)

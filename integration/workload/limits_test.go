@@ -15,7 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
 
-// TestServerThatSendsWithoutEnd fills no memory, and other clusters are connected meanwhile.
+// TestServerThatSendsWithoutEnd: the server does not fill the memory, and other clusters are connected at the same
+// time.
 func TestServerThatSendsWithoutEnd(t *testing.T) {
 	server := newStranger(t, serverName, time.Now(), http.StatusOK).floods()
 	w := newWorld(t)
@@ -32,7 +33,7 @@ func TestServerThatSendsWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyKeepsIsNotCounted: a drain of many nodes asks for many pods, again and again.
+// TestWhatNobodyKeepsIsNotCounted: a drain of many nodes lists many pods repeatedly.
 func TestWhatNobodyKeepsIsNotCounted(t *testing.T) {
 	w := newWorld(t)
 	c := w.connect("asked", accessTo(steady))
@@ -57,7 +58,7 @@ func TestWhatNobodyKeepsIsNotCounted(t *testing.T) {
 	}
 }
 
-// TestClusterThatHasTooMuch is left alone as long as it does, and told why.
+// TestClusterThatHasTooMuch: the cluster is not connected while it has too many objects, and the reason is reported.
 func TestClusterThatHasTooMuch(t *testing.T) {
 	w := newWorld(t)
 	c := w.connect("full", accessTo(steady))

@@ -8,8 +8,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
 
-// TestRestart: client-go's own watches may wait a minute before they try again. The bounds are far below that and far above what
-// a machine that lends its processors to others needs.
+// TestRestart: client-go's own watches may wait a minute before they retry. The bounds are far below that and far above
+// what a machine with shared CPUs needs.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -38,7 +38,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// hold fails when the cluster is anything but Refused for the given time.
+// hold fails when the cluster has any state other than Refused for the given time.
 func hold(t *testing.T, c *workload.Cluster, d time.Duration) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < d; time.Sleep(50 * time.Millisecond) {
@@ -48,7 +48,7 @@ func hold(t *testing.T, c *workload.Cluster, d time.Duration) {
 	}
 }
 
-// TestBlackHole: nothing says that packets are not answered any more.
+// TestBlackHole: packets are no longer answered, and no error reports it.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, addressOf(steady.RESTConfig()))
@@ -66,7 +66,8 @@ func TestBlackHole(t *testing.T) {
 	t.Logf("recovered after %s", awaitState(t, c, 25*time.Second, workload.State{Phase: workload.Connected}))
 }
 
-// TestCutConnectionIsNoLoss when the next one is made at once: load balancers and proxies do that.
+// TestCutConnectionIsNoLoss: a cut connection is no loss when the next one is made at once. Load balancers and proxies
+// cut connections.
 func TestCutConnectionIsNoLoss(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, addressOf(steady.RESTConfig()))
@@ -105,7 +106,7 @@ func TestOtherAddressesAreTakenOverWithoutANewConnection(t *testing.T) {
 	}
 }
 
-// TestNewAddressIsTriedAtOnce although the pause between attempts has grown.
+// TestNewAddressIsTriedAtOnce: a new address is tried at once, even after a long back-off.
 func TestNewAddressIsTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,4 +1,4 @@
-// Package workload_test connects package workload to real API servers, through networks that fail in every way there is.
+// Package workload_test connects package workload to real API servers, through networks with every kind of fault.
 package workload_test
 
 import (
@@ -16,8 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
 )
 
-// The API servers that stand for those of workload clusters. steady is never stopped and records its requests; TestRestart
-// stops mortal.
+// The API servers of workload clusters. steady is never stopped and records its requests. TestRestart stops mortal.
 var steady, mortal *managementcluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -44,7 +43,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "starting the API servers:", err)
 		return 1
 	}
-	// The tests wait for most of their time, so they do not need a core each.
+	// The tests wait most of the time, so they do not need a core each.
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

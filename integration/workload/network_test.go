@@ -28,12 +28,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
 
-// proxy hands bytes on between its clients and a server, as long as it is told to.
+// proxy copies bytes between its clients and a server until it is closed.
 type proxy struct {
 	address, target string
-	// silent keeps connections and hands nothing on.
+	// silent keeps connections open and forwards nothing.
 	silent atomic.Bool
-	// delay is how long everything takes that the server says.
+	// delay is the delay of everything that the server sends.
 	delay atomic.Int64
 	// accepted counts connections.
 	accepted atomic.Int64
@@ -75,13 +75,14 @@ func (p *proxy) serve(listener net.Listener) {
 	}
 }
 
-// chunk is on its way until due.
+// chunk is in transit until due.
 type chunk struct {
 	bytes []byte
 	due   time.Time
 }
 
-// copy hands on what is read, each piece after the delay, as a long line does: the next piece does not wait for the last.
+// copy forwards what it reads, each piece after the delay, as a long line does: a piece does not wait for the one
+// before.
 func (p *proxy) copy(to, from net.Conn, delay func() time.Duration) {
 	line := make(chan chunk, 1000)
 	go func() {
@@ -93,7 +94,7 @@ func (p *proxy) copy(to, from net.Conn, delay func() time.Duration) {
 				break
 			}
 		}
-		for range line { // whoever reads is not held up
+		for range line { // the reader is not blocked
 		}
 	}()
 	defer close(line)
@@ -118,7 +119,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// stranger is a server that is no API server.
+// stranger is a server that is not an API server.
 type stranger struct {
 	address   string
 	authority pki.KeyPair
@@ -127,11 +128,11 @@ type stranger struct {
 	mu    sync.Mutex
 	paths []string
 	ahead time.Duration
-	// flooding says that it answers watches of ConfigMaps with more and more of them, and others with nothing.
+	// flooding makes it answer watches of ConfigMaps with more and more objects, and other watches with nothing.
 	flooding bool
 }
 
-// floods makes it so.
+// floods sets flooding.
 func (s *stranger) floods() *stranger {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +179,7 @@ func addedEvent(c *corev1.ConfigMap) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
 }
 
-// isAhead sets its clock.
+// isAhead sets the clock skew of the server.
 func (s *stranger) isAhead(by time.Duration) *stranger {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,14 +187,14 @@ func (s *stranger) isAhead(by time.Duration) *stranger {
 	return s
 }
 
-// asked are the paths of the requests so far.
+// asked returns the paths of the requests so far.
 func (s *stranger) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.paths...)
 }
 
-// access is what an operator knows that trusts the server's authority.
+// access returns the access of an operator that trusts the server's CA.
 func (s *stranger) access() workload.Access {
 	return workload.Access{
 		Addresses: []string{s.address}, ServerName: serverName,
@@ -201,7 +202,7 @@ func (s *stranger) access() workload.Access {
 	}
 }
 
-// newStranger serves with a certificate for the name that was issued at the time, and answers with the status.
+// newStranger starts a server with a certificate for the name, issued at the given time. It answers with the status.
 func newStranger(t *testing.T, name string, issued time.Time, status int, configure ...func(*tls.Config)) *stranger {
 	t.Helper()
 	issuer := pki.Embedded{Clock: testingclock.NewFakePassiveClock(issued)}
@@ -241,14 +242,14 @@ func newStranger(t *testing.T, name string, issued time.Time, status int, config
 	return s
 }
 
-// refuseClients lets the handshake fail because of the client's certificate.
+// refuseClients makes the handshake fail because of the client's certificate.
 func refuseClients(c *tls.Config) {
 	c.ClientAuth = tls.RequireAnyClientCert
 	c.MaxVersion = tls.VersionTLS12
 	c.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error { return errors.New("not welcome") }
 }
 
-// newMute accepts connections and says nothing.
+// newMute accepts connections and never answers.
 func newMute(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -266,7 +267,7 @@ func newMute(t *testing.T) string {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = listener.Close() // it ends the loop above
+		_ = listener.Close() // this ends the loop above
 		<-ended
 		for _, c := range open {
 			_ = c.Close() // the client has left
@@ -275,7 +276,7 @@ func newMute(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// newClosed is an address where nobody listens.
+// newClosed returns an address without a listener.
 func newClosed(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

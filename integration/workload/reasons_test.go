@@ -127,7 +127,7 @@ func configFor(t *testing.T, user string, groups ...string) *rest.Config {
 	return config
 }
 
-// TestFoundingClusterIsAskedForReadinessOnly: an API server that comes up has other things to do.
+// TestFoundingClusterIsAskedForReadinessOnly: an API server that starts has other work to do.
 func TestFoundingClusterIsAskedForReadinessOnly(t *testing.T) {
 	t.Parallel()
 	server := newStranger(t, serverName, time.Now(), http.StatusInternalServerError)
@@ -140,7 +140,7 @@ func TestFoundingClusterIsAskedForReadinessOnly(t *testing.T) {
 		}
 		return nil
 	})
-	// Pauses of 0.5, 1 and 2 seconds, a fifth less at most.
+	// The back-offs are 0.5, 1 and 2 seconds, minus at most a fifth.
 	if took := time.Since(began); took < 2500*time.Millisecond {
 		t.Errorf("four attempts within %s", took)
 	}
@@ -154,7 +154,7 @@ func TestFoundingClusterIsAskedForReadinessOnly(t *testing.T) {
 	}
 }
 
-// TestServerThatSaysYesToEverything is ready and holds no objects.
+// TestServerThatSaysYesToEverything: the server is ready and has no objects.
 func TestServerThatSaysYesToEverything(t *testing.T) {
 	t.Parallel()
 	server := newStranger(t, serverName, time.Now(), http.StatusOK)

@@ -1,5 +1,5 @@
-// Package addon holds the handlers of what the operator keeps in a workload cluster: the rights and tokens of those who
-// join, the pod network, kube-proxy and CoreDNS.
+// Package addon holds the handlers of what the operator maintains in a workload cluster: RBAC and bootstrap tokens for
+// joining nodes, the pod network, kube-proxy and CoreDNS.
 package addon
 
 import (
@@ -20,8 +20,8 @@ import (
 // Resource is a handler of objects in the workload cluster.
 type Resource = apply.Resource[*cluster.Snapshot]
 
-// Bootstrap is the handler of what kubelets need to join: rights, and the bootstrap tokens of nodes that have not joined. A token whose node
-// has joined, or that has expired, is not wanted any longer and is removed.
+// Bootstrap is the handler of what kubelets need to join: RBAC, and the bootstrap tokens of nodes that have not joined.
+// It prunes a token once its node has joined or the token has expired.
 func Bootstrap() Resource {
 	return Resource{
 		Handler: "bootstrap", Kinds: []client.Object{&corev1.Secret{}, &rbacv1.ClusterRoleBinding{}},
@@ -37,8 +37,8 @@ func Bootstrap() Resource {
 	}
 }
 
-// clockAhead tells that no node can join, because the workload cluster takes the tokens of now for expired: it removes such tokens by itself, so
-// they are not written.
+// clockAhead reports that no node can join because the clock of the workload cluster is ahead and current tokens have
+// already expired there. That cluster removes expired tokens by itself, so the operator does not write them.
 func clockAhead(s *cluster.Snapshot) *chain.Outcome {
 	expires := s.Tokens.Current(joining.Node{}).Expires
 	if !s.Tokens.Known() || s.Workload.Now.Before(expires) {
@@ -54,7 +54,7 @@ func CNI() Resource {
 	return resource("cni", addons.NetworkObjects)
 }
 
-// KubeProxy is the handler of kube-proxy. One whose version nobody knows stays as it is.
+// KubeProxy is the handler of kube-proxy. If its version is unknown, kube-proxy stays as it is.
 func KubeProxy() Resource {
 	made := resource("kubeproxy", func(p addons.Params) ([]client.Object, error) {
 		if p.KubeProxy.Disabled {
@@ -83,7 +83,7 @@ func CoreDNS() Resource {
 	})
 }
 
-// All are the handlers, in the order of the chain.
+// All returns the handlers in the order of the chain.
 func All() []Resource { return []Resource{Bootstrap(), CNI(), KubeProxy(), CoreDNS()} }
 
 func resource(handler string, build func(addons.Params) ([]client.Object, error)) Resource {
@@ -93,7 +93,7 @@ func resource(handler string, build func(addons.Params) ([]client.Object, error)
 	}}
 }
 
-// params are what the add-ons of the cluster depend on.
+// params returns what the add-ons of the cluster depend on.
 func params(s *cluster.Snapshot) addons.Params {
 	chosen := s.AddOns()
 	versions := s.Versions

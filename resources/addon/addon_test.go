@@ -54,7 +54,8 @@ func TestKubeProxyWithoutAVersionStaysAsItIs(t *testing.T) {
 	}
 }
 
-// TestTokensThatHaveExpiredThereAreNotMade covers a workload cluster whose clock is ahead: it removes what has expired by that.
+// TestTokensThatHaveExpiredThereAreNotMade covers a workload cluster whose clock is ahead. It removes tokens that have
+// expired by its clock.
 func TestTokensThatHaveExpiredThereAreNotMade(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, test := range map[string]struct {
@@ -93,7 +94,8 @@ func TestTokensThatHaveExpiredThereAreNotMade(t *testing.T) {
 	}
 }
 
-// TestTokensGoOnceNodesHaveJoined: the workload cluster knows those only of nodes whose current pod has not been Ready there.
+// TestTokensGoOnceNodesHaveJoined: the workload cluster only has the tokens of nodes whose current pod has not been
+// Ready there.
 func TestTokensGoOnceNodesHaveJoined(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	pod := func(name string, deleted bool) corev1.Pod {

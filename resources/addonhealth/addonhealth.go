@@ -1,5 +1,5 @@
-// Package addonhealth is the handler that waits until the add-ons of a workload cluster serve. That they were applied says
-// nothing about it: a pod network whose image cannot be pulled leaves every pod without an address.
+// Package addonhealth is the handler that waits until the add-ons of a workload cluster are available. An applied
+// add-on need not work: if the image of the pod network cannot be pulled, no pod gets an address.
 package addonhealth
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() chain.Handler[*cluster.Snapshot] { return handler{} }
 
 type handler struct{}
@@ -19,8 +19,8 @@ type handler struct{}
 // Name is the handler's name.
 func (handler) Name() string { return "addonhealth" }
 
-// EnsureCreated waits until every DaemonSet and Deployment that the operator applied to the workload cluster serves. A change
-// of their status wakes the controller.
+// EnsureCreated waits until every DaemonSet and Deployment that the operator applied to the workload cluster is
+// available. A change of their status triggers a reconcile.
 func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	unavailable := addons.Unavailable(s.Workload.DaemonSets, s.Workload.Deployments)
 	if len(unavailable) == 0 {
@@ -29,7 +29,7 @@ func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 	return chain.Wait("AddOnUnavailable", strings.Join(unavailable, "; ")+": kubectl describe their pods in the workload cluster", 0), nil
 }
 
-// EnsureDeleted has nothing to do: the handler made nothing.
+// EnsureDeleted does nothing because the handler creates nothing.
 func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

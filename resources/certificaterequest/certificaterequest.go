@@ -1,4 +1,5 @@
-// Package certificaterequest is the handler that lets the kubelets of node pods, and nobody else, have certificates.
+// Package certificaterequest is the handler that approves the certificate requests of kubelets in node pods, and of no
+// others.
 package certificaterequest
 
 import (
@@ -23,14 +24,16 @@ type Approver interface {
 	Approve(ctx context.Context, request *certificatesv1.CertificateSigningRequest, reason, message string) error
 }
 
-// Notary notes on a node pod of the management cluster how its node joined.
+// Notary records on a node pod of the management cluster how its node joined.
 type Notary interface {
-	// AnnotatePod sets an annotation of a pod, whatever else has changed. AnnotatePodAsSeen fails when the pod has changed since it was read.
+	// AnnotatePod sets an annotation of a pod even if the pod has changed. AnnotatePodAsSeen fails when the pod has
+	// changed since it was read.
 	AnnotatePod(ctx context.Context, pod *corev1.Pod, name, value string) error
 	AnnotatePodAsSeen(ctx context.Context, pod *corev1.Pod, name, value string) error
 }
 
-// New makes the handler; approver finds who writes to the workload cluster of a snapshot, nil when nobody can.
+// New returns the handler. approver returns the writer for the workload cluster of a snapshot, or nil when there is no
+// connection.
 func New(n Notary, approver func(*cluster.Snapshot) Approver) chain.Handler[*cluster.Snapshot] {
 	return handler{n, approver}
 }
@@ -43,9 +46,9 @@ type handler struct {
 // Name is the handler's name.
 func (handler) Name() string { return "certificaterequest" }
 
-// EnsureCreated approves what a node pod asks for in its own name and tells about every other request of a kubelet.
-// Those stay undecided: the address of a pod may be seen a moment after its kubelet asks. The API server removes them
-// after a day.
+// EnsureCreated approves the requests that a node pod makes in its own name and reports every other request of a
+// kubelet. It does not deny those, because the operator may see the address of a pod a moment after its kubelet sends
+// the request. The API server removes undecided requests after a day.
 func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	errs := []error{h.noteJoined(ctx, s)}
 	approver := h.approver(s)
@@ -74,7 +77,8 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 	return done, nil
 }
 
-// noteJoined notes of pods that their Nodes have been Ready: no bootstrap token gets their identity again.
+// noteJoined records on pods that their Nodes have been Ready. After that, no bootstrap token gets their identity
+// again.
 func (h handler) noteJoined(ctx context.Context, s *cluster.Snapshot) error {
 	var errs []error
 	ready := s.Workload.ReadyNodes()
@@ -89,8 +93,8 @@ func (h handler) noteJoined(ctx context.Context, s *cluster.Snapshot) error {
 	return errors.Join(errs...)
 }
 
-// approve approves a request. Which key a bootstrap token was used for is noted before, on the version of the pod that was judged: an operator
-// that ends in between, or that is late, approves no second one.
+// approve approves a request. If a bootstrap token was used, approve first records its key on the version of the pod
+// that was judged. So an operator that stops in between, or works on old data, does not approve a second key.
 func (h handler) approve(
 	ctx context.Context, s *cluster.Snapshot, w joining.World, a Approver, request *certificatesv1.CertificateSigningRequest, d joining.Decision,
 ) error {
@@ -106,8 +110,8 @@ func (h handler) approve(
 	return a.Approve(ctx, request, d.Reason, d.Message)
 }
 
-// outcome is Done although requests are refused: a stranger who asks must not be able to hold a cluster up. The node that
-// gets no certificate is not Ready, which is told elsewhere.
+// outcome is Done although requests were refused, because a foreign request must not block a cluster. A node without a
+// certificate is not Ready, which another condition reports.
 func outcome(refused []string) chain.Outcome {
 	done := chain.Done()
 	if len(refused) == 0 {
@@ -124,7 +128,7 @@ func outcome(refused []string) chain.Outcome {
 	return done
 }
 
-// EnsureDeleted has nothing to do.
+// EnsureDeleted does nothing.
 func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -26,7 +26,7 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// log is what was done, in order.
+// log records the calls in order.
 type log struct {
 	did  []string
 	fail error
@@ -70,7 +70,8 @@ func request(t *testing.T, name, user string) certificatesv1.CertificateSigningR
 	}
 }
 
-// TestTheKeyIsNotedBeforeTheApproval, and where it cannot be noted nothing is approved: an operator that ends in between approves no second key.
+// TestTheKeyIsNotedBeforeTheApproval: if the key cannot be recorded, nothing is approved. An operator that stops in
+// between approves no second key.
 func TestTheKeyIsNotedBeforeTheApproval(t *testing.T) {
 	tokens := joining.TokensAt("seed", now)
 	byToken := "system:bootstrap:" + tokens.Current(joining.Node{Role: "worker", ID: "w0aaa"}).ID
@@ -106,7 +107,7 @@ func TestTheKeyIsNotedBeforeTheApproval(t *testing.T) {
 	}
 }
 
-// TestNothingIsNotedTwice: a cluster whose nodes have joined costs no request.
+// TestNothingIsNotedTwice: a cluster whose nodes have joined causes no requests.
 func TestNothingIsNotedTwice(t *testing.T) {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "1"}}
 	pod.Annotations = map[string]string{key.AnnotationJoining: joining.Record{At: now, Joined: true}.Text(&pod)}

@@ -1,9 +1,10 @@
-// Package certificaterotation is the handler of certificates whose term comes to its end: it takes authorities to their successors and
-// tells what cannot be issued anew. Other pairs are issued anew as they are gathered, see pki.Complete.
+// Package certificaterotation is the handler of certificates that are about to expire. It rotates CAs and reports
+// certificates that the operator cannot renew. Other key pairs are renewed while the state is gathered, see
+// pki.Complete.
 //
-// While an authority is succeeded, no machine may meet another that it does not believe. So every machine first believes both, then
-// the successor signs, then nobody believes the predecessor any more; and each phase begins once every machine runs with the one
-// before, for which nodes are replaced as for any change of boot data.
+// During a rotation, no node may meet a peer with a certificate that it does not trust. So every node first trusts both
+// CAs, then the new CA signs, then no node trusts the old CA. A phase begins once every node runs with the phase
+// before. Nodes are replaced for this as for any change of boot data.
 package certificaterotation
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// warning is how long before the end of a certificate that the operator may not issue anew it is told of.
+// warning is how long before the expiry the handler reports a certificate that the operator may not renew.
 const warning = 30 * 24 * time.Hour
 
 // Writer writes Secrets.
@@ -32,7 +33,7 @@ type Writer interface {
 	Apply(ctx context.Context, set apply.Set) error
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(w Writer, c clock.PassiveClock) chain.Handler[*cluster.Snapshot] {
 	return &handler{writer: w, clock: c}
 }
@@ -45,7 +46,7 @@ type handler struct {
 // Name is the handler's name.
 func (h *handler) Name() string { return "certificaterotation" }
 
-// EnsureCreated takes authorities one phase further when every machine has come along.
+// EnsureCreated moves CAs one phase further once every node runs with the current one.
 func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	now := h.clock.Now()
 	d, err := decide(s, now)
@@ -57,7 +58,8 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 	for _, name := range d.further {
 		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return s.Terms.Successor(name) })
 		if err != nil {
-			// What was made for others is kept: Vault would have to make it once more each time.
+			// The results for other CAs are kept because otherwise Vault would have to create them again on each
+			// attempt.
 			errs = append(errs, err)
 			continue
 		}
@@ -73,26 +75,27 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 	return d.outcome, errors.Join(errs...)
 }
 
-// EnsureDeleted has nothing to do: the pairs are another handler's.
+// EnsureDeleted does nothing because another handler owns the key pairs.
 func (h *handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }
 
-// decision is what to do about the authorities of a cluster.
+// decision is what to do about the CAs of a cluster.
 type decision struct {
-	// further are those that go one phase further now.
+	// further are the CAs that move one phase further now.
 	further []string
 	outcome chain.Outcome
 }
 
-// phases tell what machines begin anew for.
+// phases describes what nodes are being replaced for.
 var phases = map[pki.Phase]string{
 	pki.Alone:     "before its succession begins",
 	pki.Announced: "step 1 of 3, its successor is believed as well",
 	pki.Succeeded: "step 2 of 3, its successor signs",
 }
 
-// decide: what is going on goes on first, what is wished or due begins next, and what only a person can do is told at last.
+// decide continues rotations in progress and starts those that are requested or due. It reports what only a person can
+// do when there is nothing to rotate.
 func decide(s *cluster.Snapshot, now time.Time) (decision, error) {
 	waits := unsettled(s)
 	var d decision
@@ -127,12 +130,12 @@ func decide(s *cluster.Snapshot, now time.Time) (decision, error) {
 	return d, nil
 }
 
-// wished says whether the KVMConfig asks for a successor that an authority has not had.
+// wished reports whether the KVMConfig requests a rotation that a CA has not had.
 func wished(s *cluster.Snapshot, name string) bool {
 	return s.AuthorityGeneration() > s.Terms.Generations[name]
 }
 
-// course says in which phase an authority is, and whether it has to leave it.
+// course returns the phase of a CA and whether it has to leave that phase.
 func course(s *cluster.Snapshot, name string, now time.Time) (phase pki.Phase, moves bool) {
 	pair, ok := s.Certificates[name]
 	if !ok || s.Adopted[name] || s.Terms.Versions[name] == "" {
@@ -143,7 +146,7 @@ func course(s *cluster.Snapshot, name string, now time.Time) (phase pki.Phase, m
 	return phase, phase != pki.Alone || wished(s, name) || !due.IsZero() && !now.Before(due)
 }
 
-// others tells of authorities that are to be succeeded and belong to somebody else.
+// others reports CAs that are to be rotated but that the operator adopted.
 func others(s *cluster.Snapshot) error {
 	var names []string
 	for _, name := range pki.Authorities {
@@ -159,13 +162,15 @@ func others(s *cluster.Snapshot) error {
 		strings.Join(names, ", "))
 }
 
-// unsettled says what is waited for until every machine runs with the certificates that are known now; empty when all do.
+// unsettled returns what still has to happen before every node runs with the current certificates. It is empty when all
+// do.
 func unsettled(s *cluster.Snapshot) string {
 	switch {
 	case len(s.Terms.Renewed) > 0 || s.CertificatesErr != nil:
 		return "certificates are being issued"
 	case s.Terms.Failed != nil && slices.ContainsFunc(pki.Authorities, func(name string) bool { return pki.PhaseOf(s.Certificates[name]) == pki.Succeeded }):
-		// Before, the successor cannot sign yet; and whoever cannot sign any more is succeeded all the same.
+		// Earlier phases do not wait for this: the new CA does not sign yet, and a CA that can no longer sign is
+		// rotated anyway.
 		return s.Terms.Failed.Error()
 	case s.BootDataErr != nil:
 		return s.BootDataErr.Error()
@@ -187,7 +192,7 @@ func unsettled(s *cluster.Snapshot) string {
 	return ""
 }
 
-// retry is when to try again what could not be issued; zero when nothing could not.
+// retry is when to try again to issue what failed. It is zero when nothing failed.
 func retry(s *cluster.Snapshot) time.Duration {
 	if s.Terms.Failed != nil {
 		return time.Minute
@@ -195,7 +200,7 @@ func retry(s *cluster.Snapshot) time.Duration {
 	return 0
 }
 
-// ending tells of certificates that are about to end and that the operator may not issue anew.
+// ending reports certificates that expire soon and that the operator may not renew.
 func ending(s *cluster.Snapshot, now time.Time) error {
 	ends := foreign(s)
 	var errs []error
@@ -209,8 +214,8 @@ func ending(s *cluster.Snapshot, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// aging tells of machines whose certificates are about to end: none could be issued in their place, or the turn of the machine to begin anew
-// with those has not come.
+// aging reports nodes whose certificates expire soon. Either no new certificates could be issued, or the node has not
+// yet been replaced by one that uses them.
 func aging(s *cluster.Snapshot, now time.Time) error {
 	var errs []error
 	least := margin(s)
@@ -224,8 +229,8 @@ func aging(s *cluster.Snapshot, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// margin is how long before its certificates end a machine that still runs with them is told of: half of the time that there was to replace
-// it, and no longer than that of others' certificates.
+// margin is how long before the expiry of its certificates a node that still uses them is reported. It is half of the
+// time that there was to replace the node, and at most the time for certificates of others.
 func margin(s *cluster.Snapshot) time.Duration {
 	least := warning
 	for name, pair := range s.Certificates {
@@ -236,7 +241,7 @@ func margin(s *cluster.Snapshot) time.Duration {
 	return least
 }
 
-// foreign are the ends of the certificates of others.
+// foreign returns the expiry of adopted certificates.
 func foreign(s *cluster.Snapshot) map[string]time.Time {
 	ends := map[string]time.Time{}
 	for name, pair := range s.Certificates {
@@ -247,7 +252,7 @@ func foreign(s *cluster.Snapshot) map[string]time.Time {
 	return ends
 }
 
-// rest is until the first certificate needs care.
+// rest waits until the first certificate has to be rotated, renewed or reported.
 func rest(s *cluster.Snapshot, now time.Time) chain.Outcome {
 	times := []time.Time{s.Terms.Next}
 	for _, until := range foreign(s) {

@@ -45,11 +45,11 @@ func issuer(at time.Time) pki.Embedded {
 	return pki.Embedded{Clock: clocktesting.NewFakePassiveClock(at)}
 }
 
-// settled is a cluster in which every machine runs with what is known.
+// settled returns a cluster in which every node runs with the current certificates.
 func settled(t *testing.T) *cluster.Snapshot {
 	t.Helper()
 	config := fixture.MakeCluster("ab1cd").Workers(1).Obj()
-	// Those that hold for days have a test of their own.
+	// Certificates that are valid for days have their own test.
 	requests := slices.DeleteFunc(cluster.CertificateRequests(config, cluster.Settings{ClusterDomain: "mc.local"}), func(r pki.Request) bool { return r.Term > 0 })
 	complete, err := pki.Complete(nil, requests, issuer(now), now, nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func wish(s *cluster.Snapshot) {
 	s.Config.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 3}
 }
 
-// announced is a cluster whose authorities are on their way.
+// announced puts the CAs of a cluster into the first phase of a rotation.
 func announced(t *testing.T, s *cluster.Snapshot) {
 	t.Helper()
 	for _, name := range pki.Authorities {
@@ -91,16 +91,16 @@ func adopt(s *cluster.Snapshot) {
 	}
 }
 
-// TestWhenAuthoritiesGoOn: a phase begins only when every machine runs with the one before.
+// TestWhenAuthoritiesGoOn: a phase begins only once every node runs with the phase before.
 func TestWhenAuthoritiesGoOn(t *testing.T) {
 	all := []string{"ab1cd-ca@7 generation 3", "ab1cd-etcd-ca@7 generation 3", "ab1cd-front-proxy-ca@7 generation 3"}
-	// Who is on the way is marked already.
+	// A CA in rotation already has its mark.
 	unmarked := []string{"ab1cd-ca@7 generation ", "ab1cd-etcd-ca@7 generation ", "ab1cd-front-proxy-ca@7 generation "}
 	for name, test := range map[string]struct {
 		after  time.Duration
 		change func(*testing.T, *cluster.Snapshot)
 		want   []string
-		// says is how the condition begins, message a part of what it says.
+		// says is the start of the condition, and message is part of its message.
 		says, message string
 	}{
 		"at rest": {says: "Done", message: "no certificate needs care before 2027-07-23"},

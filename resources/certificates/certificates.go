@@ -13,16 +13,16 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// New makes the handler. A key cannot be made a second time, so Secrets are created, and replaced only where a pair was issued anew
-// for what stood in the version that was read.
+// New returns the handler. A key cannot be created a second time. So Secrets are created, and replaced only when a pair
+// was renewed from the version that was read.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{
 		Handler: "certificates", Kinds: []client.Object{&corev1.Secret{}}, Build: build, CreateOnly: true,
 	}
 }
 
-// build returns a Secret for every pair that is not adopted, authorities first: when an authority turns out to exist,
-// nothing may be written that was signed by the one just made.
+// build returns a Secret for every pair that is not adopted, CAs first. If a CA turns out to exist already, nothing
+// that the new one signed may be written.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	var desired apply.Desired
 	names := slices.Sorted(maps.Keys(s.Certificates))
@@ -38,7 +38,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 		}
 		secret := s.CertificateSecret(name, pair, version)
 		if slices.Contains(pki.Authorities, name) {
-			// It counts when the Secret is created.
+			// The generation counts when the Secret is created.
 			s.MarkGeneration(secret)
 		}
 		desired.Objects = append(desired.Objects, secret)

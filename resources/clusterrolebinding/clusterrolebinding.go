@@ -1,7 +1,7 @@
 // Package clusterrolebinding is the handler of the cluster role bindings of node pods.
 //
-// The original bound node pods to its own role, so that whoever broke out of a machine held the management cluster. The
-// bindings keep their names; the role that they lead to by default allows nothing.
+// The original operator bound node pods to its own role, so an attacker who broke out of a virtual machine controlled
+// the management cluster. The bindings keep their names. The role that they refer to by default grants nothing.
 package clusterrolebinding
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "clusterrolebinding", Kinds: []client.Object{&rbacv1.ClusterRoleBinding{}}, Build: build}
 }

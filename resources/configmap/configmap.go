@@ -1,5 +1,5 @@
-// Package configmap is the handler of boot data: for each node a ConfigMap with the public half and a Secret of the same
-// name with the private half.
+// Package configmap is the handler of boot data. Each node has a ConfigMap with the public part and a Secret of the
+// same name with the private part.
 package configmap
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{
 		Handler: "configmap", Kinds: []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}}, Build: build,
@@ -54,7 +54,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-// notes are what is said of private boot data without reading it.
+// notes returns annotations that describe private boot data, so that readers need not read the data itself.
 func notes(s *cluster.Snapshot, n cluster.Node, certificatesEnd time.Time) map[string]string {
 	notes := map[string]string{}
 	if s.Tokens.Known() {

@@ -20,13 +20,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/rolling"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "deployment", Kinds: []client.Object{&appsv1.Deployment{}}, Build: build}
 }
 
-// build leaves alone the nodes whose turn to begin, or to be replaced, has not come, and those whose boot data stays; it asks to wait while a
-// node is not Ready.
+// build does not change nodes that must not start or be replaced yet, and those that keep their boot data. It waits
+// while a node is not Ready.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	var desired apply.Desired
 	for _, n := range s.Nodes {
@@ -34,7 +34,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	}
 	for _, n := range s.Retiring {
 		if s.Restore.Halted() {
-			// Those that have left the spec meanwhile are part of the etcd that ends; they have no right to the next one.
+			// Masters that have left the spec since then are part of the old etcd. They must not join the restored one.
 			desired.Objects = append(desired.Objects, haltedAsItIs(s, n))
 			continue
 		}
@@ -44,18 +44,18 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-// add adds what is wanted of a node of the spec.
+// add adds the Deployment of a node of the spec.
 func add(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
 	delayed := s.Delayed(n) != ""
 	switch {
 	case s.LostMember(n):
-		// It is pruned, and begins anew when the next member is added.
+		// The Deployment is pruned. The node starts again when the next member is added.
 	case restores(s, n):
-		if n.Deployment != nil { // else it begins with the snapshot
+		if n.Deployment != nil { // otherwise it starts with the snapshot
 			desired.Objects = append(desired.Objects, restoring(s, n))
 		}
 	case delayed && n.Deployment != nil:
-		desired.Objects = append(desired.Objects, haltedAsItIs(s, n)) // the restore is over, and its turn has not come
+		desired.Objects = append(desired.Objects, haltedAsItIs(s, n)) // the restore is over, but it may not start yet
 	case delayed || s.KeepsBootData(n):
 		keep(desired, s, n)
 	default:
@@ -63,7 +63,7 @@ func add(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
 	}
 }
 
-// restores says whether a master is down, or does not begin, for a restore.
+// restores reports whether a master is stopped, or must not start, because of a restore.
 func restores(s *cluster.Snapshot, n cluster.Node) bool {
 	if n.Role != key.RoleMaster || s.Restore.Phase() == etcd.NotRestoring {
 		return false
@@ -71,7 +71,8 @@ func restores(s *cluster.Snapshot, n cluster.Node) bool {
 	return s.Restore.Halted() || n.Deployment == nil && !s.Founded()
 }
 
-// restoring is a master that is down for a restore. As long as that can be called off it is as it was, for it is no rollout then.
+// restoring is a master that is stopped for a restore. While the restore can still be cancelled, the master's
+// specification does not change, because this is not a rollout.
 func restoring(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 	if s.Restore.Committed == "" {
 		return haltedAsItIs(s, n)
@@ -79,7 +80,7 @@ func restoring(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 	return halted(deployment(s, n))
 }
 
-// named is how many nodes are told of.
+// named is how many nodes a message lists.
 const named = 20
 
 func wait(s *cluster.Snapshot) *chain.Outcome {
@@ -92,7 +93,7 @@ func wait(s *cluster.Snapshot) *chain.Outcome {
 		case !n.Ready:
 			messages = append(messages, n.Role+" "+n.ID+": "+cluster.Sentence(n.Message, cluster.WhyHeld(n.Pods...)))
 		case n.Outdated():
-			messages = append(messages, n.Role+" "+n.ID+": is being replaced") // Ready was its old form
+			messages = append(messages, n.Role+" "+n.ID+": is being replaced") // the old pod was Ready
 		}
 	}
 	reason := "NodesNotReady"
@@ -109,7 +110,7 @@ func wait(s *cluster.Snapshot) *chain.Outcome {
 	return nil
 }
 
-// leaving tells of nodes that are not in the spec any more and whose machines are there yet.
+// leaving describes nodes that are no longer in the spec but still have machines.
 func leaving(s *cluster.Snapshot) []string {
 	var messages []string
 	for _, n := range s.Retiring {
@@ -121,7 +122,7 @@ func leaving(s *cluster.Snapshot) []string {
 	return messages
 }
 
-// heldUp is what holds the old machine of the node that the others wait for.
+// heldUp returns what blocks the old machine of the node that the others wait for.
 func heldUp(s *cluster.Snapshot) string {
 	at := slices.IndexFunc(s.Nodes, func(n cluster.Node) bool { return n.ID == s.Rollout.WaitingFor })
 	if at < 0 {
@@ -161,8 +162,8 @@ func metaOf(s *cluster.Snapshot, n cluster.Node) metav1.ObjectMeta {
 	return meta
 }
 
-// keep leaves a Deployment as it is, but for what is known of its member of etcd, and for one that was stopped for a restore that was called
-// off: its machine begins again in the form that it had.
+// keep leaves a Deployment as it is, with two exceptions: it records the node's etcd member, and it starts a master
+// again that was stopped for a cancelled restore. That master keeps its old specification.
 func keep(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
 	meta := metaOf(s, n)
 	if n.Deployment == nil || !n.Halted() &&
@@ -175,8 +176,8 @@ func keep(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
 	desired.Objects = append(desired.Objects, &appsv1.Deployment{ObjectMeta: meta, Spec: *spec})
 }
 
-// halted is a master whose machine is down while a snapshot is put in the place of its data. What is known of its member stays: until
-// then the restore can be called off.
+// halted is a master whose machine is stopped while a snapshot replaces its data. The record of its etcd member stays
+// because the restore can be cancelled until then.
 func halted(d *appsv1.Deployment) *appsv1.Deployment {
 	d.Annotations[key.AnnotationEtcdHalted] = "true"
 	d.Spec.Replicas = ptr.To[int32](0)

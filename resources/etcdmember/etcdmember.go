@@ -1,5 +1,5 @@
-// Package etcdmember is the handler of the members of a cluster's etcd. What it tells is done by package etcd beside the chain,
-// for members may answer slowly or not at all.
+// Package etcdmember is the handler of the members of a cluster's etcd. Package etcd does the work that it reports,
+// outside of the chain, because members may answer slowly or not at all.
 package etcdmember
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/etcd"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() chain.Handler[*cluster.Snapshot] { return handler{} }
 
 type handler struct{}
@@ -20,23 +20,24 @@ type handler struct{}
 // Name is the handler's name.
 func (handler) Name() string { return "etcdmember" }
 
-// EnsureCreated waits until every master has a member and nobody else has one. A change wakes the controller.
+// EnsureCreated waits until every master has a member and no other member exists. A change triggers a reconcile.
 func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	return decide(s), nil
 }
 
-// EnsureDeleted has nothing to do: members go with their machines.
+// EnsureDeleted does nothing because members are removed with their machines.
 func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }
 
-// decide: as long as the API server answers, which does not without etcd, who does not reach etcd itself says so only when something
-// about it is to change, or has not reached it since it began.
+// decide reports that etcd is unreachable only when a member is to change, when the operator has not reached etcd since
+// the cluster began, or when the API server does not answer either. The API server does not answer without etcd.
 func decide(s *cluster.Snapshot) chain.Outcome {
 	step := s.Etcd.Step
 	asked := step.Reason != "" && !s.Restore.Halted()
 	gone := asked && !s.Workload.Connected && (s.Founded() || s.Restore.Done != "")
-	// Until etcd was reached once nobody knows which master has a member, and none can be protected.
+	// Until the operator has reached etcd once, it is unknown which master has a member, and no member can be
+	// protected.
 	unmarked := asked && s.Workload.Connected && !s.Founded()
 	switch {
 	case len(s.Held) > 0 && !s.Etcd.Known():
@@ -61,7 +62,7 @@ func decide(s *cluster.Snapshot) chain.Outcome {
 	return chain.Wait(step.Reason, step.Message, 0)
 }
 
-// changes says whether masters have come or go.
+// changes reports whether masters are to be added or removed.
 func changes(s *cluster.Snapshot) bool {
 	for _, n := range s.Masters() {
 		if n.Deployment == nil && s.AwaitsMember(n) {

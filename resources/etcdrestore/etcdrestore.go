@@ -1,5 +1,5 @@
-// Package etcdrestore is the handler of the Jobs that bring a cluster back to a snapshot of its etcd. The machines of masters are stopped and
-// begun by others, which look at the same phase (package etcd, Restoration).
+// Package etcdrestore is the handler of the Jobs that restore a cluster's etcd from a snapshot. Other handlers stop and
+// start the machines of masters. They follow the same phase (etcd.Restoration).
 package etcdrestore
 
 import (
@@ -26,23 +26,24 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// Name of the handler.
+// Name is the handler's name.
 const Name = "etcdrestore"
 
 const (
-	// root is where the snapshot becomes data, in the volume of that name.
+	// root is the directory in which the snapshot is unpacked, in the volume of the name below.
 	root       = "/restored"
 	volumeRoot = "restored"
 	volumeEtcd = "etcd-data"
-	// bump is how far each restore raises the revision, so that nobody who has watched before takes what comes for what he has seen
-	// (https://etcd.io/docs/v3.6/op-guide/recovery). It is twice that of the restore before, and so more than all before together, for the
-	// snapshot may be older than they are; the revision, of 63 bits, has room for as many as doublings.
+	// bump is how far each restore raises the revision, so that clients with watches from before do not mistake new
+	// revisions for ones that they have seen (https://etcd.io/docs/v3.6/op-guide/recovery). Each restore raises it by
+	// twice as much as the restore before, and so by more than all earlier ones together, because the snapshot may be
+	// older than they are. The revision has 63 bits, which is enough for as many as doublings.
 	bump, doublings = 1_000_000_000, 32
-	// retries is how often a Job is tried once more.
+	// retries is how often a failed Job is retried.
 	retries = 3
 )
 
-// New makes the handler. A Job that exists stays as it is: it cannot be changed, and it is about one snapshot.
+// New returns the handler. It does not change a Job that exists: Jobs are immutable, and each is about one snapshot.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: Name, Kinds: []client.Object{&batchv1.Job{}}, Build: build, CreateOnly: true}
 }
@@ -69,14 +70,14 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-// ofOther refuses a snapshot of another cluster: several may share a volume, and the objects of another one would be acted on twice, their
-// Secrets being unreadable.
+// ofOther rejects a snapshot of another cluster, because several clusters may share a volume. With the other cluster's
+// data, its objects would be acted on twice, and its Secrets would be unreadable.
 func ofOther(s *cluster.Snapshot) error {
 	return problem.Newf("OtherCluster", "snapshot %s is not one of this cluster, whose snapshots have the names %s-<time>.db; name another one, or none, "+
 		"or rename the file if it is the right one", cluster.SnapshotFile(s.Restore.Target()), s.ID())
 }
 
-// wait says what is being done, or which Job was given up.
+// wait describes what is in progress, or which Job failed.
 func wait(s *cluster.Snapshot, phase etcd.Phase) *chain.Outcome {
 	file, ticket := cluster.SnapshotFile(s.Restore.Target()), s.RestoreTicket()
 	names := []string{key.EtcdRestoreName(ticket, "")}
@@ -125,14 +126,14 @@ func running(s *cluster.Snapshot) string {
 	return strings.Join(names, ", ")
 }
 
-// check reads the snapshot before anything is touched.
+// check returns the Job that reads the snapshot before anything is changed.
 func check(s *cluster.Snapshot) *batchv1.Job {
 	file := path.Join(etcdjob.Snapshots, cluster.SnapshotFile(s.Restore.Target()))
 	return job(s, "", etcdjob.Pod(s, nil, etcdjob.Runner(s, "check", []string{"etcd-snapshot", "check", file}, etcdjob.SnapshotsMount(true))))
 }
 
-// places are the Jobs of all masters, apart from those whose data may get to any host: these come one after the other, for no two masters can
-// run on one host.
+// places returns the Jobs of all masters. Jobs whose data may go to any host run one after the other, because no two
+// masters can run on one host.
 func places(s *cluster.Snapshot) []client.Object {
 	var jobs []client.Object
 	chosen := false
@@ -147,10 +148,10 @@ func places(s *cluster.Snapshot) []client.Object {
 	return jobs
 }
 
-// hostOf is the host with the data of a master, which is about to be stored when a Job has just put it there.
+// hostOf returns the host with the data of a master. If a Job has just placed the data, the host is not stored yet.
 func hostOf(n cluster.Node) string { return cmp.Or(n.EtcdHost, n.RestoredOn) }
 
-// place makes data of the snapshot with etcd's own tool, and puts it in the place of a master's.
+// place returns the Job that restores the snapshot with etcd's own tool and replaces the master's data with the result.
 func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 	member, ticket := s.EtcdMaster(n.ID), s.RestoreTicket()
 	var founders []string
@@ -173,7 +174,7 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 		corev1.Volume{Name: volumeEtcd, VolumeSource: nodepod.EtcdSource(s, n)},
 	)
 	if spec.Affinity = onHost(s, n); hostOf(n) == "" && !s.EtcdOnVolume() {
-		// Where the data gets to the machine will have to run.
+		// The host that gets the data has to be able to run the machine.
 		spec.Containers[0].Resources = nodepod.MachineResources(s, n)
 	}
 	if s.EtcdOnVolume() && !s.Settings.SharedHosts {
@@ -182,8 +183,8 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 	return job(s, n.ID, spec)
 }
 
-// apart leads pods to hosts of their own: a claim that is bound here first may tie its master to the host for ever. That is a wish only, for the
-// volume of a master whose host is dead is to get the snapshot all the same.
+// apart spreads pods over hosts, because a claim that is first bound here may tie its master to the host permanently.
+// It is only a preference because the volume of a master whose host is dead has to get the snapshot, too.
 func apart(s *cluster.Snapshot) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
 		Weight: 100,
@@ -196,7 +197,7 @@ func apart(s *cluster.Snapshot) *corev1.Affinity {
 	}}}}
 }
 
-// onHost leads a pod to the host with the data of a master, or away from those with the data of others.
+// onHost schedules a pod on the host with the data of a master, or away from hosts with the data of others.
 func onHost(s *cluster.Snapshot, n cluster.Node) *corev1.Affinity {
 	var hosts []corev1.NodeSelectorRequirement
 	add := func(operator corev1.NodeSelectorOperator, host string) {
@@ -219,7 +220,7 @@ func onHost(s *cluster.Snapshot, n cluster.Node) *corev1.Affinity {
 }
 
 func job(s *cluster.Snapshot, nodeID string, spec corev1.PodSpec) *batchv1.Job {
-	// The operator watches pods with this label: where the data of a master was put is told by its pod.
+	// The operator watches pods with this label because the pod shows on which host the data of a master was put.
 	labels := s.Labels(cluster.App(cluster.AppEtcdRestore), map[string]string{key.LabelPodWatcher: key.Operator})
 	if nodeID != "" {
 		labels[key.LabelNode] = nodeID

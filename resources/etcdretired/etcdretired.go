@@ -1,5 +1,6 @@
-// Package etcdretired is the handler of the Jobs on data of etcd that masters have left on hosts: one gives the directory another name, so that no
-// machine begins with that data again, and a later one removes it. What may be done is decided and stored before (cluster.Snapshot.LookAtRetired).
+// Package etcdretired is the handler of the Jobs on etcd data that masters have left on hosts. One Job renames the
+// directory so that no machine starts with that data again, and a later one removes it. What may be done is decided and
+// stored before (cluster.Snapshot.LookAtRetired).
 package etcdretired
 
 import (
@@ -15,23 +16,23 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Name of the handler.
+// Name is the handler's name.
 const Name = "etcdretired"
 
 const (
-	// directories is where the directories of masters are in the container, in the volume of the name below.
+	// directories is where the container has the directories of masters, in the volume of the name below.
 	directories       = "/etcd"
 	volumeDirectories = "etcd"
-	// retries is how often a Job is tried once more.
+	// retries is how often a failed Job is retried.
 	retries = 3
 )
 
-// New makes the handler. A Job that exists stays as it is: it is about one directory.
+// New returns the handler. It does not change a Job that exists because each is about one directory.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: Name, Kinds: []client.Object{&batchv1.Job{}}, Build: build, CreateOnly: true}
 }
 
-// build returns the Jobs. They are nothing that the cluster waits for, so what becomes of them is told by status.retired alone.
+// build returns the Jobs. The cluster does not wait for them, so only status.retired shows their result.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	desired := apply.Desired{NotConfigured: true}
 	for _, d := range s.Config.Status.Retired {
@@ -42,7 +43,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-// job has no deadline: where the host is down its pod waits for it.
+// job has no deadline because its pod waits for a host that is down.
 func job(s *cluster.Snapshot, d v1alpha1.RetiredData, do, name string) *batchv1.Job {
 	command := []string{
 		"etcd-data", do, "--directory=" + directories, "--name=" + key.EtcdDirectory(d.ID), "--as=" + key.RetiredDirectory(d.ID, d.Since.Time),
@@ -50,7 +51,7 @@ func job(s *cluster.Snapshot, d v1alpha1.RetiredData, do, name string) *batchv1.
 	container := etcdjob.Runner(s, do, command, corev1.VolumeMount{Name: volumeDirectories, MountPath: directories})
 	container.SecurityContext = &corev1.SecurityContext{
 		AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
-		// QEMU, with a user id of its own, may have made some of the files.
+		// QEMU runs with its own user id and may have created some of the files.
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"DAC_OVERRIDE", "FOWNER"}},
 	}
 	spec := etcdjob.Bare(s, container, corev1.Volume{Name: volumeDirectories, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{

@@ -1,4 +1,5 @@
-// Package etcdsnapshot is the handler of what takes snapshots of a cluster's etcd: a CronJob, and the Secret that lets it.
+// Package etcdsnapshot is the handler of the CronJob that takes snapshots of a cluster's etcd, and of the Secret that
+// it needs.
 package etcdsnapshot
 
 import (
@@ -25,13 +26,13 @@ const (
 	// pairDirectory is where the key pair is in the container, in the volume of the same name.
 	pairDirectory = "/pki"
 	volumePair    = "pki"
-	// saving bounds one snapshot; etcdctl gives up a connection after five seconds.
+	// saving bounds the time of one snapshot. etcdctl gives up a connection after five seconds.
 	saving = "30m"
-	// finished is how many Jobs stay to be looked at, of those that succeeded and of those that failed.
+	// finished is how many succeeded and how many failed Jobs are kept.
 	finished = 2
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{
 		Handler: "etcdsnapshot", Kinds: []client.Object{&corev1.Secret{}, &batchv1.CronJob{}}, Build: build,
@@ -58,7 +59,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 
 const failed = "SnapshotFailed"
 
-// wait tells of snapshots that fail or are not begun, until one is taken. One that is being taken is no news yet.
+// wait reports snapshots that fail or do not start, until one succeeds. It does not report one that is in progress.
 func wait(s *cluster.Snapshot) *chain.Outcome {
 	if s.SnapshotJob == nil {
 		return nil
@@ -98,7 +99,7 @@ func cronJob(s *cluster.Snapshot) *batchv1.CronJob {
 		Spec: batchv1.CronJobSpec{
 			Schedule: snapshots.Schedule, TimeZone: ptr.To("Etc/UTC"),
 			ConcurrencyPolicy: batchv1.ForbidConcurrent, StartingDeadlineSeconds: ptr.To[int64](etcdjob.Deadline),
-			// A snapshot of data that is about to be replaced would push out an older one that may be needed.
+			// A snapshot of data that is about to be replaced would displace an older one that may be needed.
 			Suspend:                    ptr.To(s.Restore.Phase() != etcd.NotRestoring && !s.RestoreStands()),
 			SuccessfulJobsHistoryLimit: ptr.To[int32](finished), FailedJobsHistoryLimit: ptr.To[int32](finished),
 			JobTemplate: job,
@@ -106,7 +107,7 @@ func cronJob(s *cluster.Snapshot) *batchv1.CronJob {
 	}
 }
 
-// pod saves a snapshot from a master that is Ready, and keeps it if it is whole.
+// pod saves a snapshot from a master that is Ready, and keeps it if it is intact.
 func pod(s *cluster.Snapshot) corev1.PodSpec {
 	file := s.ID() + "-$(POD_NAME)" + etcdfiles.Unchecked
 	name := []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}}}

@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "ingress", Kinds: []client.Object{&networkingv1.Ingress{}}, Build: build}
 }
@@ -50,10 +50,11 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-// look is how long it may take until it is noticed that a host is free: the Ingresses of other clusters do not wake this one.
+// look bounds the time until the operator notices that a host is free, because Ingresses of other clusters do not
+// trigger a reconcile.
 const look = time.Minute
 
-// ingress passes TLS through to the masters: client certificates are checked there.
+// ingress passes TLS through to the masters because they check client certificates.
 func ingress(s *cluster.Snapshot, name, host string, port int32) *networkingv1.Ingress {
 	meta := s.Meta(name, cluster.App(key.RoleMaster))
 	meta.Annotations = map[string]string{key.AnnotationSSLPassthrough: "true"}

@@ -15,7 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/ingress"
 )
 
-// TestHostsHaveOneCluster: the oldest Ingress has a host, whichever cluster is looked at first, and hosts are in the domains of the settings.
+// TestHostsHaveOneCluster: the oldest Ingress gets a host, in whatever order clusters are reconciled, and hosts lie in
+// the domains of the settings.
 func TestHostsHaveOneCluster(t *testing.T) {
 	const api, etcd = "api.ab1cd.k8s.example.org", "etcd.ab1cd.k8s.example.org"
 	early := metav1.NewTime(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))

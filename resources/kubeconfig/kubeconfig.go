@@ -13,11 +13,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// secretKeys are the keys of the Secret under which a kubeconfig is looked for: by the original's neighbours, and by Flux, Argo CD, clusterctl and
-// what else follows Cluster API.
+// secretKeys are the keys of the Secret under which tools look for a kubeconfig: the original operator's companions,
+// and Flux, Argo CD, clusterctl and other tools that follow Cluster API.
 var secretKeys = []string{"kubeConfig", "value"}
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "kubeconfig", Kinds: []client.Object{&corev1.Secret{}}, Build: build}
 }
@@ -31,7 +31,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	}
 	admin, group := s.AdministratorPair()
 	if unbound(s, group) {
-		// The one that there is has rights, this one would have none yet.
+		// The stored kubeconfig has permissions. The new one would have none yet.
 		return apply.Desired{Keep: []client.Object{secret}}, nil
 	}
 	text, err := render(s, address, admin)
@@ -46,13 +46,14 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return apply.Desired{Objects: []client.Object{secret}}, nil
 }
 
-// unbound says that a living cluster may not know a group yet that the stored kubeconfig is not of.
+// unbound reports whether a running cluster may not have bound the group yet, and the stored kubeconfig is for another
+// group.
 func unbound(s *cluster.Snapshot, group string) bool {
 	return group != pki.Masters && s.Founded() && s.KubeconfigOf != nil && *s.KubeconfigOf != group && s.Workload.Administrators != group
 }
 
-// render speaks to the API where it is published. The name that its certificate is checked for does not depend on the address: so one
-// that nobody knew when the certificate was issued is as good as any.
+// render returns a kubeconfig for the published API. Clients check the certificate for a name that does not depend on
+// the address, so an address that was unknown when the certificate was issued works as well.
 func render(s *cluster.Snapshot, address string, admin pki.KeyPair) ([]byte, error) {
 	id := s.ID()
 	return yaml.Marshal(map[string]any{

@@ -18,8 +18,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/kubeconfig"
 )
 
-// TestTheKubeconfigChangesOnceItsGroupIsBound: a living cluster that does not answer keeps the one that works, and one that is bound is renewed also
-// while the cluster does not answer.
+// TestTheKubeconfigChangesOnceItsGroupIsBound: a running cluster that does not answer keeps the kubeconfig that works.
+// A kubeconfig whose group is bound is renewed even while the cluster does not answer.
 func TestTheKubeconfigChangesOnceItsGroupIsBound(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	of := func(group string) *string { return &group }

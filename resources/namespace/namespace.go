@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "namespace", Kinds: []client.Object{&corev1.Namespace{}}, Build: build}
 }
@@ -28,7 +28,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 			"put it into another namespace", s.Config.Namespace, s.Config.Name)
 	}
 	for _, n := range s.Nodes {
-		// Both operators work on this cluster.
+		// The original operator also works on this cluster.
 		if n.Deployment != nil && cluster.IsLegacyMachine(n.Deployment) {
 			return apply.Desired{}, cluster.LegacyMachines(n.Deployment)
 		}
@@ -42,8 +42,8 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	}}, nil
 }
 
-// podSecurity is the level of Pod Security that the namespace enforces: baseline where the setting asks for it and all pods that there are, or
-// are to be, meet it. A node that waits for its replacement may have to start again as it is.
+// podSecurity returns the level of Pod Security that the namespace enforces. It is baseline if the setting says so and
+// all existing and future pods meet it. A node that waits for its replacement may have to start again unchanged.
 func podSecurity(s *cluster.Snapshot) string {
 	snapshots := s.EtcdSnapshots()
 	if !s.Settings.Machine.Baseline() || !s.EtcdOnVolume() || len(s.Config.Status.Retired) > 0 || snapshots != nil && snapshots.Volume.HostPath != "" {
@@ -57,8 +57,9 @@ func podSecurity(s *cluster.Snapshot) string {
 	return key.PodSecurityBaseline
 }
 
-// annotations tell how etcd began, and with what. They are written before there is any machine: a master that comes later must never
-// found an etcd of its own. The two steps of a restore that cannot be taken back are one write each.
+// annotations record how etcd was founded, and with which members. They are written before any machine exists, because
+// a master that is added later must never found its own etcd. The two irreversible steps of a restore are one write
+// each.
 func annotations(s *cluster.Snapshot) map[string]string {
 	a := map[string]string{key.AnnotationEtcdFounders: strings.Join(s.Founders, ",")}
 	if s.Founding {

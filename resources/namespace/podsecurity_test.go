@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestLevelThatTheNamespaceEnforces: a pod that exists, or may have to start again as it is, is never refused.
+// TestLevelThatTheNamespaceEnforces: a pod that exists, or may have to start again unchanged, is never rejected.
 func TestLevelThatTheNamespaceEnforces(t *testing.T) {
 	earlier := cluster.Node{Deployment: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/images"}}}},

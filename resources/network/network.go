@@ -1,4 +1,4 @@
-// Package network is the handler that refuses networks which would lead packets astray.
+// Package network is the handler that rejects networks that would misroute packets.
 package network
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// Handler compares the cluster's networks with those of the management cluster, as far as the operator was told of them.
-// Nothing that runs is touched on account of a conflict; no machine is made or changed.
+// Handler compares the cluster's networks with the configured networks of the management cluster. A conflict does not
+// affect what runs, but no machine is created or changed.
 type Handler struct{}
 
 // Name is the handler's name.
 func (Handler) Name() string { return "network" }
 
-// EnsureCreated is a problem while networks overlap.
+// EnsureCreated returns a problem while networks overlap.
 func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	c := s.Cluster()
 	own := []addons.Network{
@@ -38,7 +38,7 @@ func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 	return chain.Done(), nil
 }
 
-// EnsureDeleted has nothing to do.
+// EnsureDeleted does nothing.
 func (Handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Ports of DNS. The second is the one at which the DNS pods of OpenShift listen, where a plugin enforces policies after the Service's address was
-// replaced by a pod's.
+// Ports of DNS. The DNS pods of OpenShift listen on the second one. A plugin that enforces policies after a pod's
+// address has replaced the Service's address sees that port.
 const (
 	portDNS    = 53
 	portDNSPod = 5353
 )
 
-// egress is what node pods may reach. A guest has its pod's address, so this is what every pod of the workload cluster may reach.
+// egress limits what node pods may reach. A guest has its pod's address, so this limits every pod of the workload
+// cluster.
 func egress(s *cluster.Snapshot) *networkingv1.NetworkPolicy {
 	rules := []networkingv1.NetworkPolicyEgressRule{own(s)}
 	rules = append(rules, nodePorts(s)...)
@@ -36,8 +37,8 @@ func egress(s *cluster.Snapshot) *networkingv1.NetworkPolicy {
 	}
 }
 
-// own are the cluster's pods, and the addresses of its Services: it is not defined whether a policy is enforced before or after the address of a
-// Service is replaced by that of a pod.
+// own allows the cluster's pods and the addresses of its Services. Plugins may enforce a policy before or after a pod's
+// address replaces that of a Service.
 func own(s *cluster.Snapshot) networkingv1.NetworkPolicyEgressRule {
 	var addresses []string
 	for _, service := range services(s) {
@@ -56,13 +57,13 @@ func own(s *cluster.Snapshot) networkingv1.NetworkPolicyEgressRule {
 	return rule
 }
 
-// services are those of the cluster that exist. What the KVMConfig asks for is not enough: an address or a port opens something only if the API
-// server has given it to the cluster's Service.
+// services returns the Services of the cluster that exist. The KVMConfig is not enough: an address or a port is only
+// opened if the API server has assigned it to the cluster's Service.
 func services(s *cluster.Snapshot) []*corev1.Service {
 	return slices.DeleteFunc([]*corev1.Service{s.MasterService, s.WorkerService, s.PublishedService}, func(service *corev1.Service) bool { return service == nil })
 }
 
-// nodePorts are the ports on hosts that lead to the cluster itself.
+// nodePorts allows the ports on hosts that lead to the cluster itself.
 func nodePorts(s *cluster.Snapshot) []networkingv1.NetworkPolicyEgressRule {
 	var rule networkingv1.NetworkPolicyEgressRule
 	for _, service := range services(s) {
@@ -83,14 +84,15 @@ func nodePorts(s *cluster.Snapshot) []networkingv1.NetworkPolicyEgressRule {
 	return []networkingv1.NetworkPolicyEgressRule{rule}
 }
 
-// dns is open wherever it is: as a Service, as pods of any name, on the hosts or at a link-local address (NodeLocal DNSCache).
+// dns allows DNS everywhere: as a Service, as pods of any name, on the hosts or at a link-local address (NodeLocal
+// DNSCache).
 func dns() networkingv1.NetworkPolicyEgressRule {
 	return networkingv1.NetworkPolicyEgressRule{Ports: []networkingv1.NetworkPolicyPort{
 		port(corev1.ProtocolUDP, portDNS), port(corev1.ProtocolTCP, portDNS), port(corev1.ProtocolUDP, portDNSPod), port(corev1.ProtocolTCP, portDNSPod),
 	}}
 }
 
-// helpers are the servers that the settings tell guests to use.
+// helpers allows the servers that the settings configure for guests.
 func helpers(s *cluster.Snapshot) []networkingv1.NetworkPolicyEgressRule {
 	var rules []networkingv1.NetworkPolicyEgressRule
 	for _, h := range s.Settings.Helpers() {
@@ -106,8 +108,9 @@ func helpers(s *cluster.Snapshot) []networkingv1.NetworkPolicyEgressRule {
 	return rules
 }
 
-// world is the internet, and what is allowed of the management cluster. Where its pod networks are not known, its pods are not closed either, also
-// with plugins for which a network never contains pods.
+// world allows the Internet and the configured exceptions in the management cluster. If the pod networks of the
+// management cluster are unknown, its pods are not blocked either, including with plugins for which a network never
+// contains pods.
 func world(s *cluster.Snapshot) []networkingv1.NetworkPolicyPeer {
 	peers := everywhereBut(s.Settings.Forbidden())
 	for _, network := range s.Settings.Exceptions() {
@@ -123,7 +126,8 @@ func block(network netip.Prefix) networkingv1.NetworkPolicyPeer {
 	return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: network.String()}}
 }
 
-// jobs closes the Jobs that take and restore snapshots: nothing reaches them, and they reach etcd. Volumes are mounted by their hosts.
+// jobs isolates the Jobs that take and restore snapshots: nothing reaches them, and they only reach etcd and DNS. Their
+// hosts mount the volumes.
 func jobs(s *cluster.Snapshot) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: s.Meta(etcdJobs),

@@ -1,5 +1,5 @@
-// Package networkpolicy is the handler of the NetworkPolicies that close a cluster's pods off: from other clusters, and from the management
-// cluster that they run in.
+// Package networkpolicy is the handler of the NetworkPolicies that isolate a cluster's pods from other clusters and
+// from the management cluster that they run in.
 package networkpolicy
 
 import (
@@ -19,15 +19,15 @@ import (
 
 // Names of the policies.
 const (
-	// nodePods says who reaches node pods.
+	// nodePods limits what reaches node pods.
 	nodePods = "node-pods"
-	// guests says what node pods, and so the guests, reach.
+	// guests limits what node pods, and so the guests, reach.
 	guests = "guests"
 	// etcdJobs is for the Jobs that take and restore snapshots of etcd.
 	etcdJobs = "etcd-jobs"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "networkpolicy", Kinds: []client.Object{&networkingv1.NetworkPolicy{}}, Build: build}
 }
@@ -56,7 +56,8 @@ func apps(values ...string) []metav1.LabelSelectorRequirement {
 	return []metav1.LabelSelectorRequirement{{Key: key.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: values}}
 }
 
-// neighbours are the cluster itself and every namespace of the management cluster that is not another cluster's.
+// neighbours are the cluster itself and every namespace of the management cluster that does not belong to another
+// cluster.
 func neighbours() []networkingv1.NetworkPolicyPeer {
 	return []networkingv1.NetworkPolicyPeer{
 		{PodSelector: &metav1.LabelSelector{}},
@@ -66,9 +67,9 @@ func neighbours() []networkingv1.NetworkPolicyPeer {
 	}
 }
 
-// outside are clients beyond the management cluster, through node ports and load balancers. Where the pod networks are
-// configured they reach everything; where they are not, an address does not tell a client from another cluster's node
-// pod, so only what the cluster publishes is open.
+// outside allows clients outside of the management cluster, through node ports and load balancers. If the pod networks
+// are configured, these clients reach every port. Otherwise an address does not distinguish a client from another
+// cluster's node pod, so only the published ports are open.
 func outside(s *cluster.Snapshot) networkingv1.NetworkPolicyIngressRule {
 	var pods []netip.Prefix
 	for _, cidr := range s.Settings.PodCIDRs {
@@ -87,7 +88,7 @@ func outside(s *cluster.Snapshot) networkingv1.NetworkPolicyIngressRule {
 	return rule
 }
 
-// everywhereBut are all addresses of both families without those of the networks.
+// everywhereBut returns all addresses of both families except those of the networks.
 func everywhereBut(networks []netip.Prefix) []networkingv1.NetworkPolicyPeer {
 	v4, v6 := &networkingv1.IPBlock{CIDR: "0.0.0.0/0"}, &networkingv1.IPBlock{CIDR: "::/0"}
 	for _, network := range networks {

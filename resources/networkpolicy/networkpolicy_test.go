@@ -18,7 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/networkpolicy"
 )
 
-// target is where a packet goes to. One to a pod has the labels of the pod and of its namespace.
+// target is the destination of a packet. For a pod, it has the labels of the pod and of its namespace.
 type target struct {
 	address        string
 	pod, namespace map[string]string
@@ -37,8 +37,8 @@ var (
 	}
 )
 
-// TestWhatGuestsReach asks the rendered policies as the API's documentation defines them: a packet passes when one rule of one policy that selects
-// the pod lets it pass, and any packet when no policy selects the pod.
+// TestWhatGuestsReach evaluates the rendered policies as the API's documentation defines them. A packet passes if a
+// rule of a policy that selects the pod allows it, or if no policy selects the pod.
 func TestWhatGuestsReach(t *testing.T) {
 	pod := func(address string, labels, namespace map[string]string) target {
 		return target{address: address, pod: labels, namespace: namespace, port: 443}
@@ -46,7 +46,7 @@ func TestWhatGuestsReach(t *testing.T) {
 	for name, test := range map[string]struct {
 		to   target
 		want bool // with all networks known
-		// unknown is the answer when no network is known.
+		// unknown is the result when no network is known.
 		unknown bool
 	}{
 		"a node pod of the cluster":                           {pod("10.244.1.9", map[string]string{"app": "master"}, ownNamespace), true, true},
@@ -96,7 +96,7 @@ func TestWhatGuestsReach(t *testing.T) {
 	}
 }
 
-// TestWhatJobsOfEtcdReach: only etcd, whatever the settings.
+// TestWhatJobsOfEtcdReach: with any settings, the Jobs only reach etcd and DNS.
 func TestWhatJobsOfEtcdReach(t *testing.T) {
 	for name, test := range map[string]struct {
 		to   target
@@ -122,14 +122,14 @@ func TestWhatJobsOfEtcdReach(t *testing.T) {
 	}
 }
 
-// policies are those of a cluster whose Services exist.
+// policies returns the policies of a cluster whose Services exist.
 func policies(t *testing.T, settings cluster.Settings) []*networkingv1.NetworkPolicy {
 	t.Helper()
 	if len(settings.PodCIDRs) > 0 {
 		settings.Guest = cloudconfig.Settings{Proxy: cloudconfig.Proxy{HTTP: "http://192.168.0.8:3128"}, NTPServers: []string{"192.168.0.6", "ntp.example.org"}}
 	}
 	config := fixture.MakeCluster(id).Workers(1).Obj()
-	config.Spec.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", NodePort: 10250, TargetPort: 30010}} // which the API server refuses
+	config.Spec.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", NodePort: 10250, TargetPort: 30010}} // which the API server rejects
 	service := func(nodePort int32, addresses ...string) *corev1.Service {
 		return &corev1.Service{Spec: corev1.ServiceSpec{ClusterIPs: addresses, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 443, NodePort: nodePort}}}}
 	}

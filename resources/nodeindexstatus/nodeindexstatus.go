@@ -12,13 +12,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Handler assigns indexes. It is a handler of its own kind because an index has to be stored before anything uses it.
+// Handler assigns indexes. It is a separate kind of handler because an index has to be stored before anything uses it.
 type Handler struct{}
 
 // Name is the handler's name.
 func (Handler) Name() string { return "nodeindexstatus" }
 
-// EnsureCreated drafts the indexes into the status; when they changed, nothing after it runs until they are stored.
+// EnsureCreated writes the indexes into the status. When they change, no later handler runs until they are stored.
 func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	if s.Config.Status.KVM == nil {
 		s.Config.Status.KVM = &v1alpha1.LegacyKVMStatus{}
@@ -36,7 +36,7 @@ func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 	return chain.Store("node indexes were assigned"), nil
 }
 
-// EnsureDeleted has nothing to do: the indexes go with the KVMConfig.
+// EnsureDeleted does nothing because the indexes are deleted with the KVMConfig.
 func (Handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

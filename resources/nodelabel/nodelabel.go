@@ -1,4 +1,4 @@
-// Package nodelabel is the handler of the labels that kubelets may not give themselves.
+// Package nodelabel is the handler of the labels that kubelets may not set on their own Nodes.
 package nodelabel
 
 import (
@@ -18,7 +18,8 @@ type Labeller interface {
 	LabelNode(ctx context.Context, node *corev1.Node, labels map[string]string) error
 }
 
-// New makes the handler; labeller finds who writes to the workload cluster of a snapshot, nil when nobody can.
+// New returns the handler. labeller returns the writer for the workload cluster of a snapshot, or nil when there is no
+// connection.
 func New(labeller func(*cluster.Snapshot) Labeller) chain.Handler[*cluster.Snapshot] {
 	return handler{labeller}
 }
@@ -30,7 +31,7 @@ type handler struct {
 // Name is the handler's name.
 func (handler) Name() string { return "nodelabel" }
 
-// EnsureCreated labels the Nodes of node pods, each with the version that its pod was made for.
+// EnsureCreated labels the Nodes of node pods with the version that their pod was created for.
 func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	labeller := h.labeller(s)
 	if labeller == nil {
@@ -51,7 +52,7 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 	return chain.Done(), errors.Join(errs...)
 }
 
-// EnsureDeleted has nothing to do.
+// EnsureDeleted does nothing.
 func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -1,8 +1,8 @@
 // Package placement is the handler that keeps a master where the data of its etcd is.
 //
-// When etcd keeps its data in a directory of the host, a master that started on another host would find none there and
-// begin a new, empty cluster. So the pods of such masters carry a scheduling gate. It is taken away once the pod is bound
-// to the host with the data, or at once while there is no data yet.
+// When etcd keeps its data in a directory of the host, a master that started on another host would find no data there
+// and found a new, empty cluster. So the pods of such masters have a scheduling gate. The handler removes the gate once
+// the pod is bound to the host with the data, or at once while there is no data yet.
 package placement
 
 import (
@@ -24,7 +24,7 @@ type Placer interface {
 	PlacePod(ctx context.Context, pod *corev1.Pod, gate, host string) error
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(placer Placer) chain.Handler[*cluster.Snapshot] { return &handler{placer: placer} }
 
 type handler struct{ placer Placer }
@@ -32,8 +32,8 @@ type handler struct{ placer Placer }
 // Name is the handler's name.
 func (h *handler) Name() string { return "placement" }
 
-// EnsureCreated notes where masters run and lets the gated ones go. A host that was found out is stored before anything
-// else happens to the node.
+// EnsureCreated records where masters run and removes the gates of pods. A new host is stored before anything else
+// happens to the node.
 func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	var errs []error
 	var lost []string
@@ -65,24 +65,24 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 	return chain.Done(), nil
 }
 
-// EnsureDeleted has nothing to do: pods go with their Deployment, gated or not.
+// EnsureDeleted does nothing because pods are deleted with their Deployment, gated or not.
 func (h *handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }
 
 // decision is what to do for one master.
 type decision struct {
-	// host is where the data is; empty while there is none.
+	// host is the host with the data. It is empty while there is none.
 	host string
-	// release is the gated pod that may go, to host if that is known.
+	// release is the gated pod that may be scheduled, on host if that is known.
 	release *corev1.Pod
-	// lost says that the master has run a member of etcd, and that nobody knows on which host: on another one its machine would be of no use,
-	// and would pass for the one with the data from then on.
+	// lost reports that the master has run an etcd member but its host is unknown. On another host its machine would be
+	// useless, and that host would from then on count as the one with the data.
 	lost bool
 }
 
-// decide: what is stored counts. Before anything is stored, a snapshot that was put somewhere is the data, or else the pod that was bound
-// first made it.
+// decide uses the stored host. If none is stored, the data is where a snapshot was restored to, or else on the host of
+// the pod that was bound first.
 func decide(s *cluster.Snapshot, n cluster.Node) decision {
 	if !s.EtcdOnHost(n) {
 		return decision{}
@@ -91,7 +91,7 @@ func decide(s *cluster.Snapshot, n cluster.Node) decision {
 	for i := range n.Pods {
 		pod := &n.Pods[i]
 		if n.EtcdHost == "" && n.RestoredOn == "" && pod.Spec.NodeName != "" {
-			d.host = pod.Spec.NodeName // the pods are the newest first, so the oldest has the last word
+			d.host = pod.Spec.NodeName // pods are sorted newest first, so the oldest one wins
 		}
 		if d.release == nil && pod.DeletionTimestamp == nil && gated(pod) {
 			d.release = pod

@@ -16,7 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// placed records what a Placer is asked for: pod@host.
+// placed records the calls of a Placer as pod@host.
 type placed []string
 
 func (p *placed) PlacePod(_ context.Context, pod *corev1.Pod, _, host string) error {
@@ -88,7 +88,7 @@ func TestD2MasterStaysWhereItsDataIs(t *testing.T) {
 	}
 }
 
-// TestNobodyIsPlacedWhoseDataIsSomewhere: the status that had the host is lost.
+// TestNobodyIsPlacedWhoseDataIsSomewhere covers a status that has lost the host.
 func TestNobodyIsPlacedWhoseDataIsSomewhere(t *testing.T) {
 	ran := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}
 	for name, test := range map[string]struct {

@@ -1,5 +1,5 @@
-// Package poddisruptionbudget is the handler of the budgets that keep evictions on the management cluster, such as those of
-// `kubectl drain`, from taking too many machines of a cluster at once.
+// Package poddisruptionbudget is the handler of the budgets that keep evictions on the management cluster, such as
+// those of `kubectl drain`, from stopping too many nodes of a cluster at once.
 package poddisruptionbudget
 
 import (
@@ -14,13 +14,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "poddisruptionbudget", Kinds: []client.Object{&policyv1.PodDisruptionBudget{}}, Build: build}
 }
 
-// build: one master at a time, for etcd must keep its majority, and as many workers as a rollout may take. A worker that is not
-// Ready may always go; a master may not, for its member of etcd may be well.
+// build allows one master at a time, because etcd must keep quorum, and as many workers as a rollout may replace. A
+// worker that is not Ready may always be evicted. A master that is not Ready may not, because its etcd member may be
+// healthy.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	workers := int32(1)
 	if r := s.Config.Spec.Rollout; r != nil {

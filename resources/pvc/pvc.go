@@ -28,19 +28,19 @@ const (
 
 var etcdSize = resource.MustParse("15Gi")
 
-// New makes the handler.
+// New returns the handler.
 func New(engine *apply.Engine) chain.Handler[*cluster.Snapshot] {
 	return &handler{Handler: Resource().Handle(engine), volumes: engine}
 }
 
-// Resource is the pure part of the handler. Claims hold data: only the deletion of the whole cluster deletes them.
+// Resource is the pure part of the handler. Claims hold data, so they are only deleted with the whole cluster.
 func Resource() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{
 		Handler: "pvc", Kinds: []client.Object{&corev1.PersistentVolumeClaim{}}, Build: build, KeepUnwanted: true,
 	}
 }
 
-// VolumeReleaser notes whose data a volume holds, and makes one whose claim is gone claimable again.
+// VolumeReleaser records whose data a volume holds, and makes a volume whose claim is gone available again.
 type VolumeReleaser interface {
 	MarkVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error
 	ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume) error
@@ -51,7 +51,7 @@ type handler struct {
 	volumes VolumeReleaser
 }
 
-// EnsureCreated makes the claims, and notes at the hosts' volumes that are claimed whose data is on them from now on.
+// EnsureCreated creates the claims and records on claimed host volumes whose data they now hold.
 func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	outcome, err := h.Handler.EnsureCreated(ctx, s)
 	errs := []error{err}
@@ -64,7 +64,7 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 	return outcome, errors.Join(errs...)
 }
 
-// EnsureDeleted deletes the claims and, once they are gone, frees the hosts' volumes for the next cluster.
+// EnsureDeleted deletes the claims. Once they are gone, it releases the host volumes for the next cluster.
 func (h *handler) EnsureDeleted(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	outcome, err := h.Handler.EnsureDeleted(ctx, s)
 	if err != nil || outcome.State != chain.StateDone {
@@ -79,8 +79,8 @@ func (h *handler) EnsureDeleted(ctx context.Context, s *cluster.Snapshot) (chain
 	return chain.Done(), errors.Join(errs...)
 }
 
-// claimedByCluster: in a namespace of somebody else, who may even have chosen the same id, a volume whose claim still
-// exists is theirs.
+// claimedByCluster: if another owner has the namespace, possibly with the same id, a volume whose claim still exists
+// belongs to that owner.
 func claimedByCluster(volume *corev1.PersistentVolume, s *cluster.Snapshot) bool {
 	ref := volume.Spec.ClaimRef
 	return ref != nil && ref.Namespace == s.Namespace() && strings.HasPrefix(ref.Name, key.HostVolumeClaimPrefix(s.ID())) &&
@@ -99,8 +99,8 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, err
 }
 
-// hostClaims are the claims of workers' host volumes. A tag leads to one volume and a name to one claim, so that of two
-// workers who want the same the first gets it.
+// hostClaims returns the claims of workers' host volumes. A tag identifies one volume and a name one claim, so if two
+// workers want the same one, the first worker gets it.
 func hostClaims(s *cluster.Snapshot) ([]client.Object, error) {
 	var claims []client.Object
 	var errs []error
@@ -128,8 +128,8 @@ func hostClaims(s *cluster.Snapshot) ([]client.Object, error) {
 	return claims, errors.Join(errs...)
 }
 
-// etcdClaim is the volume of one master's etcd. ReadWriteOncePod: a replacement pod starts while the old one still ends,
-// and two machines on one etcd volume destroy it.
+// etcdClaim is the volume of one master's etcd. It is ReadWriteOncePod because a replacement pod starts while the old
+// one still terminates, and two machines on one etcd volume destroy it.
 func etcdClaim(s *cluster.Snapshot, n cluster.Node) *corev1.PersistentVolumeClaim {
 	class, size := ptr.To(etcdStorageClass), etcdSize
 	if etcd := s.Config.Spec.KVM.Etcd; etcd != nil {
@@ -145,7 +145,8 @@ func etcdClaim(s *cluster.Snapshot, n cluster.Node) *corev1.PersistentVolumeClai
 	}
 }
 
-// storageClass: left out it is the original's, empty it is the management cluster's default.
+// storageClass returns the original operator's class if none is set, and the management cluster's default if it is
+// empty.
 func storageClass(etcd *v1alpha1.EtcdVolume) *string {
 	class := ptr.Deref(etcd.StorageClassName, etcdStorageClass)
 	if class == "" {
@@ -154,7 +155,7 @@ func storageClass(etcd *v1alpha1.EtcdVolume) *string {
 	return &class
 }
 
-// hostClaim takes the one volume that is labelled with the mount tag, as large as it is.
+// hostClaim claims the one volume that has the mount tag as a label, at its full size.
 func hostClaim(s *cluster.Snapshot, n cluster.Node, tag string) (*corev1.PersistentVolumeClaim, error) {
 	name := key.HostVolumeClaimName(s.ID(), n.ID, tag)
 	volume, err := hostVolume(s, n, tag, name)
@@ -180,7 +181,7 @@ func hostVolume(s *cluster.Snapshot, n cluster.Node, tag, claimName string) (*co
 			found = append(found, &s.Volumes[i])
 		}
 	}
-	// They come in any order; what the user is told must not change with it.
+	// Volumes come in any order, but the message to the user must not depend on it.
 	slices.SortFunc(found, func(a, b *corev1.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
 	switch {
 	case len(found) == 0:
@@ -200,8 +201,8 @@ func hostVolume(s *cluster.Snapshot, n cluster.Node, tag, claimName string) (*co
 	return found[0], nil
 }
 
-// mayHave says why a worker may not have a volume: it is for others, or holds what others have left on it. Only administrators of the management
-// cluster may write to volumes.
+// mayHave returns why a worker may not have a volume: the volume is reserved for others, or it holds the data of
+// others. Only administrators of the management cluster may write to volumes.
 func mayHave(s *cluster.Snapshot, n cluster.Node, volume *corev1.PersistentVolume) error {
 	own := s.Config.Namespace
 	if list, set := volume.Annotations[key.AnnotationVolumeFor]; set {

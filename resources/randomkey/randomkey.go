@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// New makes the handler. A lost encryption key is lost data, so Secrets are created and never changed.
+// New returns the handler. Data is lost with its encryption key, so Secrets are created and never changed.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{
 		Handler: "randomkey", Kinds: []client.Object{&corev1.Secret{}}, Build: build, CreateOnly: true,

@@ -1,5 +1,5 @@
-// Package release is the handler that says whether the versions of a cluster are known, supported and may follow those in
-// force.
+// Package release is the handler that reports whether the versions of a cluster are known and supported, and whether
+// the cluster may change to them from its current versions.
 package release
 
 import (
@@ -9,16 +9,16 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 )
 
-// Handler reports what gathering found. What needs versions looks at the snapshot: while a change is refused or waits,
-// those in force are used.
+// Handler reports the result of gathering. Handlers that need versions use those of the snapshot, which are the current
+// ones while a change is rejected or waits.
 type Handler struct{}
 
 // Name is the handler's name.
 func (Handler) Name() string { return "release" }
 
-// EnsureCreated drafts the versions in force into the status. Those of a living cluster are stored before a machine is told
-// to run others: an operator that ends in between must know which change had begun, or it could be undone as if no master
-// had been touched.
+// EnsureCreated writes the current versions into the status. For a running cluster they are stored before any node
+// changes to them. Otherwise an operator that restarts in between would not know which change had begun, and the change
+// could be reverted as if no master had been changed.
 func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	if s.VersionsErr != nil {
 		return chain.Outcome{}, s.VersionsErr
@@ -36,7 +36,7 @@ func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 	return chain.Done(), nil
 }
 
-// EnsureDeleted has nothing to do: a cluster goes whether its Release still exists or not.
+// EnsureDeleted does nothing because a cluster can be deleted without its Release.
 func (Handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "service", Kinds: []client.Object{&corev1.Service{}}, Build: build, Created: note}
 }
@@ -27,7 +27,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-// note has network policies name the addresses of Services as soon as there are any.
+// note adds the addresses of Services to network policies as soon as they are assigned.
 func note(s *cluster.Snapshot, object client.Object) {
 	made := object.(*corev1.Service)
 	switch made.Name {
@@ -40,7 +40,7 @@ func note(s *cluster.Snapshot, object client.Object) {
 	}
 }
 
-// master and worker have no selector: who is behind them is decided by the handler of endpoints.
+// master and worker have no selector because the handler of endpoints decides which pods are behind them.
 func master(s *cluster.Snapshot) *corev1.Service {
 	service := service(s, key.RoleMaster, key.MasterPorts(s.Cluster()))
 	service.Annotations = prometheus()
@@ -56,8 +56,8 @@ func worker(s *cluster.Snapshot) *corev1.Service {
 	return service
 }
 
-// published is the API for the world outside the management cluster. It is a Service of its own, for etcd, which "master"
-// serves too, is nobody's business there.
+// published is the API for clients outside of the management cluster. It is a separate Service because "master" also
+// serves etcd, which must not be published.
 func published(s *cluster.Snapshot) *corev1.Service {
 	service := service(s, key.RoleMaster, key.PublishedPorts(s.Cluster(), s.Access()))
 	service.Name = key.PublishedService
@@ -65,8 +65,8 @@ func published(s *cluster.Snapshot) *corev1.Service {
 	return service
 }
 
-// member is the stable name of one etcd member. It leads to the address of the machine itself: members let in only who comes from an
-// address that a name in his certificate leads to.
+// member is the stable name of one etcd member. It resolves to the address of the machine itself because members only
+// accept peers whose address belongs to a name in their certificate.
 func member(s *cluster.Snapshot, n cluster.Node) *corev1.Service {
 	service := service(s, key.RoleMaster, key.MemberPorts())
 	service.Name = key.DeploymentName(n.Role, n.ID)

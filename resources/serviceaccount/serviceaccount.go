@@ -1,4 +1,4 @@
-// Package serviceaccount is the handler of the service account of node pods. No token of it is mounted.
+// Package serviceaccount is the handler of the service account of node pods. Its token is never mounted.
 package serviceaccount
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{Handler: "serviceaccount", Kinds: []client.Object{&corev1.ServiceAccount{}}, Build: build}
 }

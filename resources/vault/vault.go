@@ -1,4 +1,4 @@
-// Package vault is the handler of what Vault keeps for a cluster: when the cluster goes, its authorities do.
+// Package vault is the handler of what Vault keeps for a cluster. Its CAs are removed with the cluster.
 package vault
 
 import (
@@ -9,12 +9,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// Revoker takes the authorities among the requests away, and with them all that they have signed.
+// Revoker removes the CAs among the requests, and with them everything that they have signed.
 type Revoker interface {
 	Revoke(requests []pki.Request) error
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(r Revoker) chain.Handler[*cluster.Snapshot] { return handler{revoker: r} }
 
 type handler struct{ revoker Revoker }
@@ -22,13 +22,13 @@ type handler struct{ revoker Revoker }
 // Name is the handler's name.
 func (handler) Name() string { return "vault" }
 
-// EnsureCreated has nothing to do: authorities are made as certificates are gathered.
+// EnsureCreated does nothing because CAs are created while certificates are gathered.
 func (handler) EnsureCreated(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
 	return chain.Done(), nil
 }
 
-// EnsureDeleted takes the authorities away once every machine and every Secret is gone. Those of a cluster whose id is somebody else's
-// are not its own.
+// EnsureDeleted removes the CAs once every machine and every Secret is gone. A cluster whose id belongs to another
+// cluster does not own those CAs.
 func (h handler) EnsureDeleted(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	if s.NamespaceTaken {
 		return chain.Done(), nil

@@ -16,7 +16,8 @@ func (r *revoked) Revoke([]pki.Request) error {
 	return nil
 }
 
-// TestWhoseAuthoritiesAreRevoked: a cluster's own, also when somebody has deleted its namespace meanwhile, and nobody else's.
+// TestWhoseAuthoritiesAreRevoked: a cluster's own CAs are revoked, even if its namespace was deleted before, and never
+// those of another cluster.
 func TestWhoseAuthoritiesAreRevoked(t *testing.T) {
 	for name, test := range map[string]struct {
 		owns, taken bool

@@ -13,7 +13,8 @@ type Forgetter interface {
 	Forget(s *cluster.Snapshot)
 }
 
-// New makes the handler. The connection is made where snapshots are gathered, for they are made of what it tells.
+// New returns the handler. The connection is established while the snapshot is gathered because the snapshot contains
+// what it returns.
 func New(f Forgetter) chain.Handler[*cluster.Snapshot] { return handler{f} }
 
 type handler struct{ forgetter Forgetter }
@@ -21,7 +22,7 @@ type handler struct{ forgetter Forgetter }
 // Name is the handler's name.
 func (handler) Name() string { return "workload" }
 
-// EnsureCreated waits until the API of the workload cluster answers. A change wakes the controller.
+// EnsureCreated waits until the API of the workload cluster answers. A change triggers a reconcile.
 func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	if s.Workload.Connected {
 		return chain.Done(), nil
@@ -29,7 +30,7 @@ func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 	return chain.Wait(s.Workload.Reason, s.Workload.Message, 0), nil
 }
 
-// EnsureDeleted drops the connection; nothing in the workload cluster has to be undone.
+// EnsureDeleted closes the connection. Nothing in the workload cluster has to be undone.
 func (h handler) EnsureDeleted(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
 	h.forgetter.Forget(s)
 	return chain.Done(), nil

@@ -1,4 +1,4 @@
-// Command web is a web server for tests of a cluster's network, and the client that asks it.
+// Command web is a web server for tests of a cluster's network, and its client.
 //
 //	web [serve [--address IP] [--port 8080]] answers every request by the host's name, which in a pod is the pod's
 //	web get [--timeout 5s] URL               prints the answer; exits 1 without one, or when its status is not 200
@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 }
 
-// serve answers until ctx ends. The line that it prints says where, for a port of 0.
+// serve answers until ctx ends. It prints the address that it listens on, because the port may be 0.
 func serve(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	address := flags.String("address", "", "address to listen on, empty for all")
@@ -74,7 +74,7 @@ func serve(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// get prints the body of the answer. Each call is a connection of its own, so that a Service may choose anew.
+// get prints the body of the answer. Each call opens a new connection, so a Service may choose another pod.
 func get(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("get", flag.ContinueOnError)
 	timeout := flags.Duration("timeout", 5*time.Second, "of the whole exchange, names included")

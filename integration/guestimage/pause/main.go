@@ -1,5 +1,5 @@
-// Command pause is the process of a pod's sandbox: it holds the pod's namespaces, collects the children that lose their
-// parent where the pod shares its process namespace, and ends when it is told to.
+// Command pause is the process of a pod's sandbox. It holds the pod's namespaces, reaps orphaned processes if the pod
+// shares its process namespace, and ends on request.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 	}
 }
 
-// reap collects every child that has ended: one signal may stand for many.
+// reap reaps every child that has ended because one signal may represent many.
 func reap() {
 	for {
 		if child, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); child <= 0 || err != nil {

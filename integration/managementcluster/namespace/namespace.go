@@ -1,6 +1,6 @@
-// Package namespace runs processes in Linux namespaces of their own. The namespaces have no names: they belong to their
-// first process, which ends with this process, whatever ends it. With a namespace of process ids everything that runs
-// in it ends then, too, and mounts and interfaces go with the last process.
+// Package namespace runs processes in their own Linux namespaces. The namespaces have no names: they belong to their
+// first process, which ends with this process in any case. In a PID namespace, everything in it ends then, too. Mounts
+// and interfaces are removed with the last process.
 package namespace
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 )
 
-// Kinds of namespaces, to be combined.
+// The kinds of namespaces, which can be combined.
 const (
 	Network   = unix.CLONE_NEWNET
 	Mounts    = unix.CLONE_NEWNS
@@ -27,15 +27,15 @@ const (
 	Hostname  = unix.CLONE_NEWUTS
 )
 
-// Namespaces are some namespaces that belong together.
+// Namespaces is a group of namespaces.
 type Namespaces struct {
 	kinds int
 	first *process.Process
 	file  *os.File // pidfd of first
 }
 
-// Start makes namespaces of the given kinds. The command is their first process and should do nothing; in a namespace of
-// process ids it is number 1, which has to collect children that lost their parents.
+// Start creates namespaces of the given kinds. The command is their first process and should do nothing. In a PID
+// namespace it is number 1, which has to reap orphaned children.
 func Start(command process.Command, kinds int) (*Namespaces, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("making namespaces: only root may do that: run this as root")
@@ -52,8 +52,8 @@ func Start(command process.Command, kinds int) (*Namespaces, error) {
 	return &Namespaces{kinds: kinds, first: first, file: os.NewFile(uintptr(descriptor), command.Name)}, nil
 }
 
-// Stop kills the first process, and with it everything in a namespace of process ids. When it returns, that is gone. It
-// may be called again.
+// Stop kills the first process, and with it everything in a PID namespace, and returns when that has ended. It may be
+// called again.
 func (n *Namespaces) Stop() error {
 	err := n.first.Stop(0)
 	if closing := n.file.Close(); closing != nil && !errors.Is(closing, os.ErrClosed) {
@@ -62,20 +62,20 @@ func (n *Namespaces) Stop() error {
 	return err
 }
 
-// Guarding tells whether everything in the namespaces ends with their first process, so that a process.Command is
-// Guarded that enters them.
+// Guarding reports whether everything in the namespaces ends with their first process. A process.Command that enters
+// such namespaces is Guarded.
 func (n *Namespaces) Guarding() bool { return n.kinds&Processes != 0 }
 
-// PID is the first process, in the eyes of this one.
+// PID returns the id of the first process, as this process sees it.
 func (n *Namespaces) PID() int { return n.first.PID() }
 
 // Done is closed when the first process has ended.
 func (n *Namespaces) Done() <-chan struct{} { return n.first.Done() }
 
-// Enter brings the calling thread into the namespaces, processes that it starts included; it does not come back. The
-// caller has locked it to his goroutine and never unlocks it.
+// Enter moves the calling thread, and processes that it starts, into the namespaces permanently. The caller has locked
+// the thread to its goroutine and never unlocks it.
 func (n *Namespaces) Enter() error {
-	// A thread that shares its working directory with others cannot have mounts of its own.
+	// A thread that shares its working directory with others cannot have its own mounts.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("entering namespaces: %w", err)
 	}
@@ -97,8 +97,8 @@ func (n *Namespaces) join(kinds int) error {
 	return nil
 }
 
-// Do calls f in the network namespace: sockets that f makes and names of interfaces that it uses are those of the
-// namespace. Goroutines that f starts are not in it. The sockets stay what they are.
+// Do calls f in the network namespace: sockets that f creates and interface names that it uses are those of the
+// namespace. Goroutines that f starts are not in it. The sockets remain in the namespace.
 func (n *Namespaces) Do(f func() error) (err error) {
 	runtime.LockOSThread()
 	origin, err := os.Open("/proc/thread-self/ns/net")
@@ -109,7 +109,7 @@ func (n *Namespaces) Do(f func() error) (err error) {
 	defer func() {
 		back := unix.Setns(int(origin.Fd()), unix.CLONE_NEWNET)
 		err = errors.Join(err, back, origin.Close())
-		// A thread that is stuck in the namespace stays locked, so that the runtime ends it with the goroutine.
+		// A thread that is stuck in the namespace stays locked, so the runtime ends it with the goroutine.
 		if back == nil {
 			runtime.UnlockOSThread()
 		}
@@ -138,7 +138,7 @@ func (n *Namespaces) Listen(ctx context.Context, network, address string) (liste
 	return listener, err
 }
 
-// Inside calls f on a thread in all of the namespaces but that of process ids, which only new processes can be in.
+// Inside calls f on a thread in all of the namespaces except the PID namespace, which only new processes can enter.
 func (n *Namespaces) Inside(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -152,7 +152,7 @@ func (n *Namespaces) Inside(f func() error) error {
 	return <-done
 }
 
-// Run runs a command in all of the namespaces to its end. It is killed when this process ends.
+// Run runs a command in all of the namespaces until it ends. The command is killed when this process ends.
 func (n *Namespaces) Run(command *exec.Cmd) error {
 	if command.SysProcAttr == nil {
 		command.SysProcAttr = &syscall.SysProcAttr{}

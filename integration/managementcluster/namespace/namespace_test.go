@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 )
 
-// start starts a first process that collects children, as a shell does.
+// start starts a first process that reaps children, as a shell does.
 func start(t *testing.T, kinds int) *namespace.Namespaces {
 	t.Helper()
 	first := process.Command{Name: "first", Path: "/bin/sh", Args: []string{"-c", "sleep 600 & wait"}, Dir: t.TempDir()}
@@ -76,7 +76,7 @@ func TestCommandsAreInTheNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		var output bytes.Buffer
-		// /proc is this machine's, in which the command finds itself by way of its own /proc/self only.
+		// /proc is this machine's, where the command only finds itself through its own /proc/self.
 		command := exec.Command("sh", "-c", "mount --make-rprivate / && mount -t proc proc /proc && readlink /proc/self/ns/"+kind)
 		command.Stdout, command.Stderr = &output, &output
 		if err := n.Run(command); err != nil {
@@ -91,7 +91,7 @@ func TestCommandsAreInTheNamespaces(t *testing.T) {
 func TestEverythingEndsWithTheFirstProcess(t *testing.T) {
 	n := start(t, namespace.Processes)
 	child, err := process.Start(process.Command{
-		// What a child starts and leaves alone ends, too.
+		// Processes that a child starts and leaves also end.
 		Name: "child", Path: "/bin/sh", Args: []string{"-c", "setsid sleep 600 & exec sleep 600"}, Dir: t.TempDir(),
 		Enter: n.Enter, Guarded: n.Guarding(),
 	})

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A mark in a name says which process owns what carries the name: "<pid namespace>-<pid>-<start time>". So what a
-// process left behind that was killed is told from what others still use.
+// A mark in a name identifies the process that owns the named object: "<pid namespace>-<pid>-<start time>". So
+// leftovers of a killed process can be distinguished from what others still use.
 
 // Mark is the mark of this process.
 func Mark() (string, error) {
@@ -24,8 +24,8 @@ func Mark() (string, error) {
 	return fmt.Sprintf("%d-%d-%s", namespace, os.Getpid(), started), nil
 }
 
-// Ended tells whether the process is known to have ended whose mark a name begins with. Nothing is known of processes
-// in other process namespaces, nor by names without a mark.
+// Ended reports whether a name begins with the mark of a process that has ended. Nothing is known about processes in
+// other PID namespaces, or about names without a mark.
 func Ended(name string) (bool, error) {
 	fields := strings.SplitN(name, "-", 4)
 	if len(fields) < 3 {
@@ -37,7 +37,7 @@ func Ended(name string) (bool, error) {
 	}
 	pid, err := strconv.Atoi(fields[1])
 	if err != nil || fields[0] != strconv.FormatUint(own, 10) {
-		return false, nil //nolint:nilerr // a name that is no mark belongs to somebody else
+		return false, nil //nolint:nilerr // a name without a mark belongs to others
 	}
 	started, err := startTime(pid)
 	if errors.Is(err, os.ErrNotExist) {
@@ -46,7 +46,7 @@ func Ended(name string) (bool, error) {
 	return started != fields[2], err
 }
 
-// pidNamespace is the number of this process's namespace of process ids.
+// pidNamespace returns the number of this process's PID namespace.
 func pidNamespace() (uint64, error) {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package process runs child processes that cannot outlive this one: not after Stop, not after a panic, not even after
-// SIGKILL. What one run leaves behind all the same (a machine without PR_SET_PDEATHSIG) is found by the record it wrote.
+// SIGKILL. If a run still leaves something behind (a machine without PR_SET_PDEATHSIG), its record identifies it.
 package process
 
 import (
@@ -16,22 +16,22 @@ import (
 
 // Command says what to run.
 type Command struct {
-	// Name stands in messages and names the files of the process: Dir/<Name>.log and Dir/<Name>.pid.
+	// Name is used in messages and in the names of the process's files: Dir/<Name>.log and Dir/<Name>.pid.
 	Name string
 	// Path is the executable and Args are its arguments, without the name of the program.
 	Path string
 	Args []string
 	// Env is added to the environment of this process.
 	Env []string
-	// Dir holds log and record of the process; it exists. The process itself works in it, too.
+	// Dir is the existing directory of the process's log and record. The process also runs in it.
 	Dir string
-	// Isolate are flags of clone(2), CLONE_NEW…: namespaces that the process gets of its own.
+	// Isolate are flags of clone(2), CLONE_NEW…, for the namespaces that the process gets for itself.
 	Isolate uintptr
-	// Enter joins namespaces of others, if set. It is called on the thread that starts the process, which serves nothing
-	// else and ends with the process.
+	// Enter joins existing namespaces, if set. It is called on the thread that starts the process, which is used for
+	// nothing else and ends with the process.
 	Enter func() error
-	// Guarded says that Enter joins a namespace of process ids that ends with this process. That ends the child, too, and
-	// the parent-death signal cannot: Go takes the parent, which has no id in there, for dead already.
+	// Guarded says that Enter joins a PID namespace that ends with this process. That ends the child, too. The
+	// parent-death signal cannot, because in there the parent has no id, and Go assumes that it is already dead.
 	Guarded bool
 }
 
@@ -44,9 +44,8 @@ type Process struct {
 	err     error // how it ended; valid after done is closed
 }
 
-// Start starts a command with output appended to its log file. The child is killed when this process ends, whatever
-// ends it, and is alone in its process group, so that Ctrl-C reaches only this process, which then stops its children
-// in order.
+// Start starts a command with its output appended to its log file. The child is killed when this process ends in any
+// way. It is alone in its process group, so Ctrl-C only reaches this process, which then stops its children in order.
 func Start(command Command) (*Process, error) {
 	log, err := os.OpenFile(command.log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -75,8 +74,8 @@ func Start(command Command) (*Process, error) {
 	return p, nil
 }
 
-// start forks from an operating system thread of its own that waits for the child's end: the kernel sends the
-// parent-death signal when the forking *thread* ends, and Go ends threads at will (golang/go#27505).
+// start forks from its own operating system thread, which waits for the child's end. The kernel sends the parent-death
+// signal when the forking *thread* ends, and Go ends threads at will (golang/go#27505).
 func (p *Process) start() error {
 	started := make(chan error)
 	go func() {
@@ -89,7 +88,7 @@ func (p *Process) start() error {
 		p.err = p.cmd.Wait()
 		close(p.done)
 		if p.command.Enter == nil {
-			runtime.UnlockOSThread() // else the thread ends with its goroutine: it is not where the others are
+			runtime.UnlockOSThread() // otherwise the thread ends with its goroutine because it is in other namespaces
 		}
 	}()
 	return <-started
@@ -104,14 +103,14 @@ func (p *Process) fork() error {
 	return p.cmd.Start()
 }
 
-// PID is the id of the process, also after its end.
+// PID returns the id of the process, also after its end.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Stop ends the process: at once when grace is 0, else by SIGTERM and, should it still run after grace, by SIGKILL. It
-// returns when the process is gone; stopping one that has ended already is no error.
+// Stop stops the process: at once when grace is 0, otherwise by SIGTERM and, if it still runs after grace, by SIGKILL.
+// It returns when the process is gone. Stopping a process that has already ended is not an error.
 func (p *Process) Stop(grace time.Duration) error {
 	if grace > 0 {
 		p.signal(syscall.SIGTERM)
@@ -128,13 +127,13 @@ func (p *Process) Stop(grace time.Duration) error {
 	return nil
 }
 
-// signal ignores errors: the only one that a child of one's own can cause is that it has ended.
+// signal ignores errors because the only error for a child process is that it has ended.
 func (p *Process) signal(signal os.Signal) { _ = p.Signal(signal) }
 
 // Signal sends the process a signal. It fails when the process has ended.
 func (p *Process) Signal(signal os.Signal) error { return p.cmd.Process.Signal(signal) }
 
-// Failure describes what the process has come to, with the end and the path of its log.
+// Failure describes the state of the process, with the end and the path of its log.
 func (p *Process) Failure() error {
 	state := "is still running"
 	select {
@@ -152,7 +151,7 @@ func (p *Process) Failure() error {
 	return fmt.Errorf("%s %s; end of %s:\n%s", p.command.Name, state, p.command.log(), end)
 }
 
-// PortTaken tells whether the process has ended because a port it was to listen on belongs to someone else.
+// PortTaken reports whether the process has ended because another process uses its port.
 func (p *Process) PortTaken() bool {
 	select {
 	case <-p.done:

@@ -15,7 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
 )
 
-// parentEnv makes the test binary a parent that starts a child in the named directory and then waits to be killed.
+// parentEnv makes the test binary a parent that starts a child in the named directory and then waits until it is
+// killed.
 const parentEnv = "PROCESS_TEST_PARENT_IN"
 
 func TestMain(m *testing.M) {
@@ -70,7 +71,7 @@ func TestChildDiesWithItsKilledParent(t *testing.T) {
 	})
 }
 
-// A thread that ends takes the children with it that were forked from it: golang/go#27505.
+// A thread that ends also ends the children that were forked from it: golang/go#27505.
 func TestChildSurvivesTheThreadsOfItsParent(t *testing.T) {
 	started := make(chan *process.Process)
 	thread := make(chan int)
@@ -109,7 +110,8 @@ func TestChildSurvivesTheThreadsOfItsParent(t *testing.T) {
 	})
 }
 
-// onEndingThread calls f on a thread that ends afterwards. The main thread, which never ends, is kept busy meanwhile.
+// onEndingThread calls f on a thread that ends afterwards. The main thread, which never ends, is kept busy in the
+// meantime.
 func onEndingThread(f func()) {
 	runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
 	if syscall.Gettid() != os.Getpid() {

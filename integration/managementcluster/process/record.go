@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// A record names a process in a file, as "<pid> <start time>". The start time tells it from a later process that the
-// kernel gave the same id.
+// A record names a process in a file, as "<pid> <start time>". The start time distinguishes it from a later process
+// with the same id.
 
-// WriteRecord records this very process in a file.
+// WriteRecord records this process in a file.
 func WriteRecord(path string) error { return writeRecord(path, os.Getpid()) }
 
 func writeRecord(path string, pid int) error {
 	started, err := startTime(pid)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // it has ended already: its caller will see that
+		return nil // it has already ended, which its caller will see
 	}
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func Recorded(path string) (int, error) {
 	return pid, err
 }
 
-// StopRecorded ends the process that a record names, in the way of Process.Stop, and removes the record.
+// StopRecorded stops the process that a record names, as Process.Stop does, and removes the record.
 func StopRecorded(path string, grace time.Duration) error {
 	err := signalRecorded(path, syscall.SIGTERM, grace)
 	if err == nil {
@@ -71,7 +71,7 @@ func StopRecorded(path string, grace time.Duration) error {
 	return nil
 }
 
-// signalRecorded signals the recorded process and waits until it is gone, at most for patience.
+// signalRecorded signals the recorded process and waits at most patience until it is gone.
 func signalRecorded(path string, signal syscall.Signal, patience time.Duration) error {
 	pid, err := Recorded(path)
 	if err != nil || pid == 0 {
@@ -88,8 +88,8 @@ func signalRecorded(path string, signal syscall.Signal, patience time.Duration) 
 	return nil
 }
 
-// startTime returns the moment when a process started, in clock ticks since boot (proc(5), field 22 of stat), and
-// os.ErrNotExist when there is no such process or it is a zombie.
+// startTime returns when a process started, in clock ticks since boot (proc(5), field 22 of stat), and os.ErrNotExist
+// when there is no such process or it is a zombie.
 func startTime(pid int) (string, error) {
 	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if errors.Is(err, syscall.ESRCH) {
@@ -98,7 +98,7 @@ func startTime(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The second field is the program's name in parentheses and may itself contain anything.
+	// The second field is the program's name in parentheses and may contain any character.
 	fields := strings.Fields(string(content[strings.LastIndexByte(string(content), ')')+1:]))
 	if len(fields) < 20 {
 		return "", fmt.Errorf("process %d has an unknown form of stat: %q", pid, content)

@@ -20,7 +20,7 @@ func TestStopRecordedEndsTheRecordedProcess(t *testing.T) {
 	if pid, err := process.Recorded(record); err != nil || pid != p.PID() {
 		t.Errorf("recorded is process %d (%v), want %d", pid, err, p.PID())
 	}
-	for range 2 { // nothing to stop is no error
+	for range 2 { // nothing to stop is not an error
 		if err := process.StopRecorded(record, time.Second); err != nil {
 			t.Fatal(err)
 		}

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// tailBytes is how far back from the end of a file Tail looks.
+// tailBytes is how many bytes from the end of a file Tail reads.
 const tailBytes = 16 << 10
 
-// Tail returns the last lines of a file, each shortened to what fits on a screen and indented by four spaces.
+// Tail returns the last lines of a file, each shortened to the width of a screen and indented by four spaces.
 func Tail(path string, lines int) (string, error) { return tail(path, 0, lines) }
 
-// tail is Tail without what stands before a position in the file.
+// tail is Tail without the text before a position in the file.
 func tail(path string, from int64, lines int) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -41,7 +41,7 @@ func addLayout(w *tar.Writer, reference name.Tag, image v1.Image, layers [][]byt
 	return errors.Join(addFile(w, "oci-layout", 0o644, layout), addFile(w, "index.json", 0o644, index), addBlobs(w, image, layers))
 }
 
-// indexOf names the image twice: by the annotation of the specification, and by the one that containerd goes by.
+// indexOf names the image twice: with the annotation of the specification, and with the one that containerd uses.
 func indexOf(reference name.Tag, image v1.Image) v1.ImageIndex {
 	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
 		Add: image,
@@ -49,14 +49,14 @@ func indexOf(reference name.Tag, image v1.Image) v1.ImageIndex {
 			Platform: &v1.Platform{OS: "linux", Architecture: "amd64"},
 			Annotations: map[string]string{
 				"org.opencontainers.image.ref.name": reference.TagStr(),
-				// As it was given: Name() calls docker.io index.docker.io.
+				// This is the unchanged name because Name() turns docker.io into index.docker.io.
 				"io.containerd.image.name": reference.String(),
 			},
 		},
 	})
 }
 
-// addBlobs adds what the index leads to: the manifest, the config and the layers, all named after their digests.
+// addBlobs adds what the index refers to: the manifest, the config and the layers, all named after their digests.
 func addBlobs(w *tar.Writer, image v1.Image, layers [][]byte) error {
 	manifest, err := image.RawManifest()
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Where the runner stands in the image: nodepod.Binary.
+// The path of the runner in the image: nodepod.Binary.
 const (
 	directory = "opt/kvm-operator"
 	program   = directory + "/kvm-operator"
 )
 
-// runnerLayer is a layer with the runner and nothing else.
+// runnerLayer returns a layer that only has the runner.
 func runnerLayer(path string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -31,8 +31,8 @@ func runnerLayer(path string) ([]byte, error) {
 	return layer.Bytes(), err
 }
 
-// build makes an image of layers, the lowest first. They are not compressed: they go from disk to disk, and a changed
-// runner is to be packed in a second.
+// build creates an image of layers, the lowest first. They are not compressed because they only go from disk to disk,
+// and packing a changed runner should take a second.
 func build(version string, layers [][]byte) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	var err error
@@ -55,7 +55,7 @@ func build(version string, layers [][]byte) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// containerConfig says the same as runner/Dockerfile.
+// containerConfig returns the same configuration as runner/Dockerfile.
 func containerConfig(version string) v1.Config {
 	return v1.Config{
 		Entrypoint: []string{"/" + program},

@@ -1,5 +1,5 @@
 // Command pack writes the runner's image without a container engine: an OCI archive of two layers, the system and the
-// runner. The same inputs make the same bytes.
+// runner. The same inputs result in the same bytes.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// epoch is the time of everything in the image.
+// epoch is the time of all files in the image.
 var epoch = time.Unix(1700000000, 0).UTC()
 
 type inputs struct{ name, version, system, runner, out string }

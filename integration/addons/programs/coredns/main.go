@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins that a cluster's name service needs. The whole of it cannot be built here: it
-// imports the clients of several clouds.
+// Command coredns is CoreDNS with the plugins that a cluster's DNS needs. The complete CoreDNS cannot be built here
+// because it imports the clients of several clouds.
 package main
 
 import (

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// configuration is the plugin's own.
+// configuration is the configuration of the plugin itself.
 type configuration struct {
 	CNIVersion    string          `json:"cniVersion"`
 	Name          string          `json:"name"`
@@ -36,8 +36,8 @@ func parse(content []byte) (configuration, error) {
 	return c, nil
 }
 
-// delegated is the configuration for the plugin that does the work: what the user has set in delegate, completed by what
-// flanneld knows.
+// delegated returns the configuration for the plugin that does the work: the user's settings in delegate, completed by
+// what flanneld knows.
 func (c configuration) delegated(s subnet) (map[string]any, error) {
 	d := map[string]any{"type": "bridge", "mtu": s.mtu, "ipMasq": !s.masqueraded}
 	for name, value := range c.Delegate {
@@ -58,7 +58,7 @@ func (c configuration) delegated(s subnet) (map[string]any, error) {
 	return d, err
 }
 
-// addresses gives out the host's subnet and leads to the whole pod network.
+// addresses assigns addresses of the host's subnet and adds routes to the whole pod network.
 func (c configuration) addresses(s subnet) (map[string]any, error) {
 	ipam := map[string]any{"type": "host-local"}
 	for name, value := range c.IPAM {

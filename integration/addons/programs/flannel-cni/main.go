@@ -1,5 +1,6 @@
-// Command flannel-cni is the CNI plugin flannel: it calls another plugin, by default bridge, with the subnet that flanneld
-// has been given for this host. It is an own implementation because the module of flannel's is not to be had.
+// Command flannel-cni is the CNI plugin flannel. It calls another plugin, by default bridge, with the subnet that
+// flanneld got for this host. It is the project's own implementation because the module of flannel's plugin is not
+// available.
 //
 // https://www.cni.dev/plugins/current/meta/flannel/
 package main
@@ -19,14 +20,14 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// errNotAvailable is the code of the specification for a plugin that cannot serve additions now.
+// errNotAvailable is the specification's code for a plugin that cannot serve ADD requests now.
 const errNotAvailable = 50
 
 func main() {
 	skel.PluginMainFuncs(skel.CNIFuncs{Add: add, Check: check, Del: remove, Status: status}, version.All, "CNI plugin flannel of kvm-operator")
 }
 
-// add keeps what it passes on: flanneld may have another subnet by the time of the removal.
+// add stores the configuration that it passes on because flanneld may have another subnet at the time of the removal.
 func add(args *skel.CmdArgs) error {
 	c, err := parse(args.StdinData)
 	if err != nil {
@@ -57,7 +58,8 @@ func add(args *skel.CmdArgs) error {
 	return result.Print()
 }
 
-// remove has nothing to do for a container that was not added or has been removed: the runtime may ask several times.
+// remove does nothing for a container that was not added or has been removed, because the runtime may call it several
+// times.
 func remove(args *skel.CmdArgs) error {
 	c, delegated, err := readKept(args)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +91,7 @@ func check(args *skel.CmdArgs) error {
 	return invoke.DelegateCheck(context.Background(), pluginOf(delegated), config, nil)
 }
 
-// status is an error until flanneld has written its file.
+// status returns an error until flanneld has written its file.
 func status(args *skel.CmdArgs) error {
 	c, err := parse(args.StdinData)
 	if err != nil {
@@ -101,7 +103,7 @@ func status(args *skel.CmdArgs) error {
 	return nil
 }
 
-// kept is the file of a container.
+// kept returns the path of a container's file.
 func kept(c configuration, args *skel.CmdArgs) string {
 	return filepath.Join(c.DataDir, args.ContainerID)
 }

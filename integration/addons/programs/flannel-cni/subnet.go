@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// subnet is what flanneld tells in its file.
+// subnet is the content of flanneld's file.
 type subnet struct {
-	// networks are those of all pods, subnets those of this host's.
+	// networks are those of all pods, subnets those of this host.
 	networks, subnets []netip.Prefix
-	// mtu in bytes, of pods.
+	// mtu is the MTU of pods in bytes.
 	mtu int
-	// masqueraded says that flanneld sees to the masquerading.
+	// masqueraded reports that flanneld does the masquerading.
 	masqueraded bool
 }
 
@@ -54,11 +54,11 @@ func parseSubnet(content string) (subnet, error) {
 	return s, nil
 }
 
-// prefixes are the networks of these names, of which one at least must be set.
+// prefixes returns the networks of these names. At least one of them must be set.
 func prefixes(values map[string]string, names ...string) ([]netip.Prefix, error) {
 	var found []netip.Prefix
 	for _, name := range names {
-		// The list of networks of several pod networks is separated by commas.
+		// Several pod networks are separated by commas.
 		for value := range strings.SplitSeq(values[name], ",") {
 			if value == "" {
 				continue

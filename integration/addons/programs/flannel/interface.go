@@ -14,7 +14,7 @@ import (
 // candidate is one way to find an interface; see ipmatch.LookupExtIface.
 type candidate struct{ name, pattern, reaches string }
 
-// candidates are the ways that the flags name, in their order; the interface of the default route without any.
+// candidates returns the ways that the flags name, in order. Without flags, it is the interface of the default route.
 func (o *options) candidates(publicIP string) []candidate {
 	var all []candidate
 	for _, name := range o.interfaces {
@@ -32,8 +32,8 @@ func (o *options) candidates(publicIP string) []candidate {
 	return all
 }
 
-// externalInterface is the interface to which encapsulated packets go. The public addresses in a node's annotations win over
-// those of the flags, as in flanneld.
+// externalInterface returns the interface for encapsulated packets. The public addresses in a node's annotations
+// override those of the flags, as in flanneld.
 func externalInterface(ctx context.Context, subnets subnet.Manager, config *subnet.Config, o options) (*backend.ExternalInterface, error) {
 	family, err := ipmatch.GetIPFamily(config.EnableIPv4, config.EnableIPv6)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command flannel is flanneld with one backend, VXLAN, and one store of subnets, the API of Kubernetes. It takes the command
-// line of flannel's own manifest, reads and writes the same files and is made of flannel's own packages; flannel's main
-// cannot be built where the modules of a cloud's client are not to be had.
+// Command flannel is flanneld with one backend, VXLAN, and one subnet store, the Kubernetes API. It takes the command
+// line of flannel's manifest, reads and writes the same files and consists of flannel's packages. flannel's own main
+// cannot be built where the modules of a cloud's client are not available.
 //
 // https://github.com/flannel-io/flannel/blob/master/Documentation/configuration.md
 package main

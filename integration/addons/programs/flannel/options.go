@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// options are flanneld's own, by their names.
+// options are flanneld's own options, with the same names.
 type options struct {
 	kubeSubnetMgr bool
-	// How the API server is found; empty in a pod.
+	// The address and the credentials of the API server. They are empty in a pod.
 	kubeAPIURL, kubeconfig string
 	annotationPrefix       string
 	networkUnavailable     bool
 
-	// Candidates for the interface of the host to which encapsulated packets go, in order.
+	// The candidates for the host's interface for encapsulated packets, in order.
 	interfaces, interfacePatterns list
 	interfaceReaches              string
 	publicIP, publicIPv6          string
@@ -25,7 +25,7 @@ type options struct {
 
 	configPath, subnetPath string
 	healthIP               string
-	// 0 is off.
+	// 0 disables the endpoint.
 	healthPort int
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/flannel-io/flannel/pkg/ip"
 )
 
-// previous is what an earlier flanneld left in the subnet file: rules for it have to go if it was something else. What is
-// missing or cannot be read is an empty network, and never nil: flannel's packages compare these.
+// previous is what an earlier flanneld left in the subnet file. Its rules have to be removed if its networks differ.
+// Missing or unreadable values are empty networks and never nil because flannel's packages compare them.
 type previous struct {
 	network, subnet   ip.IP4Net
 	network6, subnet6 ip.IP6Net

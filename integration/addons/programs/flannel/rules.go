@@ -11,8 +11,8 @@ import (
 	"github.com/flannel-io/flannel/pkg/trafficmngr/nftables"
 )
 
-// setRules installs what forwards and masquerades the packets of pods and keeps it there until ctx ends. Rules of the other
-// kind, of an earlier configuration, are removed.
+// setRules installs the rules that forward and masquerade the packets of pods, and maintains them until ctx ends. It
+// removes rules of the other kind from an earlier configuration.
 func setRules(ctx context.Context, config *subnet.Config, own *lease.Lease, o options) error {
 	if err := rulesOf(!config.EnableNFTables).CleanUp(ctx); err != nil {
 		return fmt.Errorf("removing rules of an earlier configuration: %w", err)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// run makes this host a part of the pod network and keeps it one until ctx ends. Its steps are in the order of flanneld:
-// the subnet file comes last, because the CNI plugin takes it for a sign that pods can be connected.
+// run adds this host to the pod network until ctx ends. Its steps are in flanneld's order: the subnet file is written
+// last because the CNI plugin takes it as the sign that pods can be connected.
 func run(ctx context.Context, o options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
@@ -55,7 +55,7 @@ func run(ctx context.Context, o options) error {
 	return ctx.Err()
 }
 
-// subnetManager waits for the nodes that the API server knows.
+// subnetManager waits until the Nodes of the API server are known.
 func subnetManager(ctx context.Context, o options) (subnet.Manager, error) {
 	manager, err := kube.NewSubnetManager(ctx, o.kubeAPIURL, o.kubeconfig, o.annotationPrefix, o.configPath, o.networkUnavailable)
 	goOn := os.Getenv("CONT_WHEN_CACHE_NOT_READY") == "true" && errors.Is(err, context.DeadlineExceeded)
@@ -65,7 +65,7 @@ func subnetManager(ctx context.Context, o options) (subnet.Manager, error) {
 	return manager, nil
 }
 
-// register makes the device of the pod network and announces it in the annotations of this node.
+// register creates the device of the pod network and announces it in the annotations of this node.
 func register(ctx context.Context, background *sync.WaitGroup, subnets subnet.Manager, config *subnet.Config, o options) (backend.Network, error) {
 	if err := bridgeFilter(config); err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func register(ctx context.Context, background *sync.WaitGroup, subnets subnet.Ma
 	return network, nil
 }
 
-// bridgeFilter tells of a kernel that would not show bridged packets to iptables: Services would fail between pods of one
-// node, and nothing would say why.
+// bridgeFilter reports a kernel that does not pass bridged packets to iptables. On such a kernel, Services between pods
+// of one node would fail silently.
 func bridgeFilter(config *subnet.Config) error {
 	if config.EnableNFTables {
 		return nil
