@@ -44,6 +44,7 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 
 .PHONY: demo demo-down
 demo: ## Start a management cluster, the operator and a workload cluster of virtual machines on this machine, as root. Ctrl-C stops it. Without a terminal it stops when the workload cluster serves, unless KEEP=1
+	@integration/progress.sh "demo: compiling" go build -o /dev/null ./integration/demo
 	@go run ./integration/demo check
 	@$(MAKE) machine-tools
 	@go run ./integration/demo up $(if $(KEEP),-exit=false)
@@ -198,12 +199,12 @@ tools: machine-tools ## Build what tests need: machine-tools and kwok. Cached fo
 	@integration/build.sh .tools kwok
 
 machine-tools: ## Build what workload clusters need: Kubernetes, ignition, helm, add-ons, guest images, the runner's image
-	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins
+	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins containerd
 	@integration/guestimage/build.sh .tools/guest
 	@integration/runnerimage/build.sh .tools
 
 next-tools: ## Build the next minor version of Kubernetes and a guest image for e2e-upgrade
-	@integration/build.sh .tools/next programs kubeall-next ignition coredns flannel flannel-cni web
+	@integration/build.sh .tools/next programs kubeall-next ignition coredns flannel flannel-cni web containerd
 	@TOOLS=.tools/next integration/guestimage/build.sh .tools/next/guest bare
 
 .PHONY: $(TOOLS)/controller-gen $(TOOLS)/golangci-lint

@@ -13,6 +13,8 @@
 #             the programs in the container images of a workload cluster's add-ons (addons/images)
 #   cni-plugins
 #             the archive of the standard CNI plugins that nodes download when their image has none
+#   containerd
+#             containerd, its shim and ctr for guest images: Debian 12's takes minutes to notice that a container has ended
 #   codegen   controller-gen, which derives deep copies and CRDs from the API types
 #   lint      golangci-lint
 #   programs  no binary: installs missing Debian packages of the programs for tests of machines (QEMU, ip, ping, …)
@@ -153,6 +155,16 @@ build_cni-plugins() {
   chmod +x "$target" # a finished build is recognized by this bit
 }
 
+# build_containerd: a directory with the programs. The kubelet wants to know their version.
+build_containerd() {
+  local package=github.com/containerd/containerd/v2
+  echo "==> containerd: compiling (a cold build takes two minutes)"
+  mkdir -p "$1"
+  CGO_ENABLED=0 go build -trimpath -buildvcs=false -o "$1/" -ldflags "-s -w -X $package/version.Version=$(module_version $package)" \
+    $package/cmd/containerd $package/cmd/containerd-shim-runc-v2 $package/cmd/ctr
+  echo "==> containerd: built in ${SECONDS}s"
+}
+
 build_vault() { CGO_ENABLED=0 compile vault "$1" . "-s -w"; }
 build_codegen() { CGO_ENABLED=0 compile codegen "$1" sigs.k8s.io/controller-tools/cmd/controller-gen "-s -w"; }
 build_lint() { CGO_ENABLED=0 compile lint "$1" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "-s -w"; }
@@ -193,13 +205,17 @@ link() {
     kubeall) names+=(etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubectl kubelet) ;;
     codegen) names=(controller-gen) ;;
     lint) names=(golangci-lint) ;;
+    containerd)
+      for name in "$binary"/*; do ln -sfn "$name" "$dest/${name##*/}"; done
+      return
+      ;;
   esac
   for name in "${names[@]}"; do
     ln -sfn "$binary" "$dest/$name"
   done
 }
 
-tools="kubeall, kubeall-next, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, cni-plugins, codegen, lint, programs"
+tools="kubeall, kubeall-next, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, cni-plugins, containerd, codegen, lint, programs"
 [ $# -ge 2 ] || die "usage: $0 DEST TOOL...   (tools: $tools)"
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 dest=$1

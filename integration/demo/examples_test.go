@@ -26,8 +26,10 @@ func TestExamplesAreWhatTheDemoTalksAbout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), automatic); n != 1 {
-		t.Errorf("the example says %q %d times: the demo cannot say that machines are emulated", automatic, n)
+	for _, part := range []string{automatic, twoWorkers, twoMachines} {
+		if n := strings.Count(string(text), part); n != 1 {
+			t.Errorf("the example says %q %d times: the demo cannot replace it", part, n)
+		}
 	}
 	content, err := os.ReadFile(filepath.Join("..", "..", stage.Web))
 	if err != nil {

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -64,8 +65,10 @@ type demo struct {
 	stage  *stage.Stage
 	client client.Client
 	config *v1alpha1.KVMConfig // the one to follow, from the example
-	last   observation
-	view   view
+	// replace are parts of the example and their replacements, see chooseMachines.
+	replace []string
+	last    observation
+	view    view
 }
 
 func newDemo(s state) *demo { return &demo{state: s, began: time.Now()} }
@@ -73,6 +76,9 @@ func newDemo(s state) *demo { return &demo{state: s, began: time.Now()} }
 // start sets up the management cluster with the operator.
 func (d *demo) start(ctx context.Context) (err error) {
 	if d.config, err = readKVMConfig(d.example("kvmconfig.yaml")); err != nil {
+		return err
+	}
+	if err := d.chooseMachines(ctx); err != nil {
 		return err
 	}
 	spec := d.config.Spec.Cluster
@@ -91,7 +97,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 		return err
 	}
 	log.SetLogger(logr.Discard()) // controller-runtime complains without a logger
-	scheme := runtime.NewScheme()
+	scheme := apiruntime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return err
 	}
@@ -105,7 +111,7 @@ func (d *demo) work(ctx context.Context, timeout time.Duration) error {
 	defer cancel()
 	d.say("applying %s/kvmconfig.yaml: %d master and %d workers", examples,
 		len(d.config.Spec.Cluster.Masters), len(d.config.Spec.Cluster.Workers))
-	manifest, err := d.manifest(ctx)
+	manifest, err := d.manifest()
 	if err != nil {
 		return err
 	}
@@ -128,20 +134,38 @@ func (d *demo) work(ctx context.Context, timeout time.Duration) error {
 // The example's setting of acceleration, and its replacement where KVM runs no guest.
 const automatic, emulated = "{acceleration: auto}", "{acceleration: tcg}"
 
-// manifest returns the example. Its machines are emulated if KVM runs no guest here.
-func (d *demo) manifest(ctx context.Context) (string, error) {
-	text, err := os.ReadFile(d.example("kvmconfig.yaml"))
-	if err != nil {
-		return "", err
-	}
+// The example's workers and their machines, and their replacements on a machine with few CPUs.
+const (
+	twoWorkers, oneWorker   = "workers: [{id: w1}, {id: w2}]", "workers: [{id: w1}]"
+	twoMachines, oneMachine = "workers: [{cpus: 1, memory: 2500M}, {cpus: 1, memory: 2500M}]", "workers: [{cpus: 1, memory: 2500M}]"
+)
+
+// enoughCPUs is how many CPUs a master and two workers need that are emulated. With fewer, the workers leave the API
+// server of the workload cluster too little time.
+const enoughCPUs = 4
+
+// chooseMachines finds out whether machines are emulated here, and with how many workers the demo works then.
+func (d *demo) chooseMachines(ctx context.Context) error {
 	d.say("finding out whether KVM runs guests here")
 	prover := qemu.Prover{Kernel: filepath.Join(d.state.root, ".tools", "guest", "vmlinuz"), CPUModel: "host"}
 	choice, err := prover.Choose(ctx, qemu.ModeAuto)
 	if err != nil || choice.Accelerator == qemu.KVM {
-		return string(text), err
+		return err
 	}
+	d.replace = append(d.replace, automatic, emulated)
 	d.say("machines are emulated, so spec.kvm.k8sKVM.acceleration becomes tcg: %s", choice.Reason)
-	return strings.Replace(string(text), automatic, emulated, 1), nil
+	if cpus := runtime.NumCPU(); cpus < enoughCPUs {
+		d.replace = append(d.replace, twoWorkers, oneWorker, twoMachines, oneMachine)
+		d.config.Spec.Cluster.Workers, d.config.Spec.KVM.Workers = d.config.Spec.Cluster.Workers[:1], d.config.Spec.KVM.Workers[:1]
+		d.say("this machine has %d CPUs, too few for two emulated workers, so the workload cluster has one", cpus)
+	}
+	return nil
+}
+
+// manifest returns the example with what chooseMachines has changed.
+func (d *demo) manifest() (string, error) {
+	text, err := os.ReadFile(d.example("kvmconfig.yaml"))
+	return strings.NewReplacer(d.replace...).Replace(string(text)), err
 }
 
 // end stops everything. After a success it removes every trace, and after a failure it keeps the logs.

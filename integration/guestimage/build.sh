@@ -3,7 +3,7 @@
 #
 #   tiny   vmlinuz, bzImage, tiny.cpio.gz: a guest that reports what it sees of its machine, for tests of the machine
 #   image  vmlinuz, bzImage, initrd.img, root.squashfs: Debian with systemd, containerd and Kubernetes, set up by
-#          Ignition. It needs kubeall, ignition and the tools of ../addons/images, which integration/build.sh builds, in
+#          Ignition. It needs kubeall, ignition, containerd and the tools of ../addons/images, which integration/build.sh builds, in
 #          DEST/.. or in $TOOLS
 #   bare   bare.squashfs: the same root file system with what Flatcar has: no kubelet, no kubectl, no CNI plugins
 #
@@ -174,6 +174,7 @@ build_root() {
   add_kernel_modules "$2" "$overlay/usr/lib/modules/$(kernel_version "$2")"
   add_kubernetes "$3" "$overlay/usr/bin"
   install -D -m 755 "$4" "$overlay/usr/libexec/ignition"
+  add_containerd "$overlay/usr/bin"
   mkdir "$overlay/sysroot"
   basename "$1" .new >"$overlay/usr/lib/guest-image"
   add_archives "$overlay/usr/share/guest-images/archives"
@@ -223,6 +224,15 @@ add_kubernetes() {
   install -D -m 755 "$1" "$2/kubeall"
   ln -s kubeall "$2/kubelet"
   ln -s kubeall "$2/kubectl"
+}
+
+# containerd is the list of its programs. Debian's package contains the unit that runs them, and runc.
+containerd=(containerd containerd-shim-runc-v2 ctr)
+
+# add_containerd DIRECTORY: the programs, in place of Debian's.
+add_containerd() {
+  local name
+  for name in "${containerd[@]}"; do install -D -m 755 "$(tool "$name")" "$1/$name"; done
 }
 
 # add_programs KERNEL DIRECTORY: the programs that containers.sh makes images of, and their list.
@@ -339,7 +349,7 @@ bare() { full bare; }
 # full STAGE: an image with the initrd that boots it.
 full() {
   local name binaries=() archives
-  for name in kubeall ignition $(addons); do binaries+=("$(tool "$name")") || exit 1; done
+  for name in kubeall ignition "${containerd[@]}" $(addons); do binaries+=("$(tool "$name")") || exit 1; done
   stage initrd "$kernel"
   link "$made/initrd.img"
   mapfile -t archives < <(archives)

@@ -14,6 +14,9 @@ if [ "$bare" = bare ]; then
   rm "$root"/usr/bin/{kubeall,kubelet,kubectl}
 fi
 
+rm "$root"/usr/bin/{containerd-shim,containerd-shim-runc-v1} # Debian's; nothing runs them
+chroot "$root" containerd --version
+
 # Only the units in the image's preset are enabled, whatever the packages have enabled.
 find "$root/etc/systemd/system" -mindepth 1 -delete
 chroot "$root" systemctl preset-all

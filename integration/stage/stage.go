@@ -33,7 +33,7 @@ const (
 	guestImages = "/var/lib/flatcar-kvm-images"
 	// masterWeight compensates for hosts that share the CPUs of one machine. If emulated workers leave an API server
 	// too little CPU time, it reaches its own timeouts while it starts, and restarts.
-	masterWeight = 3
+	masterWeight = 8
 	// Program is the path, in their images, of the operator and the runner.
 	Program = "/opt/kvm-operator/kvm-operator"
 	// GuestDirectory is where node pods find the project's own guest image.

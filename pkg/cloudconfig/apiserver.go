@@ -2,6 +2,7 @@ package cloudconfig
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -134,10 +135,30 @@ func apiServerCommand(p Params) []string {
 	if prefix := p.Cluster.Etcd.Prefix; prefix != "" {
 		command = append(command, "--etcd-prefix="+prefix)
 	}
-	if p.Emulated && keepsAnonymous(p.Versions.Kubernetes) {
-		command = append(command, "--feature-gates=UnauthenticatedHTTP2DOSMitigation=false")
+	if gates := apiServerGates(p); len(gates) > 0 {
+		command = append(command, "--feature-gates="+strings.Join(gates, ","))
 	}
 	return command
+}
+
+// apiServerGates are the features that an emulated API server does without, because they cost it too much.
+func apiServerGates(p Params) []string {
+	var gates []string
+	if p.Emulated && keepsAnonymous(p.Versions.Kubernetes) {
+		gates = append(gates, "UnauthenticatedHTTP2DOSMitigation=false")
+	}
+	if p.Emulated && estimatesSizes(p.Versions.Kubernetes) {
+		gates = append(gates, "SizeBasedListCostEstimate=false")
+	}
+	return gates
+}
+
+// estimatesSizes reports whether an API server of the version can be configured not to list the keys of each resource in
+// etcd every minute, which it does to estimate what lists cost it. Other versions may not know the feature gate, and
+// would not start.
+func estimatesSizes(kubernetes string) bool {
+	v, err := version.ParseGeneric(kubernetes)
+	return err == nil && v.AtLeast(version.MajorMinor(1, 35)) && v.LessThan(version.MajorMinor(1, 38))
 }
 
 // keepsAnonymous reports whether an API server of the version can be configured to keep the connections of

@@ -46,6 +46,14 @@ func TestWhichAPIServersKeepTheConnectionsOfStrangers(t *testing.T) {
 	}
 }
 
+func TestWhichAPIServersEstimateSizes(t *testing.T) {
+	for version, want := range map[string]bool{"1.34.9": false, "1.35.4": true, "1.36.3": true, "1.37.2": true, "1.38.0": false, "": false} {
+		if got := estimatesSizes(version); got != want {
+			t.Errorf("%q can be told not to: %t, want %t", version, got, want)
+		}
+	}
+}
+
 // tool returns the path of a binary that `make tools` builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()

@@ -83,10 +83,11 @@ func (c component) file(p Params) file {
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse(c.cpu), corev1.ResourceMemory: resource.MustParse(c.memory),
 		}},
-		// Three and fifteen minutes: under software emulation a component needs minutes for what otherwise takes it
-		// seconds, and killing it makes it start over.
-		LivenessProbe:  c.live.every(10*rarer, 15, 18/rarer),
-		StartupProbe:   c.live.every(10*rarer, 15, 90/rarer),
+		// Three minutes, and fifteen to start. Under software emulation it is 27 and 45: a component of a busy machine
+		// fails its probes for minutes while it works, and an API server that is killed for that starts over, with all
+		// its clients.
+		LivenessProbe:  c.live.every(10*rarer, 15, 18*rarer),
+		StartupProbe:   c.live.every(10*rarer, 15, 90),
 		ReadinessProbe: c.ready.every(5*rarer, 15, 3),
 	}
 	if p.Emulated {
