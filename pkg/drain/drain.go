@@ -1,8 +1,8 @@
-// Package drain decides how a node pod that is being deleted is emptied and let go, so that its machine is powered down only
-// once nothing depends on it any more.
+// Package drain decides how a node pod that is being deleted is drained and released, so that its machine is shut down
+// only once nothing depends on it.
 //
-// Everything here is pure: no client, no clock, no randomness. What is decided on stands in the API; whoever decides again
-// after a restart comes to the same decision.
+// Everything here is pure: no client, no clock, no randomness. The state on which it decides is stored in the API, so a
+// decision after a restart is the same.
 package drain
 
 import (
@@ -16,113 +16,117 @@ import (
 )
 
 const (
-	// evictEvery is how often what refused to go is asked again, and how often it is looked whether what was asked has gone.
+	// evictEvery is how often refused evictions are retried, and how often it is checked whether evicted pods are gone.
 	evictEvery = 5 * time.Second
-	// cordonSeen is when it is looked whether a Node is seen to be cordoned.
+	// cordonSeen is when it is checked whether a Node is seen as cordoned.
 	cordonSeen = time.Second
-	// blindMaster is how long a master waits for an API that has stopped to answer. Nothing but its own control plane runs on it
-	// that must not end with it, and its machine may be what keeps the API from answering. Workers wait as long for one that goes with its namespace.
+	// blindMaster is how long a master waits for an API that has stopped responding. Only the control plane runs on a
+	// master, and its machine may be what keeps the API from responding. Workers wait as long for an API that is
+	// deleted with its namespace.
 	blindMaster = 2 * time.Minute
 )
 
-// Reason is why the machine is kept or let go, for the condition of its pod.
+// Reason is why the machine is held or released, for the condition of its pod.
 type Reason string
 
-// Reasons to let the machine go.
+// Reasons to release the machine.
 const (
-	// Drained: no pod that counts is left on the Node.
+	// Drained means that no pod that counts is left on the Node.
 	Drained Reason = "Drained"
-	// NodeMissing: there is no Node, so nothing runs on it.
+	// NodeMissing means that there is no Node, so nothing runs on it.
 	NodeMissing Reason = "NodeMissing"
-	// TimedOut: pods are left, and the time for them is over.
+	// TimedOut means that pods are left, and that their time is over.
 	TimedOut Reason = "DrainTimedOut"
-	// ClusterDeleted: the whole cluster goes, and there is nowhere to go for its pods.
+	// ClusterDeleted means that the whole cluster is deleted, so its pods have no place to go.
 	ClusterDeleted Reason = "ClusterDeleted"
-	// HostShutsDown: the host goes down and waits for nobody.
+	// HostShutsDown means that the host shuts down and does not wait.
 	HostShutsDown Reason = "HostShutsDown"
-	// Restoring: a snapshot takes the place of the data of all masters, which are down meanwhile.
+	// Restoring means that a snapshot replaces the data of all masters, which have to be down for that.
 	Restoring Reason = "Restoring"
-	// NotWatched: the operator does not look into workload clusters.
+	// NotWatched means that the operator does not connect to workload clusters.
 	NotWatched Reason = "NotWatched"
-	// MasterUnreachable: the API has not answered for a while, and this is one of its masters.
+	// MasterUnreachable means that the API has not responded for a while, and that this is one of its masters.
 	MasterUnreachable Reason = "MasterUnreachable"
-	// NamespaceDeleted: the masters go with their namespace, and as long as this machine stays no master comes back.
+	// NamespaceDeleted means that the masters are deleted with their namespace, and that no master returns as long as
+	// this machine stays.
 	NamespaceDeleted Reason = "NamespaceDeleted"
-	// GracePeriodOver: the host ends the pod in a moment, whatever becomes of what is left.
+	// GracePeriodOver means that the host is about to end the pod, regardless of the pods that are left.
 	GracePeriodOver Reason = "GracePeriodOver"
 )
 
-// Reasons to keep it.
+// Reasons to hold it.
 const (
-	// Draining: pods are left that are asked to go.
+	// Draining means that pods are left and are being evicted.
 	Draining Reason = "Draining"
-	// Unreachable: the API does not answer, so nothing can be asked to go.
+	// Unreachable means that the API does not respond, so pods cannot be evicted.
 	Unreachable Reason = "ClusterUnreachable"
-	// QuorumAtRisk: without this master etcd would lose its majority.
+	// QuorumAtRisk means that etcd would lose quorum without this master.
 	QuorumAtRisk Reason = "QuorumAtRisk"
-	// LettingGo announces that this master is about to be let go, so that no other one is at the same time. The announcement may be
-	// taken back.
+	// LettingGo announces that this master is about to be released, so that no other one is released at the same time.
+	// The announcement may be withdrawn.
 	LettingGo Reason = "LettingGo"
-	// Releasing: it is certain that this master goes, and its runner may have been told.
+	// Releasing means that this master is certain to be released, and that its runner may have been told.
 	Releasing Reason = "Releasing"
-	// ReleaseFailed: the machine may go, and its runner cannot be told, or does not answer.
+	// ReleaseFailed means that the machine may be shut down, and that its runner cannot be told or does not respond.
 	ReleaseFailed Reason = "ReleaseFailed"
 )
 
-// Machine is what is known of a node pod that is being deleted, or whose host goes down, and of its Node.
+// Machine is what is known of a node pod that is being deleted, or whose host shuts down, and of its Node.
 type Machine struct {
-	// Stopped says that no container of the pod runs or will run: it has ended, never began, or was deleted by force, which is
-	// how Kubernetes is told that a pod is gone.
+	// Stopped means that no container of the pod runs or will run: it has ended, never started, or was deleted by
+	// force, which is how Kubernetes is told that a pod is gone.
 	Stopped bool
-	// LetGo is the reason why the machine has been let go; empty while it is held.
+	// LetGo is the reason why the machine was released; empty while it is held.
 	LetGo Reason
-	// ClusterGone says that the KVMConfig is being deleted or does not exist.
+	// ClusterGone means that the KVMConfig is being deleted or does not exist.
 	ClusterGone bool
-	// Restoring says that the machine is a master's, which has to be down for a snapshot to take the place of its data.
+	// Restoring means that the machine is a master's that has to be down while a snapshot replaces its data.
 	Restoring bool
-	// NamespaceGoes says that all pods of the cluster go with their namespace, and none comes back in it.
+	// NamespaceGoes means that all pods of the cluster are deleted with their namespace, and that none is created in it
+	// again.
 	NamespaceGoes bool
-	// HostShutsDown says that the kubelet of the host ends the pod.
+	// HostShutsDown means that the kubelet of the host ends the pod.
 	HostShutsDown bool
-	// Watched says that the operator looks into workload clusters, Connected that it sees this one.
+	// Watched means that the operator connects to workload clusters, and Connected that it is connected to this one.
 	Watched, Connected bool
-	// Silent is how long it has not been seen, as far as this operator knows: it begins anew with each.
+	// Silent is how long the operator has not been connected, as far as it knows: it starts over with each operator.
 	Silent time.Duration
-	// Trouble is why it is not seen, for a person; empty when that is not known.
+	// Trouble is why it is not connected, for a person; empty if that is not known.
 	Trouble string
-	// Master says that etcd runs in the machine. Masters is how many there are with this one, Healthy how many others are
-	// Ready, stay, see Stays, and have a vote in etcd: where the cluster is not seen, as their own machines say.
+	// Master means that etcd runs in the machine. Masters is how many there are including this one, and Healthy how
+	// many others are Ready, stay, see Stays, and have a vote in etcd. If the operator is not connected to the cluster,
+	// the readiness of their pods counts.
 	Master           bool
 	Masters, Healthy int
-	// Serves says that the machine of a master does, by its own account; Votes that its member of etcd has a vote and answers, or that this
-	// will be known in a moment.
+	// Serves means that the runner reports the machine of a master as healthy. Votes means that its member of etcd has
+	// a vote and responds, or that this will be known in a moment.
 	Serves, Votes bool
-	// Node is the Node; nil when there is none. It and Pods, which are those on it, are known when Connected. Now is the time at which they
-	// were, by the clock of their API server.
+	// Node is the Node; nil if there is none. Node and Pods, the pods on it, are known if Connected. Now is the time at
+	// which they were read, by the clock of their API server.
 	Node *corev1.Node
 	Pods []corev1.Pod
 	Now  time.Time
-	// Waited is how long the machine has been held. Timeout is how long pods may make it wait; zero: for ever. Grace is how long it
-	// can be held before the host ends the pod; zero while nobody has asked for that.
+	// Waited is how long the machine has been held. Timeout is how long it may wait for pods; zero means without a
+	// limit. Grace is how long it can be held before the host ends the pod; zero while the pod is not being deleted.
 	Waited, Timeout, Grace time.Duration
 }
 
 // Decision is what to do next.
 type Decision struct {
-	// Finish: the pod may go.
+	// Finish means that the pod may be removed.
 	Finish bool
-	// Release: the machine is powered down.
+	// Release means that the machine is shut down.
 	Release bool
-	// Cordon: no pod is to come to the Node any more.
+	// Cordon means that no more pods are to be scheduled to the Node.
 	Cordon bool
-	// Evict are the pods to ask to go, which are part of Left.
+	// Evict are the pods to evict, which are part of Left.
 	Evict []corev1.Pod
 	// Left are the pods that are waited for.
 	Left []corev1.Pod
-	// Reason and Message tell why; Message is one sentence.
+	// Reason and Message say why; Message is one sentence.
 	Reason  Reason
 	Message string
-	// After is when to look again; zero: when something changes.
+	// After is when to check again; zero means when something changes.
 	After time.Duration
 }
 
@@ -154,7 +158,7 @@ func Decide(m Machine) Decision {
 	left, evict := remaining(m.Node, m.Pods, m.Now)
 	switch {
 	case len(left) == 0 && uncordoned(m):
-		// Until it is, pods may come that nobody has seen.
+		// Until it is cordoned, pods may be scheduled to it that were not seen.
 		return Decision{Cordon: true, Reason: Draining, After: cordonSeen, Message: "no pod is left, and its Node is cordoned first"}
 	case len(left) == 0:
 		return Decision{Release: true, Reason: Drained, Message: "no pod is left that could go elsewhere"}
@@ -164,7 +168,7 @@ func Decide(m Machine) Decision {
 	}
 }
 
-// unconditional are the reasons that ask neither pods nor the majority of etcd.
+// unconditional returns the reasons that depend neither on pods nor on the quorum of etcd.
 func unconditional(m Machine) (Reason, string) {
 	switch {
 	case m.ClusterGone:
@@ -179,7 +183,7 @@ func unconditional(m Machine) (Reason, string) {
 	return "", ""
 }
 
-// blind is about a cluster that does not answer.
+// blind decides about a cluster whose API does not respond.
 func blind(m Machine) Decision {
 	if m.Master && m.Silent >= blindMaster {
 		return Decision{Release: true, Reason: MasterUnreachable, Message: "the API has not answered for " + blindMaster.String()}
@@ -198,9 +202,9 @@ func blind(m Machine) Decision {
 	return Decision{Reason: Unreachable, After: max(next, time.Second), Message: message}
 }
 
-// needed says whether etcd would lose its majority with this master. One that is not Ready itself is no part of it, unless its member of
-// etcd answers; where its Node is not seen, or somebody has deleted it, what its machine says counts. With the namespace the others go, too, and nobody
-// comes back before they have.
+// needed returns whether etcd would lose quorum without this master. A master that is not Ready does not count, unless
+// its member of etcd responds; if its Node is not known or was deleted, the report of its runner counts. If the
+// namespace is being deleted the others go too, and no master returns before they have gone.
 func needed(m Machine) bool {
 	part := m.Serves
 	if m.Node != nil {
@@ -209,21 +213,22 @@ func needed(m Machine) bool {
 	return m.Master && !m.NamespaceGoes && m.Masters > 1 && (part || m.Votes) && m.Healthy <= m.Masters/2
 }
 
-// Announced says whether letting the machine go takes a member from those of which etcd needs a majority, so that it has to be
-// announced.
+// Announced returns whether the release of the machine removes a member that may count for the quorum of etcd, so that
+// it has to be announced.
 func (d Decision) Announced(m Machine) bool {
 	reason, _ := unconditional(m)
 	return d.Release && reason == "" && m.Master && m.Masters > 1
 }
 
-// Sudden says that a master is let go whatever becomes of the majority, so that it has to be written down before that it does not stay.
+// Sudden returns whether a master is released regardless of the quorum, so that it has to be recorded before that it
+// does not stay.
 func (d Decision) Sudden(m Machine) bool {
 	return d.Release && m.Master && (d.Reason == HostShutsDown || d.Reason == GracePeriodOver)
 }
 
 func uncordoned(m Machine) bool { return m.Connected && m.Node != nil && !m.Node.Spec.Unschedulable }
 
-// named is how many pods are named.
+// named is how many pods a message names.
 const named = 3
 
 func names(pods []corev1.Pod) string {

@@ -18,7 +18,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// pod is a running pod "<namespace>/<name>" after changes.
+// pod returns a running pod "<namespace>/<name>" after changes.
 func pod(name string, changes ...func(*corev1.Pod)) corev1.Pod {
 	namespace, name, _ := strings.Cut(name, "/")
 	p := corev1.Pod{
@@ -47,12 +47,12 @@ func localData(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 }
 
-// goneAt is a pod that was asked to be gone at a time from now.
+// goneAt sets the time from now at which the grace period of a deleted pod ends.
 func goneAt(d time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(d))) }
 }
 
-// askedAgo is a pod that was asked some time ago to be gone within its grace period.
+// askedAgo marks a pod as deleted some time ago with a grace period.
 func askedAgo(d, grace time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		goneAt(grace - d)(p)
@@ -60,7 +60,7 @@ func askedAgo(d, grace time.Duration) func(*corev1.Pod) {
 	}
 }
 
-// silentFor is a kubelet that has not been heard of for some time.
+// silentFor gives a machine a Node whose kubelet has not responded for some time.
 func silentFor(d time.Duration) func(*drain.Machine) {
 	return func(m *drain.Machine) {
 		m.Node = node(corev1.ConditionUnknown, true)
@@ -75,7 +75,7 @@ func node(ready corev1.ConditionStatus, cordoned bool) *corev1.Node {
 	}
 }
 
-// worker is a machine of a healthy cluster whose Node carries these pods.
+// worker returns a machine of a healthy cluster whose Node has these pods.
 func worker(pods ...corev1.Pod) drain.Machine {
 	return drain.Machine{
 		Watched: true, Connected: true, Masters: 3, Healthy: 3, Node: node(corev1.ConditionTrue, true), Pods: pods,
@@ -106,7 +106,7 @@ func namespaceGoes(m *drain.Machine)              { m.NamespaceGoes = true }
 func unwatched(m *drain.Machine)                  { m.Watched = false }
 func graceOver(m *drain.Machine)                  { m.Waited, m.Grace = 5*time.Minute, 5*time.Minute }
 
-// TestDrainTable is the table of what becomes of a node pod that is deleted (F-16 to F-19, F-25, F-33).
+// TestDrainTable is the table of what happens to a node pod that is deleted.
 func TestDrainTable(t *testing.T) {
 	web, dns := pod("default/web"), pod("kube-system/coredns")
 	for name, row := range map[string]struct {
@@ -222,7 +222,7 @@ func list(pods []corev1.Pod) string {
 	return strings.Join(names, " ")
 }
 
-// TestEverySmallState holds every decision against what a cluster's life hangs on.
+// TestEverySmallState checks every decision against the rules that keep a cluster alive.
 func TestEverySmallState(t *testing.T) {
 	states, failures := 0, 0
 	each(func(m drain.Machine) {
@@ -241,10 +241,10 @@ func TestEverySmallState(t *testing.T) {
 	}
 }
 
-// smallStates is how many there are.
+// smallStates is the number of these states.
 const smallStates = 12_582_912
 
-// each visits every combination of what a machine can be in.
+// each visits every combination of the states of a machine.
 func each(visit func(drain.Machine)) {
 	both := []bool{false, true}
 	nodes := []*corev1.Node{nil, node("True", false), node("True", true), node("False", true), node("Unknown", false), {}}
@@ -291,15 +291,15 @@ func combinations[T any](values []T, length int) [][]T {
 
 func over(m drain.Machine) bool { return m.Timeout > 0 && m.Waited >= m.Timeout }
 
-// unconditional says that there is nobody whose leave would have to be waited for, and nothing that could be kept.
+// unconditional returns whether no pod has to be waited for, and nothing can be kept.
 func unconditional(m drain.Machine) bool {
 	return m.ClusterGone || m.Restoring || m.HostShutsDown || m.Grace > 0 && m.Waited >= m.Grace
 }
 
-// free says that pods are not waited for.
+// free returns whether pods are not waited for.
 func free(m drain.Machine) bool { return unconditional(m) || !m.Watched || over(m) }
 
-// atRisk says that etcd has its majority with this master only.
+// atRisk returns whether etcd has quorum only with this master.
 func atRisk(m drain.Machine) bool {
 	part := m.Votes || m.Node == nil && m.Serves || m.Node != nil && joining.Ready(m.Node)
 	return m.Master && !m.NamespaceGoes && m.Masters > 1 && part && m.Healthy < m.Masters/2+1

@@ -1,27 +1,29 @@
 package drain
 
-// Master is the pod of another master, as far as a master that is to be let go depends on it.
+// Master is the pod of another master, as far as the release of a master depends on it.
 type Master struct {
 	// Pod is the pod's name.
 	Pod string
-	// Ready says that the pod and its Node are.
+	// Ready means that the pod and its Node are Ready.
 	Ready bool
-	// Deleted says that the pod is being deleted. Leaving says that it was announced that its machine is let go.
+	// Deleted means that the pod is being deleted. Leaving means that the release of its machine was announced.
 	Deleted, Leaving bool
 }
 
-// Stays says whether another master is part of the majority of etcd that is left when the machine of the pod is let go.
+// Stays returns whether another master is part of the quorum of etcd that is left when the machine of the pod is
+// released.
 //
-// One that is being deleted counts as long as it is held, for somebody has to go first when a majority is being deleted: the pod
-// with the smaller name, or the one of which it is certain already that it goes.
+// A master that is being deleted counts as long as it is held, because one has to go first when a majority is being
+// deleted: the pod with the smaller name, or the one whose release is certain already.
 //
-// A master goes in three steps, each of which is written down: its going is announced (LettingGo); who stays is asked of the API server,
-// and if too few do, the announcement is taken back; else it is certain (Releasing), unless the pod has changed since it was asked, and
-// the runner is told. So two operators, or one that sees late, or one that ends anywhere, let no two masters go at a time. For of
-// two that are certain, the one that asked last
-//   - either knew that the other is being deleted: then it saw its announcement, or goes first by its name, and then the other
-//     has asked before this pod was deleted, after its own announcement, which was seen;
-//   - or did not, and then its own announcement came before the other was deleted, which that one saw.
+// A master is released in three steps, and each of them is recorded: its release is announced (LettingGo); the API
+// server is asked which masters stay and, if too few do, the announcement is withdrawn; otherwise it becomes certain
+// (Releasing), unless the pod has changed since it was read, and the runner is told. Therefore neither two operators,
+// nor one with an outdated cache, nor one that crashes at any point release two masters at a time. Of two releases that
+// are certain, the one that read the API server last
+//   - either knew that the other pod is being deleted: then it saw the other's announcement, or goes first by its name,
+//     and the other read the API server before this pod was deleted and after its own announcement, which was seen;
+//   - or did not, and then its own announcement came before the deletion of the other pod, which saw it.
 func Stays(pod string, certain bool, other Master) bool {
 	return other.Ready && !other.Leaving && (!other.Deleted || certain || pod < other.Pod)
 }

@@ -6,17 +6,19 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/drain"
 )
 
-// going is how far a master is on its way out. What is not noted at the pod lives with the operator only and ends with it.
+// going is how far the release of a master is. What is not recorded at the pod is known only to the operator and is
+// lost when it restarts.
 type going struct {
 	// deleted, announced, certain and gone are what the API server knows.
 	deleted, announced, certain, gone bool
-	// asked says that an operator has asked who stays, and may that enough do. Both end when the pod changes.
+	// asked means that an operator has read which masters stay, and may that enough do. Both are reset when the pod
+	// changes.
 	asked, may bool
 }
 
 const (
 	masters = 3
-	// situations is how many of them the masters can be in.
+	// situations is the number of states that the masters can be in.
 	situations = 205
 )
 
@@ -24,7 +26,7 @@ var names = [masters]string{"a", "b", "c"}
 
 type course [masters]going
 
-// stay counts the masters that stay when the i-th goes.
+// stay counts the masters that stay if the i-th goes.
 func (c course) stay(i int) int {
 	n := 0
 	for j, other := range c {
@@ -37,8 +39,8 @@ func (c course) stay(i int) int {
 	return n
 }
 
-// after are the courses to which one step leads: somebody deletes a pod, or an operator does the next thing, or it ends, or another one
-// takes its place.
+// after returns the states that one step leads to: a pod is deleted, an operator does its next step or crashes, or
+// another operator takes over.
 func (c course) after() []course {
 	var all []course
 	step := func(i int, change func(*going)) {
@@ -73,7 +75,7 @@ func (c course) after() []course {
 	return all
 }
 
-// stuck says that masters are being deleted and none can ever go, even if all announcements are taken back.
+// stuck returns whether masters are being deleted and none can ever go, even if all announcements are withdrawn.
 func (c course) stuck() bool {
 	deleted := false
 	for i := range c {
@@ -91,8 +93,8 @@ func (c course) stuck() bool {
 	return deleted
 }
 
-// TestNoTwoMastersGoAtATime goes through every order in which the masters of a cluster are deleted and operators decide on them, with
-// operators that end anywhere, and shows that a majority stays and that somebody can always go.
+// TestNoTwoMastersGoAtATime goes through every order in which the masters of a cluster are deleted and operators decide
+// on them, with operators that crash at any point, and shows that a majority stays and that always one master can go.
 func TestNoTwoMastersGoAtATime(t *testing.T) {
 	seen, queue := map[course]bool{}, []course{{}}
 	for len(queue) > 0 {

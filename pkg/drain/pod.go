@@ -9,29 +9,30 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Stopped says that no container of a pod runs or will run. A grace period of zero says so, too: the kubelet sets it when all containers have
-// ended, and so does a client that deletes a pod by force. That its container has ended is not enough: the kubelet may have started it again before
-// it saw the deletion, and reports that later.
+// Stopped returns whether no container of a pod runs or will run. A grace period of zero means that too: the kubelet
+// sets it when all containers have ended, and so does a client that deletes a pod by force. It is not enough that its
+// container has ended: the kubelet may have restarted it before it saw the deletion, and reports that later.
 func Stopped(pod *corev1.Pod) bool {
 	return joining.Ended(pod) || pod.DeletionTimestamp != nil && (pod.Spec.NodeName == "" || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0)
 }
 
-// Serves says that the runner of a pod finds its machine healthy. The pod is Ready only together with its Node.
+// Serves returns whether the runner of a pod reports its machine as healthy. The pod is Ready only together with its
+// Node.
 func Serves(pod *corev1.Pod) bool { return isTrue(pod, corev1.ContainersReady) }
 
-// EndedByHost says that the kubelet of the host ends the pod, because the host shuts down or has no memory left.
+// EndedByHost returns whether the kubelet of the host ends the pod, because the host shuts down or has no memory left.
 func EndedByHost(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonTerminationByKubelet
 	})
 }
 
-// Leaving says that the release of a pod's machine was announced, or that its host ends it.
+// Leaving returns whether the release of a pod's machine was announced or is certain, or whether its host ends it.
 func Leaving(pod *corev1.Pod) bool {
 	return Condition(pod).Reason == string(LettingGo) || Certain(pod) || EndedByHost(pod)
 }
 
-// Certain says that the machine of a pod was released, or may have been.
+// Certain returns whether the machine of a pod was released, or may have been.
 func Certain(pod *corev1.Pod) bool {
 	switch c := Condition(pod); Reason(c.Reason) {
 	case Releasing, ReleaseFailed:
@@ -41,7 +42,8 @@ func Certain(pod *corev1.Pod) bool {
 	}
 }
 
-// ReleasedFor is the reason why the machine of a pod was released, as the pod says; empty while it is held.
+// ReleasedFor returns the reason why the machine of a pod was released, as the pod's condition says; empty while it is
+// held.
 func ReleasedFor(pod *corev1.Pod) Reason {
 	if c := Condition(pod); c.Status == corev1.ConditionTrue {
 		return Reason(c.Reason)
@@ -49,7 +51,7 @@ func ReleasedFor(pod *corev1.Pod) Reason {
 	return ""
 }
 
-// Condition is the condition of a pod that says how far its drain is; the zero value when there is none.
+// Condition returns the condition of a pod that says how far its drain is; the zero value if there is none.
 func Condition(pod *corev1.Pod) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == key.ConditionDrained {

@@ -11,22 +11,24 @@ import (
 
 // Masters is what is known of the masters of a cluster.
 type Masters struct {
-	// Spec are the ids of the masters that the spec has.
+	// Spec are the IDs of the masters in the spec.
 	Spec []string
 	// Pods are the cluster's pods; those of masters count.
 	Pods []corev1.Pod
-	// Ready has the Nodes that are seen, by name, and whether each is Ready; nil while the workload cluster is not seen.
+	// Ready has the known Nodes by name, and whether each is Ready; nil while the operator is not connected to the
+	// workload cluster.
 	Ready map[string]bool
-	// Vote is what is known of the vote of the member of a node.
+	// Vote returns what is known of the vote of the member of a node.
 	Vote func(nodeID string) etcd.Vote
-	// Leaving says that a pod's machine leaves: the pod says so, or its host does.
+	// Leaving returns whether a pod's machine leaves: its condition says so, or its host shuts down.
 	Leaving func(*corev1.Pod) bool
 }
 
-// Count counts the masters by node, and the healthy ones besides that of the pod: those that are Ready and stay, and whose members have a vote in
-// etcd and answer, as far as that is known. A master that joins has no vote, so it is no part of the majority yet. A master that was removed from the
-// spec and has lost its vote does not count at all, because its pod may stay on a dead host. If the Node of the pod itself is not Ready, the word of
-// the other members is enough: several Nodes may be unhealthy of one cause that only new machines can remove.
+// Count returns the number of masters by node, and the number of healthy ones other than that of the pod: those that
+// are Ready and stay, and whose members have a vote in etcd and respond, as far as that is known. A master that joins
+// has no vote, so it is not part of the quorum yet. A master that was removed from the spec and has lost its vote does
+// not count at all, because its pod may stay on a dead host. If the Node of the pod itself is not Ready, it is enough
+// that the members of the others respond: several Nodes may share a fault that only replacement fixes.
 func (m Masters) Count(pod *corev1.Pod) (masters, healthy int) {
 	own := pod.Labels[key.LabelNode]
 	all, well := map[string]bool{own: true}, map[string]bool{}
@@ -55,15 +57,16 @@ func (m Masters) Count(pod *corev1.Pod) (masters, healthy int) {
 	return len(all), len(well)
 }
 
-// healthy says that a master serves, as far as its pod and its Node know. When a host dies, only the readiness of a pod is withdrawn; what its
-// containers said last stays.
+// healthy returns whether a master is Ready, as far as its pod and its Node say. When a host dies, only the readiness
+// of a pod is withdrawn; the last state of its containers stays.
 func (m Masters) healthy(pod *corev1.Pod) bool {
 	nodeReady, known := m.Ready[pod.Name]
 	return isTrue(pod, corev1.PodReady) && (nodeReady || !known)
 }
 
-// MayVote says whether a master counts as a part of etcd although its Node is not Ready: its kubelet may be silent while its member is healthy. Where
-// no member can be asked, what its machine says counts, because it may be one of those that keep the majority.
+// MayVote returns whether a master counts for the quorum of etcd although its Node is not Ready: its kubelet may not
+// respond while its member is healthy. If members cannot be queried, the report of its runner counts, because it may be
+// one of those that keep the quorum.
 func MayVote(own etcd.Vote, serves bool) bool {
 	return own == etcd.VoteGiven || own == etcd.VoteAwaited || own == etcd.VoteUnknown && serves
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// deleted is a scheduled pod whose deletion was requested a minute ago, with an hour of grace.
+// deleted returns a scheduled pod whose deletion was requested a minute ago, with an hour of grace.
 func deleted() *corev1.Pod {
 	const grace = time.Hour
 	return &corev1.Pod{
@@ -97,7 +97,7 @@ func TestWhichMastersServe(t *testing.T) {
 	}
 }
 
-// masters are pods of masters that are Ready and have Nodes that are.
+// masters returns pods of masters that are Ready and have Ready Nodes.
 func masters(ids ...string) (pods []corev1.Pod, ready map[string]bool) {
 	ready = map[string]bool{}
 	for _, id := range ids {
@@ -112,8 +112,8 @@ func masters(ids ...string) (pods []corev1.Pod, ready map[string]bool) {
 	return pods, ready
 }
 
-// TestLearnersAreNoMajority covers F-26: of a cluster that grows from one master to three, the first one must not be released while etcd
-// depends on it, however healthy the others are.
+// TestLearnersAreNoMajority: while a cluster grows from one master to three, the first one must not be released as long
+// as etcd depends on it, however healthy the others are.
 func TestLearnersAreNoMajority(t *testing.T) {
 	pods, ready := masters("m1", "m2", "m3")
 	spec := []string{"m1", "m2", "m3"}
@@ -132,8 +132,8 @@ func TestLearnersAreNoMajority(t *testing.T) {
 	}
 }
 
-// TestARemovedMasterHoldsNoOther covers a master that was replaced because its host had died: its pod stays until an administrator
-// declares the host dead, and once etcd has removed its member, the others may be released one by one.
+// TestARemovedMasterHoldsNoOther covers a master that was replaced because its host had died: its pod stays until an
+// administrator declares the host dead, and once etcd has removed its member, the others may be released one by one.
 func TestARemovedMasterHoldsNoOther(t *testing.T) {
 	pods, ready := masters("m1", "m2", "m3", "m4")
 	ready["master-m3"] = false
@@ -153,8 +153,8 @@ func TestARemovedMasterHoldsNoOther(t *testing.T) {
 	}
 }
 
-// TestMastersThatAreIllGoOneByOne covers masters whose Nodes are not Ready of one cause, and whose members of etcd are well: none of them could
-// become Ready without being replaced.
+// TestMastersThatAreIllGoOneByOne covers masters whose Nodes are not Ready because of a shared fault, and whose members
+// of etcd are healthy: none of them could become Ready without being replaced.
 func TestMastersThatAreIllGoOneByOne(t *testing.T) {
 	spec := []string{"m1", "m2", "m3"}
 	for name, test := range map[string]struct {
@@ -176,8 +176,8 @@ func TestMastersThatAreIllGoOneByOne(t *testing.T) {
 	}
 }
 
-// TestWhoMayBeAMember: a master whose Node is not Ready is released without asking for a majority only when it is known that its member is of no
-// use, or when neither etcd nor its machine says that it is of any.
+// TestWhoMayBeAMember: a master whose Node is not Ready is released without checking the quorum only if its member is
+// known not to count, or if neither etcd nor its runner reports that it does.
 func TestWhoMayBeAMember(t *testing.T) {
 	for name, test := range map[string]struct {
 		own    etcd.Vote

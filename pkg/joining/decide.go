@@ -14,17 +14,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Verdict is what to do about a request for a certificate.
+// Verdict is what to do about a certificate signing request.
 type Verdict string
 
-// Verdicts. There is none that denies: what is wrong now may be right in a moment, as the address of a pod that has just
-// been seen, and a request that nobody approves expires by itself.
+// Verdicts. None of them denies a request: what is wrong now may be right in a moment, such as the address of a pod
+// that was just created, and a request that is not approved expires by itself.
 const (
-	// Approve lets kube-controller-manager sign the certificate.
+	// Approve makes kube-controller-manager sign the certificate.
 	Approve Verdict = "Approve"
-	// Wait leaves the request alone and tells why.
+	// Wait leaves the request as it is and reports why.
 	Wait Verdict = "Wait"
-	// Ignore is for requests that are none of the operator's business.
+	// Ignore is for requests that do not concern the operator.
 	Ignore Verdict = "Ignore"
 )
 
@@ -42,23 +42,24 @@ const (
 	ReasonKeyTaken       = "KeyTaken"
 )
 
-// Names by which nodes and their kubelets are known to Kubernetes.
+// Names by which Kubernetes knows nodes and their kubelets.
 const (
 	nodePrefix      = "system:node:"
 	nodesGroup      = "system:nodes"
 	bootstrapPrefix = "system:bootstrap:"
 )
 
-// Decision is the answer to a request.
+// Decision is the decision about a request.
 type Decision struct {
 	Verdict Verdict
-	// Reason is one of a fixed set; empty when the request is ignored.
+	// Reason is one of a fixed set; empty if the request is ignored.
 	Reason string
 	// Message is a sentence for a person.
 	Message string
-	// Key is the hash of the public key of an approved request that was made by bootstrap token: it is noted of the pod before the approval.
+	// Key is the hash of the public key of an approved request that was made with a bootstrap token: it is recorded at
+	// the pod before the approval.
 	Key string
-	// Retry is when a request that waits may be approved without anything else changing; zero when that is not so.
+	// Retry is when a request that waits may be approved without any other change; zero if that is not possible.
 	Retry time.Time
 }
 
@@ -66,7 +67,7 @@ type Decision struct {
 type World struct {
 	// Pods are the cluster's node pods by name.
 	Pods map[string]Pod
-	// Tokens are the bootstrap tokens of this time.
+	// Tokens are the current bootstrap tokens.
 	Tokens Tokens
 	// Now is the time of the management cluster.
 	Now time.Time
@@ -74,18 +75,18 @@ type World struct {
 
 // Pod is a node pod as far as decisions depend on it.
 type Pod struct {
-	// Addresses are those that the pod has.
+	// Addresses are the addresses of the pod.
 	Addresses []netip.Addr
-	// Node is the node that may join by this pod: the pod is its current one. It is nil where another pod is.
+	// Node is the node that may join with this pod, because the pod is its current one. It is nil if another pod is.
 	Node *Node
-	// Since is when the pod was made.
+	// Since is when the pod was created.
 	Since time.Time
-	// Record is what is noted of the pod, and of whether its Node is Ready.
+	// Record is what is recorded of the pod, and whether its Node is Ready.
 	Record Record
 }
 
-// NewWorld makes a World of node pods, those left out that have ended, and of the Nodes by name with their readiness. No pod may join by a
-// bootstrap token before Expect says so.
+// NewWorld returns a World with the node pods that have not ended, and with the Nodes by name and their readiness. No
+// pod may join with a bootstrap token before Expect allows it.
 func NewWorld(pods []corev1.Pod, nodes map[string]bool, tokens Tokens, now time.Time) World {
 	world := World{Pods: map[string]Pod{}, Tokens: tokens, Now: now}
 	for i := range pods {
@@ -100,7 +101,7 @@ func NewWorld(pods []corev1.Pod, nodes map[string]bool, tokens Tokens, now time.
 	return world
 }
 
-// Expect says that a node may join by the pod of that name, if there is one.
+// Expect allows a node to join with the pod of that name, if there is one.
 func (w World) Expect(pod string, node Node) {
 	if p, ok := w.Pods[pod]; ok {
 		p.Node = &node
@@ -108,14 +109,15 @@ func (w World) Expect(pod string, node Node) {
 	}
 }
 
-// Note says what has been noted of the pod of that name.
+// Note sets what was recorded of the pod of that name.
 func (w World) Note(pod string, record Record) {
 	p := w.Pods[pod]
 	p.Record = record
 	w.Pods[pod] = p
 }
 
-// Wanted are the bootstrap tokens that the workload cluster has to know: those of nodes that may join and have not. Current ones go first.
+// Wanted returns the bootstrap tokens that the workload cluster has to have: those of nodes that may join and have not.
+// Current ones come first.
 func (w World) Wanted() []Token {
 	var current, before []Token
 	for _, name := range slices.Sorted(maps.Keys(w.Pods)) {
@@ -127,7 +129,7 @@ func (w World) Wanted() []Token {
 	return Unique(append(current, before...))
 }
 
-// Ended says that a pod has ended for good: its containers never run again.
+// Ended returns whether a pod has ended for good: its containers never run again.
 func Ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -142,8 +144,8 @@ func addresses(pod *corev1.Pod) []netip.Addr {
 	return all
 }
 
-// Decide says what to do about a request. It approves a kubelet's certificate for the name and the addresses of a node pod
-// and nothing else: https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers.
+// Decide decides what to do about a request. It approves only a kubelet's certificate for the name and the addresses of
+// a node pod: https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers.
 func Decide(request certificatesv1.CertificateSigningRequest, world World) Decision {
 	var judge func(asked, World) Decision
 	switch request.Spec.SignerName {
@@ -164,7 +166,7 @@ func Decide(request certificatesv1.CertificateSigningRequest, world World) Decis
 	return judge(asked{spec: request.Spec, certificate: parsed}, world)
 }
 
-// NodeOf is the name of the node that a request is for, whoever asks; empty when that cannot be read.
+// NodeOf returns the name of the node that a request is for, regardless of the requestor; empty if it cannot be parsed.
 func NodeOf(request certificatesv1.CertificateSigningRequest) string {
 	parsed, err := parse(request.Spec.Request)
 	if err != nil || !strings.HasPrefix(parsed.Subject.CommonName, nodePrefix) {
@@ -185,37 +187,37 @@ func approve(what, node string) Decision {
 	return decisionf(Approve, ReasonNodePod, "the %s certificate of node pod %s", what, node)
 }
 
-// asked is a request that can be read.
+// asked is a request that was parsed.
 type asked struct {
 	spec        certificatesv1.CertificateSigningRequestSpec
 	certificate *x509.CertificateRequest
 }
 
-// node is the name that the certificate is to stand for.
+// node returns the name of the node that the certificate is for.
 func (a asked) node() string {
 	return strings.TrimPrefix(a.certificate.Subject.CommonName, nodePrefix)
 }
 
-// byNode says whether the requestor is the node that the certificate is to stand for.
+// byNode returns whether the requestor is the node that the certificate is for.
 func (a asked) byNode() bool {
 	return a.spec.Username == a.certificate.Subject.CommonName &&
 		strings.HasPrefix(a.spec.Username, nodePrefix) && slices.Contains(a.spec.Groups, nodesGroup)
 }
 
-// byToken says whether the requestor holds one of the operator's bootstrap tokens.
+// byToken returns whether the requestor has one of the operator's bootstrap tokens.
 func (a asked) byToken() bool {
 	return strings.HasPrefix(a.spec.Username, bootstrapPrefix) && slices.Contains(a.spec.Groups, BootstrapGroup)
 }
 
-// subjectIsNode says whether the subject is that of a node and has no further attribute: the signer copies more than name
-// and group.
+// subjectIsNode returns whether the subject is that of a node and has no other attribute, because the signer copies
+// more than name and group.
 func (a asked) subjectIsNode() bool {
 	subject := a.certificate.Subject
 	return len(subject.Names) == 2 && strings.HasPrefix(subject.CommonName, nodePrefix) && a.node() != "" &&
 		slices.Equal(subject.Organization, []string{nodesGroup})
 }
 
-// judgeClient is about the certificate by which a kubelet introduces itself to the API server.
+// judgeClient decides about the certificate with which a kubelet authenticates to the API server.
 func judgeClient(a asked, world World) Decision {
 	c := a.certificate
 	pod, isPod := world.Pods[a.node()]
@@ -236,7 +238,8 @@ func judgeClient(a asked, world World) Decision {
 	return approve("client", a.node())
 }
 
-// judgeToken is about the first certificate of a node: it takes the token of that node, its current pod, and a key that is the only one.
+// judgeToken decides about the first certificate of a node: it requires the token of that node, its current pod, and a
+// key that is the only one.
 func judgeToken(a asked, pod Pod, world World) Decision {
 	id, publicKey := strings.TrimPrefix(a.spec.Username, bootstrapPrefix), keyHash(a.certificate)
 	taken := pod.Record.At.Add(KeyPatience)
@@ -258,7 +261,7 @@ func judgeToken(a asked, pod Pod, world World) Decision {
 	return d
 }
 
-// judgeServing is about the certificate by which a kubelet introduces itself to those who ask it for logs and the like.
+// judgeServing decides about the certificate with which a kubelet serves logs and the like.
 func judgeServing(a asked, world World) Decision {
 	pod, isPod := world.Pods[a.node()]
 	switch problem := usageProblem(a.spec.Usages, certificatesv1.UsageServerAuth); {
@@ -286,7 +289,7 @@ func notANodePod(a asked) Decision {
 	return waitf(ReasonNotANodePod, "%s is no node pod of this cluster", shown(a.node()))
 }
 
-// addressProblem says which alternative name is not the pod's; empty when all are.
+// addressProblem returns which alternative name is not the pod's; empty if all are.
 func addressProblem(c *x509.CertificateRequest, name string, pod []netip.Addr) string {
 	foreignName := func(dns string) bool { return dns != name }
 	foreignIP := func(ip net.IP) bool {

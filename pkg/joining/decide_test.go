@@ -42,21 +42,21 @@ var world = joining.World{
 	},
 }
 
-// byToken is who asks with a bootstrap token.
+// byToken makes a bootstrap token the requestor.
 func byToken(token joining.Token) change { return user("system:bootstrap:" + token.ID) }
 
-// csr is a request in the making.
+// csr is a request that is not signed yet.
 type csr struct {
 	template x509.CertificateRequest
 	object   certificatesv1.CertificateSigningRequest
-	// pem changes the text once it is made.
+	// pem changes the text of the signed request.
 	pem func([]byte) []byte
 }
 
-// change is what differs from a request that is approved.
+// change is a difference from a request that is approved.
 type change func(*csr)
 
-// client is the first request of a kubelet, by bootstrap token.
+// client returns the first request of a kubelet, with a bootstrap token.
 func client(changes ...change) *csr {
 	c := &csr{template: x509.CertificateRequest{Subject: pkix.Name{CommonName: nodeUser, Organization: []string{"system:nodes"}}}}
 	c.object.Spec = certificatesv1.CertificateSigningRequestSpec{
@@ -67,7 +67,7 @@ func client(changes ...change) *csr {
 	return c.with(changes)
 }
 
-// serving is the request of a kubelet that has its client certificate.
+// serving returns the request of a kubelet that has its client certificate.
 func serving(changes ...change) *csr {
 	c := client(byNode(nodeUser), usages("digital signature", "server auth"), ips("10.0.0.7"), func(c *csr) { c.template.DNSNames = []string{podName} })
 	c.object.Spec.SignerName = "kubernetes.io/kubelet-serving"
@@ -133,7 +133,7 @@ func (c *csr) obj(t testing.TB) certificatesv1.CertificateSigningRequest {
 	return c.object
 }
 
-// block makes another PEM block of the same content.
+// block changes the PEM block of a request.
 func block(edit func(*pem.Block)) change {
 	return text(func(text []byte) []byte {
 		b, _ := pem.Decode(text)
@@ -142,7 +142,7 @@ func block(edit func(*pem.Block)) change {
 	})
 }
 
-// attribute adds one to the subject that Go has no field for.
+// attribute adds an attribute to the subject for which Go has no field.
 func attribute(oid asn1.ObjectIdentifier, value string) change {
 	return subject(func(n *pkix.Name) {
 		n.ExtraNames = append(n.ExtraNames, pkix.AttributeTypeAndValue{Type: oid, Value: value})
@@ -156,7 +156,7 @@ const (
 	notOneCSR = "Wait Malformed: the request cannot be read: it is not exactly one PEM block CERTIFICATE REQUEST"
 )
 
-// decisions, by who asks for what.
+// decisions are the cases, named after the requestor and the request.
 var decisions = map[string]struct {
 	csr  *csr
 	want string
@@ -259,7 +259,8 @@ func badSubject(rest, name string) string {
 	return `Wait WrongSubject: the subject "CN=` + name + "," + rest + `" is not that of a node: CN=system:node:<name>, O=system:nodes and nothing else`
 }
 
-// TestOnlyNodePodsGetCertificates (D6, F-27): a kubelet's, for the name and the addresses of a node pod, and no other.
+// TestOnlyNodePodsGetCertificates: only kubelets' certificates for the name and the addresses of a node pod are
+// approved.
 func TestOnlyNodePodsGetCertificates(t *testing.T) {
 	for name, test := range decisions {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +271,7 @@ func TestOnlyNodePodsGetCertificates(t *testing.T) {
 	}
 }
 
-// TestKeysThatTakeLongToVerify are not verified: a tenant could keep the operator busy for hours.
+// TestKeysThatTakeLongToVerify: large keys are not verified, because a tenant could keep the operator busy for hours.
 func TestKeysThatTakeLongToVerify(t *testing.T) {
 	const want = "Wait Malformed: the request cannot be read: its RSA key has more than 8192 bits"
 	request := client().obj(t)
@@ -280,7 +281,7 @@ func TestKeysThatTakeLongToVerify(t *testing.T) {
 	}
 }
 
-// ofRSA is a request with a key of so many bits, whose signature nobody has made.
+// ofRSA returns a request with an RSA key of that many bits and without a valid signature.
 func ofRSA(t *testing.T, bits uint) []byte {
 	t.Helper()
 	modulus := new(big.Int).Lsh(big.NewInt(1), bits-1)
@@ -316,7 +317,7 @@ func describe(d joining.Decision) string {
 	return string(d.Verdict) + " " + d.Reason + ": " + d.Message
 }
 
-// TestNodeThatARequestIsFor is read from the request, for a bootstrap token does not say.
+// TestNodeThatARequestIsFor: the node is read from the request, because a bootstrap token does not name it.
 func TestNodeThatARequestIsFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		csr  *csr
@@ -359,7 +360,7 @@ func TestWorldIsMadeOfPodsThatLive(t *testing.T) {
 	}
 }
 
-// FuzzDecide: whatever stands in a request, it is read without a crash, and what is approved is a node pod's.
+// FuzzDecide: any request is parsed without a panic, and what is approved is for a node pod.
 func FuzzDecide(f *testing.F) {
 	for _, test := range decisions {
 		request := test.csr.obj(f)

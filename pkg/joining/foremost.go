@@ -8,15 +8,16 @@ import (
 )
 
 const (
-	// MostRequests is how many requests of a cluster are looked at: those of the nodes that a cluster may have, and as many again.
+	// MostRequests is how many requests of a cluster are processed: twice the number of nodes that a cluster may have.
 	MostRequests = 1000
-	// mostOfNode is how many of those one node may have that have no answer: a kubelet makes another one when the last was not signed.
+	// mostOfNode is how many open requests of one node are processed: a kubelet creates another one if the last was not
+	// signed.
 	mostOfNode = 10
 )
 
-// Foremost are the requests that are looked at, at most MostRequests. Those without an answer go first, of those the ones that a kubelet or a
-// bootstrap token makes, and of those the oldest: whoever makes thousands waits for the answers to his own. One node does not take the places of
-// the others.
+// Foremost returns the requests that are processed, at most MostRequests. Open requests come first, among those the
+// ones of kubelets and bootstrap tokens, and among those the oldest: a client that creates thousands has to wait for
+// its own. One node does not displace the requests of others.
 func Foremost(requests []certificatesv1.CertificateSigningRequest) []certificatesv1.CertificateSigningRequest {
 	slices.SortFunc(requests, func(a, b certificatesv1.CertificateSigningRequest) int {
 		if r := rank(&a) - rank(&b); r != 0 {
@@ -38,7 +39,7 @@ func Foremost(requests []certificatesv1.CertificateSigningRequest) []certificate
 	return requests[:min(len(requests), MostRequests)]
 }
 
-// rank is lower for requests that are looked at first.
+// rank returns a lower value for requests that are processed first.
 func rank(r *certificatesv1.CertificateSigningRequest) int {
 	switch {
 	case decided(r):

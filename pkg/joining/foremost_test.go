@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestFloodsOfRequestsHideNone: of thousands those of kubelets are looked at.
+// TestFloodsOfRequestsHideNone: requests of kubelets are processed even among thousands of others.
 func TestFloodsOfRequestsHideNone(t *testing.T) {
 	made := func(name, user string, age time.Duration, answered bool) certificatesv1.CertificateSigningRequest {
 		r := certificatesv1.CertificateSigningRequest{
@@ -43,7 +43,7 @@ func TestFloodsOfRequestsHideNone(t *testing.T) {
 	}
 }
 
-// TestSignaturesAreCheckedOnce: it is the same request each time.
+// TestSignaturesAreCheckedOnce: the same request is parsed only once.
 func TestSignaturesAreCheckedOnce(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -66,7 +66,7 @@ func TestSignaturesAreCheckedOnce(t *testing.T) {
 		t.Error("another request is taken for it")
 	}
 	for i := range 3 * mostRead {
-		_, _ = parse([]byte(fmt.Sprint("x", i))) // what cannot be read is remembered, too
+		_, _ = parse([]byte(fmt.Sprint("x", i))) // requests that cannot be parsed are cached too
 	}
 	if read.Len() > mostRead {
 		t.Errorf("%d requests are remembered", read.Len())

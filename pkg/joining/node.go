@@ -10,7 +10,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/text"
 )
 
-// Labels of Nodes that only the operator can set, for NodeRestriction does not let kubelets name their own role.
+// Labels of Nodes that only the operator can set, because NodeRestriction does not allow kubelets to set their own
+// role.
 const (
 	labelRolePrefix = "node-role.kubernetes.io/"
 	labelRole       = "kubernetes.io/role"
@@ -18,9 +19,9 @@ const (
 	provider        = "kvm"
 )
 
-// Labels are those that a Node gets through the API: its role as kubectl and selectors know it, and what the original's
-// status and its readers look for. cluster is the cluster's id, version the operator version that the node's pod carries, empty
-// for none. Further labels are those that the kubelet gives itself when it registers.
+// Labels returns the labels that a Node gets through the API: its role as kubectl and selectors know it, and what
+// readers of the original's labels expect. cluster is the cluster's ID, and version the operator version in the label
+// of the node's pod, empty for none. The kubelet sets other labels itself when it registers.
 func Labels(cluster, role, version string) map[string]string {
 	labels := map[string]string{labelRole: role, labelProvider: provider, key.LabelGSCluster: cluster}
 	if role == key.RoleMaster {
@@ -33,7 +34,7 @@ func Labels(cluster, role, version string) map[string]string {
 	return labels
 }
 
-// Missing are the wanted labels that the Node does not have, or has with another value; nil when there is none.
+// Missing returns the wanted labels that the Node does not have, or has with another value; nil if there are none.
 func Missing(node metav1.Object, want map[string]string) map[string]string {
 	var missing map[string]string
 	have := node.GetLabels()
@@ -49,22 +50,22 @@ func Missing(node metav1.Object, want map[string]string) map[string]string {
 	return missing
 }
 
-// Ready says whether a Node reports that it is Ready; one that does not exist does not.
+// Ready returns whether a Node reports that it is Ready; false if it does not exist.
 func Ready(node *corev1.Node) bool {
 	return node != nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// Reasons of the readiness gate where the Node gives none.
+// Reasons of the readiness gate if the Node gives none.
 const (
 	ReasonNodeDeleted = "NodeDeleted"
 	ReasonNodeMissing = "NodeMissing"
 	ReasonNodeSilent  = "NodeSilent"
 )
 
-// NodeReady is the readiness gate of the pod that holds the given Node; nil when there is no Node. Times are left out: they
-// are the writer's.
+// NodeReady returns the readiness gate of the pod of the given Node; nil means that there is no Node. It does not set
+// times, because the writer sets them.
 func NodeReady(node *corev1.Node) corev1.PodCondition {
 	if node == nil {
 		return gate(corev1.ConditionFalse, ReasonNodeMissing, "no node in workload cluster")
@@ -84,7 +85,7 @@ func gate(status corev1.ConditionStatus, reason, message string) corev1.PodCondi
 	return corev1.PodCondition{Type: key.ConditionNodeReady, Status: status, Reason: reason, Message: message}
 }
 
-// known makes every status that is neither True nor False Unknown: nothing else may stand in a pod.
+// known returns Unknown for every status that is neither True nor False, because a pod accepts no other value.
 func known(status corev1.ConditionStatus) corev1.ConditionStatus {
 	if status == corev1.ConditionTrue || status == corev1.ConditionFalse {
 		return status
@@ -92,14 +93,14 @@ func known(status corev1.ConditionStatus) corev1.ConditionStatus {
 	return corev1.ConditionUnknown
 }
 
-// Changed says whether the condition tells something that the pod does not carry yet.
+// Changed returns whether the condition differs from that of the pod.
 func Changed(pod *corev1.Pod, condition corev1.PodCondition) bool {
 	return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == condition.Type && c.Status == condition.Status && c.Reason == condition.Reason && c.Message == condition.Message
 	})
 }
 
-// Ours says whether the operator has labelled the Node, as it does with each that belongs to a node pod of the cluster.
+// Ours returns whether the operator has labelled the Node, as it does with each Node of a node pod of the cluster.
 func Ours(node metav1.Object, cluster string) bool {
 	labels := node.GetLabels()
 	return labels[labelProvider] == provider && labels[key.LabelGSCluster] == cluster

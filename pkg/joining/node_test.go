@@ -13,7 +13,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestLabelsOfNodes covers what kubelets may not set themselves (T-40) and what readers of the original look for.
+// TestLabelsOfNodes covers the labels that kubelets may not set themselves, and those that readers of the original's
+// labels expect.
 func TestLabelsOfNodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		role, version string
@@ -39,7 +40,7 @@ func TestLabelsOfNodes(t *testing.T) {
 	}
 }
 
-// TestMissingLabels are those to write; none means no request.
+// TestMissingLabels: missing labels are those to write; nil means that no request is needed.
 func TestMissingLabels(t *testing.T) {
 	type labels = map[string]string
 	for name, test := range map[string]struct{ have, want, missing labels }{
@@ -68,7 +69,7 @@ func gate(status corev1.ConditionStatus, reason, message string) corev1.PodCondi
 	return corev1.PodCondition{Type: key.ConditionNodeReady, Status: status, Reason: reason, Message: message}
 }
 
-// TestReadinessGate is spec §2.6 (F-24), and says so when there is no Node.
+// TestReadinessGate: the gate follows the Ready condition of the Node, and says so if there is no Node.
 func TestReadinessGate(t *testing.T) {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
 	with := func(status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
@@ -97,7 +98,7 @@ func TestReadinessGate(t *testing.T) {
 	}
 }
 
-// TestChangedConditions are written, others are not.
+// TestChangedConditions: a condition is written only if it differs.
 func TestChangedConditions(t *testing.T) {
 	condition := gate("False", "R", "m")
 	for name, test := range map[string]struct {
@@ -120,7 +121,7 @@ func TestChangedConditions(t *testing.T) {
 	}
 }
 
-// TestSteadyMessages leave out what changes without telling anything new, and nothing else.
+// TestSteadyMessages: only what changes without new information is removed from messages.
 func TestSteadyMessages(t *testing.T) {
 	for message, want := range map[string]string{
 		"pleg was last seen active 3m2.123s ago; threshold is 3m0s":                                "pleg was last seen active … ago; threshold is …",
@@ -141,7 +142,8 @@ func TestSteadyMessages(t *testing.T) {
 	}
 }
 
-// TestWordsOfNodesAreCut: whoever rules a Node writes what he likes into its status, and the operator has to store what it passes on.
+// TestWordsOfNodesAreCut: root on a node can write anything to the status of its Node, and the operator has to store
+// what it passes on.
 func TestWordsOfNodesAreCut(t *testing.T) {
 	long := strings.Repeat("ü<", 1<<19)
 	if got := joining.Steady(long); len(got) > 1<<10 || !utf8.ValidString(got) || !strings.HasSuffix(got, "ü<…") && !strings.HasSuffix(got, "<ü…") {

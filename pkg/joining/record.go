@@ -12,20 +12,23 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// KeyPatience is how long the key for which a certificate was approved by bootstrap token is the only one. A machine that is reset before its
-// kubelet has stored the certificate makes another key, and so does a kubelet that has waited five minutes for an API server: it ends as soon as
-// that is healthy (client certificate rotation, exitAfter). Either gets a certificate for the other key after this time, as long as its Node has
-// never been Ready.
+// KeyPatience is how long the key for which a certificate was approved with a bootstrap token is the only one. A
+// machine that is reset before its kubelet has stored the certificate creates another key, and so does a kubelet that
+// has waited five minutes for an API server: it exits as soon as the API server is healthy (client certificate
+// rotation, exitAfter). Both get a certificate for the other key after this time, as long as their Node has never been
+// Ready.
 const KeyPatience = time.Minute
 
-// Record is what is noted of a node pod about how its node joined. It stands in an annotation of the pod on the management cluster, which no
-// workload cluster can write, so that it outlives the operator and goes with the pod.
+// Record is what is recorded of a node pod about how its node joined. It is in an annotation of the pod on the
+// management cluster, which no workload cluster can write, so that it survives the operator and is deleted with the
+// pod.
 type Record struct {
-	// Key is the hash of the public key for which a client certificate was approved last by bootstrap token; empty when none was.
+	// Key is the hash of the public key for which a client certificate was last approved with a bootstrap token; empty
+	// if none was.
 	Key string
-	// At is when.
+	// At is when that was.
 	At time.Time
-	// Joined says that the Node was Ready once: its kubelet has a certificate, which lies on a disk of the pod.
+	// Joined means that the Node was Ready once: its kubelet has a certificate, which is on a disk of the pod.
 	Joined bool
 }
 
@@ -34,8 +37,8 @@ const (
 	noKey        = "-"
 )
 
-// RecordOf reads what is noted of a pod. What was noted of a pod with another UID, as it may be after a restore from a backup, and what cannot
-// be read says nothing.
+// RecordOf parses the record of a pod. A record of a pod with another UID, as it may exist after a restore from a
+// backup, and a record that cannot be parsed are ignored.
 func RecordOf(pod *corev1.Pod) Record {
 	parts := strings.Fields(pod.Annotations[key.AnnotationJoining])
 	if len(parts) < 3 || parts[0] != string(pod.UID) {
@@ -52,7 +55,7 @@ func RecordOf(pod *corev1.Pod) Record {
 	return record
 }
 
-// Text is the record of a pod as RecordOf reads it.
+// Text returns the record of a pod in the form that RecordOf parses.
 func (r Record) Text(pod *corev1.Pod) string {
 	publicKey := r.Key
 	if publicKey == "" {
@@ -65,7 +68,7 @@ func (r Record) Text(pod *corev1.Pod) string {
 	return strings.Join(parts, " ")
 }
 
-// Joined is the record of a pod whose Node is Ready, and whether it says something new.
+// Joined returns the record of a pod whose Node is Ready, and whether it has changed.
 func Joined(pod *corev1.Pod, now time.Time) (record Record, changed bool) {
 	record = RecordOf(pod)
 	if record.Joined {
@@ -78,7 +81,7 @@ func Joined(pod *corev1.Pod, now time.Time) (record Record, changed bool) {
 	return record, true
 }
 
-// keyHash is the hash of the public key in a request.
+// keyHash returns the hash of the public key in a request.
 func keyHash(request *x509.CertificateRequest) string {
 	sum := sha256.Sum256(request.RawSubjectPublicKeyInfo)
 	return hex.EncodeToString(sum[:])

@@ -17,8 +17,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestATokenGivesOneIdentityOnce: of every token with every pod, noted key and time, exactly those requests are approved that are made by the
-// node's own token for its current pod before that has joined, by the key that was noted or after it has had its time.
+// TestATokenGivesOneIdentityOnce: of all combinations of token, pod, recorded key and time, exactly those requests are
+// approved that are made with the node's own token for its current pod before the node has joined, with the recorded
+// key or after that key's time has passed.
 func TestATokenGivesOneIdentityOnce(t *testing.T) {
 	first, second := client(), client()
 	keys := map[string]certificatesv1.CertificateSigningRequest{"first": first.obj(t), "second": second.obj(t)}
@@ -55,7 +56,7 @@ func TestATokenGivesOneIdentityOnce(t *testing.T) {
 	}
 }
 
-// TestARecordIsOfOnePod: it is read as it was written, and says nothing of a pod that has it from another one.
+// TestARecordIsOfOnePod: a record is read as it was written, and is ignored if it is another pod's.
 func TestARecordIsOfOnePod(t *testing.T) {
 	for name, record := range map[string]joining.Record{
 		"a key": {Key: "abc", At: noon}, "a key that joined": {Key: "abc", At: noon, Joined: true}, "joined before it was noted": {At: noon, Joined: true},
@@ -80,7 +81,7 @@ func TestARecordIsOfOnePod(t *testing.T) {
 	}
 }
 
-// TestThatANodeHasJoinedIsNotedOnce, and the key stays known.
+// TestThatANodeHasJoinedIsNotedOnce: it is recorded once, and the key stays recorded.
 func TestThatANodeHasJoinedIsNotedOnce(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: map[string]string{}}}
 	before := joining.Record{Key: "abc", At: noon}
@@ -103,8 +104,8 @@ func TestThatANodeHasJoinedIsNotedOnce(t *testing.T) {
 	}
 }
 
-// TestTokensAreWantedWhileTheyAreOfUse: at rest a workload cluster knows none, and one of 500 workers that join at once 500, or twice as many
-// after the period has changed.
+// TestTokensAreWantedWhileTheyAreOfUse: a workload cluster has no tokens while no node joins, and 500 if 500 workers
+// join at once, or twice as many after the period has changed.
 func TestTokensAreWantedWhileTheyAreOfUse(t *testing.T) {
 	count := func(now time.Time, joined int) int {
 		var pods []corev1.Pod
@@ -136,7 +137,7 @@ func TestTokensAreWantedWhileTheyAreOfUse(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotedCountsAtOnce: a second key in the same pass is refused.
+// TestWhatWasNotedCountsAtOnce: a second key in the same pass is rejected.
 func TestWhatWasNotedCountsAtOnce(t *testing.T) {
 	w := world
 	w.Pods = map[string]joining.Pod{podName: {Node: &w0, Since: noon.Add(-time.Hour), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}}}

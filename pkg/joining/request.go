@@ -14,21 +14,23 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// pemStart is how a request begins: the signer takes the first block that it finds, so nothing may stand before it, not even a
-// block that is broken.
+// pemStart is how a request starts: the signer takes the first block that it finds, so nothing may come before it, not
+// even an invalid block.
 const pemStart = "-----BEGIN CERTIFICATE REQUEST-----"
 
-// LongestRequest is how many bytes of a request are looked at, and largestKey how many bits an RSA key of one may have. What kubelets ask for
-// has ECDSA keys and is ten times shorter; to verify a signature takes the square of the length of an RSA key.
+// LongestRequest is the maximum size of a request in bytes, and largestKey the maximum size of its RSA key in bits.
+// Requests of kubelets have ECDSA keys and are ten times shorter; the time to verify a signature grows with the square
+// of the size of an RSA key.
 const (
 	LongestRequest = 8 << 10
 	largestKey     = 8 << 10
 )
 
-// mostRead is how many requests are remembered once they have been read.
+// mostRead is how many parsed requests are cached.
 const mostRead = 2048
 
-// read remembers, by their SHA-256, what requests are: they are asked about at each reconcile, and to verify a signature takes time.
+// read caches parsed requests by their SHA-256, because they are needed at each reconcile, and verifying a signature
+// takes time.
 var read = lru.New(mostRead)
 
 type result struct {
@@ -36,7 +38,7 @@ type result struct {
 	err     error
 }
 
-// parse reads a request, once. What it returns is shared and must not be changed.
+// parse parses a request, once. Its result is shared and must not be changed.
 func parse(text []byte) (*x509.CertificateRequest, error) {
 	hash := sha256.Sum256(text)
 	if known, ok := read.Get(hash); ok {
@@ -47,7 +49,7 @@ func parse(text []byte) (*x509.CertificateRequest, error) {
 	return request, err
 }
 
-// verify reads the one PEM block with a request whose signature proves that the requestor holds the key.
+// verify parses the one PEM block with a request whose signature proves that the requestor has the key.
 func verify(text []byte) (*x509.CertificateRequest, error) {
 	if len(text) > LongestRequest {
 		return nil, fmt.Errorf("it is longer than %d bytes", LongestRequest)
@@ -59,7 +61,7 @@ func verify(text []byte) (*x509.CertificateRequest, error) {
 	}
 	request, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		// The parser's words may repeat what the requestor wrote.
+		// The parser's error may repeat what the requestor wrote.
 		return nil, errors.New("it is no PKCS #10 request")
 	}
 	if k, ok := request.PublicKey.(*rsa.PublicKey); ok && k.N.BitLen() > largestKey {
@@ -71,14 +73,14 @@ func verify(text []byte) (*x509.CertificateRequest, error) {
 	return request, nil
 }
 
-// Approved says whether somebody has approved a request, signed or not.
+// Approved returns whether a request was approved, signed or not.
 func Approved(request *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateApproved
 	})
 }
 
-// decided says whether somebody has answered the request already.
+// decided returns whether the request needs no decision.
 func decided(request *certificatesv1.CertificateSigningRequest) bool {
 	if len(request.Status.Certificate) > 0 || request.DeletionTimestamp != nil {
 		return true
@@ -90,7 +92,7 @@ func decided(request *certificatesv1.CertificateSigningRequest) bool {
 	})
 }
 
-// usageProblem says what is wrong with the usages; empty when they are those of a kubelet with the given purpose.
+// usageProblem returns what is wrong with the usages; empty if they are those of a kubelet with the given purpose.
 func usageProblem(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUsage) string {
 	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, purpose}
 	for _, usage := range usages {
@@ -104,7 +106,7 @@ func usageProblem(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUs
 	return ""
 }
 
-// shown quotes what a requestor wrote, as much of it as fits into a sentence.
+// shown quotes what a requestor wrote, truncated to fit into a sentence.
 func shown(text string) string {
 	const longest = 80
 	if len(text) > longest {

@@ -7,7 +7,7 @@ import (
 )
 
 // volatile are the parts of a message that change although nothing has changed: durations, times and the ports that the
-// kernel gives to clients.
+// kernel assigns to clients.
 var volatile = []struct {
 	pattern *regexp.Regexp
 	instead string
@@ -18,14 +18,15 @@ var volatile = []struct {
 	{regexp.MustCompile(`(^|[\s("=])(\d+(\.\d+)?(h|m|s|ms|µs|ns))+\b`), "$1…"},
 }
 
-// longestMessage and longestReason are how many bytes are passed on: whoever rules a Node writes what he likes into its status.
+// longestMessage and longestReason are how many bytes are passed on, because root on a node can write anything to the
+// status of its Node.
 const (
 	longestMessage = 1 << 10
 	longestReason  = 128
 )
 
-// Steady leaves out of a message what changes without telling anything new, and what is too long. A status that repeated it would be
-// written again and again.
+// Steady removes from a message what changes without new information, and what is too long. A status with such a
+// message would be written again and again.
 func Steady(message string) string {
 	message = text.Beginning(message, 4*longestMessage)
 	for _, v := range volatile {

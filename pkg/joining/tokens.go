@@ -1,5 +1,5 @@
-// Package joining holds the decisions about nodes that join a workload cluster: which bootstrap tokens there are, which
-// requests for certificates are approved, which labels a Node gets and whether it is Ready.
+// Package joining decides about nodes that join a workload cluster: which bootstrap tokens exist, which certificate
+// signing requests are approved, which labels a Node gets and whether it is Ready.
 //
 // Everything here is pure: no client, no clock, no randomness.
 package joining
@@ -19,14 +19,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Period is how long boot data carries the same bootstrap token. Periods begin at 0 and 12 o'clock UTC.
+// Period is how long boot data has the same bootstrap token. Periods start at 0 and 12 o'clock UTC.
 const Period = 12 * time.Hour
 
-// reserve is how long a token that the operator wants no more would still be accepted, were it not removed: a workload cluster whose clock is
-// ahead by less does not remove one that the operator would make again at once.
+// reserve is for how long a token that is no longer wanted would be accepted if the operator did not remove it: a
+// workload cluster whose clock is ahead by less does not remove a token that the operator would create again at once.
 const reserve = Period
 
-// BootstrapGroup is the group of those who introduce themselves by one of the operator's bootstrap tokens.
+// BootstrapGroup is the group of clients that authenticate with one of the operator's bootstrap tokens.
 const BootstrapGroup = "system:bootstrappers:kvm-operator"
 
 // Lengths and alphabet of bootstrap tokens, by Kubernetes' contract.
@@ -42,55 +42,57 @@ type Token struct {
 	ID string
 	// Secret proves that its holder was given the token.
 	Secret string
-	// Node is whose identity it gives.
+	// Node is the node whose identity the token gives.
 	Node Node
-	// Expires is when the workload cluster stops to accept the token if the operator has not removed it before.
+	// Expires is when the workload cluster stops accepting the token, unless the operator has removed it before.
 	Expires time.Time
 }
 
-// String is the token as boot data carries it.
+// String returns the token in the form of boot data.
 func (t Token) String() string { return t.ID + "." + t.Secret }
 
-// TokenID is the public part of a token as boot data carries it.
+// TokenID returns the public part of a token in the form of boot data.
 func TokenID(token string) string {
 	id, _, _ := strings.Cut(token, ".")
 	return id
 }
 
-// Node is a node of a cluster. Its name is that of no pod: a node keeps it when its pod is replaced.
+// Node is a node of a cluster. It does not have the name of a pod, because a node stays the same when its pod is
+// replaced.
 type Node struct {
-	// Role is master or worker, ID the node's id in the KVMConfig.
+	// Role is master or worker, and ID the node's ID in the KVMConfig.
 	Role, ID string
 }
 
-// Tokens makes the bootstrap tokens of a cluster's nodes at one time: each node has one of its own, which gives that node's identity and no
-// other. The zero value has none.
+// Tokens computes the bootstrap tokens of a cluster's nodes at one time: each node has its own token, which gives only
+// that node's identity. The zero value has none.
 type Tokens struct {
 	seed  string
 	start time.Time
 }
 
-// TokensAt returns the tokens at the given time. They follow from the cluster's stored seed, so that they are renewed
-// without anything being stored.
+// TokensAt returns the tokens at the given time. They are computed from the cluster's stored seed, so that nothing has
+// to be stored to renew them.
 func TokensAt(seed string, now time.Time) Tokens {
 	return Tokens{seed: seed, start: now.UTC().Truncate(Period)}
 }
 
-// Known says that there are tokens.
+// Known returns whether there are tokens.
 func (t Tokens) Known() bool { return t.seed != "" }
 
-// Next is when the answers change.
+// Next returns when the tokens change.
 func (t Tokens) Next() time.Time { return t.start.Add(Period) }
 
-// Current is the token that the boot data of a node carries.
+// Current returns the token in the current boot data of a node.
 func (t Tokens) Current(n Node) Token { return tokenOf(t.seed, t.start, n) }
 
-// mountDelay is how long a pod may still be given boot data with the token of the period before: caches of the host's kubelet and of the
-// operator are behind by two minutes at most.
+// mountDelay is how long a pod may still get boot data with the token of the previous period: the caches of the host's
+// kubelet and of the operator are at most two minutes behind.
 const mountDelay = 10 * time.Minute
 
-// Accepted are the tokens by which the machine of a node may join whose pod exists since the given time: the current one first and, where the
-// pod may have begun with it, that of the period before. So a machine has 12 hours at least to join after it has booted.
+// Accepted returns the tokens with which the machine of a node may join whose pod exists since the given time: the
+// current one first and, if the pod may have started with it, that of the previous period. Therefore a machine has at
+// least 12 hours to join after it has booted.
 func (t Tokens) Accepted(n Node, since time.Time) []Token {
 	accepted := []Token{t.Current(n)}
 	if since.Before(t.start.Add(mountDelay)) {
@@ -99,11 +101,12 @@ func (t Tokens) Accepted(n Node, since time.Time) []Token {
 	return accepted
 }
 
-// tokenOf derives the token of a node for the period that begins at start: HMAC-SHA256 of the period's number and the node under the seed,
-// written with the digits of the alphabet. 256 bits make 22 digits of base 36 with a bias of 2^-142.
+// tokenOf derives the token of a node for the period that starts at start: HMAC-SHA256 of the period's number and the
+// node with the seed as the key, written with the digits of the alphabet. 256 bits make 22 digits of base 36 with a
+// bias of 2^-142.
 func tokenOf(seed string, start time.Time, n Node) Token {
 	mac := hmac.New(sha256.New, []byte(seed))
-	// A hash takes everything and never answers with an error. Neither a role nor an id contains a slash.
+	// A hash accepts any input and never returns an error. Neither a role nor an ID contains a slash.
 	_ = binary.Write(mac, binary.BigEndian, start.Unix()/int64(Period/time.Second))
 	_, _ = mac.Write([]byte(n.Role + "/" + n.ID))
 	digits := make([]byte, idLength+secretLength)
@@ -115,8 +118,9 @@ func tokenOf(seed string, start time.Time, n Node) Token {
 	return Token{ID: string(digits[:idLength]), Secret: string(digits[idLength:]), Node: n, Expires: start.Add(2*Period + reserve)}
 }
 
-// Unique leaves out tokens whose id another one before them has: a workload cluster knows one token of each id. Ids have 31 bits, so with 500
-// nodes that join together two current ones are the same once in 17,000 times; that node joins with the token of the next period.
+// Unique removes tokens whose ID an earlier one has, because a workload cluster has one token for each ID. IDs have 31
+// bits, so with 500 nodes that join together two current ones are equal once in 17,000 times; that node joins with the
+// token of the next period.
 func Unique(tokens []Token) []Token {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(tokens), func(t Token) bool {
@@ -126,12 +130,12 @@ func Unique(tokens []Token) []Token {
 	})
 }
 
-// SecretName is the name of the Secret of the token with the given id in namespace kube-system. Kubernetes looks tokens up
-// by it.
+// SecretName returns the name of the Secret of the token with the given ID in namespace kube-system. Kubernetes looks
+// tokens up by it.
 func SecretName(id string) string { return "bootstrap-token-" + id }
 
-// Secret is the object by which a workload cluster knows the token. Once it has expired the token cleaner of
-// kube-controller-manager deletes it, should the operator be away.
+// Secret returns the object by which a workload cluster knows the token. Once it has expired the token cleaner of
+// kube-controller-manager deletes it, if the operator is not running.
 func Secret(token Token) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

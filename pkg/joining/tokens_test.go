@@ -16,7 +16,7 @@ import (
 
 const seed = "abcdef.0123456789abcdef"
 
-// noon is when a period begins.
+// noon is the start of a period.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // m0, w0 and w1 are nodes.
@@ -26,7 +26,7 @@ var (
 	w1 = joining.Node{Role: "worker", ID: "w1aaa"}
 )
 
-// TestTokensAreKnown: another operator, or the same one after a restart or an update, gives the same tokens.
+// TestTokensAreKnown: another operator, or the same one after a restart or an update, computes the same tokens.
 func TestTokensAreKnown(t *testing.T) {
 	want := []joining.Token{
 		{ID: "aq7nkb", Secret: "fmlaonwugd0066xu", Node: w0, Expires: noon.Add(3 * joining.Period)},
@@ -52,7 +52,8 @@ func TestTokensAreKnown(t *testing.T) {
 	}
 }
 
-// TestEachNodeHasTokensOfItsOwn: neither another node, nor one of another role with the same id, nor another cluster has the same token.
+// TestEachNodeHasTokensOfItsOwn: no other node, no node of another role with the same ID, and no other cluster has the
+// same token.
 func TestEachNodeHasTokensOfItsOwn(t *testing.T) {
 	nodes := []joining.Node{m0, w0, w1, {Role: "master", ID: "w0aaa"}, {Role: "worker", ID: "m0aaa"}, {Role: "worker", ID: ""}}
 	seen := map[string]bool{}
@@ -68,8 +69,8 @@ func TestEachNodeHasTokensOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAPodMayJoinWithItsBootData: the token that was current when a pod began is accepted for 12 hours at least, and does not expire before;
-// one that no boot data of the pod ever had is not.
+// TestAPodMayJoinWithItsBootData: the token that was current when a pod started is accepted for at least 12 hours and
+// does not expire before; a token that no boot data of the pod ever had is not accepted.
 func TestAPodMayJoinWithItsBootData(t *testing.T) {
 	for minutes := 0; minutes <= 3*24*60; minutes += 7 {
 		made := noon.Add(time.Duration(minutes) * time.Minute)
@@ -81,7 +82,8 @@ func TestAPodMayJoinWithItsBootData(t *testing.T) {
 			if !slices.Contains(accepted, began) || began.Expires.Sub(now) <= joining.Period {
 				t.Fatalf("a pod of %s does not join at %s with %+v, but with %+v", made, now, began, accepted)
 			}
-			// The token cleaner of a workload cluster whose clock is ahead does not remove what the operator would make again at once.
+			// The token cleaner of a workload cluster whose clock is ahead does not remove a token that the operator
+			// would create again at once.
 			for _, token := range accepted {
 				if left := token.Expires.Sub(tokens.Next()); left < joining.Period {
 					t.Fatalf("%s: a token that is wanted until %s is removed %s after that", now, tokens.Next(), left)
@@ -94,7 +96,8 @@ func TestAPodMayJoinWithItsBootData(t *testing.T) {
 	}
 }
 
-// TestTokensOfOneIDAreOne, the first: a workload cluster knows a token by its id.
+// TestTokensOfOneIDAreOne: of several tokens with the same ID the first is kept, because a workload cluster finds a
+// token by its ID.
 func TestTokensOfOneIDAreOne(t *testing.T) {
 	token := func(id, secret string) joining.Token { return joining.Token{ID: id, Secret: secret} }
 	got := joining.Unique([]joining.Token{token("a", "1"), token("b", "2"), token("a", "3")})
@@ -103,7 +106,7 @@ func TestTokensOfOneIDAreOne(t *testing.T) {
 	}
 }
 
-// TestTokensLookRandom: every digit comes up as often as the others, and no token comes twice.
+// TestTokensLookRandom: every digit is equally frequent, and no token occurs twice.
 func TestTokensLookRandom(t *testing.T) {
 	format := regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 	digits, seen := map[rune]int{}, map[string]bool{}
@@ -132,7 +135,7 @@ func TestTokensLookRandom(t *testing.T) {
 	}
 }
 
-// TestSecretOfAToken is as kube-apiserver and token cleaner read it.
+// TestSecretOfAToken: the Secret is as kube-apiserver and the token cleaner expect it.
 func TestSecretOfAToken(t *testing.T) {
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

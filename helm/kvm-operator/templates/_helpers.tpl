@@ -1,9 +1,9 @@
-{{/* Name of every object: that of the release, so that several operators share a management cluster. */}}
+{{/* Name of every object: the release's name, so that several operators can share a management cluster. */}}
 {{- define "kvm-operator.name" -}}
 {{ .Release.Name | replace "." "-" | trunc 47 | trimSuffix "-" }}
 {{- end }}
 
-{{/* What never changes in the life of a release. */}}
+{{/* Labels that never change during the life of a release. */}}
 {{- define "kvm-operator.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -35,17 +35,17 @@ app.giantswarm.io/commit: {{ . | quote }}
 {{ .Values.image.runner | default (printf "%s/%s-runner:%s" .Values.image.registry .Values.image.name (include "kvm-operator.tag" .)) }}
 {{- end }}
 
-{{/* ClusterRole of node pods: one that is named by the values, else the chart's own. */}}
+{{/* ClusterRole of node pods: the one in the values, else the chart's own. */}}
 {{- define "kvm-operator.nodeRole" -}}
 {{ .Values.rbac.clusterRole.general | default (printf "%s-node" (include "kvm-operator.name" .)) }}
 {{- end }}
 
-{{/* A list of the values, which may also be text with commas, as text with commas. */}}
+{{/* A list in the values, or text with commas, as text with commas. */}}
 {{- define "kvm-operator.list" -}}
 {{ (kindIs "slice" .) | ternary (. | join ",") . | toJson }}
 {{- end }}
 
-{{/* pairs are a map as a setting: key=value, in order, with commas. */}}
+{{/* A map as a setting: key=value, sorted, with commas. */}}
 {{- define "kvm-operator.pairs" -}}
 {{- $pairs := list }}
 {{- range $key, $value := . }}{{ $pairs = append $pairs (printf "%s=%s" $key $value) }}{{ end }}
