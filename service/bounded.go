@@ -2,17 +2,18 @@ package service
 
 import "bytes"
 
-// mostSaid is how many bytes are kept of what a command in a pod says. The pod may be in the hands of whoever broke out of its machine.
+// mostSaid is how many bytes of a command's output in a pod are kept. An attacker who broke out of a machine may
+// control the pod.
 const mostSaid = 4 << 10
 
 // bounded keeps the beginning of what is written to it.
 type bounded struct{ text bytes.Buffer }
 
-// Write drops what is too much and says that it was written: the command is not to fail of it.
+// Write discards what exceeds the limit and reports it as written, so that the command does not fail.
 func (b *bounded) Write(p []byte) (int, error) {
-	_, _ = b.text.Write(p[:min(len(p), mostSaid-b.text.Len())]) // it never fails
+	_, _ = b.text.Write(p[:min(len(p), mostSaid-b.text.Len())]) // Write of a bytes.Buffer never fails
 	return len(p), nil
 }
 
-// String is what was kept.
+// String returns what was kept.
 func (b *bounded) String() string { return b.text.String() }

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestWhatACommandSaysIsBounded, and the command does not fail of it.
+// TestWhatACommandSaysIsBounded checks that the output of a command is bounded and that the command does not fail
+// because of it.
 func TestWhatACommandSaysIsBounded(t *testing.T) {
 	var said bounded
 	n, err := io.Copy(&said, io.MultiReader(bytes.NewReader([]byte("begins")), bytes.NewReader(make([]byte, 8<<20))))

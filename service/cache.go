@@ -30,7 +30,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
-// NewScheme knows every kind that the operator reads or writes.
+// NewScheme returns a scheme with every kind that the operator reads or writes.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -45,7 +45,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// clusterScoped are the kinds without namespace among those that the operator uses.
+// clusterScoped are the cluster-scoped kinds among those that the operator uses.
 var clusterScoped = []schema.GroupVersionKind{
 	apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
 	certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
@@ -57,8 +57,8 @@ var clusterScoped = []schema.GroupVersionKind{
 	releasev1alpha1.GroupVersion.WithKind("Release"),
 }
 
-// NewMapper knows the resources of the kinds in use by heart, so that the operator never asks for discovery: it does not
-// depend on API groups of others being healthy, and starts without a request.
+// NewMapper returns a mapper with a fixed list of the resources in use, so that the operator never needs discovery: it
+// does not depend on the health of other API groups and starts without a request.
 func NewMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapperOf(usedKinds()) }
 
 func mapperOf(kinds []client.Object) (meta.RESTMapper, error) {
@@ -89,14 +89,14 @@ func usedKinds() []client.Object {
 		&corev1.Node{}, &corev1.Pod{}, &corev1.PersistentVolume{}, &providerv1alpha1.KVMConfig{}, &releasev1alpha1.Release{})
 }
 
-// CacheOptions keep in memory what concerns the operator and leave the rest of the management cluster alone.
+// CacheOptions keep in memory only the objects that concern the operator.
 func CacheOptions(selector labels.Selector) cache.Options {
 	managed := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{key.LabelManagedBy: key.Operator})}
 	options := cache.Options{DefaultTransform: trim, ByObject: map[client.Object]cache.ByObject{}}
 	for _, kind := range cluster.Kinds() {
 		options.ByObject[kind] = managed
 	}
-	// Secrets of somebody else may be adopted; they carry the label of the cluster.
+	// Secrets that another party created may be adopted; they have the label of the cluster.
 	for kind := range options.ByObject {
 		if _, ok := kind.(*corev1.Secret); ok {
 			options.ByObject[kind] = cache.ByObject{Label: exists(key.LabelGSCluster)}
@@ -108,8 +108,8 @@ func CacheOptions(selector labels.Selector) cache.Options {
 	return options
 }
 
-// NewCache makes a cache whose KVMConfigs and Releases come one by one: the schema of a custom resource may accept what Go cannot decode,
-// and one user's object must not stop the others.
+// NewCache creates a cache that decodes KVMConfigs and Releases one by one, because the schema of a custom resource may
+// accept what Go cannot decode, and one user's object must not stop the others.
 func NewCache(selector labels.Selector) cache.NewCacheFunc {
 	return func(config *rest.Config, options cache.Options) (cache.Cache, error) {
 		informers, err := undecodable.Informers(config, options.HTTPClient, options.Scheme,
@@ -138,12 +138,12 @@ func exists(label string) labels.Selector {
 	return labels.NewSelector().Add(*requirement)
 }
 
-// trim drops what nobody reads. Of the field managers only the operator stays, and the time: the engine wants to know whether a field was
-// ever posted, not which.
+// trim removes what the operator does not read. Of the managed fields only the operator's own entry remains, with its
+// time, because the engine needs to know whether a field was ever applied, not which one.
 func trim(object any) (any, error) {
 	accessor, ok := object.(metav1.Object)
 	if !ok {
-		return object, nil // a tombstone: it is on its way out
+		return object, nil // a tombstone: the object was deleted
 	}
 	var managers []metav1.ManagedFieldsEntry
 	for _, entry := range accessor.GetManagedFields() {
@@ -161,7 +161,7 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// trimHost keeps of a host whether it is well.
+// trimHost keeps of a host only its name and whether it is Ready.
 func trimHost(host *corev1.Node) {
 	host.ObjectMeta = metav1.ObjectMeta{Name: host.Name, UID: host.UID, ResourceVersion: host.ResourceVersion}
 	host.Spec = corev1.NodeSpec{}
@@ -174,7 +174,7 @@ func trimHost(host *corev1.Node) {
 	host.Status = corev1.NodeStatus{Conditions: conditions}
 }
 
-// trimPod keeps of a node pod what placement, readiness and endpoints are made of.
+// trimPod keeps of a node pod what placement, readiness and endpoints need.
 func trimPod(pod *corev1.Pod) {
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates}
 	trimContainers(pod.Status.InitContainerStatuses)
@@ -186,7 +186,7 @@ func trimContainers(statuses []corev1.ContainerStatus) {
 		status := &statuses[i]
 		last := status.LastTerminationState
 		*status = corev1.ContainerStatus{Name: status.Name, Ready: status.Ready, State: status.State}
-		// Of an earlier run only why it ended, for that is what a node that does not come up is told by.
+		// Of the previous run, keep only why it ended, because that tells why a node does not start.
 		if ended := last.Terminated; ended != nil {
 			status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
 				ExitCode: ended.ExitCode, Reason: ended.Reason, Message: ended.Message,

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestOfHostsOnlyTheirStateIsKept: a management cluster may have thousands, and each says how it is all the time.
+// TestOfHostsOnlyTheirStateIsKept: a management cluster may have thousands of hosts, and each one updates its status
+// all the time.
 func TestOfHostsOnlyTheirStateIsKept(t *testing.T) {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "node is shutting down"}
 	seen := ready

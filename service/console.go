@@ -13,13 +13,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
-// Of a console so much is read.
+// Limits of what is read from a console.
 const (
 	consoleLines = 20
 	consoleBytes = 2 << 10
 )
 
-// consoles reads the end of the log of node pods, into which runners print the consoles of their machines.
+// consoles reads the end of the logs of node pods, to which runners print the consoles of their machines.
 func consoles(config *rest.Config) (func(ctx context.Context, namespace, pod string) (string, error), error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -32,8 +32,8 @@ func consoles(config *rest.Config) (func(ctx context.Context, namespace, pod str
 		if err != nil {
 			return "", microerror.Mask(err)
 		}
-		defer log.Close() //nolint:errcheck // it was read as far as it is of interest
-		// Whoever answers may not keep to the limit that was asked for.
+		defer log.Close() //nolint:errcheck // everything of interest was read
+		// The server may not respect the limit of the request.
 		text, err := io.ReadAll(io.LimitReader(log, consoleBytes))
 		return string(text), microerror.Mask(err)
 	}, nil

@@ -31,7 +31,8 @@ import (
 // reasonDefinitionOutdated is the reason of the event of a CustomResourceDefinition that the operator cannot work with.
 const reasonDefinitionOutdated = "DefinitionOutdated"
 
-// annotationMissing stands in memory on a CustomResourceDefinition, in the place of its schema: what it lacks.
+// annotationMissing is an annotation that exists only in memory. It replaces the schema of a CustomResourceDefinition
+// and lists the fields that the definition lacks.
 const annotationMissing = "kvm-operator.giantswarm.io/missing"
 
 var outdatedDefinitions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -41,19 +42,20 @@ var outdatedDefinitions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(outdatedDefinitions) }
 
-// definitions are the CustomResourceDefinitions of the operator's own kinds. An API server drops the fields that a definition does not have
-// without an error, so that an operator that goes on with an outdated one works on half a status.
+// definitions are the CustomResourceDefinitions of the operator's own kinds. An API server drops fields that a
+// definition does not have without an error, so an operator that continued with an outdated definition would work with
+// an incomplete status.
 type definitions struct {
 	events events.EventRecorder
-	// caches have one definition each, by its name.
+	// caches are by the definition's name; each cache has only that definition.
 	caches map[string]client.Reader
 
 	mu sync.Mutex
-	// told is by name what was said that a definition lacks.
+	// told has the last reported lack of each definition, by name.
 	told map[string]string
 }
 
-// ownKinds are the Go types of the kinds, by the names of their definitions.
+// ownKinds are the Go types of the operator's kinds, by the names of their definitions.
 var ownKinds = map[string]reflect.Type{
 	"kvmconfigs." + providerv1alpha1.GroupVersion.Group: reflect.TypeFor[providerv1alpha1.KVMConfig](),
 	"releases." + releasev1alpha1.GroupVersion.Group:    reflect.TypeFor[releasev1alpha1.Release](),
@@ -61,14 +63,14 @@ var ownKinds = map[string]reflect.Type{
 
 const ownVersion = "v1alpha1"
 
-// outdated says what is wrong with the definitions, and what to do. It is empty while all have what the operator needs. It asks the caches, so
-// that what they know before the first reconcile counts in it.
+// outdated returns what is wrong with the definitions and how to fix it. It is empty while all definitions have what
+// the operator needs. It reads the caches instead of told, so that what they have before the first reconcile counts.
 func (d *definitions) outdated(ctx context.Context) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(d.caches)) {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := d.caches[name].Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
-			continue // the caches are not filled, or there is no definition and so no object of the kind
+			continue // the caches are not filled, or there is no definition and therefore no object of the kind
 		}
 		if missing := definition.Annotations[annotationMissing]; missing != "" {
 			parts = append(parts, sentence(name, missing))
@@ -82,7 +84,7 @@ func sentence(name, missing string) string {
 		"the definitions of this version are applied: helm show crds <chart> | kubectl apply --server-side --force-conflicts -f -", name, missing)
 }
 
-// addTo has the manager watch the definitions. It starts no controller before it has seen them.
+// addTo makes the manager watch the definitions. The manager starts no controller before these caches are filled.
 func (d *definitions) addTo(ctx context.Context, m manager.Manager, notice toolscache.WatchErrorHandlerWithContext) error {
 	mapper, err := mapperOf([]client.Object{&apiextensionsv1.CustomResourceDefinition{}})
 	if err != nil {
@@ -121,14 +123,14 @@ func (d *definitions) addTo(ctx context.Context, m manager.Manager, notice tools
 // aCache is a cache that the manager fills before it starts the controllers.
 type aCache struct{ cache.Cache }
 
-// GetCache is how the manager knows it.
+// GetCache makes the manager treat it as a cache.
 func (c aCache) GetCache() cache.Cache { return c.Cache }
 
-// judge keeps of a definition what it lacks.
+// judge replaces a definition by what it lacks.
 func judge(object any) (any, error) {
 	definition, ok := object.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || len(definition.Spec.Versions) == 0 {
-		return object, nil // a tombstone, or what is trimmed already: client-go passes some objects twice
+		return object, nil // a tombstone, or trimmed already: client-go passes some objects twice
 	}
 	trimmed := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
 		Name: definition.Name, UID: definition.UID, ResourceVersion: definition.ResourceVersion,
@@ -139,7 +141,7 @@ func judge(object any) (any, error) {
 	return trimmed, nil
 }
 
-// note takes down what a definition lacks, and tells of it once.
+// note records what a definition lacks and reports it once.
 func (d *definitions) note(ctx context.Context, name string, object any) {
 	missing := ""
 	definition, there := object.(*apiextensionsv1.CustomResourceDefinition)
@@ -162,7 +164,7 @@ func (d *definitions) note(ctx context.Context, name string, object any) {
 	}
 }
 
-// change says whether what is lacking is another thing than before.
+// change records what a definition lacks and returns whether that differs from before.
 func (d *definitions) change(name, missing string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,15 +18,16 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 )
 
-// Election is how one of several replicas becomes the one that works.
+// Election configures the leader election among several replicas.
 type Election struct {
-	// Namespace and Name are those of the Lease. Without a name there is no election.
+	// Namespace and Name are those of the Lease. There is no leader election if Name is empty.
 	Namespace, Name string
-	// Holds is how long the Lease holds after it was renewed, in whole seconds.
+	// Holds is the duration of the Lease, in whole seconds.
 	Holds time.Duration
 }
 
-// elect has the manager's controllers wait for the Lease, and makes the fence. Without election there is neither.
+// elect makes the manager's controllers wait for the Lease and creates the fence. Without leader election there is
+// neither.
 func (s *Service) elect(e Election, options *ctrl.Options) error {
 	if e.Name == "" {
 		return nil
@@ -37,7 +38,7 @@ func (s *Service) elect(e Election, options *ctrl.Options) error {
 	}
 	deadline, retry := election.Pace(e.Holds)
 	config := rest.AddUserAgent(rest.CopyConfig(s.rest), "leader-election")
-	// One request that is not answered is no reason to give up.
+	// A single request without a response must not cost the lead.
 	config.Timeout = max(deadline/2, time.Second)
 	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
@@ -55,7 +56,7 @@ func (s *Service) elect(e Election, options *ctrl.Options) error {
 	return nil
 }
 
-// announce has events tell who leads.
+// announce emits an event at the Lease when leadership changes.
 func (s *Service) announce(m manager.Manager) {
 	if s.lock == nil {
 		return
@@ -66,7 +67,7 @@ func (s *Service) announce(m manager.Manager) {
 	}
 }
 
-// standing says whether this replica works or waits, and for whom.
+// standing returns whether this replica leads or waits, and for which leader.
 func (s *Service) standing() string {
 	if s.lock == nil {
 		return "there is no leader election"

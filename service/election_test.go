@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/fence"
 )
 
-// TestRunnersAreToldByTheLeaderOnly: the exec by which they are told is a GET.
+// TestRunnersAreToldByTheLeaderOnly: the exec that tells runners is a GET.
 func TestRunnersAreToldByTheLeaderOnly(t *testing.T) {
 	told := 0
 	f := fence.New("giantswarm/kvm-operator", time.Hour, fence.SinceBoot)
@@ -26,7 +26,7 @@ func TestRunnersAreToldByTheLeaderOnly(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatLostTheLeadEnds at once, although its manager has not noticed.
+// TestAReplicaThatLostTheLeadEnds checks that it ends at once, although its manager has not noticed.
 func TestAReplicaThatLostTheLeadEnds(t *testing.T) {
 	s, err := New(t.Context(), Config{
 		REST: &rest.Config{Host: "http://127.0.0.1:1"}, Selector: labels.Everything(),

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// TestWhoIsQuietHasItsTurn: what is there when the operator begins has its turn although others change all the time.
+// TestWhoIsQuietHasItsTurn checks that objects which exist when the operator starts are reconciled although others
+// change all the time.
 func TestWhoIsQuietHasItsTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

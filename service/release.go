@@ -17,8 +17,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
-// releases tells runners to let their machines go. It is an exec, for a runner has no port, and nothing else reaches a pod that
-// is being deleted: its volumes are not refreshed any more.
+// releases returns a function that tells runners to shut their machines down. It uses exec because a runner has no
+// port, and nothing else reaches a pod that is being deleted: the kubelet no longer refreshes its volumes.
 func releases(config *rest.Config) (func(ctx context.Context, namespace, pod string) error, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -44,7 +44,8 @@ func releases(config *rest.Config) (func(ctx context.Context, namespace, pod str
 	}, nil
 }
 
-// fenced lets a runner be told only while this replica leads. The exec is a GET, so the fence of requests does not know it for what it is.
+// fenced allows telling a runner only while this replica leads. The exec is a GET, so the fence of requests does not
+// recognize it as a change.
 func fenced(f *fence.Fence, release func(ctx context.Context, namespace, pod string) error) func(ctx context.Context, namespace, pod string) error {
 	return func(ctx context.Context, namespace, pod string) error {
 		if err := f.Check(); err != nil {

@@ -10,11 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// startPatience is how long the caches may take to be filled before the log says why they are not, and how often it says so.
+// startPatience is how long the caches may take to fill before the log explains why they are not filled, and the
+// interval at which it does so.
 const startPatience = 5 * time.Second
 
-// Run runs the operator until the context ends. It fails when the servers cannot listen or the caches cannot be filled, and when another
-// replica has taken the lead: nothing that is under way is waited for then, because it can change nothing any more.
+// Run runs the operator until the context ends. It fails if the servers cannot listen, if the caches cannot be filled,
+// and if another replica has taken the lead. In the last case it does not wait for work in progress, because that can
+// no longer change anything.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.hangUp()
 	if err := s.listen(); err != nil {
@@ -34,18 +36,19 @@ func (s *Service) Run(ctx context.Context) error {
 	case <-s.filled:
 		return microerror.Mask(<-ended)
 	default:
-		// The manager does not stop while it waits for caches. Nothing is under way yet that would have to end in order.
+		// The manager does not stop while it waits for caches. There is no work in progress yet that has to end in
+		// order.
 		return nil
 	}
 }
 
-// lostError is for a replica that led and does not any more. It has to begin anew: what it knows may be of the time before.
+// lostError means that a replica led and no longer does. It has to restart because what it knows may be out of date.
 var lostError = &microerror.Error{Kind: "lostError"}
 
-// closer closes a channel when the manager starts it, which is after it has filled the caches.
+// closer closes a channel when the manager starts it, which is after the manager has filled the caches.
 type closer chan struct{}
 
-// NeedLeaderElection is false: the caches of a replica that waits are filled too.
+// NeedLeaderElection returns false: the caches of a replica that waits are filled too.
 func (c closer) NeedLeaderElection() bool { return false }
 
 // Start closes the channel.
@@ -54,7 +57,7 @@ func (c closer) Start(context.Context) error {
 	return nil
 }
 
-// explain says in the log what the operator waits for while it cannot begin: watches are retried in silence.
+// explain logs what the operator waits for while it cannot start, because watches are retried without a log entry.
 func (s *Service) explain(ctx context.Context) {
 	logger := log.Log.WithName("start")
 	for {
@@ -74,7 +77,7 @@ func (s *Service) explain(ctx context.Context) {
 	}
 }
 
-// ask asks the API server for any answer that needs no more than a connection and a known user.
+// ask sends the API server a request that needs only a connection and valid credentials.
 func ask(ctx context.Context, config *rest.Config) error {
 	client, err := rest.UnversionedRESTClientFor(forVersion(config))
 	if err != nil {

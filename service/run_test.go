@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestStopsWhileTheAPIServerIsNotThere: controller-runtime's manager spins for ever when its context ends before the
+// TestStopsWhileTheAPIServerIsNotThere: controller-runtime's manager loops without end if its context ends before the
 // caches are filled.
 func TestStopsWhileTheAPIServerIsNotThere(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -21,13 +21,13 @@ import (
 
 const (
 	debugAddress = "http://127.0.0.1:6060"
-	// headerTimeout is how long a client may take to ask.
+	// headerTimeout is how long a client may take to send the header of a request.
 	headerTimeout = 10 * time.Second
 	// closeTimeout is how long requests in flight may take when the operator stops.
 	closeTimeout = 3 * time.Second
 )
 
-// addServers lets the manager run the HTTP servers.
+// addServers makes the manager run the HTTP servers.
 func (s *Service) addServers(c Config) error {
 	handlers := map[string]http.Handler{}
 	if c.ListenAddress != "" {
@@ -47,7 +47,8 @@ func (s *Service) addServers(c Config) error {
 		if c.LogAccess {
 			handler = logged(handler)
 		}
-		// Servers of this type are started before the caches are filled, so that they can say what the operator waits for.
+		// Servers of this type are started before the caches are filled, so that they can report what the operator
+		// waits for.
 		server := &manager.Server{
 			Name: address, ShutdownTimeout: ptr.To(closeTimeout),
 			Server: &http.Server{Addr: u.Host, Handler: handler, ReadHeaderTimeout: headerTimeout},
@@ -61,7 +62,8 @@ func (s *Service) addServers(c Config) error {
 	return nil
 }
 
-// listen opens the ports of the servers: one that is taken ends the operator, and does not wait for the caches to say so.
+// listen opens the ports of the servers. If a port is in use the operator ends at once, instead of waiting until the
+// caches are filled.
 func (s *Service) listen() error {
 	for _, server := range s.servers {
 		listener, err := net.Listen("tcp", server.Server.Addr)
@@ -80,7 +82,7 @@ func (s *Service) listen() error {
 	return nil
 }
 
-// hangUp closes the ports and what is left of connections; where the manager has ended in order, there is nothing to close.
+// hangUp closes the ports and the remaining connections. If the manager has ended in order, there is nothing to close.
 func (s *Service) hangUp() {
 	for _, server := range s.servers {
 		_ = server.Server.Close()
@@ -100,7 +102,7 @@ func (s *Service) mainHandler() http.Handler {
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = w.Write([]byte(s.standing() + "\n")) // the client has gone
+		_, _ = w.Write([]byte(s.standing() + "\n")) // it fails only if the client disconnected
 	})
 	mux.HandleFunc("GET /{$}", answer(`{"description":"`+project.Description+`","git_commit":"`+project.Commit()+`","name":"`+project.Name+
 		`","source":"`+project.Source+`","version":"`+project.Version()+`"}`))
@@ -123,7 +125,7 @@ func debugHandler() http.Handler {
 func answer(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(body)) // the client has gone
+		_, _ = w.Write([]byte(body)) // it fails only if the client disconnected
 	}
 }
 

@@ -26,7 +26,7 @@ func freeAddress(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// get asks until there is an answer.
+// get repeats a request until it has the wanted response.
 func get(t *testing.T, url string, want func(code int, body string) error) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -74,7 +74,8 @@ func answers(code int, words ...string) func(int, string) error {
 	}
 }
 
-// TestHealthIsServedBeforeTheCachesAreFilled: it is alive and not ready, and says what it waits for.
+// TestHealthIsServedBeforeTheCachesAreFilled checks that the operator is alive, is not ready and reports what it waits
+// for.
 func TestHealthIsServedBeforeTheCachesAreFilled(t *testing.T) {
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -111,7 +112,7 @@ func TestHealthIsServedBeforeTheCachesAreFilled(t *testing.T) {
 	}
 }
 
-// TestAPortThatIsTakenEndsTheOperator at once, although the caches are not filled.
+// TestAPortThatIsTakenEndsTheOperator checks that the operator ends at once, although the caches are not filled.
 func TestAPortThatIsTakenEndsTheOperator(t *testing.T) {
 	taken := httptest.NewServer(http.NotFoundHandler())
 	defer taken.Close()

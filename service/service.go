@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/giantswarm/microerror"
@@ -27,93 +28,99 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/vault"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+	"github.com/kvm-operator/kvm-operator/service/controller/deleter"
 	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
 	"github.com/kvm-operator/kvm-operator/service/controller/report"
+	"github.com/kvm-operator/kvm-operator/service/controller/unhealthynodeterminator"
 )
 
-// Config is what the service needs to know.
+// Config configures the service.
 type Config struct {
-	// REST is how the management cluster is reached.
+	// REST is the connection to the management cluster.
 	REST *rest.Config
-	// Settings shape clusters.
+	// Settings are the operator's settings for clusters.
 	Settings snapshot.Settings
-	// Selector picks the KVMConfigs that this operator is responsible for; the empty one picks all.
+	// Selector selects the KVMConfigs that this operator is responsible for; the empty selector selects all.
 	Selector labels.Selector
 
-	// ListenAddress and MetricsAddress are URLs; an empty one is not served. CertFile and KeyFile make the server speak TLS.
+	// ListenAddress and MetricsAddress are URLs; an empty one is not served. With CertFile and KeyFile the servers use
+	// TLS.
 	ListenAddress, MetricsAddress string
 	CertFile, KeyFile             string
 	LogAccess, Debug              bool
 
-	// Election lets one of several replicas be at work; the zero value lets every one.
+	// Election makes one of several replicas work; with the zero value every replica works.
 	Election Election
 
-	// MachinesOnly leaves the workload clusters alone: no connection, no add-ons, and a node is Ready when its pod is.
+	// MachinesOnly makes the operator ignore the workload clusters: it does not connect to them or install add-ons, and
+	// a node is Ready when its pod is.
 	MachinesOnly bool
 
-	// Addresses is where the API of a workload cluster answers; nil means its Service and its masters. Tests put theirs there.
+	// Addresses returns the addresses of a workload cluster's API; nil means its Service and its masters. Tests set
+	// their own.
 	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
-	// EtcdAddresses is where the members of a cluster's etcd answer, host:port, by their node pods; nil for a cluster whose etcd is left
-	// alone. It counts with Addresses only.
+	// EtcdAddresses returns the addresses (host:port) of the members of a cluster's etcd by their node pods, and nil
+	// for a cluster whose etcd is ignored. It is used only if Addresses is set.
 	EtcdAddresses func(s *snapshot.Snapshot) func(pod *corev1.Pod) string
 
-	// DrainTimeout is how long the pods of a node are waited for before its machine is powered down, where the KVMConfig does not
-	// say; zero: for ever.
+	// DrainTimeout is how long the operator waits for the pods of a node before it shuts its machine down, unless the
+	// KVMConfig sets a timeout; 0 means without a limit.
 	DrainTimeout time.Duration
 
-	// Vault issues the certificates of new clusters; nil for authorities whose keys stand in Secrets.
+	// Vault issues the certificates of new clusters; nil means CAs whose keys are in Secrets.
 	Vault *vault.Config
 
-	// Release tells the runner of a node pod to power its machine down; nil means by exec. Tests without runners put theirs
-	// there.
+	// Release tells the runner of a node pod to shut its machine down; nil means by exec. Tests without runners set
+	// their own.
 	Release func(ctx context.Context, namespace, pod string) error
 
-	// Logger gets what the controllers do; the zero value is controller-runtime's.
+	// Logger is the logger of the controllers; the zero value means controller-runtime's.
 	Logger logr.Logger
 
-	// Clock is what the API server's time is measured with; nil means the machine's clock. Tests put wrong ones there.
+	// Clock is the clock with which the API server's time is measured; nil means the machine's clock. Tests set clocks
+	// with a skew.
 	Clock clock.PassiveClock
 
-	// WrapClient, if set, stands between the controllers and the client; tests put faults there.
+	// WrapClient, if set, wraps the client of the controllers; tests inject faults with it.
 	WrapClient func(client.Client) client.Client
 }
 
-// unlimited: each controller has a handful of requests in flight at most, and the API server's own fairness queues know
-// better than a fixed rate what it can bear.
+// unlimited disables client-side rate limits: each controller has only a few requests in flight, and the API server's
+// priority and fairness knows better than a fixed rate how much load it can take.
 const unlimited = -1
 
-// shutdownTimeout is how long reconciles in flight may take to end.
+// shutdownTimeout is how long reconciles in progress may take to end.
 const shutdownTimeout = 20 * time.Second
 
-// controllers take clusters and pods first come, first served. With priorities, what is there when the operator begins waits as long as
-// others change: a node pod of a quiet cluster for ever.
+// controllers process clusters and pods in the order in which they were queued. With priorities, objects that exist
+// when the operator starts would wait as long as others change: a node pod of a quiet cluster without end.
 var controllers = config.Controller{SkipNameValidation: ptr.To(true), UsePriorityQueue: ptr.To(false)}
 
 // Service is the operator ready to run.
 type Service struct {
 	manager manager.Manager
 	rest    *rest.Config
-	// clock tells the API server's time.
+	// clock is the API server's time.
 	clock *apiclock.Clock
-	// lock is the Lease, and fence what stands before all writes; nil without election.
+	// lock is the Lease, and fence is checked before every write; both are nil without leader election.
 	lock  *election.Lock
 	fence *fence.Fence
-	// filled is closed once the caches are filled, and obstacles are what is in the way until then.
+	// filled is closed once the caches are filled, and obstacles are the errors that prevent it until then.
 	filled    chan struct{}
 	obstacles *obstacles
-	// definitions say whether the API server knows the fields that the operator needs.
+	// definitions know whether the API server has the fields that the operator needs.
 	definitions *definitions
 
 	servers           []*manager.Server
 	certFile, keyFile string
 }
 
-// New builds the service. It asks the API server nothing.
+// New builds the service. It sends no request to the API server.
 func New(ctx context.Context, c Config) (*Service, error) {
 	restConfig := rest.CopyConfig(c.REST)
 	restConfig.QPS = unlimited
 	restConfig.UserAgent = rest.DefaultKubernetesUserAgent()
-	// They are about Endpoints, which are kept for those who still read them.
+	// The warnings are about Endpoints, which the operator keeps for clients that still read them.
 	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
@@ -126,7 +133,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The Lease is renewed without the fence, which a renewal opens.
+	// The Lease is renewed without the fence, because a renewal opens the fence.
 	restConfig.Wrap(s.fence.Transport)
 	m, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
@@ -150,7 +157,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	return s, s.addServers(c)
 }
 
-// managerOptions are those of the manager, whose connection is complete but for the fence.
+// managerOptions returns the options of the manager. The connection is complete except for the fence.
 func (s *Service) managerOptions(c Config) (ctrl.Options, error) {
 	scheme, err := NewScheme()
 	if err != nil {
@@ -206,13 +213,35 @@ func (s *Service) addControllers(c Config) error {
 	if err := r.SetupWithManager(m); err != nil {
 		return err
 	}
+	if err := s.addFollowers(c, writer, r.Workloads); err != nil {
+		return err
+	}
 	if err := addReports(m, c, writer); err != nil {
 		return err
 	}
 	return s.addDrainer(c, writer, r.Workloads)
 }
 
-// addReports says of objects that cannot be decoded what is wrong with them.
+// addFollowers adds the controllers that follow the Nodes of workload clusters.
+func (s *Service) addFollowers(c Config, writer client.Client, w *cluster.Workloads) error {
+	m := s.manager
+	d := &deleter.Reconciler{
+		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, Clock: s.clock, Outdated: s.definitions.outdated,
+	}
+	u := &unhealthynodeterminator.Reconciler{
+		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, Clock: s.clock, Outdated: s.definitions.outdated,
+		Events: m.GetEventRecorder("kvm-operator"),
+	}
+	if w != nil { // a nil pointer has to become a nil interface
+		d.Workloads, u.Workloads = w, w
+	}
+	if err := errors.Join(d.Init(), u.Init()); err != nil {
+		return err
+	}
+	return errors.Join(d.SetupWithManager(m), u.SetupWithManager(m))
+}
+
+// addReports adds the controllers that report objects which cannot be decoded.
 func addReports(m manager.Manager, c Config, writer client.Client) error {
 	for _, r := range []*report.Undecodable{report.KVMConfigs(), report.Releases()} {
 		r.Client, r.Live, r.Clock, r.Events = writer, m.GetAPIReader(), c.Clock, m.GetEventRecorder("kvm-operator")

@@ -23,14 +23,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
 )
 
-// kvmConfigs is an API server that has KVMConfigs only.
+// kvmConfigs is an API server that serves only KVMConfigs.
 type kvmConfigs struct {
 	mu sync.Mutex
-	// objects are JSON by name; of version is the newest.
+	// objects are JSON by name; version is that of the newest.
 	objects map[string]string
 	version int
 	events  []string
-	// streams says whether lists come as watches, as those of newer API servers do.
+	// streams makes lists come as watches, as newer API servers send them.
 	streams bool
 	asked   []string
 }
@@ -83,7 +83,8 @@ func (k *kvmConfigs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// first sends what there is, if asked to, and returns how many events the client has: each event makes one version.
+// first sends the existing objects, if the client requests them, and returns how many events the client has: each event
+// makes one version.
 func (k *kvmConfigs) first(w http.ResponseWriter, query url.Values) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,7 +96,7 @@ func (k *kvmConfigs) first(w http.ResponseWriter, query url.Values) int {
 			"metadata":{"resourceVersion":"%d","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", k.version)
 		return len(k.events)
 	}
-	version, _ := strconv.Atoi(query.Get("resourceVersion")) // none is none
+	version, _ := strconv.Atoi(query.Get("resourceVersion")) // no version means 0
 	return version
 }
 
@@ -110,8 +111,8 @@ func (k *kvmConfigs) list() string {
 		k.version, strings.Join(items, ","))
 }
 
-// TestTheCacheSurvivesObjectsThatCannotBeDecoded, whether it lists or streams: those that are there when it begins, those that come, and
-// those that are corrected or deleted.
+// TestTheCacheSurvivesObjectsThatCannotBeDecoded checks objects that exist when the cache starts, that are created
+// later, and that are corrected or deleted, both with lists and with streams.
 func TestTheCacheSurvivesObjectsThatCannotBeDecoded(t *testing.T) {
 	const good, bad = "3", "4294967296"
 	for name, streams := range map[string]bool{"by a list": false, "by a stream": true} {
@@ -182,7 +183,7 @@ func startCache(t *testing.T, server http.Handler) cache.Cache {
 	return c
 }
 
-// expect waits until the cache has the objects, each decoded or not.
+// expect waits until the cache has the objects, each decoded or not as wanted.
 func expect(t *testing.T, c client.Reader, want map[string]bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/text"
 )
 
-// obstacleLength bounds what is repeated of an error, and obstaclesNamed how many kinds are named.
+// obstacleLength is the maximum length of a reported error, and obstaclesNamed the maximum number of reported kinds.
 const (
 	obstacleLength = 300
 	obstaclesNamed = 3
@@ -24,7 +24,7 @@ type obstacles struct {
 	byKind map[string]string
 }
 
-// note is a toolscache.WatchErrorHandlerWithContext.
+// note records an error of a watch. It is a toolscache.WatchErrorHandlerWithContext.
 func (o *obstacles) note(ctx context.Context, reflector *toolscache.Reflector, err error) {
 	o.mu.Lock()
 	if o.byKind == nil {
@@ -35,7 +35,7 @@ func (o *obstacles) note(ctx context.Context, reflector *toolscache.Reflector, e
 	toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
 }
 
-// String names kinds and what is in the way of each.
+// String returns the kinds and the last error of each.
 func (o *obstacles) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,7 +50,7 @@ func (o *obstacles) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// unready says why the operator is not ready; it is empty when it is.
+// unready returns why the operator is not ready; it is empty when the operator is ready.
 func (s *Service) unready() string {
 	select {
 	case <-s.filled:

@@ -123,7 +123,7 @@ func TestF20HostVolumeIsClaimableAgainAndItsDataStays(t *testing.T) {
 	other := clusterIn(t, "tenant-of-volumes", "del2c")
 	other.Spec.KVM.Workers[0].HostVolumes = config.Spec.KVM.Workers[0].HostVolumes
 	create(t, other)
-	theLab.AwaitCondition(t, other, lab.Condition{Type: "VolumesReady", Status: metav1.ConditionFalse, Reason: "HostVolumeNeedsWiping"})
+	theLab.AwaitCondition(t, other, lab.Condition{Type: "InfrastructureReady", Status: metav1.ConditionFalse, Reason: "HostVolumeNeedsWiping"})
 	again := createReady(t, makeCluster("del2b").Workers(1).HostVolume(0, "del2", "/data").Obj())
 	theLab.Get(t, volume)
 	if volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.Namespace != again.Spec.Cluster.ID {
@@ -215,7 +215,7 @@ func TestF22DeletionOfAClusterThatNeverWasLeavesTheForeignNamespace(t *testing.T
 func TestFinalizersOfTheOriginalGoWithTheCluster(t *testing.T) {
 	t.Parallel()
 	config := makeCluster("del6").Obj()
-	config.Finalizers = []string{key.FinalizerLegacyDeleter, key.FinalizerCluster, key.FinalizerLegacyTerminator, "example.org/foreign"}
+	config.Finalizers = []string{key.FinalizerDeleter, key.FinalizerCluster, key.FinalizerTerminator, "example.org/foreign"}
 	createReady(t, config)
 	theLab.Delete(t, config)
 	lab.Eventually(t, lab.Timeout, func() error {

@@ -85,7 +85,12 @@ func TestWhatIsChangedByHandComesBack(t *testing.T) {
 	t.Parallel()
 	create(t, fixture.MakeVolume("drift1", "drift1"))
 	config := createReady(t, makeCluster("drift1").Workers(1).HostVolume(0, "drift1", "/data").Obj())
-	for name, h := range harms(config) {
+	all := harms(config)
+	// The Deployment is the last one, because it replaces the worker, and with it what others lead to.
+	const last = "Deployment"
+	order := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return name == last })
+	for _, name := range append(order, last) {
+		h := all[name]
 		t.Run(name, func(t *testing.T) {
 			want := content(t, h.object)
 			change(t, h.object, h.change)
@@ -220,7 +225,7 @@ func TestDeletedClaimComesBackOnceItsPodHasGone(t *testing.T) {
 	uid := claim.UID
 	theLab.Delete(t, claim)
 	theLab.AwaitCondition(t, config, lab.Condition{
-		Type: "VolumesReady", Status: metav1.ConditionFalse, Reason: "Terminating",
+		Type: "InfrastructureReady", Status: metav1.ConditionFalse, Reason: "Terminating",
 		Message: "PersistentVolumeClaim drift6/local-pvc-worker-drift6-w0aaa-drift6 is being deleted; the operator creates it again when it is gone",
 	})
 	theLab.Delete(t, podOf(t, config, "w0aaa"))

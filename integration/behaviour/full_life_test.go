@@ -33,13 +33,15 @@ func TestClusterBecomesReady(t *testing.T) {
 
 	t.Run("with every condition True", func(t *testing.T) {
 		for _, c := range status.Conditions {
-			want := metav1.ConditionTrue
+			if c.Status != metav1.ConditionTrue || c.ObservedGeneration != config.Generation {
+				t.Errorf("condition %+v, want status True of generation %d", c, config.Generation)
+			}
 			if c.Type == "Reconciling" || c.Type == "Stalled" {
-				want = metav1.ConditionFalse
+				t.Errorf("a cluster that is Ready has the condition %+v", c)
 			}
-			if c.Status != want || c.ObservedGeneration != config.Generation {
-				t.Errorf("condition %+v, want status %s of generation %d", c, want, config.Generation)
-			}
+		}
+		if most := 12; len(status.Conditions) > most {
+			t.Errorf("there are %d conditions, at most %d are allowed: %+v", len(status.Conditions), most, status.Conditions)
 		}
 	})
 	t.Run("with the state of every node", func(t *testing.T) {

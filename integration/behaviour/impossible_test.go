@@ -71,13 +71,13 @@ func impossibles() map[string]impossible {
 			},
 		},
 		"F-28: no volume carries the tag": {
-			config: volume("imp4").Obj(), handler: "pvc", condition: "VolumesReady", reason: "HostVolumeMissing",
+			config: volume("imp4").Obj(), handler: "pvc", condition: "InfrastructureReady", reason: "HostVolumeMissing",
 			message: "worker w0aaa: no PersistentVolume carries the label mount-tag=imp4; create one or remove the host volume",
 			makes:   []string{"m0aaa", "w1aaa"},
 			mend:    func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); create(t, fixture.MakeVolume("imp4", "imp4")) },
 		},
 		"F-28: two volumes carry the tag": {
-			config: volume("imp5").Obj(), handler: "pvc", condition: "VolumesReady", reason: "HostVolumeAmbiguous",
+			config: volume("imp5").Obj(), handler: "pvc", condition: "InfrastructureReady", reason: "HostVolumeAmbiguous",
 			world:   []client.Object{fixture.MakeVolume("imp5-a", "imp5"), fixture.MakeVolume("imp5-b", "imp5")},
 			message: "worker w0aaa: the PersistentVolumes imp5-a and imp5-b both carry the label mount-tag=imp5; exactly one may",
 			makes:   []string{"m0aaa", "w1aaa"},
@@ -87,7 +87,7 @@ func impossibles() map[string]impossible {
 			},
 		},
 		"F-28: the volume is claimed by somebody else": {
-			config: volume("imp6").Obj(), handler: "pvc", condition: "VolumesReady", reason: "HostVolumeClaimed", world: []client.Object{bound},
+			config: volume("imp6").Obj(), handler: "pvc", condition: "InfrastructureReady", reason: "HostVolumeClaimed", world: []client.Object{bound},
 			message: "worker w0aaa: PersistentVolume imp6 with the label mount-tag=imp6 is claimed by elsewhere/data",
 			makes:   []string{"m0aaa", "w1aaa"},
 			mend: func(t *testing.T, _ *v1alpha1.KVMConfig) {
@@ -116,7 +116,7 @@ func impossibles() map[string]impossible {
 			config: makeCluster("impq").With(func(s *v1alpha1.KVMConfigSpec) {
 				s.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", NodePort: 30085, TargetPort: 30010}}
 			}).Obj(),
-			handler: "service", condition: "ServicesReady", reason: "Refused", world: []client.Object{portTaken}, untouched: []client.Object{portTaken},
+			handler: "service", condition: "InfrastructureReady", reason: "Refused", world: []client.Object{portTaken}, untouched: []client.Object{portTaken},
 			message: `the API server refuses to create Service impq/worker: Service "worker" is invalid: spec.ports[0].nodePort: Invalid value: 30085: provided port is already allocated`,
 			mend:    func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); theLab.Delete(t, portTaken) },
 		},
@@ -176,7 +176,7 @@ func TestQuotaThatForbidsMachinesIsToldOfAndTriedAgain(t *testing.T) {
 	})
 	config := makeCluster("quota1").Obj()
 	create(t, config)
-	theLab.AwaitCondition(t, config, goesOn("BootDataReady"), goesOn("ServicesReady"), lab.Condition{
+	theLab.AwaitCondition(t, config, goesOn("InfrastructureReady"), lab.Condition{
 		Type: "NodesReady", Status: metav1.ConditionFalse, Reason: "Retrying",
 		Message: `create Deployment quota1/master-m0aaa: deployments.apps "master-m0aaa" is forbidden: exceeded quota: none, ` +
 			`requested: count/deployments.apps=1, used: count/deployments.apps=0, limited: count/deployments.apps=0`,

@@ -34,7 +34,7 @@ func TestClusterOfTheOriginal(t *testing.T) {
 		create(t, object)
 	}
 	config := makeCluster("orig1").Workers(1).Release("14.1.0", "3.18.7-dev").Obj()
-	config.Finalizers = []string{key.FinalizerCluster, key.FinalizerLegacyDeleter, key.FinalizerLegacyTerminator}
+	config.Finalizers = []string{key.FinalizerCluster, key.FinalizerDeleter, key.FinalizerTerminator}
 	create(t, config)
 	nodes := v1alpha1.KVMConfigStatus{Cluster: &v1alpha1.LegacyClusterStatus{
 		Conditions: []v1alpha1.LegacyCondition{{Type: "Created", Status: "True", LastTransitionTime: metav1.Now()}},
@@ -132,7 +132,7 @@ func awaitLegacy(t *testing.T, config *v1alpha1.KVMConfig) {
 func untouched(t *testing.T, config *v1alpha1.KVMConfig, objects []*unstructured.Unstructured, nodes *v1alpha1.LegacyClusterStatus) {
 	t.Helper()
 	current := theLab.Current(t, config)
-	if want := []string{key.FinalizerCluster, key.FinalizerLegacyDeleter, key.FinalizerLegacyTerminator}; !slices.Equal(current.Finalizers, want) {
+	if want := []string{key.FinalizerCluster, key.FinalizerDeleter, key.FinalizerTerminator}; !slices.Equal(current.Finalizers, want) {
 		t.Errorf("finalizers %v, want %v", current.Finalizers, want)
 	}
 	if diff := cmp.Diff(nodes, current.Status.Cluster, cmp.Comparer(func(a, b metav1.Time) bool { return a.Unix() == b.Unix() })); diff != "" {

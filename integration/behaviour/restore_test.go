@@ -92,7 +92,7 @@ func TestSnapshotThatIsNotThere(t *testing.T) {
 	change(t, config, func(c *v1alpha1.KVMConfig) {
 		c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: snapshotFile(c.Spec.Cluster.ID)}
 	})
-	theLab.AwaitCondition(t, config, lab.Condition{Type: "SnapshotRestored", Status: metav1.ConditionFalse, Reason: "RestoreFailed"})
+	theLab.AwaitCondition(t, config, lab.Condition{Type: "EtcdReady", Status: metav1.ConditionFalse, Reason: "RestoreFailed"})
 	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Etcd.Restore = nil })
 	theLab.AwaitReady(t, config)
 	if diff := cmp.Diff(before, podUIDs(t, config, "m0aaa", "m1aaa", "m2aaa")); diff != "" {

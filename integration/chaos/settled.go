@@ -20,11 +20,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// settledConditions are True when the cluster has settled. They do not include those of add-ons, because the clusters
-// share an API server in which the add-ons belong to one of them.
-var settledConditions = []string{
-	"IndexesAssigned", "NamespaceReady", "CertificatesReady", "KeysReady", "ServiceAccountReady", "RoleBindingsReady", "ServicesReady", "EndpointsReady", "BootDataReady", "MastersPlaced",
-	"WorkloadReachable", "NodesReady", "NodesLabelled",
+// settledSteps are done, by their conditions, when the cluster is as it should be. Add-ons are not among them: the clusters share an API
+// server, in which they belong to one of them.
+var settledSteps = map[string][]string{
+	"NamespaceReady":      {"namespace"},
+	"InfrastructureReady": {"nodeindexstatus", "serviceaccount", "clusterrolebinding", "service", "endpoints", "pvc"},
+	"CertificatesReady":   {"certificates", "randomkey"},
+	"NodesReady":          {"configmap", "deployment", "placement"},
+	"NodesJoined":         {"nodelabel"},
+	"Available":           nil,
 }
 
 // told is an error that the conditions report themselves.
@@ -39,8 +43,10 @@ func (c *life) settled(ctx context.Context, from client.Reader) error {
 	if config.Status.ObservedGeneration != config.Generation {
 		return told{fmt.Errorf("generation %d is not observed", config.Generation)}
 	}
-	for _, kind := range settledConditions {
-		if have := meta.FindStatusCondition(config.Status.Conditions, kind); have == nil || have.Status != metav1.ConditionTrue {
+	for kind, steps := range settledSteps {
+		have := meta.FindStatusCondition(config.Status.Conditions, kind)
+		open := func(step string) bool { return strings.Contains(have.Message, step+": ") }
+		if have == nil || have.Status != metav1.ConditionTrue && (steps == nil || slices.ContainsFunc(steps, open)) {
 			return told{fmt.Errorf("the condition %s is %+v", kind, have)}
 		}
 	}
@@ -65,10 +71,11 @@ func (c *life) settled(ctx context.Context, from client.Reader) error {
 
 // isRestored returns an error unless the cluster has the data of its snapshot and no restore is in progress.
 func isRestored(config *v1alpha1.KVMConfig) error {
-	have := meta.FindStatusCondition(config.Status.Conditions, "SnapshotRestored")
+	have := meta.FindStatusCondition(config.Status.Conditions, "EtcdReady")
 	wanted := config.Spec.Etcd != nil && config.Spec.Etcd.Restore != nil
-	if wanted && have == nil || have != nil && have.Status != metav1.ConditionTrue {
-		return told{fmt.Errorf("the condition SnapshotRestored is %+v", have)}
+	restored := config.Status.Etcd != nil && config.Status.Etcd.Restored != ""
+	if wanted && !restored || have != nil && strings.Contains(have.Message, "etcdrestore: ") {
+		return told{fmt.Errorf("the condition EtcdReady is %+v", have)}
 	}
 	return nil
 }
@@ -88,8 +95,8 @@ func (c *life) areSucceeded(ctx context.Context, config *v1alpha1.KVMConfig) err
 	if config.Spec.Certificates == nil {
 		return nil
 	}
-	if have := meta.FindStatusCondition(config.Status.Conditions, "CertificatesCurrent"); have == nil || have.Reason == "RotatingAuthorities" {
-		return told{fmt.Errorf("the condition CertificatesCurrent is %+v", have)}
+	if have := meta.FindStatusCondition(config.Status.Conditions, "CertificatesReady"); have == nil || have.Reason == "RotatingAuthorities" {
+		return told{fmt.Errorf("the condition CertificatesReady is %+v", have)}
 	}
 	return c.world.lab.Succeeded(ctx, config, pki.EtcdCA, pki.FrontProxyCA)
 }

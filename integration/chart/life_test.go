@@ -146,13 +146,13 @@ func (i installation) restore(t *testing.T, config *v1alpha1.KVMConfig) {
 	lab.Change(t, i.Lab, config, func(c *v1alpha1.KVMConfig) {
 		c.Spec.Etcd.Restore = &v1alpha1.EtcdRestore{Snapshot: c.Spec.Cluster.ID + "-20261122T060000Z.db"}
 	})
-	i.AwaitCondition(t, config, lab.Condition{Type: "SnapshotRestored", Status: metav1.ConditionFalse, Reason: "Checking"})
+	i.AwaitCondition(t, config, lab.Condition{Type: "EtcdReady", Status: metav1.ConditionFalse, Reason: "Checking"})
 	var jobs batchv1.JobList
 	if err := i.Client.List(context.Background(), &jobs, client.InNamespace(quota.Namespace)); err != nil || len(jobs.Items) != 1 {
 		t.Fatalf("there are %d Jobs, want one; err %v", len(jobs.Items), err)
 	}
 	lab.Change(t, i.Lab, &jobs.Items[0], func(j *batchv1.Job) { delete(j.Labels, key.LabelManagedBy) })
-	i.AwaitCondition(t, config, lab.Condition{Type: "SnapshotRestored", Status: metav1.ConditionFalse, Reason: "Retrying"})
+	i.AwaitCondition(t, config, lab.Condition{Type: "EtcdReady", Status: metav1.ConditionFalse, Reason: "Retrying"})
 	lab.Change(t, i.Lab, &jobs.Items[0], func(j *batchv1.Job) { j.Labels[key.LabelManagedBy] = key.Operator })
 	i.Delete(t, quota)
 	i.AwaitReady(t, config)

@@ -17,8 +17,8 @@ type view struct {
 	done map[string]bool   // conditions that were True
 }
 
-// repeated are conditions that repeat the lines of nodes or of other conditions.
-var repeated = []string{"Ready", "Reconciling", "Stalled", "NodesReady", "ReadinessReported"}
+// repeated are conditions that say again what lines of nodes or of other conditions say.
+var repeated = []string{"Ready", "Reconciling", "Stalled", "NodesReady", "NodesRepaired"}
 
 // changes describes how an observation differs from the last one.
 func (v *view) changes(o observation) []string {

@@ -67,9 +67,9 @@ func TestBlockersNameWhatIsWrong(t *testing.T) {
 		"no KVMConfig":               {observation{}, "there is no such KVMConfig"},
 		"an operator that is silent": {seen(nil), "the operator has not written any status.conditions"},
 		"a step, and a node that is not Ready": {
-			seen(all(isFalse("Ready", "NoMaster", "the same"), isFalse("Stalled", "NoProblem", ""), isFalse("WorkloadReachable", "NoMaster", "no master has an address"),
-				blocked("CoreDNSInstalled")), worker("Starting", "Booting: the machine boots"), worker("Ready", "")),
-			"condition WorkloadReachable is False: NoMaster: no master has an address\nworker w1 is Starting: Booting: the machine boots",
+			seen(all(isFalse("Ready", "NoMaster", "the same"), isFalse("Stalled", "NoProblem", ""), isFalse("Available", "NoMaster", "no master has an address"),
+				blocked("AddOnsReady")), worker("Starting", "Booting: the machine boots"), worker("Ready", "")),
+			"condition Available is False: NoMaster: no master has an address\nworker w1 is Starting: Booting: the machine boots",
 		},
 		"what only a person can mend": {seen(all(stalled)), "condition Stalled is True: ReleaseNotFound: there is no Release 1"},
 	} {
@@ -83,7 +83,7 @@ func TestBlockersNameWhatIsWrong(t *testing.T) {
 
 func TestViewSaysOnlyWhatChanges(t *testing.T) {
 	v := view{}
-	deleted := seen(all(isTrue("KeysReady")))
+	deleted := seen(all(isTrue("CertificatesReady")))
 	deleted.config.DeletionTimestamp = &metav1.Time{}
 	for i, step := range []struct {
 		seen observation
@@ -92,26 +92,26 @@ func TestViewSaysOnlyWhatChanges(t *testing.T) {
 		{observation{}, nil},
 		{seen(nil), nil},
 		{
-			seen(all(isFalse("Ready", "NoMaster", "the same"), isTrue("KeysReady"), isTrue("ServicesReady"), isFalse("WorkloadReachable", "NoMaster", "none"), blocked("CoreDNSInstalled")),
+			seen(all(isFalse("Ready", "NoMaster", "the same"), isTrue("CertificatesReady"), isTrue("InfrastructureReady"), isFalse("Available", "NoMaster", "none"), blocked("AddOnsReady")),
 				worker("Pending", "Scheduling: no host yet")),
-			[]string{"done: KeysReady, ServicesReady", "WorkloadReachable: NoMaster: none", "worker w1: Scheduling: no host yet"},
+			[]string{"done: CertificatesReady, InfrastructureReady", "Available: NoMaster: none", "worker w1: Scheduling: no host yet"},
 		},
 		{
-			seen(all(isTrue("KeysReady"), isTrue("ServicesReady"), isFalse("WorkloadReachable", "NoMaster", "none")), worker("Pending", "Scheduling: no host yet")),
+			seen(all(isTrue("CertificatesReady"), isTrue("InfrastructureReady"), isFalse("Available", "NoMaster", "none")), worker("Pending", "Scheduling: no host yet")),
 			nil,
 		},
 		{
-			seen(all(isTrue("Ready"), isTrue("KeysReady"), isTrue("ServicesReady"), isTrue("WorkloadReachable")), worker("Ready", "")),
-			[]string{"done: WorkloadReachable", "worker w1: Ready"},
+			seen(all(isTrue("Ready"), isTrue("CertificatesReady"), isTrue("InfrastructureReady"), isTrue("Available")), worker("Ready", "")),
+			[]string{"done: Available", "worker w1: Ready"},
 		},
 		{
-			seen(all(isTrue("KeysReady"), isFalse("ServicesReady", "Retrying", "quota"), isTrue("WorkloadReachable"))),
-			[]string{"ServicesReady: Retrying: quota", "worker w1: gone"},
+			seen(all(isTrue("CertificatesReady"), isFalse("InfrastructureReady", "Retrying", "quota"), isTrue("Available"))),
+			[]string{"InfrastructureReady: Retrying: quota", "worker w1: gone"},
 		},
 		{deleted, []string{"KVMConfig: is being deleted"}},
 		{observation{}, []string{"the KVMConfig is gone, and the workload cluster with it"}},
 		{observation{}, nil},
-		{seen(all(isTrue("KeysReady"))), []string{"done: KeysReady"}},
+		{seen(all(isTrue("CertificatesReady"))), []string{"done: CertificatesReady"}},
 		{observation{}, []string{"the KVMConfig is gone, and the workload cluster with it"}},
 	} {
 		if diff := cmp.Diff(step.want, v.changes(step.seen)); diff != "" {

@@ -86,7 +86,7 @@ func (l *life) isRestored(masters, nodes int) {
 	began := time.Now()
 	l.management("patch", "kvmconfig", id, "--type=merge",
 		`--patch={"spec":{"etcd":{"snapshots":{"schedule":"0 0 1 1 *"},"restore":{"snapshot":"`+snapshot+`"}}}}`)
-	l.eventually(patience, func() error { return l.condition("SnapshotRestored") })
+	l.eventually(patience, func() error { return l.condition("EtcdReady") })
 	l.awaitReady(nodes)
 	l.oneEtcd(masters)
 	l.t.Logf("the cluster was brought back to %s in %s", snapshot, time.Since(began).Round(time.Second))

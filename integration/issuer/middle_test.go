@@ -112,10 +112,10 @@ func TestVaultThatFailsInTheMiddleOfASuccession(t *testing.T) {
 			trouble.approaches(t, s, way)
 			lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 1} })
 			lab.Eventually(t, lab.Timeout, func() error {
-				have := meta.FindStatusCondition(theLab.Current(t, config).Status.Conditions, "CertificatesCurrent")
+				have := meta.FindStatusCondition(theLab.Current(t, config).Status.Conditions, "CertificatesReady")
 				if have == nil || have.Status != metav1.ConditionFalse || have.Reason != "RotatingAuthorities" ||
 					!strings.Contains(have.Message, "step 2 of 3") || !strings.Contains(have.Message, "Vault at "+way.URL) {
-					return fmt.Errorf("the condition CertificatesCurrent is %+v", have)
+					return fmt.Errorf("the condition CertificatesReady is %+v", have)
 				}
 				return nil
 			})

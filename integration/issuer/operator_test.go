@@ -127,7 +127,7 @@ func TestLifeOfAClusterWithVault(t *testing.T) {
 
 	s.Seal(t)
 	theLab.Delete(t, config)
-	theLab.AwaitCondition(t, config, lab.Condition{Type: "VaultReady", Status: metav1.ConditionFalse, Reason: "VaultSealed"})
+	theLab.AwaitCondition(t, config, lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "VaultSealed"})
 	s.Unseal(t)
 	theLab.AwaitGone(t, config)
 	if left := s.Mounts(t); len(left) > 0 {

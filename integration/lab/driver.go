@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/service"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+	"github.com/kvm-operator/kvm-operator/service/controller/deleter"
+	"github.com/kvm-operator/kvm-operator/service/controller/unhealthynodeterminator"
 )
 
 // Driver runs single reconciles, so that a test controls what happens between two of them. All its operators share the
@@ -75,6 +78,8 @@ func (l *Lab) Driver(t *testing.T) *Driver {
 type Instance struct {
 	Requests   *Recorder
 	Reconciler *cluster.Reconciler
+	// followers are the controllers that run beside it.
+	followers []reconcile.Reconciler
 }
 
 // InstanceOptions are the options of an Instance.
@@ -128,13 +133,24 @@ func (d *Driver) Instance(t *testing.T, o InstanceOptions) *Instance {
 	if err := r.Init(); err != nil {
 		t.Fatal(err)
 	}
-	return &Instance{Requests: recorder, Reconciler: r}
+	d1 := &deleter.Reconciler{Client: cached, Live: live, Settings: r.Settings, Clock: r.Clock}
+	u := &unhealthynodeterminator.Reconciler{Client: cached, Live: live, Settings: r.Settings, Clock: r.Clock}
+	if err := errors.Join(d1.Init(), u.Init()); err != nil {
+		t.Fatal(err)
+	}
+	return &Instance{Requests: recorder, Reconciler: r, followers: []reconcile.Reconciler{d1, u}}
 }
 
-// Reconcile runs one reconcile of the KVMConfig.
+// Reconcile runs one pass of each controller over the KVMConfig.
 func (i *Instance) Reconcile(ctx context.Context, config *v1alpha1.KVMConfig) error {
-	_, err := i.Reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(config)})
-	return err
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(config)}
+	_, err := i.Reconciler.Reconcile(ctx, request)
+	errs := []error{err}
+	for _, f := range i.followers {
+		_, err := f.Reconcile(ctx, request)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // quietPasses is how many successive reconciles without a request make a cluster converged.

@@ -20,6 +20,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/observe"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
@@ -181,7 +182,7 @@ func indexed(object client.Object, selector fields.Selector) bool {
 			if !slices.Contains(apply.OwnerOf(object), r.Value) {
 				return false
 			}
-		case cluster.IndexCluster:
+		case observe.IndexCluster:
 			if object.GetLabels()[key.LabelGSCluster] != r.Value {
 				return false
 			}

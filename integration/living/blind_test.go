@@ -41,7 +41,7 @@ func TestF17RollWithoutAPI(t *testing.T) {
 			t.Errorf("nodes were replaced (-before +now):\n%s", diff)
 		}
 		line.Mend()
-		l.await(t, isTrue("WorkloadReachable"))
+		l.await(t, isTrue("Available"))
 		lab.Eventually(t, patience, func() error {
 			if cmp.Equal(before, l.inventory(t)) {
 				return errNotYet
@@ -92,13 +92,13 @@ func blindCluster(t *testing.T, c *fixture.Cluster) (*living, *tenant.Line) {
 	line := newLine(t, crowd.Address(), 0)
 	l := create(t, crowd, id, c)
 	where.Put(id, line.Address)
-	l.await(t, isTrue("WorkloadReachable"))
+	l.await(t, isTrue("Available"))
 	l.joinAll(t)
-	l.await(t, isTrue("WorkloadReachable"), isTrue("NodesReady"))
+	l.await(t, isTrue("Available"), isTrue("NodesReady"))
 	for _, n := range l.config(t).Spec.Cluster.Workers {
 		l.awaitBehind(t, key.RoleWorker, l.pod(t, n.ID))
 	}
 	line.Cut()
-	l.await(t, wanted{kind: "WorkloadReachable", status: metav1.ConditionFalse, reason: "Refused"})
+	l.await(t, wanted{kind: "Available", status: metav1.ConditionFalse, reason: "Refused"})
 	return l, line
 }

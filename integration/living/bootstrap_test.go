@@ -31,8 +31,7 @@ func TestKubeletsJoin(t *testing.T) {
 	t.Parallel()
 	theLab.Run(t, ofShard("shard=boot"))
 	l := create(t, home, "boot", fixture.MakeCluster("boot").Workers(2))
-	l.await(t, isTrue("WorkloadReachable"), isTrue("BootstrapReady"), isTrue("PodNetworkInstalled"), isTrue("KubeProxyInstalled"),
-		isTrue("CoreDNSInstalled"))
+	l.await(t, isTrue("Available"), isTrue("NodesJoined"))
 
 	t.Run("a node pod gets its certificates", func(t *testing.T) { getsCertificates(t, l) })
 	t.Run("nobody else does", func(t *testing.T) { othersGetNothing(t, l) })
@@ -72,7 +71,7 @@ func getsCertificates(t *testing.T, l *living) {
 // notApproved is the condition while a request is open that is not approved for the reason. It does not block the
 // cluster.
 func notApproved(reason string, parts ...string) wanted {
-	return wanted{kind: "RequestsDecided", status: metav1.ConditionTrue, reason: "RequestsNotApproved", parts: append(parts, reason)}
+	return wanted{kind: "NodesJoined", status: metav1.ConditionTrue, reason: "RequestsNotApproved", parts: append(parts, reason)}
 }
 
 func (l *living) isUndecided(t *testing.T, request string) {
@@ -102,7 +101,7 @@ func othersGetNothing(t *testing.T, l *living) {
 			must(t, l.Client.Delete(t.Context(), l.request(t, request)))
 		})
 	}
-	l.await(t, wanted{kind: "RequestsDecided", status: metav1.ConditionTrue, reason: "Done"})
+	l.await(t, wanted{kind: "NodesJoined", status: metav1.ConditionTrue, reason: "Done"})
 }
 
 // tokenIsOfUseOnce: a second key gets no certificate while the first may be on its way to the machine. Once the Node is
@@ -207,7 +206,6 @@ func goesWhenSwitchedOff(t *testing.T, l *living) {
 		c.Spec.AddOns = &v1alpha1.AddOns{KubeProxy: v1alpha1.AddOn{Disabled: true}, CNI: v1alpha1.CNI{Type: v1alpha1.CNIFlannel}}
 	})
 	l.awaitGone(t, &sets.Items[proxy])
-	l.await(t, absent("KubeProxyInstalled"))
 	must(t, l.Client.List(t.Context(), &sets, client.MatchingLabels{key.LabelManagedBy: key.Operator}))
 	if len(sets.Items) != 1 {
 		t.Errorf("the DaemonSets are %v, want the pod network's", sets.Items)

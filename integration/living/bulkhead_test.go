@@ -77,11 +77,11 @@ func gather(t testing.TB, n int) *aCrowd {
 		c.healthy = append(c.healthy, create(t, crowd, "crowd", fixture.MakeCluster(id)))
 	}
 	for _, l := range c.all() {
-		l.await(t, isTrue("WorkloadReachable"))
+		l.await(t, isTrue("Available"))
 		l.joinAll(t)
 	}
 	for _, l := range c.all() {
-		l.await(t, isTrue("WorkloadReachable"), isTrue("NodesReady"))
+		l.await(t, isTrue("Available"), isTrue("NodesReady"))
 	}
 	operator.Stop()
 	return c
@@ -111,7 +111,7 @@ func (c *aCrowd) converge(t testing.TB, selector string) (*lab.Operator, time.Du
 	operator := theLab.Run(t, ofShard(selector))
 	lab.Eventually(t, patience, func() error {
 		for _, l := range c.healthy {
-			if err := errors.Join(l.has(isTrue("WorkloadReachable"), isTrue("NodesReady"), isTrue("NodesLabelled")), l.labelled()); err != nil {
+			if err := errors.Join(l.has(isTrue("Available"), isTrue("NodesReady")), l.labelled()); err != nil {
 				return err
 			}
 		}
@@ -171,9 +171,9 @@ func (c *aCrowd) compare(t testing.TB) (alone, beside time.Duration) {
 func (c *aCrowd) verify(t testing.TB, kinds map[string]trouble, before map[string]map[string]string) {
 	t.Helper()
 	for name, l := range c.broken {
-		want := isTrue("WorkloadReachable")
+		want := isTrue("Available")
 		if reason := kinds[name].reason; reason != "" {
-			want = wanted{kind: "WorkloadReachable", status: metav1.ConditionFalse, reason: string(reason)}
+			want = wanted{kind: "Available", status: metav1.ConditionFalse, reason: string(reason)}
 		}
 		l.await(t, want)
 		if diff := cmp.Diff(before[name], l.inventory(t)); diff != "" {

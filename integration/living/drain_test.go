@@ -34,7 +34,7 @@ func TestF19DrainOfANode(t *testing.T) {
 	t.Parallel()
 	operator := theLab.Run(t, ofShard("shard=drain"))
 	l := create(t, crowd, "drain", fixture.MakeCluster("drain").Workers(2))
-	l.await(t, isTrue("WorkloadReachable"))
+	l.await(t, isTrue("Available"))
 	l.joinAll(t)
 	l.await(t, isTrue("NodesReady"))
 	old, other := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
@@ -150,12 +150,12 @@ func TestF25UnhealthyNodesAreReplaced(t *testing.T) {
 	t.Parallel()
 	theLab.Run(t, ofShard("shard=repair"))
 	l := create(t, crowd, "repair", fixture.MakeCluster("repair").Workers(2))
-	l.await(t, isTrue("WorkloadReachable"))
+	l.await(t, isTrue("Available"))
 	l.joinAll(t)
 	l.await(t, isTrue("NodesReady"))
 	ill, other := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
 	l.report(t, ill, unwell())
-	l.await(t, absent("UnhealthyNodesReplaced"), wanted{kind: "NodesReady", status: metav1.ConditionFalse})
+	l.await(t, absent("NodesRepaired"), wanted{kind: "NodesReady", status: metav1.ConditionFalse})
 	if now := l.pod(t, "w0aaa"); now.Name != ill.Name {
 		t.Fatalf("the node is replaced although nobody has asked for it")
 	}

@@ -53,7 +53,7 @@ func writesHang(t *testing.T, l *living) {
 	})
 
 	must(t, settings.Delete(t.Context(), "coredns", metav1.DeleteOptions{}))
-	l.await(t, wanted{kind: "CoreDNSInstalled", status: metav1.ConditionFalse, reason: chain.ReasonHangs})
+	l.await(t, wanted{kind: "AddOnsReady", status: metav1.ConditionFalse, reason: chain.ReasonHangs})
 	first, second := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
 	l.report(t, first, unwell())
 	l.awaitBehind(t, key.RoleWorker, second)
@@ -61,5 +61,5 @@ func writesHang(t *testing.T, l *living) {
 	l.awaitBehind(t, key.RoleWorker, first, second)
 
 	must(t, webhooks.Delete(t.Context(), mute.Name, metav1.DeleteOptions{}))
-	l.await(t, isTrue("CoreDNSInstalled"), isTrue("Ready"))
+	l.await(t, isTrue("AddOnsReady"), isTrue("Ready"))
 }

@@ -30,7 +30,7 @@ func TestWhoKeepsBootDataCanJoin(t *testing.T) {
 	t.Parallel()
 	theLab.Run(t, ofShard("shard=kept"))
 	l := create(t, crowd, "kept", fixture.MakeCluster("kept").Workers(1))
-	l.await(t, wanted{kind: "BootDataReady", status: metav1.ConditionTrue}, wanted{kind: "NodesReady", status: metav1.ConditionFalse})
+	l.await(t, wanted{kind: "NodesReady", status: metav1.ConditionFalse, without: []string{"configmap: "}})
 	lab.Eventually(t, patience, func() error {
 		return theLab.Client.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace(l.id), Name: key.DeploymentName(key.RoleWorker, "w0aaa")}, &appsv1.Deployment{})
 	})

@@ -260,7 +260,7 @@ func BenchmarkPodReadyToEndpoint(b *testing.B) {
 	}
 	l := create(b, quiet, "live", fixture.MakeCluster("live").Workers(1))
 	for _, i := range idle {
-		i.await(b, isTrue("WorkloadReachable"))
+		i.await(b, isTrue("Available"))
 	}
 	l.join(b, l.pod(b, "m0aaa"))
 	l.join(b, l.pod(b, "w0aaa"))

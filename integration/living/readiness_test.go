@@ -30,7 +30,7 @@ func TestNodesAndTheirPods(t *testing.T) {
 	line := newLine(t, quiet.Address(), 0)
 	l := create(t, quiet, "live", fixture.MakeCluster("live").Workers(2))
 	where.Put(l.id, line.Address)
-	l.await(t, isTrue("WorkloadReachable"), isTrue("BootstrapReady"), isTrue("CoreDNSInstalled"), isTrue("ReadinessReported"))
+	l.await(t, isTrue("Available"), isTrue("AddOnsReady"), isTrue("NodesJoined"), absent("NodesRepaired"))
 
 	t.Run("a worker serves once its Node is Ready, a master before", func(t *testing.T) { servesWhenReady(t, l) })
 	t.Run("F-24: the address of a worker leaves with its Node, a master's stays", func(t *testing.T) { leavesWhenNotReady(t, l) })
@@ -163,11 +163,11 @@ func closesWithoutNode(t *testing.T, l *living) {
 func needsAddOns(t *testing.T, l *living) {
 	for name, namespace := range map[string]string{"coredns": metav1.NamespaceSystem, "kube-flannel-ds": "kube-flannel"} {
 		l.Serve(namespace, name, false)
-		lacking := wanted{kind: "AddOnsAvailable", status: metav1.ConditionFalse, reason: "AddOnUnavailable", parts: []string{namespace + "/" + name}}
-		l.await(t, lacking, isTrue("Available"), isTrue("NodesReady"), isTrue("PodNetworkInstalled"), isTrue("CoreDNSInstalled"),
+		lacking := wanted{kind: "AddOnsReady", status: metav1.ConditionFalse, reason: "AddOnUnavailable", parts: []string{namespace + "/" + name}, without: []string{"cni: ", "coredns: "}}
+		l.await(t, lacking, isTrue("Available"), isTrue("NodesReady"),
 			wanted{kind: "Ready", status: metav1.ConditionFalse, reason: "AddOnUnavailable", parts: []string{name}})
 		l.Serve(namespace, name, true)
-		l.await(t, isTrue("AddOnsAvailable"), isTrue("Ready"))
+		l.await(t, isTrue("AddOnsReady"), isTrue("Ready"))
 	}
 }
 
@@ -175,8 +175,8 @@ func staysWhileBlind(t *testing.T, l *living, line *tenant.Line) {
 	first, second := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
 	before := l.inventory(t)
 	line.Cut()
-	l.await(t, wanted{kind: "WorkloadReachable", status: metav1.ConditionFalse, reason: "Refused"},
-		wanted{kind: "Available", status: metav1.ConditionFalse, reason: "Refused"}, wanted{kind: "Ready", status: metav1.ConditionFalse})
+	l.await(t, wanted{kind: "Available", status: metav1.ConditionFalse, reason: "Refused"},
+		wanted{kind: "Ready", status: metav1.ConditionFalse})
 	for range 3 {
 		l.touch(t)
 	}
@@ -187,7 +187,7 @@ func staysWhileBlind(t *testing.T, l *living, line *tenant.Line) {
 		t.Errorf("while the API server was away the cluster has changed (-before +now):\n%s", diff)
 	}
 	line.Mend()
-	l.await(t, isTrue("WorkloadReachable"))
+	l.await(t, isTrue("Available"))
 	l.awaitGate(t, first, corev1.ConditionFalse)
 	l.report(t, first, ready())
 	l.awaitBehind(t, key.RoleWorker, first, second)

@@ -21,14 +21,14 @@ func TestRefusedServiceHoldsNobodyUp(t *testing.T) {
 	l.change(t, func(c *v1alpha1.KVMConfig) {
 		c.Spec.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", NodePort: 70, TargetPort: 30010}}
 	})
-	l.await(t, wanted{kind: "ServicesReady", status: metav1.ConditionFalse, reason: "Refused", parts: []string{"nodePort"}})
+	l.await(t, wanted{kind: "InfrastructureReady", status: metav1.ConditionFalse, reason: "Refused", parts: []string{"nodePort"}})
 	worker := l.replacePod(t, "w0aaa")
 	l.join(t, worker)
 	l.awaitBehind(t, key.RoleWorker, worker)
 	master := l.replacePod(t, "m0aaa")
 	l.awaitBehind(t, key.RoleMaster, master)
 	l.awaitBehind(t, key.DeploymentName(key.RoleMaster, "m0aaa"), master)
-	l.await(t, wanted{kind: "ServicesReady", status: metav1.ConditionFalse, reason: "Refused"}, isTrue("EndpointsReady"), isTrue("WorkloadReachable"))
+	l.await(t, wanted{kind: "InfrastructureReady", status: metav1.ConditionFalse, reason: "Refused", without: []string{"endpoints: "}}, isTrue("Available"))
 }
 
 // replacePod deletes the pod of a node and returns the next one once it has an address.

@@ -29,7 +29,7 @@ func TestOverlappingNetworksMakeNoMachine(t *testing.T) {
 			theLab.Run(t, ofShard("shard="+id), settings)
 			l := create(t, crowd, id, fixture.MakeCluster(id).Workers(1))
 			l.await(t,
-				wanted{kind: "NetworksDistinct", status: metav1.ConditionFalse, reason: "NetworkConflict", parts: []string{"of the management cluster"}},
+				wanted{kind: "InfrastructureReady", status: metav1.ConditionFalse, reason: "NetworkConflict", parts: []string{"of the management cluster"}},
 				wanted{kind: "Stalled", status: metav1.ConditionTrue, reason: "NetworkConflict"},
 				wanted{kind: "NodesReady", status: metav1.ConditionUnknown, reason: "Blocked"})
 			var machines appsv1.DeploymentList

@@ -50,7 +50,7 @@ func TestAnOperatorStartsAmongObjectsThatCannotBeDecoded(t *testing.T) {
 		awaitSaid(t, config, "Stalled", "True InvalidObject", p.says)
 		awaitEvents(t, id, p.says, 1)
 	}
-	awaitSaid(t, named, "VersionsResolved", "False ReleaseInvalid Release v6.6.6 cannot be read: spec.date: \"yesterday\": ", "kubectl edit "+releases+" v6.6.6")
+	awaitSaid(t, named, "VersionsResolved", "False ReleaseInvalid release: Release v6.6.6 cannot be read: spec.date: \"yesterday\": ", "kubectl edit "+releases+" v6.6.6")
 	awaitEvents(t, "v6.6.6", `spec.date: "yesterday": `, 1)
 	awaitMetric(t, "kvm_operator_undecodable_objects", len(poisons)+1)
 

@@ -18,11 +18,16 @@ import (
 // SetConditions sets conditions in the status of an object, and changes nothing else. It does not need to decode the
 // rest of the object. The list of conditions has to be a map by type in the schema of the kind.
 func (e *Engine) SetConditions(ctx context.Context, object client.Object, conditions ...metav1.Condition) error {
+	return e.SetConditionsAs(ctx, key.Operator, object, conditions...)
+}
+
+// SetConditionsAs does the same for another field owner. Conditions that this owner set before, and that are not among these, are removed.
+func (e *Engine) SetConditionsAs(ctx context.Context, owner string, object client.Object, conditions ...metav1.Condition) error {
 	kind, err := apiutil.GVKForObject(object, e.client.Scheme())
 	if err != nil {
 		return microerror.Mask(err)
 	}
-	var list []any
+	list := []any{}
 	for i := range conditions {
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&conditions[i])
 		if err != nil {
@@ -36,7 +41,7 @@ func (e *Engine) SetConditions(ctx context.Context, object client.Object, condit
 	applied.SetName(object.GetName())
 	applied.SetUID(object.GetUID())
 	// Waiting for the cache would need a second cache of the kind, for objects without a Go type.
-	options := client.PatchOptions{FieldManager: key.Operator, Force: ptr.To(true), DisableReadYourWritesConsistency: true}
+	options := client.PatchOptions{FieldManager: owner, Force: ptr.To(true), DisableReadYourWritesConsistency: true}
 	request, err := applied.MarshalJSON()
 	if err != nil {
 		return microerror.Mask(err)

@@ -10,7 +10,7 @@ import (
 
 // past maps the verb of a request to what it has done.
 var past = map[string]string{
-	"annotate": "annotated", "apply": "applied", "approve": "approved", "cordon": "cordoned", "create": "created", "delete": "deleted",
+	"add finalizers to": "added finalizers to", "annotate": "annotated", "apply": "applied", "approve": "approved", "cordon": "cordoned", "create": "created", "delete": "deleted",
 	"evict": "evicted", "label": "labelled", "mark": "marked", "move fields of": "moved fields of", "place": "placed", "prune": "pruned",
 	"release": "released", "remove the finalizer of": "removed the finalizer of", "replace": "replaced", "set the condition of": "set the condition of", "set the conditions of": "set the conditions of",
 }

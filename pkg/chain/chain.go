@@ -1,4 +1,4 @@
-// Package chain runs the ordered handlers of a controller: forward while the object lives, backward while it is being
+// Package chain runs the ordered handlers of a controller: forward while the object exists, backward while it is being
 // deleted.
 package chain
 
@@ -15,52 +15,58 @@ import (
 type Handler[T any] interface {
 	// Name is the handler's name in logs, metrics and conditions.
 	Name() string
-	// EnsureCreated brings the handler's part of the world to what the snapshot asks for.
+	// EnsureCreated creates and updates what the handler owns according to the snapshot.
 	EnsureCreated(ctx context.Context, snapshot T) (Outcome, error)
-	// EnsureDeleted removes the handler's part of the world and is Done once it is gone.
+	// EnsureDeleted deletes what the handler owns and is Done once it is gone.
 	EnsureDeleted(ctx context.Context, snapshot T) (Outcome, error)
 }
 
-// Link is a handler's place in a chain.
+// Link is the place of a handler in a chain.
 type Link[T any] struct {
 	Handler Handler[T]
-	// Needs names the handlers that must be Done before this one is run; on deletion it is the other way round: they are
-	// run only when this one is gone.
+	// Needs names the handlers that must be Done before this one runs. On deletion it is the other way round: they run
+	// only when this one is Done.
 	Needs []string
-	// Follows names handlers that must have been run before this one, with whatever outcome; on deletion it is like Needs.
+	// Follows names handlers that must have run before this one, with any outcome. On deletion it is like Needs.
 	Follows []string
 }
 
-// Chain is the order of work of a controller.
+// Chain is the ordered handlers of a controller.
 type Chain[T any] []Link[T]
 
-// Result is what became of one handler in one run.
+// Result is the result of one handler in one run.
 type Result struct {
 	// Handler is the handler's name.
 	Handler string
-	// Outcome holds when Err is nil.
+	// Outcome is valid if Err is nil.
 	Outcome Outcome
 	// Err is why the handler failed.
 	Err error
-	// BlockedBy names the handlers for which this one was not run at all.
+	// BlockedBy names the handlers because of which this one was not run.
 	BlockedBy []string
 	// Duration is how long the handler ran.
 	Duration time.Duration
 }
 
-// Done says whether the handler has nothing left to do.
+// Done returns whether the handler has nothing left to do.
 func (r Result) Done() bool {
 	return r.Err == nil && len(r.BlockedBy) == 0 && r.Outcome.State.finished()
 }
 
-// Configured says whether the handler has anything to tell: false when the user did not ask for what it does.
+// IsProblem returns whether only a person can fix the result.
+func (r Result) IsProblem() bool {
+	_, ok := problem.As(r.Err)
+	return ok
+}
+
+// Configured returns whether the handler has anything to report: false if the user did not request what it does.
 func (r Result) Configured() bool {
 	return r.Err != nil || len(r.BlockedBy) > 0 || r.Outcome.State != StateNotConfigured
 }
 
-// Run runs the handlers in order, or backward when deleting, and returns one Result each, in chain order. A handler that
-// fails or waits holds up only those that need it; one whose outcome is Store ends the run, the handlers after it being
-// blocked by it.
+// Run runs the handlers in order, or backward when deleting, and returns one Result for each, in chain order. A handler
+// that fails or waits blocks only those that need it; one whose outcome is Store ends the run and blocks all handlers
+// after it.
 func (c Chain[T]) Run(ctx context.Context, snapshot T, deleting bool) []Result {
 	results := make([]Result, len(c))
 	finished, ran := map[string]bool{}, map[string]bool{}
@@ -109,7 +115,7 @@ func (c Chain[T]) order(deleting bool) []int {
 	return order
 }
 
-// needs lists what must be finished before link i is run in the given direction.
+// needs returns what must be finished before link i runs in the given direction.
 func (c Chain[T]) needs(i int, deleting bool) []string {
 	if !deleting {
 		return slices.Clone(c[i].Needs)
@@ -123,10 +129,10 @@ func (c Chain[T]) needs(i int, deleting bool) []string {
 	return dependents
 }
 
-// before are the handlers that stand before this one.
+// before returns the handlers that must come before this one.
 func (l Link[T]) before() []string { return slices.Concat(l.Needs, l.Follows) }
 
-// Validate says what is wrong with the chain itself: a name twice, or a need that does not stand before its link.
+// Validate returns what is wrong with the chain itself: a duplicate name, or a need that does not come before its link.
 func (c Chain[T]) Validate() error {
 	seen := map[string]bool{}
 	var wrong []string

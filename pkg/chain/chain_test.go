@@ -13,10 +13,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 )
 
-// diary is the snapshot of the tests: handlers write down in it that they were run.
+// diary is the snapshot of the tests: handlers record in it that they ran.
 type diary struct{ entries []string }
 
-// step is a handler with a fixed answer.
+// step is a handler with a fixed result.
 type step struct {
 	name    string
 	outcome chain.Outcome
@@ -53,11 +53,11 @@ var (
 	waiting      = chain.Wait("Starting", "node a starts", time.Second)
 )
 
-// orders are chains and what is run of them.
+// orders are chains and the handlers of them that run.
 var orders = map[string]struct {
 	chain    chain.Chain[*diary]
 	deleting bool
-	// ran are the handlers in the order in which they were run, blocked those that were not, with the reason.
+	// ran are the handlers in the order in which they ran, and blocked those that did not run, with the reason.
 	ran     []string
 	blocked map[string][]string
 }{

@@ -12,13 +12,13 @@ import (
 
 // Reasons of conditions that every handler may have.
 const (
-	// ReasonBlocked says that the handler was not run because another one is not done.
+	// ReasonBlocked means that the handler was not run because another one is not done.
 	ReasonBlocked = "Blocked"
-	// ReasonRetrying says that something failed that may pass by itself; it is tried again with back-off.
+	// ReasonRetrying means that the handler failed for a reason that may pass by itself; it is retried with back-off.
 	ReasonRetrying = "Retrying"
 )
 
-// Condition is the condition that tells the result, without its time.
+// Condition returns the condition for the result, without its time.
 func (r Result) Condition(conditionType string) metav1.Condition {
 	c := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse}
 	problem, isProblem := problem.As(r.Err)
@@ -37,19 +37,19 @@ func (r Result) Condition(conditionType string) metav1.Condition {
 	default:
 		c.Reason, c.Message = r.Outcome.Reason, r.Outcome.Message
 	}
-	c.Message = text.Beginning(c.Message, mostMessage)
+	c.Message = text.Beginning(c.Message, MostMessage)
 	return c
 }
 
-// mostMessage is how many bytes the message of a condition has at most. The API refuses a status with one of more than 32,768 characters,
-// and another handler's name may come before it.
-const mostMessage = 16 << 10
+// MostMessage is the maximum length of a condition's message in bytes. The API rejects a status with a message of more
+// than 32,768 characters, and the name of another handler may come before it.
+const MostMessage = 16 << 10
 
-// problemRetry is how often a problem is looked at again without an event. It costs no request unless something changed.
+// problemRetry is how often a problem is checked again without an event. It costs no request unless something changed.
 const problemRetry = time.Minute
 
-// Next says what the results ask of the controller: an error is retried with back-off, otherwise the shortest wish of a
-// handler holds; zero leaves it to the next event.
+// Next returns what the results request of the controller: an error is retried with back-off, otherwise the shortest
+// wait of a handler counts; zero means to wait for the next event.
 func Next(results []Result) (time.Duration, error) {
 	var after time.Duration
 	sooner := func(d time.Duration) {

@@ -5,7 +5,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// LoggerOf makes the loggers of a controller, whose lines name it and the object that it is at, as "namespace/name" under the key of its kind.
+// LoggerOf returns a function that creates the loggers of a controller. Their entries have the name of the controller
+// and the object that it reconciles, as "namespace/name" under the key kind.
 func LoggerOf(base logr.Logger, controller, kind string) func(*reconcile.Request) logr.Logger {
 	logger := base.WithValues("controller", controller)
 	return func(r *reconcile.Request) logr.Logger {

@@ -1,6 +1,8 @@
 package chain
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
@@ -19,17 +21,36 @@ var (
 		Name: "kvm_operator_handler_unfinished",
 		Help: "1 for each handler that is not done with an object, by controller, object and reason.",
 	}, []string{"controller", "object", "resource", "reason"})
+	passes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "operatorkit_controller_event",
+		Help:    "Seconds that a controller took for one object, by controller and event (update, delete).",
+		Buckets: []float64{.001, .01, .1, 1, 10},
+	}, []string{"controller", "event"})
+	lastPass = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "operatorkit_controller_last_reconciled",
+		Help: "Unix time in seconds at which a controller last finished with an object.",
+	}, []string{"controller"})
 )
 
-func init() { metrics.Registry.MustRegister(operations, failures, unfinished) }
+func init() { metrics.Registry.MustRegister(operations, failures, unfinished, passes, lastPass) }
 
-// Observe records what became of each handler in a run over the named object.
+// ObservePass records that a controller has finished with an object, which took so long.
+func ObservePass(controller string, deleting bool, took time.Duration) {
+	event := "update"
+	if deleting {
+		event = "delete"
+	}
+	passes.WithLabelValues(controller, event).Observe(took.Seconds())
+	lastPass.WithLabelValues(controller).SetToCurrentTime()
+}
+
+// Observe records the result of each handler in a run over the named object.
 func Observe(controller, object string, deleting bool, results []Result) {
 	operation := "EnsureCreated"
 	if deleting {
 		operation = "EnsureDeleted"
 	}
-	ForgetObject(object)
+	Forget(controller, object)
 	for _, r := range results {
 		if len(r.BlockedBy) == 0 {
 			operations.WithLabelValues(controller, r.Handler, operation).Observe(r.Duration.Seconds())
@@ -44,5 +65,7 @@ func Observe(controller, object string, deleting bool, results []Result) {
 	}
 }
 
-// ForgetObject drops what is recorded of an object that is gone.
-func ForgetObject(object string) { unfinished.DeletePartialMatch(prometheus.Labels{"object": object}) }
+// Forget removes what a controller has recorded of an object that it no longer reconciles.
+func Forget(controller, object string) {
+	unfinished.DeletePartialMatch(prometheus.Labels{"controller": controller, "object": object})
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 )
 
-// unfinished reads back what the gauge of unfinished handlers says of an object: the reason by handler.
+// unfinished returns the gauge of unfinished handlers for an object: the reason by handler.
 func unfinished(t *testing.T, object string) map[string]string {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
@@ -40,7 +40,8 @@ func labels(metric *dto.Metric) map[string]string {
 	return named
 }
 
-// TestMetricsTellWhatIsUnfinishedNow: a reason that has passed leaves no series behind, nor does an object that is gone.
+// TestMetricsTellWhatIsUnfinishedNow: a reason that has passed leaves no series behind, and neither does an object that
+// is gone.
 func TestMetricsTellWhatIsUnfinishedNow(t *testing.T) {
 	const object = "default/abc12"
 	chain.Observe("cluster", object, false, []chain.Result{
@@ -51,7 +52,7 @@ func TestMetricsTellWhatIsUnfinishedNow(t *testing.T) {
 	first := unfinished(t, object)
 	chain.Observe("cluster", object, false, []chain.Result{{Handler: "release", Outcome: chain.Done()}, {Handler: "configmap", Err: errTransient}})
 	second := unfinished(t, object)
-	chain.ForgetObject(object)
+	chain.Forget("cluster", object)
 	want := []map[string]string{{"release": "Missing", "configmap": "Blocked"}, {"configmap": "Retrying"}, nil}
 	if diff := cmp.Diff(want, []map[string]string{first, second, unfinished(t, object)}, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the gauge tells something else (-want +got):\n%s", diff)

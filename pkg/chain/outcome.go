@@ -4,15 +4,16 @@ import (
 	"time"
 )
 
-// Outcome is what a handler says of its work when nothing went wrong.
+// Outcome is the result of a handler that has not failed.
 type Outcome struct {
 	// State is how far the handler got.
 	State State
 	// Reason is a CamelCase word for the handler's condition.
 	Reason string
-	// Message is a sentence for the handler's condition. It holds nothing volatile, or every reconcile would write it.
+	// Message is a sentence for the handler's condition. It must not contain anything volatile, because every reconcile
+	// would write it then.
 	Message string
-	// After is when to look again; zero leaves it to the next event.
+	// After is when to run again; zero means to wait for the next event.
 	After time.Duration
 }
 
@@ -20,40 +21,42 @@ type Outcome struct {
 type State int
 
 const (
-	// StateDone says that everything is as it should be.
+	// StateDone means that everything is as it should be.
 	StateDone State = iota
-	// StateWaiting says that the handler waits for something that it did not fail at.
+	// StateWaiting means that the handler waits for something, but has not failed.
 	StateWaiting
-	// StateStore says that the drafted status has to be stored before any later handler may act on it.
+	// StateStore means that the changed status has to be stored before any later handler may act on it.
 	StateStore
-	// StateNotConfigured says that the user did not ask for what the handler does. It counts as done and has no condition.
+	// StateNotConfigured means that the user did not request what the handler does. It counts as done and has no
+	// condition.
 	StateNotConfigured
-	// StateUnknown says that nothing is to be done and that the handler cannot tell how things are. It counts as done.
+	// StateUnknown means that there is nothing to do and that the handler does not know the actual state. It counts as
+	// done.
 	StateUnknown
 )
 
-// finished says whether nothing is left to do.
+// finished returns whether nothing is left to do.
 func (s State) finished() bool { return s == StateDone || s == StateNotConfigured || s == StateUnknown }
 
-// Done is the outcome of a handler that has nothing left to do.
+// Done returns the outcome of a handler that has nothing left to do.
 func Done() Outcome { return Outcome{State: StateDone, Reason: "Done"} }
 
-// Wait is the outcome of a handler that waits. Message names the object it waits for; after is when to look again, zero
-// leaves it to the next event.
+// Wait returns the outcome of a handler that waits. message names the object that it waits for; after is when to run
+// again, and zero means to wait for the next event.
 func Wait(reason, message string, after time.Duration) Outcome {
 	return Outcome{State: StateWaiting, Reason: reason, Message: message, After: after}
 }
 
-// Store is the outcome of a handler whose decision must be durable before others act on it: the chain stops, the
-// controller stores the status and comes back.
+// Store returns the outcome of a handler whose decision must be durable before others act on it: the chain stops, and
+// the controller stores the status and reconciles again.
 func Store(message string) Outcome {
 	return Outcome{State: StateStore, Reason: "Storing", Message: message}
 }
 
-// NotConfigured is the outcome of a handler whose work the user did not ask for.
+// NotConfigured returns the outcome of a handler whose work the user did not request.
 func NotConfigured() Outcome { return Outcome{State: StateNotConfigured} }
 
-// Unknown is the outcome of a handler that has nothing to do and cannot tell how things are; message says why.
+// Unknown returns the outcome of a handler that has nothing to do and does not know the actual state; message says why.
 func Unknown(reason, message string) Outcome {
 	return Outcome{State: StateUnknown, Reason: reason, Message: message}
 }

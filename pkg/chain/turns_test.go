@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 )
 
-// asking is a handler that asks somebody who needs so long to answer.
+// asking is a handler that calls a server which needs some time to respond.
 type asking struct {
 	chain.Handler[*diary]
 	needs time.Duration
@@ -32,8 +32,8 @@ func (a asking) EnsureCreated(ctx context.Context, d *diary) (chain.Outcome, err
 
 func named(*diary) string { return "default/ab1cd" }
 
-// TestWhoHangsRests: of an hour in which a cluster is looked at all the time, one that hangs takes a few minutes, and one that answers is asked
-// each time.
+// TestWhoHangsRests: in an hour in which a cluster is reconciled all the time, a handler that hangs takes a few
+// minutes, and one that responds runs each time.
 func TestWhoHangsRests(t *testing.T) {
 	for name, test := range map[string]struct {
 		needs time.Duration
@@ -75,7 +75,8 @@ func TestWhoHangsRests(t *testing.T) {
 	}
 }
 
-// TestWhoseTurnItIs: what fails is no hanging, a pass that ends says nothing, and an object that is forgotten begins anew.
+// TestWhoseTurnItIs: a failure is not a hang, a pass that ends says nothing about the handler, and an object that was
+// forgotten starts over.
 func TestWhoseTurnItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := chain.NewTurns(named, clock.RealClock{})

@@ -18,10 +18,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// portHTTPS is where an Ingress listens.
+// portHTTPS is the port of an Ingress.
 const portHTTPS = 443
 
-// Access is how people reach the API of the cluster.
+// Access returns how users reach the API of the cluster.
 func (s *Snapshot) Access() v1alpha1.Access {
 	if s.Config.Spec.Access == nil {
 		return v1alpha1.Access{Type: v1alpha1.AccessClusterIP}
@@ -29,8 +29,8 @@ func (s *Snapshot) Access() v1alpha1.Access {
 	return *s.Config.Spec.Access
 }
 
-// CertificateRequests are the key pairs that the cluster needs; the API server's carries the names by which people are
-// told to reach it.
+// CertificateRequests returns the key pairs that the cluster needs; the certificate of the API server has the names
+// under which users reach it.
 func CertificateRequests(config *v1alpha1.KVMConfig, settings Settings) []pki.Request {
 	var names []string
 	if access := config.Spec.Access; access != nil {
@@ -43,11 +43,11 @@ func CertificateRequests(config *v1alpha1.KVMConfig, settings Settings) []pki.Re
 	return append(pki.Requests(config.Spec.Cluster, settings.ClusterDomain, names...), admin)
 }
 
-// DefaultKubeconfigTerm is how long the administrator's kubeconfig holds.
+// DefaultKubeconfigTerm is how long the administrator's kubeconfig is valid.
 const DefaultKubeconfigTerm = 7 * 24 * time.Hour
 
-// Administrators is the group of the holders of the administrator's kubeconfig. It changes with an annotation, and with it what the older
-// copies are good for. Where the operator makes no bindings in workload clusters it is the one that needs none.
+// Administrators returns the group of the administrator's kubeconfig. It changes with an annotation, which revokes the
+// rights of older copies. If the operator creates no bindings in workload clusters it is the group that needs none.
 func Administrators(config *v1alpha1.KVMConfig, settings Settings) string {
 	generation := config.Annotations[key.AnnotationAdministratorsGeneration]
 	switch {
@@ -56,14 +56,15 @@ func Administrators(config *v1alpha1.KVMConfig, settings Settings) string {
 	case generation == "":
 		return addons.Administrators
 	}
-	// A name in a certificate has 64 letters at most, and an annotation may be anything.
+	// A common name has at most 64 characters, and an annotation may have any text.
 	sum := sha256.Sum256([]byte(generation))
 	return addons.Administrators + ":" + hex.EncodeToString(sum[:6])
 }
 
-// OperatorPair is how the operator introduces itself to the API server and whom it believes; false while it has nothing to do so with. It is what
-// is stored: what was just issued may never be. A pair "api" that was adopted is what the original's masters believe, so it stays in use; one that
-// an earlier version of this operator issued is of use until the operator's own is stored, which the same authority has signed.
+// OperatorPair returns the key pair with which the operator connects to the API server, and the CA that it trusts;
+// false if there is none. It uses only stored pairs, because one that was just issued may never be stored. An adopted
+// pair "api" stays in use, because the original's masters trust it. A pair "api" from an earlier version of this
+// operator is used until the operator's own pair, which the same CA signs, is stored.
 func (s *Snapshot) OperatorPair() (pki.KeyPair, bool) {
 	api, stored := s.Stored[pki.API]
 	own, found := s.Stored[pki.Operator]
@@ -77,7 +78,7 @@ func (s *Snapshot) OperatorPair() (pki.KeyPair, bool) {
 	return pki.KeyPair{}, false
 }
 
-// AdministratorPair is what the administrator's kubeconfig holds, and the group that it has its rights by.
+// AdministratorPair returns the key pair of the administrator's kubeconfig, and the group that gives it its rights.
 func (s *Snapshot) AdministratorPair() (pair pki.KeyPair, group string) {
 	api := s.Certificates[pki.API]
 	if s.Adopted[pki.API] && pki.Administers(api) {
@@ -88,8 +89,8 @@ func (s *Snapshot) AdministratorPair() (pair pki.KeyPair, group string) {
 	return pair, Administrators(s.Config, s.Settings)
 }
 
-// PublishedURL is where people reach the API: empty and the reason why while the management cluster has not given it an
-// address yet.
+// PublishedURL returns the address at which users reach the API, or the reason why the management cluster has not
+// assigned one yet.
 func (s *Snapshot) PublishedURL() (address, missing string) {
 	access, service := s.Access(), s.PublishedService
 	host, port := cmp.Or(access.Host, key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain)), s.Cluster().Kubernetes.API.SecurePort
@@ -111,8 +112,8 @@ func (s *Snapshot) PublishedURL() (address, missing string) {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(port))), ""
 }
 
-// PublishedServerName is the name that people's clients check the certificate of the API server for, and tell it. An Ingress finds the
-// cluster by it.
+// PublishedServerName returns the name that users' clients send as SNI and verify in the certificate of the API server.
+// An Ingress finds the cluster by it.
 func (s *Snapshot) PublishedServerName() string {
 	if s.Access().Type == v1alpha1.AccessIngress {
 		return s.Cluster().Kubernetes.API.Domain
@@ -120,7 +121,7 @@ func (s *Snapshot) PublishedServerName() string {
 	return s.APIServerName()
 }
 
-// nodePort is the port on the hosts for a port of the Service; 0 while there is none.
+// nodePort returns the port on the hosts for a port of the Service; 0 if there is none.
 func nodePort(service *corev1.Service, port int32) int32 {
 	if service == nil {
 		return 0
@@ -133,7 +134,7 @@ func nodePort(service *corev1.Service, port int32) int32 {
 	return 0
 }
 
-// balancer is the address of the Service's load balancer; empty while there is none.
+// balancer returns the address of the Service's load balancer; empty if there is none.
 func balancer(service *corev1.Service) string {
 	if service == nil {
 		return ""
@@ -144,13 +145,13 @@ func balancer(service *corev1.Service) string {
 	return ""
 }
 
-// Published says whether there is a Service "api" for the world outside.
+// Published returns whether there is a Service "api" for clients outside the management cluster.
 func (s *Snapshot) Published() bool {
 	t := s.Access().Type
 	return t == v1alpha1.AccessNodePort || t == v1alpha1.AccessLoadBalancer
 }
 
-// InternalURL is the API as pods of the management cluster and guests reach it.
+// InternalURL returns the URL of the API for pods of the management cluster and for guests.
 func (s *Snapshot) InternalURL() string {
 	host := key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain)
 	return fmt.Sprintf("https://%s:%d", host, s.Cluster().Kubernetes.API.SecurePort)

@@ -11,7 +11,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 )
 
-// TestWherePeopleReachTheAPI: whatever the address, the name that clients tell is one that leads to the cluster and is in its certificate.
+// TestWherePeopleReachTheAPI: regardless of the address, the server name that clients send leads to the cluster and is
+// in its certificate.
 func TestWherePeopleReachTheAPI(t *testing.T) {
 	const own, domain = "master.ab1cd.svc.cluster.local", "api.ab1cd.k8s.example.org"
 	ports := corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443}}}
@@ -50,7 +51,8 @@ func TestWherePeopleReachTheAPI(t *testing.T) {
 	}
 }
 
-// TestIngressThatNobodyMakes: without a class there is none, and whoever asks for one is told, unless he has a way of his own.
+// TestIngressThatNobodyMakes: without an Ingress class no Ingress is created, and a user who requests one is told so,
+// unless the user sets a host that leads to the API by other means.
 func TestIngressThatNobodyMakes(t *testing.T) {
 	for host, told := range map[string]bool{"": true, "10.0.0.1": false} {
 		s := &cluster.Snapshot{Config: fixture.MakeCluster("ab1cd").With(func(spec *v1alpha1.KVMConfigSpec) {

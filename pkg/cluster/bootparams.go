@@ -6,7 +6,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// BootParams is everything that the boot data of a node depends on.
+// BootParams returns everything that the boot data of a node depends on.
 func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 	c := s.Cluster()
 	guest := s.Settings.Guest
@@ -18,7 +18,7 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 			MountTags: n.MountTags(), Labels: c.Kubernetes.Kubelet.Labels,
 		},
 		Versions: s.Versions,
-		// Guests believe the authorities of adopted certificates too; the Secrets stay as they are.
+		// Guests trust the CAs of adopted certificates too; the Secrets are not changed.
 		Certificates:   pki.Trust(s.Certificates, CertificateRequests(s.Config, s.Settings)),
 		EncryptionKey:  s.Keys[KeyEncryption],
 		BootstrapToken: s.bootToken(n),
@@ -32,7 +32,7 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 	return p
 }
 
-// bootToken is the bootstrap token in the boot data of a node; empty while the cluster has none.
+// bootToken returns the bootstrap token in the boot data of a node; empty while the cluster has none.
 func (s *Snapshot) bootToken(n Node) string {
 	if !s.Tokens.Known() {
 		return ""

@@ -20,7 +20,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// TestEmulatedWorkersBeginOneAfterTheOther, the first of them beside the only master, and whoever waits names whom it waits for.
+// TestEmulatedWorkersBeginOneAfterTheOther: the first of them starts beside the only master, and the message of a node
+// that waits names the node it waits for.
 func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 	const (
 		noAPI   = "its machine is emulated and begins once there is an API to join"
@@ -154,8 +155,8 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 	}
 }
 
-// TestEmulatedMastersJoinInEtcdsOrder, which is that of their names: whose member was added does not wait for one whose member is added
-// after it has joined.
+// TestEmulatedMastersJoinInEtcdsOrder: etcd adds members in the order of their names. A master whose member was added
+// does not wait for one whose member is added after it has joined.
 func TestEmulatedMastersJoinInEtcdsOrder(t *testing.T) {
 	config := &v1alpha1.KVMConfig{}
 	config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
@@ -174,7 +175,8 @@ func TestEmulatedMastersJoinInEtcdsOrder(t *testing.T) {
 	}
 }
 
-// TestWorkersThatBeginDuringASuccessionWaitForTheMasters, so that no kubelet gets a certificate of the predecessor's.
+// TestWorkersThatBeginDuringASuccessionWaitForTheMasters: they wait so that no kubelet gets a certificate of the old
+// CA.
 func TestWorkersThatBeginDuringASuccessionWaitForTheMasters(t *testing.T) {
 	issuer := pki.Embedded{Clock: testingclock.NewFakePassiveClock(time.Now())}
 	old, err := issuer.Issue(pki.Request{Name: pki.CA, CommonName: "old", Usage: pki.UsageAuthority}, pki.KeyPair{})

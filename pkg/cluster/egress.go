@@ -11,21 +11,23 @@ import (
 	"strings"
 )
 
-// Egress says what guests may reach. The zero value keeps them from everything that is known to be the management cluster's.
+// Egress says what guests may reach. The zero value blocks everything that is known to belong to the management
+// cluster.
 type Egress struct {
-	// Open leaves guests' egress alone.
+	// Open does not restrict the guests' egress.
 	Open bool
 	// HostCIDRs are the networks of the hosts of the management cluster.
 	HostCIDRs []string
-	// Allowed are networks and addresses that guests reach all the same.
+	// Allowed are networks and addresses that guests may reach nonetheless.
 	Allowed []string
 }
 
-// metadata are the addresses at which clouds hand out credentials of their machines. They are the same everywhere: link-local ones (AWS, Azure,
-// Google, OpenStack and others), those of AWS and Google by IPv6, and Alibaba's.
+// metadata are the addresses of the clouds' metadata services, which return credentials of machines. They are the same
+// everywhere: link-local ones (AWS, Azure, Google, OpenStack and others), those of AWS and Google by IPv6, and
+// Alibaba's.
 var metadata = []string{"169.254.0.0/16", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128"}
 
-// Validate says what is wrong with the settings.
+// Validate returns what is wrong with the settings.
 func (s Settings) Validate() error {
 	return errors.Join(s.Guest.Validate(), s.validateNetworks())
 }
@@ -50,7 +52,7 @@ func (s Settings) validateNetworks() error {
 	return errors.Join(errs...)
 }
 
-// Network reads a network, or the address of a single machine.
+// Network parses a network, or the address of a single machine.
 func Network(text string) (netip.Prefix, error) {
 	if !strings.Contains(text, "/") {
 		address, err := netip.ParseAddr(text)
@@ -63,12 +65,13 @@ func Network(text string) (netip.Prefix, error) {
 	return prefix.Masked(), err
 }
 
-// Forbidden are the networks that guests do not reach, as far as they are known.
+// Forbidden returns the networks that guests may not reach, as far as they are known.
 func (s Settings) Forbidden() []netip.Prefix {
 	return networks(metadata, s.PodCIDRs, s.ServiceCIDRs, s.Egress.HostCIDRs)
 }
 
-// networks are those of all lists, each once, in an order that does not depend on theirs. What is malformed was refused at start.
+// networks returns those of all lists, each once, in an order that does not depend on theirs. Malformed ones were
+// rejected at start.
 func networks(lists ...[]string) []netip.Prefix {
 	var prefixes []netip.Prefix
 	for _, text := range slices.Concat(lists...) {
@@ -84,10 +87,10 @@ func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// Exceptions are the networks that guests reach although they may be the management cluster's.
+// Exceptions returns the networks that guests may reach although they may belong to the management cluster.
 func (s Settings) Exceptions() []netip.Prefix { return networks(s.Egress.Allowed) }
 
-// Unknown are the settings without which guests reach parts of the management cluster.
+// Unknown returns the settings without which guests can reach parts of the management cluster.
 func (s Settings) Unknown() []string {
 	var missing []string
 	for _, list := range []struct {
@@ -105,15 +108,16 @@ func (s Settings) Unknown() []string {
 	return missing
 }
 
-// Helper is a server that the settings tell guests to use, by its address.
+// Helper is a server that the settings make guests use, by its address.
 type Helper struct {
 	Address netip.Addr
 	Port    int32
 	UDP     bool
 }
 
-// Helpers are the servers of the settings that have an address for a name: registries, mirrors, proxies, sources of images and kubelets, and time
-// servers. Those with a host name are not known here; where they are in the management cluster, their networks have to be allowed.
+// Helpers returns the servers in the settings that are given by address: registries, mirrors, proxies, sources of
+// images and kubelets, and time servers. Servers with a host name are not known here; if they are in the management
+// cluster, their networks have to be allowed.
 func (s Settings) Helpers() []Helper {
 	urls := append([]string{
 		s.Guest.RegistryDomain, s.Guest.Proxy.HTTP, s.Guest.Proxy.HTTPS, s.Guest.BinaryBaseURL, s.Guest.OIDC.IssuerURL, s.FlatcarMirror,
@@ -138,7 +142,7 @@ const (
 	portHTTP = 80
 )
 
-// helperOf reads a URL, or a host with or without port and path, as registries are written.
+// helperOf parses a URL, or a host with or without port and path, as registries are written.
 func helperOf(text string) (Helper, bool) {
 	if !strings.Contains(text, "://") {
 		text = "https://" + text

@@ -15,17 +15,17 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// MemberHost is the name by which the member of etcd on a master is reached.
+// MemberHost returns the host name of the etcd member on a master.
 func (s *Snapshot) MemberHost(nodeID string) string {
 	return key.ServiceHost(key.DeploymentName(key.RoleMaster, nodeID), s.ID(), s.Settings.ClusterDomain)
 }
 
-// EtcdMaster is a master as package etcd knows it.
+// EtcdMaster returns a master as package etcd knows it.
 func (s *Snapshot) EtcdMaster(nodeID string) etcd.Master {
 	return etcd.Master{Name: pki.EtcdMember(nodeID), PeerURL: fmt.Sprintf("https://%s:%d", s.MemberHost(nodeID), key.PortEtcdPeer)}
 }
 
-// EtcdMasters are the masters of the spec: each is to have a member.
+// EtcdMasters returns the masters of the spec; each of them needs a member.
 func (s *Snapshot) EtcdMasters() []etcd.Master {
 	var all []etcd.Master
 	for _, n := range s.Masters() {
@@ -34,10 +34,10 @@ func (s *Snapshot) EtcdMasters() []etcd.Master {
 	return all
 }
 
-// EtcdMachines are all masters whose machines may run a member: those of the spec and the retiring ones.
+// EtcdMachines returns all masters whose machines may run a member: those of the spec and the retiring ones.
 func (s *Snapshot) EtcdMachines() []Node { return append(s.Masters(), s.Retiring...) }
 
-// EtcdMember is the member on a master; nil when it is not known to have one.
+// EtcdMember returns the member on a master; nil if none is known.
 func (s *Snapshot) EtcdMember(nodeID string) *etcd.Member {
 	at := slices.IndexFunc(s.Etcd.Members, s.EtcdMaster(nodeID).Has)
 	if at < 0 {
@@ -46,21 +46,21 @@ func (s *Snapshot) EtcdMember(nodeID string) *etcd.Member {
 	return &s.Etcd.Members[at]
 }
 
-// Retires says whether the machine of a master that is not in the spec any more has to stay: for as long as its member is in
-// the list, and as it is not known whether it is. One of before a restore never has to.
+// Retires returns whether the machine of a master that is no longer in the spec has to stay: as long as its member is
+// in the list, or as it is not known whether it is. A master from before a restore never has to stay.
 func (s *Snapshot) Retires(n Node) bool {
 	return s.Restore.Committed == "" && !s.Former(n) && (!s.Etcd.Known() || s.EtcdMember(n.ID) != nil)
 }
 
-// Former says that a machine that is not in the spec any more ran a member of before the restore that the cluster began with: it may be part of
-// the majority of an etcd that is none of the cluster's any more. One that the list of now names did not, nor did one that founded the etcd of
-// now, whether or not it has been seen.
+// Former returns whether a machine that is no longer in the spec ran a member before the restore from which the cluster
+// started: it may be part of a majority of an etcd that is no longer the cluster's. A master in the current member list
+// is not former, nor is a founder of the current etcd, regardless of whether its member has been seen.
 func (s *Snapshot) Former(n Node) bool {
 	return s.FoundingTicket() != "" && s.RanAs(n) == "" && s.EtcdMember(n.ID) == nil && !slices.Contains(s.Founders, n.ID)
 }
 
-// EtcdMemberMark is how the member of a master is written down at its Deployment: with what etcd began with, for a snapshot that was
-// restored knows none of the members that there were.
+// EtcdMemberMark returns how the member of a master is recorded in its Deployment: with the token of the restore,
+// because a restored snapshot has none of the earlier members.
 func (s *Snapshot) EtcdMemberMark(id uint64) string {
 	mark := strconv.FormatUint(id, 16)
 	if ticket := s.FoundingTicket(); ticket != "" {
@@ -69,8 +69,8 @@ func (s *Snapshot) EtcdMemberMark(id uint64) string {
 	return mark
 }
 
-// WrittenMark is what is written down of the member that a master has run: at its Deployment, and in the status, for somebody may delete
-// that.
+// WrittenMark returns the record of the member that a master has run: from its Deployment or, because that may have
+// been deleted, from the status.
 func (n Node) WrittenMark() string {
 	if n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != "" {
 		return n.Deployment.Annotations[key.AnnotationEtcdMember]
@@ -78,7 +78,7 @@ func (n Node) WrittenMark() string {
 	return n.EtcdMember
 }
 
-// MarkToKeep is what is to be written down of the member of a master from now on.
+// MarkToKeep returns the record of a master's member that is to be stored from now on.
 func (s *Snapshot) MarkToKeep(n Node) string {
 	m := s.EtcdMember(n.ID)
 	switch {
@@ -90,7 +90,7 @@ func (s *Snapshot) MarkToKeep(n Node) string {
 	return n.WrittenMark()
 }
 
-// RanAs is the member that a master has been known to run, as it is written down; empty when there was none.
+// RanAs returns the member that a master is known to have run, as it is recorded; empty if there was none.
 func (s *Snapshot) RanAs(n Node) string {
 	mark := n.WrittenMark()
 	if _, ticket, _ := strings.Cut(mark, "@"); ticket != s.FoundingTicket() {
@@ -99,8 +99,8 @@ func (s *Snapshot) RanAs(n Node) string {
 	return mark
 }
 
-// LostMember says that the member whose data a master's machine has was taken out of the list: the machine is of no use any more,
-// and another one has to begin.
+// LostMember returns whether the member whose data a master's machine has was removed from the list: the machine has to
+// be replaced.
 func (s *Snapshot) LostMember(n Node) bool {
 	if n.Role != key.RoleMaster || !s.Etcd.Known() || s.RanAs(n) == "" {
 		return false
@@ -117,12 +117,13 @@ func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
 	return etcd.Begin(s.EtcdMaster(n.ID), founders, s.RanAs(n) != "", s.Founded(), s.Etcd)
 }
 
-// Founded says that some member is known to have run.
+// Founded returns whether any member is known to have run.
 func (s *Snapshot) Founded() bool {
 	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return s.RanAs(n) != "" })
 }
 
-// AwaitsMember says that a master must not begin before its member is added to etcd, or not before that is known.
+// AwaitsMember returns whether a master must not start before its member is added to etcd, or before it is known that
+// it was added.
 func (s *Snapshot) AwaitsMember(n Node) bool {
 	if n.Role != key.RoleMaster || s.Restore.Halted() {
 		return false
@@ -131,18 +132,19 @@ func (s *Snapshot) AwaitsMember(n Node) bool {
 	return beginning == etcd.Later
 }
 
-// making tells the members of this cluster from those of one that was made under the same name and with the same key before: numbers of founders
-// are made of their addresses and of this, and a founder that finds no data must not get the number of one that has run.
+// making distinguishes the members of this cluster from those of an earlier one with the same name and the same key:
+// the IDs of founders are computed from their addresses and from this value, and a founder without data must not get
+// the ID of a member that has run.
 func (s *Snapshot) making() string {
 	if s.Config.UID == "" {
-		return "" // it is rendered and not made
+		return "" // the cluster is only rendered
 	}
 	sum := sha256.Sum256([]byte(s.Config.UID))
 	return hex.EncodeToString(sum[:4])
 }
 
-// beginEtcd says in the boot data how the master's member begins. A master that must not begin yet gets the data of one that
-// has run, with which it would not begin either.
+// beginEtcd sets in the boot data how the master's member starts. A master that must not start yet gets the parameters
+// of one that has run, with which it would not start either.
 func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
 	p.EtcdState, p.EtcdFrom = cloudconfig.EtcdExisting, cmp.Or(s.FoundingTicket(), s.making())
 	beginning, members := s.beginning(n)

@@ -11,11 +11,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// FoundersOf reads who founded the cluster's etcd from its namespace. Before it is written down there, and while there has been no machine,
-// it is the masters of the spec. What is written down for etcd to be founded with stays until it has: the machine of one of them may run that
-// the cache does not show yet, with a member that knows the others. Where nobody has written it down it is those that have machines, retired
-// ones included: masters were not changed in the time before it was. Those who have been given the data of a snapshot found the cluster anew.
-// The status has what was written down, for somebody may delete the namespace.
+// FoundersOf returns the founding masters of the cluster's etcd. They are recorded at the namespace. Before that, and
+// while there has been no machine, they are the masters of the spec. Founders that are recorded stay until etcd is
+// founded: one of them may have a running machine that the cache does not show yet, with a member that knows the
+// others. The status has the record too, because the namespace may be deleted. Without any record they are the masters
+// that have machines, including retired ones, because masters could not change before the record was introduced. After
+// a restore the masters that got the data of the snapshot found the cluster again.
 func FoundersOf(namespace *corev1.Namespace, status *v1alpha1.EtcdStatus, nodes, retired []Node, r Restore) []string {
 	var all []string
 	for _, n := range nodes {
@@ -35,7 +36,8 @@ func FoundersOf(namespace *corev1.Namespace, status *v1alpha1.EtcdStatus, nodes,
 	return made
 }
 
-// mastersMade are the ids of the masters that have had a machine. That there was one stands in the status, too, for Deployments may be lost.
+// mastersMade returns the IDs of the masters that have had a machine. The status has this too, because Deployments may
+// be lost.
 func mastersMade(nodes, retired []Node) []string {
 	var made []string
 	for _, n := range nodes {
@@ -49,8 +51,10 @@ func mastersMade(nodes, retired []Node) []string {
 	return made
 }
 
-// HoldFounders returns a copy of the KVMConfig that still has the masters which etcd is being founded with and the spec has lost
-// meanwhile, and their ids, if hold says that the namespace is the cluster's. Without a majority of those that it knows etcd never begins. They go like all others, once it has.
+// HoldFounders returns a copy of the KVMConfig that has the masters with which etcd is being founded and that were
+// removed from the spec in the meantime, and the IDs of those masters, if hold says that the namespace is the
+// cluster's. Without a majority of its founders etcd never starts. Once it is founded, these masters are removed like
+// all others.
 func HoldFounders(config *v1alpha1.KVMConfig, namespace *corev1.Namespace, hold Hold) (complete *v1alpha1.KVMConfig, held []string) {
 	if !isFounding(namespace) || hold != HoldOwn && hold != HoldFormer || len(config.Spec.KVM.Masters) == 0 {
 		return config, nil
@@ -60,7 +64,7 @@ func HoldFounders(config *v1alpha1.KVMConfig, namespace *corev1.Namespace, hold 
 		if slices.ContainsFunc(config.Spec.Cluster.Masters, func(n v1alpha1.Node) bool { return n.ID == id }) {
 			continue
 		}
-		// Of what size it was is forgotten, and counts only where its machine was not made yet.
+		// Its machine's size is no longer known. That matters only if the machine was not created yet.
 		machine := *config.Spec.KVM.Masters[0].DeepCopy()
 		machine.ID = id
 		complete.Spec.Cluster.Masters = append(complete.Spec.Cluster.Masters, v1alpha1.Node{ID: id})
@@ -70,13 +74,15 @@ func HoldFounders(config *v1alpha1.KVMConfig, namespace *corev1.Namespace, hold 
 	return complete, held
 }
 
-// isFounding says that the masters that the namespace names are to found etcd, and that nobody has seen that they have.
+// isFounding returns whether the masters that the namespace names are to found etcd, and whether it is not known that
+// they have.
 func isFounding(namespace *corev1.Namespace) bool {
 	return namespace.Annotations[key.AnnotationEtcdFounding] != "" && namespace.Annotations[key.AnnotationEtcdFounders] != ""
 }
 
-// LookAtFounding finds out whether etcd is still being founded. It needs to be known what the workload cluster and its etcd tell, and which
-// machines there are: an API that answers has an etcd, and a cluster that has machines and does not say so has begun before.
+// LookAtFounding determines whether etcd is still being founded. Workload, Etcd and the machines of s have to be set
+// before: an API that responds has an etcd, and a cluster that has machines and is not marked as being founded was
+// founded earlier.
 func (s *Snapshot) LookAtFounding(namespace *corev1.Namespace, retired []Node, held []string) {
 	s.Held = held
 	switch s.Restore.Phase() {
@@ -89,7 +95,7 @@ func (s *Snapshot) LookAtFounding(namespace *corev1.Namespace, retired []Node, h
 	}
 }
 
-// Holds says that a master is there only for etcd to begin, see HoldFounders.
+// Holds returns whether a master exists only so that etcd can be founded, see HoldFounders.
 func (s *Snapshot) Holds(n Node) bool {
 	return n.Role == key.RoleMaster && slices.Contains(s.Held, n.ID)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestFoundersStayUntilEtcdHasBegun: the machine of one of them may run and know the others, whether or not the cache shows any machine.
-// Afterwards the spec counts.
+// TestFoundersStayUntilEtcdHasBegun: the machine of one founder may run and know the others, whether or not the cache
+// shows any machine. Once etcd is founded the spec counts.
 func TestFoundersStayUntilEtcdHasBegun(t *testing.T) {
 	config := fixture.MakeCluster("abc12").Masters(1).Obj()
 	only := config.Spec.Cluster.Masters[0].ID
@@ -53,7 +53,8 @@ func TestFoundersStayUntilEtcdHasBegun(t *testing.T) {
 	}
 }
 
-// TestFoundersAreFinal: once they are written down, nobody else founds, even while no machine is seen: one may be there.
+// TestFoundersAreFinal: once they are recorded, no other master founds, even while no machine is known, because one may
+// exist.
 func TestFoundersAreFinal(t *testing.T) {
 	nodes := cluster.NewNodes(fixture.MakeCluster("abc12").Masters(3).Obj().Spec)
 	founding := map[string]string{key.AnnotationEtcdFounders: nodes[0].ID, key.AnnotationEtcdFounding: "true"}
@@ -63,8 +64,8 @@ func TestFoundersAreFinal(t *testing.T) {
 	}
 }
 
-// TestWhenEtcdIsBeingFounded: from when the cluster is made until a member has told of others, or of itself, or the API server, which needs
-// etcd, answers.
+// TestWhenEtcdIsBeingFounded: from the creation of the cluster until a member has reported others or itself, or the API
+// server, which needs etcd, responds.
 func TestWhenEtcdIsBeingFounded(t *testing.T) {
 	config := fixture.MakeCluster("abc12").Masters(1).Obj()
 	founding := map[string]string{key.AnnotationEtcdFounders: "m", key.AnnotationEtcdFounding: "true"}

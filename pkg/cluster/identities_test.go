@@ -14,7 +14,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// pairs are those of a cluster, and that pair "api" as earlier versions, and the original, had it: a client's, too.
+// pairs returns the key pairs of a cluster, and the pair "api" of earlier versions and of the original, which is a
+// client's pair too.
 func pairs(t *testing.T) (set pki.Set, both pki.KeyPair) {
 	t.Helper()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -33,8 +34,8 @@ func pairs(t *testing.T) (set pki.Set, both pki.KeyPair) {
 	return complete.Set, both
 }
 
-// TestHowTheOperatorIntroducesItself: an upgrade does not lock it out, for the pair that there is stays in use until its own is stored, and one that
-// the original's masters believe stays in use as long as it is there.
+// TestHowTheOperatorIntroducesItself: an upgrade does not lock the operator out, because the existing pair stays in use
+// until the operator's own is stored, and one that the original's masters trust stays in use as long as it exists.
 func TestHowTheOperatorIntroducesItself(t *testing.T) {
 	set, both := pairs(t)
 	for name, test := range map[string]struct {
@@ -73,7 +74,7 @@ func TestHowTheOperatorIntroducesItself(t *testing.T) {
 
 func ptr(pair pki.KeyPair) *pki.KeyPair { return &pair }
 
-// TestNoKeyOfAMachineIsAnAdministrators: what is in boot data gives nobody all rights.
+// TestNoKeyOfAMachineIsAnAdministrators: no key in boot data gives all rights.
 func TestNoKeyOfAMachineIsAnAdministrators(t *testing.T) {
 	set, both := pairs(t)
 	if !pki.Administers(both) || !pki.Administers(set[pki.Operator]) {
@@ -86,7 +87,8 @@ func TestNoKeyOfAMachineIsAnAdministrators(t *testing.T) {
 	}
 }
 
-// TestGroupOfAdministrators: another generation is another group, whatever text it is, and where nobody binds groups it is one that needs none.
+// TestGroupOfAdministrators: another generation is another group, whatever its text, and if the operator creates no
+// bindings it is a group that needs none.
 func TestGroupOfAdministrators(t *testing.T) {
 	config := fixture.MakeCluster("ab1cd").Obj()
 	group := func(generation string) string {

@@ -10,12 +10,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// IngressHosts are the hosts of the Ingresses of a cluster, whose KVMConfig has its defaults.
+// IngressHosts returns the hosts of the Ingresses of a cluster. The KVMConfig has to have its defaults.
 func IngressHosts(config *v1alpha1.KVMConfig) []string {
 	return []string{config.Spec.Cluster.Kubernetes.API.Domain, config.Spec.Cluster.Etcd.Domain}
 }
 
-// HostAllowed says whether a host is in one of the domains that the operator allows.
+// HostAllowed returns whether a host is in one of the domains that the operator allows.
 func (s *Snapshot) HostAllowed(host string) bool {
 	return len(s.Settings.IngressDomains) == 0 || slices.ContainsFunc(s.Settings.IngressDomains, func(domain string) bool {
 		domain = strings.ToLower(strings.Trim(domain, "."))
@@ -23,8 +23,9 @@ func (s *Snapshot) HostAllowed(host string) bool {
 	})
 }
 
-// HostTakenBy is the Ingress of another cluster, as <namespace>/<name>, that has a host before this cluster has; empty when none has. The oldest
-// Ingress has a host, and of those of the same age the one with the smallest UID: the API server sets both, and every operator decides the same.
+// HostTakenBy returns the Ingress of another cluster, as <namespace>/<name>, that takes precedence for a host; empty if
+// there is none. The oldest Ingress has the host, and among those of the same age the one with the smallest UID: the
+// API server sets both, so every operator decides the same.
 func (s *Snapshot) HostTakenBy(host string) string {
 	var first *networkingv1.Ingress
 	for i := range s.Ingresses {

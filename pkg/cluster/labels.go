@@ -8,7 +8,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Labels are those that every object of the cluster carries, with more put over them.
+// Labels returns the labels of every object of the cluster, with more labels that take precedence.
 func (s *Snapshot) Labels(more ...map[string]string) map[string]string {
 	labels := map[string]string{
 		key.LabelCluster:   s.ID(),
@@ -25,15 +25,15 @@ func (s *Snapshot) Labels(more ...map[string]string) map[string]string {
 	return labels
 }
 
-// Meta is the metadata of an object in the cluster's namespace.
+// Meta returns the metadata of an object in the cluster's namespace.
 func (s *Snapshot) Meta(name string, more ...map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace(), Labels: s.Labels(more...)}
 }
 
-// App is the label app with the given value.
+// App returns the label app with the given value.
 func App(value string) map[string]string { return map[string]string{key.LabelApp: value} }
 
-// VersionBundle is the label that tells the operator version, if there is one.
+// VersionBundle returns the label with the operator version, if there is one.
 func (s *Snapshot) VersionBundle() map[string]string {
 	if s.Version() == "" {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/rolling"
 )
 
-// TestNodesAndTheirMachines (D3, T-20): by id where machines have one, by position where the old API says nothing else;
-// lists of unequal length lead to fewer nodes and never to a crash.
+// TestNodesAndTheirMachines: nodes and machines match by ID if machines have one, by position if the old API has none;
+// lists of unequal length lead to fewer nodes and never to a panic.
 func TestNodesAndTheirMachines(t *testing.T) {
 	type ids = []v1alpha1.Node
 	type machines = []v1alpha1.Machine
@@ -43,7 +43,7 @@ func TestNodesAndTheirMachines(t *testing.T) {
 	}
 }
 
-// TestWhoMustWait: an outdated node whose turn has not come; nothing of it may change until then.
+// TestWhoMustWait: an outdated node waits until it is its turn; nothing of it may change until then.
 func TestWhoMustWait(t *testing.T) {
 	s := &cluster.Snapshot{Rollout: rolling.Decision{Replace: map[string]bool{"a": true}}}
 	for name, test := range map[string]struct {
@@ -65,7 +65,8 @@ func TestWhoMustWait(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreDerived from the API domain and the network of Services; the object passed in stays as it is.
+// TestDefaultsAreDerived: defaults are derived from the API domain and the service network; the argument does not
+// change.
 func TestDefaultsAreDerived(t *testing.T) {
 	config := &v1alpha1.KVMConfig{}
 	config.Spec.Cluster.Kubernetes.API.Domain = "api.x.example.org"

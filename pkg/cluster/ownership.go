@@ -17,28 +17,31 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// ConditionNamespace is the condition of the handler of the namespace, by which a KVMConfig remembers that it has made its namespace.
+// ConditionNamespace is the condition of the handler of the namespace. By it a KVMConfig records that it has created
+// its namespace.
 const ConditionNamespace = "NamespaceReady"
 
-// Hold says whose the namespace of a cluster is.
+// Hold says who owns the namespace of a cluster.
 type Hold string
 
 const (
-	// HoldNone says: there is no namespace, as far as is known.
+	// HoldNone means that there is no namespace, as far as is known.
 	HoldNone Hold = "none"
-	// HoldOwn says: it names the KVMConfig and its UID.
+	// HoldOwn means that it names the KVMConfig and its UID.
 	HoldOwn Hold = "own"
-	// HoldFormer says: it names the KVMConfig and the UID of a former one, or none as earlier operators wrote it, and it is proven that what it
-	// holds is this KVMConfig's.
+	// HoldFormer means that it names the KVMConfig and the UID of a former one, or no UID as earlier operators wrote
+	// it, and that it is proven to belong to this KVMConfig.
 	HoldFormer Hold = "former"
-	// HoldOffered says: it names nobody, and has the label by which a namespace is handed over, as one has whose annotation was removed.
+	// HoldOffered means that it names no owner and has the label by which a namespace is handed over, like a namespace
+	// whose annotation was removed.
 	HoldOffered Hold = "offered"
-	// HoldForeign says: it is somebody else's. Nothing that lies in it is believed.
+	// HoldForeign means that it belongs to another owner. Nothing in it is trusted.
 	HoldForeign Hold = "foreign"
 )
 
-// HoldOf decides whose the namespace of a cluster is. former are Secrets beside the KVMConfig that may prove that a namespace of another UID
-// is its own: they lie where only those write who are trusted with the cluster, and were made when the namespace was.
+// HoldOf decides who owns the namespace of a cluster. former are Secrets in the namespace of the KVMConfig that may
+// prove that a namespace with another UID is its own: only those who are trusted with the cluster can write there, and
+// the Secrets were created at the same time as the namespace.
 func HoldOf(namespace *corev1.Namespace, config *v1alpha1.KVMConfig, former []corev1.Secret) Hold {
 	own := key.OwnerKVMConfig(config, "namespace")
 	switch annotations := namespace.Annotations; {
@@ -55,8 +58,8 @@ func HoldOf(namespace *corev1.Namespace, config *v1alpha1.KVMConfig, former []co
 	}
 }
 
-// remembersNamespace says that the status tells that the namespace was the cluster's. On deletion its condition tells what is waited for;
-// then it is enough that it does not say that the namespace is somebody else's.
+// remembersNamespace returns whether the status says that the namespace was the cluster's. On deletion the condition
+// shows what is waited for; then it is enough that it does not say that the namespace belongs to another owner.
 func remembersNamespace(config *v1alpha1.KVMConfig) bool {
 	c := meta.FindStatusCondition(config.Status.Conditions, ConditionNamespace)
 	if c == nil {
@@ -66,7 +69,8 @@ func remembersNamespace(config *v1alpha1.KVMConfig) bool {
 	return c.Status == metav1.ConditionTrue || config.DeletionTimestamp != nil && !refused
 }
 
-// provenBy says that one of the cluster's own Secrets names the same custom resource as the namespace, UID included.
+// provenBy returns whether one of the cluster's own Secrets names the same custom resource as the namespace, including
+// its UID.
 func provenBy(secrets []corev1.Secret, namespace *corev1.Namespace, config *v1alpha1.KVMConfig) bool {
 	of, _ := key.ParseOwner(namespace.Annotations)
 	return slices.ContainsFunc(secrets, func(s corev1.Secret) bool {
@@ -75,16 +79,18 @@ func provenBy(secrets []corev1.Secret, namespace *corev1.Namespace, config *v1al
 	})
 }
 
-// inOwnPlace says that a Secret lies where the operator writes those of the KVMConfig: beside it, under a name that begins with the cluster's id.
+// inOwnPlace returns whether a Secret is where the operator writes those of the KVMConfig: in its namespace, with a
+// name that begins with the cluster's ID.
 func inOwnPlace(s *corev1.Secret, config *v1alpha1.KVMConfig) bool {
 	return s.Namespace == config.Namespace && strings.HasPrefix(s.Name, key.SecretName(config.Spec.Cluster.ID, ""))
 }
 
-// Owner is the owner of the objects of a handler.
+// Owner returns the owner of the objects of a handler.
 func (s *Snapshot) Owner(handler string) key.Owner { return key.OwnerKVMConfig(s.Config, handler) }
 
-// Places are where the cluster's objects lie: Secrets beside the KVMConfig, everything in the cluster's namespace unless that is somebody
-// else's, and what has no namespace under the names that the operator gives.
+// Places returns where the cluster's objects are: Secrets in the namespace of the KVMConfig, everything in the
+// cluster's namespace unless that belongs to another owner, and cluster-scoped objects with the names that the operator
+// gives.
 func (s *Snapshot) Places() apply.Places {
 	namespaces := []string{s.Config.Namespace}
 	if s.Hold != HoldForeign && s.Namespace() != s.Config.Namespace {
@@ -105,28 +111,35 @@ func (s *Snapshot) counts(object client.Object) bool {
 	}
 }
 
-// LookAtNamespace notes whose the namespace is.
+// OwnsNamespace reports whether the namespace of a cluster is the KVMConfig's.
+func OwnsNamespace(config *v1alpha1.KVMConfig, hold Hold) bool {
+	return hold == HoldOwn || hold == HoldFormer || hold == HoldOffered && remembersNamespace(config)
+}
+
+// LookAtNamespace records who owns the namespace.
 func (s *Snapshot) LookAtNamespace(namespace *corev1.Namespace, hold Hold) {
 	s.Hold = hold
-	s.OwnsNamespace = hold == HoldOwn || hold == HoldFormer || hold == HoldOffered && remembersNamespace(s.Config)
+	s.OwnsNamespace = OwnsNamespace(s.Config, hold)
 	s.NamespaceTaken = hold != HoldNone && !s.OwnsNamespace
 	if owner, _ := key.ParseOwner(namespace.Annotations); hold == HoldFormer {
 		s.FormerUIDs = []types.UID{owner.UID}
 	}
 }
 
-// ReasonLegacyMachines is the reason of a condition that says that giantswarm/kvm-operator runs a cluster.
+// ReasonLegacyMachines is the reason of a condition which says that giantswarm/kvm-operator manages a cluster.
 const ReasonLegacyMachines = "LegacyMachines"
 
-// IsLegacyMachine says whether giantswarm/kvm-operator made the Deployment of a node: it has that operator's labels, and no owner.
+// IsLegacyMachine returns whether giantswarm/kvm-operator created the Deployment of a node: it has that operator's
+// labels, and no owner.
 func IsLegacyMachine(d *appsv1.Deployment) bool {
 	role := d.Labels[key.LabelApp]
 	return !key.HasOwner(d.Annotations) && d.Labels[key.LabelManagedBy] == key.Operator && d.Labels[key.LabelNode] != "" &&
 		(role == key.RoleMaster || role == key.RoleWorker)
 }
 
-// LegacyMachines says that a cluster is not this operator's. The machines of giantswarm/kvm-operator keep etcd's data in a place that goes by
-// their position in a list, and boot with data that the runner here does not know: taken over, a master would start with an empty etcd.
+// LegacyMachines returns the error for a cluster that is not this operator's. The machines of giantswarm/kvm-operator
+// keep etcd's data in a place that depends on their position in a list, and boot with data that the runner here does
+// not support: if taken over, a master would start with an empty etcd.
 func LegacyMachines(d *appsv1.Deployment) error {
 	return problem.Newf(ReasonLegacyMachines, "Deployment %s/%s was made by giantswarm/kvm-operator; this operator does not take its clusters over, "+
 		"and changes and deletes nothing of them: let that operator keep the cluster or delete it, and make a new one for this operator "+

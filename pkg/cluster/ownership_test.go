@@ -14,7 +14,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// marked are the annotations of an object of the KVMConfig default/ab1cd with the UID; "" is how earlier operators wrote it.
+// marked returns the annotations of an object of the KVMConfig default/ab1cd with the UID; "" is the form of earlier
+// operators.
 func marked(uid types.UID, handler string) map[string]string {
 	if uid == "" {
 		return map[string]string{key.AnnotationOwner: "default/ab1cd/" + handler}
@@ -22,8 +23,9 @@ func marked(uid types.UID, handler string) map[string]string {
 	return key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "ab1cd", UID: uid, Handler: handler}.Annotations()
 }
 
-// TestWhoseTheNamespaceIs: an annotation that anybody who makes a namespace may write proves nothing without the UID. What proves that a
-// namespace of another UID, or of none, is the cluster's is what only those write who are trusted with it.
+// TestWhoseTheNamespaceIs: the owner annotation proves nothing without the UID, because anyone who creates a namespace
+// can set it. A namespace with another UID, or with none, is proven to be the cluster's by objects that only those can
+// write who are trusted with the cluster.
 func TestWhoseTheNamespaceIs(t *testing.T) {
 	handedOver := map[string]string{key.LabelGSCluster: "ab1cd"}
 	made := metav1.Condition{Type: "NamespaceReady", Status: metav1.ConditionTrue, Reason: "Done"}

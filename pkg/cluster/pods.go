@@ -9,11 +9,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Readiness says whether a node serves in the form that its Deployment asks for and, if not, what it waits for. It is
-// the seam between rolling and the world: node pods answer here, the workload cluster's Nodes answer later.
+// Readiness returns whether a node is Ready and up to date with its Deployment and, if not, what it waits for. It
+// separates the rollout from the way in which readiness is observed: PodReadiness checks node pods only, and the caller
+// may check Nodes too.
 type Readiness func(n Node) (ready bool, message string)
 
-// PodReadiness judges a node by its pods: exactly one, Ready, and of the Deployment's present template.
+// PodReadiness checks a node by its pods: there is exactly one, it is Ready, and it has the Deployment's current
+// template.
 func PodReadiness(n Node) (bool, string) {
 	if n.Deployment == nil {
 		return false, "no node pod yet"
@@ -35,8 +37,8 @@ func PodReadiness(n Node) (bool, string) {
 	return true, ""
 }
 
-// Standing are the pods of a node that have not ended, all where each has: a pod that a kubelet has ended, for its host goes down, stays until
-// somebody deletes it.
+// Standing returns the pods of a node that have not ended, or all if each has ended: a pod that a kubelet has ended
+// because its host shuts down stays until it is deleted.
 func (n Node) Standing() []corev1.Pod {
 	standing := slices.DeleteFunc(slices.Clone(n.Pods), func(p corev1.Pod) bool { return !alive(p) })
 	if len(standing) == 0 {
@@ -45,14 +47,14 @@ func (n Node) Standing() []corev1.Pod {
 	return standing
 }
 
-// PodReady says whether the pod's condition Ready is true.
+// PodReady returns whether the pod's condition Ready is true.
 func PodReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// because tells why a pod is not Ready, as far as the pod says.
+// because returns why a pod is not Ready, as far as its status says.
 func because(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -72,15 +74,15 @@ func because(pod *corev1.Pod) string {
 	return ""
 }
 
-// What is said of nodes that are not in the spec any more: those that go, and masters that stay, for etcd to begin or until it has one member
-// less.
+// Messages about nodes that are no longer in the spec: nodes that are removed, masters that stay until etcd is founded,
+// and masters that stay until their member is removed.
 const (
 	MessageLeaving  = "it was removed from the spec"
 	MessageHeld     = MessageLeaving + " and stays until etcd has begun"
 	MessageRetiring = MessageLeaving + " and stays until its member of etcd is taken out"
 )
 
-// Departing are the pods of nodes that are not in the spec any more, but for masters that retire, by their names.
+// Departing returns the pods of nodes that are no longer in the spec, except for masters that retire, sorted by name.
 func (s *Snapshot) Departing() []corev1.Pod {
 	pods := slices.DeleteFunc(slices.Clone(s.Leaving), func(p corev1.Pod) bool {
 		id := p.Labels[key.LabelNode]
@@ -91,7 +93,7 @@ func (s *Snapshot) Departing() []corev1.Pod {
 	return pods
 }
 
-// WhyHeld says for a person what holds those of the pods that are being deleted; empty when none is.
+// WhyHeld returns a message with what holds the pods that are being deleted; empty if none is held.
 func WhyHeld(pods ...corev1.Pod) string {
 	var reasons []string
 	for _, p := range pods {
@@ -104,12 +106,12 @@ func WhyHeld(pods ...corev1.Pod) string {
 	return Sentence(reasons...)
 }
 
-// Sentence joins parts of a message that are not empty.
+// Sentence joins the parts of a message that are not empty.
 func Sentence(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "; ")
 }
 
-// PodsOf picks the pods of one node, the newest first.
+// PodsOf returns the pods of one node, newest first.
 func PodsOf(pods []corev1.Pod, n Node) []corev1.Pod {
 	var own []corev1.Pod
 	for _, pod := range pods {

@@ -15,14 +15,14 @@ import (
 
 var now = metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 
-// made is a Deployment whose template has the hash.
+// made returns a Deployment whose template has the hash.
 func made(hash string) *appsv1.Deployment {
 	d := &appsv1.Deployment{}
 	d.Spec.Template.Annotations = map[string]string{key.AnnotationNodeHash: hash}
 	return d
 }
 
-// pod is a Ready pod with the hash, changed by changes.
+// pod returns a Ready pod with the hash, after changes.
 func pod(name, hash string, changes ...func(*corev1.Pod)) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{key.AnnotationNodeHash: hash}, CreationTimestamp: now}}
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -46,7 +46,8 @@ func waits(reason string) func(*corev1.Pod) {
 	}
 }
 
-// TestReadinessOfNodes: a node is Ready with one pod that is, and of the form that its Deployment asks for now.
+// TestReadinessOfNodes: a node is Ready if it has exactly one pod, which is Ready and has the current template of the
+// Deployment.
 func TestReadinessOfNodes(t *testing.T) {
 	unscheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}
 	gate := corev1.PodCondition{Type: key.ConditionNodeReady, Status: corev1.ConditionFalse}
@@ -89,7 +90,7 @@ func TestReadinessOfNodes(t *testing.T) {
 	}
 }
 
-// TestPodsOfANodeNewestFirst, and Pod is the newest that stays.
+// TestPodsOfANodeNewestFirst: pods come newest first, and Pod is the newest that stays.
 func TestPodsOfANodeNewestFirst(t *testing.T) {
 	of := func(role, node, name string, age time.Duration, changes ...func(*corev1.Pod)) corev1.Pod {
 		p := pod(name, "1", changes...)

@@ -20,19 +20,19 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Restore is the way of the cluster back to a snapshot of its etcd.
+// Restore is the restore of the cluster's etcd from a snapshot.
 type Restore struct {
 	etcd.Restoration
 	// Number is how many restores came before the next one.
 	Number int64
-	// namespace is the identity of the cluster's namespace: what hosts and volumes keep of a cluster of the same id that there was before
-	// is not this one's.
+	// namespace is the UID of the cluster's namespace: what hosts and volumes keep of an earlier cluster with the same
+	// ID does not belong to this one.
 	namespace types.UID
-	// Jobs are those that were made for it, by name.
+	// Jobs are the Jobs that were created for it, by name.
 	Jobs map[string]*batchv1.Job
 }
 
-// EtcdSnapshots says whether, and where, snapshots of etcd are kept; nil when they are not.
+// EtcdSnapshots returns whether, and where, snapshots of etcd are kept; nil if they are not.
 func (s *Snapshot) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
 	if e := s.Config.Spec.Etcd; e != nil {
 		return e.Snapshots
@@ -40,7 +40,7 @@ func (s *Snapshot) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
 	return nil
 }
 
-// FoundingTicket is the ticket that etcd began with when it began with a snapshot; empty otherwise.
+// FoundingTicket returns the founding token with which etcd was restored from a snapshot; empty if it was not.
 func (s *Snapshot) FoundingTicket() string {
 	if known := s.Config.Status.Etcd; known != nil && known.Ticket != "" && known.Restored == s.Restore.DoneMark() {
 		return known.Ticket
@@ -48,8 +48,8 @@ func (s *Snapshot) FoundingTicket() string {
 	return s.ticket(s.Restore.Done, s.Restore.Number-1, s.Founders)
 }
 
-// RestoreTicket is the ticket of the snapshot that the cluster is on its way to. It goes by the masters, too: data names all that it was made
-// for, and the data of one set of masters is no good for another.
+// RestoreTicket returns the founding token of the restore in progress. It depends on the masters too: restored data
+// names all masters for which it was prepared, and cannot be used for another set of masters.
 func (s *Snapshot) RestoreTicket() string {
 	var ids []string
 	for _, n := range s.Masters() {
@@ -58,8 +58,9 @@ func (s *Snapshot) RestoreTicket() string {
 	return s.ticket(s.Restore.Target(), s.Restore.Number, ids)
 }
 
-// ticket is the right of a machine to begin with the data of a snapshot, "<file>/<generation>". No two restores have the same: what one has
-// left behind, and what was written since, must not pass for what another puts in place.
+// ticket returns the founding token with which a machine may start with the data of a snapshot, "<file>/<generation>".
+// No two restores have the same token: data that one restore has left behind, and data that was written since, must not
+// be accepted as the data of another.
 func (s *Snapshot) ticket(snapshot string, number int64, founders []string) string {
 	if snapshot == "" {
 		return ""
@@ -69,10 +70,10 @@ func (s *Snapshot) ticket(snapshot string, number int64, founders []string) stri
 	return key.EtcdRestored + hex.EncodeToString(sum[:6])
 }
 
-// RestoredMark is how it is written down at the namespace that etcd has begun with the snapshot that the cluster is on its way to.
+// RestoredMark returns the record at the namespace that etcd was restored from the snapshot of the restore in progress.
 func (r Restore) RestoredMark() string { return fmt.Sprintf("%s#%d", r.Target(), r.Number) }
 
-// DoneMark is the same of the snapshot that etcd began with; empty when it began with nothing.
+// DoneMark returns the same record for the last restore that has finished; empty if there was none.
 func (r Restore) DoneMark() string {
 	if r.Done == "" {
 		return ""
@@ -80,7 +81,7 @@ func (r Restore) DoneMark() string {
 	return fmt.Sprintf("%s#%d", r.Done, r.Number-1)
 }
 
-// readMark reads it. The first restore has the number 0.
+// readMark parses such a record. The first restore has the number 0.
 func (r *Restore) readMark(mark string) {
 	snapshot, number, _ := strings.Cut(mark, "#")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -90,24 +91,25 @@ func (r *Restore) readMark(mark string) {
 	r.Done, r.Number = snapshot, n+1
 }
 
-// SnapshotFile is the file of a snapshot, "<file>/<generation>".
+// SnapshotFile returns the file of a snapshot, "<file>/<generation>".
 func SnapshotFile(snapshot string) string {
 	file, _ := etcd.SplitSnapshot(snapshot)
 	return file
 }
 
-// RestoresOther says that the snapshot that is asked for has not the name of one of this cluster. What has been begun is ended.
+// RestoresOther returns whether the requested snapshot does not have a name of this cluster. A restore that has passed
+// the check continues to its end.
 func (s *Snapshot) RestoresOther() bool {
 	return s.Restore.Phase() == etcd.Checking && !etcdfiles.OfCluster(SnapshotFile(s.Restore.Target()), s.ID())
 }
 
-// RestoreStands says that a restore that is asked for cannot begin until a person does something.
+// RestoreStands returns whether a requested restore cannot start until a person does something.
 func (s *Snapshot) RestoreStands() bool {
 	check := s.Restore.Jobs[key.EtcdRestoreName(s.RestoreTicket(), "")]
 	return s.Restore.Phase() == etcd.Checking && (s.RestoresOther() || Failure(check) != nil)
 }
 
-// LookAtRestore finds out how far the cluster is on its way back to a snapshot.
+// LookAtRestore determines how far a restore has come.
 func (s *Snapshot) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job, pods []corev1.Pod) {
 	r := Restore{Jobs: map[string]*batchv1.Job{}, namespace: namespace.UID}
 	for i := range jobs {
@@ -135,7 +137,7 @@ func (s *Snapshot) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job
 		}
 		r.Masters = append(r.Masters, etcd.RestoredMaster{
 			Running: slices.ContainsFunc(n.Pods, alive),
-			// Where the data is has to be stored, too.
+			// The place of the data has to be stored too.
 			Placed: placed && (n.EtcdHost != "" || s.EtcdOnVolume()),
 		})
 	}
@@ -149,7 +151,7 @@ func alive(p corev1.Pod) bool {
 // AppEtcdRestore is the label app of the pods of the Jobs of a restore.
 const AppEtcdRestore = "etcd-restore"
 
-// restoredOn is the host on which a Job has put the data of a master, as its pod tells.
+// restoredOn returns the host on which a Job has restored the data of a master, from the pod of the Job.
 func restoredOn(pods []corev1.Pod, job string) string {
 	for _, p := range pods {
 		if p.Labels[key.LabelApp] == AppEtcdRestore && p.Labels[batchv1.JobNameLabel] == job && p.Status.Phase == corev1.PodSucceeded {
@@ -159,11 +161,11 @@ func restoredOn(pods []corev1.Pod, job string) string {
 	return ""
 }
 
-// Succeeded says whether a Job has done what it was made for.
+// Succeeded returns whether a Job has completed.
 func Succeeded(j *batchv1.Job) bool { return finished(j, batchv1.JobComplete) != nil }
 
-// Failure is why a Job was given up; nil when it was not. It is not yet said to have failed while a pod of it ends, which on a dead host
-// takes for ever.
+// Failure returns why a Job has failed; nil if it has not. The condition FailureTarget counts too, because Failed is
+// set only when the Job's pods have ended, which never happens on a dead host.
 func Failure(j *batchv1.Job) *batchv1.JobCondition {
 	return cmp.Or(finished(j, batchv1.JobFailed), finished(j, batchv1.JobFailureTarget))
 }

@@ -25,7 +25,7 @@ const (
 // AppEtcdRetired is the label app of the pods of the Jobs that work on it.
 const AppEtcdRetired = "etcd-retired"
 
-// What Jobs do with it.
+// What Jobs do with retired data.
 const (
 	doRename = "rename"
 	doRemove = "remove"
@@ -34,11 +34,11 @@ const (
 // maxRetired is how many entries status.retired has at most. What masters leave beyond that stays under its name.
 const maxRetired = 100
 
-// maxKept is how many directories of a cluster are kept: its author could fill hosts otherwise.
+// maxKept is how many directories of a cluster are kept, so that users of a cluster cannot fill hosts.
 const maxKept = 10
 
-// RetireJob returns what the operator has to do with the data that a master left, "rename" or "remove", and the name of the Job for it. Both are empty
-// while there is nothing to do.
+// RetireJob returns what the operator has to do with the data that a master left, "rename" or "remove", and the name of
+// the Job for it. Both are empty while there is nothing to do.
 func (s *Snapshot) RetireJob(d v1alpha1.RetiredData) (do, name string) {
 	switch {
 	case d.Phase == RetiredRenaming && !s.inUse(d):
@@ -51,7 +51,7 @@ func (s *Snapshot) RetireJob(d v1alpha1.RetiredData) (do, name string) {
 	return do, key.EtcdRetireName(do, d.ID, d.EtcdHost, d.EtcdMark, d.Since.Time)
 }
 
-// NextRemoval is when the next data that masters have left on hosts is to be removed, after now; zero when there is none.
+// NextRemoval returns when the next retired data is due for removal, after now; zero if there is none.
 func (s *Snapshot) NextRemoval() time.Time {
 	var next time.Time
 	for _, d := range s.Config.Status.Retired {
@@ -66,7 +66,7 @@ func (s *Snapshot) removedAt(d v1alpha1.RetiredData) time.Time {
 	return d.Since.Add(s.Settings.EtcdRetention)
 }
 
-// removalDue says that data is kept for long enough, or that there is more of it than is kept.
+// removalDue returns whether data was kept for long enough, or whether there is more of it than maxKept.
 func (s *Snapshot) removalDue(d v1alpha1.RetiredData) bool {
 	newer := 0
 	for _, other := range s.Config.Status.Retired {
@@ -77,8 +77,9 @@ func (s *Snapshot) removalDue(d v1alpha1.RetiredData) bool {
 	return newer >= maxKept || !s.Now.Before(s.removedAt(d))
 }
 
-// LookAtRetired computes the next status.retired from the stored one. Handlers act on the stored status, so data is renamed only after the status says
-// that no master gets it back. machines are the Deployments of masters that are not in the spec.
+// LookAtRetired computes the next status.retired from the stored one. Handlers act on the stored status, so data is
+// renamed only after the status says that no master gets it back. machines are the Deployments of masters that are not
+// in the spec.
 func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 	byName := map[string]*batchv1.Job{}
 	for i := range jobs {
@@ -90,7 +91,7 @@ func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 		done := Succeeded(byName[name])
 		switch {
 		case d.Phase == RetiredLeft && s.hasMachine(d.ID), d.Phase == RetiredRenaming && s.inUse(d), do == doRemove && done:
-			continue // a master has it again, see Left; or it is gone
+			continue // a master uses it again, see Left; or it is gone
 		case d.Phase == RetiredLeft:
 			d.Phase, d.Message = s.leaves(d, machines)
 		case do == doRename && done:
@@ -114,14 +115,16 @@ func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 	s.Retired = next
 }
 
-// inUse reports whether a master uses the directory. That contradicts the phase Renaming, and happens when a user restores an older status.
+// inUse reports whether a master uses the directory. That contradicts the phase Renaming, and happens when a user
+// restores an older status.
 func (s *Snapshot) inUse(d v1alpha1.RetiredData) bool {
 	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool {
 		return n.ID == d.ID && n.EtcdMark == d.EtcdMark && (n.EtcdHost == "" || n.EtcdHost == d.EtcdHost)
 	})
 }
 
-// leftAt is when a master left, later than it ever did: names of Jobs and directories go by it.
+// leftAt returns the time at which a master left, later than any earlier one, because the names of Jobs and directories
+// contain it.
 func (s *Snapshot) leftAt(id string) metav1.Time {
 	now := s.Now.Truncate(time.Second)
 	for _, d := range s.Config.Status.Retired {
@@ -132,13 +135,13 @@ func (s *Snapshot) leftAt(id string) metav1.Time {
 	return metav1.NewTime(now)
 }
 
-// hasMachine says whether a master is in the spec or retires.
+// hasMachine returns whether a master is in the spec or retires.
 func (s *Snapshot) hasMachine(id string) bool {
 	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return n.ID == id })
 }
 
-// leaves returns RetiredRenaming once no machine can start with the data that a master left: its member is out of etcd, and it has neither a
-// Deployment nor a pod. Otherwise it returns RetiredLeft and the reason.
+// leaves returns RetiredRenaming once no machine can start with the data that a master left: its member is out of etcd,
+// and it has neither a Deployment nor a pod. Otherwise it returns RetiredLeft and the reason.
 func (s *Snapshot) leaves(d v1alpha1.RetiredData, machines []Node) (phase, message string) {
 	has := func(n Node) bool { return n.ID == d.ID }
 	switch {
@@ -154,7 +157,7 @@ func (s *Snapshot) leaves(d v1alpha1.RetiredData, machines []Node) (phase, messa
 	return RetiredRenaming, ""
 }
 
-// whyNot says what a Job waits for.
+// whyNot returns what a Job waits for.
 func (s *Snapshot) whyNot(do, name, host string, job *batchv1.Job) string {
 	if failure := Failure(job); failure != nil {
 		return fmt.Sprintf("Job %[1]s was given up (%[2]s): kubectl --namespace=%[3]s logs job/%[1]s tells why; delete it to try again", name, failure.Reason, s.Namespace())
@@ -163,8 +166,8 @@ func (s *Snapshot) whyNot(do, name, host string, job *batchv1.Job) string {
 		name, do, host, s.Config.Name, s.Config.Namespace)
 }
 
-// NewEtcdMark is the mark for the directory of a new master. It differs from the mark of data that is being renamed, because the Job must not rename the
-// new directory.
+// NewEtcdMark returns the mark for the directory of a new master. It differs from the mark of data that is being
+// renamed, because the Job must not rename the new directory.
 func (s *Snapshot) NewEtcdMark(id string) string {
 	seed := s.Keys[KeyEncryption]
 	mark := key.EtcdMark(seed)
@@ -180,7 +183,8 @@ func (s *Snapshot) renames(id, mark string) bool {
 	})
 }
 
-// Left is the data that a master which is in the spec again has left on a host; nil when there is none, or none that it may have back.
+// Left returns the data on a host of a master that is in the spec again; nil if there is none, or none that the master
+// may use again.
 func (s *Snapshot) Left(id string) *v1alpha1.RetiredData {
 	at := slices.IndexFunc(s.Config.Status.Retired, func(d v1alpha1.RetiredData) bool { return d.ID == id && d.Phase == RetiredLeft })
 	if at < 0 {

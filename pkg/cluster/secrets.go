@@ -23,39 +23,41 @@ const (
 	SecretKeyKey         = "key"
 )
 
-// Keys of an authority's Secret while it is about to be succeeded.
+// Keys of a CA's Secret while its rotation is being prepared.
 const (
 	secretKeyNextCertificate = "next.crt"
 	secretKeyNextKey         = "next.key"
 )
 
-// Keys of an authority's Secret with the paths of the issuers of Vault that have its key, and that of its successor.
+// Keys of a CA's Secret with the paths of the issuers in Vault that have its key, and that of its successor.
 const (
 	secretKeyVault     = "vault"
 	secretKeyNextVault = "next.vault"
 )
 
-// Secrets are the Secrets of a cluster sorted by what they hold.
+// Secrets are the Secrets of a cluster, sorted by their contents.
 type Secrets struct {
-	// Pairs and Keys are what was found, by name; Adopted tells which of them belong to somebody else.
+	// Pairs and Keys are what was found, by name; Adopted says which of them another party owns.
 	Pairs   pki.Set
 	Keys    map[string]string
 	Adopted map[string]bool
 	// Versions are the resource versions of the Secrets of the pairs.
 	Versions map[string]string
-	// Generations are those of the authorities, see AnnotationAuthorityGeneration.
+	// Generations are those of the CAs, see AnnotationAuthorityGeneration.
 	Generations map[string]int64
 	// PairsErr and KeysErr name the Secrets that are malformed.
 	PairsErr, KeysErr error
-	// malformed are the names of what stands in a malformed Secret: it must not be made anew.
+	// malformed are the names of the contents of malformed Secrets, which must not be generated again.
 	malformed map[string]bool
-	// authorities are the common names of the authorities that are requested, by name.
+	// authorities are the common names of the requested CAs, by name.
 	authorities map[string]string
 }
 
-// ReadSecrets sorts the Secrets of a cluster. Its own lie beside the KVMConfig, under the names that the operator gives, and go before those
-// that are adopted: labelled with the cluster's id, without an owner, beside the KVMConfig or in one of the namespaces adoptFrom. Any other is
-// not looked at, whatever it says, because anybody who may create a Secret somewhere may write labels and annotations.
+// ReadSecrets sorts the Secrets of a cluster. The cluster's own Secrets are in the namespace of the KVMConfig and have
+// the names that the operator gives. They take precedence over those that are adopted: Secrets with the label of the
+// cluster's ID and without an owner, in the namespace of the KVMConfig or in one of the namespaces adoptFrom. All
+// others are ignored regardless of their metadata, because anyone who may create a Secret in some namespace may set
+// labels and annotations.
 func ReadSecrets(secrets []corev1.Secret, config *v1alpha1.KVMConfig, adoptFrom []string, requests []pki.Request) Secrets {
 	id := config.Spec.Cluster.ID
 	requested := map[string]bool{}
@@ -88,18 +90,18 @@ func ReadSecrets(secrets []corev1.Secret, config *v1alpha1.KVMConfig, adoptFrom 
 	return read
 }
 
-// own says that a Secret is one that the operator made for the KVMConfig: by what it says, and where it lies.
+// own returns whether the operator created a Secret for the KVMConfig, by its owner and its place.
 func own(s *corev1.Secret, config *v1alpha1.KVMConfig) bool {
 	return inOwnPlace(s, config) && (key.OwnerKVMConfig(config, "certificates").Names(s.Annotations) || key.OwnerKVMConfig(config, "randomkey").Names(s.Annotations))
 }
 
-// offered says that a Secret of nobody may be adopted.
+// offered returns whether a Secret without an owner may be adopted.
 func offered(s *corev1.Secret, config *v1alpha1.KVMConfig, adoptFrom []string) bool {
 	here := s.Namespace == config.Namespace || slices.Contains(adoptFrom, s.Namespace)
 	return here && !key.HasOwner(s.Annotations) && key.OfCluster(s.Labels, config.Spec.Cluster.ID)
 }
 
-// named says of a Secret of the cluster's own that it has the name under which the operator puts what it holds.
+// named returns whether a Secret of the cluster's own has the name that the operator gives to its contents.
 func named(s *corev1.Secret, id string) bool {
 	return !key.HasOwner(s.Annotations) || slices.ContainsFunc([]string{s.Labels[key.LabelCertificate], s.Labels[key.LabelRandomKey]}, func(name string) bool {
 		return name != "" && s.Name == key.SecretName(id, name)
@@ -108,7 +110,7 @@ func named(s *corev1.Secret, id string) bool {
 
 func (r *Secrets) labelled(secret *corev1.Secret, requested map[string]bool) {
 	owned := key.HasOwner(secret.Annotations)
-	// A pair of somebody else that nobody asks for is none of the cluster's, whatever it looks like.
+	// A pair of another party that is not requested does not belong to the cluster, regardless of its labels.
 	if name := secret.Labels[key.LabelCertificate]; name != "" && (owned || requested[name]) {
 		r.pair(name, secret, !owned)
 	}
@@ -117,8 +119,8 @@ func (r *Secrets) labelled(secret *corev1.Secret, requested map[string]bool) {
 	}
 }
 
-// unlabelled refuses a Secret that stands where one of the cluster's own would, and does not say so: whatever was made in its place could
-// not be kept, and would be another one each time.
+// unlabelled rejects a Secret that has the name of one of the cluster's own but not its labels: a pair or key that was
+// generated instead could not be stored, and would differ each time.
 func (r *Secrets) unlabelled(secret *corev1.Secret, id string, requested map[string]bool) {
 	name, found := strings.CutPrefix(secret.Name, key.SecretName(id, ""))
 	isKey := slices.Contains(RandomKeys, name)
@@ -164,7 +166,7 @@ func (r *Secrets) pair(name string, secret *corev1.Secret, adopted bool) {
 	r.Generations[name] = generation(secret)
 }
 
-// CertificateSecret is the Secret of a pair, to be written in the place of the version that was read, if there was one.
+// CertificateSecret returns the Secret of a pair. It replaces the version that was read, if there was one.
 func (s *Snapshot) CertificateSecret(name string, pair pki.KeyPair, version string) *corev1.Secret {
 	meta := s.Meta(key.SecretName(s.ID(), name), map[string]string{key.LabelCertificate: name})
 	meta.Namespace, meta.ResourceVersion = s.Config.Namespace, version
@@ -182,14 +184,14 @@ func (s *Snapshot) CertificateSecret(name string, pair pki.KeyPair, version stri
 	return secret
 }
 
-// MarkGeneration writes down that an authority is of the generation that the KVMConfig asks for.
+// MarkGeneration records that a CA has the generation that the KVMConfig requests.
 func (s *Snapshot) MarkGeneration(secret *corev1.Secret) {
 	if generation := s.AuthorityGeneration(); generation > 0 {
 		secret.Annotations = map[string]string{key.AnnotationAuthorityGeneration: strconv.FormatInt(generation, 10)}
 	}
 }
 
-// generation is that of an authority; 0 before it was ever succeeded by wish.
+// generation returns the generation of a CA; 0 before its rotation was ever requested.
 func generation(secret *corev1.Secret) int64 {
 	n, err := strconv.ParseInt(secret.Annotations[key.AnnotationAuthorityGeneration], 10, 64)
 	if err != nil {
@@ -216,8 +218,9 @@ func checkPair(secret *corev1.Secret, pair pki.KeyPair) error {
 	return nil
 }
 
-// Lose has keys that are missing be told of and not be made a second time, for machines that run with what they were: that which encrypts what
-// is in etcd, and that by which all tokens are believed. Where the latter is gone, whatever else is missing went with it.
+// Lose reports missing keys instead of generating them again, because running nodes still use them: the key that
+// encrypts data in etcd, and the key that signs all service account tokens. If the latter is missing, everything else
+// that is missing counts as lost with it.
 func (r *Secrets) Lose(id, namespace string, requests []pki.Request) {
 	if r.NeedsKey(KeyEncryption) {
 		r.malformed[KeyEncryption] = true
@@ -263,8 +266,8 @@ func validKey(name, value string) bool {
 	return err == nil && len(raw) == 32
 }
 
-// Requests lists those of the requests that may be answered, leaving out those whose Secret is malformed. What is somebody
-// else's is kept as it is.
+// Requests returns the requests that may be issued, without those whose Secret is malformed. Pairs of another party are
+// kept as they are.
 func (r *Secrets) Requests(requests []pki.Request) []pki.Request {
 	requests = slices.DeleteFunc(slices.Clone(requests), func(request pki.Request) bool { return r.malformed[request.Name] })
 	for i := range requests {
@@ -273,7 +276,7 @@ func (r *Secrets) Requests(requests []pki.Request) []pki.Request {
 	return requests
 }
 
-// NeedsKey says whether a random key has to be made.
+// NeedsKey returns whether a random key has to be generated.
 func (r *Secrets) NeedsKey(name string) bool {
 	_, found := r.Keys[name]
 	return !found && !r.malformed[name]

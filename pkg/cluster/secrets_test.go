@@ -25,13 +25,13 @@ const (
 	encryptionKey    = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 )
 
-// asked are the pairs that the cluster asks for.
+// asked are the requested pairs of the cluster.
 var asked = []pki.Request{{Name: "ca"}, {Name: "api"}, {Name: "worker"}, {Name: "etcd"}}
 
 // kvmConfig is the cluster ab1cd in namespace default.
 func kvmConfig() *v1alpha1.KVMConfig { return fixture.MakeCluster("ab1cd").Obj() }
 
-// certificateSecret holds a pair for the cluster ab1cd under the name; owner "" means that it is somebody else's.
+// certificateSecret returns a Secret with a pair for the cluster ab1cd under the name; owner "" means another party's.
 func certificateSecret(t *testing.T, namespace, name, owner string, changes ...func(*corev1.Secret)) corev1.Secret {
 	t.Helper()
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now.Time)}
@@ -76,16 +76,16 @@ func data(name, value string) func(*corev1.Secret) {
 	return func(s *corev1.Secret) { s.Data[name] = []byte(value) }
 }
 
-// unlabelled is what is said of a Secret that stands in the way of the cluster's own.
+// unlabelled is the message about a Secret that has the name of one of the cluster's own.
 const unlabelled = "Secret default/ab1cd-api lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/certificate=api; set them, or delete the Secret if it is not needed"
 
-// TestSecretsAreFoundByLabels covers F-11: those of another cluster, of another KVMConfig or with another label are not
-// used; those of somebody else for this cluster are adopted from the KVMConfig's namespace and from those that a setting lists. Whatever a Secret
-// says, in any other namespace it is not looked at.
+// TestSecretsAreFoundByLabels: Secrets of another cluster, of another KVMConfig or with another label are not used;
+// those of another party for this cluster are adopted from the KVMConfig's namespace and from those that a setting
+// lists. In any other namespace a Secret is ignored, regardless of its metadata.
 func TestSecretsAreFoundByLabels(t *testing.T) {
 	for name, test := range map[string]struct {
 		secrets []corev1.Secret
-		// found are the names of what was found, adopted ones with an asterisk.
+		// found are the names of what was found; adopted ones have an asterisk.
 		found string
 		err   string
 	}{
@@ -168,8 +168,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestOwnSecretsGoFirst: an adopted one that turns up later replaces nothing that is in use, and one that lies elsewhere is not the cluster's own
-// because it says so.
+// TestOwnSecretsGoFirst: an adopted Secret that appears later replaces nothing that is in use, and one in another place
+// is not the cluster's own because its metadata says so.
 func TestOwnSecretsGoFirst(t *testing.T) {
 	own, foreign := certificateSecret(t, "default", "api", certificateOwner), certificateSecret(t, "aaa", "api", "")
 	forged := certificateSecret(t, "aaa", "api", certificateOwner)
@@ -184,7 +184,8 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 	}
 }
 
-// TestWhatIsMalformedIsNotMadeAnew: who made it may still need what can be saved of it.
+// TestWhatIsMalformedIsNotMadeAnew: malformed Secrets are not generated again, because users may still need what can be
+// recovered from them.
 func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
 	read := cluster.ReadSecrets([]corev1.Secret{
 		certificateSecret(t, "default", "ca", certificateOwner, data("crt", "x")), keySecret("default", "encryption", "x", keyOwner),
@@ -199,7 +200,7 @@ func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
 	}
 }
 
-// TestWhatMachinesCannotDoWithoutIsNotMadeAnew: somebody has deleted one Secret, or all.
+// TestWhatMachinesCannotDoWithoutIsNotMadeAnew: one Secret was deleted, or all.
 func TestWhatMachinesCannotDoWithoutIsNotMadeAnew(t *testing.T) {
 	all := []corev1.Secret{
 		certificateSecret(t, "default", "ca", certificateOwner), certificateSecret(t, "default", "service-account", certificateOwner),
@@ -208,7 +209,7 @@ func TestWhatMachinesCannotDoWithoutIsNotMadeAnew(t *testing.T) {
 	asked := []pki.Request{{Name: "ca"}, {Name: "api"}, {Name: "service-account"}}
 	for name, test := range map[string]struct {
 		left []corev1.Secret
-		// made are the pairs and keys that are issued.
+		// made are the pairs and keys that are generated.
 		made, told string
 	}{
 		"nothing is gone":          {all, "ca api service-account", ""},

@@ -7,7 +7,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// authoritiesOf are the common names of the authorities among the requests, by name.
+// authoritiesOf returns the common names of the CAs among the requests, by name.
 func authoritiesOf(requests []pki.Request) map[string]string {
 	names := map[string]string{}
 	for _, request := range requests {
@@ -18,8 +18,9 @@ func authoritiesOf(requests []pki.Request) map[string]string {
 	return names
 }
 
-// checkVault refuses a pair that names an issuer of Vault which cannot be that of this cluster's authority: the operator may sign with the
-// keys of all clusters, and a Secret must not choose another cluster's. commonName is empty for pairs that are no authorities.
+// checkVault rejects a pair that names an issuer in Vault which cannot be that of this cluster's CA: the operator may
+// sign with the keys of all clusters, and a Secret must not choose another cluster's. commonName is empty for pairs
+// that are not CAs.
 func checkVault(secret *corev1.Secret, pair pki.KeyPair, commonName string) error {
 	for name, path := range map[string]string{secretKeyVault: pair.Vault, secretKeyNextVault: pair.NextVault} {
 		if path != "" && !pki.IssuerOf(path, commonName) {

@@ -10,13 +10,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// TestSecretsThatNameAnothersIssuerAreMalformed: the operator's token signs at the mounts of all clusters.
+// TestSecretsThatNameAnothersIssuerAreMalformed: the operator's token can sign at the mounts of all clusters.
 func TestSecretsThatNameAnothersIssuerAreMalformed(t *testing.T) {
 	requests := []pki.Request{
 		{Name: "ca", CommonName: "kubernetes-ab1cd"}, {Name: "api", Authority: "ca", CommonName: "api.ab1cd", Usage: pki.UsageBoth},
 	}
 	const own, anothers = "pki-kubernetes-ab1cd/issuer/default", "pki-kubernetes-victm/issuer/default"
-	// next is a Secret's successor in Vault.
+	// next sets the successor of a Secret in Vault.
 	next := func(path string) func(*corev1.Secret) {
 		return func(s *corev1.Secret) { s.Data["next.crt"], s.Data["next.vault"] = s.Data["crt"], []byte(path) }
 	}

@@ -6,9 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// ServedKubernetes is the version of Kubernetes that all masters serve: the one that is wanted, and while a master still has an older one, that.
-// Nothing in the workload cluster may be newer than its API servers (https://kubernetes.io/releases/version-skew-policy/#kube-proxy). It is
-// empty when it is not known: nothing that can be made is wanted, and no master has joined.
+// ServedKubernetes returns the version of Kubernetes that all masters serve: the wanted one or, while a master still
+// has an older one, the oldest. Nothing in the workload cluster may be newer than its API servers
+// (https://kubernetes.io/releases/version-skew-policy/#kube-proxy). It is empty if it is not known: the wanted version
+// cannot be resolved, and no master has joined.
 func (s *Snapshot) ServedKubernetes() string {
 	served := ""
 	if s.VersionsErr == nil {
@@ -29,7 +30,7 @@ func (s *Snapshot) ServedKubernetes() string {
 	return served
 }
 
-// older says that a release is older than another one, or than none.
+// older returns whether a release is older than another one; every release is older than none.
 func older(release, than string) bool {
 	parsed, err := version.ParseSemantic(release)
 	if err != nil || parsed.PreRelease() != "" || parsed.BuildMetadata() != "" {

@@ -1,5 +1,5 @@
-// Package cluster holds the snapshot of one workload cluster: everything a reconcile has read, gathered once, before any
-// decision. Handlers decide on it and on nothing else.
+// Package cluster has the snapshot of one workload cluster: everything that a reconcile has read, gathered once, before
+// any decision. Handlers decide only on the snapshot.
 package cluster
 
 import (
@@ -22,113 +22,112 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/pkg/remediation"
 	"github.com/kvm-operator/kvm-operator/pkg/rolling"
 )
 
 // Snapshot is what a reconcile knows of a cluster.
 type Snapshot struct {
-	// Config is a copy of the KVMConfig with defaults filled in; handlers draft its status.
+	// Config is a copy of the KVMConfig with defaults; handlers write to its status.
 	Config *v1alpha1.KVMConfig
 	// Settings are the operator's.
 	Settings Settings
 
-	// Versions are what nodes are made with when VersionsErr is nil; Components are all of the Release, if any.
+	// Versions are those with which nodes are created if VersionsErr is nil; Components are all of the Release, if any.
 	Versions    v1alpha1.Versions
 	VersionsErr error
 	Components  map[string]string
-	// VersionsRefused and VersionsWait say why Versions are those in force and not those that are asked for.
+	// VersionsRefused and VersionsWait say why Versions are those in use and not the requested ones.
 	VersionsRefused error
 	VersionsWait    string
 
-	// Certificates are the key pairs of the cluster; those in Adopted live in Secrets of somebody else.
-	// CertificatesErr tells which are missing or malformed.
+	// Certificates are the key pairs of the cluster; those in Adopted are in Secrets of another party. CertificatesErr
+	// says which are missing or malformed.
 	Certificates    pki.Set
 	Adopted         map[string]bool
 	CertificatesErr error
-	// Stored are the key pairs as their Secrets have them. Whoever is met shows and believes these.
+	// Stored are the key pairs that are stored in Secrets: what peers currently present and trust.
 	Stored pki.Set
-	// KubeconfigOf is the group that the stored kubeconfig of the administrator has its rights by: nil when there is no kubeconfig, empty when
-	// an earlier version of the operator has made it.
+	// KubeconfigOf is the group of the stored administrator kubeconfig: nil if there is no kubeconfig, empty if an
+	// earlier version of the operator created it.
 	KubeconfigOf *string
-	// Terms is what is known of the terms of the cluster's own key pairs.
+	// Terms is what is known of the validity of the cluster's own key pairs.
 	Terms Terms
 
-	// Keys are the random keys of the cluster by name; those in Adopted live in Secrets of somebody else.
+	// Keys are the random keys of the cluster by name; those in Adopted are in Secrets of another party.
 	Keys    map[string]string
 	KeysErr error
 
-	// Tokens makes the bootstrap tokens of this time, out of the key of that name.
+	// Tokens computes the current bootstrap tokens from the random key "bootstrap-token".
 	Tokens joining.Tokens
-	// Now is the time of the management cluster when the snapshot was made.
+	// Now is the time of the management cluster when the snapshot was created.
 	Now time.Time
 
-	// Workload is what the workload cluster tells of itself.
+	// Workload is what is known of the workload cluster.
 	Workload Workload
 
 	// Nodes are all nodes, masters first, in the order of the spec.
 	Nodes []Node
-	// Retiring are masters that are not in the spec any more and may be members of etcd yet: their machines stay.
+	// Retiring are masters that are no longer in the spec and may still be members of etcd: their machines stay.
 	Retiring []Node
-	// Leaving are the pods of nodes that are not in the spec any more.
+	// Leaving are the pods of nodes that are no longer in the spec.
 	Leaving []corev1.Pod
-	// Etcd is what is known of the cluster's etcd, and Founders are the ids of the masters that it began with.
+	// Etcd is what is known of the cluster's etcd, and Founders are the IDs of its founding masters.
 	Etcd     etcd.State
 	Founders []string
-	// Founding says that etcd is still being founded, and Held are those of the founders that are not in the spec any more and stay, as
-	// Nodes, for that.
+	// Founding means that etcd is still being founded. Held are the founders that are no longer in the spec and stay in
+	// Nodes until it is founded.
 	Founding bool
 	Held     []string
-	// Restore is the way back to a snapshot of it, and SnapshotJob takes snapshots; nil when there is none.
+	// Restore is the restore of etcd from a snapshot, and SnapshotJob takes snapshots; nil if there is none.
 	Restore     Restore
 	SnapshotJob *batchv1.CronJob
-	// SnapshotHangs says that the last one is being taken for longer than it may be, and SnapshotFailed that it has been told that one was not
-	// taken.
+	// SnapshotHangs means that the snapshot in progress takes longer than it may, and SnapshotFailed that a snapshot
+	// was reported as failed.
 	SnapshotHangs, SnapshotFailed bool
-	// SnapshotMissed is when one was due that has not begun; zero when none was.
+	// SnapshotMissed is when a snapshot was due that has not started; zero if none was.
 	SnapshotMissed time.Time
-	// Retired is the data of etcd that masters have left on hosts, as the status is to tell.
+	// Retired is the etcd data that masters have left on hosts, for the next status.
 	Retired []v1alpha1.RetiredData
-	// Rollout says which outdated nodes may be replaced now.
+	// Rollout has the outdated nodes that may be replaced now.
 	Rollout rolling.Decision
-	// MinoritySince is since when no majority of the masters is Ready; nil while one is.
+	// MinoritySince is since when no majority of the masters is Ready; nil while a majority is.
 	MinoritySince *metav1.Time
 	// BootDataErr is why boot data could not be rendered.
 	BootDataErr error
 
-	// Volumes are the persistent volumes labelled mount-tag.
+	// Volumes are the persistent volumes with the label mount-tag.
 	Volumes []corev1.PersistentVolume
-	// PublishedService is the Service "api"; nil when there is none, or none yet.
+	// PublishedService is the Service "api"; nil if it does not exist, or not yet.
 	PublishedService *corev1.Service
 	// Ingresses are those of other clusters with one of this cluster's hosts, and this cluster's own.
 	Ingresses []networkingv1.Ingress
 	// MasterService and WorkerService are the Services "master" and "worker"; nil while they do not exist.
 	MasterService, WorkerService *corev1.Service
-	// Hold says whose the cluster's namespace is, and FormerUIDs has the UID of the former KVMConfig from which it is taken over.
+	// Hold says who owns the cluster's namespace, and FormerUIDs has the UID of the former KVMConfig from which it is
+	// taken over.
 	Hold       Hold
 	FormerUIDs []types.UID
-	// OwnsNamespace says that the cluster's namespace exists and belongs to the KVMConfig and not to somebody else.
+	// OwnsNamespace means that the cluster's namespace exists and belongs to the KVMConfig.
 	OwnsNamespace bool
-	// NamespaceTaken says that the namespace exists and belongs to somebody else.
+	// NamespaceTaken means that the namespace exists and belongs to another owner.
 	NamespaceTaken bool
 }
 
-// Terms is what is known of how long key pairs hold.
+// Terms is what is known of the validity of key pairs.
 type Terms struct {
-	// Renewed tells, by name, why a pair was issued anew and has to be stored in the place of the version that was read, which is in
-	// Versions.
+	// Renewed has, by name, why a pair was renewed and has to replace the version that was read, which is in Versions.
 	Renewed, Versions map[string]string
-	// Generations are those of the authorities that exist.
+	// Generations are those of the CAs that exist.
 	Generations map[string]int64
-	// Next is when the next pair has to be issued anew; zero when none ever has.
+	// Next is when the next pair has to be renewed; zero if none ever has to.
 	Next time.Time
-	// Failed is why pairs that have to be issued anew could not be.
+	// Failed is why pairs that have to be renewed could not be.
 	Failed error
-	// Successor makes the pair that an authority is succeeded by.
+	// Successor issues the pair that replaces a CA in its rotation.
 	Successor func(name string) (pki.KeyPair, error)
 }
 
-// AuthorityGeneration is the generation of authorities that the KVMConfig asks for.
+// AuthorityGeneration returns the generation of CAs that the KVMConfig requests.
 func (s *Snapshot) AuthorityGeneration() int64 {
 	if c := s.Config.Spec.Certificates; c != nil {
 		return c.AuthorityGeneration
@@ -136,41 +135,43 @@ func (s *Snapshot) AuthorityGeneration() int64 {
 	return 0
 }
 
-// Node is one node of the cluster with what exists of it.
+// Node is one node of the cluster with its existing objects.
 type Node struct {
 	ID      string
 	Role    string
 	Machine v1alpha1.Machine
 
-	// Deployment is nil when there is none yet.
+	// Deployment is nil if it does not exist yet.
 	Deployment *appsv1.Deployment
-	// Late says that LateAt is over.
+	// Late means that LateAt has passed.
 	Late bool
-	// Pods are the node pods, the newest first.
+	// Pods are the node pods, newest first.
 	Pods []corev1.Pod
-	// EtcdHost is the host with the data of a master's etcd, as far as it is known; the handler "placement" drafts it.
+	// EtcdHost is the host with the data of a master's etcd, if it is known; the handler "placement" sets it.
 	EtcdHost string
-	// EtcdMark is the mark of the directory there, see key.EtcdHostPath; also while EtcdHost is not known.
+	// EtcdMark is the mark of the directory there, see key.EtcdHostPath. It may be set while EtcdHost is not known.
 	EtcdMark string
-	// EtcdMember is what the status says of its member of etcd, see WrittenMark.
+	// EtcdMember is the record of its member of etcd in the status, see WrittenMark.
 	EtcdMember string
-	// EtcdClaim is the claim with the data of a master's etcd, where it has had a machine.
+	// EtcdClaim is the claim with the data of a master's etcd, if the master has had a machine.
 	EtcdClaim string
-	// RestoredOn is the host on which the snapshot was put in the place of a master's data, while EtcdHost is not known.
+	// RestoredOn is the host on which a snapshot replaced a master's data, while EtcdHost is not known.
 	RestoredOn string
-	// BootData is what the machine boots with.
+	// BootData is the boot data of the machine.
 	BootData cloudconfig.Rendered
-	// Kept are the halves that the node keeps, see KeepsBootData, where they have to change all the same: the private one with the bootstrap
-	// token of now, the public one without the ticket of a member that has run. Else they are empty.
+	// Kept are the halves of boot data that the node keeps, see KeepsBootData, but that have to change: the private
+	// half with the current bootstrap token, the public half without the founding token of a member that has run.
+	// Otherwise they are empty.
 	Kept struct{ Public, Private string }
-	// CertificatesEnd is when the first of the certificates ends that its machine runs with; zero where that is not known.
+	// CertificatesEnd is when the first of the certificates with which its machine runs expires; zero if that is not
+	// known.
 	CertificatesEnd time.Time
-	// Hash is that of everything that makes a running node outdated.
+	// Hash is the revision hash: it covers everything whose change makes a running node outdated.
 	Hash string
-	// Ready says that the node serves in the form that its Deployment asks for; otherwise Message says why not.
+	// Ready means that the node is Ready and up to date with its Deployment; otherwise Message says why not.
 	Ready   bool
 	Message string
-	// Step is how far the node has come; empty where nobody looks into the workload cluster.
+	// Step is how far the node has come; empty if the operator does not connect to the workload cluster.
 	Step nodestep.Name
 }
 
@@ -178,33 +179,33 @@ type Node struct {
 const (
 	// KeyEncryption encrypts Secrets in etcd: base64 text of 32 bytes.
 	KeyEncryption = "encryption"
-	// KeyBootstrapToken is what the tokens are made of by which kubelets ask for their certificates. It has the form of
-	// such a token, "<6 characters>.<16 characters>", and is none.
+	// KeyBootstrapToken is the key from which the bootstrap tokens of nodes are computed. It has the form of such a
+	// token, "<6 characters>.<16 characters>", and is none.
 	KeyBootstrapToken = "bootstrap-token"
 )
 
-// RandomKeys are the names of all of them.
+// RandomKeys are the names of all random keys.
 var RandomKeys = []string{KeyEncryption, KeyBootstrapToken}
 
-// ID is the cluster's id.
+// ID returns the cluster's ID.
 func (s *Snapshot) ID() string { return s.Config.Spec.Cluster.ID }
 
-// Namespace is the namespace of the cluster's objects.
+// Namespace returns the namespace of the cluster's objects.
 func (s *Snapshot) Namespace() string { return key.Namespace(s.ID()) }
 
-// Cluster is the workload cluster as Kubernetes sees it.
+// Cluster returns the part of the spec about the workload cluster as Kubernetes sees it.
 func (s *Snapshot) Cluster() v1alpha1.Cluster { return s.Config.Spec.Cluster }
 
-// Version is the operator version that the user asked for, or empty.
+// Version returns the operator version that the user requested, or empty.
 func (s *Snapshot) Version() string { return s.Config.Labels[key.LabelVersion] }
 
-// ReleaseVersion is the Release that the user asked for, or empty.
+// ReleaseVersion returns the Release that the user requested, or empty.
 func (s *Snapshot) ReleaseVersion() string { return s.Config.Labels[key.LabelReleaseVersion] }
 
-// Joins is the node as bootstrap tokens know it.
+// Joins returns the node as bootstrap tokens know it.
 func (n Node) Joins() joining.Node { return joining.Node{Role: n.Role, ID: n.ID} }
 
-// Index is the index of a node; 0 when it has none yet.
+// Index returns the index of a node; 0 if it has none yet.
 func (s *Snapshot) Index(nodeID string) int32 {
 	if s.Config.Status.KVM == nil {
 		return 0
@@ -212,55 +213,55 @@ func (s *Snapshot) Index(nodeID string) int32 {
 	return s.Config.Status.KVM.NodeIndexes[nodeID]
 }
 
-// Masters are the nodes with role master.
+// Masters returns the nodes with role master.
 func (s *Snapshot) Masters() []Node { return s.role(key.RoleMaster) }
 
-// Workers are the nodes with role worker.
+// Workers returns the nodes with role worker.
 func (s *Snapshot) Workers() []Node { return s.role(key.RoleWorker) }
 
 func (s *Snapshot) role(role string) []Node {
 	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n Node) bool { return n.Role != role })
 }
 
-// EtcdOnVolume says whether etcd keeps its data in persistent volumes.
+// EtcdOnVolume returns whether etcd keeps its data in persistent volumes.
 func (s *Snapshot) EtcdOnVolume() bool {
 	return s.Config.Spec.KVM.K8sKVM.StorageType == v1alpha1.StorageTypePersistentVolume
 }
 
-// EtcdOnHost says whether a node is a master whose etcd keeps its data in a directory of its host.
+// EtcdOnHost returns whether a node is a master whose etcd keeps its data in a directory of its host.
 func (s *Snapshot) EtcdOnHost(n Node) bool { return n.Role == key.RoleMaster && !s.EtcdOnVolume() }
 
-// MustWait says whether a node is outdated and may not be replaced now: nothing of it may change until then, or a chance
-// restart would apply it.
+// MustWait returns whether a node is outdated and may not be replaced now: until then nothing of it may change, because
+// an accidental restart would apply the change.
 func (s *Snapshot) MustWait(n Node) bool {
 	return n.Deployment != nil && n.Outdated() && !s.Rollout.Replace[n.ID]
 }
 
-// KeepsBootData says whether the boot data of a node stays as it is: as long as it is not its turn to be replaced, as it is not known how
-// its member of etcd begins, and as the node is there only for etcd to begin at all.
+// KeepsBootData returns whether the boot data of a node must not change: until it is the node's turn to be replaced,
+// until it is known how its member of etcd starts, and if the node is kept only so that etcd can be founded.
 func (s *Snapshot) KeepsBootData(n Node) bool {
 	if n.Deployment == nil {
 		return false
 	}
-	// One that is halted gets the right to begin with what a snapshot was put in the place of.
+	// A halted master gets the founding token for the data that was restored from the snapshot.
 	held := s.Holds(n) && !n.Halted()
 	return held || s.MustWait(n) || s.AwaitsMember(n)
 }
 
-// Halted says that the machine of a master is down for a restore.
+// Halted returns whether the machine of a master is stopped for a restore.
 func (n Node) Halted() bool {
 	return n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdHalted] != ""
 }
 
-// begun says that the machine of a node has been told to run.
+// begun returns whether the machine of a node was told to run.
 func (n Node) begun() bool { return n.Deployment != nil && !n.Halted() }
 
-// Outdated says whether what runs is not what is wanted.
+// Outdated returns whether the node's Deployment has another revision hash than the wanted one.
 func (n Node) Outdated() bool {
 	return n.Deployment != nil && n.Deployment.Spec.Template.Annotations[key.AnnotationNodeHash] != n.Hash
 }
 
-// Pod is the pod that counts: the newest that is not going, else the newest; nil when there is none.
+// Pod returns the pod that counts: the newest that is not being deleted, else the newest; nil if there is none.
 func (n Node) Pod() *corev1.Pod {
 	for i := range n.Pods {
 		if n.Pods[i].DeletionTimestamp == nil {
@@ -273,8 +274,8 @@ func (n Node) Pod() *corev1.Pod {
 	return nil
 }
 
-// Holder is the pod that runs a master's machine, once it has an address: while the old pod ends, its successor waits for the
-// disks, so the old one it is as long as it exists.
+// Holder returns the pod that runs a master's machine, once it has an address. While the old pod terminates its
+// successor waits for the disks, so it is the oldest pod that has not ended.
 func (n Node) Holder() *corev1.Pod {
 	for i := range slices.Backward(n.Pods) {
 		pod := &n.Pods[i]
@@ -285,7 +286,7 @@ func (n Node) Holder() *corev1.Pod {
 	return nil
 }
 
-// Memory is the guest's memory; a malformed one, which the API server does not let pass, is zero.
+// Memory returns the guest's memory; zero if it is malformed, which the API server does not accept.
 func (n Node) Memory() resource.Quantity {
 	q, err := resource.ParseQuantity(n.Machine.Memory)
 	if err != nil {
@@ -294,7 +295,7 @@ func (n Node) Memory() resource.Quantity {
 	return q
 }
 
-// MountTags are the tags of the host volumes, which only workers have.
+// MountTags returns the tags of the host volumes, which only workers have.
 func (n Node) MountTags() []string {
 	var tags []string
 	for _, v := range n.HostVolumes() {
@@ -303,7 +304,7 @@ func (n Node) MountTags() []string {
 	return tags
 }
 
-// HostVolumes are the host volumes of a worker; those of masters are ignored, as the original did.
+// HostVolumes returns the host volumes of a worker; those of masters are ignored, as the original did.
 func (n Node) HostVolumes() []v1alpha1.HostVolume {
 	if n.Role != key.RoleWorker {
 		return nil
@@ -311,7 +312,7 @@ func (n Node) HostVolumes() []v1alpha1.HostVolume {
 	return n.Machine.HostVolumes
 }
 
-// NewNodes pairs the nodes of the spec with their machines: by id where machines have one, else by position.
+// NewNodes matches the nodes of the spec with their machines: by ID if machines have one, else by position.
 func NewNodes(spec v1alpha1.KVMConfigSpec) []Node {
 	nodes := pair(key.RoleMaster, spec.Cluster.Masters, spec.KVM.Masters)
 	return append(nodes, pair(key.RoleWorker, spec.Cluster.Workers, spec.KVM.Workers)...)
@@ -335,7 +336,7 @@ func pair(role string, ids []v1alpha1.Node, machines []v1alpha1.Machine) []Node 
 	return nodes
 }
 
-// WithDefaults returns a copy of the KVMConfig in which every value that is derived from others is filled in.
+// WithDefaults returns a copy of the KVMConfig in which every value that is derived from others is set.
 func WithDefaults(config *v1alpha1.KVMConfig) *v1alpha1.KVMConfig {
 	c := config.DeepCopy()
 	cluster := &c.Spec.Cluster
@@ -344,17 +345,4 @@ func WithDefaults(config *v1alpha1.KVMConfig) *v1alpha1.KVMConfig {
 	cluster.Kubernetes.Kubelet.Domain = key.WorkerDomain(*cluster)
 	cluster.Kubernetes.Kubelet.Labels = strings.TrimSpace(cluster.Kubernetes.Kubelet.Labels)
 	return c
-}
-
-// Remediation says whether unhealthy nodes are replaced and after how long: the spec decides, else the annotation, else the
-// operator's setting.
-func (s *Snapshot) Remediation() (enabled bool, after time.Duration) {
-	after = remediation.After
-	if r := s.Config.Spec.Remediation; r != nil {
-		if r.UnhealthyAfter != nil {
-			after = r.UnhealthyAfter.Duration
-		}
-		return r.Enabled, after
-	}
-	return s.Settings.TerminateUnhealthyNodes || key.TerminatesUnhealthy(s.Config.Annotations), after
 }

@@ -19,28 +19,29 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// Workload is what is known of the living workload cluster.
+// Workload is what is known of the running workload cluster.
 type Workload struct {
-	// Connected says that Nodes and Requests are known and kept up to date. While it is false they are empty and nothing
-	// may be concluded from that.
+	// Connected means that Nodes and Requests are known and kept up to date. While it is false they are empty, which
+	// means nothing.
 	Connected bool
-	// Watched is how long it has been connected without a break, by the operator's clock, and Now the time by the clock of its API server.
+	// Watched is how long it has been connected without interruption, by the operator's clock, and Now the time by the
+	// clock of its API server.
 	Watched time.Duration
 	Now     time.Time
-	// Reason and Message tell why it is not connected.
+	// Reason and Message say why it is not connected.
 	Reason, Message string
-	// Administrators is the group that is bound to the rights of an administrator; empty when none is.
+	// Administrators is the group that is bound to the rights of an administrator; empty if there is none.
 	Administrators string
 	// Nodes are the Nodes of the workload cluster.
 	Nodes []corev1.Node
-	// Requests are the requests of kubelets for certificates.
+	// Requests are the certificate signing requests of kubelets.
 	Requests []certificatesv1.CertificateSigningRequest
 	// DaemonSets and Deployments are those of the add-ons, as far as the operator applied them.
 	DaemonSets  []appsv1.DaemonSet
 	Deployments []appsv1.Deployment
 }
 
-// Node is the Node of the given name; nil when there is none, or when that is not known.
+// Node returns the Node of the given name; nil if there is none, or if that is not known.
 func (w Workload) Node(name string) *corev1.Node {
 	i := slices.IndexFunc(w.Nodes, func(n corev1.Node) bool { return n.Name == name })
 	if i < 0 {
@@ -49,7 +50,7 @@ func (w Workload) Node(name string) *corev1.Node {
 	return &w.Nodes[i]
 }
 
-// ReadyNodes are the names of the Nodes, and whether each is Ready.
+// ReadyNodes returns for each Node, by name, whether it is Ready.
 func (w Workload) ReadyNodes() map[string]bool {
 	ready := map[string]bool{}
 	for i := range w.Nodes {
@@ -58,7 +59,8 @@ func (w Workload) ReadyNodes() map[string]bool {
 	return ready
 }
 
-// Joining is what decisions about requests of kubelets depend on. A node joins by its newest pod; one that is deleted takes its node along.
+// Joining returns what decisions about requests of kubelets depend on. A node joins by its newest pod; no node is
+// expected to join by a pod that is being deleted.
 func (s *Snapshot) Joining() joining.World {
 	world := joining.NewWorld(s.NodePods(), s.Workload.ReadyNodes(), s.Tokens, s.Now)
 	for _, n := range s.Nodes {
@@ -69,11 +71,11 @@ func (s *Snapshot) Joining() joining.World {
 	return world
 }
 
-// Delayed says why a node is not begun yet, and is empty when it may begin. Software that emulates machines keeps the processors
-// busy for minutes, and many that begin together let each other run into their timeouts: emulated nodes begin when there is an API to
-// join, one after the other, but for the first. A worker begins when those before it have joined, and beside the only master once its API
-// answers; where there are several masters, once these are Ready. Nobody waits for a node that is Late. Where nobody looks into the workload
-// cluster, or nothing is wrong with it, all nodes begin at once.
+// Delayed returns why a node does not start yet; empty if it may start. Emulated machines keep the processors busy for
+// minutes, and many that start together run into each other's timeouts: except for the first ones, emulated nodes start
+// once there is an API to join, one after the other. A worker starts once the nodes before it have joined. It starts
+// beside a single master once that master's API responds, and after several masters once these are Ready. No node waits
+// for one that is Late. If the operator does not connect to the workload cluster all nodes start at once.
 func (s *Snapshot) Delayed(n Node) string {
 	if why := s.unsafe(n); why != "" {
 		return why
@@ -98,7 +100,7 @@ func (s *Snapshot) Delayed(n Node) string {
 	return ""
 }
 
-// unsafe says why a node would do harm if it began, to etcd or to itself; empty when it would not.
+// unsafe returns why a node would do harm, to etcd or to itself, if it started; empty if it would not.
 func (s *Snapshot) unsafe(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
 		const unasked = "the operator cannot ask the other members without a certificate and the setting service.workload.connect"
@@ -110,8 +112,8 @@ func (s *Snapshot) unsafe(n Node) string {
 	return ""
 }
 
-// awaitsSigner is the id of the master that a worker waits for while an authority is being succeeded: one that still signs for the
-// predecessor, whose certificates are not believed any more in the end. It is empty when it waits for none.
+// awaitsSigner returns the ID of the master that a worker waits for while a CA is rotated: a master that still issues
+// certificates by the old CA, which will not be trusted in the end. It is empty if the worker waits for none.
 func (s *Snapshot) awaitsSigner(n Node) string {
 	if n.Deployment != nil || n.Role != key.RoleWorker || pki.PhaseOf(s.Certificates[pki.CA]) != pki.Succeeded {
 		return ""
@@ -124,14 +126,14 @@ func (s *Snapshot) awaitsSigner(n Node) string {
 	return ""
 }
 
-// awaited is what an emulated node waits for of one before it, and is empty when it waits for nothing of it.
+// awaited returns what an emulated node waits for of an earlier one; empty if it does not wait for it.
 func (s *Snapshot) awaited(earlier, n Node) string {
 	switch {
 	case n.Role == key.RoleMaster && earlier.Deployment == nil && s.AwaitsMember(earlier):
-		// Members are not added in the order of the spec: its turn comes after this one's.
+		// Members are not added in the order of the spec: the turn of the earlier one comes after this one's.
 		return ""
 	case n.Role == key.RoleWorker && earlier.Role == key.RoleMaster && len(s.Masters()) == 1:
-		// Its API answers; what it has still to do it can do beside a worker that boots.
+		// Its API responds; the master can do the rest while a worker boots.
 		return ""
 	case earlier.Late || s.settled(earlier):
 		return ""
@@ -143,16 +145,19 @@ func (s *Snapshot) awaited(earlier, n Node) string {
 	return "has joined"
 }
 
-// beginsFirst says that a node is one of the first of the spec: as many masters as are a majority together, and two machines at least.
+// beginsFirst returns whether a node is one of the first of the spec: as many as a majority of the masters, and at
+// least two machines.
 func (s *Snapshot) beginsFirst(n Node) bool {
 	first := s.Nodes[:min(len(s.Nodes), max(2, len(s.Masters())/2+1))]
 	return slices.ContainsFunc(first, func(f Node) bool { return f.ID == n.ID && f.Role == n.Role })
 }
 
-// joiningTakes is how long an emulated node takes at most to become Ready when all goes well: a quarter of an hour on two cores.
+// joiningTakes is how long an emulated node takes at most to become Ready if all goes well: it takes a quarter of an
+// hour on two cores.
 const joiningTakes = 20 * time.Minute
 
-// LateAt is when those that wait for a node wait in vain: its machine may be unable to begin, or hang. It is zero while that is not known.
+// LateAt returns when other nodes stop waiting for a node, because its machine may be unable to start, or hang. It is
+// zero while that is not known.
 func (n Node) LateAt() time.Time {
 	if pod := n.Pod(); pod != nil {
 		return pod.CreationTimestamp.Add(joiningTakes)
@@ -162,16 +167,16 @@ func (n Node) LateAt() time.Time {
 	}
 	for _, c := range n.Deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionFalse {
-			return c.LastTransitionTime.Add(joiningTakes) // no pod can be made
+			return c.LastTransitionTime.Add(joiningTakes) // no pod can be created
 		}
 	}
 	return time.Time{}
 }
 
-// minorityLasts is for how long masters without a majority are expected back: a host has booted before.
+// minorityLasts is for how long masters without a majority are expected to return: a host boots in less time.
 const minorityLasts = 20 * time.Minute
 
-// LostAt is when masters without a majority are not waited for any more; zero when they have it.
+// LostAt returns when the rollout stops waiting for masters without a majority; zero if they have a majority.
 func (s *Snapshot) LostAt() time.Time {
 	if s.MinoritySince == nil {
 		return time.Time{}
@@ -179,7 +184,7 @@ func (s *Snapshot) LostAt() time.Time {
 	return s.MinoritySince.Add(minorityLasts)
 }
 
-// NextLate is when the next node is late, while another one waits; zero when there is none.
+// NextLate returns when the next node becomes late, while another one waits; zero if there is none.
 func (s *Snapshot) NextLate() time.Time {
 	var next time.Time
 	if !slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Deployment == nil && s.Delayed(n) != "" }) {
@@ -193,13 +198,14 @@ func (s *Snapshot) NextLate() time.Time {
 	return next
 }
 
-// settled says whether a node has come as far as it can: its Node is Ready, or lacks only a pod network that somebody else brings.
+// settled returns whether a node has come as far as it can: its Node is Ready, or lacks only a pod network that the
+// user installs.
 func (s *Snapshot) settled(n Node) bool {
 	own := s.AddOns().CNI.Type == v1alpha1.CNINone
 	return n.Step == nodestep.Ready || own && n.Step == nodestep.NetworkMissing
 }
 
-// AddOns are what the KVMConfig says of them.
+// AddOns returns the add-ons of the KVMConfig.
 func (s *Snapshot) AddOns() v1alpha1.AddOns {
 	if s.Config.Spec.AddOns == nil {
 		return v1alpha1.AddOns{}
@@ -207,13 +213,13 @@ func (s *Snapshot) AddOns() v1alpha1.AddOns {
 	return *s.Config.Spec.AddOns
 }
 
-// Emulated says that software runs the instructions of the machines because the KVMConfig demands it. Where it is a host that
-// has no KVM, nobody knows before the machine begins.
+// Emulated returns whether the KVMConfig demands that machines are emulated in software. If machines are emulated
+// because their host has no KVM, that is not known before they start.
 func (s *Snapshot) Emulated() bool {
 	return s.Config.Spec.KVM.K8sKVM.Acceleration == v1alpha1.AccelerationTCG
 }
 
-// NodePod is the node pod of that name; nil when there is none.
+// NodePod returns the node pod of that name; nil if there is none.
 func (s *Snapshot) NodePod(name string) *corev1.Pod {
 	pods := s.NodePods()
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == name })
@@ -223,18 +229,12 @@ func (s *Snapshot) NodePod(name string) *corev1.Pod {
 	return &pods[i]
 }
 
-// NodePods are the pods of all nodes, those among them that are not in the spec any more.
-func (s *Snapshot) NodePods() []corev1.Pod {
-	pods := slices.Clone(s.Leaving)
-	for _, n := range s.Nodes {
-		pods = append(pods, n.Pods...)
-	}
-	return pods
-}
+// NodePods returns the pods of all nodes, including those that are no longer in the spec.
+func (s *Snapshot) NodePods() []corev1.Pod { return allPods(s.Leaving, s.Nodes) }
 
-// APIAddresses is where the API server of the workload cluster answers: at the Service "master", whose address is
-// serviceIP, and at the node pods of the masters, for operators that run where Services cannot be reached and for the
-// time before a master is Ready.
+// APIAddresses returns the addresses of the workload cluster's API server: the Service "master", whose address is
+// serviceIP, and the node pods of the masters, for operators that run where Services cannot be reached and for the time
+// before a master is Ready.
 func (s *Snapshot) APIAddresses(serviceIP string) []string {
 	port := strconv.Itoa(int(s.Cluster().Kubernetes.API.SecurePort))
 	var addresses []string
@@ -251,8 +251,8 @@ func (s *Snapshot) APIAddresses(serviceIP string) []string {
 	return addresses
 }
 
-// APIServerName is the name that clients check the certificate of the API server for: that of the Service "master" or, in a
-// certificate of somebody else, another of those that the original's had.
+// APIServerName returns the name that clients verify in the certificate of the API server: that of the Service "master"
+// or, in a certificate of another party, another name that the original's had.
 func (s *Snapshot) APIServerName() string {
 	own := key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain)
 	certificate, err := pki.ParseCertificate(s.Stored[pki.API].Certificate)

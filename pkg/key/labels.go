@@ -135,10 +135,10 @@ const (
 	// FinalizerDrainer is on every node pod from its creation: the drainer keeps the pod until its machine is drained
 	// and down.
 	FinalizerDrainer = "operatorkit.giantswarm.io/kvm-operator-drainer"
-	// FinalizerLegacyDeleter and FinalizerLegacyTerminator were set by the original's other controllers. They are
-	// removed once a cluster is gone, because nothing else removes them.
-	FinalizerLegacyDeleter    = "operatorkit.giantswarm.io/kvm-operator-deleter"
-	FinalizerLegacyTerminator = "operatorkit.giantswarm.io/kvm-operator-unhealthy-nodes-terminator"
+	// FinalizerDeleter is the deleter's.
+	FinalizerDeleter = "operatorkit.giantswarm.io/kvm-operator-deleter"
+	// FinalizerTerminator is that of the controller unhealthynodeterminator.
+	FinalizerTerminator = "operatorkit.giantswarm.io/kvm-operator-unhealthy-nodes-terminator"
 )
 
 // ConditionNodeReady is the readiness gate of node pods: the workload cluster's Node is Ready.

@@ -1,4 +1,4 @@
-// Package endpoints is the handler of what is behind the Services of a cluster: EndpointSlices with the addresses of node
+// Package endpoints is the handler of the endpoints of a cluster's Services: EndpointSlices with the addresses of node
 // pods and, for readers of the old API, Endpoints.
 package endpoints
 
@@ -17,26 +17,27 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// sliceManager tells Kubernetes' own controllers whose slices these are.
+// sliceManager tells Kubernetes' own controllers who manages these slices.
 const sliceManager = "kvm-operator.giantswarm.io"
 
-// New makes the handler.
+// New returns the handler.
 func New() apply.Resource[*cluster.Snapshot] {
 	return apply.Resource[*cluster.Snapshot]{
 		Handler: "endpoints", Kinds: []client.Object{&discoveryv1.EndpointSlice{}, &corev1.Endpoints{}}, Build: build,
 	}
 }
 
-// build: "master", "api" and "worker" lead to node pods that are Ready and not terminating, and where no master of the spec is, to those that
-// have left it and whose members are part of etcd yet. Where no master is Ready and stays, "master" and "api" have those that terminate and
-// still serve, marked as such. A member's Service leads to its
-// node pod as soon as that has an address, for etcd members have to meet before they can be ready.
+// build: "master", "api" and "worker" have the node pods that are Ready and not terminating. If no master of the spec
+// is, "master" and "api" have those that are no longer in the spec and whose members are still part of etcd. If no
+// master is Ready and stays, they have the masters that terminate and still serve, marked as terminating. A member's
+// Service has its node pod as soon as that has an address, because etcd members have to reach each other before they
+// can become ready.
 func build(s *cluster.Snapshot) (apply.Desired, error) {
 	masters, workers := serving(s, s.Masters()), ready(s.Workers())
 	if len(masters) == 0 {
 		masters = serving(s, s.Retiring)
 	}
-	// The old API has no word for them.
+	// The old API cannot mark them as terminating.
 	mirrored := masters
 	if len(masters) == 0 {
 		masters = terminating(slices.Concat(s.Masters(), s.Retiring))
@@ -61,8 +62,8 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-// serving are the pods that answer for the API: where there is a choice, not those of masters whose own member of etcd does not answer or has
-// not caught up, for their API servers ask nobody else.
+// serving returns the pods that serve the API: if possible without masters whose own member of etcd does not respond or
+// has not caught up, because their API servers connect to no other member.
 func serving(s *cluster.Snapshot, masters []cluster.Node) []corev1.Pod {
 	withEtcd := slices.DeleteFunc(slices.Clone(masters), func(n cluster.Node) bool {
 		m := s.EtcdMember(n.ID)
@@ -74,14 +75,14 @@ func serving(s *cluster.Snapshot, masters []cluster.Node) []corev1.Pod {
 	return ready(masters)
 }
 
-// ready are the pods that may get traffic.
+// ready returns the pods that may get traffic.
 func ready(nodes []cluster.Node) []corev1.Pod {
 	return pick(nodes, func(pod *corev1.Pod) bool { return up(pod) && !goes(pod) })
 }
 
-// terminating are the pods that are about to end and still serve. kube-proxy and others that follow KEP-1669
-// (https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/1669-proxy-terminating-endpoints) lead to them as long as there is
-// no other: the only master of a cluster answers until its machine is powered down.
+// terminating returns the pods that are about to end and still serve. kube-proxy and other implementations of KEP-1669
+// (https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/1669-proxy-terminating-endpoints) use them
+// as long as there are no others: the only master of a cluster serves until its machine is shut down.
 func terminating(nodes []cluster.Node) []corev1.Pod {
 	return pick(nodes, func(pod *corev1.Pod) bool { return up(pod) && goes(pod) && !letGo(pod) })
 }
@@ -99,8 +100,8 @@ func pick(nodes []cluster.Node, wanted func(*corev1.Pod) bool) []corev1.Pod {
 	return pods
 }
 
-// up says that the pod is Ready and that nothing else that is known of it speaks against that. A kubelet that is dead takes no readiness back,
-// neither when a gate closes nor when others end the pod.
+// up returns whether the pod is Ready and nothing else that is known of it contradicts that. A dead kubelet does not
+// withdraw readiness, neither if a gate becomes false nor if the pod is ended by others.
 func up(pod *corev1.Pod) bool {
 	return cluster.PodReady(pod) && !joining.Ended(pod) && !slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool {
 		c := condition(pod, g.ConditionType)
@@ -108,16 +109,16 @@ func up(pod *corev1.Pod) bool {
 	})
 }
 
-// goes says that the pod is about to end: it is deleted, or its kubelet ends it.
+// goes returns whether the pod is about to end: it is deleted, or its kubelet ends it.
 func goes(pod *corev1.Pod) bool {
 	c := condition(pod, corev1.DisruptionTarget)
 	return pod.DeletionTimestamp != nil || c != nil && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonTerminationByKubelet
 }
 
-// stays: other members of etcd reach a member as long as its machine runs.
+// stays returns false for every pod: other members of etcd reach a member as long as its machine runs.
 func stays(*corev1.Pod) bool { return false }
 
-// letGo says that the machine of the pod is being powered down.
+// letGo returns whether the machine of the pod is being shut down.
 func letGo(pod *corev1.Pod) bool {
 	c := condition(pod, key.ConditionDrained)
 	return c != nil && c.Status == corev1.ConditionTrue
@@ -132,8 +133,8 @@ func condition(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition
 	return nil
 }
 
-// slicesOf makes a slice for each address family that occurs, and at least one for IPv4, which says that there is nobody.
-// goes says which of them are marked as terminating.
+// slicesOf returns a slice for each address family that occurs, and at least one for IPv4, which is empty if there are
+// no pods. goes returns which of the pods are marked as terminating.
 func slicesOf(s *cluster.Snapshot, service, role string, pods []corev1.Pod, ports []key.Port, goes func(*corev1.Pod) bool) []client.Object {
 	families := map[discoveryv1.AddressType][]discoveryv1.Endpoint{discoveryv1.AddressTypeIPv4: {}}
 	for _, pod := range pods {
@@ -160,7 +161,7 @@ func slicesOf(s *cluster.Snapshot, service, role string, pods []corev1.Pod, port
 	return objects
 }
 
-// endpoint is one that serves. Where it goes, nobody chooses it while there are others.
+// endpoint returns an endpoint that serves. If it is terminating, proxies use it only if there are no others.
 func endpoint(pod corev1.Pod, goes bool) discoveryv1.Endpoint {
 	e := discoveryv1.Endpoint{
 		Addresses:  []string{pod.Status.PodIP},
@@ -181,7 +182,8 @@ func slicePorts(ports []key.Port) []discoveryv1.EndpointPort {
 	return list
 }
 
-// mirror is what Kubernetes itself would derive from the slice, were it asked to; it is asked not to.
+// mirror returns the Endpoints of the same addresses, in the form in which Kubernetes writes them. Kubernetes does not
+// mirror them back into an EndpointSlice.
 func mirror(s *cluster.Snapshot, role string, pods []corev1.Pod, ports []key.Port) *corev1.Endpoints {
 	endpoints := &corev1.Endpoints{ObjectMeta: s.Meta(role, cluster.App(role), map[string]string{key.LabelSkipMirror: "true"})}
 	if len(pods) == 0 {

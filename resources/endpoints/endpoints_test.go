@@ -19,8 +19,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// TestWhoAnswersForTheAPI covers masters that have left the spec and are part of etcd yet, with which the API goes on when no other is there, and
-// those whose own member of etcd is of no use.
+// TestWhoAnswersForTheAPI covers masters that are no longer in the spec and still part of etcd, which serve the API if
+// there are no others, and masters whose own member of etcd cannot be used.
 func TestWhoAnswersForTheAPI(t *testing.T) {
 	master := func(address string, ready corev1.ConditionStatus) cluster.Node {
 		return cluster.Node{ID: address, Role: key.RoleMaster, Pods: []corev1.Pod{{
@@ -70,9 +70,10 @@ func TestWhoAnswersForTheAPI(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownOfPods: a pod leaves the Services when anything that is known of it says that it is down, whatever its condition Ready still
-// says: a kubelet that is dead takes nothing back. What the Node of a master says takes its address away from nothing: its API server is the one
-// that would say otherwise later. Only masters are led to while they terminate, and only where no other is.
+// TestWhatIsKnownOfPods: a pod is removed from the Services if anything that is known of it says that it is down,
+// regardless of its condition Ready, because a dead kubelet does not withdraw that. The Node of a master does not
+// matter for its address, because its own API server would have to report the recovery. Only masters are used while
+// they terminate, and only if there are no others.
 func TestWhatIsKnownOfPods(t *testing.T) {
 	type change func(*corev1.Pod)
 	with := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) change {
@@ -121,7 +122,7 @@ func TestWhatIsKnownOfPods(t *testing.T) {
 			}
 			got := states(t, &cluster.Snapshot{Config: fixture.MakeCluster("abc").Obj(), Nodes: nodes})
 			want := map[string]string{key.RoleMaster: test.master, key.RoleWorker: test.worker, "mirror " + key.RoleMaster: "", "mirror " + key.RoleWorker: ""}
-			if test.master == is { // the old API has no word for the others
+			if test.master == is { // the old API cannot mark the others as terminating
 				want["mirror "+key.RoleMaster] = "10.0.0.1"
 			}
 			if test.worker == is {
@@ -134,7 +135,7 @@ func TestWhatIsKnownOfPods(t *testing.T) {
 	}
 }
 
-// TestMastersThatTerminateAreTheLastChoice: beside one that stays they are left out.
+// TestMastersThatTerminateAreTheLastChoice: they are left out if another master stays.
 func TestMastersThatTerminateAreTheLastChoice(t *testing.T) {
 	master := func(id, address string, deleted bool) cluster.Node {
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: id}, Status: corev1.PodStatus{
@@ -164,7 +165,7 @@ func TestMastersThatTerminateAreTheLastChoice(t *testing.T) {
 	}
 }
 
-// states tells of the endpoints of "master" and "worker" what is said of them, and which addresses the old API has.
+// states returns the conditions of the endpoints of "master" and "worker", and the addresses in the old API.
 func states(t *testing.T, s *cluster.Snapshot) map[string]string {
 	t.Helper()
 	desired, err := build(s)

@@ -1,5 +1,5 @@
-// Package node is the handler of Nodes whose machines are gone. A pod that replaces another one has another name, and so has its
-// Node; nobody but the operator knows that the old one will not come back.
+// Package node is the handler of Nodes whose machines are gone. A pod that replaces another one has another name, and
+// so does its Node; only the operator knows that the old Node will not return.
 package node
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,45 +22,53 @@ type Remover interface {
 	DeleteNode(ctx context.Context, node *corev1.Node) error
 }
 
-// Witness knows for sure whether there is a pod on the management cluster that has not ended.
+// Witness knows for certain whether the management cluster has a pod that has not ended.
 type Witness interface {
 	PodRuns(ctx context.Context, namespace, name string) (bool, error)
 }
 
-// New makes the handler; remover finds who writes to the workload cluster of a snapshot, nil when nobody can.
-func New(w Witness, remover func(*cluster.Snapshot) Remover) chain.Handler[*cluster.Snapshot] {
+// New returns the handler; remover returns what writes to the workload cluster, nil while it cannot be reached.
+func New(w Witness, remover func(*cluster.Machines) Remover) chain.Handler[*cluster.Machines] {
 	return handler{w, remover}
 }
 
 type handler struct {
 	witness Witness
-	remover func(*cluster.Snapshot) Remover
+	remover func(*cluster.Machines) Remover
 }
 
-// Name is the handler's name.
+// Name returns the handler's name.
 func (handler) Name() string { return "node" }
 
-// EnsureCreated removes the Nodes that are stale. The cache may be late, so the API server has the last word on a pod: while
-// there is one, its finalizer stands for a machine that may run.
-func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
-	done := strays(Strays(s.Workload.Nodes, s.NodePods()))
-	remover := h.remover(s)
+// stillRuns is when to look again at a Node whose pod only the API server knows.
+const stillRuns = time.Minute
+
+// EnsureCreated removes stale Nodes. The cache may be out of date, so the API server decides whether a pod exists:
+// while it does, its finalizer means that its machine may run.
+func (h handler) EnsureCreated(ctx context.Context, m *cluster.Machines) (chain.Outcome, error) {
+	done := strays(Strays(m.Workload.Nodes, m.Pods()))
+	remover := h.remover(m)
 	if remover == nil {
 		return done, nil
 	}
 	var errs []error
-	for _, n := range Stale(s.ID(), s.Workload.Nodes, s.NodePods()) {
-		runs, err := h.witness.PodRuns(ctx, s.Namespace(), n.Name)
+	for _, n := range Stale(m.Config.Spec.Cluster.ID, m.Workload.Nodes, m.Pods()) {
+		runs, err := h.witness.PodRuns(ctx, m.Namespace(), n.Name)
 		if err == nil && !runs {
 			err = remover.DeleteNode(ctx, n)
+		}
+		if runs {
+			// The cache does not show the pod, so it does not show its end either.
+			done.After = stillRuns
 		}
 		errs = append(errs, err)
 	}
 	return done, errors.Join(errs...)
 }
 
-// strays tells of Nodes that are Ready without a pod: a machine that the management cluster has forgotten, or somebody who has kept the
-// certificate of a node that was removed. It holds nothing up, because a pod that was deleted by force leaves such a Node for a while.
+// strays reports Nodes that are Ready without a pod: a machine that the management cluster no longer knows, or a client
+// that has kept the certificate of a removed node. It blocks nothing, because a pod that was deleted by force leaves
+// such a Node for a while.
 func strays(names []string) chain.Outcome {
 	done := chain.Done()
 	if len(names) == 0 {
@@ -74,8 +83,8 @@ func strays(names []string) chain.Outcome {
 	return done
 }
 
-// Strays are the names of the Nodes that are Ready and whose pods do not exist or have ended, whatever their labels: who registers a Node once more
-// leaves out those of the operator.
+// Strays returns the names of the Nodes that are Ready and whose pods do not exist or have ended, regardless of their
+// labels: a client that registers a Node again omits the operator's labels.
 func Strays(nodes []corev1.Node, pods []corev1.Pod) []string {
 	alive := living(pods)
 	var names []string
@@ -89,7 +98,7 @@ func Strays(nodes []corev1.Node, pods []corev1.Pod) []string {
 	return names
 }
 
-// living says which pods have not ended.
+// living returns which pods have not ended.
 func living(pods []corev1.Pod) map[string]bool {
 	alive := map[string]bool{}
 	for i := range pods {
@@ -98,9 +107,9 @@ func living(pods []corev1.Pod) map[string]bool {
 	return alive
 }
 
-// Stale are the Nodes that belong to node pods of the cluster, that are not Ready and whose pods do not exist or have ended: a host that goes down
-// leaves pods behind that never run again, and that nobody deletes. One that is Ready without a pod runs somewhere, whatever the management
-// cluster says.
+// Stale returns the Nodes that belong to node pods of the cluster, that are not Ready and whose pods do not exist or
+// have ended: a host that shuts down leaves pods that never run again and that are not deleted. A Node that is Ready
+// without a pod runs somewhere, regardless of what the management cluster says.
 func Stale(cluster string, nodes []corev1.Node, pods []corev1.Pod) []*corev1.Node {
 	alive := living(pods)
 	var stale []*corev1.Node
@@ -113,7 +122,7 @@ func Stale(cluster string, nodes []corev1.Node, pods []corev1.Pod) []*corev1.Nod
 	return stale
 }
 
-// EnsureDeleted has nothing to do: the workload cluster goes as a whole.
-func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+// EnsureDeleted has nothing to do, because the workload cluster is deleted as a whole.
+func (handler) EnsureDeleted(context.Context, *cluster.Machines) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -59,7 +59,7 @@ func TestOnlyNodesWithoutAMachineAreStale(t *testing.T) {
 	}
 }
 
-// TestNodesThatRunSomewhereAreNamed: a certificate of a node that was removed is good for registering its Node again.
+// TestNodesThatRunSomewhereAreNamed: with the certificate of a removed node a client can register its Node again.
 func TestNodesThatRunSomewhereAreNamed(t *testing.T) {
 	made := func(name string, status corev1.ConditionStatus) corev1.Node {
 		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
@@ -70,9 +70,9 @@ func TestNodesThatRunSomewhereAreNamed(t *testing.T) {
 	if diff := cmp.Diff([]string{"ended", "removed"}, node.Strays(nodes, pods)); diff != "" {
 		t.Errorf("other Nodes (-want +got):\n%s", diff)
 	}
-	s := &cluster.Snapshot{Config: &v1alpha1.KVMConfig{}, Workload: cluster.Workload{Nodes: nodes}}
+	s := &cluster.Machines{Config: &v1alpha1.KVMConfig{}, Workload: cluster.Workload{Nodes: nodes}}
 	s.Leaving = pods
-	outcome, err := node.New(nil, func(*cluster.Snapshot) node.Remover { return nil }).EnsureCreated(t.Context(), s)
+	outcome, err := node.New(nil, func(*cluster.Machines) node.Remover { return nil }).EnsureCreated(t.Context(), s)
 	if err != nil || outcome.State != chain.StateDone || outcome.Reason != "NodesWithoutPods" || !strings.Contains(outcome.Message, "ended, removed;") {
 		t.Errorf("err = %v, outcome %+v", err, outcome)
 	}

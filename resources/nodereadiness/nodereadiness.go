@@ -1,4 +1,4 @@
-// Package nodereadiness is the handler of the readiness gate of node pods: a pod is Ready when its Node is.
+// Package nodereadiness is the handler of the readiness gate of node pods: a pod is Ready if its Node is.
 package nodereadiness
 
 import (
@@ -18,26 +18,27 @@ type Reporter interface {
 	SetPodCondition(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error
 }
 
-// New makes the handler.
-func New(r Reporter) chain.Handler[*cluster.Snapshot] { return handler{r} }
+// New returns the handler.
+func New(r Reporter) chain.Handler[*cluster.Machines] { return handler{r} }
 
 type handler struct{ reporter Reporter }
 
-// Name is the handler's name.
+// Name returns the handler's name.
 func (handler) Name() string { return "nodereadiness" }
 
-// EnsureCreated copies the readiness of Nodes to their pods. While the workload cluster does not answer, pods keep what they
-// have: an API that is away says nothing about its nodes. For masters it is a condition and no gate, for the API server that could
-// tell is their own; it keeps since when their Nodes are as they are.
-func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
-	if !s.Workload.Connected {
+// EnsureCreated copies the readiness of Nodes to their pods. While the workload cluster does not respond, pods keep
+// their conditions, because an API that is down says nothing about its nodes. For masters it is a condition and not a
+// readiness gate, because their own API server reports it; the condition records since when their Nodes have their
+// status.
+func (h handler) EnsureCreated(ctx context.Context, m *cluster.Machines) (chain.Outcome, error) {
+	if !m.Workload.Connected {
 		return chain.Done(), nil
 	}
 	var errs []error
-	for _, n := range s.Nodes {
+	for _, n := range m.Nodes {
 		for i := range n.Pods {
 			pod := &n.Pods[i]
-			if condition := joining.NodeReady(s.Workload.Node(pod.Name)); relevant(pod, condition) {
+			if condition := joining.NodeReady(m.Workload.Node(pod.Name)); relevant(pod, condition) {
 				errs = append(errs, h.reporter.SetPodCondition(ctx, pod, condition))
 			}
 		}
@@ -45,7 +46,8 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 	return chain.Done(), errors.Join(errs...)
 }
 
-// relevant spares a write for a pod whose Node does not exist yet, and for one whose status alone counts.
+// relevant returns whether the condition has to be written: not for a pod whose Node does not exist yet, and not if the
+// condition has not changed.
 func relevant(pod *corev1.Pod, condition corev1.PodCondition) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == key.ConditionNodeReady {
@@ -56,6 +58,6 @@ func relevant(pod *corev1.Pod, condition corev1.PodCondition) bool {
 }
 
 // EnsureDeleted has nothing to do.
-func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *cluster.Machines) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

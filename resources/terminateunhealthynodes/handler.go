@@ -1,4 +1,4 @@
-// Package terminateunhealthynodes is the handler that replaces nodes which stay unhealthy, where that is switched on.
+// Package terminateunhealthynodes is the handler that replaces nodes that stay unhealthy, if this is enabled.
 package terminateunhealthynodes
 
 import (
@@ -18,34 +18,35 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/remediation"
 )
 
-// Terminator deletes a node pod and says why; its Deployment makes a new one, and the old one is drained as far as that is possible.
+// Terminator deletes a node pod and reports why; its Deployment creates a new one, and the old one is drained as far as
+// possible.
 type Terminator interface {
 	Terminate(ctx context.Context, config *v1alpha1.KVMConfig, pod *corev1.Pod, why string) error
 }
 
-// New makes the handler.
-func New(t Terminator, c clock.PassiveClock) chain.Handler[*cluster.Snapshot] { return handler{t, c} }
+// New returns the handler.
+func New(t Terminator, c clock.PassiveClock) chain.Handler[*cluster.Machines] { return handler{t, c} }
 
 type handler struct {
 	terminator Terminator
 	clock      clock.PassiveClock
 }
 
-// Name is the handler's name.
+// Name returns the handler's name.
 func (handler) Name() string { return "terminateunhealthynodes" }
 
-// EnsureCreated deletes the pods of the nodes that are to be replaced.
-func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
-	enabled, after := s.Remediation()
+// EnsureCreated deletes the pods of the nodes that have to be replaced.
+func (h handler) EnsureCreated(ctx context.Context, m *cluster.Machines) (chain.Outcome, error) {
+	enabled, after := m.Remediation()
 	if !enabled {
 		return chain.NotConfigured(), nil
 	}
 	now := h.clock.Now()
-	nodes := look(s, now)
-	d := remediation.Decide(nodes, remediation.Limits{After: after, Connected: s.Workload.Connected, Watched: s.Workload.Watched}, now)
+	nodes := look(m, now)
+	d := remediation.Decide(nodes, remediation.Limits{After: after, Connected: m.Workload.Connected, Watched: m.Workload.Watched}, now)
 	var errs []error
 	for _, i := range d.Replace {
-		errs = append(errs, h.terminator.Terminate(ctx, s.Config, s.Nodes[i].Pod(), why(nodes[i], now)))
+		errs = append(errs, h.terminator.Terminate(ctx, m.Config, m.Nodes[i].Pod(), why(nodes[i], now)))
 	}
 	if err := errors.Join(errs...); err != nil || d.Reason == "" {
 		return chain.Done(), err
@@ -53,25 +54,25 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 	return chain.Wait(d.Reason, d.Message, d.After), nil
 }
 
-// why says why a node is replaced.
+// why returns why a node is replaced.
 func why(n remediation.Node, now time.Time) string {
 	return fmt.Sprintf("the Node of %s has not been Ready for %s", n.Name, now.Sub(n.Since).Round(time.Second))
 }
 
-// look is what the decision needs of each node, in the order of the snapshot. Since when a node is not Ready stands in its pod, by the
-// operator's clock.
-func look(s *cluster.Snapshot, now time.Time) []remediation.Node {
+// look returns what the decision needs of each node, in the order of the snapshot. Since when a node is not Ready is
+// recorded in its pod, by the operator's clock.
+func look(m *cluster.Machines, now time.Time) []remediation.Node {
 	var nodes []remediation.Node
-	for _, n := range s.Nodes {
-		// One that has not begun may wait for this very node.
+	for _, n := range m.Nodes {
+		// A node that has not started may wait for this very node.
 		seen := remediation.Node{Name: n.Role + " " + n.ID, Master: n.Role == key.RoleMaster, Leaving: n.Deployment != nil}
 		if pod := n.Pod(); pod != nil {
 			seen.Created = pod.CreationTimestamp.Time
 			seen.Leaving = pod.DeletionTimestamp != nil || len(n.Standing()) > 1
-			node := s.Workload.Node(pod.Name)
+			node := m.Workload.Node(pod.Name)
 			seen.Ready = joining.NodeReady(node).Status == corev1.ConditionTrue
 			seen.Joined, seen.Since = unreadySince(pod, now)
-			if changed := changedUnseen(node, s.Workload, now); seen.Since.Before(changed) {
+			if changed := changedUnseen(node, m.Workload, now); seen.Since.Before(changed) {
 				seen.Since = changed
 			}
 		}
@@ -80,8 +81,8 @@ func look(s *cluster.Snapshot, now time.Time) []remediation.Node {
 	return nodes
 }
 
-// unreadySince tells whether the pod's Node has ever been seen, and since when it is not Ready, if it is not: just now if the pod does
-// not say so yet.
+// unreadySince returns whether the pod's Node has ever been seen and, if it is not Ready, since when: now if the pod's
+// gate does not say so yet.
 func unreadySince(pod *corev1.Pod, now time.Time) (joined bool, since time.Time) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type != key.ConditionNodeReady {
@@ -95,8 +96,9 @@ func unreadySince(pod *corev1.Pod, now time.Time) (joined bool, since time.Time)
 	return false, time.Time{}
 }
 
-// changedUnseen is when a Node began to be as Ready as it is, by the operator's clock, if that was before the workload cluster was seen without a
-// break; zero if it was after that: then it stands in the pod. Meanwhile the Node may have been Ready.
+// changedUnseen returns when the Ready condition of a Node last changed, by the operator's clock, if that was before
+// the uninterrupted connection to the workload cluster began; zero if it was after that, because the pod's gate records
+// it then. Before that the Node may have been Ready unnoticed.
 func changedUnseen(node *corev1.Node, w cluster.Workload, now time.Time) time.Time {
 	if node == nil {
 		return time.Time{}
@@ -110,6 +112,6 @@ func changedUnseen(node *corev1.Node, w cluster.Workload, now time.Time) time.Ti
 }
 
 // EnsureDeleted has nothing to do.
-func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *cluster.Machines) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -20,11 +20,11 @@ import (
 
 var (
 	now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	// serverNow is the same by the clock of the workload cluster.
+	// serverNow is the same time by the clock of the workload cluster.
 	serverNow = now.Add(-3 * time.Hour)
 )
 
-// deleted are the names of the pods that were deleted.
+// deleted are the names of the deleted pods.
 type deleted []string
 
 func (d *deleted) Terminate(_ context.Context, _ *v1alpha1.KVMConfig, pod *corev1.Pod, why string) error {
@@ -35,7 +35,8 @@ func (d *deleted) Terminate(_ context.Context, _ *v1alpha1.KVMConfig, pod *corev
 	return nil
 }
 
-// node has a pod of the day before yesterday, whose gate is as it is for so long; for never, it has none.
+// node returns a node with a pod that was created two days ago and whose gate has its status for that long; "" means
+// that it has no gate.
 func node(id string, gate corev1.ConditionStatus, ago time.Duration) cluster.Node {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "worker-" + id, CreationTimestamp: metav1.NewTime(now.Add(-48 * time.Hour)),
@@ -46,8 +47,8 @@ func node(id string, gate corev1.ConditionStatus, ago time.Duration) cluster.Nod
 	return cluster.Node{ID: id, Role: key.RoleWorker, Pods: []corev1.Pod{pod}}
 }
 
-// TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced covers what pods say of their Nodes: the chain comes here before a pod's gate has
-// followed a Node that has just stopped to be Ready.
+// TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced covers the gates of pods: this handler runs before a pod's gate has
+// followed a Node that has just become not Ready.
 func TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		gate  corev1.ConditionStatus
@@ -70,7 +71,7 @@ func TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
 		"just part of the cluster, and its pod has not followed": {"", 0, corev1.ConditionFalse, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{
+			s := &cluster.Machines{
 				Config: &v1alpha1.KVMConfig{Spec: v1alpha1.KVMConfigSpec{Remediation: &v1alpha1.Remediation{
 					Enabled: true, UnhealthyAfter: &metav1.Duration{Duration: 10 * time.Minute},
 				}}},
@@ -112,7 +113,7 @@ func TestNodeThatHasNotBegunKeepsNobodyFromBeingReplaced(t *testing.T) {
 		"its pod is about to begin": {&appsv1.Deployment{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{
+			s := &cluster.Machines{
 				Config:   &v1alpha1.KVMConfig{Spec: v1alpha1.KVMConfigSpec{Remediation: &v1alpha1.Remediation{Enabled: true}}},
 				Workload: cluster.Workload{Connected: true, Watched: time.Hour, Now: serverNow},
 				Nodes: []cluster.Node{

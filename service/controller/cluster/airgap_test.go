@@ -11,16 +11,16 @@ import (
 )
 
 var (
-	// links are URLs, apart from those that only people follow.
+	// links matches URLs.
 	links = regexp.MustCompile(`https?://[^\s"'\\,<>)]+`)
-	// images are names of container images, the first part of which is the registry that they come from.
+	// images matches names of container images, whose first part is the registry.
 	images = regexp.MustCompile(`image: "?([^/\s"]+)`)
-	// read by people only.
+	// documentation matches text that only people read: the Documentation= lines of units, and comments.
 	documentation = regexp.MustCompile(`Documentation=\S+|#[^\n]*`)
 )
 
-// TestAirGappedClusterNamesNoOtherHost covers F-32: where the settings name registry, mirrors and downloads, neither the
-// management cluster nor a guest is told to ask anybody else for anything, nor are the add-ons in the workload cluster.
+// TestAirGappedClusterNamesNoOtherHost: if the settings name registry, mirrors and downloads, neither the management
+// cluster, nor the guests, nor the add-ons in the workload cluster refer to another host.
 func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
 	for name, image := range map[string]*v1alpha1.GuestImage{
 		"the default image": nil,
@@ -90,7 +90,7 @@ func namesNoOtherHost(t *testing.T, guest *v1alpha1.GuestImage) {
 	}
 }
 
-// ownHost tells whether a name is of the site, of the cluster, or of the machine itself.
+// ownHost returns whether a name belongs to the site, to the cluster, or to the machine itself.
 func ownHost(name string) bool {
 	for _, suffix := range []string{".corp.example", ".svc.cluster.local", ".k8s.example.org", "localhost", "127.0.0.1"} {
 		if strings.HasSuffix(name, suffix) {

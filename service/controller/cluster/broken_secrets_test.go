@@ -16,7 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// secret is one that somebody put there for the cluster ab1cd.
+// secret returns a Secret for the cluster ab1cd that another party created.
 func secret(name, label string, data map[string]string) corev1.Secret {
 	s := corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ab1cd-" + name, Labels: map[string]string{label: name, key.LabelGSCluster: "ab1cd"}},
@@ -28,7 +28,7 @@ func secret(name, label string, data map[string]string) corev1.Secret {
 	return s
 }
 
-// foreignPair is a pair of an authority that nobody here has the key of, as the original's Vault issued them.
+// foreignPair returns a pair of a CA whose key is not available, as the original's Vault issued them.
 func foreignPair(t *testing.T, name string) corev1.Secret {
 	t.Helper()
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
@@ -43,8 +43,8 @@ func foreignPair(t *testing.T, name string) corev1.Secret {
 	return secret(name, key.LabelCertificate, map[string]string{"ca": string(pair.CA), "crt": string(pair.Certificate), "key": string(pair.Key)})
 }
 
-// TestBrokenSecretsHoldUpOnlyWhatNeedsThem covers F-12: the condition says which Secret, everything that can be made
-// without it is as it would be otherwise, and no machine is replaced.
+// TestBrokenSecretsHoldUpOnlyWhatNeedsThem: the condition names the Secret, all objects that do not need it are as they
+// would be otherwise, and no machine is replaced.
 func TestBrokenSecretsHoldUpOnlyWhatNeedsThem(t *testing.T) {
 	for name, test := range map[string]struct {
 		secret  corev1.Secret
@@ -85,7 +85,7 @@ func TestBrokenSecretsHoldUpOnlyWhatNeedsThem(t *testing.T) {
 	}
 }
 
-// TestAdoptedCertificates: Secrets of cert-operator are used and left alone, and guests believe their authority.
+// TestAdoptedCertificates: Secrets of cert-operator are used and not changed, and guests trust their CA.
 func TestAdoptedCertificates(t *testing.T) {
 	s := simple()
 	s.inputs.Secrets = []corev1.Secret{foreignPair(t, "api")}
@@ -105,8 +105,8 @@ func TestAdoptedCertificates(t *testing.T) {
 	}
 }
 
-// TestKeysStandInSecretsOnly (D5, T-32): no private key, no token and no encryption key is in any other kind of object,
-// boot data decoded.
+// TestKeysStandInSecretsOnly: no private key, token or encryption key is in any other kind of object, including decoded
+// boot data.
 func TestKeysStandInSecretsOnly(t *testing.T) {
 	seed, _ := pki.PlaceholderKey("bootstrap-token")
 	token := joining.TokensAt(seed, time.Time{}).Current(joining.Node{Role: key.RoleMaster, ID: "m0aaa"}).String()
@@ -129,8 +129,8 @@ func TestKeysStandInSecretsOnly(t *testing.T) {
 	}
 }
 
-// TestNothingOfTwoClustersCollides covers F-29: no port and no directory of a host is shared but the cache of images,
-// and no object has the name of another.
+// TestNothingOfTwoClustersCollides: two clusters share no port and no directory of a host except the image cache, and
+// no two objects have the same name.
 func TestNothingOfTwoClustersCollides(t *testing.T) {
 	first, second := full(), full()
 	second.config.Name, second.config.Spec.Cluster.ID = "full2", "full2"

@@ -23,28 +23,32 @@ func kindsOf(objects []client.Object) []string {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// TestChainIsWhole: it does not contradict itself, each handler has a condition of its own, the cache indexes every kind
-// that a handler makes, and rendering leaves no handler of the
-// management cluster out.
+// TestChainIsWhole: the chain is consistent, each handler has a condition, the cache indexes every kind that a handler
+// creates, and rendering includes all handlers of the management cluster.
 func TestChainIsWhole(t *testing.T) {
-	links := NewChain(apply.New(nil, nil, nil), NewWorkloads(nil, nil, nil), revoker{}, nil, nil)
+	links := NewChain(apply.New(nil, nil, nil), NewWorkloads(nil, nil, nil), revoker{}, nil)
 	if err := links.Validate(); err != nil {
 		t.Error(err)
 	}
-	var handlers, types []string
+	var handlers []string
 	for _, link := range links {
-		handlers, types = append(handlers, link.Handler.Name()), append(types, conditionTypes[link.Handler.Name()])
+		handlers = append(handlers, link.Handler.Name())
 	}
-	slices.Sort(types)
-	if diff := cmp.Diff(slices.Sorted(maps.Values(conditionTypes)), types); diff != "" {
-		t.Errorf("conditions and handlers do not match (-conditions +handlers):\n%s", diff)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(conditionTypes)), slices.Sorted(slices.Values(handlers))); diff != "" {
+		t.Errorf("other handlers have a condition than run (-conditions +run):\n%s", diff)
 	}
-	if len(slices.Compact(types)) != len(links) {
-		t.Errorf("two handlers share a condition: %v", types)
+	told := append(slices.Clone(areas), ConditionAvailable)
+	for handler, area := range conditionTypes {
+		if !slices.Contains(told, area) {
+			t.Errorf("the condition %s of handler %s is told nowhere", area, handler)
+		}
+	}
+	// Ready, and the conditions of the areas: the most that a Ready cluster has.
+	if most := 12; len(told)+1 > most {
+		t.Errorf("%d conditions, at most %d are allowed", len(told)+1, most)
 	}
 	kinds, rendered := []client.Object(nil), []string{
-		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "nodereadiness", "node", "etcdmember",
-		"terminateunhealthynodes", "certificaterotation", "vault", "addonhealth",
+		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "etcdmember", "certificaterotation", "vault", "addonhealth",
 	}
 	for _, resource := range addon.All() {
 		rendered = append(rendered, resource.Handler)
@@ -60,7 +64,7 @@ func TestChainIsWhole(t *testing.T) {
 	}
 }
 
-// TestHandlersMakeOnlyKindsThatTheyPrune: what a handler makes and does not name among its kinds would never go.
+// TestHandlersMakeOnlyKindsThatTheyPrune: an object whose kind is not among its handler's kinds would never be deleted.
 func TestHandlersMakeOnlyKindsThatTheyPrune(t *testing.T) {
 	rendered := must(t, renderedFull)
 	for _, resource := range append(Resources(), pvc.Resource()) {
@@ -72,7 +76,7 @@ func TestHandlersMakeOnlyKindsThatTheyPrune(t *testing.T) {
 	}
 }
 
-// revoker revokes nothing.
+// revoker is a fake that revokes nothing.
 type revoker struct{}
 
 func (revoker) Revoke([]pki.Request) error { return nil }

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// consoleTimeout is how long one console is waited for, and consolesTimeout all of them: hosts that do not answer must not keep a status
-	// from being written. So many are asked for at a time.
+	// consoleTimeout is the timeout for one console, and consolesTimeout for all of them, so that hosts that do not
+	// respond do not prevent the status from being written. consolesAtOnce is how many are read at a time.
 	consoleTimeout, consolesTimeout = 3 * time.Second, 10 * time.Second
 	consolesAtOnce                  = 16
 )
 
-// showConsoles adds the end of its console to each node that hangs, once. A console that cannot be had is asked for again
-// at a later look, in another order.
+// showConsoles adds the end of its console to each node that hangs, once. A console that cannot be read is requested
+// again in a later reconcile, in another order.
 func (r *Reconciler) showConsoles(ctx context.Context, id string, nodes []v1alpha1.NodeStatus) {
 	ctx, cancel := context.WithTimeout(ctx, consolesTimeout)
 	defer cancel()
 	var asked errgroup.Group
 	asked.SetLimit(consolesAtOnce)
 	now := r.Clock.Now()
-	for _, i := range rand.Perm(len(nodes)) { //nolint:gosec // the order is no secret
+	for _, i := range rand.Perm(len(nodes)) { //nolint:gosec // the order is not secret
 		n := &nodes[i]
 		if r.Console == nil || n.Console != "" || n.Pod == "" || n.Since == nil {
 			continue
@@ -52,27 +52,28 @@ func (r *Reconciler) showConsoles(ctx context.Context, id string, nodes []v1alph
 			return nil
 		})
 	}
-	_ = asked.Wait() // nobody fails
+	_ = asked.Wait() // the functions return no errors
 }
 
-// hungPerRest is for how many times as long a node has to have hung as its console is left alone after it did not come in time: a host that
-// is dead stays so for long, and each wait for it keeps a worker from other clusters.
+// hungPerRest: a console that did not come in time is not requested again for the time for which its node has hung,
+// divided by hungPerRest. A host that is dead stays so for long, and each wait for it keeps a worker from other
+// clusters.
 const hungPerRest = 4
 
-// silence is which pods did not answer in time, and until when each is left alone. Its zero value is ready for use.
+// silence has the pods that did not respond in time, and until when each is skipped. Its zero value is ready for use.
 type silence struct {
 	mu    sync.Mutex
 	until map[types.NamespacedName]time.Time
 }
 
-// at says whether a pod is left alone now.
+// at returns whether a pod is skipped now.
 func (s *silence) at(pod types.NamespacedName, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return now.Before(s.until[pod])
 }
 
-// leave leaves a pod alone for a while, and forgets those whose time has passed.
+// leave skips a pod for a while, and forgets the pods whose time has passed.
 func (s *silence) leave(pod types.NamespacedName, now time.Time, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// trustedDifference is how far two clocks may be off each other. Certificates are issued anew months before they end, and the administrator's days
-// before, so a clock that is off by less does no harm.
+// trustedDifference is the maximum clock skew. Certificates are renewed months before they expire, and the
+// administrator's days before, so a smaller skew does no harm.
 const trustedDifference = 24 * time.Hour
 
-// doubt is why certificates are not issued anew because of the time now; nil when they are. Two clocks that differ do not tell which one is
-// wrong.
+// doubt returns why certificates are not renewed because of the time; nil if they are. The skew of two clocks does not
+// tell which one is wrong.
 func (r *Reconciler) doubt() error {
 	if r.ClockDifference == nil {
 		return nil

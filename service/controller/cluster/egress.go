@@ -3,16 +3,13 @@ package cluster
 import (
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 )
 
-// ConditionEgressOpen is True while guests reach parts of the management cluster because settings are missing.
-const ConditionEgressOpen = "EgressOpen"
-
-// openEgress says what guests reach that they should not, and which settings close it; nil when nothing is open, or when it is wanted so.
-func openEgress(settings snapshot.Settings) *metav1.Condition {
+// openEgress reports what guests can reach and should not, and which settings close it; it reports nothing if nothing
+// is open, or if it is open on purpose.
+func openEgress(settings snapshot.Settings) []chain.Result {
 	unknown := settings.Unknown()
 	if len(unknown) == 0 || settings.Egress.Open {
 		return nil
@@ -24,8 +21,6 @@ func openEgress(settings snapshot.Settings) *metav1.Condition {
 	for _, setting := range unknown {
 		open = append(open, parts[setting])
 	}
-	return &metav1.Condition{
-		Type: ConditionEgressOpen, Status: metav1.ConditionTrue, Reason: "NetworksUnknown",
-		Message: "guests reach " + strings.Join(open, ", ") + " of the management cluster, because the operator does not know their networks: set " + strings.Join(unknown, ", "),
-	}
+	return note("networkpolicy", "NetworksUnknown", "guests reach "+strings.Join(open, ", ")+
+		" of the management cluster, because the operator does not know their networks: set "+strings.Join(unknown, ", "))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// behind tells which addresses are Ready behind each Service by the EndpointSlices, as "<name> <family>: <addresses>".
+// behind returns the Ready addresses of each Service from the EndpointSlices, as "<name> <family>: <addresses>".
 func behind(t *testing.T, s scenario, w world) map[string]string {
 	t.Helper()
 	desired, err := build(t, s.snapshot(t, w), "endpoints")
@@ -44,8 +44,8 @@ func behind(t *testing.T, s scenario, w world) map[string]string {
 	return got
 }
 
-// TestRow3_14WhoIsBehindTheServices: Ready and staying node pods only, members of etcd as soon as they have an address
-// (F-24 at the level of objects; T-26: a worker that drains gets no new traffic).
+// TestRow3_14WhoIsBehindTheServices: only node pods that are Ready and not terminating, so that a draining worker gets
+// no new traffic; members of etcd as soon as they have an address.
 func TestRow3_14WhoIsBehindTheServices(t *testing.T) {
 	const master, worker0, worker1 = "10.244.0.1", "10.244.0.2", "10.244.0.3"
 	for name, test := range map[string]struct {
@@ -54,35 +54,35 @@ func TestRow3_14WhoIsBehindTheServices(t *testing.T) {
 		ipv6   string
 	}{
 		"everybody serves":        {func(*world) {}, [3]string{master, worker0 + " " + worker1, master}, ""},
-		"nobody is there":         {func(w *world) { w.pods = nil }, [3]string{"", "", ""}, ""},
-		"a worker is not Ready":   {func(w *world) { notReady(&w.pods[1]) }, [3]string{master, worker1, master}, ""},
-		"a worker goes":           {func(w *world) { terminating(&w.pods[2]) }, [3]string{master, worker0, master}, ""},
-		"the master is not Ready": {func(w *world) { notReady(&w.pods[0]) }, [3]string{"", worker0 + " " + worker1, master}, ""},
-		"the master goes":         {func(w *world) { terminating(&w.pods[0]) }, [3]string{"", worker0 + " " + worker1, master}, ""},
+		"nobody is there":         {func(w *world) { w.Pods = nil }, [3]string{"", "", ""}, ""},
+		"a worker is not Ready":   {func(w *world) { notReady(&w.Pods[1]) }, [3]string{master, worker1, master}, ""},
+		"a worker goes":           {func(w *world) { terminating(&w.Pods[2]) }, [3]string{master, worker0, master}, ""},
+		"the master is not Ready": {func(w *world) { notReady(&w.Pods[0]) }, [3]string{"", worker0 + " " + worker1, master}, ""},
+		"the master goes":         {func(w *world) { terminating(&w.Pods[0]) }, [3]string{"", worker0 + " " + worker1, master}, ""},
 		"a worker without address": {
-			func(w *world) { w.pods[1].Status.PodIP = "" }, [3]string{master, worker1, master}, "",
+			func(w *world) { w.Pods[1].Status.PodIP = "" }, [3]string{master, worker1, master}, "",
 		},
 		"the master's successor waits for its disks": {
 			func(w *world) {
-				old := w.pods[0]
+				old := w.Pods[0]
 				old.Name, old.CreationTimestamp.Time, old.Status.PodIP = "old", now.Add(-1), "10.244.0.9"
 				terminating(&old)
-				notReady(&w.pods[0])
-				w.pods = append(w.pods, old)
+				notReady(&w.Pods[0])
+				w.Pods = append(w.Pods, old)
 			},
 			[3]string{"", worker0 + " " + worker1, "10.244.0.9"}, "",
 		},
 		"the master's old pod has ended": {
 			func(w *world) {
-				old := w.pods[0]
+				old := w.Pods[0]
 				old.Name, old.CreationTimestamp.Time, old.Status.PodIP, old.Status.Phase = "old", now.Add(-1), "10.244.0.9", corev1.PodSucceeded
 				terminating(&old)
-				w.pods = append(w.pods, old)
+				w.Pods = append(w.Pods, old)
 			},
 			[3]string{master, worker0 + " " + worker1, master}, "",
 		},
 		"a worker with IPv6": {
-			func(w *world) { w.pods[1].Status.PodIP = "fd00::2" }, [3]string{master, worker1, master}, "fd00::2",
+			func(w *world) { w.Pods[1].Status.PodIP = "fd00::2" }, [3]string{master, worker1, master}, "fd00::2",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,8 @@ func TestRow3_14WhoIsBehindTheServices(t *testing.T) {
 	}
 }
 
-// TestEndpointsNameTheirPods, as Kubernetes' own controllers do, and ask not to be mirrored.
+// TestEndpointsNameTheirPods: endpoints refer to their pods, as those of Kubernetes' own controllers do, and opt out of
+// mirroring.
 func TestEndpointsNameTheirPods(t *testing.T) {
 	s := simple()
 	desired, err := build(t, s.snapshot(t, s.running(t)), "endpoints")

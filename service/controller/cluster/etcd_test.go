@@ -27,15 +27,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// replaced is a cluster of three masters, in which another is to take the place of the last one: m9zzz for m2aaa.
+// replaced returns a cluster of three masters in which the last one is being replaced: m2aaa by m9zzz.
 func replaced(t *testing.T) (scenario, world) {
 	t.Helper()
 	s := simple()
 	s.config = fixture.MakeCluster("ab1cd").Masters(3).Workers(1).Obj()
 	w := s.running(t)
 	w.namespace.Annotations = map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa"}
-	w.retired = []appsv1.Deployment{*w.deployments["master-m2aaa"]}
-	delete(w.deployments, "master-m2aaa")
+	w.Retired = []appsv1.Deployment{*w.Deployments["master-m2aaa"]}
+	delete(w.Deployments, "master-m2aaa")
 	s.config.Spec.Cluster.Masters[2].ID = "m9zzz"
 	return s, w
 }
@@ -49,7 +49,8 @@ func members(s *snapshot.Snapshot, ids ...string) []etcd.Member {
 	return all
 }
 
-// TestMachineOfAMasterStaysUntilItsMemberIsOut, with everything that it needs; that of the next one waits for its member.
+// TestMachineOfAMasterStaysUntilItsMemberIsOut: the machine stays with everything that it needs; that of the new master
+// waits for its member.
 func TestMachineOfAMasterStaysUntilItsMemberIsOut(t *testing.T) {
 	scenario, w := replaced(t)
 	s := scenario.snapshot(t, w)
@@ -93,7 +94,8 @@ func TestMachineOfAMasterStaysUntilItsMemberIsOut(t *testing.T) {
 	}
 }
 
-// TestBeginningOfMasters: a founder founds until it is known to run, another joins once it is added, and nobody begins anew.
+// TestBeginningOfMasters: a founder founds until it is known to have run, another master joins once its member is
+// added, and no member starts over with an empty disk.
 func TestBeginningOfMasters(t *testing.T) {
 	scenario, w := replaced(t)
 	s := scenario.snapshot(t, w)
@@ -130,7 +132,7 @@ func TestBeginningOfMasters(t *testing.T) {
 	}
 }
 
-// TestFoundersAreWrittenDownOnce: what stands at the namespace counts, whatever becomes of the spec.
+// TestFoundersAreWrittenDownOnce: the founders that the namespace names count, regardless of later changes of the spec.
 func TestFoundersAreWrittenDownOnce(t *testing.T) {
 	scenario, w := replaced(t)
 	for name, test := range map[string]struct {
@@ -155,8 +157,9 @@ func TestFoundersAreWrittenDownOnce(t *testing.T) {
 	}
 }
 
-// TestNothingBeginsAnewWhenTheNamespaceIsLost: somebody has deleted it, and with it all Deployments, of a cluster that was once brought back to a
-// snapshot and has got another master since. What its masters wrote later is on their disks.
+// TestNothingBeginsAnewWhenTheNamespaceIsLost: the namespace was deleted, and with it all Deployments, of a cluster
+// that was once restored from a snapshot and has got another master since. What its masters wrote later is on their
+// disks.
 func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 	scenario, w := replaced(t)
 	scenario.config.Spec.Etcd = &v1alpha1.EtcdData{
@@ -165,10 +168,10 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 	w.namespace.Annotations[key.AnnotationEtcdRestored] = "ab1cd-20261122T060000Z.db/1#0"
 	w.namespace.UID = "of before"
 	w.namespace.Annotations[key.AnnotationOwner] = "default/ab1cd/namespace"
-	w.retired = nil
+	w.Retired = nil
 	ticket := scenario.snapshot(t, w).FoundingTicket()
 	for i, n := range scenario.config.Spec.Cluster.Masters {
-		w.deployments[key.DeploymentName(key.RoleMaster, n.ID)] = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		w.Deployments[key.DeploymentName(key.RoleMaster, n.ID)] = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			key.AnnotationOwner: "default/ab1cd/deployment", key.AnnotationEtcdMember: fmt.Sprintf("%d@%s", i+1, ticket),
 		}}}
 	}
@@ -198,15 +201,15 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 	}
 }
 
-// TestFoundersStayWhenMachinesAreLost: somebody has deleted all Deployments of a cluster that grew from one master to three. Their volumes
-// have data, and the two that joined must not found another etcd, of which they would be the majority.
+// TestFoundersStayWhenMachinesAreLost: all Deployments of a cluster that grew from one master to three were deleted.
+// Their volumes have data, and the two that joined must not found another etcd, in which they would be the majority.
 func TestFoundersStayWhenMachinesAreLost(t *testing.T) {
 	scenario, w := replaced(t)
 	w.namespace.Annotations[key.AnnotationEtcdFounders] = "m0aaa"
 	scenario.config.Spec.KVM.K8sKVM.StorageType = v1alpha1.StorageTypePersistentVolume
 	before := scenario.snapshot(t, w)
 	scenario.config.Status.Nodes = status(before, []chain.Result{{Handler: "deployment"}}, now).Nodes
-	w.deployments, w.retired, w.pods = nil, nil, nil
+	w.Deployments, w.Retired, w.Pods = nil, nil, nil
 	s := scenario.snapshot(t, w)
 	if !slices.Equal(s.Founders, []string{"m0aaa"}) {
 		t.Errorf("the founders are %v", s.Founders)
@@ -216,13 +219,14 @@ func TestFoundersStayWhenMachinesAreLost(t *testing.T) {
 	}
 }
 
-// TestMarkOfAMemberIsWrittenWhereAMachineWaits: whoever has run must not begin with an empty disk, and a rollout may be paused for long.
+// TestMarkOfAMemberIsWrittenWhereAMachineWaits: a member that has run must not start with an empty disk, and a rollout
+// may be paused for long.
 func TestMarkOfAMemberIsWrittenWhereAMachineWaits(t *testing.T) {
 	scenario, w := replaced(t)
 	scenario.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true}
-	old := w.deployments["master-m1aaa"].DeepCopy()
+	old := w.Deployments["master-m1aaa"].DeepCopy()
 	old.Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
-	w.deployments["master-m1aaa"] = old
+	w.Deployments["master-m1aaa"] = old
 	s := scenario.snapshot(t, w)
 	s.Etcd = etcd.State{Members: members(s, "m0aaa", "m1aaa", "m2aaa")}
 	desired, err := build(t, s, "deployment")
@@ -240,7 +244,7 @@ func TestMarkOfAMemberIsWrittenWhereAMachineWaits(t *testing.T) {
 	if diff := cmp.Diff(old.Spec, got.Spec); diff != "" {
 		t.Errorf("the machine changes (-old +new):\n%s", diff)
 	}
-	w.deployments["master-m1aaa"] = got
+	w.Deployments["master-m1aaa"] = got
 	s = scenario.snapshot(t, w)
 	s.Etcd = etcd.State{Members: members(s, "m0aaa", "m1aaa", "m2aaa")}
 	if desired, err = build(t, s, "deployment"); err != nil || slices.Contains(names(desired.Objects), old.Name) {
@@ -248,7 +252,8 @@ func TestMarkOfAMemberIsWrittenWhereAMachineWaits(t *testing.T) {
 	}
 }
 
-// TestAMasterWhoseEtcdIsSilentGoesFirst: its machine and its Node may be well, and no other one may go before it has mended.
+// TestAMasterWhoseEtcdIsSilentGoesFirst: its machine and its Node may be healthy, and no other master may be replaced
+// before its member has recovered.
 func TestAMasterWhoseEtcdIsSilentGoesFirst(t *testing.T) {
 	scenario := simple()
 	scenario.config = fixture.MakeCluster("ab1cd").Masters(3).Obj()
@@ -256,16 +261,16 @@ func TestAMasterWhoseEtcdIsSilentGoesFirst(t *testing.T) {
 	r := &Reconciler{Settings: scenario.settings, Readiness: snapshot.PodReadiness, Clock: clock.RealClock{}, renderer: renderer}
 	replaced := func(outdated ...string) []string {
 		changed := w
-		changed.deployments = maps.Clone(w.deployments)
+		changed.Deployments = maps.Clone(w.Deployments)
 		for _, id := range outdated {
-			d := w.deployments[key.DeploymentName(key.RoleMaster, id)].DeepCopy()
+			d := w.Deployments[key.DeploymentName(key.RoleMaster, id)].DeepCopy()
 			d.Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
-			changed.deployments[d.Name] = d
+			changed.Deployments[d.Name] = d
 		}
-		changed.pods = slices.Clone(w.pods)
-		for i, p := range changed.pods {
+		changed.Pods = slices.Clone(w.Pods)
+		for i, p := range changed.Pods {
 			if slices.Contains(outdated, p.Labels[key.LabelNode]) {
-				changed.pods[i].Annotations = map[string]string{key.AnnotationNodeHash: "of before"}
+				changed.Pods[i].Annotations = map[string]string{key.AnnotationNodeHash: "of before"}
 			}
 		}
 		s := scenario.snapshot(t, changed)
@@ -287,13 +292,14 @@ func TestAMasterWhoseEtcdIsSilentGoesFirst(t *testing.T) {
 	}
 }
 
-// TestARolloutDoesNotSpreadToMastersWhoseHostsBoot: with one master away in a form that nobody has seen Ready, another one that goes away stays as
-// it is, for its host may be booting; only when the majority has been lost for long is everything tried.
+// TestARolloutDoesNotSpreadToMastersWhoseHostsBoot: while one master is down with a new revision that was never Ready,
+// another one that goes down is not replaced, because its host may be booting; only after a long time without a
+// majority are all replaced.
 func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 	scenario := simple()
 	scenario.config = fixture.MakeCluster("ab1cd").Masters(3).Obj()
 	w := scenario.running(t)
-	for _, d := range w.deployments {
+	for _, d := range w.Deployments {
 		d.Annotations[key.AnnotationEtcdMember] = "abc"
 	}
 	now := time.Date(2026, 11, 25, 6, 0, 0, 0, time.UTC)
@@ -308,8 +314,8 @@ func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 		"nothing can be lost, for no etcd has run": {0, false, []string{"m1aaa"}},
 	} {
 		changed := w
-		changed.deployments, changed.pods = maps.Clone(w.deployments), slices.Clone(w.pods)
-		for name, d := range changed.deployments {
+		changed.Deployments, changed.Pods = maps.Clone(w.Deployments), slices.Clone(w.Pods)
+		for name, d := range changed.Deployments {
 			d = d.DeepCopy()
 			if name != "master-m0aaa" {
 				d.Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
@@ -317,15 +323,15 @@ func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 			if !test.founded {
 				delete(d.Annotations, key.AnnotationEtcdMember)
 			}
-			changed.deployments[name] = d
+			changed.Deployments[name] = d
 		}
-		for i, p := range changed.pods {
-			changed.pods[i] = *p.DeepCopy()
+		for i, p := range changed.Pods {
+			changed.Pods[i] = *p.DeepCopy()
 			if id := p.Labels[key.LabelNode]; id != "m2aaa" {
-				changed.pods[i].Status.Conditions = nil
+				changed.Pods[i].Status.Conditions = nil
 			}
 			if p.Labels[key.LabelNode] != "m0aaa" {
-				changed.pods[i].Annotations[key.AnnotationNodeHash] = "of before"
+				changed.Pods[i].Annotations[key.AnnotationNodeHash] = "of before"
 			}
 		}
 		s := scenario.snapshot(t, changed)
@@ -345,7 +351,7 @@ func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 	}
 }
 
-// TestMasterIsReadyWithItsMember: the next one is not replaced before.
+// TestMasterIsReadyWithItsMember: the next master is not replaced before.
 func TestMasterIsReadyWithItsMember(t *testing.T) {
 	s := &snapshot.Snapshot{Config: simple().config}
 	n := snapshot.Node{ID: "m0aaa", Role: key.RoleMaster}

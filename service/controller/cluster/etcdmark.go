@@ -15,7 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/etcdretired"
 )
 
-// findData notes where the data of a master is, and of which member, as the status tells. A master that comes back in time finds its own again.
+// findData sets from the status where the data of a master is, and of which member it is. A master that returns to the
+// spec before its data is removed uses that data again.
 func findData(s *snapshot.Snapshot, n *snapshot.Node) {
 	if known := statusOf(s.Config.Status.Nodes, n.Role, n.ID); known != nil {
 		n.EtcdHost, n.EtcdClaim, n.EtcdMember = known.EtcdHost, known.EtcdClaim, known.EtcdMember
@@ -29,8 +30,8 @@ func findData(s *snapshot.Snapshot, n *snapshot.Node) {
 	}
 }
 
-// etcdMark is the mark of the directory of a master's data before it is known on which host that is. Machines that are made already have it: an
-// operator of an earlier version may have made them.
+// etcdMark returns the mark of the directory of a master's data before it is known on which host that is. If machines
+// exist already it is theirs, because an earlier version of the operator may have created them.
 func etcdMark(s *snapshot.Snapshot, n *snapshot.Node) string {
 	var made []corev1.PodSpec
 	if n.Deployment != nil {
@@ -47,7 +48,7 @@ func etcdMark(s *snapshot.Snapshot, n *snapshot.Node) string {
 	return s.NewEtcdMark(n.ID)
 }
 
-// readRetirements reads the Jobs on data that masters have left on hosts.
+// readRetirements reads the Jobs on etcd data that masters have left on hosts.
 func (r *Reconciler) readRetirements(ctx context.Context, config *v1alpha1.KVMConfig, w *world) error {
 	if len(config.Status.Retired) == 0 {
 		return nil
@@ -57,7 +58,7 @@ func (r *Reconciler) readRetirements(ctx context.Context, config *v1alpha1.KVMCo
 	return err
 }
 
-// jobs lists those of a handler.
+// jobs lists the Jobs of a handler.
 func (r *Reconciler) jobs(ctx context.Context, config *v1alpha1.KVMConfig, handler string) ([]batchv1.Job, error) {
 	var list batchv1.JobList
 	err := r.Client.List(ctx, &list, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)), client.DisableReadYourWritesConsistency,

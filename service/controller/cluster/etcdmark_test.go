@@ -11,8 +11,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
 
-// TestNoClusterGetsTheDataOfAnother: a master's directory on its host has the mark of the key that encrypts its cluster's Secrets, which a cluster
-// of the same id that somebody else makes does not have. What has data already keeps its directory.
+// TestNoClusterGetsTheDataOfAnother: a master's directory on its host has a mark from the key that encrypts its
+// cluster's Secrets, which another cluster with the same ID does not have. A master that has data already keeps its
+// directory.
 func TestNoClusterGetsTheDataOfAnother(t *testing.T) {
 	const (
 		before  = "/home/core/volumes/ab1cd/k8s-master-m0aaa"
@@ -22,26 +23,26 @@ func TestNoClusterGetsTheDataOfAnother(t *testing.T) {
 		n.ID, n.Role, n.Phase = "m0aaa", key.RoleMaster, phaseReady
 		return func(s *scenario, _ *world) { s.config.Status.Nodes = []v1alpha1.NodeStatus{n} }
 	}
-	// made leads the Deployment, and the pod of it if there is any, to a directory.
+	// made points the Deployment, and its pod if there is one, to a directory.
 	made := func(directory string, pods int) func(*scenario, *world) {
 		return func(s *scenario, w *world) {
 			*w = s.running(t)
-			d := w.deployments["master-m0aaa"]
+			d := w.Deployments["master-m0aaa"]
 			for i := range d.Spec.Template.Spec.Volumes {
 				if source := d.Spec.Template.Spec.Volumes[i].HostPath; source != nil && nodepod.EtcdDirectory(&d.Spec.Template.Spec) == source.Path {
 					source.Path = directory
 				}
 			}
-			w.pods = w.pods[:pods]
-			for i := range w.pods {
-				w.pods[i].Spec = d.Spec.Template.Spec
+			w.Pods = w.Pods[:pods]
+			for i := range w.Pods {
+				w.Pods[i].Spec = d.Spec.Template.Spec
 			}
 		}
 	}
 	withoutDeployment := func(change func(*scenario, *world)) func(*scenario, *world) {
 		return func(s *scenario, w *world) {
 			change(s, w)
-			delete(w.deployments, "master-m0aaa")
+			delete(w.Deployments, "master-m0aaa")
 		}
 	}
 	own := key.EtcdMark(mustKey(t))
@@ -68,7 +69,7 @@ func TestNoClusterGetsTheDataOfAnother(t *testing.T) {
 			}
 			n := &completed.Nodes[0]
 			known := n.EtcdHost
-			n.EtcdHost = "host-1" // as the handler placement notes it
+			n.EtcdHost = "host-1" // as the handler placement records it
 			if got := nodeStatus(completed, *n, phaseReady, "").EtcdMark; key.EtcdHostPath("ab1cd", got, "m0aaa") != test.want {
 				t.Errorf("once the host is known (%q before) the status says mark %q, want that of %s", known, got, test.want)
 			}

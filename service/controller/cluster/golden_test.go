@@ -33,7 +33,8 @@ func scenarios(t *testing.T) map[string]scenario {
 	return map[string]scenario{"1master-1worker": simple(), "3masters-5workers": full(), "minimal-old-manifest": oldManifest(t)}
 }
 
-// TestEveryObjectIsAsRecorded in testdata/golden/<scenario>/<handler>. UPDATE=1 rewrites the records.
+// TestEveryObjectIsAsRecorded compares the objects with the golden files testdata/golden/<scenario>/<handler>. UPDATE=1
+// rewrites them.
 func TestEveryObjectIsAsRecorded(t *testing.T) {
 	got := map[string]string{}
 	for name, s := range scenarios(t) {
@@ -60,7 +61,7 @@ func TestEveryObjectIsAsRecorded(t *testing.T) {
 	}
 }
 
-// files are the objects as text by path, boot data decoded in a file of its own.
+// files returns the objects as text by path, with decoded boot data in separate files.
 func files(t *testing.T, rendered []Rendered) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -88,7 +89,7 @@ func files(t *testing.T, rendered []Rendered) map[string]string {
 	return texts
 }
 
-// takeBootData takes boot data out of an object, for it is compressed.
+// takeBootData removes boot data from an object and returns it, because it is compressed.
 func takeBootData(object client.Object) string {
 	switch o := object.(type) {
 	case *corev1.ConfigMap:
@@ -118,7 +119,7 @@ func decode(t *testing.T, data string) string {
 
 var encoded = regexp.MustCompile(`[A-Za-z0-9+/]{12,}={0,2}`)
 
-// decodedURLs adds to a text what it holds in base64: data of Secrets, data URLs of boot data and certificates in
+// decodedURLs appends to a text what it contains in base64: data of Secrets, data URLs of boot data and certificates in
 // kubeconfigs, which are base64 in base64.
 func decodedURLs(text string) string {
 	text, all := plain(text), text
@@ -135,7 +136,7 @@ func decodedURLs(text string) string {
 	return all + text
 }
 
-// plain takes the escapes of URLs out of a text.
+// plain removes the URL escapes of a text.
 func plain(text string) string {
 	if unescaped, err := url.PathUnescape(text); err == nil {
 		return unescaped

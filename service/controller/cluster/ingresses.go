@@ -10,7 +10,8 @@ import (
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 )
 
-// readIngresses reads who has the hosts of the cluster, from the cache, in which the Ingresses of all clusters are.
+// readIngresses reads the Ingresses that have the hosts of the cluster from the cache, which has the Ingresses of all
+// clusters.
 func (r *Reconciler) readIngresses(ctx context.Context, config *v1alpha1.KVMConfig, w *world) error {
 	if r.Settings.IngressClass == "" {
 		return nil
@@ -25,7 +26,7 @@ func (r *Reconciler) readIngresses(ctx context.Context, config *v1alpha1.KVMConf
 	return nil
 }
 
-// hosts indexes Ingresses by the hosts that they take.
+// hosts indexes Ingresses by their hosts.
 func hosts(object client.Object) []string {
 	var list []string
 	for _, rule := range object.(*networkingv1.Ingress).Spec.Rules {

@@ -15,8 +15,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// changeKept changes what has to change of the boot data that nodes keep: nobody would join with a token of yesterday, and a member of etcd
-// that has run must not begin with an empty disk. What a list shows may be some seconds old, so what is to be changed is asked for by name.
+// changeKept changes what has to change in boot data that nodes keep: a node cannot join with an expired token, and a
+// member of etcd that has run must not start with an empty disk. A list may be some seconds old, so a Secret is read by
+// name before it is changed.
 func (r *Reconciler) changeKept(ctx context.Context, s *snapshot.Snapshot, listed []corev1.Secret) error {
 	private := map[client.ObjectKey]*corev1.Secret{}
 	for i := range listed {
@@ -47,12 +48,12 @@ func (r *Reconciler) changeKept(ctx context.Context, s *snapshot.Snapshot, liste
 	return nil
 }
 
-// hasToken says whether boot data has the bootstrap token of now.
+// hasToken returns whether boot data has the current bootstrap token.
 func hasToken(s *snapshot.Snapshot, n *snapshot.Node, private *corev1.Secret) bool {
 	return private.Annotations[key.AnnotationBootstrapToken] == s.Tokens.Current(n.Joins()).ID
 }
 
-// certificatesEnd is when the first of the certificates in boot data ends; zero where that is not said.
+// certificatesEnd returns when the first of the certificates in boot data expires; zero if that is not recorded.
 func certificatesEnd(private *corev1.Secret) time.Time {
 	end, err := time.Parse(time.RFC3339, private.Annotations[key.AnnotationCertificatesEnd])
 	if err != nil {
@@ -61,7 +62,8 @@ func certificatesEnd(private *corev1.Secret) time.Time {
 	return end
 }
 
-// renewToken has a node keep its private boot data with the token of now; seen is that as a list has it, nil where it does not.
+// renewToken updates the bootstrap token in the private boot data that a node keeps; seen is the Secret from a list,
+// nil if the list does not have it.
 func (r *Reconciler) renewToken(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node, name client.ObjectKey, seen *corev1.Secret) error {
 	if seen != nil && hasToken(s, n, seen) {
 		return nil
@@ -93,7 +95,7 @@ func (r *Reconciler) takeTicket(ctx context.Context, s *snapshot.Snapshot, n *sn
 	return nil
 }
 
-// noteInvalid has a person be told of boot data that somebody has damaged.
+// noteInvalid reports boot data that was damaged.
 func noteInvalid(s *snapshot.Snapshot, n *snapshot.Node, err error) {
 	if err != nil {
 		s.BootDataErr = problem.Newf("BootDataInvalid", "boot data of node %s, which it keeps: %s", n.ID, err)

@@ -21,7 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// stored plays a cache with one ConfigMap, and one Secret if any.
+// stored is a fake cache with one ConfigMap and at most one Secret.
 type stored struct {
 	client.Client
 	config corev1.ConfigMap
@@ -40,8 +40,9 @@ func (s stored) Get(_ context.Context, name client.ObjectKey, object client.Obje
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name.Name)
 }
 
-// TestWhoHasRunLosesItsTicket also where the node keeps its boot data, for a rollout may be paused for long, and a master that has left the
-// spec stays until its member is out: a disk that is lost meanwhile must not become an empty member under an old number.
+// TestWhoHasRunLosesItsTicket: a member that has run loses its founding token, even if the node keeps its boot data,
+// because a rollout may be paused for long and a master that is no longer in the spec stays until its member is
+// removed. If a disk is lost in the meantime, an empty member must not start with the old ID.
 func TestWhoHasRunLosesItsTicket(t *testing.T) {
 	scenario, w := replaced(t)
 	founding := scenario.snapshot(t, w).Masters()[1].BootData.Public
@@ -49,8 +50,8 @@ func TestWhoHasRunLosesItsTicket(t *testing.T) {
 		t.Fatal("a founder has no ticket")
 	}
 	scenario.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true}
-	w.deployments["master-m1aaa"].Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
-	for id, deployment := range map[string]*appsv1.Deployment{"m1aaa": w.deployments["master-m1aaa"], "m2aaa": &w.retired[0]} {
+	w.Deployments["master-m1aaa"].Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
+	for id, deployment := range map[string]*appsv1.Deployment{"m1aaa": w.Deployments["master-m1aaa"], "m2aaa": &w.Retired[0]} {
 		for mark, want := range map[string]bool{"": false, "2": true} {
 			deployment.Annotations[key.AnnotationEtcdMember] = mark
 			s := scenario.snapshot(t, w)
@@ -70,7 +71,7 @@ func TestWhoHasRunLosesItsTicket(t *testing.T) {
 	}
 }
 
-// bootDataOf is the public half of the boot data of a master, where it is written.
+// bootDataOf returns the public half of the boot data of a master, or nothing if it is not written.
 func bootDataOf(t *testing.T, s *snapshot.Snapshot, id string) string {
 	t.Helper()
 	if public := halfOf[*corev1.ConfigMap](t, s, id); public != nil {
@@ -79,7 +80,7 @@ func bootDataOf(t *testing.T, s *snapshot.Snapshot, id string) string {
 	return ""
 }
 
-// halfOf is one half of the boot data of a master, a ConfigMap or a Secret, where it is written.
+// halfOf returns one half of the boot data of a master, a ConfigMap or a Secret, or nil if it is not written.
 func halfOf[T client.Object](t *testing.T, s *snapshot.Snapshot, id string) (half T) {
 	t.Helper()
 	desired, err := build(t, s, "configmap")
@@ -94,7 +95,8 @@ func halfOf[T client.Object](t *testing.T, s *snapshot.Snapshot, id string) (hal
 	return half
 }
 
-// TestCertificatesOfAMachineAreKnown as long as it runs with them: those that were issued since do not count, nor does a new token.
+// TestCertificatesOfAMachineAreKnown: they are known as long as the machine runs with them. Certificates that were
+// issued later do not count, nor does a new token.
 func TestCertificatesOfAMachineAreKnown(t *testing.T) {
 	scenario, w := replaced(t)
 	s := scenario.snapshot(t, w)
@@ -109,7 +111,7 @@ func TestCertificatesOfAMachineAreKnown(t *testing.T) {
 		t.Fatalf("boot data does not say when its certificates end: %v", fresh.Annotations)
 	}
 	scenario.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true}
-	w.deployments["master-m0aaa"].Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
+	w.Deployments["master-m0aaa"].Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
 	fresh.Annotations[key.AnnotationCertificatesEnd] = "2026-12-01T00:00:00Z"
 	for _, token := range []string{fresh.Annotations[key.AnnotationBootstrapToken], "of yesterday"} {
 		fresh.Annotations[key.AnnotationBootstrapToken] = token

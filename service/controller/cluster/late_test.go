@@ -13,9 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
 )
 
-// TestPassThatTookTooLongIsToldOf: its time is over, and the status says nonetheless what hangs. One that the operator's end interrupts says nothing.
+// TestPassThatTookTooLongIsToldOf: although its time is over, the status reports what hangs. A pass that the operator's
+// shutdown interrupts reports nothing.
 func TestPassThatTookTooLongIsToldOf(t *testing.T) {
 	over, cancel := context.WithTimeout(t.Context(), -time.Second)
 	defer cancel()
@@ -47,8 +49,8 @@ func TestPassThatTookTooLongIsToldOf(t *testing.T) {
 			if err := management.Get(t.Context(), client.ObjectKeyFromObject(s.Config), read); err != nil {
 				t.Fatal(err)
 			}
-			r := &Reconciler{Client: management, Clock: testingclock.NewFakePassiveClock(now), Events: events.NewFakeRecorder(100)}
-			err := r.storeStatus(test.ctx, read, s, results(isDone, isDone, isWaitingOn))
+			r := &Reconciler{Client: management, Clock: testingclock.NewFakePassiveClock(now), Events: events.NewFakeRecorder(100), engine: apply.New(management, management, nil)}
+			err := r.Store(test.ctx, read, s, results(isDone, isDone, isWaitingOn))
 			if getErr := management.Get(t.Context(), client.ObjectKeyFromObject(s.Config), read); getErr != nil {
 				t.Fatal(getErr)
 			}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/integration/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -23,8 +24,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestClustersOfTheOriginal: what decides is whose the namespace is and whose the Deployments in it are, and only where this operator has
-// nothing of the cluster, what was said before.
+// TestClustersOfTheOriginal: the owners of the namespace and of the Deployments in it decide. Only if this operator has
+// no object of the cluster, the condition that was written before decides.
 func TestClustersOfTheOriginal(t *testing.T) {
 	for name, c := range map[string]struct {
 		// namespace is "", "theirs", "ours" or "other" (another KVMConfig's).
@@ -33,7 +34,7 @@ func TestClustersOfTheOriginal(t *testing.T) {
 		said      bool
 		deleting  bool
 		aside     bool
-		// says that the one condition is written.
+		// says means that the condition is written.
 		says bool
 	}{
 		"a new cluster":              {},
@@ -57,15 +58,15 @@ func TestClustersOfTheOriginal(t *testing.T) {
 			config := fixture.MakeCluster("ab1cd").Obj()
 			config.UID = "uid-ab1cd"
 			if c.deleting {
-				config.DeletionTimestamp, config.Finalizers = &metav1.Time{Time: now}, []string{key.FinalizerCluster, key.FinalizerLegacyDeleter}
+				config.DeletionTimestamp, config.Finalizers = &metav1.Time{Time: now}, []string{key.FinalizerCluster, key.FinalizerDeleter}
 			}
 			if c.said {
 				config.Status.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: snapshot.ReasonLegacyMachines}}
 			}
 			r, live, patches := besideTheOriginal(t, config, c.namespace, c.machine)
-			aside, err := r.standAside(t.Context(), config)
-			if err != nil || aside != c.aside {
-				t.Fatalf("aside %v, error %v, want %v", aside, err, c.aside)
+			_, found, err := r.Get(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(config)})
+			if err != nil || found == c.aside {
+				t.Fatalf("worked on %v, error %v, want %v", found, err, !c.aside)
 			}
 			if c.namespace != "theirs" && !c.said && *live > 0 {
 				t.Errorf("the API server was asked %d times about an ordinary cluster", *live)
@@ -81,13 +82,13 @@ func TestClustersOfTheOriginal(t *testing.T) {
 	}
 }
 
-// TestAClusterOfTheOriginalIsToldOnce: nothing is written again until what is said changes.
+// TestAClusterOfTheOriginalIsToldOnce: the condition is not written again until it changes.
 func TestAClusterOfTheOriginalIsToldOnce(t *testing.T) {
 	config := fixture.MakeCluster("ab1cd").Obj()
 	r, _, patches := besideTheOriginal(t, config, "theirs", "theirs")
 	for range 2 {
-		if aside, err := r.standAside(t.Context(), config); !aside || err != nil {
-			t.Fatal(aside, err)
+		if err := r.tellOriginal(t.Context(), config); err != nil {
+			t.Fatal(err)
 		}
 		machine := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ab1cd", Name: "master-m0aaa"}}
 		meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{
@@ -100,8 +101,8 @@ func TestAClusterOfTheOriginalIsToldOnce(t *testing.T) {
 	}
 }
 
-// besideTheOriginal is a reconciler over a namespace and a master's Deployment of one of several owners, which counts what it asks the API server for, and
-// keeps what it patches. The cache does not have the original's namespace.
+// besideTheOriginal returns a reconciler with a namespace and a master's Deployment of the given owners. It counts the
+// requests to the API server and records the patches. The cache does not have the original's namespace.
 func besideTheOriginal(t *testing.T, config *v1alpha1.KVMConfig, namespace, machine string) (r *Reconciler, live *int, patches *[]string) {
 	t.Helper()
 	live, patches = new(int), &[]string{}

@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Conditions of the original API. Their status is always "True"; writing one removes its predecessor.
+// Conditions of the original API. Their status is always "True"; each one replaces its predecessor.
 const (
 	legacyCreating = "Creating"
 	legacyCreated  = "Created"
@@ -25,7 +25,7 @@ const (
 	legacyVersions = 5
 )
 
-// legacyStatus keeps status.cluster filled by the rules of the original's status handler.
+// legacyStatus fills status.cluster by the rules of the original's status handler.
 func legacyStatus(s *snapshot.Snapshot, now time.Time) *v1alpha1.LegacyClusterStatus {
 	st := &v1alpha1.LegacyClusterStatus{}
 	if s.Config.Status.Cluster != nil {
@@ -51,7 +51,8 @@ func legacyStatus(s *snapshot.Snapshot, now time.Time) *v1alpha1.LegacyClusterSt
 	}
 	settled := hasLegacy(st, legacyCreated) || hasLegacy(st, legacyUpdated)
 	if settled && complete && desired != "" && latest(st) != desired {
-		// A version that the cluster returns to becomes the latest again, or the update to it would never end.
+		// A version to which the cluster returns becomes the latest again, because otherwise the update to it would
+		// never end.
 		st.Versions = slices.DeleteFunc(st.Versions, func(v v1alpha1.LegacyVersion) bool { return v.Semver == desired })
 		st.Versions = append(st.Versions, v1alpha1.LegacyVersion{Semver: desired, LastTransitionTime: metav1.NewTime(now)})
 		st.Versions = st.Versions[max(0, len(st.Versions)-legacyVersions):]
@@ -81,7 +82,7 @@ func legacyNodes(before []v1alpha1.LegacyNode, s *snapshot.Snapshot, now time.Ti
 	return nodes
 }
 
-// setLegacy puts a condition in front and removes its predecessor; a condition that stands already keeps its time.
+// setLegacy adds a condition at the front and removes its predecessor; a condition that exists keeps its time.
 func setLegacy(st *v1alpha1.LegacyClusterStatus, conditionType, predecessor string, now time.Time) {
 	st.Conditions = slices.DeleteFunc(st.Conditions, func(c v1alpha1.LegacyCondition) bool { return c.Type == predecessor })
 	if hasLegacy(st, conditionType) {
@@ -99,13 +100,13 @@ func allOfVersion(nodes []v1alpha1.LegacyNode, version string) bool {
 	return !slices.ContainsFunc(nodes, func(n v1alpha1.LegacyNode) bool { return n.Version != version })
 }
 
-// versionChanged says that the user asks for another version than the one that was reached last. A user who asks for none
-// changes nothing.
+// versionChanged returns whether the requested version differs from the one that was reached last. If none is
+// requested, nothing changes.
 func versionChanged(st *v1alpha1.LegacyClusterStatus, desired string) bool {
 	return desired != "" && latest(st) != "" && latest(st) != desired
 }
 
-// latest is the version that was reached last; versions of the original are in that order too.
+// latest returns the version that was reached last; versions of the original are in that order too.
 func latest(st *v1alpha1.LegacyClusterStatus) string {
 	if len(st.Versions) == 0 {
 		return ""

@@ -17,7 +17,7 @@ import (
 
 var earlier = metav1.NewTime(now.Add(-time.Hour))
 
-// before is a status.cluster of an hour ago, with conditions and versions as in "Updated Created | 1.0.0 2.0.0".
+// before returns a status.cluster of an hour ago, with conditions and versions as in "Updated Created | 1.0.0 2.0.0".
 func before(t *testing.T, text string) *v1alpha1.LegacyClusterStatus {
 	t.Helper()
 	if text == "" {
@@ -37,7 +37,7 @@ func before(t *testing.T, text string) *v1alpha1.LegacyClusterStatus {
 	return st
 }
 
-// after tells a status.cluster in the same form; what is new has an asterisk.
+// after returns a status.cluster in the same form; new entries have an asterisk.
 func after(st *v1alpha1.LegacyClusterStatus) string {
 	mark := func(at metav1.Time) string {
 		if at.Time.Equal(now) {
@@ -58,8 +58,8 @@ func after(st *v1alpha1.LegacyClusterStatus) string {
 	return strings.Join(conditions, " ") + " | " + strings.Join(versions, " ")
 }
 
-// legacySnapshot has one node for each of versions, whose pod is Ready and of that version; "-" is a node that is not
-// Ready.
+// legacySnapshot returns a snapshot with one node for each of versions, whose pod is Ready and has that version; "-" is
+// a node that is not Ready.
 func legacySnapshot(desired string, versions []string, status *v1alpha1.LegacyClusterStatus) *snapshot.Snapshot {
 	config := fixture.MakeCluster("ab1cd").Obj()
 	if desired != "" {
@@ -77,7 +77,7 @@ func legacySnapshot(desired string, versions []string, status *v1alpha1.LegacyCl
 	return s
 }
 
-// TestRow3_1Conditions: every line of the original's table of conditions, and what it forgot.
+// TestRow3_1Conditions covers every line of the original's table of conditions, and cases that the original missed.
 func TestRow3_1Conditions(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, desired string
@@ -122,8 +122,8 @@ func TestRow3_1Conditions(t *testing.T) {
 	}
 }
 
-// TestLegacyStatusComesToRest from every state of the table above: when nobody changes anything, some pass changes
-// nothing any more, or a quiet cluster would be written for ever.
+// TestLegacyStatusComesToRest starts from every state of the table above: if nothing else changes, some pass has to
+// change nothing, because the status of an idle cluster would be written without end otherwise.
 func TestLegacyStatusComesToRest(t *testing.T) {
 	for _, start := range []string{"", "Creating |", "Created |", "Created | 1.0.0", "Updating Created | 1.0.0", "Updated Created | 1.0.0 2.0.0", "Updated Created | 2.0.0 1.0.0"} {
 		for _, desired := range []string{"", "1.0.0", "2.0.0", "3.0.0"} {
@@ -145,7 +145,7 @@ func TestLegacyStatusComesToRest(t *testing.T) {
 	}
 }
 
-// TestRow3_1NodesKeepTheirTimes unless they changed.
+// TestRow3_1NodesKeepTheirTimes: nodes keep their times unless they changed.
 func TestRow3_1NodesKeepTheirTimes(t *testing.T) {
 	node := func(name, version string, at metav1.Time) v1alpha1.LegacyNode {
 		return v1alpha1.LegacyNode{Name: name, Version: version, Labels: map[string]string{"role": "worker"}, LastTransitionTime: at}

@@ -19,33 +19,36 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// Members keep the members of each cluster's etcd in step with its masters. It is a manager.Runnable; its methods never wait.
+// Members manage the members of each cluster's etcd so that they match its masters. It is a manager.Runnable; only
+// Start and Ask wait.
 type Members struct {
 	changed func(types.NamespacedName)
 	fence   *fence.Fence
 
 	mu      sync.Mutex
 	keepers map[types.NamespacedName]*keeper
-	// spared are the clusters whose members are not asked on purpose. Those that are in neither map have not been looked at yet.
+	// spared are the clusters whose members are not queried on purpose. Clusters in neither map have not been
+	// reconciled yet.
 	spared map[types.NamespacedName]bool
 	// running is nil until Start is called.
-	running context.Context // the goroutines of keepers that come later live as long
+	running context.Context // the context of keepers that are added later
 	ended   sync.WaitGroup
 }
 
-// keeper is that of one cluster. end may be called before it begins.
+// keeper is the keeper of one cluster. end may be called before the keeper starts.
 type keeper struct {
 	*etcd.Keeper
-	life context.Context // the keeper outlives the call that makes it
+	life context.Context // the keeper outlives the call that creates it
 	end  context.CancelFunc
 }
 
-// NewMembers makes Members that reach no server before they are started, and change nothing unless the fence is open.
+// NewMembers creates Members that connect to no server before they are started, and change nothing unless the fence is
+// open.
 func NewMembers(changed func(types.NamespacedName), f *fence.Fence) *Members {
 	return &Members{changed: changed, fence: f, keepers: map[types.NamespacedName]*keeper{}, spared: map[types.NamespacedName]bool{}}
 }
 
-// Start runs the keepers until the context ends and none is under way.
+// Start runs the keepers until the context ends and waits until all have ended.
 func (m *Members) Start(ctx context.Context) error {
 	m.mu.Lock()
 	m.running = ctx
@@ -63,7 +66,8 @@ func (m *Members) Start(ctx context.Context) error {
 	return nil
 }
 
-// launch runs a keeper. None begins once Members have ended, for then the goroutines are being waited for.
+// launch runs a keeper. It starts none once the context of Start has ended, because Start then waits for the
+// goroutines.
 func (m *Members) launch(k *keeper) {
 	if m.running == nil || m.running.Err() != nil {
 		return
@@ -71,7 +75,7 @@ func (m *Members) launch(k *keeper) {
 	m.ended.Go(func() { k.Run(k.life) })
 }
 
-// look says what the members are to be and returns what is known of them.
+// look sets the members that a cluster should have and returns what is known of them.
 func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.Master) etcd.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +91,7 @@ func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.
 	return k.State()
 }
 
-// Vote is what is known of the vote of a member.
+// Vote returns what is known of the vote of a member.
 func (m *Members) Vote(name types.NamespacedName, member string) etcd.Vote {
 	k, spared := m.of(name)
 	switch {
@@ -99,8 +103,8 @@ func (m *Members) Vote(name types.NamespacedName, member string) etcd.Vote {
 	return k.Vote(member)
 }
 
-// Ask has the members of a cluster be asked, and waits until they were, or the context ends. It says whether nothing is left to wait for: nobody
-// is asked where that is so on purpose.
+// Ask queries the members of a cluster, and waits until that is done or the context ends. It returns whether it was
+// done, and true for a cluster whose members are not queried on purpose.
 func (m *Members) Ask(ctx context.Context, name types.NamespacedName) bool {
 	k, spared := m.of(name)
 	return spared || k != nil && k.Ask(ctx)
@@ -112,7 +116,7 @@ func (m *Members) of(name types.NamespacedName) (k *keeper, spared bool) {
 	return m.keepers[name], m.spared[name]
 }
 
-// spare has the members of a cluster left as they are, and not asked.
+// spare stops managing and querying the members of a cluster.
 func (m *Members) spare(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +124,7 @@ func (m *Members) spare(name types.NamespacedName) {
 	m.spared[name] = true
 }
 
-// forget is for clusters that are gone.
+// forget removes a cluster that is gone.
 func (m *Members) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +132,7 @@ func (m *Members) forget(name types.NamespacedName) {
 	delete(m.spared, name)
 }
 
-// drop ends the keeper of a cluster. mu is held.
+// drop stops the keeper of a cluster. mu is held.
 func (m *Members) drop(name types.NamespacedName) {
 	if k := m.keepers[name]; k != nil {
 		k.end()
@@ -136,8 +140,8 @@ func (m *Members) drop(name types.NamespacedName) {
 	}
 }
 
-// members is what is known of the cluster's etcd. Machines that may run a member are asked, those of masters that have left the
-// spec included.
+// members returns what is known of the cluster's etcd. Machines that may run a member are queried, including those of
+// masters that are no longer in the spec.
 func (w *Workloads) members(s *snapshot.Snapshot, retired []snapshot.Node) etcd.State {
 	pair, stored := s.Stored[pki.EtcdClient]
 	address := w.etcdAddresses(s)
@@ -146,7 +150,7 @@ func (w *Workloads) members(s *snapshot.Snapshot, retired []snapshot.Node) etcd.
 		return etcd.State{}
 	}
 	if s.Restore.Halted() {
-		// Members end on purpose, and the ones that come after them are others.
+		// Members are stopped on purpose, and new ones will replace them.
 		w.Members.spare(nameOf(s))
 		return etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "a snapshot is restored"}}
 	}
@@ -167,19 +171,19 @@ func (w *Workloads) etcdAddresses(s *snapshot.Snapshot) func(*corev1.Pod) string
 	return w.EtcdAddresses(s)
 }
 
-// memberAddresses are those of the node pods.
+// memberAddresses returns the addresses of the node pods.
 func memberAddresses(*snapshot.Snapshot) func(*corev1.Pod) string {
 	return func(pod *corev1.Pod) string {
 		return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(key.PortEtcdClient)))
 	}
 }
 
-// retired are the masters that have machines and are not in the spec.
+// retired returns the masters that have machines and are not in the spec.
 func retired(s *snapshot.Snapshot, seen world) []snapshot.Node {
 	var all []snapshot.Node
-	for i := range seen.retired {
-		n := snapshot.Node{ID: seen.retired[i].Labels[key.LabelNode], Role: key.RoleMaster, Deployment: &seen.retired[i]}
-		n.Pods = snapshot.PodsOf(seen.pods, n)
+	for i := range seen.Retired {
+		n := snapshot.Node{ID: seen.Retired[i].Labels[key.LabelNode], Role: key.RoleMaster, Deployment: &seen.Retired[i]}
+		n.Pods = snapshot.PodsOf(seen.Pods, n)
 		findData(s, &n)
 		all = append(all, n)
 	}

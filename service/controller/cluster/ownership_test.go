@@ -23,7 +23,7 @@ import (
 // kindOfOthers is a kind of owner whose objects share namespaces with those of a KVMConfig.
 const kindOfOthers = "VirtualMachine.kvm.example.org"
 
-// management is a management cluster with objects, and an engine that writes to it.
+// management returns the client of a management cluster with objects, and an engine that writes to it.
 func management(objects ...client.Object) (client.Client, *apply.Engine) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
@@ -38,7 +38,7 @@ func configMap(namespace, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// left are the names of the ConfigMaps that there are.
+// left returns the names of the ConfigMaps that exist.
 func left(t *testing.T, c client.Client) []string {
 	t.Helper()
 	var list corev1.ConfigMapList
@@ -52,7 +52,8 @@ func left(t *testing.T, c client.Client) []string {
 	return names
 }
 
-// TestOwnersOfTwoKindsOfOneName do not touch each other's objects: neither prunes, applies nor deletes what is the other's.
+// TestOwnersOfTwoKindsOfOneName: owners of two kinds with the same name do not touch each other's objects: neither
+// prunes, applies nor deletes those of the other.
 func TestOwnersOfTwoKindsOfOneName(t *testing.T) {
 	c, engine := management()
 	places := apply.Places{Namespaces: []string{"ab1cd"}}
@@ -85,8 +86,8 @@ func TestOwnersOfTwoKindsOfOneName(t *testing.T) {
 	}
 }
 
-// TestForgedOwnersElsewhere: what lies outside of a cluster's places is neither pruned, nor deleted, nor waited for, whichever form its
-// mark has and whatever finalizer holds it.
+// TestForgedOwnersElsewhere: an object outside a cluster's places is neither pruned, nor deleted, nor waited for,
+// regardless of the form of its owner annotation and of its finalizers.
 func TestForgedOwnersElsewhere(t *testing.T) {
 	s := simple().snapshot(t, world{})
 	owner := s.Owner("configmap")
@@ -127,7 +128,7 @@ func TestForgedOwnersElsewhere(t *testing.T) {
 	}
 }
 
-// TestNothingInAForeignNamespaceIsBelieved: neither its machines, nor its annotations, nor its Services, whatever they say.
+// TestNothingInAForeignNamespaceIsBelieved: neither its machines, nor its annotations, nor its Services are trusted.
 func TestNothingInAForeignNamespaceIsBelieved(t *testing.T) {
 	s := simple()
 	w := s.running(t)
@@ -152,12 +153,12 @@ func TestNothingInAForeignNamespaceIsBelieved(t *testing.T) {
 	}
 }
 
-// TestMarksAreMigratedAndNothingRolls: a cluster of an earlier operator, whose objects have its mark, is wanted as it is but for the mark: no
-// node is outdated, and no pod template differs.
+// TestMarksAreMigratedAndNothingRolls: the objects of a cluster of an earlier operator have an old form of the owner
+// annotation. Only that annotation changes: no node is outdated, and no pod template differs.
 func TestMarksAreMigratedAndNothingRolls(t *testing.T) {
 	s := simple()
 	w := s.running(t)
-	for _, d := range w.deployments {
+	for _, d := range w.Deployments {
 		d.Annotations[key.AnnotationOwner] = "default/ab1cd/deployment"
 	}
 	w.namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{key.AnnotationOwner: "default/ab1cd/namespace"}}}
@@ -173,12 +174,12 @@ func TestMarksAreMigratedAndNothingRolls(t *testing.T) {
 		}
 	}
 	desired, err := deployment.New().Build(got)
-	if err != nil || len(desired.Objects) != len(w.deployments) {
+	if err != nil || len(desired.Objects) != len(w.Deployments) {
 		t.Fatalf("%d Deployments are wanted (%v)", len(desired.Objects), err)
 	}
 	for _, object := range desired.Objects {
 		d := object.(*appsv1.Deployment)
-		if diff := cmp.Diff(w.deployments[d.Name].Spec, d.Spec); diff != "" {
+		if diff := cmp.Diff(w.Deployments[d.Name].Spec, d.Spec); diff != "" {
 			t.Errorf("Deployment %s differs (-there +wanted):\n%s", d.Name, diff)
 		}
 	}

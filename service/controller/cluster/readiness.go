@@ -11,8 +11,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
-// readiness is that of the node pod and, as far as it is known, of its Node: a master's pod has no readiness gate, so its
-// Node is asked here. The message of a node that is not Ready is the step that it is at; answered are the answers to kubelets.
+// readiness sets the readiness of a node from its pod and, if it is known, its Node: a master's pod has no readiness
+// gate, so its Node is checked here. The message of a node that is not Ready is its step; answered are the decisions on
+// the kubelets' requests.
 func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node, answered map[string]*joining.Decision) {
 	n.Ready, n.Message = r.Readiness(*n)
 	if reason := s.Delayed(*n); reason != "" {
@@ -29,7 +30,7 @@ func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node, answered 
 	step := nodestep.At(seen)
 	switch n.Step = step.Name; {
 	case n.Ready && !s.Workload.Connected:
-		// What was Ready is taken for Ready until something else is known.
+		// What was Ready counts as Ready until something else is known.
 		n.Step = nodestep.Ready
 	case step.Name != nodestep.Ready:
 		n.Ready, n.Message = false, fmt.Sprintf("%s: %s", step.Name, step.Message)
@@ -39,8 +40,8 @@ func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node, answered 
 	}
 }
 
-// memberTrouble is why etcd does not count on a master; empty when it does, or when nobody knows. One that did not answer in time
-// counts, for that may pass; who is to be replaced is decided without it, see silent.
+// memberTrouble returns why etcd does not count on a master; empty if it does, or if that is not known. A member that
+// did not respond in time counts, because that may pass; for the decision which node is replaced see silent.
 func memberTrouble(s *snapshot.Snapshot, n snapshot.Node) string {
 	if n.Role != key.RoleMaster || !s.Etcd.Known() {
 		return ""
@@ -54,8 +55,8 @@ func memberTrouble(s *snapshot.Snapshot, n snapshot.Node) string {
 	return ""
 }
 
-// silent says that a master's member of etcd does not answer the others. Its machine and its Node may be well: no other master is to be replaced
-// before it has mended, and it goes first.
+// silent returns whether a master's member of etcd does not respond to the others. Its machine and its Node may be
+// healthy: no other master is replaced before the member has recovered, and this one is replaced first.
 func silent(s *snapshot.Snapshot, n snapshot.Node) bool {
 	if n.Role != key.RoleMaster {
 		return false
@@ -74,8 +75,8 @@ func api(w snapshot.Workload) nodestep.API {
 	return nodestep.APIUnreachable
 }
 
-// answers are the decisions on the newest requests of kubelets that are open or approved, by the names of their nodes. Each request is read
-// once, for whoever holds a bootstrap token can make many.
+// answers returns the decisions on the newest requests of kubelets that are open or approved, by the names of their
+// nodes. Each request is parsed once, because a client with a bootstrap token can create many.
 func answers(s *snapshot.Snapshot) map[string]*joining.Decision {
 	world := s.Joining()
 	newest, all := map[string]metav1.Time{}, map[string]*joining.Decision{}

@@ -13,19 +13,19 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/pvc"
 )
 
-// TestMachinesOfTheOriginalInANamespaceOfOurs: both operators work on the cluster. Nothing is made in the namespace, because every handler
-// needs it.
+// TestMachinesOfTheOriginalInANamespaceOfOurs: both operators work on the cluster. No handler creates anything in the
+// namespace, because every handler needs "namespace".
 func TestMachinesOfTheOriginalInANamespaceOfOurs(t *testing.T) {
 	s := simple()
 	w := s.running(t)
-	delete(w.deployments["master-m0aaa"].Annotations, key.AnnotationOwner)
+	delete(w.Deployments["master-m0aaa"].Annotations, key.AnnotationOwner)
 	desired, err := namespace.New().Build(s.snapshot(t, w))
 	if p, ok := problem.As(err); !ok || p.Reason != "LegacyMachines" || !strings.Contains(p.Message, "Deployment ab1cd/master-m0aaa") || len(desired.Objects) > 0 {
 		t.Errorf("objects %v, error %v, want none and LegacyMachines", desired.Objects, err)
 	}
 }
 
-// TestOneHostVolumeForTwoWorkers goes to the first.
+// TestOneHostVolumeForTwoWorkers: the volume goes to the first worker.
 func TestOneHostVolumeForTwoWorkers(t *testing.T) {
 	s := simple()
 	s.config = fixture.MakeCluster("ab1cd").Workers(2).HostVolume(0, "data", "/data").HostVolume(1, "data", "/data").Obj()

@@ -14,13 +14,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/resources/network"
 	"github.com/kvm-operator/kvm-operator/resources/nodeindexstatus"
 	"github.com/kvm-operator/kvm-operator/resources/pvc"
 )
 
-// Inputs are the objects beside the KVMConfig that a rendering depends on; those that do not exist are left out.
+// Inputs are the objects besides the KVMConfig that a rendering depends on; those that do not exist are left out.
 type Inputs struct {
 	Release *releasev1alpha1.Release
 	Secrets []corev1.Secret
@@ -30,20 +31,21 @@ type Inputs struct {
 	Services Services
 	// Status is that of the KVMConfig, with the indexes of its nodes.
 	Status *v1alpha1.KVMConfigStatus
-	// Now is the time whose bootstrap token boot data carries; without one the same inputs give the same bytes at any time.
+	// Now is the time for which the bootstrap token in boot data is computed; if it is zero, the same inputs always
+	// give the same bytes.
 	Now time.Time
 }
 
-// Rendered is what one handler wants.
+// Rendered are the objects that one handler wants.
 type Rendered struct {
 	Handler string
 	Owner   string
 	Objects []client.Object
 }
 
-// Render returns every object that a KVMConfig leads to, in the order of the chain, without a cluster. Keys and
-// certificates without a Secret among the inputs are placeholders. The error tells what could not be rendered; the rest
-// is returned all the same.
+// Render returns all objects that a KVMConfig leads to, in the order of the chain, without a cluster. Keys and
+// certificates that have no Secret among the inputs are placeholders. The error contains what could not be rendered;
+// the rest is returned nonetheless.
 func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KVMConfig, in Inputs) ([]Rendered, error) {
 	r := &Reconciler{
 		Settings: settings, Readiness: snapshot.PodReadiness, Issuer: pki.Placeholder{},
@@ -53,11 +55,11 @@ func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KV
 		config = config.DeepCopy()
 		config.Status = *in.Status
 	}
-	s, err := r.complete(config, world{release: in.Release, secrets: in.Secrets, volumes: in.Volumes, pods: in.Pods, services: in.Services})
+	s, err := r.complete(config, world{release: in.Release, secrets: in.Secrets, volumes: in.Volumes, Objects: observe.Objects{Pods: in.Pods}, services: in.Services})
 	if err != nil {
 		return nil, err
 	}
-	// Assigning indexes drafts them into the snapshot's status, where the other handlers look.
+	// Assigning indexes writes them to the snapshot's status, which the other handlers read.
 	if _, err := (nodeindexstatus.Handler{}).EnsureCreated(ctx, s); err != nil {
 		return nil, err
 	}
@@ -77,16 +79,16 @@ func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KV
 	return rendered, joinDistinct(errs)
 }
 
-// moment is a clock that stands still.
+// moment is a clock that does not advance.
 type moment time.Time
 
-// Now is the moment.
+// Now returns the moment.
 func (m moment) Now() time.Time { return time.Time(m) }
 
-// Since is the time from then to the moment.
+// Since returns the time from then to the moment.
 func (m moment) Since(then time.Time) time.Duration { return time.Time(m).Sub(then) }
 
-// joinDistinct joins errors, each text once: what is missing is often missed by several handlers.
+// joinDistinct joins errors, each text once, because several handlers often miss the same thing.
 func joinDistinct(errs []error) error {
 	seen := map[string]bool{}
 	var distinct []error
@@ -99,7 +101,7 @@ func joinDistinct(errs []error) error {
 	return errors.Join(distinct...)
 }
 
-// ReadInputs reads what a rendering depends on from a living management cluster.
+// ReadInputs reads what a rendering depends on from a management cluster.
 func ReadInputs(ctx context.Context, reader client.Reader, config *v1alpha1.KVMConfig) (Inputs, error) {
 	var w world
 	var secrets corev1.SecretList

@@ -35,7 +35,7 @@ import (
 
 const wantedSnapshot = "ab1cd-20261122T060000Z.db"
 
-// restorable is a cluster of three masters that is to be brought back to a snapshot, as its machines run.
+// restorable returns a cluster of three masters with running machines that is to be restored from a snapshot.
 func restorable(t *testing.T) (scenario, world) {
 	t.Helper()
 	s := scenario{settings: settings(), config: fixture.MakeCluster("ab1cd").Masters(3).Workers(1).Obj()}
@@ -45,7 +45,7 @@ func restorable(t *testing.T) (scenario, world) {
 		Restore:   &v1alpha1.EtcdRestore{Snapshot: wantedSnapshot},
 	}
 	for _, n := range s.config.Spec.Cluster.Masters {
-		w.deployments[key.DeploymentName(key.RoleMaster, n.ID)].Annotations = map[string]string{
+		w.Deployments[key.DeploymentName(key.RoleMaster, n.ID)].Annotations = map[string]string{
 			key.AnnotationOwner: "default/ab1cd/deployment", key.AnnotationEtcdMember: "abc",
 		}
 		s.config.Status.Nodes = append(s.config.Status.Nodes, v1alpha1.NodeStatus{ID: n.ID, Role: key.RoleMaster, EtcdHost: "host-" + n.ID})
@@ -54,12 +54,12 @@ func restorable(t *testing.T) (scenario, world) {
 	return s, w
 }
 
-// restoring is what is rendered while the snapshot is put in the place of the data of masters.
+// restoring returns what is rendered while the snapshot replaces the data of masters.
 func restoring(t *testing.T) []Rendered {
 	t.Helper()
 	s, w := restorable(t)
 	w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
-	w.pods = nil
+	w.Pods = nil
 	return []Rendered{
 		{Handler: etcdrestore.Name, Objects: built(t, etcdrestore.New(), s.snapshot(t, w))},
 		{Handler: "etcdsnapshot", Objects: built(t, etcdsnapshot.New(), s.snapshot(t, w))},
@@ -75,13 +75,14 @@ func built(t *testing.T, r apply.Resource[*snapshot.Snapshot], s *snapshot.Snaps
 	return desired.Objects
 }
 
-// TestPlacesOnVolumesKeepApart: the first pod of a claim may choose the host of its master, and no two masters run on one unless they may.
+// TestPlacesOnVolumesKeepApart: the first pod of a claim may choose the host of its master, and no two masters run on
+// one host unless the settings allow it.
 func TestPlacesOnVolumesKeepApart(t *testing.T) {
 	for shared, want := range map[bool]bool{false: true, true: false} {
 		s, w := restorable(t)
 		s.config.Spec.KVM.K8sKVM.StorageType, s.settings.SharedHosts = v1alpha1.StorageTypePersistentVolume, shared
 		w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
-		w.pods = nil
+		w.Pods = nil
 		places := 0
 		for _, object := range built(t, etcdrestore.New(), s.snapshot(t, w)) {
 			job := object.(*batchv1.Job)
@@ -100,7 +101,8 @@ func TestPlacesOnVolumesKeepApart(t *testing.T) {
 	}
 }
 
-// TestRestoreInSteps plays the management cluster, one step of it at a time, and looks at what handlers want after each.
+// TestRestoreInSteps simulates the management cluster, one step at a time, and checks what handlers want after each
+// step.
 func TestRestoreInSteps(t *testing.T) {
 	s, w := restorable(t)
 	var phases []etcd.Phase
@@ -125,7 +127,8 @@ func TestRestoreInSteps(t *testing.T) {
 	beginsWithTheSnapshot(t, s.snapshot(t, w))
 }
 
-// beginsWithTheSnapshot: each master founds the cluster with the data that was put there, under a token that no old member has.
+// beginsWithTheSnapshot checks that each master founds the cluster with the data of the snapshot, with a founding token
+// that no old member has.
 func beginsWithTheSnapshot(t *testing.T, s *snapshot.Snapshot) {
 	t.Helper()
 	ticket := s.FoundingTicket()
@@ -148,7 +151,7 @@ func beginsWithTheSnapshot(t *testing.T, s *snapshot.Snapshot) {
 	}
 }
 
-// play lets the management cluster do one thing that handlers want; false: they want nothing more.
+// play does one thing that handlers want; it returns false if they want nothing more.
 func play(t *testing.T, w *world, s *snapshot.Snapshot) bool {
 	t.Helper()
 	wantedNamespace := built(t, namespace.New(), s)[0].GetAnnotations()
@@ -170,22 +173,22 @@ func play(t *testing.T, w *world, s *snapshot.Snapshot) bool {
 		if *d.Spec.Replicas == 0 && d.Annotations[key.AnnotationEtcdHalted] == "" {
 			t.Errorf("Deployment %s is stopped and does not say why", d.Name)
 		}
-		have := w.deployments[d.Name]
+		have := w.Deployments[d.Name]
 		if *have.Spec.Replicas == *d.Spec.Replicas {
 			continue
 		}
 		apply.SetOwner(d, s.Owner("deployment"))
-		w.deployments[d.Name] = d
-		w.pods = slices.DeleteFunc(w.pods, func(p corev1.Pod) bool { return p.Labels[key.LabelNode] == d.Labels[key.LabelNode] })
+		w.Deployments[d.Name] = d
+		w.Pods = slices.DeleteFunc(w.Pods, func(p corev1.Pod) bool { return p.Labels[key.LabelNode] == d.Labels[key.LabelNode] })
 		if *d.Spec.Replicas > 0 {
-			w.pods = append(w.pods, podOf(d, "10.244.1.1"))
+			w.Pods = append(w.Pods, podOf(d, "10.244.1.1"))
 		}
 		return true
 	}
 	return false
 }
 
-// done lets a Job end that has not.
+// done completes a Job unless it has completed already.
 func done(w *world, job *batchv1.Job) bool {
 	if slices.ContainsFunc(w.restores, func(j batchv1.Job) bool { return j.Name == job.Name }) {
 		return false
@@ -195,9 +198,9 @@ func done(w *world, job *batchv1.Job) bool {
 	return true
 }
 
-// TestWhatGoesOnWhileARestoreStands: one that cannot begin, be it that the check has failed or that the snapshot is another cluster's, keeps
-// nobody from taking snapshots; one that is checked does. A master that is lost meanwhile is made anew either way, unless the cluster is to begin
-// with the snapshot.
+// TestWhatGoesOnWhileARestoreStands: a restore that cannot start, because the check failed or because the snapshot is
+// another cluster's, does not prevent snapshots; one that was checked does. A master that is lost in the meantime is
+// created again in both cases, unless the cluster is about to start with the snapshot.
 func TestWhatGoesOnWhileARestoreStands(t *testing.T) {
 	failed := func(t *testing.T, s scenario, w *world) {
 		for _, object := range built(t, etcdrestore.New(), s.snapshot(t, *w)) {
@@ -225,7 +228,7 @@ func TestWhatGoesOnWhileARestoreStands(t *testing.T) {
 		}, true, true},
 		"the cluster has never run": {func(_ *testing.T, s scenario, w *world) {
 			s.config.Status.Nodes = nil
-			for _, d := range w.deployments {
+			for _, d := range w.Deployments {
 				delete(d.Annotations, key.AnnotationEtcdMember)
 			}
 		}, true, true},
@@ -239,8 +242,8 @@ func TestWhatGoesOnWhileARestoreStands(t *testing.T) {
 			if got := *snapshots(t, s.snapshot(t, w)).Spec.Suspend; got != test.suspended {
 				t.Errorf("snapshots are suspended: %t, want %t", got, test.suspended)
 			}
-			delete(w.deployments, "master-m1aaa")
-			w.pods = slices.DeleteFunc(w.pods, func(p corev1.Pod) bool { return p.Labels[key.LabelNode] == "m1aaa" })
+			delete(w.Deployments, "master-m1aaa")
+			w.Pods = slices.DeleteFunc(w.Pods, func(p corev1.Pod) bool { return p.Labels[key.LabelNode] == "m1aaa" })
 			lacks := !slices.Contains(names(built(t, deployment.New(), s.snapshot(t, w))), "master-m1aaa")
 			if lacks != test.lacks {
 				t.Errorf("the lost master stays away: %t, want %t", lacks, test.lacks)
@@ -260,7 +263,7 @@ func snapshots(t *testing.T, s *snapshot.Snapshot) *batchv1.CronJob {
 	return nil
 }
 
-// TestNoTwoRestoresHaveTheSameTicket: what one has put somewhere must never pass for what another puts there.
+// TestNoTwoRestoresHaveTheSameTicket: data that one restore has placed must never be accepted as that of another.
 func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
 	seen := map[string]string{}
 	for _, uid := range []types.UID{"a", "b"} {
@@ -278,12 +281,13 @@ func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
 	}
 }
 
-// TestFormerMembersAreNobodys: a machine of before the restore that was taken out of the spec is not asked, and does not stay.
+// TestFormerMembersAreNobodys: a machine from before the restore that was removed from the spec is not queried and does
+// not stay.
 func TestFormerMembersAreNobodys(t *testing.T) {
 	s, w := restorable(t)
 	w.namespace.Annotations[key.AnnotationEtcdRestored] = wantedSnapshot + "/0#0"
 	now := s.snapshot(t, w)
-	gone := snapshot.Node{ID: "m9zzz", Role: key.RoleMaster, Deployment: w.deployments["master-m1aaa"].DeepCopy()}
+	gone := snapshot.Node{ID: "m9zzz", Role: key.RoleMaster, Deployment: w.Deployments["master-m1aaa"].DeepCopy()}
 	if !now.Former(gone) || now.Retires(gone) {
 		t.Error("a member of before the restore counts")
 	}
@@ -298,7 +302,8 @@ func TestFormerMembersAreNobodys(t *testing.T) {
 	}
 }
 
-// TestARestoreThatCanBeCalledOffIsNoRollout: masters are stopped in the form that they have.
+// TestARestoreThatCanBeCalledOffIsNoRollout: until a restore is committed, masters are stopped with the revision that
+// they have.
 func TestARestoreThatCanBeCalledOffIsNoRollout(t *testing.T) {
 	for committed, want := range map[string]bool{"": true, wantedSnapshot + "/0": false} {
 		s, w := restorable(t)
@@ -313,7 +318,7 @@ func TestARestoreThatCanBeCalledOffIsNoRollout(t *testing.T) {
 				continue
 			}
 			stopped++
-			if same := cmp.Equal(w.deployments[d.Name].Spec.Template, d.Spec.Template); same != want {
+			if same := cmp.Equal(w.Deployments[d.Name].Spec.Template, d.Spec.Template); same != want {
 				t.Errorf("begun: %q: %s stays as it is: %t, want %t", committed, d.Name, same, want)
 			}
 		}
@@ -323,11 +328,11 @@ func TestARestoreThatCanBeCalledOffIsNoRollout(t *testing.T) {
 	}
 }
 
-// TestCalledOffWithAChangeOfMasters: who was stopped begins again, also when the spec does not name it any more.
+// TestCalledOffWithAChangeOfMasters: a master that was stopped starts again, even if it is no longer in the spec.
 func TestCalledOffWithAChangeOfMasters(t *testing.T) {
 	s, w := restorable(t)
 	s.config.Spec.Etcd.Restore = nil
-	stopped := w.deployments["master-m2aaa"].DeepCopy()
+	stopped := w.Deployments["master-m2aaa"].DeepCopy()
 	stopped.Annotations[key.AnnotationEtcdHalted], stopped.Spec.Replicas = "true", ptr.To[int32](0)
 	now := s.snapshot(t, w)
 	now.Retiring = []snapshot.Node{{ID: "m2aaa", Role: key.RoleMaster, Deployment: stopped}}
@@ -340,7 +345,8 @@ func TestCalledOffWithAChangeOfMasters(t *testing.T) {
 	t.Error("the machine stays down")
 }
 
-// TestEmulatedMastersBeginWithASnapshotInTurn: the third one stays down, in the form that it has, until the others are Ready.
+// TestEmulatedMastersBeginWithASnapshotInTurn: the third master stays down, with the revision that it has, until the
+// others are Ready.
 func TestEmulatedMastersBeginWithASnapshotInTurn(t *testing.T) {
 	s, w := restorable(t)
 	s.config.Spec.Etcd.Restore = nil
@@ -366,10 +372,11 @@ func TestEmulatedMastersBeginWithASnapshotInTurn(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesDuringARestoreIsStopped, too: they would be the majority of the etcd that ends.
+// TestWhoLeavesDuringARestoreIsStopped: masters that are no longer in the spec are stopped too, because they could be
+// the majority of the etcd that ends.
 func TestWhoLeavesDuringARestoreIsStopped(t *testing.T) {
 	s, w := restorable(t)
-	runs := w.deployments["master-m2aaa"].DeepCopy()
+	runs := w.Deployments["master-m2aaa"].DeepCopy()
 	for _, phase := range []etcd.Phase{etcd.Checking, etcd.Stopping} {
 		now := s.snapshot(t, w)
 		if now.Restore.Phase() != phase {
@@ -388,7 +395,7 @@ func TestWhoLeavesDuringARestoreIsStopped(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfAnotherClusterIsRefused as long as nothing has been touched.
+// TestSnapshotOfAnotherClusterIsRefused: it is refused as long as no data has been changed.
 func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
 	s, w := restorable(t)
 	s.config.Spec.Etcd.Restore.Snapshot = "ab1ce-20261122T060000Z.db"
@@ -402,7 +409,8 @@ func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
 	}
 }
 
-// TestRevisionsOnlyGrow over restores of any snapshot that there was: that of the k-th is above those of all before.
+// TestRevisionsOnlyGrow: revisions only grow over restores of any earlier snapshots: those of the k-th restore are
+// above those of all before it.
 func TestRevisionsOnlyGrow(t *testing.T) {
 	s, w := restorable(t)
 	sum := int64(0)
@@ -412,7 +420,7 @@ func TestRevisionsOnlyGrow(t *testing.T) {
 			delete(w.namespace.Annotations, key.AnnotationEtcdRestored)
 		}
 		w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
-		w.pods = nil
+		w.Pods = nil
 		jobs := built(t, etcdrestore.New(), s.snapshot(t, w))
 		var by int64
 		for _, argument := range jobs[1].(*batchv1.Job).Spec.Template.Spec.InitContainers[0].Command {
@@ -427,12 +435,13 @@ func TestRevisionsOnlyGrow(t *testing.T) {
 	}
 }
 
-// TestMastersWithoutAHostGetOneEach: where no host is known to have the data of masters, one is chosen after the other, and none twice.
+// TestMastersWithoutAHostGetOneEach: if no host is known to have the data of masters, hosts are chosen one after the
+// other, and none twice.
 func TestMastersWithoutAHostGetOneEach(t *testing.T) {
 	s, w := restorable(t)
 	s.config.Status.Nodes = nil
 	w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
-	w.pods = nil
+	w.Pods = nil
 	for _, want := range []string{"check m0aaa", "check m0aaa m1aaa not on host-1", "check m0aaa m1aaa m2aaa not on host-1,host-2"} {
 		var got []string
 		jobs := built(t, etcdrestore.New(), s.snapshot(t, w))
@@ -458,7 +467,7 @@ func TestMastersWithoutAHostGetOneEach(t *testing.T) {
 	}
 }
 
-// TestSnapshotsThatFailAreTold: from a failure to the next success.
+// TestSnapshotsThatFailAreTold: a failure is reported until the next success.
 func TestSnapshotsThatFailAreTold(t *testing.T) {
 	at := func(day int) *metav1.Time { return &metav1.Time{Time: now.AddDate(0, 0, day)} }
 	for name, test := range map[string]struct {

@@ -30,18 +30,21 @@ const (
 	theHost      = "host-1"
 )
 
-// leaver is the world of one master, which comes and goes: what the API server and its host have of it. The empty directory is none.
+// leaver is the world of one master that is added and removed: what the API server and its host have of it. An empty
+// directory name means none.
 type leaver struct {
-	// wanted says that the master is in the spec, member that it has a member of etcd, and known that it is known who has.
+	// wanted means that the master is in the spec, member that it has a member of etcd, and known that the member list
+	// is known.
 	wanted, member, known bool
-	// stored is what the status has of it.
+	// node and retired are what the status has of it.
 	node    *v1alpha1.NodeStatus
 	retired []v1alpha1.RetiredData
-	// deployment and pod are the directories that these have of the host.
+	// deployment and pod are the directories of the host that these mount.
 	deployment, pod string
-	// jobs has those that are made, and whether they have ended.
+	// jobs has the Jobs that were created, and whether they have ended.
 	jobs map[string]bool
-	// works are the directories that Jobs rename, by their names; data are the directories in which a member has written.
+	// works are the directories that Jobs rename, by the names of the Jobs; data are the directories in which a member
+	// has written.
 	works map[string]string
 	data  map[string]bool
 }
@@ -55,7 +58,7 @@ func (l leaver) String() string {
 	for _, d := range l.retired {
 		retired = append(retired, d.Phase+"/"+d.EtcdMark)
 	}
-	var jobs []string // not by their names, which have the time in them
+	var jobs []string // without their names, which contain the time
 	for name, done := range l.jobs {
 		jobs = append(jobs, fmt.Sprint(l.works[name], done))
 	}
@@ -63,7 +66,7 @@ func (l leaver) String() string {
 	return fmt.Sprint(l.wanted, l.member, l.known, node, retired, l.deployment, l.pod, jobs, l.data)
 }
 
-// snapshot is what the operator makes of it.
+// snapshot returns what the operator knows of it.
 func (l leaver) snapshot() (*snapshot.Snapshot, []snapshot.Node) {
 	config := fixture.MakeCluster("ab1cd").Masters(1).Obj()
 	if l.wanted {
@@ -92,18 +95,18 @@ func (l leaver) snapshot() (*snapshot.Snapshot, []snapshot.Node) {
 		d.Spec.Template.Spec = mounting(l.deployment)
 		deployments[key.DeploymentName(key.RoleMaster, comesAndGoes)] = &d
 		if !l.wanted {
-			w.retired = []appsv1.Deployment{d}
+			w.Retired = []appsv1.Deployment{d}
 		}
 	}
 	if l.pod != "" {
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: mounting(l.pod)}
 		pod.Spec.NodeName = theHost
-		w.pods = []corev1.Pod{pod}
+		w.Pods = []corev1.Pod{pod}
 	}
-	attach(s, w.pods, deployments)
+	w.Deployments = deployments
+	attach(s, w.Objects)
 	gone := retired(s, w)
 	s.Retiring = slices.DeleteFunc(slices.Clone(gone), func(n snapshot.Node) bool { return !s.Retires(n) })
-	s.Leaving = leaving(s.Nodes, w.pods)
 	var jobs []batchv1.Job
 	for name, done := range l.jobs {
 		j := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -120,7 +123,7 @@ func mounting(directory string) corev1.PodSpec {
 	return corev1.PodSpec{Volumes: []corev1.Volume{{Name: "etcd-data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory}}}}}
 }
 
-// reconcile does what the chain does and, unless the operator ends before, stores the status.
+// reconcile does what the chain does and stores the status, unless the operator crashes before that.
 func (l leaver) reconcile(t *testing.T, crashes bool) leaver {
 	t.Helper()
 	s, _ := l.snapshot()
@@ -157,12 +160,12 @@ func (l leaver) reconcile(t *testing.T, crashes bool) leaver {
 	}
 	next := status(s, nil, now)
 	l.node, l.retired = statusOf(next.Nodes, key.RoleMaster, comesAndGoes), next.Retired
-	// What is kept is out of the way. Without it there is an end to the states.
+	// Kept data does not matter. Without it the number of states is finite.
 	l.retired = slices.DeleteFunc(slices.Clone(l.retired), func(d v1alpha1.RetiredData) bool { return d.Phase == snapshot.RetiredKept })
 	return l
 }
 
-// steps are what may happen next, by name.
+// steps returns what may happen next, by name.
 func (l leaver) steps(t *testing.T) map[string]leaver {
 	t.Helper()
 	wanted, known, member := l, l, l
@@ -171,7 +174,7 @@ func (l leaver) steps(t *testing.T) map[string]leaver {
 		"etcd answers, or does not": known, "members follow the spec": member,
 		"the operator works": l.reconcile(t, false), "the operator ends before it stores the status": l.reconcile(t, true),
 	}
-	if l.wanted || len(l.retired) < 2 { // else there is no end to what Jobs that do not run leave
+	if l.wanted || len(l.retired) < 2 { // otherwise there is no limit to what is left for Jobs that do not run
 		next["the spec changes"] = wanted
 	}
 	pod := l
@@ -180,7 +183,7 @@ func (l leaver) steps(t *testing.T) map[string]leaver {
 		pod.pod = l.deployment
 		next["its pod begins"] = pod
 	case l.deployment != "" && l.member && !l.data[l.pod]:
-		// Without a member none begins.
+		// Without a member no pod writes data.
 		pod.data = maps.Clone(l.data)
 		pod.data[l.pod] = true
 		next["its pod writes data"] = pod
@@ -201,14 +204,14 @@ func (l leaver) steps(t *testing.T) map[string]leaver {
 	return next
 }
 
-// follows says whether the master has a member once etcd has followed the spec. It is the pass of the operator which has the member taken out that
-// stores where the machine runs.
+// follows returns whether the master has a member once etcd follows the spec. The pass of the operator that has the
+// member removed also stores where the machine runs.
 func (l leaver) follows() bool {
 	stored := l.node != nil && l.node.EtcdHost != ""
 	return l.wanted || l.member && l.pod != "" && !stored
 }
 
-// wrong says what must never be: that a directory can be renamed which a machine has, or may have.
+// wrong returns what must never happen: that a Job may rename a directory that a machine uses or may use.
 func (l leaver) wrong() string {
 	for name, done := range l.jobs {
 		if directory := l.works[name]; !done && directory != "" && (directory == l.pod || directory == l.deployment) {
@@ -218,9 +221,9 @@ func (l leaver) wrong() string {
 	return ""
 }
 
-// TestLeftDataIsRenamedUnderNoMachine goes through all that may happen to a master that comes and goes, in every order, with an operator that may end
-// before it stores what it knows, and that sees what there is. In the end, wherever it began, the former data is renamed, and the master of
-// the spec has its machine.
+// TestLeftDataIsRenamedUnderNoMachine goes through everything that may happen to a master that is added and removed, in
+// every order, with an operator that may crash before it stores what it knows. In the end, from every state, the former
+// data is renamed, and the master of the spec has its machine.
 func TestLeftDataIsRenamedUnderNoMachine(t *testing.T) {
 	first := leaver{wanted: true, known: true, jobs: map[string]bool{}, data: map[string]bool{}}
 	seen, queue := map[string]leaver{first.String(): first}, []leaver{first}
@@ -282,7 +285,7 @@ func (l leaver) ends(t *testing.T) string {
 	return ""
 }
 
-// TestRetiredDataIsRemovedInTime, or once there is too much of it.
+// TestRetiredDataIsRemovedInTime: it is removed after the retention time, or once there is too much of it.
 func TestRetiredDataIsRemovedInTime(t *testing.T) {
 	kept := func(hours ...int) []v1alpha1.RetiredData {
 		var all []v1alpha1.RetiredData
@@ -327,7 +330,8 @@ func TestRetiredDataIsRemovedInTime(t *testing.T) {
 	}
 }
 
-// TestJobOnLeftData: on the host with the data, below the directory of the cluster, and without the rights of a machine.
+// TestJobOnLeftData: the Job runs on the host with the data, mounts only the cluster's directory, and does not have the
+// rights of a machine.
 func TestJobOnLeftData(t *testing.T) {
 	for mark, directory := range map[string]string{"": "/home/core/volumes/ab1cd", "0123456789abcdef": "/home/core/volumes/ab1cd/0123456789abcdef"} {
 		d := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: mark, Phase: snapshot.RetiredRenaming, Since: metav1.NewTime(now)}
@@ -352,7 +356,8 @@ func TestJobOnLeftData(t *testing.T) {
 	}
 }
 
-// TestDataOfAMasterIsNotRenamed although the status says that it is being renamed: it is an older one that somebody has put back.
+// TestDataOfAMasterIsNotRenamed: it is not renamed although the status says that it is being renamed, because an older
+// status was restored.
 func TestDataOfAMasterIsNotRenamed(t *testing.T) {
 	renaming := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: "0123456789abcdef", Phase: snapshot.RetiredRenaming, Since: metav1.NewTime(now)}
 	node := v1alpha1.NodeStatus{ID: comesAndGoes, Role: key.RoleMaster, EtcdHost: theHost, EtcdMark: renaming.EtcdMark}
@@ -380,7 +385,7 @@ func TestDataOfAMasterIsNotRenamed(t *testing.T) {
 	}
 }
 
-// TestWhyLeftDataStays as it is, and what a Job waits for.
+// TestWhyLeftDataStays covers why data is not renamed, and what a Job waits for.
 func TestWhyLeftDataStays(t *testing.T) {
 	left := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: key.EtcdMark("a key"), Phase: snapshot.RetiredLeft, Since: metav1.NewTime(now)}
 	renaming := left

@@ -21,7 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/release"
 )
 
-// plan is what a reconcile does about nodes: Deployments applied and kept, and the outcome.
+// plan is what a reconcile does with nodes: Deployments applied and kept, and the outcome.
 type plan struct{ Applied, Kept, Outcome string }
 
 func planOf(t *testing.T, s *snapshot.Snapshot) plan {
@@ -44,15 +44,15 @@ func planOf(t *testing.T, s *snapshot.Snapshot) plan {
 	return p
 }
 
-// threeNodes has one master and two workers, which is enough for an order.
+// threeNodes has one master and two workers, enough to check the order.
 func threeNodes() scenario {
 	s := simple()
 	s.config = fixture.MakeCluster("ab1cd").Workers(2).Obj()
 	return s
 }
 
-// TestChangesRollThroughTheNodes covers F-15 and F-16: what changes a machine replaces it, masters first, one at a time; boot data
-// of a node that waits stays as it is, so that no chance restart applies it. F-15: a new SSH key is such a change.
+// TestChangesRollThroughTheNodes: a change that affects a machine, such as a new SSH key, replaces nodes one at a time,
+// masters first; boot data of a node that waits does not change, so that an accidental restart does not apply it.
 func TestChangesRollThroughTheNodes(t *testing.T) {
 	key := func(s *scenario) {
 		s.config.Spec.Cluster.Kubernetes.SSH.UserList = []v1alpha1.SSHUser{{Name: "ada", PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA ada"}}
@@ -91,13 +91,13 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 			plan{"", all, "RollingOut: outdated nodes m0aaa, w0aaa, w1aaa wait until spec.rollout.paused is unset"},
 		},
 		"nothing changed, a worker is away": {
-			func(_ *scenario, w *world) { notReady(&w.pods[2]) },
+			func(_ *scenario, w *world) { notReady(&w.Pods[2]) },
 			plan{all, "", "NodesNotReady: worker w1aaa: node pod worker-w1aaa-574dd54b85-x2x2x is not Ready"},
 		},
 		"a worker has left": {
 			func(s *scenario, w *world) {
 				s.config = fixture.MakeCluster("ab1cd").Workers(1).Obj()
-				drains(&w.pods[2])
+				drains(&w.Pods[2])
 			},
 			plan{"master-m0aaa worker-w0aaa", "", "NodesLeaving: worker w1aaa: it was removed from the spec; " +
 				"worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
@@ -105,8 +105,8 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 		"a worker has left, and another one is away": {
 			func(s *scenario, w *world) {
 				s.config = fixture.MakeCluster("ab1cd").Workers(1).Obj()
-				drains(&w.pods[2])
-				notReady(&w.pods[1])
+				drains(&w.Pods[2])
+				notReady(&w.Pods[1])
 			},
 			plan{"master-m0aaa worker-w0aaa", "", "NodesNotReady: worker w0aaa: node pod worker-w0aaa-574dd54b85-x2x2x is not Ready; " +
 				"worker w1aaa: it was removed from the spec; worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
@@ -114,7 +114,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 		"memory of both workers, and the first one drains": {
 			func(s *scenario, w *world) {
 				s.config.Spec.KVM.Workers[0].Memory, s.config.Spec.KVM.Workers[1].Memory = "8G", "8G"
-				drains(&w.pods[1])
+				drains(&w.Pods[1])
 			},
 			plan{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait until updated node w0aaa is Ready; " +
 				"worker-w0aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
@@ -148,7 +148,7 @@ func drains(pod *corev1.Pod) {
 	})
 }
 
-// TestRolloutStepByStep covers F-16 to its end: every step replaces what the last one made Ready room for.
+// TestRolloutStepByStep runs a rollout to its end: every step replaces what the last step made room for.
 func TestRolloutStepByStep(t *testing.T) {
 	s := simple()
 	s.config = fixture.MakeCluster("ab1cd").Masters(3).Workers(1).Obj()
@@ -156,7 +156,7 @@ func TestRolloutStepByStep(t *testing.T) {
 	s.config.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.35.5"}
 	target := s.running(t)
 	var order []string
-	for range len(target.pods) {
+	for range len(target.Pods) {
 		now := s.snapshot(t, w)
 		if got := len(now.Rollout.Replace); got != 1 {
 			t.Fatalf("after %v there are %d nodes to replace: %+v", order, got, now.Rollout)
@@ -164,18 +164,18 @@ func TestRolloutStepByStep(t *testing.T) {
 		i := slices.IndexFunc(now.Nodes, func(n snapshot.Node) bool { return now.Rollout.Replace[n.ID] })
 		order = append(order, now.Nodes[i].ID)
 		name := key.DeploymentName(now.Nodes[i].Role, now.Nodes[i].ID)
-		w.deployments[name] = target.deployments[name]
+		w.Deployments[name] = target.Deployments[name]
 		if during := s.snapshot(t, w); len(during.Rollout.Replace) > 0 {
 			t.Errorf("while the pod of %s is the old one, %v goes", now.Nodes[i].ID, during.Rollout.Replace)
 		}
-		old := w.pods[i]
+		old := w.Pods[i]
 		terminating(&old)
-		w.pods = append(w.pods, old)
-		w.pods[i] = target.pods[i]
+		w.Pods = append(w.Pods, old)
+		w.Pods[i] = target.Pods[i]
 		if during := s.snapshot(t, w); len(during.Rollout.Replace) > 0 {
 			t.Errorf("while the old pod of %s still ends, %v goes", now.Nodes[i].ID, during.Rollout.Replace)
 		}
-		w.pods = w.pods[:len(w.pods)-1]
+		w.Pods = w.Pods[:len(w.Pods)-1]
 	}
 	if diff := cmp.Diff([]string{"m0aaa", "m1aaa", "m2aaa", "w0aaa"}, order); diff != "" {
 		t.Errorf("another order (-want +got):\n%s", diff)
@@ -185,7 +185,8 @@ func TestRolloutStepByStep(t *testing.T) {
 	}
 }
 
-// TestMiddleWorkerRemoved covers F-18: only its Deployment goes; what the others get is the same to the byte.
+// TestMiddleWorkerRemoved: only the Deployment of the removed worker goes; the objects of the others are identical to
+// the byte.
 func TestMiddleWorkerRemoved(t *testing.T) {
 	whole, shrunk := simple(), simple()
 	whole.config = fixture.MakeCluster("ab1cd").Workers(3).Obj()
@@ -217,7 +218,7 @@ func TestMiddleWorkerRemoved(t *testing.T) {
 	}
 }
 
-// TestOrderOfTheListDoesNotMatter (T-20): a reordered list changes no machine.
+// TestOrderOfTheListDoesNotMatter: a reordered list changes no machine.
 func TestOrderOfTheListDoesNotMatter(t *testing.T) {
 	whole := full()
 	turned := full()
@@ -230,7 +231,7 @@ func TestOrderOfTheListDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestRenderingTwiceIsByteIdentical covers F-13 with everything that has an order in Go's maps.
+// TestRenderingTwiceIsByteIdentical renders everything whose order could depend on Go's maps.
 func TestRenderingTwiceIsByteIdentical(t *testing.T) {
 	first := files(t, must(t, renderedFull))
 	for range 3 {
@@ -240,8 +241,8 @@ func TestRenderingTwiceIsByteIdentical(t *testing.T) {
 	}
 }
 
-// TestWithoutReleaseNothingIsReplaced: nodes stay as they are while it is not known which versions are wanted, and can be
-// made with those in force as long as these are known.
+// TestWithoutReleaseNothingIsReplaced: nodes stay as they are while the requested versions are not known, and can be
+// created with the versions in use as long as those are known.
 func TestWithoutReleaseNothingIsReplaced(t *testing.T) {
 	message := "Release v20.0.0 does not exist; create it, or remove the label release.giantswarm.io/version and set spec.versions"
 	all := "master-m0aaa master-m1aaa master-m2aaa worker-w0aaa worker-w1aaa worker-w2aaa worker-w3aaa worker-w4aaa"
@@ -256,7 +257,7 @@ func TestWithoutReleaseNothingIsReplaced(t *testing.T) {
 			s := full()
 			w := s.running(t)
 			hashes := map[string]string{}
-			for n, d := range w.deployments {
+			for n, d := range w.Deployments {
 				hashes[n] = d.Spec.Template.Annotations[key.AnnotationNodeHash]
 			}
 			s.inputs.Release = nil
@@ -282,16 +283,16 @@ func TestWithoutReleaseNothingIsReplaced(t *testing.T) {
 	}
 }
 
-// forgetVersions takes from machines what they say of the versions that they run.
+// forgetVersions removes from machines the annotations with the versions that they run.
 func forgetVersions(w world) {
-	for _, d := range w.deployments {
+	for _, d := range w.Deployments {
 		delete(d.Spec.Template.Annotations, "kvm-operator.giantswarm.io/component-version-kubernetes")
 		delete(d.Spec.Template.Annotations, "kvm-operator.giantswarm.io/component-version-etcd")
 	}
 }
 
-// TestRefusedVersionsTouchNoMachine: what is refused, or waits, changes no Deployment, be it asked for by the spec or by a
-// Release that names another calico, too; and the status keeps the versions in force.
+// TestRefusedVersionsTouchNoMachine: versions that are rejected, or wait, change no Deployment, no matter whether the
+// spec requests them or a Release that also names another calico; and the status keeps the versions in use.
 func TestRefusedVersionsTouchNoMachine(t *testing.T) {
 	older := fixture.MakeRelease("20.0.0", "1.34.2")
 	newer := fixture.MakeRelease("20.0.0", "1.36.0")
@@ -313,7 +314,7 @@ func TestRefusedVersionsTouchNoMachine(t *testing.T) {
 		},
 		"a downgrade by a Release": {full(), func(s *scenario, _ *world) { s.inputs.Release = older }, "False VersionChangeRefused"},
 		"an upgrade by a Release while a master is not Ready": {
-			full(), func(s *scenario, w *world) { s.inputs.Release = newer; notReady(&w.pods[1]) }, "False MastersNotReady",
+			full(), func(s *scenario, w *world) { s.inputs.Release = newer; notReady(&w.Pods[1]) }, "False MastersNotReady",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -337,8 +338,8 @@ func TestRefusedVersionsTouchNoMachine(t *testing.T) {
 	}
 }
 
-// TestVersionsAreStoredBeforeMachinesAreMade: an operator that ends right after it told a master to run another version
-// finds that version in the status.
+// TestVersionsAreStoredBeforeMachinesAreMade: an operator that ends right after it created a master with another
+// version finds that version in the status after its restart.
 func TestVersionsAreStoredBeforeMachinesAreMade(t *testing.T) {
 	s := simple()
 	w := s.running(t)
@@ -358,17 +359,17 @@ func TestVersionsAreStoredBeforeMachinesAreMade(t *testing.T) {
 	}
 }
 
-// TestMachinesOfTheOriginalRollToo: its Deployments carry neither owner nor hash; adopting them all at once would stop the
-// whole cluster.
+// TestMachinesOfTheOriginalRollToo: the original's Deployments have neither owner nor hash; adopting them all at once
+// would stop the whole cluster.
 func TestMachinesOfTheOriginalRollToo(t *testing.T) {
 	s := threeNodes()
 	w := s.running(t)
-	for _, d := range w.deployments {
+	for _, d := range w.Deployments {
 		delete(d.Annotations, key.AnnotationOwner)
 		delete(d.Spec.Template.Annotations, key.AnnotationNodeHash)
 	}
-	for i := range w.pods {
-		delete(w.pods[i].Annotations, key.AnnotationNodeHash)
+	for i := range w.Pods {
+		delete(w.Pods[i].Annotations, key.AnnotationNodeHash)
 	}
 	want := plan{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait until updated node m0aaa is Ready"}
 	if diff := cmp.Diff(want, planOf(t, s.snapshot(t, w))); diff != "" {
@@ -376,14 +377,15 @@ func TestMachinesOfTheOriginalRollToo(t *testing.T) {
 	}
 }
 
-// TestForeignDeploymentsAreNobodysNodes: attach takes what carries this cluster's owner, and pods by role and node id.
+// TestForeignDeploymentsAreNobodysNodes: attach takes Deployments with this cluster's owner, and pods by role and node
+// ID.
 func TestForeignDeploymentsAreNobodysNodes(t *testing.T) {
 	s := simple()
 	w := s.running(t)
-	w.deployments["worker-w0aaa"].Annotations[key.AnnotationOwner] = "default/other/deployment"
-	stranger := w.pods[0]
+	w.Deployments["worker-w0aaa"].Annotations[key.AnnotationOwner] = "default/other/deployment"
+	stranger := w.Pods[0]
 	stranger.Name, stranger.Labels = "stranger", map[string]string{key.LabelApp: key.RoleWorker, key.LabelNode: "m0aaa"}
-	w.pods = append([]corev1.Pod{stranger}, w.pods...)
+	w.Pods = append([]corev1.Pod{stranger}, w.Pods...)
 	got := s.snapshot(t, w)
 	has := map[string][]string{}
 	for _, n := range got.Nodes {

@@ -11,8 +11,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
 )
 
-// TestRow3_6BootDataOneEachNode: a ConfigMap R-<id>-n with user_data as the original's and, since D5, a Secret of the same
-// name with the other half; nothing else.
+// TestRow3_6BootDataOneEachNode: a ConfigMap <role>-<cluster>-<node> with user_data like the original's and a Secret of
+// the same name with the private half; nothing else.
 func TestRow3_6BootDataOneEachNode(t *testing.T) {
 	s := simple()
 	id := s.config.Spec.Cluster.ID

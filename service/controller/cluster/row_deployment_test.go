@@ -18,7 +18,8 @@ func deploymentOf(t *testing.T, rendered []Rendered, name string) *appsv1.Deploy
 	return one[*appsv1.Deployment](t, rendered, "deployment", name)
 }
 
-// environment is what the runner's container is told, and where the name of the pod comes from.
+// environment returns the environment variables of the runner's container; a variable from a field has "$" and the path
+// of the field.
 func environment(d *appsv1.Deployment) map[string]string {
 	env := map[string]string{}
 	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
@@ -55,7 +56,7 @@ func TestRow3_8DeploymentItself(t *testing.T) {
 	}
 }
 
-// TestRow3_8DeploymentPodMetadata: labels and annotations by which other software knows node pods.
+// TestRow3_8DeploymentPodMetadata covers labels and annotations by which other software recognizes node pods.
 func TestRow3_8DeploymentPodMetadata(t *testing.T) {
 	template := deploymentOf(t, must(t, renderedFull), "master-m0aaa").Spec.Template
 	labels := map[string]string{
@@ -121,7 +122,7 @@ func TestRow3_8DeploymentPodSpec(t *testing.T) {
 	}
 }
 
-// scratch is how much the directory with a machine's disks may hold.
+// scratch returns the size limit of the directory with a machine's disks.
 func scratch(spec corev1.PodSpec) *resource.Quantity {
 	for _, v := range spec.Volumes {
 		if v.Name == "rootfs" {
@@ -131,7 +132,8 @@ func scratch(spec corev1.PodSpec) *resource.Quantity {
 	return nil
 }
 
-// TestMachinesReadTheImagesOfTheirHostOnly: what writes them ends before a guest begins, and has no rights.
+// TestMachinesReadTheImagesOfTheirHostOnly: the container that writes images ends before a guest starts, and is
+// unprivileged.
 func TestMachinesReadTheImagesOfTheirHostOnly(t *testing.T) {
 	for _, object := range objects(t, must(t, renderedFull), "deployment") {
 		d := object.(*appsv1.Deployment)
@@ -155,7 +157,7 @@ func TestMachinesReadTheImagesOfTheirHostOnly(t *testing.T) {
 	}
 }
 
-// TestDiskRequestIsASetting: an installation may promise more room than its hosts have. The limits stay.
+// TestDiskRequestIsASetting: an installation may overcommit the storage of its hosts. The limits stay.
 func TestDiskRequestIsASetting(t *testing.T) {
 	for percent, want := range map[int]string{0: "0", 50: "30Gi", 100: "60Gi"} {
 		s := simple()
@@ -167,7 +169,7 @@ func TestDiskRequestIsASetting(t *testing.T) {
 	}
 }
 
-// TestRow3_8DeploymentKeepsMachinesApart: one machine of a cluster a host, unless the installation is too small for that.
+// TestRow3_8DeploymentKeepsMachinesApart: one machine of a cluster per host, unless the settings allow shared hosts.
 func TestRow3_8DeploymentKeepsMachinesApart(t *testing.T) {
 	apart, shared := simple(), simple()
 	shared.settings.SharedHosts = true
@@ -185,7 +187,8 @@ func TestRow3_8DeploymentKeepsMachinesApart(t *testing.T) {
 	}
 }
 
-// TestRow3_8DeploymentEnvironment: the variables of the original's runner; MEMORY is MiB, as much as the quantity says.
+// TestRow3_8DeploymentEnvironment covers the variables of the original's runner; MEMORY is in MiB, equal to the
+// quantity.
 func TestRow3_8DeploymentEnvironment(t *testing.T) {
 	want := map[string]map[string]string{
 		"master-m0aaa": {
@@ -206,7 +209,7 @@ func TestRow3_8DeploymentEnvironment(t *testing.T) {
 	}
 }
 
-// TestRow3_8DeploymentVolumes: where the data of a machine is.
+// TestRow3_8DeploymentVolumes covers where the data of a machine is.
 func TestRow3_8DeploymentVolumes(t *testing.T) {
 	source := func(v corev1.Volume) string {
 		switch {
@@ -255,7 +258,7 @@ func TestRow3_8DeploymentVolumes(t *testing.T) {
 	}
 }
 
-// TestGuestImageOfTheSpecReplacesFlatcar.
+// TestGuestImageOfTheSpecReplacesFlatcar: with spec.guestImage the runner gets that image and no Flatcar channel.
 func TestGuestImageOfTheSpecReplacesFlatcar(t *testing.T) {
 	s := simple()
 	s.config.Spec.GuestImage = &v1alpha1.GuestImage{Name: "own", Kernel: v1alpha1.ImageFile{URL: "https://example.org/k"}, Initrd: v1alpha1.ImageFile{URL: "https://example.org/i"}}

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/etcdjob"
 )
 
-// runsWhere is what a pod says of where and how it runs.
+// runsWhere is the part of a pod's spec that says where and how it runs.
 type runsWhere struct {
 	Selector    map[string]string
 	Tolerations []corev1.Toleration
@@ -23,7 +23,8 @@ func placementOf(pod corev1.PodSpec) runsWhere {
 	return runsWhere{pod.NodeSelector, pod.Tolerations, pod.ImagePullSecrets, pod.PriorityClassName}
 }
 
-// TestPodsRunWhereTheSettingsSay: machines, and the Jobs with etcd's data, which are nowhere but where masters are. No setting takes the role away.
+// TestPodsRunWhereTheSettingsSay covers machines and the Jobs with etcd's data, which run only where masters do. No
+// setting removes the role from the node selector.
 func TestPodsRunWhereTheSettingsSay(t *testing.T) {
 	s := simple()
 	s.settings.Pods = snapshot.PodSettings{
@@ -52,7 +53,7 @@ func TestPodsRunWhereTheSettingsSay(t *testing.T) {
 	}
 }
 
-// TestMachinesAreSpreadOverZones, each role by itself.
+// TestMachinesAreSpreadOverZones: each role is spread by itself.
 func TestMachinesAreSpreadOverZones(t *testing.T) {
 	for spread, want := range map[snapshot.ZoneSpread][]corev1.UnsatisfiableConstraintAction{
 		snapshot.ZoneSpreadNone: nil, snapshot.ZoneSpreadPreferred: {corev1.ScheduleAnyway}, snapshot.ZoneSpreadRequired: {corev1.DoNotSchedule},

@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// claim is what a volume claim asks for.
+// claim is what a volume claim requests.
 type claim struct{ Size, Class, Access, MountTag string }
 
 func claims(t *testing.T, s scenario) map[string]claim {
@@ -31,7 +31,8 @@ func claims(t *testing.T, s scenario) map[string]claim {
 	return got
 }
 
-// TestRow3_7Claims: keyed by node id and not by position as in the original (T-20), etcd's openable by one pod only.
+// TestRow3_7Claims: claims are named after node IDs, not after positions as in the original; only one pod can use that
+// of etcd.
 func TestRow3_7Claims(t *testing.T) {
 	onVolume := func(etcd *v1alpha1.EtcdVolume) scenario {
 		s := simple()
@@ -64,7 +65,7 @@ func TestRow3_7Claims(t *testing.T) {
 	}
 }
 
-// TestHostVolumesThatCannotBeHad covers F-28: the condition says which volume and why; everything else is there.
+// TestHostVolumesThatCannotBeHad: the condition says which volume is missing and why; everything else is created.
 func TestHostVolumesThatCannotBeHad(t *testing.T) {
 	claimed := func(namespace, name string) corev1.PersistentVolume {
 		volume := fixture.MakeVolume("pv1", "data1")

@@ -13,10 +13,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 )
 
-// The tests of this file are named after the rows of the original's behaviour (spec §3) that they hold. They say what a
-// user of the original relies on; the golden files say the rest.
+// The names of the tests in this file have the numbers of rows in a description of the original's behavior. They cover
+// what a user of the original relies on; the golden files cover the rest.
 
-// one is the object of a handler with the name.
+// one returns the object of a handler with the name.
 func one[T client.Object](t *testing.T, rendered []Rendered, handler, name string) T {
 	t.Helper()
 	for _, object := range objects(t, rendered, handler) {
@@ -28,7 +28,7 @@ func one[T client.Object](t *testing.T, rendered []Rendered, handler, name strin
 	return *new(T)
 }
 
-// missing are the entries of want that got does not have.
+// missing returns the entries of want that got does not have.
 func missing(want, got map[string]string) map[string]string {
 	lost := map[string]string{}
 	for name, value := range want {
@@ -39,7 +39,7 @@ func missing(want, got map[string]string) map[string]string {
 	return lost
 }
 
-// TestLabelsOfTheOriginalAreKept for each of its kinds of object, as rows 3.3 to 3.10 list them.
+// TestLabelsOfTheOriginalAreKept: the labels are kept for each of the original's kinds of object.
 func TestLabelsOfTheOriginalAreKept(t *testing.T) {
 	type labels = map[string]string
 	rendered := must(t, renderedFull)
@@ -119,7 +119,7 @@ func TestRow3_4Namespace(t *testing.T) {
 	}
 }
 
-// TestRow3_5ServiceAccount: the name is the original's; unlike there, node pods get no token (T-31, F-34).
+// TestRow3_5ServiceAccount: the name is the original's; unlike there, node pods get no token.
 func TestRow3_5ServiceAccount(t *testing.T) {
 	rendered := must(t, renderedSimple)
 	account := one[*corev1.ServiceAccount](t, rendered, "serviceaccount", "ab1cd")
@@ -155,8 +155,8 @@ func TestRow3_9Ingress(t *testing.T) {
 	}
 }
 
-// TestRow3_10Services: types, ports and annotations are the original's; nobody is selected, for the handler of endpoints
-// decides who is behind them.
+// TestRow3_10Services: types, ports and annotations are the original's; there is no selector, because the handler
+// "endpoints" decides which pods are behind the Services.
 func TestRow3_10Services(t *testing.T) {
 	type port struct {
 		Name                 string
@@ -198,10 +198,10 @@ func TestRow3_10Services(t *testing.T) {
 	}
 }
 
-// TestRow3_2IndexesAreStoredFirst: the handler's answer stops the chain until the indexes are in the status.
+// TestRow3_2IndexesAreStoredFirst: the handler's result stops the chain until the indexes are in the status.
 func TestRow3_2IndexesAreStoredFirst(t *testing.T) {
 	s := simple().snapshot(t, world{})
-	handler := NewChain(nil, nil, nil, nil, nil)[0].Handler
+	handler := NewChain(nil, nil, nil, nil)[0].Handler
 	stored, err1 := handler.EnsureCreated(t.Context(), s)
 	s.Config.Status.KVM = nil
 	assigned, err2 := handler.EnsureCreated(t.Context(), s)

@@ -26,7 +26,7 @@ type scenario struct {
 	inputs   Inputs
 }
 
-// settings are the daemon's defaults.
+// settings are the operator's defaults.
 func settings() snapshot.Settings {
 	return snapshot.Settings{
 		Machine:       snapshot.MachineSettings{MaxImageFile: "8G", DiskRequestPercent: 100},
@@ -75,8 +75,8 @@ func full() scenario {
 	return s
 }
 
-// oldManifest is the least that the original accepted (spec §1.3), with the Release that its label names brought up to
-// what can run today.
+// oldManifest is the smallest manifest that the original accepted, with the Release that its label names updated to
+// versions that are supported today.
 func oldManifest(t *testing.T) scenario {
 	t.Helper()
 	text, err := os.ReadFile("../../../pkg/apis/provider/v1alpha1/testdata/old-minimal.yaml")
@@ -101,7 +101,7 @@ func oldManifest(t *testing.T) scenario {
 	return scenario{settings: settings(), config: config, inputs: Inputs{Release: fixture.MakeRelease("16.2.1", "1.35.4")}}
 }
 
-// render fails the test when anything cannot be rendered.
+// render fails the test if anything cannot be rendered.
 func (s scenario) render(t *testing.T) []Rendered {
 	t.Helper()
 	rendered, err := s.tryRender(t)
@@ -116,7 +116,7 @@ func (s scenario) tryRender(t *testing.T) ([]Rendered, error) {
 	return Render(t.Context(), s.settings, s.config, s.inputs)
 }
 
-// renderedFull and renderedSimple are renderings that several tests look at and none changes.
+// renderedFull and renderedSimple are renderings that several tests share and none changes.
 var (
 	renderedFull   = sync.OnceValues(func() ([]Rendered, error) { return renderAlone(full()) })
 	renderedSimple = sync.OnceValues(func() ([]Rendered, error) { return renderAlone(simple()) })
@@ -126,7 +126,7 @@ func renderAlone(s scenario) ([]Rendered, error) {
 	return Render(context.Background(), s.settings, s.config, s.inputs)
 }
 
-// must unpacks a rendering.
+// must returns a rendering or fails the test.
 func must(t *testing.T, rendered func() ([]Rendered, error)) []Rendered {
 	t.Helper()
 	r, err := rendered()
@@ -136,7 +136,7 @@ func must(t *testing.T, rendered func() ([]Rendered, error)) []Rendered {
 	return r
 }
 
-// objects are those of a handler.
+// objects returns the objects of a handler.
 func objects(t *testing.T, rendered []Rendered, handler string) []client.Object {
 	t.Helper()
 	for _, r := range rendered {

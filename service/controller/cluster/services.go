@@ -10,7 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// Services are those of a cluster whose addresses handlers decide on; one that does not exist has no UID.
+// Services are the Services of a cluster whose addresses handlers need; one that does not exist has no UID.
 type Services struct{ Master, Worker, API corev1.Service }
 
 func (s *Services) read(ctx context.Context, reader client.Reader, id string) error {
@@ -21,7 +21,7 @@ func (s *Services) read(ctx context.Context, reader client.Reader, id string) er
 	return errors.Join(errs...)
 }
 
-// existing is nil for a Service that was not found.
+// existing returns nil for a Service that was not found.
 func existing(service *corev1.Service) *corev1.Service {
 	if service.UID == "" {
 		return nil

@@ -27,13 +27,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
 
 const (
-	// concurrency is how many clusters are worked on at the same time.
+	// concurrency is how many clusters are reconciled at the same time.
 	concurrency = 8
-	// reconcileTimeout bounds one pass over one cluster, and storeTimeout the time to tell of it that is left even then.
+	// reconcileTimeout bounds one reconcile of one cluster, and storeTimeout the time that is left to store its status
+	// after that.
 	reconcileTimeout = 2 * time.Minute
 	storeTimeout     = 20 * time.Second
 	// retryFirst and retryLast bound the back-off of a failing cluster.
@@ -45,11 +47,11 @@ const (
 const (
 	indexRelease     = "metadata.labels.release"
 	indexHostVolumes = "spec.kvm.hostVolumes"
-	// indexHost is over Ingresses.
+	// indexHost is an index over Ingresses.
 	indexHost = "spec.rules.host"
 )
 
-// Kinds are the kinds of object that the controller makes; the cache needs the index apply.IndexOwner over each.
+// Kinds are the kinds of object that the controller creates; the cache needs the index apply.IndexOwner over each.
 func Kinds() []client.Object {
 	return []client.Object{
 		&appsv1.Deployment{}, &batchv1.CronJob{}, &batchv1.Job{}, &corev1.ConfigMap{}, &corev1.Endpoints{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
@@ -58,7 +60,7 @@ func Kinds() []client.Object {
 	}
 }
 
-// SetupIndexes adds the indexes that the controller reads by.
+// SetupIndexes adds the indexes that the controller uses.
 func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, kind := range Kinds() {
 		if err := indexer.IndexField(ctx, kind, apply.IndexOwner, apply.OwnerOf); err != nil {
@@ -66,11 +68,11 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 	}
 	for _, kind := range []client.Object{&corev1.Secret{}, &corev1.Pod{}} {
-		if err := indexer.IndexField(ctx, kind, IndexCluster, label(key.LabelGSCluster)); err != nil {
+		if err := indexer.IndexField(ctx, kind, observe.IndexCluster, label(key.LabelGSCluster)); err != nil {
 			return microerror.Mask(err)
 		}
 	}
-	if err := indexer.IndexField(ctx, &v1alpha1.KVMConfig{}, IndexCluster, clusterID); err != nil {
+	if err := indexer.IndexField(ctx, &v1alpha1.KVMConfig{}, observe.IndexCluster, clusterID); err != nil {
 		return microerror.Mask(err)
 	}
 	if err := indexer.IndexField(ctx, &v1alpha1.KVMConfig{}, indexHostVolumes, hostVolumes); err != nil {
@@ -82,7 +84,7 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return microerror.Mask(indexer.IndexField(ctx, &v1alpha1.KVMConfig{}, indexRelease, label(key.LabelReleaseVersion)))
 }
 
-// hostVolumes indexes the KVMConfigs that care for persistent volumes.
+// hostVolumes indexes the KVMConfigs that use persistent volumes.
 func hostVolumes(object client.Object) []string {
 	for _, m := range object.(*v1alpha1.KVMConfig).Spec.KVM.Workers {
 		if len(m.HostVolumes) > 0 {
@@ -123,53 +125,35 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 		if err := m.Add(r.Workloads.Members); err != nil {
 			return microerror.Mask(err)
 		}
-		b = b.WatchesRawSource(r.Workloads.source())
+		b = b.WatchesRawSource(r.Workloads.Source())
 	}
 	return microerror.Mask(b.
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.reader().OfCluster)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
 		Watches(&releasev1alpha1.Release{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease)).
-		Complete(r))
+		Complete(&r.Loop))
 }
 
-// ofOwner finds the KVMConfig of an object that the engine made; objects of nobody are looked up by their cluster, for
-// they may be adopted.
+// ofOwner finds the KVMConfig of an object that the engine created; objects without an owner are found by their
+// cluster, because they may be adopted.
 func (r *Reconciler) ofOwner(ctx context.Context, object client.Object) []reconcile.Request {
 	owner, named := key.ParseOwner(object.GetAnnotations())
 	switch {
 	case !named:
-		return r.ofCluster(ctx, object)
+		return r.reader().OfCluster(ctx, object)
 	case owner.Kind != key.KindKVMConfig:
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}}}
 }
 
-// ofCluster finds the KVMConfigs with the cluster id that the object is labelled with.
-func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []reconcile.Request {
-	return r.find(ctx, client.MatchingFields{IndexCluster: object.GetLabels()[key.LabelGSCluster]})
-}
-
 // ofRelease finds the KVMConfigs that chose the Release.
 func (r *Reconciler) ofRelease(ctx context.Context, object client.Object) []reconcile.Request {
 	version := strings.TrimPrefix(object.GetName(), versions.ReleaseName(""))
-	return append(r.find(ctx, client.MatchingFields{indexRelease: version}), r.find(ctx, client.MatchingFields{indexRelease: object.GetName()})...)
+	return append(r.reader().Find(ctx, client.MatchingFields{indexRelease: version}), r.reader().Find(ctx, client.MatchingFields{indexRelease: object.GetName()})...)
 }
 
 // ofVolume finds the KVMConfigs with host volumes.
 func (r *Reconciler) ofVolume(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.find(ctx, client.MatchingFields{indexHostVolumes: "true"})
-}
-
-func (r *Reconciler) find(ctx context.Context, by client.MatchingFields) []reconcile.Request {
-	var list v1alpha1.KVMConfigList
-	// The list comes from the cache and fails only when the index is missing, which SetupIndexes rules out.
-	if err := r.Client.List(ctx, &list, by, client.DisableReadYourWritesConsistency, client.UnsafeDisableDeepCopy); err != nil {
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+	return r.reader().Find(ctx, client.MatchingFields{indexHostVolumes: "true"})
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// snapshotGrace is how long a snapshot of etcd that is due is waited for, and one that is being taken after its Job has to have ended.
+// snapshotGrace is how late the start of a snapshot of etcd may be, and how long a snapshot may take beyond the
+// deadline of its Job.
 const snapshotGrace = 10 * time.Minute
 
-// endsBy is when a snapshot that is being taken has to have ended; zero when none is.
+// endsBy returns when the snapshot in progress has to have ended; zero if there is none.
 func endsBy(job *batchv1.CronJob) time.Time {
 	if job == nil || len(job.Status.Active) == 0 || job.Status.LastScheduleTime == nil {
 		return time.Time{}
@@ -24,20 +25,20 @@ func endsBy(job *batchv1.CronJob) time.Time {
 	return job.Status.LastScheduleTime.Add(etcdjob.Deadline*time.Second + snapshotGrace)
 }
 
-// beginsBy is when the next snapshot has to have begun; zero while one is being taken, and when none is to be. A Job that is refused,
-// by a quota or a webhook, leaves no other trace in a CronJob than that none has begun since.
+// beginsBy returns when the next snapshot has to have started; zero while one is in progress and if none is scheduled.
+// If a quota or a webhook rejects the Job, the only trace in the CronJob is that no Job has started.
 func beginsBy(job *batchv1.CronJob) time.Time {
 	if job == nil || len(job.Status.Active) > 0 || ptr.Deref(job.Spec.Suspend, false) {
 		return time.Time{}
 	}
 	schedule, err := cron.ParseStandard(job.Spec.Schedule)
 	if err != nil {
-		return time.Time{} // the API server refuses it, and tells why
+		return time.Time{} // the API server rejects it and reports why
 	}
 	times := []*metav1.Time{&job.CreationTimestamp, job.Status.LastScheduleTime, job.Status.LastSuccessfulTime}
 	for _, entry := range job.ManagedFields {
 		if entry.Manager == key.Operator {
-			times = append(times, entry.Time) // another schedule since, or an end of a restore
+			times = append(times, entry.Time) // another schedule since, or the end of a restore
 		}
 	}
 	var since time.Time
@@ -53,10 +54,10 @@ func beginsBy(job *batchv1.CronJob) time.Time {
 	return next.Add(snapshotGrace)
 }
 
-// past says whether a time that there is has passed.
+// past returns whether t is set and has passed.
 func past(t, now time.Time) bool { return !t.IsZero() && t.Before(now) }
 
-// until is how long it takes to a time that there is, and past it; zero when there is none, or it is over.
+// until returns how long it takes until shortly after t; zero if t is not set or has passed.
 func until(t, now time.Time) time.Duration {
 	if t.IsZero() || past(t, now) {
 		return 0

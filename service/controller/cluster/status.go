@@ -13,69 +13,95 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 )
 
-// Conditions that sum others up, in the sense of kstatus.
+// Conditions that summarize others, in the sense of kstatus.
 const (
-	// ConditionReady is True when every step is done.
-	ConditionReady = "Ready"
-	// ConditionReconciling is True while the operator is at work or waits for something that comes by itself.
+	// ConditionReady is True when every step of every controller is done.
+	ConditionReady = snapshot.ConditionReady
+	// ConditionReconciling exists, and is True, while the operator works or waits for something that does not need a
+	// person.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True while only a person can help.
+	// ConditionStalled exists, and is True, while only a person can fix the problem.
 	ConditionStalled = "Stalled"
-	// ConditionAvailable is True while the API of the workload cluster answers. Unlike Ready it says nothing about nodes and add-ons.
+	// ConditionAvailable is True while the API of the workload cluster responds. Unlike Ready it does not depend on
+	// nodes and add-ons.
 	ConditionAvailable = "Available"
-	// ConditionLegacyFields is True when the spec sets fields that have lost their meaning.
-	ConditionLegacyFields = "LegacyFieldsIgnored"
 )
 
-// conditionTypes names the condition of each handler.
+// Conditions of the areas of a cluster.
+const (
+	// ConditionVersions has the versions in use and the reason why others are not.
+	ConditionVersions = "VersionsResolved"
+	// ConditionInfrastructure is about the objects around the node pods: networks, Services, Ingresses, policies,
+	// accounts and volumes.
+	ConditionInfrastructure = "InfrastructureReady"
+	// ConditionCertificates is about certificates, keys and the kubeconfig.
+	ConditionCertificates = "CertificatesReady"
+	// ConditionNodes is about the nodes, from their boot data to their Nodes.
+	ConditionNodes = "NodesReady"
+	// ConditionEtcd is about the members of etcd, a restore, and retired data.
+	ConditionEtcd = "EtcdReady"
+	// ConditionSnapshots is about snapshots of etcd. It exists only if snapshots are configured.
+	ConditionSnapshots = "SnapshotsTaken"
+	// ConditionJoined is about what nodes need to join: RBAC, certificates and labels.
+	ConditionJoined = "NodesJoined"
+	// ConditionAddOns is about the add-ons in the workload cluster.
+	ConditionAddOns = "AddOnsReady"
+)
+
+// conditionTypes has the condition to which each handler contributes. The worst result among the handlers of a
+// condition is shown.
 var conditionTypes = map[string]string{
-	"network":            "NetworksDistinct",
-	"nodeindexstatus":    "IndexesAssigned",
-	"release":            "VersionsResolved",
-	"namespace":          snapshot.ConditionNamespace,
-	"certificates":       "CertificatesReady",
-	"randomkey":          "KeysReady",
-	"serviceaccount":     "ServiceAccountReady",
-	"clusterrolebinding": "RoleBindingsReady",
-	"networkpolicy":      "NetworkPolicyReady",
+	"release":   ConditionVersions,
+	"namespace": snapshot.ConditionNamespace,
+	"workload":  ConditionAvailable,
 
-	"poddisruptionbudget": "DisruptionBudgetsReady",
+	"nodeindexstatus":     ConditionInfrastructure,
+	"network":             ConditionInfrastructure,
+	"serviceaccount":      ConditionInfrastructure,
+	"clusterrolebinding":  ConditionInfrastructure,
+	"networkpolicy":       ConditionInfrastructure,
+	"poddisruptionbudget": ConditionInfrastructure,
+	"service":             ConditionInfrastructure,
+	"ingress":             ConditionInfrastructure,
+	"endpoints":           ConditionInfrastructure,
+	"pvc":                 ConditionInfrastructure,
 
-	"service":    "ServicesReady",
-	"ingress":    "IngressesReady",
-	"endpoints":  "EndpointsReady",
-	"configmap":  "BootDataReady",
-	"pvc":        "VolumesReady",
-	"deployment": "NodesReady",
-	"kubeconfig": "KubeconfigReady",
-	"placement":  "MastersPlaced",
+	"certificates":        ConditionCertificates,
+	"randomkey":           ConditionCertificates,
+	"kubeconfig":          ConditionCertificates,
+	"certificaterotation": ConditionCertificates,
+	"vault":               ConditionCertificates,
 
-	"certificaterotation": "CertificatesCurrent",
-	"vault":               "VaultReady",
-	"etcdsnapshot":        "SnapshotsTaken",
-	"etcdrestore":         "SnapshotRestored",
-	"etcdretired":         "RetiredDataKept",
+	"configmap":  ConditionNodes,
+	"deployment": ConditionNodes,
+	"placement":  ConditionNodes,
 
-	"etcdmember":         "EtcdReady",
-	"workload":           "WorkloadReachable",
-	"bootstrap":          "BootstrapReady",
-	"cni":                "PodNetworkInstalled",
-	"kubeproxy":          "KubeProxyInstalled",
-	"coredns":            "CoreDNSInstalled",
-	"addonhealth":        "AddOnsAvailable",
-	"certificaterequest": "RequestsDecided",
-	"nodelabel":          "NodesLabelled",
-	"nodereadiness":      "ReadinessReported",
-	"node":               "StaleNodesRemoved",
+	"etcdmember":   ConditionEtcd,
+	"etcdrestore":  ConditionEtcd,
+	"etcdretired":  ConditionEtcd,
+	"etcdsnapshot": ConditionSnapshots,
 
-	"terminateunhealthynodes": "UnhealthyNodesReplaced",
+	"bootstrap":          ConditionJoined,
+	"certificaterequest": ConditionJoined,
+	"nodelabel":          ConditionJoined,
+
+	"cni":         ConditionAddOns,
+	"kubeproxy":   ConditionAddOns,
+	"coredns":     ConditionAddOns,
+	"addonhealth": ConditionAddOns,
 }
 
-// status is the whole status that follows from a run of the chain.
+// areas are the conditions that summarize handlers, in the order in which they are written.
+var areas = []string{
+	ConditionVersions, snapshot.ConditionNamespace, ConditionInfrastructure, ConditionCertificates, ConditionNodes, ConditionEtcd, ConditionSnapshots,
+	ConditionJoined, ConditionAddOns,
+}
+
+// status returns the whole status that follows from a run of the chain.
 func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha1.KVMConfigStatus {
 	next := *s.Config.Status.DeepCopy()
 	next.ObservedGeneration = s.Config.Generation
@@ -83,7 +109,7 @@ func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha
 	next.Retired = s.Retired
 	next.MinoritySince = s.MinoritySince
 	noteClaims(s, results, next.Nodes)
-	if s.OwnsNamespace || next.Etcd == nil { // else it is lost, and this is what is left
+	if s.OwnsNamespace || next.Etcd == nil { // else the namespace was lost, and this status is the only record
 		next.Etcd = &v1alpha1.EtcdStatus{Founders: s.Founders, Restored: s.Restore.DoneMark(), Ticket: s.FoundingTicket()}
 	}
 	next.Conditions = conditions(s, results, now)
@@ -91,31 +117,32 @@ func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha
 	return next
 }
 
-// reconnects tells whether an operator that has just begun does not know yet what its predecessor knew. What that has
-// stored stays until the first attempt to reach the workload cluster has ended, which is soon and wakes the controller.
+// reconnects returns whether an operator that has just started does not yet know what its predecessor knew. The status
+// that the predecessor stored stays until the first attempt to connect to the workload cluster has ended, which is soon
+// and wakes the controller.
 func reconnects(s *snapshot.Snapshot, results []chain.Result) bool {
 	storing := func(r chain.Result) bool { return r.Err == nil && r.Outcome.State == chain.StateStore }
 	before := s.Config.Status
 	return s.Workload.Reason == string(workload.Connecting) && before.ObservedGeneration == s.Config.Generation &&
-		meta.IsStatusConditionTrue(before.Conditions, conditionTypes["workload"]) && !slices.ContainsFunc(results, storing)
+		meta.IsStatusConditionTrue(before.Conditions, ConditionAvailable) && !slices.ContainsFunc(results, storing)
 }
 
-// conditions keeps the times of those that did not change and drops those that nobody sets any more.
+// conditions keeps the transition times of conditions that did not change and drops those that are no longer set.
 func conditions(s *snapshot.Snapshot, results []chain.Result, now time.Time) []metav1.Condition {
-	wanted := fold(results, s.Config.DeletionTimestamp != nil)
-	for _, r := range results {
-		if r.Configured() {
-			wanted = append(wanted, r.Condition(conditionTypes[r.Handler]))
-		}
+	deleting := s.Config.DeletionTimestamp != nil
+	var others []metav1.Condition
+	if !deleting {
+		others = ofOthers(s.Config.Status.Conditions)
 	}
+	wanted := fold(results, others, deleting)
 	if available := available(s, results); available != nil {
 		wanted = append(wanted, *available)
 	}
-	if legacy := legacyFields(s.Config.Spec); legacy != nil {
-		wanted = append(wanted, *legacy)
-	}
-	if open := openEgress(s.Settings); open != nil {
-		wanted = append(wanted, *open)
+	all := append(slices.Clone(results), notes(s)...)
+	for _, area := range areas {
+		if c, ok := reconciler.Condition(area, of(area, all)); ok {
+			wanted = append(wanted, c)
+		}
 	}
 	var kept []metav1.Condition
 	for _, c := range wanted {
@@ -126,29 +153,43 @@ func conditions(s *snapshot.Snapshot, results []chain.Result, now time.Time) []m
 		c.LastTransitionTime = metav1.NewTime(now)
 		meta.SetStatusCondition(&kept, c)
 	}
-	return kept
+	return append(kept, others...)
 }
 
-// fold sums the results up. A step that only a person can mend goes before one that waits, and that before one that is
-// blocked: the first reason is the one to look at.
-func fold(results []chain.Result, deleting bool) []metav1.Condition {
+// of returns the results of the handlers of an area.
+func of(area string, results []chain.Result) []chain.Result {
+	return slices.DeleteFunc(slices.Clone(results), func(r chain.Result) bool { return conditionTypes[r.Handler] != area })
+}
+
+// ofOthers returns the conditions that other controllers write.
+func ofOthers(all []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool { return !slices.Contains(snapshot.ConditionsOfOthers, c.Type) })
+}
+
+// fold summarizes the results and the conditions of other controllers. A problem that only a person can fix comes
+// before a handler that waits, that before a blocked one, and that before other controllers: the first reason is the
+// one to act on.
+func fold(results []chain.Result, others []metav1.Condition, deleting bool) []metav1.Condition {
 	ready := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: "every step is done"}
-	reconciling := metav1.Condition{Type: ConditionReconciling, Status: metav1.ConditionFalse, Reason: "Done"}
-	stalled := metav1.Condition{Type: ConditionStalled, Status: metav1.ConditionFalse, Reason: "NoProblem"}
-	if problem := first(results, isProblem); problem != nil {
-		stalled = problem.Condition(ConditionStalled)
-		stalled.Status = metav1.ConditionTrue
-	}
+	var summary []metav1.Condition
 	if waiting := first(results, isWaiting); waiting != nil {
-		reconciling = waiting.Condition(ConditionReconciling)
-		reconciling.Status = metav1.ConditionTrue
+		summary = append(summary, isTrue(waiting.Condition(ConditionReconciling)))
 	}
-	for _, pick := range []func(chain.Result) bool{isProblem, isWaiting, notDone} {
+	if problem := first(results, chain.Result.IsProblem); problem != nil {
+		summary = append(summary, isTrue(problem.Condition(ConditionStalled)))
+	}
+	for _, pick := range []func(chain.Result) bool{chain.Result.IsProblem, isWaiting, notDone} {
 		if r := first(results, pick); r != nil {
 			ready = r.Condition(ConditionReady)
 			ready.Status = metav1.ConditionFalse
 			ready.Message = fmt.Sprintf("%s: %s", r.Handler, ready.Message)
 			break
+		}
+	}
+	for _, c := range others {
+		if ready.Status == metav1.ConditionTrue && c.Status != metav1.ConditionTrue {
+			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, c.Reason, c.Message
+			summary = append(summary, metav1.Condition{Type: sumOf(c), Status: metav1.ConditionTrue, Reason: c.Reason, Message: c.Message})
 		}
 	}
 	if deleting {
@@ -157,10 +198,25 @@ func fold(results []chain.Result, deleting bool) []metav1.Condition {
 			ready.Reason, ready.Message = "Deleting", "the cluster is being deleted"
 		}
 	}
-	return []metav1.Condition{ready, reconciling, stalled}
+	return append([]metav1.Condition{ready}, summary...)
 }
 
-// available tells whether the API of the workload cluster serves now; nil where the operator does not look into that cluster.
+// sumOf returns the condition that sums up a condition of another controller. An object that the API server refuses needs
+// a person.
+func sumOf(c metav1.Condition) string {
+	if c.Reason == "Refused" {
+		return ConditionStalled
+	}
+	return ConditionReconciling
+}
+
+func isTrue(c metav1.Condition) metav1.Condition {
+	c.Status = metav1.ConditionTrue
+	return c
+}
+
+// available returns whether the API of the workload cluster is available now; nil if the operator does not connect to
+// that cluster.
 func available(s *snapshot.Snapshot, results []chain.Result) *metav1.Condition {
 	if !slices.ContainsFunc(results, func(r chain.Result) bool { return r.Handler == "workload" }) {
 		return nil
@@ -184,24 +240,27 @@ func first(results []chain.Result, pick func(chain.Result) bool) *chain.Result {
 	return nil
 }
 
-func isProblem(r chain.Result) bool {
-	_, ok := problem.As(r.Err)
-	return ok
-}
-
-func isWaiting(r chain.Result) bool { return !r.Done() && len(r.BlockedBy) == 0 && !isProblem(r) }
+func isWaiting(r chain.Result) bool { return !r.Done() && len(r.BlockedBy) == 0 && !r.IsProblem() }
 
 func notDone(r chain.Result) bool { return !r.Done() }
 
-// legacyFields tells the user which of the fields set do nothing, so that nobody debugs a network that is not there.
-func legacyFields(spec v1alpha1.KVMConfigSpec) *metav1.Condition {
+// notes are what a condition of an area reports in addition to the results of its handlers.
+func notes(s *snapshot.Snapshot) []chain.Result {
+	return append(legacyFields(s.Config.Spec), openEgress(s.Settings)...)
+}
+
+// note returns a result that only has a message.
+func note(handler, reason, message string) []chain.Result {
+	return []chain.Result{{Handler: handler, Outcome: chain.Outcome{State: chain.StateDone, Reason: reason, Message: message}}}
+}
+
+// legacyFields reports fields that are set but ignored, so that a user does not debug a network that does not exist.
+func legacyFields(spec v1alpha1.KVMConfigSpec) []chain.Result {
 	if spec.KVM.Network.Flannel.VNI == 0 {
 		return nil
 	}
-	return &metav1.Condition{
-		Type: ConditionLegacyFields, Status: metav1.ConditionTrue, Reason: "FlannelNotUsed",
-		Message: "spec.kvm.network.flannel is ignored: machines take over the addresses of their pods, no bridge is made on hosts",
-	}
+	return note("network", "FlannelNotUsed",
+		"spec.kvm.network.flannel is ignored: machines take over the addresses of their pods, no bridge is made on hosts")
 }
 
 // Phases of a node.
@@ -243,7 +302,7 @@ func nodeStatus(s *snapshot.Snapshot, n snapshot.Node, phase, message string) v1
 	return st
 }
 
-// noteClaims keeps in mind on which volumes masters have data of etcd, from when their machines are made.
+// noteClaims records which volumes have the etcd data of masters, once their machines are created.
 func noteClaims(s *snapshot.Snapshot, results []chain.Result, nodes []v1alpha1.NodeStatus) {
 	made := func(r chain.Result) bool { return r.Handler == "deployment" && len(r.BlockedBy) == 0 && r.Err == nil }
 	if !s.EtcdOnVolume() || !slices.ContainsFunc(results, made) {
@@ -256,12 +315,12 @@ func noteClaims(s *snapshot.Snapshot, results []chain.Result, nodes []v1alpha1.N
 	}
 }
 
-// departing adds to the nodes of the spec those that are not in it any more and whose machines are still there.
+// departing adds to the nodes of the spec those that are no longer in it and whose pods still exist.
 func departing(list []v1alpha1.NodeStatus, pods []corev1.Pod) []v1alpha1.NodeStatus {
 	for _, pod := range pods {
 		id, role := pod.Labels[key.LabelNode], pod.Labels[key.LabelApp]
 		if statusOf(list, role, id) != nil {
-			continue // by another pod
+			continue // another pod of the node is in the list
 		}
 		list = append(list, v1alpha1.NodeStatus{
 			ID: id, Role: role, Phase: phaseTerminating, Message: snapshot.Sentence(snapshot.MessageLeaving, snapshot.WhyHeld(pod)),

@@ -15,10 +15,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/problem"
 )
 
-// readyPod is a node pod that serves.
+// readyPod returns a node pod that is Ready.
 func readyPod(name string) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ab1cd"},
@@ -29,7 +30,7 @@ func readyPod(name string) corev1.Pod {
 	}
 }
 
-// results are those of a chain of three handlers.
+// results returns the results of a chain of three handlers.
 func results(release, configmap, deployment chain.Result) []chain.Result {
 	release.Handler, configmap.Handler, deployment.Handler = "release", "configmap", "deployment"
 	return []chain.Result{release, configmap, deployment}
@@ -44,53 +45,81 @@ var (
 	isStoring   = chain.Result{Outcome: chain.Store("node indexes were assigned")}
 )
 
-// TestConditionsThatSumUp: Ready, Reconciling and Stalled tell the one reason to look at.
+// prunes returns the deleter's condition.
+func prunes(status metav1.ConditionStatus) []metav1.Condition {
+	return []metav1.Condition{{Type: snapshot.ConditionNodesPruned, Status: status, Reason: "Retrying", Message: "node: delete Node w: refused"}}
+}
+
+// TestConditionsThatSumUp: Ready, Reconciling and Stalled show the one reason to act on.
 func TestConditionsThatSumUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		results                     []chain.Result
+		others                      []metav1.Condition
 		deleting                    bool
 		ready, reconciling, stalled string
 	}{
 		"everything is done": {
-			results(isDone, isDone, isDone), false,
-			"True Ready: every step is done", "False Done: ", "False NoProblem: ",
+			results(isDone, isDone, isDone), nil, false,
+			"True Ready: every step is done", "", "",
 		},
 		"one waits": {
-			results(isDone, isDone, isWaitingOn), false,
-			"False NodesNotReady: deployment: worker a: no node pod yet", "True NodesNotReady: worker a: no node pod yet", "False NoProblem: ",
+			results(isDone, isDone, isWaitingOn), nil, false,
+			"False NodesNotReady: deployment: worker a: no node pod yet", "True NodesNotReady: worker a: no node pod yet", "",
 		},
 		"one fails for the moment": {
-			results(isDone, isFailing, isDone), false,
+			results(isDone, isFailing, isDone), nil, false,
 			"False Retrying: configmap: create Service ab1cd/master: the API server did not answer",
-			"True Retrying: create Service ab1cd/master: the API server did not answer", "False NoProblem: ",
+			"True Retrying: create Service ab1cd/master: the API server did not answer", "",
 		},
 		"one is stuck and blocks others": {
-			results(isStuck, isBlocked, isBlocked), false,
-			"False ReleaseNotFound: release: Release v1 does not exist", "False Done: ", "True ReleaseNotFound: Release v1 does not exist",
+			results(isStuck, isBlocked, isBlocked), nil, false,
+			"False ReleaseNotFound: release: Release v1 does not exist", "", "True ReleaseNotFound: Release v1 does not exist",
 		},
 		"a problem goes before what waits, wherever it stands": {
-			results(isWaitingOn, isFailing, isStuck), false,
+			results(isWaitingOn, isFailing, isStuck), nil, false,
 			"False ReleaseNotFound: deployment: Release v1 does not exist", "True NodesNotReady: worker a: no node pod yet", "True ReleaseNotFound: Release v1 does not exist",
 		},
 		"storing": {
-			results(isStoring, isBlocked, isBlocked), false,
-			"False Storing: release: node indexes were assigned", "True Storing: node indexes were assigned", "False NoProblem: ",
+			results(isStoring, isBlocked, isBlocked), nil, false,
+			"False Storing: release: node indexes were assigned", "True Storing: node indexes were assigned", "",
+		},
+		"another controller is not done": {
+			results(isDone, isDone, isDone), prunes("False"), false,
+			"False Retrying: node: delete Node w: refused", "True Retrying: node: delete Node w: refused", "",
+		},
+		"another controller is refused": {
+			results(isDone, isDone, isDone), []metav1.Condition{{Type: snapshot.ConditionNodesPruned, Status: "False", Reason: "Refused", Message: "node: no"}}, false,
+			"False Refused: node: no", "", "True Refused: node: no",
+		},
+		"another controller only tells something": {
+			results(isDone, isDone, isDone), prunes("True"), false,
+			"True Ready: every step is done", "", "",
+		},
+		"own steps go before those of another controller": {
+			results(isDone, isDone, isWaitingOn), prunes("False"), false,
+			"False NodesNotReady: deployment: worker a: no node pod yet", "True NodesNotReady: worker a: no node pod yet", "",
 		},
 		"deleting is not Ready even when everything is done": {
-			results(isDone, isDone, isDone), true,
-			"False Deleting: the cluster is being deleted", "False Done: ", "False NoProblem: ",
+			results(isDone, isDone, isDone), nil, true,
+			"False Deleting: the cluster is being deleted", "", "",
 		},
 		"deleting tells what it waits for": {
-			results(isBlocked, isDone, isWaitingOn), true,
-			"False NodesNotReady: deployment: worker a: no node pod yet", "True NodesNotReady: worker a: no node pod yet", "False NoProblem: ",
+			results(isBlocked, isDone, isWaitingOn), nil, true,
+			"False NodesNotReady: deployment: worker a: no node pod yet", "True NodesNotReady: worker a: no node pod yet", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, c := range fold(test.results, test.deleting) {
+			for _, c := range fold(test.results, test.others, test.deleting) {
 				got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 			}
-			want := []string{"Ready=" + test.ready, "Reconciling=" + test.reconciling, "Stalled=" + test.stalled}
+			want := []string{"Ready=" + test.ready}
+			if test.reconciling != "" {
+				want = append(want, "Reconciling="+test.reconciling)
+			}
+			if test.stalled != "" {
+				want = append(want, "Stalled="+test.stalled)
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("other conditions (-want +got):\n%s", diff)
 			}
@@ -98,7 +127,8 @@ func TestConditionsThatSumUp(t *testing.T) {
 	}
 }
 
-// TestAvailableFollowsTheAPIOnly and not nodes or add-ons; where the operator does not connect it is absent.
+// TestAvailableFollowsTheAPIOnly: Available does not depend on nodes or add-ons; without a connection to the workload
+// cluster it is absent.
 func TestAvailableFollowsTheAPIOnly(t *testing.T) {
 	workload := chain.Result{Handler: "workload", Outcome: chain.Done()}
 	for name, test := range map[string]struct {
@@ -123,7 +153,7 @@ func TestAvailableFollowsTheAPIOnly(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotConfiguredHasNoCondition: True would say that snapshots are taken where none are asked for.
+// TestWhatIsNotConfiguredHasNoCondition: True would mean that snapshots are taken although none are configured.
 func TestWhatIsNotConfiguredHasNoCondition(t *testing.T) {
 	s := simple().snapshot(t, world{})
 	s.Config.Status.Conditions = []metav1.Condition{{Type: "SnapshotsTaken", Status: metav1.ConditionTrue, Reason: "Done"}}
@@ -136,30 +166,30 @@ func TestWhatIsNotConfiguredHasNoCondition(t *testing.T) {
 	}
 }
 
-// TestConditionsKeepTheirTimes unless their status changes; those that nobody sets any more go.
+// TestConditionsKeepTheirTimes: conditions keep their times unless their status changes; those that are no longer set
+// are removed.
 func TestConditionsKeepTheirTimes(t *testing.T) {
 	s := simple().snapshot(t, world{})
 	s.Config.Generation = 7
 	old := func(name string, status metav1.ConditionStatus) metav1.Condition {
 		return metav1.Condition{Type: name, Status: status, Reason: "Old", LastTransitionTime: earlier}
 	}
-	s.Config.Status.Conditions = []metav1.Condition{old("VersionsResolved", "True"), old("BootDataReady", "True"), old("Gone", "True"), old("Ready", "False")}
+	s.Config.Status.Conditions = []metav1.Condition{old("VersionsResolved", "True"), old("NodesReady", "True"), old("Gone", "True"), old("Ready", "False")}
 	got := map[string]string{}
 	for _, c := range conditions(s, results(isDone, isStuck, isDone), now) {
 		got[c.Type] = fmt.Sprintf("%s, changed now: %t, generation %d", c.Status, c.LastTransitionTime.Time.Equal(now), c.ObservedGeneration)
 	}
 	want := map[string]string{
-		"Ready": "False, changed now: false, generation 7", "Reconciling": "False, changed now: true, generation 7",
-		"Stalled": "True, changed now: true, generation 7", "VersionsResolved": "True, changed now: false, generation 7",
-		"BootDataReady": "False, changed now: true, generation 7", "NodesReady": "True, changed now: true, generation 7",
-		"EgressOpen": "True, changed now: true, generation 7",
+		"Ready": "False, changed now: false, generation 7", "Stalled": "True, changed now: true, generation 7",
+		"VersionsResolved": "True, changed now: false, generation 7", "NodesReady": "False, changed now: true, generation 7",
+		"InfrastructureReady": "True, changed now: true, generation 7",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("other conditions (-want +got):\n%s", diff)
 	}
 }
 
-// TestNothingNewIsNothingToWrite covers F-14 for the status: a later pass over the same world leads to an equal status.
+// TestNothingNewIsNothingToWrite: a later pass over the same world leads to an equal status.
 func TestNothingNewIsNothingToWrite(t *testing.T) {
 	for name, outcome := range map[string][]chain.Result{
 		"everything is done": results(isDone, isDone, isDone),
@@ -180,7 +210,7 @@ func TestNothingNewIsNothingToWrite(t *testing.T) {
 	}
 }
 
-// TestStatusOutlivesTheOperator: until an operator knows what its predecessor knew, nothing else is said.
+// TestStatusOutlivesTheOperator: until an operator knows what its predecessor knew, the status does not change.
 func TestStatusOutlivesTheOperator(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason, reachable string
@@ -198,7 +228,7 @@ func TestStatusOutlivesTheOperator(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := simple().snapshot(t, world{})
 			s.Config.Generation, s.Config.Status.ObservedGeneration, s.Workload.Reason = 7, test.generation, test.reason
-			s.Config.Status.Conditions = []metav1.Condition{{Type: "WorkloadReachable", Status: metav1.ConditionStatus(test.reachable)}}
+			s.Config.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionStatus(test.reachable)}}
 			if got := reconnects(s, test.results); got != test.want {
 				t.Errorf("reconnects is %t, want %t", got, test.want)
 			}
@@ -206,32 +236,33 @@ func TestStatusOutlivesTheOperator(t *testing.T) {
 	}
 }
 
-// TestFieldsWithoutMeaningAreNamed, so that nobody debugs a network that is not there (D1).
+// TestFieldsWithoutMeaningAreNamed: ignored fields are reported so that users do not debug a network that does not
+// exist.
 func TestFieldsWithoutMeaningAreNamed(t *testing.T) {
 	told := func(vni int32) string {
 		s := simple().snapshot(t, world{})
-		s.Config.Spec.KVM.Network.Flannel.VNI = vni
-		c := meta.FindStatusCondition(conditions(s, nil, now), ConditionLegacyFields)
+		s.Config.Spec.KVM.Network.Flannel.VNI, s.Settings.Egress.Open = vni, true
+		c := meta.FindStatusCondition(conditions(s, nil, now), ConditionInfrastructure)
 		if c == nil {
 			return ""
 		}
 		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 	}
-	want := []string{"", "True FlannelNotUsed: spec.kvm.network.flannel is ignored: machines take over the addresses of their pods, no bridge is made on hosts"}
+	want := []string{"", "True FlannelNotUsed: network: spec.kvm.network.flannel is ignored: machines take over the addresses of their pods, no bridge is made on hosts"}
 	if diff := cmp.Diff(want, []string{told(0), told(26)}); diff != "" {
 		t.Errorf("another condition (-want +got):\n%s", diff)
 	}
 }
 
-// TestWhatGuestsReachIsNamed while settings are missing that would close it.
+// TestWhatGuestsReachIsNamed: it is reported while settings are missing that would restrict it.
 func TestWhatGuestsReachIsNamed(t *testing.T) {
 	all := []string{"10.244.0.0/16"}
 	for name, test := range map[string]struct {
 		settings snapshot.Settings
 		want     string
 	}{
-		"nothing is known":    {snapshot.Settings{}, "True NetworksUnknown: guests reach pods, Services, hosts of the management cluster, because the operator does not know their networks: set service.installation.podcidrs, service.installation.servicecidrs, service.installation.hostcidrs"},
-		"hosts are not known": {snapshot.Settings{PodCIDRs: all, ServiceCIDRs: all}, "True NetworksUnknown: guests reach hosts of the management cluster, because the operator does not know their networks: set service.installation.hostcidrs"},
+		"nothing is known":    {snapshot.Settings{}, "True NetworksUnknown: networkpolicy: guests reach pods, Services, hosts of the management cluster, because the operator does not know their networks: set service.installation.podcidrs, service.installation.servicecidrs, service.installation.hostcidrs"},
+		"hosts are not known": {snapshot.Settings{PodCIDRs: all, ServiceCIDRs: all}, "True NetworksUnknown: networkpolicy: guests reach hosts of the management cluster, because the operator does not know their networks: set service.installation.hostcidrs"},
 		"all is known":        {snapshot.Settings{PodCIDRs: all, ServiceCIDRs: all, Egress: snapshot.Egress{HostCIDRs: all}}, ""},
 		"it is wanted so":     {snapshot.Settings{Egress: snapshot.Egress{Open: true}}, ""},
 	} {
@@ -239,7 +270,7 @@ func TestWhatGuestsReachIsNamed(t *testing.T) {
 			s := simple().snapshot(t, world{})
 			s.Settings = test.settings
 			got := ""
-			if c := meta.FindStatusCondition(conditions(s, nil, now), ConditionEgressOpen); c != nil {
+			if c := meta.FindStatusCondition(conditions(s, nil, now), ConditionInfrastructure); c != nil {
 				got = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -260,18 +291,18 @@ func TestPhasesOfNodes(t *testing.T) {
 			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Phase: "Pending", Message: "no node pod yet"},
 		},
 		"no pod": {
-			func(_ *scenario, w *world) { w.pods = nil },
+			func(_ *scenario, w *world) { w.Pods = nil },
 			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Phase: "Pending", Message: "no node pod yet"},
 		},
 		"the pod is pending": {
 			func(_ *scenario, w *world) {
-				notReady(&w.pods[1])
-				w.pods[1].Status.Phase, w.pods[1].Status.PodIP, w.pods[1].Spec.NodeName = corev1.PodPending, "", ""
+				notReady(&w.Pods[1])
+				w.Pods[1].Status.Phase, w.Pods[1].Status.PodIP, w.Pods[1].Spec.NodeName = corev1.PodPending, "", ""
 			},
 			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Pod: "P", Phase: "Pending", Message: "node pod P is not Ready"},
 		},
 		"the machine starts": {
-			func(_ *scenario, w *world) { notReady(&w.pods[1]) },
+			func(_ *scenario, w *world) { notReady(&w.Pods[1]) },
 			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Pod: "P", IP: "10.244.0.2", Host: "H", Phase: "Starting", Message: "node pod P is not Ready"},
 		},
 		"it serves": {
@@ -279,7 +310,7 @@ func TestPhasesOfNodes(t *testing.T) {
 			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Pod: "P", IP: "10.244.0.2", Host: "H", Phase: "Ready"},
 		},
 		"it goes": {
-			func(_ *scenario, w *world) { terminating(&w.pods[1]) },
+			func(_ *scenario, w *world) { terminating(&w.Pods[1]) },
 			v1alpha1.NodeStatus{ID: "w0aaa", Role: "worker", Pod: "P", IP: "10.244.0.2", Host: "H", Phase: "Terminating", Message: "node pod P is terminating"},
 		},
 		"it is outdated": {
@@ -288,7 +319,7 @@ func TestPhasesOfNodes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, w := simple(), world{pods: append([]corev1.Pod(nil), running.pods...), deployments: running.deployments}
+			s, w := simple(), world{Objects: observe.Objects{Pods: append([]corev1.Pod(nil), running.Pods...), Deployments: running.Deployments}}
 			test.change(&s, &w)
 			got := nodeStatuses(s.snapshot(t, w), now)[1]
 			want := fillIn(test.want, "worker-w0aaa-574dd54b85-x2x2x", "host-worker-w0aaa")

@@ -16,18 +16,18 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
-// hangCheck is how often a node that is not Ready is looked at without an event. It costs no request unless the node has
-// come to hang.
+// hangCheck is how often a node that is not Ready is checked without an event. It costs no request unless the node has
+// started to hang.
 const hangCheck = 30 * time.Second
 
-// step tells how far the node has come, since when, and what its console said when it came to hang there; before is the
-// status that is stored.
+// step returns the node's step, since when it is at that step, and what its console printed if it hangs there; before
+// is the stored status.
 func step(before []v1alpha1.NodeStatus, n snapshot.Node, now time.Time) (name string, since *metav1.Time, console string) {
 	if n.Step == "" {
 		return "", nil, ""
 	}
 	if n.Step == nodestep.Failed && n.Pod() != nil {
-		// The runner wrote it down when it ended.
+		// The runner recorded it when it ended.
 		console = strings.ToValidUTF8(nodestep.Console(n.Pod()), "?")
 	}
 	if known := statusOf(before, n.Role, n.ID); known != nil && known.Step == string(n.Step) && known.Since != nil && samePod(*known, n) {
@@ -42,7 +42,7 @@ func samePod(known v1alpha1.NodeStatus, n snapshot.Node) bool {
 	return pod == nil && known.Pod == "" || pod != nil && pod.Name == known.Pod
 }
 
-// statusOf is that of a node. A worker may have the id of a master that is on its way out.
+// statusOf returns the status of a node. A worker may have the ID of a master that is being removed.
 func statusOf(nodes []v1alpha1.NodeStatus, role, id string) *v1alpha1.NodeStatus {
 	i := slices.IndexFunc(nodes, func(n v1alpha1.NodeStatus) bool { return n.ID == id && n.Role == role })
 	if i < 0 {
@@ -51,7 +51,7 @@ func statusOf(nodes []v1alpha1.NodeStatus, role, id string) *v1alpha1.NodeStatus
 	return &nodes[i]
 }
 
-// hurry is when to look at nodes again that are not Ready; zero when all are.
+// hurry returns when nodes that are not Ready are checked again; zero if all are Ready.
 func hurry(nodes []v1alpha1.NodeStatus) time.Duration {
 	for _, n := range nodes {
 		if n.Since != nil && n.Console == "" && n.Step != string(nodestep.Ready) {
@@ -61,8 +61,8 @@ func hurry(nodes []v1alpha1.NodeStatus) time.Duration {
 	return 0
 }
 
-// tellSteps emits an event for each node that has come to another step, and a warning with the console for each that has
-// come to hang.
+// tellSteps emits an event for each node whose step changed, and a warning with the console for each that started to
+// hang.
 func (r *Reconciler) tellSteps(before, after *v1alpha1.KVMConfig) {
 	for _, n := range after.Status.Nodes {
 		known := statusOf(before.Status.Nodes, n.Role, n.ID)
@@ -80,13 +80,13 @@ func (r *Reconciler) tellSteps(before, after *v1alpha1.KVMConfig) {
 	}
 }
 
-// nodePod refers to the pod of a node. Events with the same objects, reason and action are counted as one, which pod and step
-// keep apart.
+// nodePod returns a reference to the pod of a node. Events with the same objects, reason and action are counted as one;
+// the pod and the step make them different.
 func nodePod(config *v1alpha1.KVMConfig, n v1alpha1.NodeStatus) runtime.Object {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace(config.Spec.Cluster.ID), Name: n.Pod}}
 }
 
-// shortened is the end of a text, as much as goes into an event, whose note has 1024 bytes at most.
+// shortened returns the end of a text that fits into an event, whose note has 1024 bytes at most.
 func shortened(text string) string {
 	const most = 800
 	if len(text) > most {

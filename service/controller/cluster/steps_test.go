@@ -23,7 +23,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
 )
 
-// TestHostsThatDoNotAnswerHoldUpNobody: many nodes hang, and most of their hosts do not say what is on the console.
+// TestHostsThatDoNotAnswerHoldUpNobody: many nodes hang, and most of their hosts do not return the console.
 func TestHostsThatDoNotAnswerHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Reconciler{Clock: testingclock.NewFakePassiveClock(now.Add(time.Hour)), Console: func(ctx context.Context, _, pod string) (string, error) {
@@ -46,7 +46,8 @@ func TestHostsThatDoNotAnswerHoldUpNobody(t *testing.T) {
 	})
 }
 
-// TestAHostThatDoesNotAnswerIsAskedEverMoreSeldom: each look at its nodes would keep a worker from other clusters.
+// TestAHostThatDoesNotAnswerIsAskedEverMoreSeldom: each request to a host that does not respond would keep a worker
+// from other clusters.
 func TestAHostThatDoesNotAnswerIsAskedEverMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Duration
@@ -71,8 +72,8 @@ func TestAHostThatDoesNotAnswerIsAskedEverMoreSeldom(t *testing.T) {
 	})
 }
 
-// TestConsoleOfANodeThatHangs is asked for once its step takes longer than any should, again while nobody answers, and never again
-// once it is known; then people are told, once.
+// TestConsoleOfANodeThatHangs: the console is requested once its step takes too long, again while the host does not
+// respond, and not after it was read; then an event is emitted, once.
 func TestConsoleOfANodeThatHangs(t *testing.T) {
 	asked, recorder := []string{}, events.NewFakeRecorder(10)
 	answer := func() (string, error) { return "", errors.New("the host does not answer") }
@@ -130,8 +131,8 @@ func TestConsoleOfANodeThatHangs(t *testing.T) {
 	}
 }
 
-// TestMastersDoNotWaitForEver covers emulated masters whose first two hang for good, so that nothing happens any more: the operator comes
-// back in time to have the third one begin.
+// TestMastersDoNotWaitForEver covers emulated masters whose first two hang for good, so that no more events come: the
+// operator returns in time to start the third one.
 func TestMastersDoNotWaitForEver(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(now)
 	r := &Reconciler{Clock: clock}
@@ -146,7 +147,7 @@ func TestMastersDoNotWaitForEver(t *testing.T) {
 		}
 		s.Nodes = append(s.Nodes, n)
 	}
-	after := r.sooner(0, s)
+	after := r.Again(s, 0)
 	if after <= 0 || after > 21*time.Minute {
 		t.Fatalf("the operator comes back after %s", after)
 	}
@@ -158,12 +159,13 @@ func TestMastersDoNotWaitForEver(t *testing.T) {
 		t.Errorf("it comes back too early: %s", why)
 	}
 	s.Nodes[2].Deployment = s.Nodes[0].Deployment
-	if after := r.sooner(0, s); after != 0 {
+	if after := r.Again(s, 0); after != 0 {
 		t.Errorf("all have begun, and it comes back after %s", after)
 	}
 }
 
-// TestMasterThatNobodyAddsIsTold covers an operator that makes machines only, and a master that joins others: who has to be told what is missing.
+// TestMasterThatNobodyAddsIsTold covers an operator that only creates machines, and a master that has to join others:
+// the message says what is missing.
 func TestMasterThatNobodyAddsIsTold(t *testing.T) {
 	r := &Reconciler{Readiness: snapshot.PodReadiness}
 	joins := snapshot.Node{ID: "m2", Role: key.RoleMaster}

@@ -11,8 +11,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// tell logs what has changed in the status, and emits an event when the cluster becomes Ready and when it gets stuck on something that a person has
-// to mend.
+// tell logs what changed in the status. It emits an event when the cluster becomes Ready and when there is a problem
+// that only a person can fix.
 func (r *Reconciler) tell(ctx context.Context, before, after *v1alpha1.KVMConfig) {
 	logConditions(ctx, before.Status.Conditions, after.Status.Conditions)
 	logNodes(ctx, before.Status.Nodes, after.Status.Nodes)
@@ -26,12 +26,13 @@ func (r *Reconciler) tell(ctx context.Context, before, after *v1alpha1.KVMConfig
 	}
 	stalled := meta.FindStatusCondition(after.Status.Conditions, ConditionStalled)
 	known := meta.FindStatusCondition(before.Status.Conditions, ConditionStalled)
-	if stalled.Status == metav1.ConditionTrue && (known == nil || known.Message != stalled.Message) {
+	if stalled != nil && (known == nil || known.Message != stalled.Message) {
 		r.Events.Eventf(after, nil, corev1.EventTypeWarning, stalled.Reason, "Reconcile", "%s", stalled.Message)
 	}
 }
 
-// logConditions logs each condition whose status or reason is another one than before, and, for the curious, each whose message is.
+// logConditions logs each condition whose status or reason changed and, with a higher verbosity, each whose message
+// changed.
 func logConditions(ctx context.Context, before, after []metav1.Condition) {
 	logger := log.FromContext(ctx)
 	for _, c := range after {
@@ -46,7 +47,7 @@ func logConditions(ctx context.Context, before, after []metav1.Condition) {
 	}
 }
 
-// logNodes logs each node that has come to another phase or step, and each that is gone.
+// logNodes logs each node whose phase or step changed, and each that is gone.
 func logNodes(ctx context.Context, before, after []v1alpha1.NodeStatus) {
 	logger := log.FromContext(ctx)
 	for _, n := range after {

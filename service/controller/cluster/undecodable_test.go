@@ -16,7 +16,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
 )
 
-// TestOfWhatCannotBeDecodedNothingIsMade: it looks as if it had no nodes, and nothing may be made or deleted for that.
+// TestOfWhatCannotBeDecodedNothingIsMade: the object seems to have no nodes, and nothing may be created or deleted
+// because of that.
 func TestOfWhatCannotBeDecodedNothingIsMade(t *testing.T) {
 	now := metav1.Now()
 	for name, metadata := range map[string]metav1.ObjectMeta{
@@ -32,13 +33,17 @@ func TestOfWhatCannotBeDecodedNothingIsMade(t *testing.T) {
 			if err := v1alpha1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			// Whatever is asked for besides the object itself is a kind that this client does not know, or a write.
+			// Any request other than a read of the object itself is for a kind that this client does not know, or a
+			// write.
 			write := func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				t.Error("it is patched")
 				return nil
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).WithInterceptorFuncs(interceptor.Funcs{Patch: write}).Build()
 			r := &Reconciler{Client: c, Live: c}
+			if err := r.Init(); err != nil {
+				t.Fatal(err)
+			}
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(config)})
 			if err != nil || result != (reconcile.Result{}) {
 				t.Errorf("result %v, err %v", result, err)

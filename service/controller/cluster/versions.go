@@ -12,8 +12,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
 
-// resolveVersions decides which versions nodes are made with. While those that are asked for are not taken, components that
-// only a Release names stay what the masters were told, or the masters would be replaced for them.
+// resolveVersions decides which versions nodes are created with. While the requested versions are not accepted,
+// components that only a Release names keep the versions of the masters, because the masters would be rolled out
+// otherwise.
 func resolveVersions(s *snapshot.Snapshot, w world) {
 	wish := versions.Wish{Label: s.ReleaseVersion(), Release: w.release, Spec: s.Config.Spec.Versions}
 	v := versions.Resolve(wish, versions.InForce{
@@ -30,7 +31,7 @@ func resolveVersions(s *snapshot.Snapshot, w world) {
 	}
 }
 
-// mastersTold is what each Deployment and each pod of a master was told to run, those included that leave.
+// mastersTold returns the versions of each Deployment and each pod of a master, including those that are being removed.
 func mastersTold(s *snapshot.Snapshot, w world) []versions.Master {
 	var told []versions.Master
 	for _, n := range s.Masters() {
@@ -40,11 +41,11 @@ func mastersTold(s *snapshot.Snapshot, w world) []versions.Master {
 		ready, _ := snapshot.PodReadiness(n)
 		told = append(told, versions.Master{Name: n.ID, Versions: templateVersions(n.Deployment), Ready: ready})
 	}
-	for i := range w.retired {
-		d := &w.retired[i]
+	for i := range w.Retired {
+		d := &w.Retired[i]
 		told = append(told, versions.Master{Name: d.Labels[key.LabelNode], Versions: templateVersions(d), Ready: true})
 	}
-	for _, pod := range w.pods {
+	for _, pod := range w.Pods {
 		if pod.Labels[key.LabelApp] == key.RoleMaster && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
 			told = append(told, versions.Master{Name: pod.Labels[key.LabelNode], Versions: versionsOf(pod.Annotations), Ready: true})
 		}
@@ -63,7 +64,7 @@ func versionsOf(annotations map[string]string) v1alpha1.Versions {
 	}
 }
 
-// calicoTold is the version of calico that the masters carry, first of all those that were told the versions in force.
+// calicoTold returns the version of calico of the masters, preferably of those with the versions in use.
 func calicoTold(s *snapshot.Snapshot) string {
 	told := ""
 	for _, n := range s.Masters() {

@@ -3,7 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"sync/atomic"
+	"sync"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +24,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/workload"
 	"github.com/kvm-operator/kvm-operator/resources/certificaterequest"
-	"github.com/kvm-operator/kvm-operator/resources/node"
 	"github.com/kvm-operator/kvm-operator/resources/nodelabel"
 )
 
@@ -32,26 +31,30 @@ import (
 type Workloads struct {
 	// Pool keeps the connections.
 	Pool *workload.Pool
-	// Addresses is where the API of a cluster answers, given the address of the Service "master".
+	// Addresses returns the addresses of a cluster's API, given the address of the Service "master".
 	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
 
-	// Members keep the members of etcd. EtcdAddresses is where those of a cluster answer, host:port, by their node pods; nil, itself or
-	// for a cluster, leaves them alone.
+	// Members manage the members of etcd. EtcdAddresses returns the addresses (host:port) of a cluster's members by
+	// their node pods; if it is nil, or returns nil for a cluster, the members are not managed.
 	Members       *Members
 	EtcdAddresses func(s *snapshot.Snapshot) func(pod *corev1.Pod) string
 
-	// turns let handlers ask clusters that may hang.
+	// turns limit the time of handlers, because the API of a cluster may hang.
 	turns *chain.Turns[*snapshot.Snapshot]
 
-	// queue is the controller's, once that runs.
-	queue atomic.Pointer[queue]
+	mu sync.Mutex
+	// queues are those of the controllers that follow workload clusters, once these controllers run.
+	queues []queue
+	// refusals are why the operator does not use the connection to a cluster.
+	refusals map[types.NamespacedName]snapshot.Workload
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// NewWorkloads makes the connections, by which nothing is changed unless the fence is open. scheme and mapper know the WorkloadKinds.
+// NewWorkloads creates the connections. They change nothing unless the fence is open. scheme and mapper have the
+// WorkloadKinds.
 func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper, f *fence.Fence) *Workloads {
-	w := &Workloads{Addresses: (*snapshot.Snapshot).APIAddresses, EtcdAddresses: memberAddresses}
+	w := &Workloads{Addresses: (*snapshot.Snapshot).APIAddresses, EtcdAddresses: memberAddresses, refusals: map[types.NamespacedName]snapshot.Workload{}}
 	w.Pool = workload.NewPool(workload.Options{Kinds: managedInside(), Scheme: scheme, Mapper: mapper, Changed: w.changed, Fence: f})
 	w.Members = NewMembers(w.changed, f)
 	w.turns = chain.NewTurns(func(s *snapshot.Snapshot) string { return nameOf(s).String() }, clock.RealClock{})
@@ -65,48 +68,106 @@ func WorkloadKinds() []client.Object {
 
 func managedInside() []client.Object { return addons.Kinds() }
 
-// changed makes the controller look at a cluster. A change before the controller runs is seen when that begins.
+// changed makes the controllers reconcile a cluster. A change before they run is seen when they start.
 func (w *Workloads) changed(name types.NamespacedName) {
-	if q := w.queue.Load(); q != nil {
-		(*q).Add(reconcile.Request{NamespacedName: name})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		q.Add(reconcile.Request{NamespacedName: name})
 	}
 }
 
-// source tells the controller's queue of changes in workload clusters.
-func (w *Workloads) source() source.Source {
+// Source wakes a controller when a workload cluster changes.
+func (w *Workloads) Source() source.Source {
 	return source.Func(func(_ context.Context, q queue) error {
-		w.queue.Store(&q)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.queues = append(w.queues, q)
 		return nil
 	})
 }
 
 func nameOf(s *snapshot.Snapshot) types.NamespacedName { return client.ObjectKeyFromObject(s.Config) }
 
-// look connects to the cluster, if it is not yet, and returns what is known of it. It does not wait. The operator introduces itself by what
-// is stored: what was just issued may never be, and with another pair each time the connection would begin anew each time.
+// look connects to the cluster, unless it is connected already, and returns what is known of it. It does not wait. The
+// operator uses the key pair that is stored: one that was just issued may never be stored, and with another pair each
+// time it would have to reconnect each time.
 func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Workload {
+	cluster, refusal := w.connect(s, serviceIP)
+	w.refuse(nameOf(s), refusal)
+	if refusal != nil {
+		return *refusal
+	}
+	return known(cluster)
+}
+
+// connect returns the connection to the cluster, or why the operator does not use one.
+func (w *Workloads) connect(s *snapshot.Snapshot, serviceIP string) (*workload.Cluster, *snapshot.Workload) {
 	pair, stored := s.OperatorPair()
 	addresses := w.Addresses(s, serviceIP)
 	switch {
 	case s.NamespaceTaken:
 		w.Pool.Forget(nameOf(s))
-		return snapshot.Workload{Reason: "OwnedByOther", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
+		return nil, &snapshot.Workload{Reason: "OwnedByOther", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
 	case !stored:
-		return snapshot.Workload{Reason: "NoCertificate", Message: "the certificates \"api\" and \"operator\" are missing"}
+		return nil, &snapshot.Workload{Reason: "NoCertificate", Message: "the certificates \"api\" and \"operator\" are missing"}
 	}
-	// Also where there is no address: for how long there has been none counts.
+	// This is called without an address too, because the time without an address counts.
 	cluster := w.Pool.Ensure(nameOf(s), workload.Access{
 		Addresses: addresses, ServerName: s.APIServerName(), CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key,
 	})
 	if len(addresses) == 0 {
-		return snapshot.Workload{Reason: "NoMaster", Message: "no master has an address yet"}
+		return nil, &snapshot.Workload{Reason: "NoMaster", Message: "no master has an address yet"}
 	}
+	return cluster, nil
+}
+
+// refuse notes why the operator does not use the connection to a cluster, nil when it does, and wakes the controllers
+// when that changes.
+func (w *Workloads) refuse(name types.NamespacedName, refusal *snapshot.Workload) {
+	w.mu.Lock()
+	before := w.refusals[name]
+	if refusal == nil {
+		delete(w.refusals, name)
+	} else {
+		w.refusals[name] = *refusal
+	}
+	w.mu.Unlock()
+	if refusal == nil && before.Reason != "" || refusal != nil && before.Reason != refusal.Reason {
+		w.changed(name)
+	}
+}
+
+// refusal returns why the operator does not use the connection to a cluster.
+func (w *Workloads) refusal(name types.NamespacedName) (snapshot.Workload, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	refusal, refused := w.refusals[name]
+	return refusal, refused
+}
+
+// Seen returns what is known of a workload cluster. It does not connect.
+func (w *Workloads) Seen(name types.NamespacedName) snapshot.Workload {
+	if refusal, refused := w.refusal(name); refused {
+		return refusal
+	}
+	cluster := w.Pool.Get(name)
+	if cluster == nil {
+		return snapshot.Workload{Reason: string(workload.Connecting)}
+	}
+	return known(cluster)
+}
+
+func known(cluster *workload.Cluster) snapshot.Workload {
 	nodes, connected := cluster.Nodes()
 	requests, seen := cluster.Requests()
 	daemonSets, deployments, listed := cluster.AddOns()
 	by, known := cluster.Clock()
 	if !connected || !seen || !listed || !known {
 		state := cluster.State()
+		if state.Phase == workload.Connected { // it is being ended
+			state.Phase = workload.Connecting
+		}
 		return snapshot.Workload{Reason: cmp.Or(string(state.Reason), string(state.Phase)), Message: state.Message}
 	}
 	return snapshot.Workload{
@@ -115,12 +176,12 @@ func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Worklo
 	}
 }
 
-// administrators is the group that is bound to the rights of an administrator, as the cache shows it.
+// administrators returns the group that is bound to the rights of an administrator, as the cache has it.
 func administrators(c *workload.Cluster) string {
 	reader, connected := c.Client()
 	var binding rbacv1.ClusterRoleBinding
 	if !connected || reader.Get(context.Background(), client.ObjectKey{Name: addons.Administrators}, &binding, client.DisableReadYourWritesConsistency) != nil {
-		return "" // it is asked for again before anything depends on it
+		return "" // it is read again before anything depends on it
 	}
 	if len(binding.Subjects) != 1 || binding.Subjects[0].Kind != rbacv1.GroupKind {
 		return ""
@@ -128,9 +189,12 @@ func administrators(c *workload.Cluster) string {
 	return binding.Subjects[0].Name
 }
 
-// engine is what writes to the cluster; nil while it cannot be reached.
-func (w *Workloads) engine(s *snapshot.Snapshot) *apply.Engine {
-	if cluster := w.Pool.Get(nameOf(s)); cluster != nil {
+// EngineOf returns the engine that writes to a workload cluster; nil while the cluster cannot be reached.
+func (w *Workloads) EngineOf(name types.NamespacedName) *apply.Engine {
+	if _, refused := w.refusal(name); refused {
+		return nil
+	}
+	if cluster := w.Pool.Get(name); cluster != nil {
 		if engine, connected := cluster.Engine(); connected {
 			return engine
 		}
@@ -138,15 +202,10 @@ func (w *Workloads) engine(s *snapshot.Snapshot) *apply.Engine {
 	return nil
 }
 
-// approver, remover and labeller are the engine as handlers see it; a nil engine has to be a nil interface.
-func (w *Workloads) approver(s *snapshot.Snapshot) certificaterequest.Approver {
-	if e := w.engine(s); e != nil {
-		return e
-	}
-	return nil
-}
+func (w *Workloads) engine(s *snapshot.Snapshot) *apply.Engine { return w.EngineOf(nameOf(s)) }
 
-func (w *Workloads) remover(s *snapshot.Snapshot) node.Remover {
+// approver returns the engine as the interface of a handler; a nil engine has to become a nil interface.
+func (w *Workloads) approver(s *snapshot.Snapshot) certificaterequest.Approver {
 	if e := w.engine(s); e != nil {
 		return e
 	}
@@ -160,7 +219,7 @@ func (w *Workloads) labeller(s *snapshot.Snapshot) nodelabel.Labeller {
 	return nil
 }
 
-// Forget ends the connection to a cluster.
+// Forget closes the connection to a cluster.
 func (w *Workloads) Forget(s *snapshot.Snapshot) { w.forget(nameOf(s)) }
 
 func (w *Workloads) forget(name types.NamespacedName) {
@@ -168,13 +227,16 @@ func (w *Workloads) forget(name types.NamespacedName) {
 		return
 	}
 	w.Pool.Forget(name)
+	w.mu.Lock()
+	delete(w.refusals, name)
+	w.mu.Unlock()
 	w.turns.Forget(name.String())
 	if w.Members != nil {
 		w.Members.forget(name)
 	}
 }
 
-// spareMembers has the members of etcd of a cluster left as they are.
+// spareMembers stops managing the members of a cluster's etcd.
 func (w *Workloads) spareMembers(name types.NamespacedName) {
 	if w != nil && w.Members != nil {
 		w.Members.spare(name)

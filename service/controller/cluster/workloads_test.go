@@ -13,7 +13,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// TestVotesOfClustersThatNobodyHasLookedAt: an operator that has just begun does not let masters go by what it does not know yet.
+// TestVotesOfClustersThatNobodyHasLookedAt: an operator that has just started does not release masters because of what
+// it does not know yet.
 func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
 	name := types.NamespacedName{Namespace: "default", Name: "ab1cd"}
 	over, cancel := context.WithCancel(t.Context())
@@ -38,7 +39,8 @@ func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
 	}
 }
 
-// TestSilenceWithoutAnAddressCounts: an operator that begins when all masters of a cluster are gone has to notice for how long nobody answers.
+// TestSilenceWithoutAnAddressCounts: an operator that starts when all masters of a cluster are gone has to measure for
+// how long the API has not responded.
 func TestSilenceWithoutAnAddressCounts(t *testing.T) {
 	w := NewWorkloads(nil, nil, nil)
 	w.Addresses = func(*snapshot.Snapshot, string) []string { return nil }
@@ -53,8 +55,8 @@ func TestSilenceWithoutAnAddressCounts(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotReached: nobody is shown a certificate that is not stored, for each pass may make another one; and the machines of another
-// cluster are not this one's, although it has the same id.
+// TestWhoIsNotReached: the operator does not connect with a certificate that is not stored, because each pass may issue
+// another one, and it does not connect to machines of another cluster with the same ID.
 func TestWhoIsNotReached(t *testing.T) {
 	pair := pki.KeyPair{CA: []byte("a"), Certificate: []byte("c"), Key: []byte("k")}
 	pairs := pki.Set{pki.API: pair, pki.EtcdClient: pair}

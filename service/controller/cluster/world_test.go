@@ -17,6 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/resources/deployment"
 	"github.com/kvm-operator/kvm-operator/resources/pvc"
@@ -24,10 +25,10 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// renderer is shared, for rendering takes most of these tests' time.
+// renderer is shared because rendering takes most of these tests' time.
 var renderer = cloudconfig.NewRenderer()
 
-// snapshot is what a reconcile knows when the world is w; indexes are assigned.
+// snapshot returns what a reconcile knows if the world is w; indexes are assigned.
 func (s scenario) snapshot(t *testing.T, w world) *snapshot.Snapshot {
 	t.Helper()
 	config := s.config.DeepCopy()
@@ -48,11 +49,11 @@ func (s scenario) snapshot(t *testing.T, w world) *snapshot.Snapshot {
 	return completed
 }
 
-// running is the world in which every node of the scenario serves in the form that is wanted.
+// running returns the world in which every node of the scenario is Ready and up to date.
 func (s scenario) running(t *testing.T) world {
 	t.Helper()
 	first := s.snapshot(t, world{})
-	w := world{deployments: map[string]*appsv1.Deployment{}}
+	w := world{Objects: observe.Objects{Deployments: map[string]*appsv1.Deployment{}}}
 	desired, err := deployment.New().Build(first)
 	if err != nil {
 		t.Fatal(err)
@@ -60,13 +61,13 @@ func (s scenario) running(t *testing.T) world {
 	for i, object := range desired.Objects {
 		d := object.(*appsv1.Deployment)
 		apply.SetOwner(d, first.Owner("deployment"))
-		w.deployments[d.Name] = d
-		w.pods = append(w.pods, podOf(d, fmt.Sprintf("10.244.0.%d", i+1)))
+		w.Deployments[d.Name] = d
+		w.Pods = append(w.Pods, podOf(d, fmt.Sprintf("10.244.0.%d", i+1)))
 	}
 	return w
 }
 
-// podOf is a Ready node pod of the Deployment.
+// podOf returns a Ready node pod of the Deployment.
 func podOf(d *appsv1.Deployment, ip string) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -80,18 +81,18 @@ func podOf(d *appsv1.Deployment, ip string) corev1.Pod {
 	}
 }
 
-// notReady takes a pod's readiness away.
+// notReady makes a pod not Ready.
 func notReady(pod *corev1.Pod) {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 }
 
-// terminating marks a pod as going.
+// terminating marks a pod as being deleted.
 func terminating(pod *corev1.Pod) {
 	at := metav1.NewTime(now)
 	pod.DeletionTimestamp = &at
 }
 
-// build is what a handler makes of a snapshot.
+// build returns the objects that a handler builds from a snapshot.
 func build(t *testing.T, s *snapshot.Snapshot, handler string) (apply.Desired, error) {
 	t.Helper()
 	for _, resource := range append(Resources(), pvc.Resource()) {
@@ -103,14 +104,14 @@ func build(t *testing.T, s *snapshot.Snapshot, handler string) (apply.Desired, e
 	return apply.Desired{}, nil
 }
 
-// condition is the one that the error of a handler leads to, as "<status> <reason>: <message>".
+// condition returns the condition of a handler's error as "<status> <reason>: <message>".
 func condition(handler string, err error) string {
 	result := chain.Result{Handler: handler, Err: err, Outcome: chain.Done()}
 	c := result.Condition(conditionTypes[handler])
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// names are the names of objects.
+// names returns the names of objects.
 func names[T metav1.Object](objects []T) []string {
 	var list []string
 	for _, object := range objects {

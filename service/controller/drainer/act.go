@@ -21,8 +21,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// act does what was decided. What it does may be done twice: an operator that ends in between decides the same again, and
-// that the machine was let go is written down only once its runner knows.
+// act does what was decided. It may do everything twice: an operator that restarts in between decides the same again,
+// and the release of a machine is recorded only after its runner has been told.
 func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, m drain.Machine, d drain.Decision) error {
 	if d.Finish {
 		return r.engine.RemovePodFinalizer(ctx, pod, key.FinalizerDrainer)
@@ -38,7 +38,7 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	}
 	said := held(string(d.Reason), d.Message+refusals)
 	if !d.Release && m.Master && drain.Certain(pod) {
-		// The others count on it that this one may be gone.
+		// The other masters rely on this condition: this master may be gone.
 		said.Reason = drain.Condition(pod).Reason
 	}
 	if d.Release {
@@ -51,15 +51,17 @@ func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	return errors.Join(err, r.say(ctx, pod, config, said))
 }
 
-// release tells the runner. A host that does not answer must not keep others waiting.
+// release tells the runner to shut the machine down. It has a timeout so that a host that does not respond does not
+// hold up other pods.
 func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	return r.Release(ctx, pod.Namespace, pod.Name)
 }
 
-// announce tells whoever decides on another master that this one goes, decides once more, on what the API server knows, and makes it
-// certain, see drain.Stays. An announcement is taken back by saying anything else, which act does.
+// announce announces the release of a master to the reconciles that decide on other masters, decides again with data of
+// the API server, and makes the release certain, see drain.Stays. Any other condition withdraws the announcement; act
+// writes it.
 func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, drain.Decision, error) {
 	if !drain.Certain(pod) {
 		announcement := held(string(drain.LettingGo), "this master is about to be released; the operator checks that the other masters stay")
@@ -67,7 +69,7 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 			return drain.Machine{}, drain.Decision{}, err
 		}
 	}
-	// One that is certain to go may have been so for long: its host did not answer.
+	// The release may have been certain for a long time, because the host of the pod did not respond.
 	if !r.askEtcd(ctx, config) {
 		return drain.Machine{}, drain.Decision{}, errUnasked
 	}
@@ -82,7 +84,7 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 	if err != nil || !decision.Release || drain.Certain(pod) {
 		return machine, decision, err
 	}
-	// Nobody has taken the announcement back since the pod was read, or this fails.
+	// This fails if another operator has withdrawn the announcement since the pod was read.
 	releasing := held(string(drain.Releasing), "the other masters stay; the runner is told to power the machine down")
 	if err := r.engine.SetPodConditionAsSeen(ctx, pod, releasing); err != nil {
 		return machine, decision, err
@@ -91,8 +93,8 @@ func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1al
 	return machine, decision, nil
 }
 
-// askEtcd has the members be asked how they are: what they have said last may be a minute ago. It says whether they were: their list may be
-// being changed, which takes longer than a pass may.
+// askEtcd queries the state of the members because what is known of them may be a minute old. It returns false if they
+// were not queried in time: their list may be changing just now, which takes longer than a pass may take.
 func (r *Reconciler) askEtcd(ctx context.Context, config *v1alpha1.KVMConfig) bool {
 	if r.Etcd == nil {
 		return true
@@ -102,14 +104,14 @@ func (r *Reconciler) askEtcd(ctx context.Context, config *v1alpha1.KVMConfig) bo
 	return r.Etcd.Ask(ctx, client.ObjectKeyFromObject(config))
 }
 
-// errUnasked makes the controller come back.
+// errUnasked makes the controller retry.
 var errUnasked = errors.New("the members of etcd have not been asked in time; it is tried again")
 
-// errTakenBack makes the controller begin anew.
+// errTakenBack makes the controller start over.
 var errTakenBack = errors.New("another operator withdrew the announcement that the machine is released")
 
-// empty keeps new pods away from the Node and asks those to go that are to be evicted. It returns who refuses, and why, as the end
-// of a sentence.
+// empty cordons the Node and evicts the pods that have to go. It returns which pods cannot be evicted, and why, as the
+// end of a sentence.
 func (r *Reconciler) empty(ctx context.Context, config *v1alpha1.KVMConfig, node *corev1.Node, d drain.Decision) (string, error) {
 	if !d.Cordon && len(d.Evict) == 0 {
 		return "", nil
@@ -128,7 +130,7 @@ func (r *Reconciler) empty(ctx context.Context, config *v1alpha1.KVMConfig, node
 			cordonErr = inside.Cordon(ctx, node)
 		}
 	}()
-	// Whoever refuses it, or takes his time, must not keep pods from being asked to go.
+	// A cordon that is refused or slow must not prevent evictions.
 	select {
 	case <-cordoned:
 	case <-time.After(cordonFirst):
@@ -138,23 +140,23 @@ func (r *Reconciler) empty(ctx context.Context, config *v1alpha1.KVMConfig, node
 	return refusals(cordonErr, d.Evict, answers), nil
 }
 
-// evict asks pods to go and returns what each is answered. One whose admission takes long must not keep others waiting, nor be asked
-// first each time.
+// evict evicts pods and returns the result of each. It does so concurrently and in random order, so that a pod whose
+// admission takes long neither holds up others nor comes first each time.
 func evict(ctx context.Context, pods []corev1.Pod, ask func(context.Context, *corev1.Pod) error) []error {
 	answers := make([]error, len(pods))
 	var asked errgroup.Group
 	asked.SetLimit(evictionsAtOnce)
-	for _, at := range rand.Perm(len(pods)) { //nolint:gosec // the order is no secret
+	for _, at := range rand.Perm(len(pods)) { //nolint:gosec // the order is not secret
 		asked.Go(func() error {
 			answers[at] = ask(ctx, &pods[at])
 			return nil
 		})
 	}
-	_ = asked.Wait() // what they are answered is in the list
+	_ = asked.Wait() // the results are in the list
 	return answers
 }
 
-// refusals tells who refuses, and why. It is the same text as long as they do.
+// refusals returns what was refused, and why. The text does not change as long as the refusals do not.
 func refusals(cordon error, pods []corev1.Pod, answers []error) string {
 	var texts []string
 	if cordon != nil {
@@ -178,13 +180,13 @@ func refusals(cordon error, pods []corev1.Pod, answers []error) string {
 	return strings.Join(texts, "")
 }
 
-// mostRefusals is how many are told.
+// mostRefusals is how many refusals are reported.
 const mostRefusals = 3
 
-// errLost makes the controller come back soon: then the cluster is one that does not answer.
+// errLost makes the controller retry soon: by then the cluster counts as one that does not respond.
 var errLost = errors.New("the connection to the workload cluster was lost")
 
-// engineOf is what writes to the workload cluster; nil while it cannot be reached.
+// engineOf returns the engine that writes to the workload cluster; nil while the cluster cannot be reached.
 func (r *Reconciler) engineOf(config *v1alpha1.KVMConfig) *apply.Engine {
 	if seen := r.Pool.Get(client.ObjectKeyFromObject(config)); seen != nil {
 		if engine, connected := seen.Engine(); connected {
@@ -194,7 +196,7 @@ func (r *Reconciler) engineOf(config *v1alpha1.KVMConfig) *apply.Engine {
 	return nil
 }
 
-// reason is why a pod cannot be evicted: what the API server says, with the budget that is in the way.
+// reason returns why a pod cannot be evicted: the API server's message, with the PodDisruptionBudget that prevents it.
 func reason(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -209,17 +211,17 @@ func reason(err error) string {
 	return joining.Steady(text)
 }
 
-// held is the condition of a pod whose machine has not been let go.
+// held returns the condition of a pod whose machine has not been released.
 func held(reason, message string) corev1.PodCondition {
 	return corev1.PodCondition{Type: key.ConditionDrained, Status: corev1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// note keeps in mind what was written.
+// note updates the pod in memory with what was written.
 func note(pod *corev1.Pod, c corev1.PodCondition) {
 	pod.Status.Conditions = append(slices.DeleteFunc(pod.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type }), c)
 }
 
-// say writes a condition to the pod, which has it then, when it differs, and an event when the reason does.
+// say writes a condition to the pod, also in memory, if it differs, and an event if the reason differs.
 func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, c corev1.PodCondition) error {
 	c.Message = bounded(c.Message)
 	before := drain.Condition(pod)
@@ -240,7 +242,8 @@ func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.
 	return nil
 }
 
-// mostMessage is how long a message is at most, in bytes. Names in it come from the workload cluster, whose API server may send any.
+// mostMessage is the maximum length of a message in bytes. It has names from the workload cluster, whose API server may
+// send names of any length.
 const mostMessage = 1024
 
 func bounded(text string) string {

@@ -16,8 +16,8 @@ import (
 
 var errBudget = errors.New("the budget is in the way")
 
-// TestEvictionsDoNotWaitForEachOther: some are admitted by a webhook that never answers, more than are under way at a time, and some are
-// refused; all others are asked within some looks.
+// TestEvictionsDoNotWaitForEachOther: a webhook never responds to some evictions, more than are in progress at a time,
+// and some are refused; all others succeed within a few passes.
 func TestEvictionsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pods []corev1.Pod
@@ -66,7 +66,8 @@ func TestEvictionsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreTold: of many some, in an order that stays, and those that nobody answered together.
+// TestRefusalsAreTold checks that some of many refusals are reported, in a stable order, and evictions without a
+// response as one.
 func TestRefusalsAreTold(t *testing.T) {
 	var pods []corev1.Pod
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -94,7 +95,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	}
 }
 
-// TestMessagesAreBounded: a workload cluster may name its pods as it likes.
+// TestMessagesAreBounded: a workload cluster may choose any names for its pods.
 func TestMessagesAreBounded(t *testing.T) {
 	if short := "waits for default/web"; bounded(short) != short {
 		t.Errorf("%q becomes %q", short, bounded(short))

@@ -1,5 +1,5 @@
-// Package drainer is the controller that empties node pods which are being deleted, whoever deletes them, before their
-// machines are powered down.
+// Package drainer is the controller that drains node pods which are being deleted, regardless of who deletes them,
+// before it shuts their machines down.
 package drainer
 
 import (
@@ -44,48 +44,52 @@ const (
 	// retryFirst and retryLast bound the back-off of a pod that cannot be worked on.
 	retryFirst = 200 * time.Millisecond
 	retryLast  = 30 * time.Second
-	// releaseTimeout bounds how long a runner, askTimeout how long etcd, and insideTimeout how long the workload cluster is waited for each
-	// time that it is asked: one whose API hangs must leave a pass the time to decide without it, and the pods of others a turn.
+	// releaseTimeout bounds a request to a runner, askTimeout one to etcd, and insideTimeout one to the workload
+	// cluster: if the API of a cluster hangs, a pass must have time left to decide without it, and the pods of other
+	// clusters must not wait.
 	releaseTimeout = 10 * time.Second
 	askTimeout     = 15 * time.Second
 	insideTimeout  = 10 * time.Second
-	// emptyTimeout bounds the requests that empty a Node: longer than an API server waits for a webhook unless told otherwise. So many
-	// evictions are under way at a time; they begin when the Node is cordoned, or after cordonFirst.
+	// emptyTimeout bounds the requests that empty a Node: longer than an API server waits for a webhook by default.
+	// evictionsAtOnce is how many evictions are in progress at a time; they start when the Node is cordoned, or after
+	// cordonFirst.
 	emptyTimeout    = 15 * time.Second
 	evictionsAtOnce = 16
 	cordonFirst     = 3 * time.Second
 )
 
-// Reconciler holds node pods until they may go.
+// Reconciler holds node pods until they may end.
 type Reconciler struct {
 	// Client reads from informers and writes to the API server; Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
-	// Pool has the connections to workload clusters; nil where the operator does not look into them.
+	// Pool has the connections to workload clusters; nil if the operator does not connect to them.
 	Pool *workload.Pool
-	// Etcd knows of the members of clusters' etcd; nil where the operator does not look into etcd.
+	// Etcd knows the members of the clusters' etcd; nil if the operator does not connect to etcd.
 	Etcd Etcd
-	// Release tells the runner of a node pod to power its machine down. It may be told twice.
+	// Release tells the runner of a node pod to shut its machine down. It may be called twice for a pod.
 	Release func(ctx context.Context, namespace, pod string) error
-	// Timeout is how long pods are waited for where the KVMConfig does not say; zero: for ever.
+	// Timeout is how long pods are waited for if the KVMConfig does not set a timeout; 0 means without a limit.
 	Timeout time.Duration
 	Clock   clock.PassiveClock
 	Events  events.EventRecorder
-	// Outdated says what the definition of a kind lacks: no pod is let go then. Nil where it is known to be current.
+	// Outdated returns what the definition of a kind lacks: no pod is released then. Nil if the definitions are known
+	// to be current.
 	Outdated func(ctx context.Context) string
 
 	engine *apply.Engine
 }
 
-// Etcd knows of the members of clusters' etcd.
+// Etcd knows the members of the clusters' etcd.
 type Etcd interface {
-	// Vote is what is known of the vote of a member.
+	// Vote returns what is known of the vote of a member.
 	Vote(cluster types.NamespacedName, member string) etcd.Vote
-	// Ask has the members be asked, and waits until they were, or the context ends. It says whether they were.
+	// Ask queries the members, and waits until that is done or the context ends. It returns whether it was done.
 	Ask(ctx context.Context, cluster types.NamespacedName) bool
 }
 
-// SetupWithManager makes the controller run when a node pod changes, or the end of its cluster or of its host begins.
+// SetupWithManager makes the controller run when a node pod changes, and when its cluster is deleted or its host shuts
+// down.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	return microerror.Mask(builder.ControllerManagedBy(m).Named(Name).For(&corev1.Pod{}).
@@ -100,7 +104,7 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 		Complete(r))
 }
 
-// leaving are the pods of a KVMConfig that concern this controller.
+// leaving returns the pods of a KVMConfig that concern this controller.
 func (r *Reconciler) leaving(ctx context.Context, object client.Object) []reconcile.Request {
 	var pods corev1.PodList
 	id := object.(*v1alpha1.KVMConfig).Spec.Cluster.ID
@@ -116,7 +120,7 @@ func (r *Reconciler) leaving(ctx context.Context, object client.Object) []reconc
 	return requests
 }
 
-// concerns says whether a pod is on its way out and held.
+// concerns returns whether a pod is about to end and is held.
 func (r *Reconciler) concerns(ctx context.Context, pod *corev1.Pod) bool {
 	return controllerutil.ContainsFinalizer(pod, key.FinalizerDrainer) && (pod.DeletionTimestamp != nil || r.hostGoes(ctx, pod))
 }
@@ -140,6 +144,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	began := time.Now()
+	defer func() { chain.ObservePass(Name, pod.DeletionTimestamp != nil, time.Since(began)) }()
 	machine, err := r.look(ctx, pod, config, r.Client)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -156,24 +162,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: decision.After}, nil
 }
 
-// definitionsLook is how soon it is looked again, without a request, whether the definition of a kind that was outdated is current.
+// definitionsLook is how soon it is checked again, without a request, whether an outdated definition is current.
 const definitionsLook = 5 * time.Second
 
-// errNobodys: the namespace does not say whose it is. The cluster controller writes it down again where somebody has removed that.
+// errNobodys: the namespace does not name its owner. The cluster controller writes the owner again if it was removed.
 var errNobodys = errors.New("the pod's namespace names no owner")
 
-// ownerMissing is when it is looked at again.
+// ownerMissing is when the owner of the namespace is checked again.
 const ownerMissing = 30 * time.Second
 
 // errNotOurs: the pod belongs to a cluster that this operator is not responsible for.
 var errNotOurs = errors.New("the pod belongs to a cluster of another operator")
 
-// configOf is the KVMConfig that owns the pod's namespace; nil when it is known to be gone. One that the cache does not have
-// may be another operator's, so the API server is asked.
+// configOf returns the KVMConfig that owns the pod's namespace; nil if it is known to be gone. A KVMConfig that is not
+// in the cache may be another operator's, so the API server is read.
 func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.KVMConfig, error) {
 	namespace := &corev1.Namespace{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)
-	if apierrors.IsNotFound(err) { // it lacks the operator's label, as those of giantswarm/kvm-operator do
+	if apierrors.IsNotFound(err) { // it does not have the operator's label, like those of giantswarm/kvm-operator
 		return nil, errNobodys
 	}
 	if err != nil {
@@ -193,7 +199,7 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 	} else if err == nil {
 		return ownerOf(namespace, owner, config)
 	}
-	// Whether it is there is all that counts; it may be one that cannot be decoded.
+	// Only its existence counts; it may be one that cannot be decoded.
 	there := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KVMConfig"}}
 	if err := r.Live.Get(ctx, name, there); err != nil {
 		return nil, microerror.Mask(client.IgnoreNotFound(err))
@@ -201,9 +207,10 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 	return nil, errNotOurs
 }
 
-// ownerOf is the KVMConfig that a namespace names, if it is that one's: the KVMConfig has a cluster of that id, and is the one whose UID the
-// namespace has. A namespace of earlier operators has no UID. One that was restored from a backup has a former one, in whose place the cluster
-// controller writes this one if the namespace is proven to be the cluster's.
+// ownerOf returns the KVMConfig that a namespace names if the namespace belongs to it: its cluster has that ID, and its
+// UID is the one that the namespace names. A namespace of earlier operators has no UID. A namespace that was restored
+// from a backup has a former UID, which the cluster controller replaces if the namespace is proven to belong to the
+// cluster.
 func ownerOf(namespace *corev1.Namespace, owner key.Owner, config *v1alpha1.KVMConfig) (*v1alpha1.KVMConfig, error) {
 	switch {
 	case key.Namespace(config.Spec.Cluster.ID) != namespace.Name:

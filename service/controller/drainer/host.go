@@ -13,11 +13,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// shuttingDown is what a kubelet says of its Node from the moment in which it ends its pods because the host shuts down (kubernetes
-// pkg/kubelet/nodeshutdown, ShutdownStatus). Of the pods it says so only when they have ended.
+// shuttingDown is in the message of the Ready condition of a Node from the moment in which its kubelet starts to end
+// pods because the host shuts down (kubernetes pkg/kubelet/nodeshutdown, ShutdownStatus). The status of the pods says
+// so only after they have ended.
 const shuttingDown = "node is shutting down"
 
-// shutsDown says that a host of the management cluster shuts down.
+// shutsDown returns whether a host of the management cluster shuts down.
 func shutsDown(host *corev1.Node) bool {
 	for _, c := range host.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && strings.Contains(c.Message, shuttingDown) {
@@ -27,18 +28,18 @@ func shutsDown(host *corev1.Node) bool {
 	return false
 }
 
-// hostGoes says that the host of a pod shuts down, or ends the pod by itself.
+// hostGoes returns whether the host of a pod shuts down, or whether its kubelet ends the pod by itself.
 func (r *Reconciler) hostGoes(ctx context.Context, pod *corev1.Pod) bool {
 	if drain.EndedByHost(pod) {
 		return true
 	}
 	host := &corev1.Node{}
-	// The cache fails only for a host that it does not have, and such a one says nothing.
+	// The cache fails only for a host that it does not have, and such a host has no condition.
 	err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, host, client.DisableReadYourWritesConsistency)
 	return err == nil && shutsDown(host)
 }
 
-// onHost are the pods that are held on a host that shuts down.
+// onHost returns the pods that are held on a host that shuts down.
 func (r *Reconciler) onHost(ctx context.Context, object client.Object) []reconcile.Request {
 	host := object.(*corev1.Node)
 	if !shutsDown(host) {

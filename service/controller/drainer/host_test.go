@@ -14,8 +14,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// TestHostThatShutsDown: its kubelet says so of its Node as it begins to end the pods, which nobody has deleted. Their machines are powered down
-// in the time that there is.
+// TestHostThatShutsDown: the kubelet reports the shutdown in its Node when it starts to end the pods, which are not
+// deleted. Their machines are shut down in the time that is left.
 func TestHostThatShutsDown(t *testing.T) {
 	const down = "[container runtime is down, node is shutting down]"
 	for name, test := range map[string]struct {

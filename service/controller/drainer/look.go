@@ -21,7 +21,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 )
 
-// look finds out what has to be known of a machine. config is nil when the KVMConfig is gone; pods says how the other pods are.
+// look collects the state of a machine. config is nil if the KVMConfig is gone; pods is the reader with which the other
+// pods are read.
 func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, pods client.Reader) (drain.Machine, error) {
 	m := drain.Machine{
 		Stopped: drain.Stopped(pod), LetGo: drain.ReleasedFor(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
@@ -51,14 +52,14 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 	return m, nil
 }
 
-// inside is the way into a workload cluster: what reads there, and the clock by which its objects are.
+// inside is the access to a workload cluster: a reader, and the clock that its objects' times are from.
 type inside struct {
 	client.Reader
 	clock clock.PassiveClock
 }
 
-// connect notes what is known of the way to the workload cluster, and the Node of the pod. It returns how to read there, and which Nodes
-// there are, and whether they are Ready; nothing while it is not reached.
+// connect records in m what is known of the connection to the workload cluster, and the Node of the pod. It returns the
+// reader of the cluster and whether its Nodes are Ready, by name; nothing while the cluster cannot be reached.
 func (r *Reconciler) connect(pod *corev1.Pod, config *v1alpha1.KVMConfig, m *drain.Machine) (way inside, ready map[string]bool) {
 	if !m.Watched {
 		return way, nil
@@ -85,8 +86,8 @@ func (r *Reconciler) connect(pod *corev1.Pod, config *v1alpha1.KVMConfig, m *dra
 	return inside{live, by}, ready
 }
 
-// restoring says whether a master is stopped for a restore. That it is said so in the cache may be long ago, and a master that is let go
-// for nothing may be the one that etcd needs, so the API server is asked then.
+// restoring returns whether a master is stopped for a restore. The cache may be out of date, and a master that is
+// released by mistake may be the one that etcd needs, so the API server is read as well if the cache says so.
 func (r *Reconciler) restoring(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if pod.Labels[key.LabelApp] != key.RoleMaster {
 		return false, nil
@@ -104,8 +105,8 @@ func (r *Reconciler) restoring(ctx context.Context, pod *corev1.Pod) (bool, erro
 	return true, nil
 }
 
-// podsOn asks for the pods of the Node. A cluster that does not tell is one that does not answer: the time that the machine is
-// held for goes on.
+// podsOn lists the pods of the Node. If the list fails, the cluster counts as one that does not respond: the time for
+// which the machine is held continues.
 func podsOn(ctx context.Context, way inside, m *drain.Machine) {
 	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
 	defer cancel()
@@ -117,8 +118,8 @@ func podsOn(ctx context.Context, way inside, m *drain.Machine) {
 	m.Pods, m.Now = pods.Items, way.clock.Now()
 }
 
-// member says whether the machine may run a member of etcd that counts. The Deployment of a master that is not in the spec any
-// more stays until its member has been taken out; somebody else may delete it before.
+// member returns whether the machine may run a member of etcd that counts. The Deployment of a master that is no longer
+// in the spec stays until its member has been removed; another party may delete it before that.
 func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (bool, error) {
 	id := pod.Labels[key.LabelNode]
 	if pod.Labels[key.LabelApp] != key.RoleMaster {
@@ -139,8 +140,8 @@ func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alph
 	return true, nil
 }
 
-// countMasters counts the masters of the cluster by node, and those besides this pod's that are Ready and stay. It is about machines
-// that run a member of etcd only.
+// countMasters counts the masters of the cluster by node, and the masters other than this pod's that are Ready and
+// stay. It counts only machines that run a member of etcd.
 func (r *Reconciler) countMasters(
 	ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, from client.Reader, ready map[string]bool, m *drain.Machine,
 ) error {
@@ -164,7 +165,7 @@ func (r *Reconciler) countMasters(
 	return nil
 }
 
-// vote is what is known of the vote of a master's member.
+// vote returns what is known of the vote of a master's member.
 func (r *Reconciler) vote(config *v1alpha1.KVMConfig, nodeID string) etcd.Vote {
 	if r.Etcd == nil {
 		return etcd.VoteUnknown
@@ -172,8 +173,8 @@ func (r *Reconciler) vote(config *v1alpha1.KVMConfig, nodeID string) etcd.Vote {
 	return r.Etcd.Vote(client.ObjectKeyFromObject(config), pki.EtcdMember(nodeID))
 }
 
-// times are how long the machine has been held, how long pods may make it wait, and how long it can be held: whoever deletes a pod may
-// give it less time than it asks for, some of which is kept for powering down.
+// times returns how long the machine has been held, how long it may wait for pods, and how long it can be held: a pod
+// may be deleted with a shorter grace period than its own, and a part of it is reserved for the shutdown.
 func (r *Reconciler) times(pod *corev1.Pod, config *v1alpha1.KVMConfig) (waited, timeout, grace time.Duration) {
 	timeout = r.Timeout
 	if config.Spec.Drain != nil && config.Spec.Drain.Timeout != nil {

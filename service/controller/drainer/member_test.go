@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// members stands for the keepers of members.
+// members is a fake Etcd.
 type members struct {
 	vote     etcd.Vote
 	answered bool
@@ -31,13 +31,14 @@ func (m *members) Ask(context.Context, types.NamespacedName) bool {
 	return m.answered
 }
 
-// masterPod is that of a master with a Deployment of the same name.
+// masterPod returns the pod of a master with a Deployment of the same name.
 func masterPod(id string) *corev1.Pod {
 	labels := map[string]string{key.LabelApp: key.RoleMaster, key.LabelNode: id}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ab1cd", Name: "master-" + id, Labels: labels}}
 }
 
-// TestWhichMachinesRunAMember: whoever has left the spec counts by its Deployment, and where somebody has deleted that, by what etcd says.
+// TestWhichMachinesRunAMember: a master that is no longer in the spec counts by its Deployment and, if that was
+// deleted, by what etcd reports.
 func TestWhichMachinesRunAMember(t *testing.T) {
 	config := &v1alpha1.KVMConfig{}
 	config.Spec.Cluster.Masters = []v1alpha1.Node{{ID: "m1"}}
@@ -72,8 +73,8 @@ func TestWhichMachinesRunAMember(t *testing.T) {
 	}
 }
 
-// TestEtcdIsAskedEachTimeBeforeAMasterGoes covers one that was certain to go hours ago and whose host did not answer: how the others are
-// now counts, and that nobody says so is no answer.
+// TestEtcdIsAskedEachTimeBeforeAMasterGoes covers a master whose release has been certain for hours because its host
+// did not respond: the current state of the others counts, and an unknown state is not an answer.
 func TestEtcdIsAskedEachTimeBeforeAMasterGoes(t *testing.T) {
 	pod := masterPod("m1")
 	note(pod, held(string(drain.Releasing), "the other masters stay; the runner is told to power the machine down"))

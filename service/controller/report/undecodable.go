@@ -1,5 +1,5 @@
-// Package report says of objects that the operator cannot work with what is wrong with them. It changes nothing but the conditions that say
-// so.
+// Package report reports objects that the operator cannot decode. It changes nothing except the conditions that report
+// them.
 package report
 
 import (
@@ -41,7 +41,7 @@ import (
 const ReasonInvalidObject = "InvalidObject"
 
 const (
-	// noteLength is how long the text of an event may be, for an API server.
+	// noteLength is the maximum length of an event's note, for an API server.
 	noteLength = 1000
 	// retryFirst and retryLast bound the back-off of a condition that cannot be stored.
 	retryFirst = 200 * time.Millisecond
@@ -62,18 +62,18 @@ type Undecodable struct {
 	Live   client.Reader
 	Clock  clock.PassiveClock
 	Events events.EventRecorder
-	// New makes an empty object of the kind.
+	// New returns an empty object of the kind.
 	New func() client.Object
-	// Kind and Resource name the kind in texts and for kubectl.
+	// Kind and Resource are the names of the kind in messages and for kubectl.
 	Kind, Resource string
 
 	engine *apply.Engine
 	mu     sync.Mutex
-	// told is what an event has said of an object.
+	// told has the last event's message of each object.
 	told map[client.ObjectKey]string
 }
 
-// KVMConfigs reports KVMConfigs, and Releases reports Releases.
+// KVMConfigs reports KVMConfigs.
 func KVMConfigs() *Undecodable {
 	return &Undecodable{New: func() client.Object { return &v1alpha1.KVMConfig{} }, Kind: "KVMConfig", Resource: "kvmconfigs.provider.giantswarm.io"}
 }
@@ -83,7 +83,7 @@ func Releases() *Undecodable {
 	return &Undecodable{New: func() client.Object { return &releasev1alpha1.Release{} }, Kind: "Release", Resource: "releases.release.giantswarm.io"}
 }
 
-// SetupWithManager makes the controller run when an object becomes one that cannot be decoded, or no longer is one.
+// SetupWithManager makes the controller run when an object becomes undecodable or decodable.
 func (r *Undecodable) SetupWithManager(m manager.Manager) error {
 	r.engine, r.told = apply.New(r.Client, r.Live, r.Clock), map[client.ObjectKey]string{}
 	name := "undecodable-" + strings.ToLower(r.Kind)
@@ -93,7 +93,7 @@ func (r *Undecodable) SetupWithManager(m manager.Manager) error {
 		}).Complete(r))
 }
 
-// concerned lets those events pass that begin or end with an object that cannot be decoded.
+// concerned passes the events of objects that cannot be decoded before or after the event.
 var concerned = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return undecodable.Why(e.Object) != "" },
 	DeleteFunc: func(e event.DeleteEvent) bool { return undecodable.Why(e.Object) != "" },
@@ -103,7 +103,8 @@ var concerned = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// Reconcile says of an object that it cannot be decoded, once, by a metric, an event and, where the kind has them, conditions.
+// Reconcile reports an object that cannot be decoded once: by a metric, by an event and, if the kind has conditions, by
+// conditions.
 func (r *Undecodable) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	object := r.New()
 	err := r.Client.Get(ctx, request.NamespacedName, object)
@@ -124,7 +125,7 @@ func (r *Undecodable) Reconcile(ctx context.Context, request reconcile.Request) 
 		conditions = conditionsOf(config, message, metav1.NewTime(r.Clock.Now()))
 	}
 	if hasConditions && conditions == nil {
-		return reconcile.Result{}, nil // it has been said
+		return reconcile.Result{}, nil // it was reported already
 	}
 	r.tellOnce(request.NamespacedName, string(object.GetUID())+message, func() {
 		log.FromContext(ctx).Info("an object cannot be decoded and is left alone", "kind", r.Kind, "message", message)
@@ -135,14 +136,14 @@ func (r *Undecodable) Reconcile(ctx context.Context, request reconcile.Request) 
 	}
 	err = r.engine.SetConditions(ctx, object, conditions...)
 	if refused, ok := problem.As(err); ok {
-		// The schema was changed after the object was stored. The event and the metric have to do.
+		// The schema was changed after the object was stored. The event and the metric have to suffice.
 		log.FromContext(ctx).Info("the conditions of an object that cannot be decoded are refused", "kind", r.Kind, "message", refused.Message)
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, microerror.Mask(err)
 }
 
-// tellOnce tells unless the same was the last that was told of the object.
+// tellOnce calls tell unless what equals the last report of the object.
 func (r *Undecodable) tellOnce(of client.ObjectKey, what string, tell func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +156,7 @@ func (r *Undecodable) tellOnce(of client.ObjectKey, what string, tell func()) {
 	}
 }
 
-// message says what is wrong with an object, what becomes of it, and the way out.
+// message returns what is wrong with an object, what the operator does with it, and how to fix it.
 func (r *Undecodable) message(object client.Object, why string) string {
 	edit := "kubectl edit " + r.Resource + " " + object.GetName()
 	if object.GetNamespace() != "" {
@@ -174,7 +175,7 @@ func (r *Undecodable) message(object client.Object, why string) string {
 	return fmt.Sprintf("the %s cannot be read: %s; %s: %s", r.Kind, why, left, edit)
 }
 
-// conditionsOf are the conditions that say it; none when the object has them.
+// conditionsOf returns the conditions that report the object; none if it has them already.
 func conditionsOf(config *v1alpha1.KVMConfig, message string, now metav1.Time) []metav1.Condition {
 	conditions := []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionFalse, Reason: ReasonInvalidObject, Message: message},

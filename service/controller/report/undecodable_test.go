@@ -12,7 +12,8 @@ import (
 
 var now = metav1.NewTime(time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC))
 
-// TestConditionsAreWrittenOnce: again only when they are others, and with the time of before where the status is the same.
+// TestConditionsAreWrittenOnce checks that conditions are written again only if they differ, and keep their transition
+// time if the status is the same.
 func TestConditionsAreWrittenOnce(t *testing.T) {
 	config := &v1alpha1.KVMConfig{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	first := conditionsOf(config, "why", now)
@@ -53,7 +54,8 @@ func TestConditionsAreWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestTheMessageHasTheWayOut: the command that corrects the object, where the field is.
+// TestTheMessageHasTheWayOut checks that the message has the command that corrects the object, and the path of the
+// field.
 func TestTheMessageHasTheWayOut(t *testing.T) {
 	here := metav1.ObjectMeta{Namespace: "default", Name: "ab1cd"}
 	for name, test := range map[string]struct {

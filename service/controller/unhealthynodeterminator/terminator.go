@@ -1,4 +1,4 @@
-package cluster
+package unhealthynodeterminator
 
 import (
 	"context"
@@ -21,7 +21,7 @@ var terminated = prometheus.NewCounterVec(prometheus.CounterOpts{
 
 func init() { metrics.Registry.MustRegister(terminated) }
 
-// terminator deletes the pods of unhealthy nodes, and tells of it in the log, by an event and by a counter.
+// terminator deletes the pods of unhealthy nodes and reports it in the log, by an event and by a counter.
 type terminator struct {
 	engine *apply.Engine
 	events events.EventRecorder

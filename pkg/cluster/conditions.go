@@ -1,0 +1,14 @@
+package cluster
+
+// Conditions of a KVMConfig that more than one controller uses.
+const (
+	// ConditionReady is True when every step of every controller is done.
+	ConditionReady = "Ready"
+	// ConditionNodesPruned belongs to the deleter, and ConditionNodesRepaired to the controller
+	// unhealthynodeterminator. They exist only while there is something to report.
+	ConditionNodesPruned   = "NodesPruned"
+	ConditionNodesRepaired = "NodesRepaired"
+)
+
+// ConditionsOfOthers are those that the cluster controller does not write and that count for Ready.
+var ConditionsOfOthers = []string{ConditionNodesPruned, ConditionNodesRepaired}

@@ -1,0 +1,109 @@
+// Package reconciler is the loop that the controllers share: get the object, decide whether to reconcile it, add the
+// finalizer, gather what the chain decides on, run the chain, store its results, and remove the finalizer at the end.
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+)
+
+// definitionsLook is how soon the loop checks again, without a request, whether an outdated definition is current.
+const definitionsLook = 5 * time.Second
+
+// Finalizers adds and removes finalizers of objects. It is not an error if an object whose finalizer is removed is gone.
+type Finalizers interface {
+	AddFinalizers(ctx context.Context, object client.Object, names ...string) error
+	RemoveFinalizer(ctx context.Context, object client.Object, name string) error
+}
+
+// Controller is the part of the loop that is specific to one controller. O is the kind of object, and T the state that
+// it gathers.
+type Controller[O client.Object, T any] interface {
+	// Get reads the object of a request. found is false for an object that is gone, and for one that the controller
+	// ignores.
+	Get(ctx context.Context, request reconcile.Request) (object O, found bool, err error)
+	// Gather reads what the chain decides on.
+	Gather(ctx context.Context, object O) (T, error)
+	// Store writes the results of a run of the chain.
+	Store(ctx context.Context, object O, state T, results []chain.Result) error
+	// Again returns when to reconcile the object without an event, zero for never. after is what the chain requests.
+	Again(state T, after time.Duration) time.Duration
+}
+
+// Loop runs the chain of one controller.
+type Loop[O client.Object, T any] struct {
+	// Name is the controller's name in metrics.
+	Name       string
+	Controller Controller[O, T]
+	Chain      chain.Chain[T]
+	// Finalizer is removed from an object when the chain has deleted everything. It is empty for a controller that
+	// leaves finalizers to its chain, which then runs forward for objects that are being deleted too.
+	Finalizer string
+	// Adds are the finalizers that are added to objects before anything else is done. One controller adds those of all
+	// controllers of a kind, so that a new object costs one write and not one for each.
+	Adds       []string
+	Finalizers Finalizers
+	// Outdated returns what the definition of a kind lacks: nothing is reconciled then. It is nil if the definitions
+	// are known to be current.
+	Outdated func(ctx context.Context) string
+}
+
+// Reconcile takes one object through the loop. On an error the caller retries with back-off.
+func (l *Loop[O, T]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if l.Outdated != nil && l.Outdated(ctx) != "" {
+		return reconcile.Result{RequeueAfter: definitionsLook}, nil
+	}
+	object, found, err := l.Controller.Get(ctx, request)
+	if err != nil {
+		return reconcile.Result{}, microerror.Mask(err)
+	}
+	if !found {
+		chain.Forget(l.Name, request.String())
+		return reconcile.Result{}, nil
+	}
+	deleting := l.Finalizer != "" && object.GetDeletionTimestamp() != nil
+	if !deleting && len(l.Adds) > 0 {
+		held := slices.Contains(object.GetFinalizers(), l.Finalizer)
+		if err := l.Finalizers.AddFinalizers(ctx, object, l.Adds...); err != nil {
+			if !held || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				return reconcile.Result{}, microerror.Mask(err)
+			}
+			// The finalizers of others are missing, which is no reason to leave the object alone.
+			result, passErr := l.pass(ctx, request, object, deleting)
+			return result, errors.Join(passErr, err)
+		}
+	}
+	return l.pass(ctx, request, object, deleting)
+}
+
+// pass gathers, runs the chain and stores what became of it.
+func (l *Loop[O, T]) pass(ctx context.Context, request reconcile.Request, object O, deleting bool) (reconcile.Result, error) {
+	state, err := l.Controller.Gather(ctx, object)
+	if err != nil {
+		return reconcile.Result{}, microerror.Mask(err)
+	}
+	began := time.Now()
+	results := l.Chain.Run(ctx, state, deleting)
+	chain.ObservePass(l.Name, deleting, time.Since(began))
+	chain.Observe(l.Name, request.String(), deleting, results)
+	if deleting && !slices.ContainsFunc(results, func(r chain.Result) bool { return !r.Done() }) {
+		return reconcile.Result{}, microerror.Mask(l.Finalizers.RemoveFinalizer(ctx, object, l.Finalizer))
+	}
+	if err := l.Controller.Store(ctx, object, state, results); err != nil {
+		return reconcile.Result{}, microerror.Mask(err)
+	}
+	after, err := chain.Next(results)
+	if err != nil {
+		return reconcile.Result{}, microerror.Mask(err)
+	}
+	return reconcile.Result{RequeueAfter: l.Controller.Again(state, after)}, nil
+}

@@ -1,0 +1,126 @@
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/reconciler"
+)
+
+var errGather = errors.New("the cache is not filled")
+
+// journal is a controller that records what the loop does with it.
+type journal struct {
+	pod    *corev1.Pod
+	gather error
+	add    error
+	lines  []string
+}
+
+func (j *journal) note(line string) { j.lines = append(j.lines, line) }
+
+func (j *journal) Get(context.Context, reconcile.Request) (*corev1.Pod, bool, error) {
+	j.note("get")
+	return j.pod, j.pod != nil, nil
+}
+
+func (j *journal) Gather(context.Context, *corev1.Pod) (*journal, error) {
+	j.note("gather")
+	return j, j.gather
+}
+
+func (j *journal) Store(_ context.Context, _ *corev1.Pod, _ *journal, results []chain.Result) error {
+	j.note("store " + results[0].Outcome.Reason)
+	return nil
+}
+
+func (*journal) Again(_ *journal, after time.Duration) time.Duration { return after + time.Second }
+
+func (j *journal) AddFinalizers(_ context.Context, _ client.Object, names ...string) error {
+	for _, name := range names {
+		j.note("add " + name)
+	}
+	return j.add
+}
+
+func (j *journal) RemoveFinalizer(_ context.Context, _ client.Object, name string) error {
+	j.note("remove " + name)
+	return nil
+}
+
+// step is a handler with a fixed outcome.
+type step struct{ outcome chain.Outcome }
+
+func (step) Name() string { return "step" }
+
+func (s step) EnsureCreated(_ context.Context, j *journal) (chain.Outcome, error) {
+	j.note("create")
+	return s.outcome, nil
+}
+
+func (s step) EnsureDeleted(_ context.Context, j *journal) (chain.Outcome, error) {
+	j.note("delete")
+	return s.outcome, nil
+}
+
+// TestLoop: finalizers are added before anything is done, and removed when everything is deleted.
+func TestLoop(t *testing.T) {
+	wait := chain.Wait("Starting", "it starts", time.Minute)
+	held := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"own"}}}
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "pod", nil)
+	alive, gone := &corev1.Pod{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
+	for name, test := range map[string]struct {
+		pod      *corev1.Pod
+		outcome  chain.Outcome
+		gather   error
+		add      error
+		outdated string
+		bare     bool // without finalizers
+		want     []string
+		after    time.Duration
+		err      error
+	}{
+		"an object that is left alone":     {want: []string{"get"}},
+		"one that is created":              {pod: alive, outcome: chain.Done(), want: []string{"get", "add own", "add other", "gather", "create", "store Done"}, after: time.Second},
+		"one that waits":                   {pod: alive, outcome: wait, want: []string{"get", "add own", "add other", "gather", "create", "store Starting"}, after: time.Minute + time.Second},
+		"one that is deleted":              {pod: gone, outcome: chain.Done(), want: []string{"get", "gather", "delete", "remove own"}},
+		"one whose deletion waits":         {pod: gone, outcome: wait, want: []string{"get", "gather", "delete", "store Starting"}, after: time.Minute + time.Second},
+		"a chain with own finalizers":      {pod: gone, outcome: chain.Done(), bare: true, want: []string{"get", "gather", "create", "store Done"}, after: time.Second},
+		"finalizers are refused":           {pod: alive, add: errGather, want: []string{"get", "add own", "add other"}, err: errGather},
+		"those of others are refused":      {pod: held, add: errGather, outcome: chain.Done(), want: []string{"get", "add own", "add other", "gather", "create", "store Done"}, after: time.Second, err: errGather},
+		"it has changed since it was read": {pod: held, add: conflict, want: []string{"get", "add own", "add other"}, err: conflict},
+		"what cannot be gathered":          {pod: alive, gather: errGather, want: []string{"get", "add own", "add other", "gather"}, err: errGather},
+		"an outdated definition":           {pod: alive, outdated: "it lacks a field", after: 5 * time.Second},
+		"a chain that asks for a store":    {pod: alive, outcome: chain.Store("x"), want: []string{"get", "add own", "add other", "gather", "create", "store Storing"}, after: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := &journal{pod: test.pod, gather: test.gather, add: test.add}
+			loop := reconciler.Loop[*corev1.Pod, *journal]{
+				Name: "test", Controller: j, Chain: chain.Chain[*journal]{{Handler: step{test.outcome}}}, Finalizer: "own", Adds: []string{"own", "other"},
+				Finalizers: j, Outdated: func(context.Context) string { return test.outdated },
+			}
+			if test.bare {
+				loop.Finalizer, loop.Adds = "", nil
+			}
+			result, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}})
+			if !errors.Is(err, test.err) || result.RequeueAfter != test.after {
+				t.Errorf("result %+v, error %v; want %s, %v", result, err, test.after, test.err)
+			}
+			if diff := cmp.Diff(test.want, j.lines); diff != "" {
+				t.Errorf("the loop went another way (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

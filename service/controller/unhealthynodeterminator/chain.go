@@ -1,0 +1,27 @@
+package unhealthynodeterminator
+
+import (
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/resources/nodereadiness"
+	"github.com/kvm-operator/kvm-operator/resources/terminateunhealthynodes"
+)
+
+// newChain returns the ordered handlers of the controller. It is empty if the operator does not connect to workload
+// clusters.
+func newChain(e *apply.Engine, w Workloads, c clock.PassiveClock, recorder events.EventRecorder) chain.Chain[*cluster.Machines] {
+	if w == nil {
+		return nil
+	}
+	return chain.Chain[*cluster.Machines]{
+		// The readiness gates of the pods follow the Nodes, and the endpoints follow the gates. A gate also records
+		// since when a Node is not Ready.
+		{Handler: nodereadiness.New(e)},
+		// A pass decides with the gates in the cache: those that were just written count from the next pass on.
+		{Handler: terminateunhealthynodes.New(terminator{e, recorder}, c), Follows: []string{"nodereadiness"}},
+	}
+}
