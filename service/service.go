@@ -24,6 +24,7 @@ import (
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/election"
 	"github.com/kvm-operator/kvm-operator/pkg/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/vault"
@@ -225,16 +226,14 @@ func (s *Service) addControllers(c Config) error {
 // addFollowers adds the controllers that follow the Nodes of workload clusters.
 func (s *Service) addFollowers(c Config, writer client.Client, w *cluster.Workloads) error {
 	m := s.manager
-	d := &deleter.Reconciler{
+	f := observe.Follower{
 		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, Clock: s.clock, Outdated: s.definitions.outdated,
 	}
-	u := &unhealthynodeterminator.Reconciler{
-		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, Clock: s.clock, Outdated: s.definitions.outdated,
-		Events: m.GetEventRecorder("kvm-operator"),
+	if w != nil { // a nil pointer has to be a nil interface
+		f.Workloads = w
 	}
-	if w != nil { // a nil pointer has to become a nil interface
-		d.Workloads, u.Workloads = w, w
-	}
+	d := &deleter.Reconciler{Follower: f}
+	u := &unhealthynodeterminator.Reconciler{Follower: f, Events: m.GetEventRecorder("kvm-operator")}
 	if err := errors.Join(d.Init(), u.Init()); err != nil {
 		return err
 	}

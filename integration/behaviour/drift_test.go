@@ -123,7 +123,7 @@ func TestWhatIsDeletedByHandComesBack(t *testing.T) {
 			theLab.Get(t, h.object)
 			before := h.object.GetUID()
 			theLab.Delete(t, h.object)
-			lab.Eventually(t, lab.Timeout, func() error { return anew(h.object, before) })
+			lab.Eventually(t, lab.Timeout, func() error { return recreated(h.object, before) })
 		})
 	}
 	theLab.AwaitReady(t, config)
@@ -138,7 +138,7 @@ func TestDeletedNamespaceComesBackWithEverythingInIt(t *testing.T) {
 	theLab.Get(t, namespace)
 	uid := namespace.UID
 	theLab.Delete(t, namespace)
-	lab.Eventually(t, lab.Timeout, func() error { return anew(namespace, uid) })
+	lab.Eventually(t, lab.Timeout, func() error { return recreated(namespace, uid) })
 	lab.Eventually(t, lab.Timeout, func() error {
 		if diff := cmp.Diff(names(want), names(theLab.Dump(t, config))); diff != "" {
 			return errors.New(diff)
@@ -229,7 +229,7 @@ func TestDeletedClaimComesBackOnceItsPodHasGone(t *testing.T) {
 		Message: "PersistentVolumeClaim drift6/local-pvc-worker-drift6-w0aaa-drift6 is being deleted; the operator creates it again when it is gone",
 	})
 	theLab.Delete(t, podOf(t, config, "w0aaa"))
-	lab.Eventually(t, lab.Timeout, func() error { return anew(claim, uid) })
+	lab.Eventually(t, lab.Timeout, func() error { return recreated(claim, uid) })
 }
 
 // content returns an object without the fields that every write changes.
@@ -265,8 +265,8 @@ func is(object client.Object, want map[string]any) error {
 	return nil
 }
 
-// anew returns an error unless the object was created again.
-func anew(object client.Object, former types.UID) error {
+// recreated returns an error unless the object was created again.
+func recreated(object client.Object, former types.UID) error {
 	if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/pki"
 	"github.com/kvm-operator/kvm-operator/service"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
@@ -133,8 +134,8 @@ func (d *Driver) Instance(t *testing.T, o InstanceOptions) *Instance {
 	if err := r.Init(); err != nil {
 		t.Fatal(err)
 	}
-	d1 := &deleter.Reconciler{Client: cached, Live: live, Settings: r.Settings, Clock: r.Clock}
-	u := &unhealthynodeterminator.Reconciler{Client: cached, Live: live, Settings: r.Settings, Clock: r.Clock}
+	f := observe.Follower{Client: cached, Live: live, Settings: r.Settings, Clock: r.Clock}
+	d1, u := &deleter.Reconciler{Follower: f}, &unhealthynodeterminator.Reconciler{Follower: f}
 	if err := errors.Join(d1.Init(), u.Init()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/observe"
 )
 
-// TestWhichUpdatesOfAKVMConfigPass: a status that another controller writes wakes nobody, and a controller's own
-// condition wakes that controller.
+// TestWhichUpdatesOfAKVMConfigPass: a controller does not run again for a status that another controller
+// writes, and runs again when its own condition changes.
 func TestWhichUpdatesOfAKVMConfigPass(t *testing.T) {
 	condition := func(name string, status metav1.ConditionStatus) func(*v1alpha1.KVMConfig) {
 		return func(c *v1alpha1.KVMConfig) {

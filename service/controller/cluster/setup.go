@@ -14,10 +14,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,22 +23,17 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/key"
 	"github.com/kvm-operator/kvm-operator/pkg/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
 
 const (
-	// concurrency is how many clusters are reconciled at the same time.
-	concurrency = 8
 	// reconcileTimeout bounds one reconcile of one cluster, and storeTimeout the time that is left to store its status
 	// after that.
 	reconcileTimeout = 2 * time.Minute
 	storeTimeout     = 20 * time.Second
-	// retryFirst and retryLast bound the back-off of a failing cluster.
-	retryFirst = 100 * time.Millisecond
-	retryLast  = 30 * time.Second
 )
 
 // Indexes of the cache over KVMConfigs.
@@ -109,12 +102,7 @@ func clusterID(object client.Object) []string {
 
 // SetupWithManager makes the controller run when one of the objects that it reads changes.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
-	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}).WithOptions(controller.Options{
-		MaxConcurrentReconciles: concurrency,
-		ReconciliationTimeout:   reconcileTimeout,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
-		LogConstructor:          chain.LoggerOf(m.GetLogger(), Name, "kvmconfig"),
-	})
+	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}).WithOptions(reconciler.Options(m, Name, reconcileTimeout))
 	for _, kind := range Kinds() {
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.ofOwner))
 	}

@@ -4,12 +4,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/observe"
 	"github.com/kvm-operator/kvm-operator/resources/node"
 )
 
 // newChain returns the ordered handlers of the deleter. It is empty if the operator does not connect to workload
 // clusters.
-func newChain(management *apply.Engine, w Workloads, turns *chain.Turns[*cluster.Machines]) chain.Chain[*cluster.Machines] {
+func newChain(management *apply.Engine, w observe.Workloads, turns *chain.Turns[*cluster.Machines]) chain.Chain[*cluster.Machines] {
 	if w == nil {
 		return nil
 	}

@@ -7,18 +7,14 @@ import (
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
@@ -33,40 +29,12 @@ import (
 // Name of the controller.
 const Name = "deleter"
 
-const (
-	// concurrency is how many clusters are reconciled at the same time.
-	concurrency = 8
-	// reconcileTimeout bounds one reconcile of one cluster.
-	reconcileTimeout = time.Minute
-	// retryFirst and retryLast bound the back-off of a failing cluster.
-	retryFirst = 100 * time.Millisecond
-	retryLast  = 30 * time.Second
-)
-
-// Workloads are the connections to the workload clusters, which the cluster controller creates.
-type Workloads interface {
-	// Seen returns what is known of a workload cluster.
-	Seen(name types.NamespacedName) cluster.Workload
-	// EngineOf returns the engine that writes to a workload cluster; nil while the cluster cannot be reached.
-	EngineOf(name types.NamespacedName) *apply.Engine
-	// Source wakes a controller when a workload cluster changes.
-	Source() source.Source
-}
+// reconcileTimeout bounds one reconcile of one cluster.
+const reconcileTimeout = time.Minute
 
 // Reconciler deletes the stale Nodes of workload clusters.
 type Reconciler struct {
-	// Client reads from informers and writes to the API server; Live reads from the API server.
-	Client client.Client
-	Live   client.Reader
-	// Settings are the operator's.
-	Settings cluster.Settings
-	// Workloads is nil if the operator does not connect to workload clusters: then the controller only removes its
-	// finalizer.
-	Workloads Workloads
-	Clock     clock.PassiveClock
-	// Outdated returns what the definition of a kind lacks: nothing is reconciled then. Nil if the definitions are
-	// known to be current.
-	Outdated func(ctx context.Context) string
+	observe.Follower
 
 	reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Machines]
 
@@ -80,21 +48,17 @@ func (r *Reconciler) Init() error {
 	r.turns = chain.NewTurns(func(m *cluster.Machines) string { return client.ObjectKeyFromObject(m.Config).String() }, clock.RealClock{})
 	r.condition = reconciler.OwnCondition{Type: cluster.ConditionNodesPruned, Owner: key.Operator + "-" + Name, Writer: engine, Clock: r.Clock}
 	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Machines]{
-		Name: Name, Controller: r, Chain: newChain(engine, r.Workloads, r.turns), Finalizer: key.FinalizerDeleter, Finalizers: engine, Outdated: r.Outdated,
+		Name: Name, Controller: r, Chain: newChain(engine, r.Workloads, r.turns), Finalizer: key.FinalizerDeleter, Finalizers: engine, Outdated: r.Follower.Outdated,
 	}
 	return microerror.Mask(r.Chain.Validate())
 }
 
 // SetupWithManager makes the controller run when a KVMConfig or a workload cluster changes, and when a node pod ends.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
-	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}, builder.WithPredicates(observe.Spec(cluster.ConditionNodesPruned))).WithOptions(controller.Options{
-		MaxConcurrentReconciles: concurrency,
-		ReconciliationTimeout:   reconcileTimeout,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
-		LogConstructor:          chain.LoggerOf(m.GetLogger(), Name, "kvmconfig"),
-	})
+	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}, builder.WithPredicates(observe.Spec(cluster.ConditionNodesPruned))).
+		WithOptions(reconciler.Options(m, Name, reconcileTimeout))
 	if r.Workloads != nil {
-		b = b.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.reader().OfCluster), builder.WithPredicates(ended)).WatchesRawSource(r.Workloads.Source())
+		b = b.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.Reader().OfCluster), builder.WithPredicates(ended)).WatchesRawSource(r.Workloads.Source())
 	}
 	return microerror.Mask(b.Complete(&r.Loop))
 }
@@ -109,20 +73,11 @@ var ended = predicate.Funcs{
 
 // Get returns the KVMConfig of a request.
 func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alpha1.KVMConfig, bool, error) {
-	config, gate, err := r.reader().Config(ctx, request.NamespacedName, key.FinalizerDeleter)
+	config, gate, err := r.Reader().Config(ctx, request.NamespacedName, key.FinalizerDeleter)
 	if gate == observe.Gone {
 		r.turns.Forget(request.String())
 	}
 	return config, gate == observe.Open, err
-}
-
-// Gather reads the machines of a cluster and the Nodes of its workload cluster.
-func (r *Reconciler) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*cluster.Machines, error) {
-	var seen cluster.Workload
-	if r.Workloads != nil && config.DeletionTimestamp == nil {
-		seen = r.Workloads.Seen(client.ObjectKeyFromObject(config))
-	}
-	return r.reader().Machines(ctx, config, r.Settings, seen)
 }
 
 // Store writes the controller's condition. While the workload cluster is not reached, nothing is known that is newer than
@@ -133,8 +88,3 @@ func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, m *c
 	}
 	return r.condition.Store(ctx, config, config.Status.Conditions, results)
 }
-
-// Again returns when the chain wants to run again.
-func (r *Reconciler) Again(_ *cluster.Machines, after time.Duration) time.Duration { return after }
-
-func (r *Reconciler) reader() observe.Reader { return observe.Reader{Cached: r.Client, Live: r.Live} }

@@ -7,13 +7,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/observe"
 	"github.com/kvm-operator/kvm-operator/resources/nodereadiness"
 	"github.com/kvm-operator/kvm-operator/resources/terminateunhealthynodes"
 )
 
 // newChain returns the ordered handlers of the controller. It is empty if the operator does not connect to workload
 // clusters.
-func newChain(e *apply.Engine, w Workloads, c clock.PassiveClock, recorder events.EventRecorder) chain.Chain[*cluster.Machines] {
+func newChain(e *apply.Engine, w observe.Workloads, c clock.PassiveClock, recorder events.EventRecorder) chain.Chain[*cluster.Machines] {
 	if w == nil {
 		return nil
 	}
