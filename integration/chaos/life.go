@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -278,9 +279,11 @@ func (c *life) config(ctx context.Context, from client.Reader) (*v1alpha1.KVMCon
 	return config, from.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: c.id}, config)
 }
 
-// change changes the KVMConfig.
+// change changes the KVMConfig. On a busy machine, an update takes so long that the operator's writes cause several
+// conflicts in a row.
 func (c *life) change(ctx context.Context, by func(*v1alpha1.KVMConfig)) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	conflicts := wait.Backoff{Steps: 60, Duration: 100 * time.Millisecond, Jitter: 1}
+	return retry.RetryOnConflict(conflicts, func() error {
 		config, err := c.config(ctx, c.world.lab.Client)
 		if err != nil {
 			return err
