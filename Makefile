@@ -17,7 +17,7 @@ RUNNER_IMAGE ?= docker.io/kvm-operator/kvm-operator-runner:$(lastword $(subst :,
 
 TOOLS   := $(CURDIR)/.tools
 # Vault's module is left out: what it needs is as much as all the others together.
-MODULES := $(filter-out integration/vault,. $(patsubst %/go.mod,%,$(wildcard integration/*/go.mod integration/*/*/go.mod)))
+MODULES := $(filter-out integration/tools/vault,. $(patsubst %/go.mod,%,$(wildcard integration/*/*/go.mod integration/*/*/*/go.mod)))
 STARTED := $(shell date +%s)
 CRDS    := helm/$(NAME)/crds
 CHART   := helm/$(NAME)/Chart.yaml
@@ -33,7 +33,7 @@ RUN                   ?= .
 COURSES_FOR           ?= 0s
 SEED                  ?= $(shell date +%s)
 # Packages whose tests run virtual machines.
-WITH_MACHINES := /(integration/(live|machine|realcluster|runnerimage)|pkg/(guestnet|qemu))$$
+WITH_MACHINES := /(integration/.*/(live|machine|realcluster|runnerimage)|pkg/vm/(guestnet|qemu))$$
 export KUBEBUILDER_ASSETS := $(TOOLS)
 # Says how long each suite took beside its budget; a failure of what it reads stays one.
 suites := awk -v budgets=integration/budgets -f integration/suites.awk
@@ -56,14 +56,14 @@ demo-down: ## Stop a demo that was left behind
 
 .PHONY: test-one golden hooks
 test-one: ## Run one suite, such as SUITE=behaviour, or those of its tests that RUN matches, such as RUN=TestPause. ARGS are passed on
-	@test -n "$(SUITE)" || { echo "error: which suite? make test-one SUITE=behaviour RUN=TestPause, of: $$(ls -d integration/*/ | xargs -n1 basename | paste -sd' ')"; exit 1; }
+	@test -n "$(SUITE)" || { echo "error: which suite? make test-one SUITE=behaviour RUN=TestPause, of: $$(ls -d integration/suites/*/ | xargs -n1 basename | paste -sd' ')"; exit 1; }
 	@$(MAKE) --no-print-directory tools
-	@go test -v -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' ./integration/$(SUITE) $(ARGS)
+	@go test -v -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' ./integration/suites/$(SUITE) $(ARGS)
 
 golden: ## Rewrite all golden files. Review the difference before you commit it
 	@integration/build.sh .tools kubeall kwok helm
-	@UPDATE=1 go test -short -count=1 $$(grep -rl 'Getenv("UPDATE")' --include=*_test.go cmd pkg service integration/chart integration/demo | xargs -n1 dirname | sort -u | sed 's|^|./|')
-	@UPDATE=1 go test -count=1 -run TestLifeOfAClusterIsInTheLog ./integration/behaviour
+	@UPDATE=1 go test -short -count=1 $$(grep -rl 'Getenv("UPDATE")' --include=*_test.go cmd pkg service integration/suites/chart integration/demo | xargs -n1 dirname | sort -u | sed 's|^|./|')
+	@UPDATE=1 go test -count=1 -run TestLifeOfAClusterIsInTheLog ./integration/suites/behaviour
 
 hooks: ## Make git check commit messages in this checkout
 	@git config core.hooksPath .githooks && echo "git checks messages of commits with .githooks/commit-msg"
@@ -71,14 +71,14 @@ hooks: ## Make git check commit messages in this checkout
 .PHONY: test states vault courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then e2e-life, courses, vault and e2e-operations as time permits. Lists what it skips
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
-	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/(e2e|issuer)$$') | $(suites)
+	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/suites/(e2e|issuer)$$') | $(suites)
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)') | $(suites)
 	@$(MAKE) --no-print-directory states
 	@integration/ifthereistime.sh $(STARTED) e2e-life:50 courses:25 vault:15 e2e-operations:60
 
 states: ## Check the decisions about etcd, drain, remediation and rollout in every small state, and print the number of states
-	@for package in pkg/etcd pkg/drain pkg/remediation pkg/rolling; do \
+	@for package in pkg/cluster/etcd pkg/cluster/drain pkg/cluster/remediation pkg/cluster/rolling; do \
 		go test -v ./$$package | awk -v package=$$package '/^=== RUN/ {test = $$3} \
 			/ (states|situations)/ {sub(".*_test.go:[0-9]*: ", ""); print package " " test ": " $$0} \
 			/FAIL|panic:/ {print; failed = 1} END {exit failed}' || exit 1; \
@@ -86,30 +86,30 @@ states: ## Check the decisions about etcd, drain, remediation and rollout in eve
 
 vault: ## Test certificates from a real Vault server. Slow to build; test skips it when time is short
 	@integration/build.sh .tools kubeall kwok vault
-	@go test -timeout $(TEST_TIMEOUT) ./integration/issuer
+	@go test -timeout $(TEST_TIMEOUT) ./integration/suites/issuer
 
 courses: tools ## Run chaos runs 51 to 500, or as many as start within COURSES_FOR. test skips it when time is short
-	@go test -v -timeout $(BENCH_TIMEOUT) -run TestCoursesWithFaults ./integration/chaos -seed=51 -courses=450 -for=$(COURSES_FOR)
+	@go test -v -timeout $(BENCH_TIMEOUT) -run TestCoursesWithFaults ./integration/suites/chaos -seed=51 -courses=450 -for=$(COURSES_FOR)
 
 chaos: tools ## Run all 500 chaos runs (random changes and injected faults from fixed seeds) and crash the operator at every write of a drain. test runs the first 50, and one crash point in seventeen
-	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/chaos -courses=500 -every=1
+	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/suites/chaos -courses=500 -every=1
 
 soak: tools ## Run chaos runs for SOAK (default 1h) from SEED (default: random)
-	@go test -v -timeout 0 -run TestCoursesWithFaults ./integration/chaos -courses=0 -for=$(SOAK) -seed=$(SEED)
+	@go test -v -timeout 0 -run TestCoursesWithFaults ./integration/suites/chaos -courses=0 -for=$(SOAK) -seed=$(SEED)
 
 e2e: e2e-life e2e-operations ## Run e2e-life and e2e-operations: workload clusters of virtual machines on a real management cluster
 
 e2e-life: machine-tools ## Create, use and delete a workload cluster
-	@go test -v -timeout $(E2E_TIMEOUT) -run TestLifeOfACluster ./integration/e2e
+	@go test -v -timeout $(E2E_TIMEOUT) -run TestLifeOfACluster ./integration/suites/e2e
 
 e2e-operations: machine-tools ## Remove, change, kill, hang and drain workers while the operator is killed repeatedly
-	@go test -v -timeout $(E2E_TIMEOUT) -run TestOperations ./integration/e2e
+	@go test -v -timeout $(E2E_TIMEOUT) -run TestOperations ./integration/suites/e2e
 
 e2e-upgrade: machine-tools next-tools ## Upgrade a master and a worker to the next minor version of Kubernetes
-	@go test -v -timeout $(E2E_TIMEOUT) -run TestUpgrade ./integration/e2e
+	@go test -v -timeout $(E2E_TIMEOUT) -run TestUpgrade ./integration/suites/e2e
 
 e2e-ha: tools ## Restore a snapshot to three masters, kill each of them, and replace one
-	@go test -v -timeout $(HA_TIMEOUT) -run TestThreeMastersSurviveTheDeathOfAnyOne ./integration/e2e
+	@go test -v -timeout $(HA_TIMEOUT) -run TestThreeMastersSurviveTheDeathOfAnyOne ./integration/suites/e2e
 
 unit: ## Run the tests that need neither tools nor a management cluster
 	@go test -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
@@ -119,13 +119,13 @@ race: ## Run unit under the race detector. Needs a C compiler
 	@go test -race -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
 
 bench: tools ## Run the benchmarks with many clusters. Slow
-	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/scale/... ./integration/living/...
+	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/scale/... ./integration/suites/living/...
 
 bench-machine: tools ## Compare the runner with bare QEMU. Needs an idle machine
-	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/machine/...
+	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/machine/...
 
 bench-founding: tools ## Compare a cluster created by the operator with one created by hand. Needs an idle machine
-	@go test -run '^$$' -bench Founding -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/e2e
+	@go test -run '^$$' -bench Founding -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/e2e
 
 lint: $(TOOLS)/golangci-lint ## Run the linters of .golangci.yaml
 	@echo "==> linting"
@@ -200,12 +200,12 @@ tools: machine-tools ## Build what tests need: machine-tools and kwok. Cached fo
 
 machine-tools: ## Build what workload clusters need: Kubernetes, ignition, helm, add-ons, guest images, the runner's image
 	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins containerd
-	@integration/guestimage/build.sh .tools/guest
-	@integration/runnerimage/build.sh .tools
+	@integration/images/guestimage/build.sh .tools/guest
+	@integration/images/runnerimage/build.sh .tools
 
 next-tools: ## Build the next minor version of Kubernetes and a guest image for e2e-upgrade
 	@integration/build.sh .tools/next programs kubeall-next ignition coredns flannel flannel-cni web containerd
-	@TOOLS=.tools/next integration/guestimage/build.sh .tools/next/guest bare
+	@TOOLS=.tools/next integration/images/guestimage/build.sh .tools/next/guest bare
 
 .PHONY: $(TOOLS)/controller-gen $(TOOLS)/golangci-lint
 $(TOOLS)/controller-gen:

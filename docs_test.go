@@ -18,7 +18,7 @@ import (
 
 	command "github.com/kvm-operator/kvm-operator/cmd/runner"
 	"github.com/kvm-operator/kvm-operator/flag"
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 // settingRow matches a row of docs/settings.md: | `key` | `default` | meaning |.
@@ -84,12 +84,12 @@ func TestEveryStateAndEndOfARunnerIsDocumented(t *testing.T) {
 	for _, row := range endRow.FindAllStringSubmatch(page, -1) {
 		ends[row[2]] = row[1]
 	}
-	for _, reason := range constants(t, "pkg/runner", "Reason") {
+	for _, reason := range constants(t, "pkg/vm/runner", "Reason") {
 		if code := strconv.Itoa(runner.Reason(reason).ExitCode()); ends[reason] != code {
 			t.Errorf("docs/runner.md says that %s ends with code %q, it is %s", reason, ends[reason], code)
 		}
 	}
-	for _, state := range constants(t, "pkg/runner", "State") {
+	for _, state := range constants(t, "pkg/vm/runner", "State") {
 		if !strings.Contains(page, "| `"+state+"` |") {
 			t.Errorf("docs/runner.md does not have the state %s", state)
 		}
@@ -147,7 +147,7 @@ func collectReasons(p checkedPackage, reasons map[string]bool) {
 		for i, target := range assignment.Lhs {
 			// The reasons of package rolling are only for its tests and never become the reason of a condition.
 			selector, ok := target.(*ast.SelectorExpr)
-			if ok && selector.Sel.Name == "Reason" && len(assignment.Rhs) == len(assignment.Lhs) && p.folder() != "pkg/rolling" {
+			if ok && selector.Sel.Name == "Reason" && len(assignment.Rhs) == len(assignment.Lhs) && p.folder() != "pkg/cluster/rolling" {
 				add(assignment.Rhs[i])
 			}
 		}
@@ -187,7 +187,7 @@ func TestEveryLabelAnnotationAndFinalizerIsDocumented(t *testing.T) {
 	page := read(t, "docs/labels-and-annotations.md")
 	names := 0
 	for _, p := range checkedPackages(t) {
-		if p.folder() != "pkg/key" {
+		if p.folder() != "pkg/cluster/key" {
 			continue
 		}
 		for _, name := range p.types.Scope().Names() {

@@ -21,7 +21,7 @@ var odd = regexp.MustCompile(`(?i)\b(whoever|nobody|somebody|anew|for ever|any m
 // plainPages are the pages outside docs that are checked, too.
 var plainPages = []string{
 	"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "helm/kvm-operator/README.md",
-	"integration/addons/README.md", "integration/chaos/README.md", "integration/guestimage/README.md",
+	"integration/images/addons/README.md", "integration/suites/chaos/README.md", "integration/images/guestimage/README.md",
 }
 
 // TestUsersReadPlainEnglish checks the strings (messages, errors and help) and the comments of the product, the

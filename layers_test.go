@@ -28,43 +28,43 @@ const (
 )
 
 // mayImport says which folders of the module the packages of a folder may import. The longest matching folder applies:
-// main → cmd → {flag, service} → service/controller → resources → pkg → pkg/key → pkg/apis. A folder may import itself
-// only if it is listed below, so no handler imports another.
+// main → cmd → {flag, service} → service/controller → resources → pkg/cluster → pkg/operatorkit → pkg/apis, and pkg/vm,
+// which knows nothing of Kubernetes. A folder may import itself only if it is listed below, so no handler imports
+// another, and the APIs know nothing of each other.
 var mayImport = map[string][]string{
-	".":                  {"cmd"},
-	"runner":             {"cmd/runner"},
-	"cmd":                {"cmd/runner", "flag", "service", "pkg", "helm"},
-	"cmd/runner":         {"pkg"},
-	"flag":               {},
-	"helm":               {},
-	"service":            {"service/controller", "pkg"},
-	"service/controller": {"resources", "pkg"},
-	"resources":          {"pkg"},
-	"pkg":                {"pkg"},
-	"pkg/key":            {"pkg/apis"},
-	"pkg/apis":           {"pkg/apis"},
-	"integration":        {"cmd", "flag", "service", "resources", "pkg", "integration"},
+	".":                   {"cmd"},
+	"runner":              {"cmd/runner"},
+	"cmd":                 {"cmd/runner", "flag", "service", "pkg", "helm"},
+	"cmd/runner":          {"pkg/vm", "pkg/cluster/etcdfiles", "pkg/project"},
+	"flag":                {},
+	"helm":                {},
+	"service":             {"service/controller", "pkg"},
+	"service/controller":  {"resources", "pkg"},
+	"resources/kvmconfig": {"pkg/cluster", "pkg/operatorkit", "pkg/apis"},
+	"pkg/project":         {},
+	"pkg/apis":            {"pkg/apis"},
+	"pkg/operatorkit":     {"pkg/operatorkit"},
+	"pkg/vm":              {"pkg/vm"},
+	"pkg/vm/runner":       {"pkg/vm", "pkg/cluster/etcdfiles"},
+	"pkg/cluster":         {"pkg/cluster", "pkg/operatorkit", "pkg/vm", "pkg/apis"},
+	"integration/harness": {"cmd", "flag", "service", "pkg", "integration/harness"},
+	"integration/images":  {"pkg", "integration/harness"},
+	"integration/demo":    {"cmd", "flag", "service", "pkg", "integration/harness"},
+	"integration/suites":  {"cmd", "flag", "service", "resources", "pkg", "integration"},
 }
 
 // foreign says which packages of other modules the packages of a folder may import, and which ones they must not depend
 // on, not even indirectly.
 var foreign = map[string]struct{ only, never []string }{
-	"pkg/apis":        {only: []string{"k8s.io/apimachinery"}},
-	"pkg/key":         {only: []string{"k8s.io/apimachinery"}},
-	"pkg/cloudconfig": {never: []string{"k8s.io/client-go", runtimePackage}},
-	"resources":       {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
-	// The machine and its runner also serve APIs other than those of Kubernetes.
-	"pkg/bootdata":  {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/disk":      {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/etcd":      {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/etcdfiles": {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/fence":     {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/guestnet":  {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/osimage":   {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/qemu":      {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/qmp":       {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/runner":    {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"runner":        {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/apis":                {only: []string{"k8s.io/apimachinery"}},
+	"pkg/cluster/key":         {only: []string{"k8s.io/apimachinery"}},
+	"pkg/cluster/cloudconfig": {never: []string{"k8s.io/client-go", runtimePackage}},
+	"pkg/cluster/etcd":        {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/cluster/etcdfiles":   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/operatorkit/fence":   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"resources":               {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
+	"pkg/vm":                  {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"runner":                  {never: []string{"k8s.io", "sigs.k8s.io"}},
 }
 
 func TestPackagesImportDownwardOnly(t *testing.T) {
@@ -152,13 +152,13 @@ func TestOnlyTheEngineWrites(t *testing.T) {
 				continue
 			}
 			place := p.folder()
-			if place != "pkg/apply" {
+			if place != "pkg/operatorkit/apply" {
 				place = filepath.Join(place, filepath.Base(p.set.Position(identifier.Pos()).Filename))
 			}
 			writers[place] = true
 		}
 	}
-	want := []string{"pkg/apply"}
+	want := []string{"pkg/operatorkit/apply"}
 	if got := slices.Sorted(maps.Keys(writers)); !slices.Equal(got, want) {
 		t.Errorf("the API server is written to by\n\t%v, and may be by\n\t%v", got, want)
 	}
@@ -196,14 +196,14 @@ func inspect[T ast.Node](p checkedPackage, visit func(T)) {
 func TestHandlersCannotWrite(t *testing.T) {
 	// The only requests besides desired objects that a handler may make to the engine.
 	requestsOfHandlers := []string{
-		"resources/certificaterequest.Approver.Approve",
-		"resources/certificaterequest.Notary.AnnotatePod", "resources/certificaterequest.Notary.AnnotatePodAsSeen", "resources/certificaterotation.Writer.Apply",
-		"resources/node.Remover.DeleteNode", "resources/node.Witness.PodRuns",
-		"resources/nodelabel.Labeller.LabelNode",
-		"resources/nodereadiness.Reporter.SetPodCondition", "resources/placement.Placer.PlacePod",
-		"resources/pvc.VolumeReleaser.MarkVolume", "resources/pvc.VolumeReleaser.ReleaseVolume", "resources/terminateunhealthynodes.Terminator.Terminate",
-		"resources/vault.Revoker.Revoke",
-		"resources/workload.Forgetter.Forget",
+		"resources/kvmconfig/certificaterequest.Approver.Approve",
+		"resources/kvmconfig/certificaterequest.Notary.AnnotatePod", "resources/kvmconfig/certificaterequest.Notary.AnnotatePodAsSeen", "resources/kvmconfig/certificaterotation.Writer.Apply",
+		"resources/kvmconfig/node.Remover.DeleteNode", "resources/kvmconfig/node.Witness.PodRuns",
+		"resources/kvmconfig/nodelabel.Labeller.LabelNode",
+		"resources/kvmconfig/nodereadiness.Reporter.SetPodCondition", "resources/kvmconfig/placement.Placer.PlacePod",
+		"resources/kvmconfig/pvc.VolumeReleaser.MarkVolume", "resources/kvmconfig/pvc.VolumeReleaser.ReleaseVolume", "resources/kvmconfig/terminateunhealthynodes.Terminator.Terminate",
+		"resources/kvmconfig/vault.Revoker.Revoke",
+		"resources/kvmconfig/workload.Forgetter.Forget",
 	}
 	clock := []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 	outside := []string{"crypto/rand", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "syscall"}
@@ -221,7 +221,7 @@ func TestHandlersCannotWrite(t *testing.T) {
 			case pkg == nil:
 			case pkg.Path() == clientPackage && object.Name() != "Object":
 				t.Errorf("%s: client.%s: a handler knows of no client; it returns the objects it wants", at, object.Name())
-			case pkg.Path() == module+"/pkg/apply" && isMethodOf(object, "Engine"):
+			case pkg.Path() == module+"/pkg/operatorkit/apply" && isMethodOf(object, "Engine"):
 				t.Errorf("%s: Engine.%s: the engine is handed on in constructors and called by nobody here", at, object.Name())
 			case pkg.Path() == "time" && slices.Contains(clock, object.Name()):
 				t.Errorf("%s: time.%s: a handler knows no clock", at, object.Name())

@@ -23,12 +23,12 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/flag"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/osimage"
-	"github.com/kvm-operator/kvm-operator/pkg/vault"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
 )
 
 // check returns what to write in a setting, or an empty string when its value is right. A message never repeats a URL

@@ -20,9 +20,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/helm"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/schema"
-	"github.com/kvm-operator/kvm-operator/pkg/versions"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 

@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
@@ -97,7 +98,7 @@ func toYAML(object client.Object) (string, error) {
 			delete(metadata, name)
 		}
 		if annotations, ok := metadata["annotations"].(map[string]any); ok {
-			delete(annotations, key.AnnotationApplied)
+			delete(annotations, ownership.AnnotationApplied)
 		}
 	}
 	text, err := yaml.Marshal(content)

@@ -7,10 +7,10 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/flag"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
-	"github.com/kvm-operator/kvm-operator/pkg/vault"
 )
 
 // runnerImage is the image of node pods that belongs to this binary.

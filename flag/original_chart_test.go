@@ -76,7 +76,7 @@ service:
 
 // TestOriginalChartStillLoads: the command line and the files of the original operator's chart are read unchanged. This
 // test does not check what a value means. For example, the original appended /giantswarm to the registry.domain
-// docker.io; this operator rejects that value with a sentence when it starts (pkg/cloudconfig).
+// docker.io; this operator rejects that value with a sentence when it starts (pkg/cluster/cloudconfig).
 func TestOriginalChartStillLoads(t *testing.T) {
 	const oidc = "service.installation.workload.kubernetes.api.auth.provider.oidc."
 	want := map[string]string{

@@ -4,13 +4,13 @@
 #   kubeall   etcd, etcdctl, etcdutl, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet and
 #             kubectl in one binary
 #   kubeall-next
-#             the same for the next minor version of Kubernetes, for upgrades of a workload cluster (kubeall/next.mod)
+#             the same for the next minor version of Kubernetes, for upgrades of a workload cluster (tools/kubeall/next.mod)
 #   kwok      simulated nodes
 #   ignition  checks rendered boot data (needs a C compiler and libblkid-dev, installed by apt when missing)
 #   helm      checks the chart
 #   vault     a Vault server that issues certificates, for tests
 #   coredns, flannel, flannel-cni, web
-#             the programs in the container images of a workload cluster's add-ons (addons/images)
+#             the programs in the container images of a workload cluster's add-ons (images/addons/images)
 #   cni-plugins
 #             the archive of the standard CNI plugins that nodes download when their image has none
 #   containerd
@@ -172,10 +172,10 @@ build_lint() { CGO_ENABLED=0 compile lint "$1" github.com/golangci/golangci-lint
 # directory TOOL: where the tool is built. Add-ons share one module, so shared dependencies are compiled once.
 directory() {
   case $1 in
-    coredns | flannel | flannel-cni) echo "$here/addons/programs" ;;
-    web) echo "$here/addons/web" ;;
-    kubeall-next) echo "$here/kubeall" ;;
-    *) echo "$here/$1" ;;
+    coredns | flannel | flannel-cni) echo "$here/images/addons/programs" ;;
+    web) echo "$here/images/addons/web" ;;
+    kubeall-next) echo "$here/tools/kubeall" ;;
+    *) echo "$here/tools/$1" ;;
   esac
 }
 

@@ -25,7 +25,7 @@ import (
 
 	providerv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/schema"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
 // reasonDefinitionOutdated is the reason of the event of a CustomResourceDefinition that the operator cannot work with.

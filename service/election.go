@@ -13,8 +13,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/kvm-operator/kvm-operator/pkg/election"
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/election"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 )
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 )
 
 // TestRunnersAreToldByTheLeaderOnly: the exec that tells runners is a GET.

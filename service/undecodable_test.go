@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 )
 
 // kvmConfigs is an API server that serves only KVMConfigs.

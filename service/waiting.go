@@ -9,7 +9,7 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/kvm-operator/kvm-operator/pkg/text"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 // obstacleLength is the maximum length of a reported error, and obstaclesNamed the maximum number of reported kinds.

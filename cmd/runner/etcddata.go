@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
 )
 
 func newEtcdData() *cobra.Command {

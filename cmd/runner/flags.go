@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
-	"github.com/kvm-operator/kvm-operator/pkg/osimage"
-	"github.com/kvm-operator/kvm-operator/pkg/qemu"
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
-	"github.com/kvm-operator/kvm-operator/pkg/usernet"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/usernet"
 )
 
 // variables maps flags to the environment variables that set them. The names are those of the original operator's

@@ -13,9 +13,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kvm-operator/kvm-operator/pkg/osimage"
-	"github.com/kvm-operator/kvm-operator/pkg/qemu"
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 // nodePods are golden files of the operator. They are the contract between what it renders and what the runner reads.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 // ExitError ends the program with an exit code that identifies the reason.

@@ -10,7 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kvm-operator/kvm-operator/integration/stage"
+	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
 )
 
 // The demo checks the content of these manifests, and its hints change them.

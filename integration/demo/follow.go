@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 

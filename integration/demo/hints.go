@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/integration/stage"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // hint is a command and its purpose.

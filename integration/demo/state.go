@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
-	"github.com/kvm-operator/kvm-operator/integration/realcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 )
 
 // cleanupPatience is how long a demo may take to stop.

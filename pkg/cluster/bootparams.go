@@ -1,9 +1,9 @@
 package cluster
 
 import (
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // BootParams returns everything that the boot data of a node depends on.

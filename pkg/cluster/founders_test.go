@@ -8,11 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/etcd"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // TestFoundersStayUntilEtcdHasBegun: the machine of one founder may run and know the others, whether or not the cache
@@ -26,12 +27,12 @@ func TestFoundersStayUntilEtcdHasBegun(t *testing.T) {
 		want      []string
 		held      []string
 	}{
-		"two have left": {map[string]string{key.AnnotationOwner: own, key.AnnotationEtcdFounders: only + ",m8,m9", key.AnnotationEtcdFounding: "true"},
+		"two have left": {map[string]string{ownership.Annotation: own, key.AnnotationEtcdFounders: only + ",m8,m9", key.AnnotationEtcdFounding: "true"},
 			[]string{only, "m8", "m9"}, []string{"m8", "m9"}},
-		"all have":      {map[string]string{key.AnnotationOwner: own, key.AnnotationEtcdFounders: "m9", key.AnnotationEtcdFounding: "true"}, []string{only, "m9"}, []string{"m9"}},
-		"none has":      {map[string]string{key.AnnotationOwner: own, key.AnnotationEtcdFounders: only, key.AnnotationEtcdFounding: "true"}, []string{only}, nil},
-		"it has begun":  {map[string]string{key.AnnotationOwner: own, key.AnnotationEtcdFounders: only + ",m9"}, []string{only}, nil},
-		"of a stranger": {map[string]string{key.AnnotationOwner: "x/y/namespace", key.AnnotationEtcdFounders: "m9", key.AnnotationEtcdFounding: "true"}, []string{only}, nil},
+		"all have":      {map[string]string{ownership.Annotation: own, key.AnnotationEtcdFounders: "m9", key.AnnotationEtcdFounding: "true"}, []string{only, "m9"}, []string{"m9"}},
+		"none has":      {map[string]string{ownership.Annotation: own, key.AnnotationEtcdFounders: only, key.AnnotationEtcdFounding: "true"}, []string{only}, nil},
+		"it has begun":  {map[string]string{ownership.Annotation: own, key.AnnotationEtcdFounders: only + ",m9"}, []string{only}, nil},
+		"of a stranger": {map[string]string{ownership.Annotation: "x/y/namespace", key.AnnotationEtcdFounders: "m9", key.AnnotationEtcdFounding: "true"}, []string{only}, nil},
 		"no namespace":  {nil, []string{only}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

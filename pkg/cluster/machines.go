@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/remediation"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/remediation"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // Machines is what a controller knows of a cluster if it needs only its machines and their Nodes.
@@ -46,7 +47,7 @@ func (m *Machines) Attach(pods []corev1.Pod, deployments map[string]*appsv1.Depl
 // without that, all machines would count as missing and be replaced at once.
 func ofCluster(config *v1alpha1.KVMConfig, d *appsv1.Deployment) bool {
 	return key.OwnerKVMConfig(config, "deployment").Names(d.Annotations) ||
-		!key.HasOwner(d.Annotations) && d.Labels[key.LabelGSCluster] == config.Spec.Cluster.ID
+		!ownership.Has(d.Annotations) && d.Labels[key.LabelGSCluster] == config.Spec.Cluster.ID
 }
 
 // Name returns the name of the KVMConfig.

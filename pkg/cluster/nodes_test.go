@@ -9,7 +9,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/rolling"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/rolling"
 )
 
 // TestNodesAndTheirMachines: nodes and machines match by ID if machines have one, by position if the old API has none;

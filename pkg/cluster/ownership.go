@@ -12,9 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // ConditionNamespace is the condition of the handler of the namespace. By it a KVMConfig records that it has created
@@ -45,13 +46,13 @@ const (
 func HoldOf(namespace *corev1.Namespace, config *v1alpha1.KVMConfig, former []corev1.Secret) Hold {
 	own := key.OwnerKVMConfig(config, "namespace")
 	switch annotations := namespace.Annotations; {
-	case namespace.UID == "" && !key.HasOwner(annotations):
+	case namespace.UID == "" && !ownership.Has(annotations):
 		return HoldNone
 	case own.NamesExactly(annotations):
 		return HoldOwn
 	case own.Names(annotations) && (remembersNamespace(config) || provenBy(former, namespace, config)):
 		return HoldFormer
-	case !key.HasOwner(annotations) && namespace.Labels[key.LabelGSCluster] == config.Spec.Cluster.ID:
+	case !ownership.Has(annotations) && namespace.Labels[key.LabelGSCluster] == config.Spec.Cluster.ID:
 		return HoldOffered
 	default:
 		return HoldForeign
@@ -72,9 +73,9 @@ func remembersNamespace(config *v1alpha1.KVMConfig) bool {
 // provenBy returns whether one of the cluster's own Secrets names the same custom resource as the namespace, including
 // its UID.
 func provenBy(secrets []corev1.Secret, namespace *corev1.Namespace, config *v1alpha1.KVMConfig) bool {
-	of, _ := key.ParseOwner(namespace.Annotations)
+	of, _ := ownership.Parse(namespace.Annotations)
 	return slices.ContainsFunc(secrets, func(s corev1.Secret) bool {
-		owner, named := key.ParseOwner(s.Annotations)
+		owner, named := ownership.Parse(s.Annotations)
 		return named && inOwnPlace(&s, config) && owner.OfCustomResource(of) && owner.UID == of.UID
 	})
 }
@@ -86,7 +87,9 @@ func inOwnPlace(s *corev1.Secret, config *v1alpha1.KVMConfig) bool {
 }
 
 // Owner returns the owner of the objects of a handler.
-func (s *Snapshot) Owner(handler string) key.Owner { return key.OwnerKVMConfig(s.Config, handler) }
+func (s *Snapshot) Owner(handler string) ownership.Owner {
+	return key.OwnerKVMConfig(s.Config, handler)
+}
 
 // Places returns where the cluster's objects are: Secrets in the namespace of the KVMConfig, everything in the
 // cluster's namespace unless that belongs to another owner, and cluster-scoped objects with the names that the operator
@@ -121,7 +124,7 @@ func (s *Snapshot) LookAtNamespace(namespace *corev1.Namespace, hold Hold) {
 	s.Hold = hold
 	s.OwnsNamespace = OwnsNamespace(s.Config, hold)
 	s.NamespaceTaken = hold != HoldNone && !s.OwnsNamespace
-	if owner, _ := key.ParseOwner(namespace.Annotations); hold == HoldFormer {
+	if owner, _ := ownership.Parse(namespace.Annotations); hold == HoldFormer {
 		s.FormerUIDs = []types.UID{owner.UID}
 	}
 }
@@ -133,7 +136,7 @@ const ReasonLegacyMachines = "LegacyMachines"
 // labels, and no owner.
 func IsLegacyMachine(d *appsv1.Deployment) bool {
 	role := d.Labels[key.LabelApp]
-	return !key.HasOwner(d.Annotations) && d.Labels[key.LabelManagedBy] == key.Operator && d.Labels[key.LabelNode] != "" &&
+	return !ownership.Has(d.Annotations) && d.Labels[key.LabelManagedBy] == key.Operator && d.Labels[key.LabelNode] != "" &&
 		(role == key.RoleMaster || role == key.RoleWorker)
 }
 

@@ -11,16 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // marked returns the annotations of an object of the KVMConfig default/ab1cd with the UID; "" is the form of earlier
 // operators.
 func marked(uid types.UID, handler string) map[string]string {
 	if uid == "" {
-		return map[string]string{key.AnnotationOwner: "default/ab1cd/" + handler}
+		return map[string]string{ownership.Annotation: "default/ab1cd/" + handler}
 	}
-	return key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "ab1cd", UID: uid, Handler: handler}.Annotations()
+	return ownership.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "ab1cd", UID: uid, Handler: handler}.Annotations()
 }
 
 // TestWhoseTheNamespaceIs: the owner annotation proves nothing without the UID, because anyone who creates a namespace
@@ -57,14 +58,14 @@ func TestWhoseTheNamespaceIs(t *testing.T) {
 			annotations: marked("0", "namespace"), want: cluster.HoldForeign,
 			beside: []corev1.Secret{keySecret("acme", "encryption", encryptionKey, "x", annotated(marked("0", "randomkey")))},
 		},
-		"of another kind":               {annotations: key.Owner{Kind: "VirtualMachine.kvm.example.org", Namespace: "default", Name: "ab1cd", UID: "1", Handler: "namespace"}.Annotations(), condition: &made, want: cluster.HoldForeign},
-		"of another KVMConfig":          {annotations: map[string]string{key.AnnotationOwner: "default/other/namespace"}, labels: handedOver, condition: &made, want: cluster.HoldForeign},
+		"of another kind":               {annotations: ownership.Owner{Kind: "VirtualMachine.kvm.example.org", Namespace: "default", Name: "ab1cd", UID: "1", Handler: "namespace"}.Annotations(), condition: &made, want: cluster.HoldForeign},
+		"of another KVMConfig":          {annotations: map[string]string{ownership.Annotation: "default/other/namespace"}, labels: handedOver, condition: &made, want: cluster.HoldForeign},
 		"of another handler":            {annotations: marked("1", "service"), want: cluster.HoldForeign},
 		"handed over":                   {labels: handedOver, want: cluster.HoldOffered},
 		"nobody's":                      {want: cluster.HoldForeign},
 		"of the original":               {labels: map[string]string{key.LabelCluster: "ab1cd", key.LabelCustomer: "acme"}, want: cluster.HoldForeign},
 		"handed over to another one":    {labels: map[string]string{key.LabelGSCluster: "other"}, want: cluster.HoldForeign},
-		"its owner cannot be read":      {annotations: map[string]string{key.AnnotationOwner: "x"}, labels: handedOver, condition: &made, want: cluster.HoldForeign},
+		"its owner cannot be read":      {annotations: map[string]string{ownership.Annotation: "x"}, labels: handedOver, condition: &made, want: cluster.HoldForeign},
 		"its own, whatever it was once": {annotations: marked("1", "namespace"), condition: &refused, want: cluster.HoldOwn},
 	} {
 		t.Run(name, func(t *testing.T) {

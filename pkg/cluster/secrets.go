@@ -11,9 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // Keys of a certificate Secret, by the contract of the original's cert-operator.
@@ -98,18 +99,18 @@ func own(s *corev1.Secret, config *v1alpha1.KVMConfig) bool {
 // offered returns whether a Secret without an owner may be adopted.
 func offered(s *corev1.Secret, config *v1alpha1.KVMConfig, adoptFrom []string) bool {
 	here := s.Namespace == config.Namespace || slices.Contains(adoptFrom, s.Namespace)
-	return here && !key.HasOwner(s.Annotations) && key.OfCluster(s.Labels, config.Spec.Cluster.ID)
+	return here && !ownership.Has(s.Annotations) && key.OfCluster(s.Labels, config.Spec.Cluster.ID)
 }
 
 // named returns whether a Secret of the cluster's own has the name that the operator gives to its contents.
 func named(s *corev1.Secret, id string) bool {
-	return !key.HasOwner(s.Annotations) || slices.ContainsFunc([]string{s.Labels[key.LabelCertificate], s.Labels[key.LabelRandomKey]}, func(name string) bool {
+	return !ownership.Has(s.Annotations) || slices.ContainsFunc([]string{s.Labels[key.LabelCertificate], s.Labels[key.LabelRandomKey]}, func(name string) bool {
 		return name != "" && s.Name == key.SecretName(id, name)
 	})
 }
 
 func (r *Secrets) labelled(secret *corev1.Secret, requested map[string]bool) {
-	owned := key.HasOwner(secret.Annotations)
+	owned := ownership.Has(secret.Annotations)
 	// A pair of another party that is not requested does not belong to the cluster, regardless of its labels.
 	if name := secret.Labels[key.LabelCertificate]; name != "" && (owned || requested[name]) {
 		r.pair(name, secret, !owned)
@@ -142,7 +143,7 @@ func (r *Secrets) unlabelled(secret *corev1.Secret, id string, requested map[str
 }
 
 func ownFirst(s corev1.Secret) int {
-	if key.HasOwner(s.Annotations) {
+	if ownership.Has(s.Annotations) {
 		return 0
 	}
 	return 1

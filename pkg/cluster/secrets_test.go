@@ -12,11 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 const (
@@ -52,7 +53,7 @@ func labelled(namespace, label, name, owner string, data map[string][]byte, chan
 		Data:       data,
 	}
 	if owner != "" {
-		secret.Annotations = map[string]string{key.AnnotationOwner: owner}
+		secret.Annotations = map[string]string{ownership.Annotation: owner}
 	}
 	for _, change := range changes {
 		change(&secret)
@@ -65,7 +66,7 @@ func label(name, value string) func(*corev1.Secret) {
 }
 
 func uid(value string) func(*corev1.Secret) {
-	return func(s *corev1.Secret) { s.Annotations[key.AnnotationOwnerUID] = value }
+	return func(s *corev1.Secret) { s.Annotations[ownership.AnnotationUID] = value }
 }
 
 func called(name string) func(*corev1.Secret) {

@@ -3,8 +3,8 @@ package cluster
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // authoritiesOf returns the common names of the CAs among the requests, by name.

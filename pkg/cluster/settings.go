@@ -3,8 +3,8 @@ package cluster
 import (
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // Settings are the operator's, the same for all clusters.

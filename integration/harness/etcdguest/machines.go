@@ -21,9 +21,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // again is how long the kubelet of a machine waits before it restarts a member that has ended.
@@ -71,7 +71,7 @@ type machine struct {
 // New returns machines whose boot data is in the management cluster. domain is the domain of its Services.
 func New(management client.Reader, domain string) (*Machines, error) {
 	_, file, _, _ := runtime.Caller(0)
-	binary := filepath.Join(filepath.Dir(file), "..", "..", ".tools", "etcd")
+	binary := filepath.Join(filepath.Dir(file), "..", "..", "..", ".tools", "etcd")
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("%w; `make tools` installs it", err)
 	}

@@ -19,8 +19,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/observe"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/service"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 	"github.com/kvm-operator/kvm-operator/service/controller/deleter"

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
@@ -43,7 +44,7 @@ func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object 
 		}
 		for _, item := range items {
 			object := item.(client.Object)
-			if owner, named := key.ParseOwner(object.GetAnnotations()); named && owner.OfCustomResource(key.OwnerKVMConfig(config, "")) {
+			if owner, named := ownership.Parse(object.GetAnnotations()); named && owner.OfCustomResource(key.OwnerKVMConfig(config, "")) {
 				object.GetObjectKind().SetGroupVersionKind(gvk)
 				objects = append(objects, object)
 			}
@@ -102,7 +103,7 @@ func portable(object client.Object) (string, error) {
 		}
 	}
 	drop(content, "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "clusterIP", "clusterIPs", "nodePort", "finalizers",
-		key.AnnotationOwnerUID, key.AnnotationApplied, key.AnnotationNodeHash, key.AnnotationBootstrapToken, key.AnnotationCertificatesEnd, "deployment.kubernetes.io/revision")
+		ownership.AnnotationUID, ownership.AnnotationApplied, key.AnnotationNodeHash, key.AnnotationBootstrapToken, key.AnnotationCertificatesEnd, "deployment.kubernetes.io/revision")
 	text, err := yaml.Marshal(content)
 	return string(text), err
 }

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
@@ -63,7 +63,7 @@ func stopAnd(mc *managementcluster.Cluster, err error) error {
 // crds returns the folder with the generated CustomResourceDefinitions, relative to this file.
 func crds() string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "helm", "kvm-operator", "crds")
+	return filepath.Join(filepath.Dir(file), "..", "..", "..", "helm", "kvm-operator", "crds")
 }
 
 // Settings returns the operator's defaults.

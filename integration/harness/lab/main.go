@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 )
 
 // Main runs a package's tests with one management cluster for all of them, which it stores in l, and returns the exit

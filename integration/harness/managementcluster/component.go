@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 // Component names one process of a management cluster. It is also the name of its executable.

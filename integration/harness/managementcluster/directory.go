@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 // takeDirectory locks the state directory and stops what a former cluster may have left running in it.

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/namespace"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/namespace"
 )
 
 // Options define a management cluster. The zero value is an API server with its etcd.

@@ -23,9 +23,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/namespace"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/namespace"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 const startTimeout = 4 * time.Minute

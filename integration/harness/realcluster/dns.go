@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 // Domain is the domain of the cluster's names: <service>.<namespace>.svc.cluster.local.

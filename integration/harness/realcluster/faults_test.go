@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
-	"github.com/kvm-operator/kvm-operator/integration/realcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 )
 
 // farPod is a pod for the second of two nodes.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/realcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 )
 
 // harnessEnv makes the test binary a harness that starts a cluster and waits to be killed. The value is an archive of
@@ -22,7 +22,7 @@ import (
 const harnessEnv = "REALCLUSTER_TEST_HARNESS"
 
 const (
-	tools        = "../../.tools"
+	tools        = "../../../.tools"
 	busyboxImage = "busybox.test/busybox:1"
 )
 

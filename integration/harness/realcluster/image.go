@@ -113,7 +113,7 @@ func addFile(w *tar.Writer, name string, content []byte) error {
 
 // buildPause builds the program that is the first process of nodes and of pods.
 func buildPause(program string) error {
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "./integration/guestimage/pause")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "./integration/images/guestimage/pause")
 	build.Dir = checkout()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/namespace"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/namespace"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 // Node is a node of the cluster. Its methods may be called from several goroutines.

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 )
 
 // maxNodes is how many nodes fit into the networks.
@@ -176,5 +176,5 @@ func pluginDir() (string, error) {
 // checkout returns the root of the repository.
 func checkout() string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/realcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 )
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)

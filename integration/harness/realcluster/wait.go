@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 const pollInterval = 50 * time.Millisecond

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
-	"github.com/kvm-operator/kvm-operator/pkg/versions"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 )
 
 // mirrorPort is the mirror's port, on the address of the site.

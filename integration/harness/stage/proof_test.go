@@ -60,7 +60,7 @@ func TestProofTellsWhatDoesNotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := proof{
-				kubectl: test.simulated.kubectl, say: t.Logf, manifest: filepath.Join("..", "..", Web), pause: time.Millisecond,
+				kubectl: test.simulated.kubectl, say: t.Logf, manifest: filepath.Join("..", "..", "..", Web), pause: time.Millisecond,
 				forward: func(context.Context, string) (string, error) {
 					if test.answer == "" {
 						return "", errors.New("connection refused")

@@ -16,11 +16,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/realcluster"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
-	"github.com/kvm-operator/kvm-operator/pkg/versions"
 )
 
 const (

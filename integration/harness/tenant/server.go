@@ -15,13 +15,13 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/integration/lab"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // Server is the API server of workload clusters. Its CA is also theirs.

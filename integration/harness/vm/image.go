@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
 )
 
 // Image is a guest image in files.
@@ -48,7 +48,7 @@ func (i Image) json(t testing.TB) string {
 	return string(text)
 }
 
-// Tiny returns the tiny guest of integration/guestimage, whose README describes its output and its commands.
+// Tiny returns the tiny guest of integration/images/guestimage, whose README describes its output and its commands.
 func Tiny(t testing.TB) Image {
 	t.Helper()
 	return Image{Name: "tiny", Kernel: built(t, "guest/vmlinuz"), Initrd: built(t, "guest/tiny.cpio.gz"), Arguments: []string{"quiet", "nokaslr"}}
@@ -76,7 +76,7 @@ func built(t testing.TB, name string) string {
 // root returns the root of the checkout.
 func root() string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
 // Pack packs an Ignition config as the operator does.

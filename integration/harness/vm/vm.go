@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 // Options define a machine. The zero value is a tiny guest behind QEMU's own network.

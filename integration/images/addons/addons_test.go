@@ -25,7 +25,7 @@ const (
 // tool returns the path of a program that integration/build.sh has built.
 func tool(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "..", ".tools", name))
+	path, err := filepath.Abs(filepath.Join("..", "..", "..", ".tools", name))
 	if err != nil {
 		t.Fatal(err)
 	}

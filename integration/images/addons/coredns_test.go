@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 )
 
 // corefile has all plugins of a cluster's DNS except kubernetes, and the server that it forwards to.

@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 )
 
 const (

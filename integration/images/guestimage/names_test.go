@@ -16,7 +16,7 @@ import (
 // images by the versions of the catalogue, and the guest image has those of the binary that it was built from.
 func TestTheImageCarriesTheContainerImagesThatBootDataNames(t *testing.T) {
 	carried := strings.Fields(fileOfRoot(t, "usr/share/guest-images/names"))
-	golden := read(t, filepath.Join("..", "..", "pkg", "cloudconfig", "testdata", "master.golden"))
+	golden := read(t, filepath.Join("..", "..", "..", "pkg", "cluster", "cloudconfig", "testdata", "master.golden"))
 	named := regexp.MustCompile(`(?m)^(?:    image: |sandbox_image = )"?([^"\n]+)`).FindAllStringSubmatch(golden, -1)
 	if len(named) != 5 {
 		t.Fatalf("the boot data of a master names %d images, want pause and those of four static pods", len(named))
@@ -48,7 +48,7 @@ func TestTheImageCarriesTheContainerImagesOfAddOns(t *testing.T) {
 			t.Errorf("%s lacks its program %s", fields[0], fields[1])
 		}
 	}
-	manifests, err := filepath.Glob(filepath.Join("..", "..", "pkg", "addons", "testdata", "default", "*.yaml"))
+	manifests, err := filepath.Glob(filepath.Join("..", "..", "..", "pkg", "cluster", "addons", "testdata", "default", "*.yaml"))
 	if err != nil || len(manifests) == 0 {
 		t.Fatalf("there are no manifests of add-ons: %v", err)
 	}
@@ -88,7 +88,7 @@ func TestTheImageHasWhatPodNetworksNeed(t *testing.T) {
 	}
 }
 
-const root = "../../.tools/guest/root.squashfs"
+const root = "../../../.tools/guest/root.squashfs"
 
 // listRoot returns the paths below a directory of the full image's root file system.
 func listRoot(t *testing.T, directory string) map[string]bool {

@@ -16,11 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 )
 
 // checkout is the root of the repository.
-const checkout = "../.."
+const checkout = "../../.."
 
 // archivePath is where `make tools` puts the image.
 const archivePath = checkout + "/.tools/runner-image.tar"

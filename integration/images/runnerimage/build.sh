@@ -11,7 +11,7 @@
 # of the image. DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../.." && pwd)
+root=$(cd "$here/../../.." && pwd)
 cache=${KVM_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kvm-operator}/runnerimage
 project=github.com/kvm-operator/kvm-operator/pkg/project
 mirrors=(

@@ -16,7 +16,7 @@ die() { echo "error: $*" >&2; exit 1; }
 # Programs. Their accelerators are in QEMU itself.
 programs=(
   usr/bin/qemu-system-x86_64
-  sbin/mkfs.ext4 # pkg/disk calls it
+  sbin/mkfs.ext4 # pkg/vm/disk calls it
 )
 files=(
   etc/mke2fs.conf

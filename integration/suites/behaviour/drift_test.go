@@ -21,10 +21,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // harm is a change that a user may make to an object by hand.
@@ -99,7 +100,7 @@ func TestWhatIsChangedByHandComesBack(t *testing.T) {
 	}
 	for name, take := range map[string]func(client.Object){
 		"the label managed-by":                func(o client.Object) { delete(o.GetLabels(), key.LabelManagedBy) },
-		"the annotation that tells its owner": func(o client.Object) { delete(o.GetAnnotations(), key.AnnotationOwner) },
+		"the annotation that tells its owner": func(o client.Object) { delete(o.GetAnnotations(), ownership.Annotation) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &corev1.Service{ObjectMeta: in(config, "worker")}

@@ -25,12 +25,13 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // secretsAndConfigMaps are the permissions of a user who may write these. kvmConfigs adds those for KVMConfigs and
@@ -109,7 +110,7 @@ func claims(config *v1alpha1.KVMConfig, handler string) []map[string]string {
 	kind.Kind = "VirtualMachine.kvm.example.org"
 	return []map[string]string{
 		right.Annotations(), unknown.Annotations(), other.Annotations(), kind.Annotations(), nil,
-		{key.AnnotationOwner: earlier}, {key.AnnotationOwner: earlier, key.AnnotationOwnerUID: string(config.UID)}, {key.AnnotationOwner: "nonsense"},
+		{ownership.Annotation: earlier}, {ownership.Annotation: earlier, ownership.AnnotationUID: string(config.UID)}, {ownership.Annotation: "nonsense"},
 	}
 }
 

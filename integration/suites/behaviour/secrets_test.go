@@ -15,11 +15,12 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // encryptionKey is a key as the original operator's companion creates it: base64 of 32 bytes.
@@ -73,7 +74,7 @@ func TestF11SecretsOfOthersAreNeverUsed(t *testing.T) {
 		"of another name":    {id: "sec2", disturb: func(s *corev1.Secret) { s.Labels[key.LabelCertificate] = "prometheus" }},
 		"without the label":  {id: "sec3", disturb: func(s *corev1.Secret) { delete(s.Labels, key.LabelCertificate) }},
 		"that another object has": {id: "sec4", disturb: func(s *corev1.Secret) {
-			s.Annotations = map[string]string{key.AnnotationOwner: "default/other/certificates"}
+			s.Annotations = map[string]string{ownership.Annotation: "default/other/certificates"}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +248,7 @@ func TestSecretWithoutItsLabelsIsNotReplacedByAnother(t *testing.T) {
 	theLab.Get(t, secret)
 	change(t, secret, func(s *corev1.Secret) {
 		delete(s.Labels, key.LabelCertificate)
-		delete(s.Annotations, key.AnnotationOwner)
+		delete(s.Annotations, ownership.Annotation)
 	})
 	theLab.AwaitCondition(t, config, lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "SecretMalformed"}, goesOn("InfrastructureReady"))
 	change(t, secret, func(s *corev1.Secret) { s.Labels[key.LabelCertificate] = pki.API })

@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/lab"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 )
 
 // theLab is the management cluster of all tests here. It is an API server alone, so only the operator acts.

@@ -13,7 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
-	"github.com/kvm-operator/kvm-operator/integration/chaos"
+	"github.com/kvm-operator/kvm-operator/integration/suites/chaos"
 )
 
 var (
@@ -59,7 +59,7 @@ func TestCoursesWithFaults(t *testing.T) {
 		}
 		suspect(t, r.Suspects)
 		if len(r.Violations) > 0 {
-			t.Fatalf("make it again with: go test ./integration/chaos -seed=%d -courses=%d -at-once=%d", seed, n, *atOnce)
+			t.Fatalf("make it again with: go test ./integration/suites/chaos -seed=%d -courses=%d -at-once=%d", seed, n, *atOnce)
 		}
 	}
 	violations, suspects := world.End(ctx)
@@ -72,7 +72,7 @@ func TestCoursesWithFaults(t *testing.T) {
 	}
 	fmt.Printf("%d courses without a violation\n", done)
 	if done < *courses {
-		fmt.Printf("LEFT OUT: %d of %d courses, for want of time: go test ./integration/chaos -run TestCoursesWithFaults -seed=%d -courses=%d\n",
+		fmt.Printf("LEFT OUT: %d of %d courses, for want of time: go test ./integration/suites/chaos -run TestCoursesWithFaults -seed=%d -courses=%d\n",
 			*courses-done, *courses, *first+uint64(done), *courses-done)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/chaos"
+	"github.com/kvm-operator/kvm-operator/integration/suites/chaos"
 )
 
 var every = flag.Int("every", 17, "take every so many-eth `point` of those where an operation can crash; 1 for all")

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 )
 
 // Fault is a fault in the operator's requests to the API server of the management cluster.

@@ -12,8 +12,9 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // forgers is the namespace of strangers who forge owners. It sorts before the namespaces of KVMConfigs.
@@ -86,7 +87,7 @@ func inside(config *v1alpha1.KVMConfig) []client.Object {
 	kind, name, place := key.OwnerKVMConfig(config, "configmap"), key.OwnerKVMConfig(config, "configmap"), key.OwnerKVMConfig(config, "configmap")
 	kind.Kind, name.Name, place.Namespace = "VirtualMachine.kvm.example.org", "another", forgers
 	var objects []client.Object
-	for as, owner := range map[string]key.Owner{"forged-kind": kind, "forged-name": name, "forged-place": place} {
+	for as, owner := range map[string]ownership.Owner{"forged-kind": kind, "forged-name": name, "forged-place": place} {
 		meta := forged(config, as, owner)
 		meta.Namespace = key.Namespace(config.Spec.Cluster.ID)
 		objects = append(objects, &corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: *meta.DeepCopy()})
@@ -95,7 +96,7 @@ func inside(config *v1alpha1.KVMConfig) []client.Object {
 }
 
 // forged returns metadata with the labels by which operators select an object, and with an owner.
-func forged(config *v1alpha1.KVMConfig, name string, owner key.Owner) metav1.ObjectMeta {
+func forged(config *v1alpha1.KVMConfig, name string, owner ownership.Owner) metav1.ObjectMeta {
 	id := config.Spec.Cluster.ID
 	return metav1.ObjectMeta{
 		Name: name, Annotations: owner.Annotations(),

@@ -19,11 +19,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/etcdguest"
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/integration/tenant"
+	"github.com/kvm-operator/kvm-operator/integration/harness/etcdguest"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/tenant"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	chart   = "../../helm/kvm-operator"
+	chart   = "../../../helm/kvm-operator"
 	release = "kvm-operator"
 	// kubernetes is the version that charts are rendered for. Any version works.
 	kubernetes = "1.36.0"
@@ -28,7 +28,7 @@ const (
 // run runs helm without the user's own settings and returns its output and its error.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	tool, err := filepath.Abs("../../.tools/helm")
+	tool, err := filepath.Abs("../../../.tools/helm")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/integration/lab"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // grant is the smallest part of a role: one verb on one resource, for objects of one name if it is set.
@@ -56,8 +56,8 @@ func namesOf(rule rbacv1.PolicyRule) []string {
 	return rule.ResourceNames
 }
 
-// ofMachines are the grants that are only used when machines run: integration/living and integration/e2e use them. The
-// patch of a status is for objects that cannot be decoded: integration/poison uses it.
+// ofMachines are the grants that are only used when machines run: integration/suites/living and integration/suites/e2e use them. The
+// patch of a status is for objects that cannot be decoded: integration/suites/poison uses it.
 var ofMachines = map[grant]bool{
 	{"patch", "", "pods/status", ""}: true, {"get", "", "pods/log", ""}: true, {"patch", "events.k8s.io", "events", ""}: true,
 	{"get", "", "pods/exec", ""}: true, {"create", "", "pods/exec", ""}: true, {"get", "", "pods", ""}: true, {"delete", "", "pods", ""}: true,

@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/cmd"
-	"github.com/kvm-operator/kvm-operator/integration/lab"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
@@ -139,7 +139,7 @@ func (i installation) operate(t *testing.T) (address string, stop func()) {
 	command.SetOut(log)
 	command.SetArgs(append(i.installed(t).commandLine(t),
 		"--service.kubernetes.incluster=false", "--service.kubernetes.kubeconfigpath="+i.identity(t),
-		// These machines run nothing; integration/e2e has an operator with machines.
+		// These machines run nothing; integration/suites/e2e has an operator with machines.
 		"--service.workload.connect=false", "--server.listen.address=http://"+address))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

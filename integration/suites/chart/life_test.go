@@ -17,10 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // pspRole is the administrator's role, which allows more than the operator may do itself.
@@ -163,7 +164,7 @@ func (i installation) samples(t *testing.T, config *v1alpha1.KVMConfig) map[stri
 	t.Helper()
 	samples := map[string]client.Object{}
 	for _, object := range i.Objects(t, config) {
-		handler := object.GetAnnotations()[key.AnnotationOwner]
+		handler := object.GetAnnotations()[ownership.Annotation]
 		// Keys are created once and never changed.
 		if !strings.HasSuffix(handler, "/certificates") && !strings.HasSuffix(handler, "/randomkey") {
 			samples[object.GetObjectKind().GroupVersionKind().Kind] = object

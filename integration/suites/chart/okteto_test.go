@@ -70,7 +70,7 @@ func refusedByKubelet(pod *corev1.PodSpec) string {
 // TestDevelopmentContainerStarts in place of the chart's container: Go writes below /root, /go and /tmp, and the
 // debugger traces.
 func TestDevelopmentContainerStarts(t *testing.T) {
-	text, err := os.ReadFile("../../okteto.yml")
+	text, err := os.ReadFile("../../../okteto.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +98,11 @@ func TestDevelopmentContainerStarts(t *testing.T) {
 
 // TestSourcesAreSentWithoutWhatIsBuilt: files that git ignores, and git's own files, are not sent.
 func TestSourcesAreSentWithoutWhatIsBuilt(t *testing.T) {
-	sent, err := os.ReadFile("../../.stignore")
+	sent, err := os.ReadFile("../../../.stignore")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ignored, err := os.ReadFile("../../.gitignore")
+	ignored, err := os.ReadFile("../../../.gitignore")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func TestVersionIsTheOperators(t *testing.T) {
 
 // TestOktetoFindsTheOperator: okteto.yml names the container that `make okteto-up` replaces with one for development.
 func TestOktetoFindsTheOperator(t *testing.T) {
-	text, err := os.ReadFile("../../okteto.yml")
+	text, err := os.ReadFile("../../../okteto.yml")
 	if err != nil {
 		t.Fatal(err)
 	}

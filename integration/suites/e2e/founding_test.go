@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kvm-operator/kvm-operator/integration/stage"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // slower is how many times longer than by hand a cluster from its KVMConfig may take.

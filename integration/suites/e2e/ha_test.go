@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kvm-operator/kvm-operator/integration/stage"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 const (

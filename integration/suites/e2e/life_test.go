@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/integration/stage"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 )
 
 const (

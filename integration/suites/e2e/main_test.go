@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/stage"
+	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
 )
 
 // patience is how long a machine may take from its pod to a Ready Node, beside other machines and on two busy cores.
@@ -33,7 +33,7 @@ type life struct {
 
 func setUp(t testing.TB, options stage.Options) *life {
 	t.Helper()
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

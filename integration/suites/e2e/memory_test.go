@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
 )
 
 // stayBelowTheirLimits prints the memory of each node pod that cannot be reclaimed, and its limit, from the pod's own

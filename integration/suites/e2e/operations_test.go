@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kvm-operator/kvm-operator/integration/stage"
-	"github.com/kvm-operator/kvm-operator/pkg/drain"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 const (
@@ -99,7 +99,7 @@ func (l *life) during(t *testing.T, name string, do func()) bool {
 // runWeb runs a web server on every worker.
 func (o *operations) runWeb() {
 	o.t.Helper()
-	manifest, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(stage.Web)))
+	manifest, err := os.ReadFile(filepath.Join("..", "..", "..", filepath.FromSlash(stage.Web)))
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/integration/stage"
+	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/versions"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 )
 
 // TestUpgrade upgrades a cluster of a master and a worker to the next minor version of Kubernetes: control plane,

@@ -8,8 +8,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/cmd"
 	"github.com/kvm-operator/kvm-operator/cmd/runner"
-	"github.com/kvm-operator/kvm-operator/integration/lab"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 )
 
 // theLab is the management cluster of all tests here. It is an API server alone, so only operators act.

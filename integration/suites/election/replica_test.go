@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/lab"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 // replica is an operator in its own process, with its own user on the API server.

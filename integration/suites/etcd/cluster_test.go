@@ -21,10 +21,10 @@ import (
 	"github.com/go-logr/logr/testr"
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
-	"github.com/kvm-operator/kvm-operator/pkg/etcd"
-	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // most is the largest number of masters of a test, including past ones.
@@ -77,7 +77,7 @@ func found(t *testing.T, numbers ...int) *cluster {
 // prepare creates a cluster of which nothing runs yet.
 func prepare(t *testing.T, numbers ...int) *cluster {
 	t.Helper()
-	binary, err := filepath.Abs(filepath.Join("..", "..", ".tools", "etcd"))
+	binary, err := filepath.Abs(filepath.Join("..", "..", "..", ".tools", "etcd"))
 	must(t, err)
 	if _, err := os.Stat(binary); err != nil {
 		t.Fatalf("%v; `make tools` installs it", err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 )
 
 // TestSizes: one, three, five, three and one master, with a client that writes.

@@ -16,13 +16,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kvm-operator/kvm-operator/cmd/runner"
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	kvmcluster "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/etcd"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/resources/etcdrestore"
-	"github.com/kvm-operator/kvm-operator/resources/etcdsnapshot"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdrestore"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdsnapshot"
 )
 
 // TestSnapshotAndRestore runs the commands of the operator's Jobs, including etcd's own tools, on a cluster with

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kvm-operator/kvm-operator/helm"
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/integration/lab"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
@@ -73,7 +73,7 @@ func TestEveryFieldInEveryWay(t *testing.T) {
 
 // full is a cluster that sets as many fields as possible.
 func full(id string) *v1alpha1.KVMConfig {
-	data, err := os.ReadFile("../../docs/examples/full.yaml")
+	data, err := os.ReadFile("../../../docs/examples/full.yaml")
 	if err != nil {
 		panic(err)
 	}

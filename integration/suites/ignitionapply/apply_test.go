@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/ignitionapply"
+	"github.com/kvm-operator/kvm-operator/integration/suites/ignitionapply"
 )
 
 func ignition(t *testing.T) string {
 	t.Helper()
-	binary, err := filepath.Abs("../../.tools/ignition")
+	binary, err := filepath.Abs("../../../.tools/ignition")
 	if err != nil {
 		t.Fatal(err)
 	}

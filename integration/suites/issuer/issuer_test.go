@@ -17,10 +17,10 @@ import (
 	"github.com/hashicorp/vault/api"
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
-	"github.com/kvm-operator/kvm-operator/pkg/vault"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 const (

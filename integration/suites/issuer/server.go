@@ -13,8 +13,8 @@ import (
 
 	"github.com/hashicorp/vault/api"
 
-	"github.com/kvm-operator/kvm-operator/integration/lab"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 // patience is how long Vault may take to start.
@@ -35,7 +35,7 @@ type Server struct {
 // Start starts a Vault that stops with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	binary, err := filepath.Abs(filepath.Join("..", "..", ".tools", "vault"))
+	binary, err := filepath.Abs(filepath.Join("..", "..", "..", ".tools", "vault"))
 	must(t, err)
 	if _, err := os.Stat(binary); err != nil {
 		t.Fatalf("these tests need Vault, run make tools: %v", err)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qemu"
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // image creates a medium.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // builtIn is the first CPU, which has no id.

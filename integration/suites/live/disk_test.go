@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
 )
 
 func TestDiskGrowsUnderTheGuest(t *testing.T) {

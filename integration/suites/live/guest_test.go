@@ -1,5 +1,5 @@
 // Package live_test changes real machines while they run. It tests package qmp with a real QEMU and, where it needs
-// one, the emulated tiny guest of integration/guestimage.
+// one, the emulated tiny guest of integration/images/guestimage.
 package live_test
 
 import (
@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qemu"
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // patience is the timeout for emulated guests on few cores.
@@ -50,7 +50,7 @@ const kernelArguments = "console=ttyS0 quiet nokaslr panic=-1 no_timer_check"
 // tiny returns a machine with the tiny guest.
 func tiny(t *testing.T, more ...string) qemu.Machine {
 	t.Helper()
-	files := filepath.Join("..", "..", ".tools", "guest")
+	files := filepath.Join("..", "..", "..", ".tools", "guest")
 	kernel := &qemu.Kernel{
 		Image: filepath.Join(files, "vmlinuz"), Initrd: filepath.Join(files, "tiny.cpio.gz"),
 		CommandLine: strings.Join(append([]string{kernelArguments}, more...), " "),

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 const mib = int64(1) << 20

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // shutdown checks the data of the next event, which is a SHUTDOWN or a RESET.

@@ -16,12 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/integration/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 func selfReview() *authenticationv1.SelfSubjectReview { return &authenticationv1.SelfSubjectReview{} }
@@ -142,7 +143,7 @@ func expiredTokenIsRefused(t *testing.T, l *living) {
 	node := joining.Node{Role: key.RoleWorker, ID: "w1aaa"}
 	old := joining.TokensAt(string(seed.Data[snapshot.KeyBootstrapToken]), time.Now().Add(-3*joining.Period)).Current(node)
 	left := joining.Secret(old)
-	left.Annotations = key.Owner{Kind: key.KindKVMConfig, Namespace: metav1.NamespaceDefault, Name: l.id, Handler: "bootstrap"}.Annotations()
+	left.Annotations = ownership.Owner{Kind: key.KindKVMConfig, Namespace: metav1.NamespaceDefault, Name: l.id, Handler: "bootstrap"}.Annotations()
 	must(t, l.Client.Create(t.Context(), left))
 	if groups, err := l.withToken(t, old.String()).groups(t); !apierrors.IsUnauthorized(err) {
 		t.Errorf("the holder of a token that has expired is in the groups %v (%v), want nobody", groups, err)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/tenant"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/integration/harness/tenant"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 func listen(t testing.TB) net.Listener {

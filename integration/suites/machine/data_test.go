@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
-	"github.com/kvm-operator/kvm-operator/integration/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 // TestWhatWasAcknowledgedIsOnTheVolume kills the runner or QEMU while the guest writes lines and reports each one that

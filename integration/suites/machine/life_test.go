@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 func TestGuestThatShutsDownEndsTheRunner(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
-	"github.com/kvm-operator/kvm-operator/integration/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 // TestQEMUIsNotRoot prints what a guest that takes over its QEMU has access to: user, capabilities, open files, mounts

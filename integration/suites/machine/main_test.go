@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/vm"
+	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
 )
 
 // The timeouts are for a machine whose cores are shared with others. They end tests that hang, not slow ones.

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
-	"github.com/kvm-operator/kvm-operator/integration/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 func TestGuestIsThePodOnTheNetwork(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
-	"github.com/kvm-operator/kvm-operator/integration/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/guestnet"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // pairs is how often each is measured. The two alternate, so both meet the same load of the machine.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
-	"github.com/kvm-operator/kvm-operator/integration/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
-	"github.com/kvm-operator/kvm-operator/pkg/runner"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 // trouble is a machine that does not start.

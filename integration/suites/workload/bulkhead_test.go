@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/workload"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 )
 
 // stacks returns the stacks of all goroutines.
@@ -22,7 +22,7 @@ func stacks() string {
 func goroutines() int {
 	count := 0
 	for _, stack := range strings.Split(stacks(), "\n\n") {
-		if strings.Contains(stack, "pkg/workload") || strings.Contains(stack, "tools/cache") || strings.Contains(stack, "net/http") {
+		if strings.Contains(stack, "pkg/cluster/workload") || strings.Contains(stack, "tools/cache") || strings.Contains(stack, "net/http") {
 			count++
 		}
 	}

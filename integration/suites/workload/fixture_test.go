@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
-	"github.com/kvm-operator/kvm-operator/pkg/workload"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 )
 
 // serverName is a name in the certificates of all API servers here.

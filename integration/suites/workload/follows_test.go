@@ -13,10 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/workload"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 var errNoChange = errors.New("nothing was told")
@@ -148,7 +149,7 @@ func requestNames(c *workload.Cluster) []string {
 }
 
 // addOnsOwner owns what the engine applies.
-var addOnsOwner = key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "engine", Handler: "addons"}
+var addOnsOwner = ownership.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "engine", Handler: "addons"}
 
 func TestEngineAppliesThroughTheClusterAndAsksNothingWhenAllIsWell(t *testing.T) {
 	w := newWorld(t)

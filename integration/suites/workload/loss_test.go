@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster"
-	"github.com/kvm-operator/kvm-operator/pkg/workload"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 )
 
 // TestRestart: client-go's own watches may wait a minute before they retry. The bounds are far below that and far above

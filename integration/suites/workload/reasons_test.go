@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
-	"github.com/kvm-operator/kvm-operator/pkg/workload"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 )
 
 func TestEachTroubleHasItsReason(t *testing.T) {

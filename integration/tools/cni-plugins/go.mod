@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/cni-plugins
+module github.com/kvm-operator/kvm-operator/integration/tools/cni-plugins
 
 go 1.26.0
 

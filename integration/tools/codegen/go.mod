@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/codegen
+module github.com/kvm-operator/kvm-operator/integration/tools/codegen
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/containerd
+module github.com/kvm-operator/kvm-operator/integration/tools/containerd
 
 go 1.26.0
 

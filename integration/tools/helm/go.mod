@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/helm
+module github.com/kvm-operator/kvm-operator/integration/tools/helm
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/ignition
+module github.com/kvm-operator/kvm-operator/integration/tools/ignition
 
 go 1.26.0
 

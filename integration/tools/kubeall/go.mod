@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/kubeall
+module github.com/kvm-operator/kvm-operator/integration/tools/kubeall
 
 go 1.25.0
 

@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/kwok
+module github.com/kvm-operator/kvm-operator/integration/tools/kwok
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/lint
+module github.com/kvm-operator/kvm-operator/integration/tools/lint
 
 go 1.26.0
 

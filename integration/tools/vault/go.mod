@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/vault
+module github.com/kvm-operator/kvm-operator/integration/tools/vault
 
 go 1.26.0
 

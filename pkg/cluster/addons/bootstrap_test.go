@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 )
 
 // TestATokenOfTheOperatorLeadsToACertificate: a real API server puts the holder of a token into the group that the

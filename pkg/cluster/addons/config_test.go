@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 )
 
 // files returns the content of the one ConfigMap among the objects.
@@ -32,7 +32,7 @@ func files(t *testing.T, objects []client.Object) map[string]string {
 
 // TestKubeProxyReadsItsConfiguration: the real kube-proxy prints what it has parsed. An unknown field would stop it.
 func TestKubeProxyReadsItsConfiguration(t *testing.T) {
-	tool, err := filepath.Abs("../../.tools/kube-proxy")
+	tool, err := filepath.Abs("../../../.tools/kube-proxy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestConfigurationsOfFlannelAreJSON(t *testing.T) {
 // TestTheGuestImageCarriesTheImages of the add-ons by the names that these use, so that no download is needed. That of
 // kube-proxy has the version of Kubernetes, so it is not in the list.
 func TestTheGuestImageCarriesTheImages(t *testing.T) {
-	list, err := os.ReadFile("../../integration/addons/images")
+	list, err := os.ReadFile("../../../integration/images/addons/images")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestTheGuestImageCarriesTheImages(t *testing.T) {
 		for _, image := range asked.FindAllStringSubmatch(text(t, split(t, params())[addon]), -1) {
 			found++
 			if !listed[image[1]] {
-				t.Errorf("integration/addons/images does not have %s, which %s asks for", image[1], addon)
+				t.Errorf("integration/images/addons/images does not have %s, which %s asks for", image[1], addon)
 			}
 		}
 	}

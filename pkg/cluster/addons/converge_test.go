@@ -28,10 +28,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // requests are those that were sent, except watches.
@@ -68,7 +69,7 @@ func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
 func startAPIServer(t *testing.T) *rest.Config {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		tools, err := filepath.Abs("../../.tools")
+		tools, err := filepath.Abs("../../../.tools")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +155,7 @@ func pass(t *testing.T, engine *apply.Engine, asked *requests, p addons.Params) 
 		objects = append(objects, joining.Secret(token))
 	}
 	asked.take()
-	owner := key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "abc12", UID: "1", Handler: "addons"}
+	owner := ownership.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: "abc12", UID: "1", Handler: "addons"}
 	if err := engine.Apply(t.Context(), apply.Set{Owner: owner, Places: apply.Places{Everywhere: true}, Objects: objects, Kinds: kinds()}); err != nil {
 		t.Fatal(err)
 	}

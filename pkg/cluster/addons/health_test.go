@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 )
 
 func daemonSet(generation, observed int64, wanted, available int32) appsv1.DaemonSet {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 )
 
 // TestOverlappingNetworksAreNamed: the message names both, with what they are.

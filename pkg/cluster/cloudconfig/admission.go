@@ -3,7 +3,7 @@ package cloudconfig
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // admissionConfiguration is apiserver.config.k8s.io/v1 AdmissionConfiguration.

@@ -1,7 +1,7 @@
 package cloudconfig
 
 import (
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // pkiDirectory contains certificates and keys.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // Each case is an input that must be rejected with an error that names what is wrong.

@@ -114,9 +114,9 @@ func TestTheTableHasEveryItemOfTheBenchmark(t *testing.T) {
 }
 
 const (
-	benchmarkDoc = "../../docs/cis.md"
+	benchmarkDoc = "../../../docs/cis.md"
 	// benchmarkMark ends the manually written part of the document.
-	benchmarkMark = "<!-- UPDATE=1 go test ./pkg/cloudconfig -run Recorded writes what follows. -->\n"
+	benchmarkMark = "<!-- UPDATE=1 go test ./pkg/cluster/cloudconfig -run Recorded writes what follows. -->\n"
 )
 
 // TestTheBenchmarkIsAsRecorded in the documentation. UPDATE=1 rewrites the table there.

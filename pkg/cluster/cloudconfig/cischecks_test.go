@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 )
 
 // bootedNode is what the benchmark inspects: the files of a node, the flags of its components, and the add-ons.

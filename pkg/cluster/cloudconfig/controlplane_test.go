@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // Starts the control plane of a master from its boot data: the real binaries, with the rendered commands and files.

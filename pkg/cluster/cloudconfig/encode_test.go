@@ -11,7 +11,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_3/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/bootdata"
 )
 
 func mustEncode(t *testing.T, c types.Config) string {

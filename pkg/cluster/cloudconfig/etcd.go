@@ -13,10 +13,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/etcd"
-	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 const (

@@ -1,7 +1,7 @@
 package cloudconfig
 
 import (
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // kubeconfigDirectory contains the kubeconfigs of the node's components. None of them is an administrator's.

@@ -14,7 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 )
 
 // The real kubelet parses the configuration strictly and validates it, together with a drop-in that it must reject: so

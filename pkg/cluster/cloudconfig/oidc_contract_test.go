@@ -13,7 +13,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/helm"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/schema"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
 // oidcCases are OIDC settings and whether an API server starts with them.

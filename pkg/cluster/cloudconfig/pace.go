@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pace"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pace"
 )
 
 // emulatedSlowness is by which factor the components of an emulated node probe each other less often, and wait longer

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // proxyFile contains the variables for containerd, the kubelet and downloads. Units read it if it exists.

@@ -10,7 +10,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_3"
 	"github.com/coreos/ignition/v2/config/v3_3/types"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // BootData are the two halves of a node's Ignition config, spec version 3.3.0. Each is valid by itself and they have no

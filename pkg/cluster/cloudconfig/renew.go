@@ -8,7 +8,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_3/types"
 
-	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/bootdata"
 )
 
 // WithToken returns a stored encoded private half in which the file with the kubelet's bootstrap token is replaced by

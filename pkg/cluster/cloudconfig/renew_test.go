@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/bootdata"
 )
 
 // TestWithToken: only the bootstrap token in a node's stored boot data changes.

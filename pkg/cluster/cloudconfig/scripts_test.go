@@ -18,7 +18,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // run runs a script as its unit would, with programs in bin before those of the machine.

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pace"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pace"
 )
 
 // manifestDirectory is where the kubelet of a master finds its static pods.

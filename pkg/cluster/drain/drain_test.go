@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kvm-operator/kvm-operator/pkg/drain"
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

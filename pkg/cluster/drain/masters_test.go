@@ -3,7 +3,7 @@ package drain_test
 import (
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/drain"
 )
 
 // going is how far the release of a master is. What is not recorded at the pod is known only to the operator and is

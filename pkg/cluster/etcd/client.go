@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 )
 
 // TestAClosedFenceLetsMembersBeAskedAndNotChanged: a call that reaches the member gets a response, even if it is only

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // hostileMember returns oversized responses.

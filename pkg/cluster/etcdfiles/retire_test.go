@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 )
 
 // TestRetiredData covers the points at which an earlier Job may have been interrupted, and what may be in place of the

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
-	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/ownfile"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 )
 
 // A disk is used if there is one or it may be created; data that is not on a disk is never hidden by one.

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // TestLabelsOfNodes covers the labels that kubelets may not set themselves, and those that readers of the original's

@@ -3,7 +3,7 @@ package joining
 import (
 	"regexp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/text"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 // volatile are the parts of a message that change although nothing has changed: durations, times and the ports that the

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
 )
 
 // Paths inside the runner's container.

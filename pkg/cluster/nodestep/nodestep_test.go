@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
-	"github.com/kvm-operator/kvm-operator/pkg/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
 )
 
 var now = metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))

@@ -12,7 +12,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // Legacy returns whether giantswarm/kvm-operator manages the cluster, and one of its machines while there are any. If
@@ -25,7 +26,7 @@ func (r Reader) Legacy(ctx context.Context, config *v1alpha1.KVMConfig) (bool, *
 	if err := r.Cached.Get(ctx, name, namespace); client.IgnoreNotFound(err) != nil {
 		return false, nil, microerror.Mask(err)
 	}
-	if key.HasOwner(namespace.Annotations) {
+	if ownership.Has(namespace.Annotations) {
 		return false, nil, nil
 	}
 	machine, err := r.legacyMachine(ctx, config)
@@ -41,7 +42,7 @@ func (r Reader) Legacy(ctx context.Context, config *v1alpha1.KVMConfig) (bool, *
 	case err != nil:
 		return false, nil, microerror.Mask(err)
 	}
-	return !key.HasOwner(namespace.Annotations), machine, nil
+	return !ownership.Has(namespace.Annotations), machine, nil
 }
 
 // legacyMachine returns the first Deployment of a node of the cluster that giantswarm/kvm-operator created, if there is

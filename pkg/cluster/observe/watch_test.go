@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 )
 
 // TestWhichUpdatesOfAKVMConfigPass: a controller does not run again for a status that another controller

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // Issuer issues key pairs.

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // problemOf returns err as a problem, or the zero problem if err is nil.

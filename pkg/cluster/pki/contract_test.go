@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -14,7 +14,7 @@ import (
 	"github.com/giantswarm/microerror"
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 const (

@@ -1,6 +1,6 @@
 package pki
 
-import "github.com/kvm-operator/kvm-operator/pkg/problem"
+import "github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 
 // Issuers selects the issuer of a pair: Vault, if it is configured, issues new CAs, and every other pair is signed
 // where the key of its CA is.

@@ -3,7 +3,7 @@ package pki_test
 import (
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 func TestIssuersOfOtherMountsAreRefused(t *testing.T) {

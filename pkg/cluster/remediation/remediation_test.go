@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/remediation"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/remediation"
 )
 
 var (

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/rolling"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/rolling"
 )
 
 // nodeStates are all the states that one node can be in.

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 )
 
 // TestAClosedFenceKeepsVaultFromBeingAsked also checks that a closed fence does not count as a failure of Vault: once

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/vault/api"
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // session keeps the token that authenticates the operator.

@@ -11,8 +11,8 @@ import (
 	"github.com/giantswarm/microerror"
 	"github.com/hashicorp/vault/api"
 
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // TestVaultIsLeftAloneWhileItIsInTrouble: requests within the pause get the last error. After the pause one of many is

@@ -24,9 +24,9 @@ import (
 	"github.com/hashicorp/vault/api"
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 const (

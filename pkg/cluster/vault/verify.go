@@ -7,7 +7,7 @@ import (
 	"net"
 	"slices"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // checkAuthority reports how a CA that Vault issued differs from its request.

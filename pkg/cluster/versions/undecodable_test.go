@@ -6,9 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
-	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
-	"github.com/kvm-operator/kvm-operator/pkg/versions"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 )
 
 // TestAReleaseThatCannotBeDecodedGivesNoVersions: a new cluster waits, and an existing one keeps the versions in force.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
-	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 )
 
 // Names of the components of a Release that matter here.

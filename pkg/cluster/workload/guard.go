@@ -16,7 +16,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kvm-operator/kvm-operator/pkg/wire"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/wire"
 )
 
 // wholeTimeout is how long an event of a watch may take to arrive completely, once it has begun.

@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
 // hostile is an API server controlled by an attacker who owns a cluster. It speaks protobuf like a real one, and

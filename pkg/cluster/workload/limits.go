@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/kvm-operator/kvm-operator/pkg/wire"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/wire"
 )
 
 const (

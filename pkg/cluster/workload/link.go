@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apiclock"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apiclock"
 )
 
 const (

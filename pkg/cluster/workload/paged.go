@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/wire"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/wire"
 )
 
 const (

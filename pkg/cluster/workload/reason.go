@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // Reason says why a workload cluster is Unreachable.

@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/patience"
-	"github.com/kvm-operator/kvm-operator/pkg/wire"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/wire"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
 )
 
 const (
@@ -103,6 +103,7 @@ func (s *session) makeClients() error {
 	}
 	s.client, s.live = &boundedClient{Client: patience.New(cached, patience.Limit), session: s}, pagedReader{live}
 	s.engine = apply.New(s.client, s.live, s.link.clock)
+	s.engine.Adopts = key.Adopts
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apiclock"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apiclock"
 )
 
 type server func() (date string, err error)

@@ -11,8 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // bench is a namespace with its own engine.
@@ -23,11 +24,11 @@ type bench struct {
 }
 
 // owner is the owner of all objects of a bench.
-func (b *bench) owner() key.Owner { return b.ownerNamed(b.namespace) }
+func (b *bench) owner() ownership.Owner { return b.ownerNamed(b.namespace) }
 
 // ownerNamed is another owner of objects.
-func (b *bench) ownerNamed(name string) key.Owner {
-	return key.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: name, UID: "1", Handler: "test"}
+func (b *bench) ownerNamed(name string) ownership.Owner {
+	return ownership.Owner{Kind: key.KindKVMConfig, Namespace: "default", Name: name, UID: "1", Handler: "test"}
 }
 
 // places are the places of all objects of a bench: its namespace, and cluster-scoped objects.
@@ -38,11 +39,16 @@ func newBench(t *testing.T) *bench {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
 	do(t, direct.Create(t.Context(), namespace))
 	asked.take()
-	return &bench{T: t, namespace: namespace.Name, engine: apply.New(cached, live, clock.RealClock{})}
+	b := &bench{T: t, namespace: namespace.Name}
+	b.restart()
+	return b
 }
 
 // restart discards everything that the engine knows.
-func (b *bench) restart() { b.engine = apply.New(cached, live, clock.RealClock{}) }
+func (b *bench) restart() {
+	b.engine = apply.New(cached, live, clock.RealClock{})
+	b.engine.Adopts = key.Adopts
+}
 
 // apply applies and returns the methods of the requests that it sent.
 func (b *bench) apply(set apply.Set) []string {
@@ -54,7 +60,7 @@ func (b *bench) apply(set apply.Set) []string {
 
 // try applies and returns the error.
 func (b *bench) try(set apply.Set) error {
-	if set.Owner == (key.Owner{}) {
+	if set.Owner == (ownership.Owner{}) {
 		set.Owner = b.owner()
 	}
 	if set.Places.Namespaces == nil {
@@ -69,7 +75,7 @@ func set(objects ...client.Object) apply.Set { return apply.Set{Objects: objects
 // meta returns the metadata of an object of the cluster whose id is the namespace.
 func (b *bench) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{
-		key.LabelGSCluster: b.namespace, key.LabelManagedBy: key.Operator,
+		key.LabelGSCluster: b.namespace, key.LabelManagedBy: ownership.Operator,
 	}}
 }
 

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // SetConditions sets conditions in the status of an object, and changes nothing else. It does not need to decode the
 // rest of the object. The list of conditions has to be a map by type in the schema of the kind.
 func (e *Engine) SetConditions(ctx context.Context, object client.Object, conditions ...metav1.Condition) error {
-	return e.SetConditionsAs(ctx, key.Operator, object, conditions...)
+	return e.SetConditionsAs(ctx, ownership.Operator, object, conditions...)
 }
 
 // SetConditionsAs does the same for another field owner. Conditions that this owner set before, and that are not among these, are removed.

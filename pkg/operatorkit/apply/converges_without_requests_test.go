@@ -8,11 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	controller "github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
@@ -27,7 +28,7 @@ func TestCreatesOnceAndThenAsksNothing(t *testing.T) {
 	equal(t, "requests after a restart", []string(nil), b.apply(wanted))
 	made := now(t, b.configMap("a", nil))
 	equal(t, "data", map[string]string{"k": "v"}, made.Data)
-	equal(t, "owner", b.owner().String(), made.Annotations[key.AnnotationOwner])
+	equal(t, "owner", b.owner().String(), made.Annotations[ownership.Annotation])
 }
 
 // TestWantedObjectsAreNotChanged: the engine works on copies.

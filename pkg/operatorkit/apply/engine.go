@@ -17,14 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // Set is the objects that one handler wants to exist for one owner.
 type Set struct {
 	// Owner is the owner of all objects of the set; their annotations name it.
-	Owner key.Owner
+	Owner ownership.Owner
 	// Places are where the engine searches for objects that are no longer wanted.
 	Places Places
 	// Objects are applied in this order.
@@ -42,6 +42,9 @@ type Set struct {
 
 // Engine applies Sets. It is safe for concurrent use.
 type Engine struct {
+	// Adopts is set before the first Apply; nil adopts nothing.
+	Adopts Adoption
+
 	// client reads from informers and writes to the API server.
 	client client.Client
 	// live reads from the API server.
@@ -91,7 +94,7 @@ func (e *Engine) Apply(ctx context.Context, set Set) error {
 
 // Delete deletes every object of the owner, of the given kinds and in one of the places. It returns those that still
 // exist, as "Kind namespace/name".
-func (e *Engine) Delete(ctx context.Context, owner key.Owner, places Places, kinds []client.Object) ([]string, error) {
+func (e *Engine) Delete(ctx context.Context, owner ownership.Owner, places Places, kinds []client.Object) ([]string, error) {
 	owned := property{owner, places, kinds}
 	if remaining, err := e.deleteOwned(ctx, "delete", owned, nil); err != nil || len(remaining) == 0 {
 		return nil, err
@@ -130,7 +133,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 		}
 		unseen = true
 	}
-	if err := adoptable(live, intent, set.Places.Former); err != nil {
+	if err := e.adoptable(live, intent, set.Places.Former); err != nil {
 		return err
 	}
 	if set.CreateOnly && unseen {
@@ -170,7 +173,7 @@ func (e *Engine) read(ctx context.Context, reader client.Reader, desired client.
 // check: an apply request instead of a post would have taken it over, regardless of its owner.
 func (e *Engine) create(ctx context.Context, in *intent) (client.Object, error) {
 	posted := in.object.DeepCopyObject().(client.Object)
-	err := e.client.Create(ctx, posted, client.FieldOwner(key.Operator))
+	err := e.client.Create(ctx, posted, client.FieldOwner(ownership.Operator))
 	if apierrors.IsAlreadyExists(err) {
 		live, err := e.read(ctx, e.live, in.object)
 		if err == nil && live == nil {

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 var outdatedError = &microerror.Error{Kind: "outdatedError", Desc: "The cache was behind the API server; the next reconcile sees what is there."}

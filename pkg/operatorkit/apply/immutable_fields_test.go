@@ -10,8 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // claim requests a volume.
@@ -81,7 +82,7 @@ func TestRoleBindingsAreMadeAnew(t *testing.T) {
 	b.apply(set(binding("old")))
 	equal(t, "requests", []string{"DELETE", "POST"}, b.apply(set(binding("new"))))
 	got := now(t, binding(""))
-	equal(t, "role and owner", []string{"new", b.owner().String()}, []string{got.RoleRef.Name, got.Annotations[key.AnnotationOwner]})
+	equal(t, "role and owner", []string{"new", b.owner().String()}, []string{got.RoleRef.Name, got.Annotations[ownership.Annotation]})
 	equal(t, "requests of the next pass", []string(nil), b.apply(set(binding("new"))))
 	foreign(t, binding(""), func(c *rbacv1.ClusterRoleBinding) { c.Finalizers = []string{"example.org/holds"} })
 	if err := b.try(set(binding("newer"))); !apply.IsOutdated(err) {
@@ -107,7 +108,7 @@ func TestReleasedVolumesAreClaimableAgain(t *testing.T) {
 	err := b.engine.ReleaseVolume(t.Context(), stale)
 	equal(t, "error", "release PersistentVolume "+b.namespace+": another client changed it at the same time", err.Error())
 	equal(t, "still claimed", true, now(t, volume).Spec.ClaimRef != nil)
-	do(t, b.engine.MarkVolume(t.Context(), volume, "tenant-a"))
+	do(t, b.engine.MarkVolume(t.Context(), volume, key.AnnotationDataOf, "tenant-a"))
 	do(t, b.engine.ReleaseVolume(t.Context(), now(t, volume)))
 	equal(t, "whose data it is", "tenant-a", now(t, volume).Annotations[key.AnnotationDataOf])
 	equal(t, "still claimed", false, now(t, volume).Spec.ClaimRef != nil)

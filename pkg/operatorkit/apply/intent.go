@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // intent is a desired object ready to be sent: typed, as the content of an apply request, and as a hash.
@@ -22,7 +22,7 @@ type intent struct {
 	key     objectKey
 	ref     string
 	object  client.Object
-	owner   key.Owner
+	owner   ownership.Owner
 	content map[string]any
 	hash    string
 }
@@ -40,7 +40,7 @@ func (e *Engine) identify(object client.Object) (objectKey, string, error) {
 	return objectKey{kind: gvk.GroupKind().String(), name: name}, ref, nil
 }
 
-func (e *Engine) newIntent(desired client.Object, owner key.Owner) (*intent, error) {
+func (e *Engine) newIntent(desired client.Object, owner ownership.Owner) (*intent, error) {
 	gvk, err := apiutil.GVKForObject(desired, e.client.Scheme())
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (e *Engine) newIntent(desired client.Object, owner key.Owner) (*intent, err
 	}
 	sum := sha256.Sum256(data)
 	in.hash = hex.EncodeToString(sum[:12])
-	annotate(in.object, key.AnnotationApplied, in.hash)
+	annotate(in.object, ownership.AnnotationApplied, in.hash)
 	return in, in.render()
 }
 

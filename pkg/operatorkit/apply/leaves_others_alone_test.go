@@ -10,9 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // said returns the problem that err is, as "<reason>: <message>".
@@ -36,19 +37,19 @@ func TestObjectsOfOthersAreRefusedAndUntouched(t *testing.T) {
 			"NotOwned: ConfigMap NS/a exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label giantswarm.io/cluster=NS",
 		},
 		"nobody's, seen by the cache": {
-			map[string]string{key.LabelManagedBy: key.Operator}, nil,
+			map[string]string{key.LabelManagedBy: ownership.Operator}, nil,
 			"NotOwned: ConfigMap NS/a exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label giantswarm.io/cluster=NS",
 		},
 		"of another cluster of the original": {
-			map[string]string{key.LabelManagedBy: key.Operator, key.LabelGSCluster: "other"}, nil,
+			map[string]string{key.LabelManagedBy: ownership.Operator, key.LabelGSCluster: "other"}, nil,
 			"NotOwned: ConfigMap NS/a exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label giantswarm.io/cluster=NS",
 		},
 		"owned by another KVMConfig": {
-			map[string]string{key.LabelManagedBy: key.Operator, key.LabelGSCluster: "NS"}, map[string]string{key.AnnotationOwner: "default/other/test"},
+			map[string]string{key.LabelManagedBy: ownership.Operator, key.LabelGSCluster: "NS"}, map[string]string{ownership.Annotation: "default/other/test"},
 			`OwnedByOther: ConfigMap NS/a belongs to "default/other/test" and is left alone; delete it or choose another cluster id`,
 		},
 		"owned by another handler": {
-			map[string]string{key.LabelGSCluster: "NS"}, map[string]string{key.AnnotationOwner: "default/NS/other"},
+			map[string]string{key.LabelGSCluster: "NS"}, map[string]string{ownership.Annotation: "default/NS/other"},
 			`OwnedByOther: ConfigMap NS/a belongs to "default/NS/other" and is left alone; delete it or choose another cluster id`,
 		},
 	} {
@@ -89,7 +90,7 @@ func TestObjectsOfTheOriginalAreAdopted(t *testing.T) {
 				b := newBench(t)
 				labels := map[string]string{label: b.namespace, "their": "label"}
 				if managed {
-					labels[key.LabelManagedBy] = key.Operator
+					labels[key.LabelManagedBy] = ownership.Operator
 				}
 				theirs := &corev1.ConfigMap{
 					ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "a", Labels: labels, Annotations: map[string]string{"their": "annotation"}},
@@ -102,7 +103,7 @@ func TestObjectsOfTheOriginalAreAdopted(t *testing.T) {
 				adopted := now(t, theirs)
 				equal(t, "data", map[string]string{"k": "v", "their": "data"}, adopted.Data)
 				equal(t, "what else is theirs", []string{"label", "annotation"}, []string{adopted.Labels["their"], adopted.Annotations["their"]})
-				equal(t, "owner and object", []string{b.owner().String(), string(theirs.UID)}, []string{adopted.Annotations[key.AnnotationOwner], string(adopted.UID)})
+				equal(t, "owner and object", []string{b.owner().String(), string(theirs.UID)}, []string{adopted.Annotations[ownership.Annotation], string(adopted.UID)})
 				seen(t, theirs)
 				equal(t, "requests of the next pass", []string(nil), b.apply(wanted))
 			})

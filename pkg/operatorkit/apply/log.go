@@ -5,7 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // past maps the verb of a request to what it has done.
@@ -28,4 +28,4 @@ func wrote(ctx context.Context, verb, ref string, err error, more ...any) error 
 }
 
 // by returns the log values that name the handler of an object.
-func by(owner key.Owner) []any { return []any{"handler", owner.Handler} }
+func by(owner ownership.Owner) []any { return []any{"handler", owner.Handler} }

@@ -33,8 +33,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // The API server under test and its clients: cached and counted like the operator's, and direct, for everything else.
@@ -74,7 +75,7 @@ func findTools() error {
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
 		return nil
 	}
-	tools, err := filepath.Abs("../../.tools")
+	tools, err := filepath.Abs("../../../.tools")
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func kinds() []client.Object {
 func connect(ctx context.Context, config *rest.Config) error {
 	options := cache.Options{DefaultTransform: trim, ByObject: map[client.Object]cache.ByObject{}}
 	for _, kind := range kinds() {
-		options.ByObject[kind] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{key.LabelManagedBy: key.Operator})}
+		options.ByObject[kind] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{key.LabelManagedBy: ownership.Operator})}
 	}
 	counted := rest.CopyConfig(config)
 	counted.QPS, counted.Burst = 1000, 1000
@@ -130,7 +131,7 @@ func trim(object any) (any, error) {
 	}
 	var managers []metav1.ManagedFieldsEntry
 	for _, entry := range accessor.GetManagedFields() {
-		if entry.Manager == key.Operator && entry.Subresource == "" {
+		if entry.Manager == ownership.Operator && entry.Subresource == "" {
 			managers = append(managers, metav1.ManagedFieldsEntry{Manager: entry.Manager, Operation: entry.Operation})
 		}
 	}
@@ -185,7 +186,7 @@ func seen(t *testing.T, object client.Object) {
 	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
 		there, here := object.DeepCopyObject().(client.Object), object.DeepCopyObject().(client.Object)
 		errThere, errHere := direct.Get(ctx, name, there), cached.Get(ctx, name, here)
-		if apierrors.IsNotFound(errThere) || there.GetLabels()[key.LabelManagedBy] != key.Operator {
+		if apierrors.IsNotFound(errThere) || there.GetLabels()[key.LabelManagedBy] != ownership.Operator {
 			return apierrors.IsNotFound(errHere), nil
 		}
 		return errHere == nil && here.GetResourceVersion() == there.GetResourceVersion(), errThere

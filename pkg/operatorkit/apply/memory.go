@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // verified records that an object at a version was found to hold an intent, so that a foreign addition to one of its
@@ -76,5 +76,5 @@ func (e *Engine) settled(live client.Object, in *intent) bool {
 	if known == (verified{uid: live.GetUID(), version: live.GetResourceVersion(), hash: in.hash}) {
 		return true
 	}
-	return live.GetAnnotations()[key.AnnotationApplied] == in.hash && in.heldBy(live)
+	return live.GetAnnotations()[ownership.AnnotationApplied] == in.hash && in.heldBy(live)
 }

@@ -11,9 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 func replaceAll(text, old, with string) string { return strings.ReplaceAll(text, old, with) }
@@ -65,7 +66,7 @@ func TestDriftIsMended(t *testing.T) {
 		"a value removed":      func(c *corev1.ConfigMap) { delete(c.Data, "k") },
 		"all data removed":     func(c *corev1.ConfigMap) { c.Data = nil },
 		"a label changed":      func(c *corev1.ConfigMap) { c.Labels[key.LabelGSCluster] = "theirs" },
-		"the hash was removed": func(c *corev1.ConfigMap) { delete(c.Annotations, key.AnnotationApplied) },
+		"the hash was removed": func(c *corev1.ConfigMap) { delete(c.Annotations, ownership.AnnotationApplied) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -151,11 +152,11 @@ func TestDeletingWaitsUntilGone(t *testing.T) {
 
 // snapshot is what the handlers of the tests decide on.
 type snapshot struct {
-	owner  key.Owner
+	owner  ownership.Owner
 	places apply.Places
 }
 
-func (s snapshot) Owner(string) key.Owner { return s.owner }
+func (s snapshot) Owner(string) ownership.Owner { return s.owner }
 
 func (s snapshot) Places() apply.Places { return s.places }
 

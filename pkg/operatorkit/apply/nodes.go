@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-
-	"github.com/kvm-operator/kvm-operator/pkg/joining"
 )
 
 // SetPodCondition sets one condition in the status of a pod. Its transition time becomes now if its status changes.
@@ -138,7 +136,7 @@ func (e *Engine) PodRuns(ctx context.Context, namespace, name string) (bool, err
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil && !joining.Ended(pod), microerror.Mask(err)
+	return err == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed, microerror.Mask(err)
 }
 
 // DeleteNode deletes a Node on which nothing runs. Its version is a precondition: a Node that has come back in the

@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/giantswarm/microerror"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // IndexOwner is the name of the cache index over annotation owner; the service sets it up for every kind of the engine.
@@ -18,14 +19,14 @@ const IndexOwner = "metadata.annotations.owner"
 
 // OwnerOf is the index function of IndexOwner. It also finds objects with an annotation of an earlier operator.
 func OwnerOf(object client.Object) []string {
-	if owner, named := key.ParseOwner(object.GetAnnotations()); named {
+	if owner, named := ownership.Parse(object.GetAnnotations()); named {
 		return []string{owner.String()}
 	}
 	return nil
 }
 
 // SetOwner marks an object as the owner's, as the engine does before it applies one.
-func SetOwner(object client.Object, owner key.Owner) {
+func SetOwner(object client.Object, owner ownership.Owner) {
 	for name, value := range owner.Annotations() {
 		annotate(object, name, value)
 	}
@@ -48,7 +49,7 @@ type Places struct {
 
 // property is what belongs to an owner.
 type property struct {
-	owner  key.Owner
+	owner  ownership.Owner
 	places Places
 	kinds  []client.Object
 }
@@ -66,41 +67,48 @@ func (p Places) counts(object client.Object) bool {
 	return p.Everywhere || p.Counts == nil || p.Counts(object)
 }
 
-// adoptable rejects objects that belong to another owner. An object without an owner is adopted if it has the labels of
-// the original for the same cluster.
-func adoptable(live client.Object, in *intent, former []types.UID) error {
+// Adoption decides whether an object that has no owner becomes the owner's because of its labels. anchor is true for
+// kinds on which the ownership of other objects depends, such as a namespace. Otherwise handOver says how a user hands
+// the object over.
+type Adoption func(live, wanted metav1.Object, anchor bool) (adopted bool, handOver string)
+
+// adoptable rejects objects that belong to another owner, and objects without an owner that are not adopted.
+func (e *Engine) adoptable(live client.Object, in *intent, former []types.UID) error {
 	annotations, anchor := live.GetAnnotations(), rules[in.key.kind].anchor
 	if in.owner.Names(annotations) {
-		named, _ := key.ParseOwner(annotations)
+		named, _ := ownership.Parse(annotations)
 		if !anchor || named.UID == in.owner.UID || slices.Contains(former, named.UID) {
 			return nil
 		}
 		return problem.Newf(reasonOwnedByOther, "%s names %s of another UID, %q instead of %q, so it is left alone; if it is this one's, set the annotation %s",
-			in.ref, in.owner.Kind, named.UID, in.owner.UID, key.AnnotationOwnerUID)
+			in.ref, in.owner.Kind, named.UID, in.owner.UID, ownership.AnnotationUID)
 	}
-	if key.HasOwner(annotations) {
-		return problem.Newf(reasonOwnedByOther, "%s belongs to %q and is left alone; delete it or choose another cluster id", in.ref, annotations[key.AnnotationOwner])
+	if ownership.Has(annotations) {
+		return problem.Newf(reasonOwnedByOther, "%s belongs to %q and is left alone; delete it or choose another cluster id", in.ref, annotations[ownership.Annotation])
 	}
-	cluster := in.object.GetLabels()[key.LabelGSCluster]
-	if labels := live.GetLabels(); cluster != "" && (labels[key.LabelGSCluster] == cluster || !anchor && key.OfCluster(labels, cluster)) {
-		return nil
+	wayOut := "delete it"
+	if e.Adopts != nil {
+		adopted, handOver := e.Adopts(live, in.object, anchor)
+		if adopted {
+			return nil
+		}
+		wayOut += ", or " + handOver
 	}
-	return problem.Newf(reasonNotOwned, "%s exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label %s=%s",
-		in.ref, key.LabelGSCluster, cluster)
+	return problem.Newf(reasonNotOwned, "%s exists and is not managed by this operator, so it is left alone; %s", in.ref, wayOut)
 }
 
 // remark updates the owner annotations of an object that is otherwise never changed: to the current format, and to the
 // UID of a custom resource that was restored from a backup. An object that names no owner is not changed.
 func (e *Engine) remark(ctx context.Context, live client.Object, in *intent) error {
 	wanted, there := in.owner.Annotations(), live.GetAnnotations()
-	same := there[key.AnnotationOwner] == wanted[key.AnnotationOwner] && there[key.AnnotationOwnerUID] == wanted[key.AnnotationOwnerUID]
-	if same || !key.HasOwner(there) || in.object.GetResourceVersion() != "" {
+	same := there[ownership.Annotation] == wanted[ownership.Annotation] && there[ownership.AnnotationUID] == wanted[ownership.AnnotationUID]
+	if same || !ownership.Has(there) || in.object.GetResourceVersion() != "" {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": live.GetUID(), "annotations": wanted}})
 	if err != nil {
 		return microerror.Mask(err)
 	}
-	err = e.client.Patch(ctx, live.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(key.Operator))
+	err = e.client.Patch(ctx, live.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(ownership.Operator))
 	return ofExisting(ctx, "mark", in.ref, err)
 }

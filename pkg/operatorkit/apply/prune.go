@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // deleteOwned deletes what is owned, except the wanted, and returns what the cache still shows of it.
@@ -34,7 +34,7 @@ func (e *Engine) deleteOwned(ctx context.Context, verb string, owned property, w
 	return remaining, nil
 }
 
-func (e *Engine) deleteAll(ctx context.Context, verb string, objects []client.Object, keep map[objectKey]bool, owner key.Owner) ([]string, error) {
+func (e *Engine) deleteAll(ctx context.Context, verb string, objects []client.Object, keep map[objectKey]bool, owner ownership.Owner) ([]string, error) {
 	var refs []string
 	for _, object := range objects {
 		k, ref, err := e.identify(object)
@@ -64,7 +64,7 @@ func (e *Engine) keysOf(objects []client.Object) (map[objectKey]bool, error) {
 	return keys, nil
 }
 
-func (e *Engine) deleteOne(ctx context.Context, verb string, object client.Object, owner key.Owner) error {
+func (e *Engine) deleteOne(ctx context.Context, verb string, object client.Object, owner ownership.Owner) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}

@@ -3,7 +3,7 @@ package apply
 import (
 	"context"
 
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // HandleIn makes the resource a handler that writes to another cluster. engine returns the engine of that cluster, nil

@@ -15,13 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // through makes the bench's engine use an interceptor.
 func (b *bench) through(funcs interceptor.Funcs) {
 	b.engine = apply.New(interceptor.NewClient(unwatched{cached}, funcs), live, clock.RealClock{})
+	b.engine.Adopts = key.Adopts
 }
 
 // unwatched turns the cached client into one that interceptor accepts; it is never used to watch.

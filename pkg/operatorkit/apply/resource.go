@@ -7,8 +7,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // Desired is what a handler wants.
@@ -29,7 +29,7 @@ type Desired struct {
 // Owned is what the engine needs to know of a snapshot: the owner of the objects, and where they lie.
 type Owned interface {
 	// Owner is the owner of the objects of a handler.
-	Owner(handler string) key.Owner
+	Owner(handler string) ownership.Owner
 	// Places are where its objects are.
 	Places() Places
 }

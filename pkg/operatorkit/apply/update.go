@@ -14,7 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // update applies the intent to the existing object.
@@ -56,7 +56,7 @@ func (e *Engine) replace(ctx context.Context, live client.Object, in *intent) er
 	replacement.SetFinalizers(live.GetFinalizers())
 	replacement.SetOwnerReferences(live.GetOwnerReferences())
 	difference := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-	err := e.client.Patch(ctx, replacement, difference, client.FieldOwner(key.Operator))
+	err := e.client.Patch(ctx, replacement, difference, client.FieldOwner(ownership.Operator))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return outdatedf("%s has changed since it was read", in.ref)
 	}
@@ -92,7 +92,7 @@ func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) erro
 	// A raw patch is used instead of client.Apply, because client.Apply takes unstructured objects, for which the
 	// client would watch everything twice.
 	applied := in.object.DeepCopyObject().(client.Object)
-	err = e.client.Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), client.FieldOwner(key.Operator), client.ForceOwnership)
+	err = e.client.Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), client.FieldOwner(ownership.Operator), client.ForceOwnership)
 	if err := wrote(ctx, "apply", in.ref, err, by(in.owner)...); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent)
 	if full == nil || !posted(full) {
 		return nil
 	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(full, sets.New(key.Operator), key.Operator)
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(full, sets.New(ownership.Operator), ownership.Operator)
 	if err != nil {
 		return microerror.Mask(err)
 	}
@@ -123,7 +123,7 @@ func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent)
 
 func posted(live client.Object) bool {
 	for _, entry := range live.GetManagedFields() {
-		if entry.Manager == key.Operator && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
+		if entry.Manager == ownership.Operator && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
 			return true
 		}
 	}

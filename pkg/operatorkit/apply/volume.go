@@ -8,14 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kvm-operator/kvm-operator/pkg/key"
 )
 
-// MarkVolume records on a volume in which namespace the owner of its data is. It does nothing if the volume was changed
-// in the meantime; the next reconcile handles that.
-func (e *Engine) MarkVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error {
-	return e.patchVolume(ctx, "mark", volume, fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`, volume.ResourceVersion, key.AnnotationDataOf, dataOf))
+// MarkVolume sets an annotation of a volume. It does nothing if the volume was changed in the meantime; the next
+// reconcile handles that.
+func (e *Engine) MarkVolume(ctx context.Context, volume *corev1.PersistentVolume, annotation, value string) error {
+	return e.patchVolume(ctx, "mark", volume, fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`, volume.ResourceVersion, annotation, value))
 }
 
 // ReleaseVolume makes a volume whose claim is gone claimable again, by removing its reference to that claim. It does

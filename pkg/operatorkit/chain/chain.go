@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // Handler owns one kind of object or one decision of a controller. T is the controller's snapshot.

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 
-	"github.com/kvm-operator/kvm-operator/pkg/election"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/election"
 )
 
 // holds is how long the Lease is valid by default.

@@ -16,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 )
+
+// annotationLeaderVersion is on the Lease: the version of its current or last holder.
+const annotationLeaderVersion = "kvm-operator.giantswarm.io/leader-version"
 
 // Leases are the Leases of a namespace.
 type Leases interface {
@@ -65,7 +67,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if record.HolderIdentity != l.Holder {
 		l.Fence.Lose()
 	}
-	return standAside(record, lease.Annotations[key.AnnotationLeaderVersion], l.Version), raw, nil
+	return standAside(record, lease.Annotations[annotationLeaderVersion], l.Version), raw, nil
 }
 
 // Create creates the Lease.
@@ -96,7 +98,7 @@ func (l *Lock) write(record resourcelock.LeaderElectionRecord, lease *coordinati
 		return err // a leader that cannot write is worse than none
 	}
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, key.AnnotationLeaderVersion, l.Version)
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotationLeaderVersion, l.Version)
 	sent := l.Fence.Now()
 	written, err := send(lease)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/election"
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/election"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 )
 
 var resource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 )
 
 // server is an API server over HTTP/2 that counts its requests.

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/patience"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
 )
 
 var errServer = errors.New("the server says no")

@@ -6,8 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
-	"github.com/kvm-operator/kvm-operator/pkg/text"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 // Condition folds the results of handlers into one condition; ok is false if none of them has anything to report. The

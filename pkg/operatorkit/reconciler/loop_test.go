@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
-	"github.com/kvm-operator/kvm-operator/pkg/reconciler"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 )
 
 var errGather = errors.New("the cache is not filled")

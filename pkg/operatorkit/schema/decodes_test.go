@@ -20,7 +20,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/schema"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
 // kinds are the CRDs of the chart and the objects of testdata that have every field of them.
@@ -122,7 +122,7 @@ func mentions(p *apiextensionsv1.JSONSchemaProps, text string) bool {
 
 func readCRD(t *testing.T, name string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("../../helm/kvm-operator/crds", name+".yaml"))
+	content, err := os.ReadFile(filepath.Join("../../../helm/kvm-operator/crds", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

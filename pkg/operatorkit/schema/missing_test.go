@@ -10,7 +10,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/schema"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
 // TestMissing removes every field from the chart's definitions, one at a time.

@@ -3,7 +3,7 @@ package text_test
 import (
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/text"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 func TestBeginning(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/bootdata"
 )
 
 func TestWhatIsPackedIsDecoded(t *testing.T) {

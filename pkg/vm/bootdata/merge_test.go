@@ -9,7 +9,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_3/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/bootdata"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/ownfile"
 )
 
 // sector is the unit in which a guest sees a disk, in bytes.

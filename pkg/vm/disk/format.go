@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/ownfile"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kvm-operator/kvm-operator/pkg/ownfile"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/ownfile"
 )
 
 // LockName is the name of the lock file in a locked directory. The lock file of an image is beside the image, and named

@@ -9,7 +9,7 @@ import (
 // ErrNoAddress says that a pod has no IPv4 address, which carrying its guest's packets requires.
 var ErrNoAddress = errors.New("the pod has no IPv4 address")
 
-// Carried is the network of a guest whose packets a process carries (pkg/usernet): the pod's IPv4 address, alone in its
+// Carried is the network of a guest whose packets a process carries (pkg/vm/usernet): the pod's IPv4 address, alone in its
 // subnet, and RunnerAddress as the gateway to everything else. The pod keeps its network, and no privileges are needed.
 type Carried struct {
 	// MAC and Address are the guest's: those of the pod.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 )
 
 func inspectPod(t *testing.T, pod *podnet.Pod, name string) (Config, error) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 )
 
 // TestNothingOfTheRunnersPathLeavesThePod lets two pods on one bridge, with the same internal addresses, do everything

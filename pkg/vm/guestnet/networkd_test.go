@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvm-operator/kvm-operator/integration/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 )
 
 // networkd is the client of Flatcar and other distributions; Debian has it in the package systemd.

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kvm-operator/kvm-operator/pkg/mounttest"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/mounttest"
 )
 
 // TestMachineHasTheCacheReadOnly: an image that an init container got is found, and everything else that the machine

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 )
 
 // pruned is in the name of a directory that is being removed, before a unique part: another directory of the same name

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/jail"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/jail"
 )
 
 // canary is a machine with only a kernel: it shows whether an accelerator runs that kernel.

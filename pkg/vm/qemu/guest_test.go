@@ -23,7 +23,7 @@ func guestFile(t *testing.T, variable, name string) string {
 	t.Helper()
 	path := os.Getenv(variable)
 	if path == "" {
-		path = filepath.Join("..", "..", ".tools", "guest", name)
+		path = filepath.Join("..", "..", "..", ".tools", "guest", name)
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%s: run make tools", err)
@@ -31,7 +31,7 @@ func guestFile(t *testing.T, variable, name string) string {
 	return path
 }
 
-// guest is a tiny Linux (integration/guestimage/tiny) that prints on its console what it finds and obeys lines written
+// guest is a tiny Linux (integration/images/guestimage/tiny) that prints on its console what it finds and obeys lines written
 // to it.
 type guest struct {
 	stdin   io.WriteCloser

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/jail"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/jail"
 )
 
 // Prover finds out whether KVM runs guests on this host. That /dev/kvm can be opened proves nothing: where KVM is

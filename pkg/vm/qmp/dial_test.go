@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 func TestDialWaitsForTheSocket(t *testing.T) {

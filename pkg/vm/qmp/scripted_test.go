@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // The servers of these tests are scripted: they reply what QEMU 7.2 was seen to reply. The real one is tested in
-// integration/live.
+// integration/suites/live.
 
 const greeting = `{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": "scripted"}, "capabilities": ["oob"]}}`
 
@@ -152,7 +152,7 @@ func noGoroutineLeft(t *testing.T) {
 	var left string
 	await(t, "the end of the client's goroutines", func() bool {
 		left = string(stacks[:runtime.Stack(stacks, true)])
-		return !strings.Contains(left, "pkg/qmp.(*")
+		return !strings.Contains(left, "pkg/vm/qmp.(*")
 	})
 }
 

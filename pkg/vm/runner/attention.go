@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // attention is what the runner learns from QEMU's monitor.

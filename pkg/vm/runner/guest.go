@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/jail"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/jail"
 )
 
 // guest is a running QEMU.

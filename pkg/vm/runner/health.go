@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 const (

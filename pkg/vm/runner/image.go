@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
 )
 
 // ImageSettings are what the runner needs to get the guest image.

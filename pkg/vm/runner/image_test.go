@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/pkg/mounttest"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/mounttest"
 )
 
 // TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt: an image may be removed while a machine is down, and no init

@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
-	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
-	"github.com/kvm-operator/kvm-operator/pkg/jail"
-	"github.com/kvm-operator/kvm-operator/pkg/sharemap"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/jail"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/sharemap"
 )
 
 // qemuUser is the user that QEMU runs as, 0 if it is the runner's own: only root can start a program as another user.

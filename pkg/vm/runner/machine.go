@@ -6,10 +6,10 @@ import (
 	"net"
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
-	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
-	"github.com/kvm-operator/kvm-operator/pkg/osimage"
-	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
 )
 
 // etcdTag is the mount tag, or the serial number, of etcd's data.

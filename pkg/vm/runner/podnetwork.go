@@ -10,9 +10,9 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 
-	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
-	"github.com/kvm-operator/kvm-operator/pkg/qemu"
-	"github.com/kvm-operator/kvm-operator/pkg/usernet"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/guestnet"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/usernet"
 )
 
 // repairNetwork gives the pod its address back if an earlier runner of this pod took it and could not give it back.

@@ -10,11 +10,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
-	"github.com/kvm-operator/kvm-operator/pkg/disk"
-	"github.com/kvm-operator/kvm-operator/pkg/etcdfiles"
-	"github.com/kvm-operator/kvm-operator/pkg/osimage"
-	"github.com/kvm-operator/kvm-operator/pkg/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/bootdata"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
 )
 
 // prepared is everything that a machine needs before QEMU is started. It is filled step by step; Close releases what

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/guestnet"
-	"github.com/kvm-operator/kvm-operator/pkg/osimage"
-	"github.com/kvm-operator/kvm-operator/pkg/qemu"
-	"github.com/kvm-operator/kvm-operator/pkg/usernet"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/guestnet"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/usernet"
 )
 
 // Names of networks.

@@ -6,9 +6,9 @@ import (
 	"context"
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // New returns the handler.

@@ -11,13 +11,13 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/etcd"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
-	"github.com/kvm-operator/kvm-operator/pkg/rolling"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/rolling"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // New returns the handler.

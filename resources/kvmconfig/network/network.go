@@ -4,11 +4,11 @@ package network
 import (
 	"context"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // Handler compares the cluster's networks with the configured networks of the management cluster. A conflict does not

@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 const (
@@ -42,7 +42,7 @@ func Resource() apply.Resource[*cluster.Snapshot] {
 
 // VolumeReleaser records whose data a volume holds, and makes a volume whose claim is gone available again.
 type VolumeReleaser interface {
-	MarkVolume(ctx context.Context, volume *corev1.PersistentVolume, dataOf string) error
+	MarkVolume(ctx context.Context, volume *corev1.PersistentVolume, annotation, value string) error
 	ReleaseVolume(ctx context.Context, volume *corev1.PersistentVolume) error
 }
 
@@ -58,7 +58,7 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
 		if s.OwnsNamespace && claimedByCluster(v, s) && v.Annotations[key.AnnotationDataOf] == "" {
-			errs = append(errs, h.volumes.MarkVolume(ctx, v, s.Config.Namespace))
+			errs = append(errs, h.volumes.MarkVolume(ctx, v, key.AnnotationDataOf, s.Config.Namespace))
 		}
 	}
 	return outcome, errors.Join(errs...)

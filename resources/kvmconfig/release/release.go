@@ -5,8 +5,8 @@ package release
 import (
 	"context"
 
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // Handler reports the result of gathering. Handlers that need versions use those of the snapshot, which are the current

@@ -4,9 +4,9 @@ package vault
 import (
 	"context"
 
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // Revoker removes the CAs among the requests, and with them everything that they have signed.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/resources/addon"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/addon"
 )
 
 var (

@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/resources/addon"
-	"github.com/kvm-operator/kvm-operator/resources/pvc"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/addon"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/pvc"
 )
 
 func kindsOf(objects []client.Object) []string {

@@ -15,15 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/observe"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/pkg/reconciler"
-	"github.com/kvm-operator/kvm-operator/resources/vault"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/vault"
 )
 
 // Name of the controller.
@@ -68,6 +68,7 @@ type Reconciler struct {
 // Init creates the engine and the chain. It fails if the chain is inconsistent.
 func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
+	r.engine.Adopts = key.Adopts
 	r.renderer = cloudconfig.NewRenderer()
 	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *snapshot.Snapshot]{
 		Name: Name, Controller: r, Chain: NewChain(r.engine, r.Workloads, r.Vault, r.Clock),

@@ -3,7 +3,7 @@ package cluster
 import (
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // trustedDifference is the maximum clock skew. Certificates are renewed months before they expire, and the

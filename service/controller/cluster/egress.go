@@ -3,8 +3,8 @@ package cluster
 import (
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // openEgress reports what guests can reach and should not, and which settings close it; it reports nothing if nothing

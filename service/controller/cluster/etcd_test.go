@@ -18,13 +18,14 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/etcd"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // replaced returns a cluster of three masters in which the last one is being replaced: m2aaa by m9zzz.
@@ -167,12 +168,12 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 	}
 	w.namespace.Annotations[key.AnnotationEtcdRestored] = "ab1cd-20261122T060000Z.db/1#0"
 	w.namespace.UID = "of before"
-	w.namespace.Annotations[key.AnnotationOwner] = "default/ab1cd/namespace"
+	w.namespace.Annotations[ownership.Annotation] = "default/ab1cd/namespace"
 	w.Retired = nil
 	ticket := scenario.snapshot(t, w).FoundingTicket()
 	for i, n := range scenario.config.Spec.Cluster.Masters {
 		w.Deployments[key.DeploymentName(key.RoleMaster, n.ID)] = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			key.AnnotationOwner: "default/ab1cd/deployment", key.AnnotationEtcdMember: fmt.Sprintf("%d@%s", i+1, ticket),
+			ownership.Annotation: "default/ab1cd/deployment", key.AnnotationEtcdMember: fmt.Sprintf("%d@%s", i+1, ticket),
 		}}}
 	}
 	scenario.config.Status = status(scenario.snapshot(t, w), nil, now)
@@ -183,7 +184,7 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			namespace.Annotations = desired.Objects[0].GetAnnotations()
-			namespace.Annotations[key.AnnotationOwner] = "default/ab1cd/namespace"
+			namespace.Annotations[ownership.Annotation] = "default/ab1cd/namespace"
 		}
 		s := scenario.snapshot(t, world{namespace: namespace})
 		if got := s.FoundingTicket(); got != ticket || s.Restore.Phase() != etcd.NotRestoring || s.Founding {

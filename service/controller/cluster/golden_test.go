@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kvm-operator/kvm-operator/pkg/bootdata"
-	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/bootdata"
 )
 
 const goldenDirectory = "testdata/golden"

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // secretPlaces returns the namespaces that may have Secrets of the cluster: the KVMConfig's, the cluster's, and those

@@ -13,11 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
-	"github.com/kvm-operator/kvm-operator/resources/deployment"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/deployment"
 )
 
 // kindOfOthers is a kind of owner whose objects share namespaces with those of a KVMConfig.
@@ -31,7 +32,9 @@ func management(objects ...client.Object) (client.Client, *apply.Engine) {
 	c := fake.NewClientBuilder().WithRESTMapper(mapper).WithObjects(objects...).
 		WithIndex(&corev1.ConfigMap{}, apply.IndexOwner, apply.OwnerOf).
 		WithIndex(&corev1.Namespace{}, apply.IndexOwner, apply.OwnerOf).Build()
-	return c, apply.New(c, c, testingclock.NewFakePassiveClock(now))
+	engine := apply.New(c, c, testingclock.NewFakePassiveClock(now))
+	engine.Adopts = key.Adopts
+	return c, engine
 }
 
 func configMap(namespace, name string) *corev1.ConfigMap {
@@ -58,9 +61,9 @@ func TestOwnersOfTwoKindsOfOneName(t *testing.T) {
 	c, engine := management()
 	places := apply.Places{Namespaces: []string{"ab1cd"}}
 	kinds := []client.Object{&corev1.ConfigMap{}}
-	owners := map[string]key.Owner{}
+	owners := map[string]ownership.Owner{}
 	for _, kind := range []string{key.KindKVMConfig, kindOfOthers} {
-		owners[kind] = key.Owner{Kind: kind, Namespace: "default", Name: "ab1cd", UID: types.UID("uid of " + kind), Handler: "configmap"}
+		owners[kind] = ownership.Owner{Kind: kind, Namespace: "default", Name: "ab1cd", UID: types.UID("uid of " + kind), Handler: "configmap"}
 	}
 	apply1 := func(kind, name string) error {
 		return engine.Apply(t.Context(), apply.Set{Owner: owners[kind], Places: places, Objects: []client.Object{configMap("ab1cd", name)}, Kinds: kinds})
@@ -101,7 +104,7 @@ func TestForgedOwnersElsewhere(t *testing.T) {
 	c, engine := management(
 		mine,
 		forged("acme", "today", owner.Annotations()),
-		forged("acme", "earlier", map[string]string{key.AnnotationOwner: "default/ab1cd/configmap"}),
+		forged("acme", "earlier", map[string]string{ownership.Annotation: "default/ab1cd/configmap"}),
 		forged("default", "beside", owner.Annotations()),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme", Annotations: owner.Annotations(), Finalizers: []string{"example.org/held"}}},
 	)
@@ -159,9 +162,9 @@ func TestMarksAreMigratedAndNothingRolls(t *testing.T) {
 	s := simple()
 	w := s.running(t)
 	for _, d := range w.Deployments {
-		d.Annotations[key.AnnotationOwner] = "default/ab1cd/deployment"
+		d.Annotations[ownership.Annotation] = "default/ab1cd/deployment"
 	}
-	w.namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{key.AnnotationOwner: "default/ab1cd/namespace"}}}
+	w.namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{ownership.Annotation: "default/ab1cd/namespace"}}}
 	s.config.UID = "1"
 	s.config.Status.Conditions = []metav1.Condition{{Type: snapshot.ConditionNamespace, Status: metav1.ConditionTrue, Reason: "Done"}}
 	got := s.snapshot(t, w)

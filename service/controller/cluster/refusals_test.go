@@ -6,11 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
-	"github.com/kvm-operator/kvm-operator/resources/namespace"
-	"github.com/kvm-operator/kvm-operator/resources/pvc"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/namespace"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/pvc"
 )
 
 // TestMachinesOfTheOriginalInANamespaceOfOurs: both operators work on the cluster. No handler creates anything in the
@@ -18,7 +18,7 @@ import (
 func TestMachinesOfTheOriginalInANamespaceOfOurs(t *testing.T) {
 	s := simple()
 	w := s.running(t)
-	delete(w.Deployments["master-m0aaa"].Annotations, key.AnnotationOwner)
+	delete(w.Deployments["master-m0aaa"].Annotations, ownership.Annotation)
 	desired, err := namespace.New().Build(s.snapshot(t, w))
 	if p, ok := problem.As(err); !ok || p.Reason != "LegacyMachines" || !strings.Contains(p.Message, "Deployment ab1cd/master-m0aaa") || len(desired.Objects) > 0 {
 		t.Errorf("objects %v, error %v, want none and LegacyMachines", desired.Objects, err)

@@ -10,15 +10,15 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/cloudconfig"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/observe"
-	"github.com/kvm-operator/kvm-operator/pkg/pki"
-	"github.com/kvm-operator/kvm-operator/resources/network"
-	"github.com/kvm-operator/kvm-operator/resources/nodeindexstatus"
-	"github.com/kvm-operator/kvm-operator/resources/pvc"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/network"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/nodeindexstatus"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/pvc"
 )
 
 // Inputs are the objects besides the KVMConfig that a rendering depends on; those that do not exist are left out.

@@ -18,19 +18,20 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/etcd"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/nodepod"
-	"github.com/kvm-operator/kvm-operator/pkg/problem"
-	"github.com/kvm-operator/kvm-operator/resources/configmap"
-	"github.com/kvm-operator/kvm-operator/resources/deployment"
-	"github.com/kvm-operator/kvm-operator/resources/etcdrestore"
-	"github.com/kvm-operator/kvm-operator/resources/etcdsnapshot"
-	"github.com/kvm-operator/kvm-operator/resources/namespace"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/configmap"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/deployment"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdrestore"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdsnapshot"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/namespace"
 )
 
 const wantedSnapshot = "ab1cd-20261122T060000Z.db"
@@ -46,7 +47,7 @@ func restorable(t *testing.T) (scenario, world) {
 	}
 	for _, n := range s.config.Spec.Cluster.Masters {
 		w.Deployments[key.DeploymentName(key.RoleMaster, n.ID)].Annotations = map[string]string{
-			key.AnnotationOwner: "default/ab1cd/deployment", key.AnnotationEtcdMember: "abc",
+			ownership.Annotation: "default/ab1cd/deployment", key.AnnotationEtcdMember: "abc",
 		}
 		s.config.Status.Nodes = append(s.config.Status.Nodes, v1alpha1.NodeStatus{ID: n.ID, Role: key.RoleMaster, EtcdHost: "host-" + n.ID})
 	}

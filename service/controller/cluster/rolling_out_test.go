@@ -11,14 +11,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/integration/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/drain"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/resources/release"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/release"
 )
 
 // plan is what a reconcile does with nodes: Deployments applied and kept, and the outcome.
@@ -365,7 +366,7 @@ func TestMachinesOfTheOriginalRollToo(t *testing.T) {
 	s := threeNodes()
 	w := s.running(t)
 	for _, d := range w.Deployments {
-		delete(d.Annotations, key.AnnotationOwner)
+		delete(d.Annotations, ownership.Annotation)
 		delete(d.Spec.Template.Annotations, key.AnnotationNodeHash)
 	}
 	for i := range w.Pods {
@@ -382,7 +383,7 @@ func TestMachinesOfTheOriginalRollToo(t *testing.T) {
 func TestForeignDeploymentsAreNobodysNodes(t *testing.T) {
 	s := simple()
 	w := s.running(t)
-	w.Deployments["worker-w0aaa"].Annotations[key.AnnotationOwner] = "default/other/deployment"
+	w.Deployments["worker-w0aaa"].Annotations[ownership.Annotation] = "default/other/deployment"
 	stranger := w.Pods[0]
 	stranger.Name, stranger.Labels = "stranger", map[string]string{key.LabelApp: key.RoleWorker, key.LabelNode: "m0aaa"}
 	w.Pods = append([]corev1.Pod{stranger}, w.Pods...)

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/etcdjob"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdjob"
 )
 
 // runsWhere is the part of a pod's spec that says where and how it runs.

@@ -22,11 +22,12 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/observe"
-	"github.com/kvm-operator/kvm-operator/pkg/reconciler"
-	"github.com/kvm-operator/kvm-operator/pkg/versions"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 )
 
 const (
@@ -125,7 +126,7 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 // ofOwner finds the KVMConfig of an object that the engine created; objects without an owner are found by their
 // cluster, because they may be adopted.
 func (r *Reconciler) ofOwner(ctx context.Context, object client.Object) []reconcile.Request {
-	owner, named := key.ParseOwner(object.GetAnnotations())
+	owner, named := ownership.Parse(object.GetAnnotations())
 	switch {
 	case !named:
 		return r.reader().OfCluster(ctx, object)

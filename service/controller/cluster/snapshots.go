@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kvm-operator/kvm-operator/pkg/etcdjob"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdjob"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
 // snapshotGrace is how late the start of a snapshot of etcd may be, and how long a snapshot may take beyond the

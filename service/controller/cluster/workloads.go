@@ -17,14 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kvm-operator/kvm-operator/pkg/addons"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/fence"
-	"github.com/kvm-operator/kvm-operator/pkg/workload"
-	"github.com/kvm-operator/kvm-operator/resources/certificaterequest"
-	"github.com/kvm-operator/kvm-operator/resources/nodelabel"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/certificaterequest"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/nodelabel"
 )
 
 // Workloads are the connections to workload clusters.

@@ -1,11 +1,11 @@
 package deleter
 
 import (
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/observe"
-	"github.com/kvm-operator/kvm-operator/resources/node"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/node"
 )
 
 // newChain returns the ordered handlers of the deleter. It is empty if the operator does not connect to workload

@@ -24,13 +24,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
-	"github.com/kvm-operator/kvm-operator/pkg/drain"
-	"github.com/kvm-operator/kvm-operator/pkg/etcd"
-	"github.com/kvm-operator/kvm-operator/pkg/key"
-	"github.com/kvm-operator/kvm-operator/pkg/undecodable"
-	"github.com/kvm-operator/kvm-operator/pkg/workload"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 )
 
 // Name of the controller.
@@ -185,7 +186,7 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 	if err != nil {
 		return nil, microerror.Mask(err)
 	}
-	owner, named := key.ParseOwner(namespace.Annotations)
+	owner, named := ownership.Parse(namespace.Annotations)
 	switch {
 	case !named:
 		return nil, errNobodys
@@ -211,7 +212,7 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 // UID is the one that the namespace names. A namespace of earlier operators has no UID. A namespace that was restored
 // from a backup has a former UID, which the cluster controller replaces if the namespace is proven to belong to the
 // cluster.
-func ownerOf(namespace *corev1.Namespace, owner key.Owner, config *v1alpha1.KVMConfig) (*v1alpha1.KVMConfig, error) {
+func ownerOf(namespace *corev1.Namespace, owner ownership.Owner, config *v1alpha1.KVMConfig) (*v1alpha1.KVMConfig, error) {
 	switch {
 	case key.Namespace(config.Spec.Cluster.ID) != namespace.Name:
 		return nil, errNotOurs

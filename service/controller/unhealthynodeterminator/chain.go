@@ -4,12 +4,12 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster"
-	"github.com/kvm-operator/kvm-operator/pkg/observe"
-	"github.com/kvm-operator/kvm-operator/resources/nodereadiness"
-	"github.com/kvm-operator/kvm-operator/resources/terminateunhealthynodes"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/nodereadiness"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/terminateunhealthynodes"
 )
 
 // newChain returns the ordered handlers of the controller. It is empty if the operator does not connect to workload

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/namespace"
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/namespace"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 // start starts a first process that reaps children, as a shell does.

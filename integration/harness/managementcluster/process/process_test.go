@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
 
 // parentEnv makes the test binary a parent that starts a child in the named directory and then waits until it is

@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/addons/programs
+module github.com/kvm-operator/kvm-operator/integration/images/addons/programs
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module github.com/kvm-operator/kvm-operator/integration/runnerimage/pack
+module github.com/kvm-operator/kvm-operator/integration/images/runnerimage/pack
 
 go 1.26.0
 

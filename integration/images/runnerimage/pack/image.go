@@ -39,7 +39,7 @@ func build(version string, layers [][]byte) (v1.Image, error) {
 	for _, layer := range layers {
 		image, err = mutate.Append(image, mutate.Addendum{
 			Layer:   static.NewLayer(layer, types.OCIUncompressedLayer),
-			History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "integration/runnerimage"},
+			History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "integration/images/runnerimage"},
 		})
 		if err != nil {
 			return nil, err

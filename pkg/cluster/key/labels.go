@@ -2,6 +2,13 @@
 // Everything in it is pure.
 package key
 
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+)
+
 // Labels that the original set on its objects; other software selects by them.
 const (
 	LabelApp            = "app"
@@ -44,16 +51,6 @@ const (
 
 // Annotations.
 const (
-	// AnnotationOwner says which custom resource and which handler an object belongs to:
-	// "<kind>.<group>/<namespace>/<name>/<handler>". The engine does not touch objects with another value. See Owner.
-	AnnotationOwner = "kvm-operator.giantswarm.io/owner"
-	// AnnotationOwnerUID is the UID of that custom resource.
-	AnnotationOwnerUID = "kvm-operator.giantswarm.io/owner-uid"
-
-	// AnnotationApplied is the hash of the intent that was applied last. With it a restarted operator knows that
-	// nothing has to be done, without a request to the API server.
-	AnnotationApplied = "kvm-operator.giantswarm.io/applied"
-
 	// AnnotationBootstrapToken is on the Secret with a node's boot data: the public part of the bootstrap token in it.
 	AnnotationBootstrapToken = "kvm-operator.giantswarm.io/bootstrap-token"
 	// AnnotationCertificatesEnd is on the Secret with a master's boot data: when the first of the certificates in it
@@ -74,8 +71,6 @@ const (
 	// AnnotationAdministrators is on the Secret with the administrator's kubeconfig: the group that gives it its
 	// rights.
 	AnnotationAdministrators = "kvm-operator.giantswarm.io/administrators"
-	// AnnotationLeaderVersion is on the operator's Lease: the version of its current or last holder.
-	AnnotationLeaderVersion = "kvm-operator.giantswarm.io/leader-version"
 	// AnnotationJoining is on a node pod: its UID, the hash of the key for which a certificate was approved by
 	// bootstrap token, when, and whether the Node has been Ready; see joining.Record.
 	AnnotationJoining = "kvm-operator.giantswarm.io/joining"
@@ -126,7 +121,7 @@ const (
 )
 
 // Operator is the name of this program: field owner, value of LabelManagedBy and LabelPodWatcher.
-const Operator = "kvm-operator"
+const Operator = ownership.Operator
 
 // Finalizers. The original's names are kept, so that objects can move between the two operators without getting stuck.
 const (
@@ -167,4 +162,20 @@ func OfCluster(labels map[string]string, id string) bool {
 		}
 	}
 	return false
+}
+
+// Adopts implements apply.Adoption: an object without an owner becomes the cluster's if it has the labels of the
+// original for it. A namespace needs the one label that only the original sets.
+func Adopts(live, wanted metav1.Object, anchor bool) (adopted bool, handOver string) {
+	cluster, labels := wanted.GetLabels()[LabelGSCluster], live.GetLabels()
+	adopted = cluster != "" && (labels[LabelGSCluster] == cluster || !anchor && OfCluster(labels, cluster))
+	return adopted, "hand it over with the label " + LabelGSCluster + "=" + cluster
+}
+
+// KindKVMConfig is the kind of the owner for a KVMConfig, with its API group.
+const KindKVMConfig = "KVMConfig.provider.giantswarm.io"
+
+// OwnerKVMConfig returns a KVMConfig as the owner of the objects of one handler.
+func OwnerKVMConfig(config *v1alpha1.KVMConfig, handler string) ownership.Owner {
+	return ownership.Owner{Kind: KindKVMConfig, Namespace: config.Namespace, Name: config.Name, UID: config.UID, Handler: handler}
 }
