@@ -201,6 +201,8 @@ func TestHandlersCannotWrite(t *testing.T) {
 		"resources/kvmconfig/node.Remover.DeleteNode", "resources/kvmconfig/node.Witness.PodRuns",
 		"resources/kvmconfig/nodelabel.Labeller.LabelNode",
 		"resources/kvmconfig/nodereadiness.Reporter.SetPodCondition", "resources/kvmconfig/placement.Placer.PlacePod",
+		"resources/kvmconfig/pod.Drainer.Empty", "resources/kvmconfig/pod.Drainer.Finish",
+		"resources/kvmconfig/pod.Drainer.Release", "resources/kvmconfig/pod.Drainer.Report", "resources/kvmconfig/pod.Drainer.ReportAsSeen",
 		"resources/kvmconfig/pvc.VolumeReleaser.MarkVolume", "resources/kvmconfig/pvc.VolumeReleaser.ReleaseVolume", "resources/kvmconfig/terminateunhealthynodes.Terminator.Terminate",
 		"resources/kvmconfig/vault.Revoker.Revoke",
 		"resources/kvmconfig/workload.Forgetter.Forget",

@@ -28,6 +28,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
 )
 
 // NewScheme returns a scheme with every kind that the operator reads or writes.
@@ -83,9 +84,12 @@ func mapperOf(kinds []client.Object) (meta.RESTMapper, error) {
 	return mapper, nil
 }
 
+// CreatedKinds are the kinds of object that the operator creates on the management cluster.
+func CreatedKinds() []client.Object { return append(cluster.Kinds(), drainer.Kinds()...) }
+
 // usedKinds are the kinds that the operator reads or writes.
 func usedKinds() []client.Object {
-	return append(cluster.Kinds(),
+	return append(CreatedKinds(),
 		&corev1.Node{}, &corev1.Pod{}, &corev1.PersistentVolume{}, &providerv1alpha1.KVMConfig{}, &releasev1alpha1.Release{})
 }
 
@@ -93,7 +97,7 @@ func usedKinds() []client.Object {
 func CacheOptions(selector labels.Selector) cache.Options {
 	managed := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{key.LabelManagedBy: key.Operator})}
 	options := cache.Options{DefaultTransform: trim, ByObject: map[client.Object]cache.ByObject{}}
-	for _, kind := range cluster.Kinds() {
+	for _, kind := range CreatedKinds() {
 		options.ByObject[kind] = managed
 	}
 	// Secrets that another party created may be adopted; they have the label of the cluster.
@@ -176,7 +180,7 @@ func trimHost(host *corev1.Node) {
 
 // trimPod keeps of a node pod what placement, readiness and endpoints need.
 func trimPod(pod *corev1.Pod) {
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates}
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates, ReadinessGates: pod.Spec.ReadinessGates}
 	trimContainers(pod.Status.InitContainerStatuses)
 	trimContainers(pod.Status.ContainerStatuses)
 }

@@ -33,3 +33,22 @@ func TestOfHostsOnlyTheirStateIsKept(t *testing.T) {
 		t.Errorf("another part of a host is kept (-want +got):\n%s", diff)
 	}
 }
+
+// TestOfPodsWhatDecidesIsKept: the endpoints depend on the readiness gates of a pod, and its placement on its scheduling
+// gates.
+func TestOfPodsWhatDecidesIsKept(t *testing.T) {
+	spec := corev1.PodSpec{
+		NodeName:        "host-1",
+		SchedulingGates: []corev1.PodSchedulingGate{{Name: "a"}},
+		ReadinessGates:  []corev1.PodReadinessGate{{ConditionType: "b"}},
+	}
+	pod := &corev1.Pod{Spec: *spec.DeepCopy()}
+	pod.Spec.Containers, pod.Spec.Volumes = []corev1.Container{{Name: "k8s-kvm"}}, []corev1.Volume{{Name: "data"}}
+	kept, err := CacheOptions(labels.Everything()).DefaultTransform(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&corev1.Pod{Spec: spec}, kept); diff != "" {
+		t.Errorf("another part of a pod is kept (-want +got):\n%s", diff)
+	}
+}

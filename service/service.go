@@ -142,7 +142,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	}
 	s.manager = m
 	s.announce(m)
-	if err := cluster.SetupIndexes(ctx, m.GetFieldIndexer()); err != nil {
+	if err := cluster.SetupIndexes(ctx, m.GetFieldIndexer(), CreatedKinds()); err != nil {
 		return nil, err
 	}
 	s.definitions = &definitions{events: m.GetEventRecorder("kvm-operator")}
@@ -223,7 +223,7 @@ func (s *Service) addControllers(c Config) error {
 	return s.addDrainer(c, writer, r.Workloads)
 }
 
-// addFollowers adds the controllers that follow the Nodes of workload clusters.
+// addFollowers adds the controllers that follow the machines of clusters and the Nodes of workload clusters.
 func (s *Service) addFollowers(c Config, writer client.Client, w *cluster.Workloads) error {
 	m := s.manager
 	f := observe.Follower{
@@ -234,10 +234,14 @@ func (s *Service) addFollowers(c Config, writer client.Client, w *cluster.Worklo
 	}
 	d := &deleter.Reconciler{Follower: f}
 	u := &unhealthynodeterminator.Reconciler{Follower: f, Events: m.GetEventRecorder("kvm-operator")}
-	if err := errors.Join(d.Init(), u.Init()); err != nil {
+	e := &drainer.Endpoints{Follower: f}
+	if w != nil {
+		e.Members = w.Members.State
+	}
+	if err := errors.Join(d.Init(), u.Init(), e.Init()); err != nil {
 		return err
 	}
-	return errors.Join(d.SetupWithManager(m), u.SetupWithManager(m))
+	return errors.Join(d.SetupWithManager(m), u.SetupWithManager(m), e.SetupWithManager(m))
 }
 
 // addReports adds the controllers that report objects which cannot be decoded.
@@ -280,5 +284,8 @@ func (s *Service) addDrainer(c Config, writer client.Client, w *cluster.Workload
 		}
 	}
 	d.Release = fenced(s.fence, d.Release)
+	if err := d.Init(); err != nil {
+		return err
+	}
 	return d.SetupWithManager(m)
 }

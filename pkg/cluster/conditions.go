@@ -8,7 +8,9 @@ const (
 	// unhealthynodeterminator. They exist only while there is something to report.
 	ConditionNodesPruned   = "NodesPruned"
 	ConditionNodesRepaired = "NodesRepaired"
+	// ConditionEndpoints belongs to the drainer, and exists only while the endpoints of Services cannot be written.
+	ConditionEndpoints = "EndpointsUpdated"
 )
 
 // ConditionsOfOthers are those that the cluster controller does not write and that count for Ready.
-var ConditionsOfOthers = []string{ConditionNodesPruned, ConditionNodesRepaired}
+var ConditionsOfOthers = []string{ConditionEndpoints, ConditionNodesPruned, ConditionNodesRepaired}

@@ -52,6 +52,11 @@ func (s *Snapshot) Retires(n Node) bool {
 	return s.Restore.Committed == "" && !s.Former(n) && (!s.Etcd.Known() || s.EtcdMember(n.ID) != nil)
 }
 
+// LookAtRetiring records which of the masters that are no longer in the spec have to stay.
+func (s *Snapshot) LookAtRetiring(retired []Node) {
+	s.Retiring = slices.DeleteFunc(slices.Clone(retired), func(n Node) bool { return !s.Retires(n) })
+}
+
 // Former returns whether a machine that is no longer in the spec ran a member before the restore from which the cluster
 // started: it may be part of a majority of an etcd that is no longer the cluster's. A master in the current member list
 // is not former, nor is a founder of the current etcd, regardless of whether its member has been seen.

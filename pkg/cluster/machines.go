@@ -81,3 +81,12 @@ func (m *Machines) Remediation() (enabled bool, after time.Duration) {
 	}
 	return m.Settings.TerminateUnhealthyNodes || key.TerminatesUnhealthy(m.Config.Annotations), after
 }
+
+// StatusOf returns the status of a node. A worker may have the ID of a master that is being removed.
+func StatusOf(nodes []v1alpha1.NodeStatus, role, id string) *v1alpha1.NodeStatus {
+	i := slices.IndexFunc(nodes, func(n v1alpha1.NodeStatus) bool { return n.ID == id && n.Role == role })
+	if i < 0 {
+		return nil
+	}
+	return &nodes[i]
+}

@@ -123,6 +123,7 @@ func OwnsNamespace(config *v1alpha1.KVMConfig, hold Hold) bool {
 func (s *Snapshot) LookAtNamespace(namespace *corev1.Namespace, hold Hold) {
 	s.Hold = hold
 	s.OwnsNamespace = OwnsNamespace(s.Config, hold)
+	s.NamespaceGoes = namespace.DeletionTimestamp != nil
 	s.NamespaceTaken = hold != HoldNone && !s.OwnsNamespace
 	if owner, _ := ownership.Parse(namespace.Annotations); hold == HoldFormer {
 		s.FormerUIDs = []types.UID{owner.UID}

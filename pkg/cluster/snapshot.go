@@ -109,6 +109,8 @@ type Snapshot struct {
 	FormerUIDs []types.UID
 	// OwnsNamespace means that the cluster's namespace exists and belongs to the KVMConfig.
 	OwnsNamespace bool
+	// NamespaceGoes means that it is being deleted.
+	NamespaceGoes bool
 	// NamespaceTaken means that the namespace exists and belongs to another owner.
 	NamespaceTaken bool
 }

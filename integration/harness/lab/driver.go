@@ -24,6 +24,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 	"github.com/kvm-operator/kvm-operator/service/controller/deleter"
+	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
 	"github.com/kvm-operator/kvm-operator/service/controller/unhealthynodeterminator"
 )
 
@@ -53,7 +54,7 @@ func (l *Lab) Driver(t *testing.T) *Driver {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := cluster.SetupIndexes(ctx, d.cache); err != nil {
+	if err := cluster.SetupIndexes(ctx, d.cache, service.CreatedKinds()); err != nil {
 		cancel()
 		t.Fatal(err)
 	}
@@ -135,11 +136,11 @@ func (d *Driver) Instance(t *testing.T, o InstanceOptions) *Instance {
 		t.Fatal(err)
 	}
 	f := observe.Follower{Client: cached, Live: live, Settings: r.Settings, Clock: r.Clock}
-	d1, u := &deleter.Reconciler{Follower: f}, &unhealthynodeterminator.Reconciler{Follower: f}
-	if err := errors.Join(d1.Init(), u.Init()); err != nil {
+	d1, u, e := &deleter.Reconciler{Follower: f}, &unhealthynodeterminator.Reconciler{Follower: f}, &drainer.Endpoints{Follower: f}
+	if err := errors.Join(d1.Init(), u.Init(), e.Init()); err != nil {
 		t.Fatal(err)
 	}
-	return &Instance{Requests: recorder, Reconciler: r, followers: []reconcile.Reconciler{d1, u}}
+	return &Instance{Requests: recorder, Reconciler: r, followers: []reconcile.Reconciler{d1, u, e}}
 }
 
 // Reconcile runs one pass of each controller over the KVMConfig.

@@ -18,14 +18,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
-	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+	"github.com/kvm-operator/kvm-operator/service"
 )
 
 // Objects lists everything that the operator created for a KVMConfig, directly from the API server.
 func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object {
 	t.Helper()
 	var objects []client.Object
-	for _, kind := range cluster.Kinds() {
+	for _, kind := range service.CreatedKinds() {
 		gvk, err := apiutil.GVKForObject(kind, l.Client.Scheme())
 		if err != nil {
 			t.Fatal(err)

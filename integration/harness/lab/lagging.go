@@ -21,7 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+	"github.com/kvm-operator/kvm-operator/service"
 )
 
 // Lagging is a client that reads each object of one cluster a number of versions late. Every read of the KVMConfig,
@@ -51,7 +51,7 @@ type history struct {
 func (d *Driver) Lag(t *testing.T, id string, versions int) *Lagging {
 	t.Helper()
 	l := &Lagging{cluster: id, lag: versions, objects: map[lagKey]*history{}}
-	kinds := append(cluster.Kinds(), &v1alpha1.KVMConfig{})
+	kinds := append(service.CreatedKinds(), &v1alpha1.KVMConfig{})
 	for _, kind := range kinds {
 		informer, err := d.cache.GetInformer(context.Background(), kind)
 		if err != nil {
@@ -163,7 +163,7 @@ func (l *Lagging) List(ctx context.Context, into client.ObjectList, options ...c
 
 // knows reports whether the history of a kind is recorded.
 func (l *Lagging) knows(gvk schema.GroupVersionKind) bool {
-	for _, kind := range append(cluster.Kinds(), &v1alpha1.KVMConfig{}) {
+	for _, kind := range append(service.CreatedKinds(), &v1alpha1.KVMConfig{}) {
 		if known, err := apiutil.GVKForObject(kind, l.Scheme()); err == nil && known == gvk {
 			return true
 		}

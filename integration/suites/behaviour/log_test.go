@@ -12,8 +12,13 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
@@ -25,9 +30,11 @@ func TestLifeOfAClusterIsInTheLog(t *testing.T) {
 	log := &lines{}
 	theLab.Run(t, ofShard("logged"), func(c *service.Config) { c.Logger = funcr.NewJSON(log.add, funcr.Options{}) })
 	config := createReady(t, fixture.MakeCluster("log01").Label(shard, "logged").Workers(1).Obj())
+	awaitServed(t, config)
 	got := log.take("created")
 	change(t, config, addSSHKey)
 	theLab.AwaitReady(t, config)
+	awaitServed(t, config)
 	got += log.take("changed")
 	theLab.Delete(t, config)
 	theLab.AwaitGone(t, config)
@@ -46,6 +53,28 @@ func TestLifeOfAClusterIsInTheLog(t *testing.T) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("the log says something else (-recorded +logged, UPDATE=1 writes it):\n%s", diff)
 	}
+}
+
+// awaitServed waits until the Services of a cluster have exactly its pods, because a controller of its own writes them.
+func awaitServed(t *testing.T, config *v1alpha1.KVMConfig) {
+	t.Helper()
+	namespace := client.InNamespace(key.Namespace(config.Spec.Cluster.ID))
+	lab.Eventually(t, lab.Timeout, func() error {
+		for _, role := range []string{key.RoleMaster, key.RoleWorker} {
+			var pods corev1.PodList
+			var endpoints corev1.Endpoints
+			if err := theLab.Client.List(t.Context(), &pods, namespace, client.MatchingLabels{key.LabelApp: role}); err != nil {
+				return err
+			}
+			if err := theLab.Client.Get(t.Context(), client.ObjectKey{Namespace: string(namespace), Name: role}, &endpoints); err != nil {
+				return err
+			}
+			if len(endpoints.Subsets) != 1 || len(pods.Items) != 1 || endpoints.Subsets[0].Addresses[0].IP != pods.Items[0].Status.PodIP {
+				return fmt.Errorf("Service %s has %v", role, endpoints.Subsets)
+			}
+		}
+		return nil
+	})
 }
 
 // lines are the logged lines.

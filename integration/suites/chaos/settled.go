@@ -24,7 +24,7 @@ import (
 // server, in which they belong to one of them.
 var settledSteps = map[string][]string{
 	"NamespaceReady":      {"namespace"},
-	"InfrastructureReady": {"nodeindexstatus", "serviceaccount", "clusterrolebinding", "service", "endpoints", "pvc"},
+	"InfrastructureReady": {"nodeindexstatus", "serviceaccount", "clusterrolebinding", "service", "pvc"},
 	"CertificatesReady":   {"certificates", "randomkey"},
 	"NodesReady":          {"configmap", "deployment", "placement"},
 	"NodesJoined":         {"nodelabel"},

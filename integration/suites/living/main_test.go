@@ -95,7 +95,7 @@ func start(ctx context.Context) error {
 		return err
 	})
 	group.Go(func() (err error) {
-		crowd, err = startServer(managementcluster.Options{}, append(crowdIDs(many), "image", "failed", "blind1", "blind3", "drain", "repair", "pair", "refused", "alone")...)
+		crowd, err = startServer(managementcluster.Options{}, append(crowdIDs(many), "image", "failed", "blind1", "blind3", "drain", "repair", "pair", "refused", "alone", "refus", "hangs")...)
 		return err
 	})
 	return group.Wait()

@@ -62,11 +62,13 @@ const (
 	Unreachable Reason = "ClusterUnreachable"
 	// QuorumAtRisk means that etcd would lose quorum without this master.
 	QuorumAtRisk Reason = "QuorumAtRisk"
-	// LettingGo announces that this master is about to be released, so that no other one is released at the same time.
+	// ReleaseAnnounced announces that this master is about to be released, so that no other one is released at the same time.
 	// The announcement may be withdrawn.
-	LettingGo Reason = "LettingGo"
+	ReleaseAnnounced Reason = "ReleaseAnnounced"
 	// Releasing means that this master is certain to be released, and that its runner may have been told.
 	Releasing Reason = "Releasing"
+	// HostStays means that a host that was about to shut down does not, so that the machine is held again, or runs again.
+	HostStays Reason = "HostStays"
 	// ReleaseFailed means that the machine may be shut down, and that its runner cannot be told or does not respond.
 	ReleaseFailed Reason = "ReleaseFailed"
 )
@@ -76,8 +78,8 @@ type Machine struct {
 	// Stopped means that no container of the pod runs or will run: it has ended, never started, or was deleted by
 	// force, which is how Kubernetes is told that a pod is gone.
 	Stopped bool
-	// LetGo is the reason why the machine was released; empty while it is held.
-	LetGo Reason
+	// Released is the reason why the machine was released; empty while it is held.
+	Released Reason
 	// ClusterGone means that the KVMConfig is being deleted or does not exist.
 	ClusterGone bool
 	// Restoring means that the machine is a master's that has to be down while a snapshot replaces its data.
@@ -87,6 +89,8 @@ type Machine struct {
 	NamespaceGoes bool
 	// HostShutsDown means that the kubelet of the host ends the pod.
 	HostShutsDown bool
+	// HostStays means that the host is Ready.
+	HostStays bool
 	// Watched means that the operator connects to workload clusters, and Connected that it is connected to this one.
 	Watched, Connected bool
 	// Silent is how long the operator has not been connected, as far as it knows: it starts over with each operator.
@@ -135,8 +139,8 @@ func Decide(m Machine) Decision {
 	switch {
 	case m.Stopped:
 		return Decision{Finish: true}
-	case m.LetGo != "":
-		return Decision{Reason: m.LetGo, Message: "the guest is powered down"}
+	case m.Released != "":
+		return Decision{Reason: m.Released, Message: "the guest is powered down"}
 	}
 	if reason, message := unconditional(m); reason != "" {
 		return Decision{Release: true, Reason: reason, Message: message}
@@ -166,6 +170,13 @@ func Decide(m Machine) Decision {
 	return Decision{
 		Cordon: uncordoned(m), Evict: evict, Left: left, Reason: Draining, After: evictEvery, Message: "waits for " + names(left),
 	}
+}
+
+// Unconditional returns whether the machine is released regardless of pods, of the quorum of etcd and of what Services
+// send to it.
+func (m Machine) Unconditional() bool {
+	reason, _ := unconditional(m)
+	return reason != ""
 }
 
 // unconditional returns the reasons that depend neither on pods nor on the quorum of etcd.
@@ -216,8 +227,7 @@ func needed(m Machine) bool {
 // Announced returns whether the release of the machine removes a member that may count for the quorum of etcd, so that
 // it has to be announced.
 func (d Decision) Announced(m Machine) bool {
-	reason, _ := unconditional(m)
-	return d.Release && reason == "" && m.Master && m.Masters > 1
+	return d.Release && !m.Unconditional() && m.Master && m.Masters > 1
 }
 
 // Sudden returns whether a master is released regardless of the quorum, so that it has to be recorded before that it

@@ -185,7 +185,7 @@ func TestDrainTable(t *testing.T) {
 		"the host shuts down":                                   {with(worker(web), func(m *drain.Machine) { m.HostShutsDown = true }), "release; HostShutsDown"},
 		"nobody looks into the cluster":                         {with(worker(), unreachable, unwatched), "release; NotWatched"},
 		"nobody looks into the cluster, another master is away": {with(worker(), unreachable, unwatched, master(3, 1), serves), "QuorumAtRisk"},
-		"it has been let go":                                    {with(worker(web), func(m *drain.Machine) { m.LetGo = drain.TimedOut }), "DrainTimedOut"},
+		"it was released":                                       {with(worker(web), func(m *drain.Machine) { m.Released = drain.TimedOut }), "DrainTimedOut"},
 		"it has ended":                                          {with(worker(web), func(m *drain.Machine) { m.Stopped = true }), "finish"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +265,7 @@ func each(visit func(drain.Machine)) {
 						}
 						m.Serves, m.Restoring, m.Votes, m.NamespaceGoes = bits[7], bits[8], bits[9], bits[10]
 						if bits[6] {
-							m.LetGo = drain.Drained
+							m.Released = drain.Drained
 						}
 						visit(m)
 					}
@@ -308,10 +308,10 @@ func atRisk(m drain.Machine) bool {
 var rules = map[string]func(drain.Machine, drain.Decision) bool{
 	"a pod goes only when nothing of it runs": func(m drain.Machine, d drain.Decision) bool { return d.Finish == m.Stopped },
 	"a machine that has ended or was let go is not let go again": func(m drain.Machine, d drain.Decision) bool {
-		return !d.Release || !m.Stopped && m.LetGo == ""
+		return !d.Release || !m.Stopped && m.Released == ""
 	},
 	"nothing is asked to go from a machine that has been let go": func(m drain.Machine, d drain.Decision) bool {
-		return m.LetGo == "" || len(d.Evict) == 0 && !d.Cordon
+		return m.Released == "" || len(d.Evict) == 0 && !d.Cordon
 	},
 	"a machine with pods that count is let go only for a reason": func(m drain.Machine, d drain.Decision) bool {
 		return !d.Release || free(m) || slices.Contains([]drain.Reason{drain.NodeMissing, drain.Drained, drain.MasterUnreachable, drain.NamespaceDeleted}, d.Reason)
@@ -341,7 +341,7 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 		return m.Connected || len(d.Evict) == 0 && !d.Cordon
 	},
 	"who waits looks again by itself": func(m drain.Machine, d drain.Decision) bool {
-		waits := !d.Finish && !d.Release && m.LetGo == ""
+		waits := !d.Finish && !d.Release && m.Released == ""
 		return !waits || d.After > 0
 	},
 	"every decision but the last gives a reason": func(_ drain.Machine, d drain.Decision) bool {
@@ -350,13 +350,13 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 	"a pod that has time left is waited for, unless its kubelet is silent": func(m drain.Machine, d drain.Decision) bool {
 		left := slices.ContainsFunc(m.Pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil && p.DeletionTimestamp.After(m.Now) })
 		silent := m.Node != nil && len(m.Node.Status.Conditions) > 0 && m.Node.Status.Conditions[0].Status == corev1.ConditionUnknown
-		return !left || silent || d.Reason != drain.Drained || m.LetGo != ""
+		return !left || silent || d.Reason != drain.Drained || m.Released != ""
 	},
 	"what is evicted is also waited for": func(_ drain.Machine, d drain.Decision) bool {
 		return len(d.Evict) <= len(d.Left)
 	},
 	"a machine is let go at the end of its time at the latest": func(m drain.Machine, d drain.Decision) bool {
-		return !over(m) || atRisk(m) || d.Release || d.Finish || m.LetGo != ""
+		return !over(m) || atRisk(m) || d.Release || d.Finish || m.Released != ""
 	},
 }
 

@@ -16,7 +16,7 @@ type Master struct {
 // A master that is being deleted counts as long as it is held, because one has to go first when a majority is being
 // deleted: the pod with the smaller name, or the one whose release is certain already.
 //
-// A master is released in three steps, and each of them is recorded: its release is announced (LettingGo); the API
+// A master is released in three steps, and each of them is recorded: its release is announced (ReleaseAnnounced); the API
 // server is asked which masters stay and, if too few do, the announcement is withdrawn; otherwise it becomes certain
 // (Releasing), unless the pod has changed since it was read, and the runner is told. Therefore neither two operators,
 // nor one with an outdated cache, nor one that crashes at any point release two masters at a time. Of two releases that

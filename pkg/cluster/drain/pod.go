@@ -29,7 +29,7 @@ func EndedByHost(pod *corev1.Pod) bool {
 
 // Leaving returns whether the release of a pod's machine was announced or is certain, or whether its host ends it.
 func Leaving(pod *corev1.Pod) bool {
-	return Condition(pod).Reason == string(LettingGo) || Certain(pod) || EndedByHost(pod)
+	return Condition(pod).Reason == string(ReleaseAnnounced) || Certain(pod) || EndedByHost(pod)
 }
 
 // Certain returns whether the machine of a pod was released, or may have been.
@@ -49,6 +49,11 @@ func ReleasedFor(pod *corev1.Pod) Reason {
 		return Reason(c.Reason)
 	}
 	return ""
+}
+
+// Held returns the condition of a pod whose machine has not been released.
+func Held(reason Reason, message string) corev1.PodCondition {
+	return corev1.PodCondition{Type: key.ConditionDrained, Status: corev1.ConditionFalse, Reason: string(reason), Message: message}
 }
 
 // Condition returns the condition of a pod that says how far its drain is; the zero value if there is none.

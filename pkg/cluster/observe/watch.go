@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -13,11 +14,25 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // OfCluster finds the KVMConfigs with the cluster ID in an object's label.
 func (r Reader) OfCluster(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.Find(ctx, client.MatchingFields{IndexCluster: object.GetLabels()[key.LabelGSCluster]})
+}
+
+// OfOwner finds the KVMConfig of an object that the engine created; objects without an owner are found by their
+// cluster, because they may be adopted.
+func (r Reader) OfOwner(ctx context.Context, object client.Object) []reconcile.Request {
+	owner, named := ownership.Parse(object.GetAnnotations())
+	switch {
+	case !named:
+		return r.OfCluster(ctx, object)
+	case owner.Kind != key.KindKVMConfig:
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}}}
 }
 
 // Find finds the KVMConfigs of an index of the cache.

@@ -59,9 +59,6 @@ type Loop[O client.Object, T any] struct {
 
 // Reconcile takes one object through the loop. On an error the caller retries with back-off.
 func (l *Loop[O, T]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if l.Outdated != nil && l.Outdated(ctx) != "" {
-		return reconcile.Result{RequeueAfter: definitionsLook}, nil
-	}
 	object, found, err := l.Controller.Get(ctx, request)
 	if err != nil {
 		return reconcile.Result{}, microerror.Mask(err)
@@ -69,6 +66,9 @@ func (l *Loop[O, T]) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !found {
 		chain.Forget(l.Name, request.String())
 		return reconcile.Result{}, nil
+	}
+	if l.Outdated != nil && l.Outdated(ctx) != "" {
+		return reconcile.Result{RequeueAfter: definitionsLook}, nil
 	}
 	deleting := l.Finalizer != "" && object.GetDeletionTimestamp() != nil
 	if !deleting && len(l.Adds) > 0 {
@@ -93,7 +93,7 @@ func (l *Loop[O, T]) pass(ctx context.Context, request reconcile.Request, object
 	}
 	began := time.Now()
 	results := l.Chain.Run(ctx, state, deleting)
-	chain.ObservePass(l.Name, deleting, time.Since(began))
+	chain.ObservePass(l.Name, object.GetDeletionTimestamp() != nil, time.Since(began))
 	chain.Observe(l.Name, request.String(), deleting, results)
 	if deleting && !slices.ContainsFunc(results, func(r chain.Result) bool { return !r.Done() }) {
 		return reconcile.Result{}, microerror.Mask(l.Finalizers.RemoveFinalizer(ctx, object, l.Finalizer))

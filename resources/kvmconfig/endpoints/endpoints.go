@@ -84,7 +84,7 @@ func ready(nodes []cluster.Node) []corev1.Pod {
 // (https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/1669-proxy-terminating-endpoints) use them
 // as long as there are no others: the only master of a cluster serves until its machine is shut down.
 func terminating(nodes []cluster.Node) []corev1.Pod {
-	return pick(nodes, func(pod *corev1.Pod) bool { return up(pod) && goes(pod) && !letGo(pod) })
+	return pick(nodes, func(pod *corev1.Pod) bool { return up(pod) && goes(pod) && !released(pod) })
 }
 
 func pick(nodes []cluster.Node, wanted func(*corev1.Pod) bool) []corev1.Pod {
@@ -118,8 +118,8 @@ func goes(pod *corev1.Pod) bool {
 // stays returns false for every pod: other members of etcd reach a member as long as its machine runs.
 func stays(*corev1.Pod) bool { return false }
 
-// letGo returns whether the machine of the pod is being shut down.
-func letGo(pod *corev1.Pod) bool {
+// released returns whether the machine of the pod is being shut down.
+func released(pod *corev1.Pod) bool {
 	c := condition(pod, key.ConditionDrained)
 	return c != nil && c.Status == corev1.ConditionTrue
 }

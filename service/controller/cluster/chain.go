@@ -16,7 +16,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/clusterrolebinding"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/configmap"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/deployment"
-	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/endpoints"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdmember"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdrestore"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdretired"
@@ -43,7 +42,7 @@ import (
 func Resources() []apply.Resource[*snapshot.Snapshot] {
 	return []apply.Resource[*snapshot.Snapshot]{
 		certificates.New(), randomkey.New(), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
-		poddisruptionbudget.New(), service.New(), networkpolicy.New(), ingress.New(), endpoints.New(), configmap.New(), etcdrestore.New(), deployment.New(),
+		poddisruptionbudget.New(), service.New(), networkpolicy.New(), ingress.New(), configmap.New(), etcdrestore.New(), deployment.New(),
 		etcdsnapshot.New(), etcdretired.New(), kubeconfig.New(),
 	}
 }
@@ -121,8 +120,6 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snaps
 		// Restricts the network before the first machine opens a port, except for the cluster's own Services.
 		{Handler: networkpolicy.New().Handle(e), Needs: []string{"namespace"}, Follows: []string{"service"}},
 		{Handler: ingress.New().Handle(e), Needs: []string{"service"}},
-		// A node port that is in use must not keep packets going to machines that are gone.
-		{Handler: endpoints.New().Handle(e), Follows: []string{"service"}},
 		// Everything that a node pod mounts exists before the pod does. A change of versions that is rejected blocks
 		// nothing, because nodes are created with the versions in use.
 		{Handler: configmap.New().Handle(e), Needs: []string{"network", "certificates", "randomkey"}, Follows: []string{"release"}},

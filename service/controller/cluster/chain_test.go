@@ -67,7 +67,7 @@ func TestChainIsWhole(t *testing.T) {
 // TestHandlersMakeOnlyKindsThatTheyPrune: an object whose kind is not among its handler's kinds would never be deleted.
 func TestHandlersMakeOnlyKindsThatTheyPrune(t *testing.T) {
 	rendered := must(t, renderedFull)
-	for _, resource := range append(Resources(), pvc.Resource()) {
+	for _, resource := range renderable() {
 		for _, object := range objects(t, rendered, resource.Handler) {
 			if !slices.Contains(kindsOf(resource.Kinds), kindsOf([]client.Object{object})[0]) {
 				t.Errorf("handler %s makes %T %s, which is none of its kinds", resource.Handler, object, object.GetName())

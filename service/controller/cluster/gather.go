@@ -160,7 +160,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 			return nil, err
 		}
 	}
-	attach(s, w.Objects)
+	gone := observe.Attach(s, w.Objects)
 	resolveVersions(s, w)
 	s.LookAtRestore(&w.namespace, w.restores, w.Pods)
 	s.SnapshotJob = w.snapshots
@@ -169,12 +169,11 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	if due := beginsBy(s.SnapshotJob); past(due, r.Clock.Now()) {
 		s.SnapshotMissed = due.Add(-snapshotGrace)
 	}
-	gone := retired(s, w)
 	s.Founders = snapshot.FoundersOf(&w.namespace, s.Config.Status.Etcd, s.Nodes, gone, s.Restore)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Etcd = r.Workloads.members(s, gone)
 	}
-	s.Retiring = slices.DeleteFunc(slices.Clone(gone), func(n snapshot.Node) bool { return !s.Retires(n) })
+	s.LookAtRetiring(gone)
 	s.LookAtRetired(gone, w.retirements)
 	s.Ingresses = w.ingresses
 	s.MasterService, s.WorkerService, s.PublishedService = existing(&w.services.Master), existing(&w.services.Worker), existing(&w.services.API)
@@ -238,16 +237,6 @@ func kubeconfigOf(s *snapshot.Snapshot, secrets []corev1.Secret) *string {
 
 // errNoNamespace: certificates are issued only for a cluster whose namespace exists and belongs to it.
 var errNoNamespace = errors.New("the namespace of the cluster does not exist yet")
-
-// attach adds to every node its Deployment, its pods and the place of its data.
-func attach(s *snapshot.Snapshot, found observe.Objects) {
-	m := snapshot.Machines{Config: s.Config, Nodes: s.Nodes}
-	m.Attach(found.Pods, found.Deployments)
-	s.Leaving = m.Leaving
-	for i := range s.Nodes {
-		findData(s, &s.Nodes[i])
-	}
-}
 
 // decideRollout adds to every node its hash and its readiness, and decides which nodes may be replaced. Without boot
 // data no node is outdated, because the current hash is not known.

@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,6 +88,14 @@ func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.
 	}
 	k.Want(a, masters)
 	return k.State()
+}
+
+// State returns what is known of the members of a cluster.
+func (m *Members) State(name types.NamespacedName) etcd.State {
+	if k, _ := m.of(name); k != nil {
+		return k.State()
+	}
+	return etcd.State{}
 }
 
 // Vote returns what is known of the vote of a member.
@@ -176,17 +183,4 @@ func memberAddresses(*snapshot.Snapshot) func(*corev1.Pod) string {
 	return func(pod *corev1.Pod) string {
 		return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(key.PortEtcdClient)))
 	}
-}
-
-// retired returns the masters that have machines and are not in the spec.
-func retired(s *snapshot.Snapshot, seen world) []snapshot.Node {
-	var all []snapshot.Node
-	for i := range seen.Retired {
-		n := snapshot.Node{ID: seen.Retired[i].Labels[key.LabelNode], Role: key.RoleMaster, Deployment: &seen.Retired[i]}
-		n.Pods = snapshot.PodsOf(seen.Pods, n)
-		findData(s, &n)
-		all = append(all, n)
-	}
-	slices.SortFunc(all, func(a, b snapshot.Node) int { return strings.Compare(a.ID, b.ID) })
-	return all
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/endpoints"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/network"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/nodeindexstatus"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/pvc"
@@ -66,17 +67,22 @@ func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KV
 	s.BootDataErr = r.decideRollout(s)
 	_, conflict := network.Handler{}.EnsureCreated(ctx, s)
 	errs := []error{conflict, s.VersionsErr, s.VersionsRefused, s.BootDataErr}
-	var rendered []Rendered
-	for _, resource := range append(Resources(), pvc.Resource()) {
+	var all []Rendered
+	for _, resource := range renderable() {
 		desired, err := resource.Build(s)
 		owner := s.Owner(resource.Handler)
 		for _, object := range desired.Objects {
 			apply.SetOwner(object, owner)
 		}
-		rendered = append(rendered, Rendered{Handler: resource.Handler, Owner: owner.String(), Objects: desired.Objects})
+		all = append(all, Rendered{Handler: resource.Handler, Owner: owner.String(), Objects: desired.Objects})
 		errs = append(errs, err)
 	}
-	return rendered, joinDistinct(errs)
+	return all, joinDistinct(errs)
+}
+
+// renderable returns the handlers whose objects are rendered: those of this controller, and the drainer's.
+func renderable() []apply.Resource[*snapshot.Snapshot] {
+	return append(Resources(), pvc.Resource(), endpoints.New())
 }
 
 // moment is a clock that does not advance.

@@ -21,6 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdretired"
 )
@@ -104,9 +105,8 @@ func (l leaver) snapshot() (*snapshot.Snapshot, []snapshot.Node) {
 		w.Pods = []corev1.Pod{pod}
 	}
 	w.Deployments = deployments
-	attach(s, w.Objects)
-	gone := retired(s, w)
-	s.Retiring = slices.DeleteFunc(slices.Clone(gone), func(n snapshot.Node) bool { return !s.Retires(n) })
+	gone := observe.Attach(s, w.Objects)
+	s.LookAtRetiring(gone)
 	var jobs []batchv1.Job
 	for name, done := range l.jobs {
 		j := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -159,7 +159,7 @@ func (l leaver) reconcile(t *testing.T, crashes bool) leaver {
 		return l
 	}
 	next := status(s, nil, now)
-	l.node, l.retired = statusOf(next.Nodes, key.RoleMaster, comesAndGoes), next.Retired
+	l.node, l.retired = snapshot.StatusOf(next.Nodes, key.RoleMaster, comesAndGoes), next.Retired
 	// Kept data does not matter. Without it the number of states is finite.
 	l.retired = slices.DeleteFunc(slices.Clone(l.retired), func(d v1alpha1.RetiredData) bool { return d.Phase == snapshot.RetiredKept })
 	return l

@@ -9,11 +9,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -26,7 +24,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 )
 
@@ -48,15 +45,15 @@ const (
 // Kinds are the kinds of object that the controller creates; the cache needs the index apply.IndexOwner over each.
 func Kinds() []client.Object {
 	return []client.Object{
-		&appsv1.Deployment{}, &batchv1.CronJob{}, &batchv1.Job{}, &corev1.ConfigMap{}, &corev1.Endpoints{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
-		&corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &discoveryv1.EndpointSlice{}, &networkingv1.Ingress{},
+		&appsv1.Deployment{}, &batchv1.CronJob{}, &batchv1.Job{}, &corev1.ConfigMap{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
+		&corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &networkingv1.Ingress{},
 		&networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}, &rbacv1.ClusterRoleBinding{},
 	}
 }
 
-// SetupIndexes adds the indexes that the controller uses.
-func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, kind := range Kinds() {
+// SetupIndexes adds the indexes that the controllers use. kinds are those of all objects that they create.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer, kinds []client.Object) error {
+	for _, kind := range kinds {
 		if err := indexer.IndexField(ctx, kind, apply.IndexOwner, apply.OwnerOf); err != nil {
 			return microerror.Mask(err)
 		}
@@ -105,7 +102,7 @@ func clusterID(object client.Object) []string {
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}).WithOptions(reconciler.Options(m, Name, reconcileTimeout))
 	for _, kind := range Kinds() {
-		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.ofOwner))
+		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.reader().OfOwner))
 	}
 	if r.Workloads != nil {
 		if err := m.Add(r.Workloads.Pool); err != nil {
@@ -121,19 +118,6 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
 		Watches(&releasev1alpha1.Release{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease)).
 		Complete(&r.Loop))
-}
-
-// ofOwner finds the KVMConfig of an object that the engine created; objects without an owner are found by their
-// cluster, because they may be adopted.
-func (r *Reconciler) ofOwner(ctx context.Context, object client.Object) []reconcile.Request {
-	owner, named := ownership.Parse(object.GetAnnotations())
-	switch {
-	case !named:
-		return r.reader().OfCluster(ctx, object)
-	case owner.Kind != key.KindKVMConfig:
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}}}
 }
 
 // ofRelease finds the KVMConfigs that chose the Release.

@@ -67,7 +67,6 @@ var conditionTypes = map[string]string{
 	"poddisruptionbudget": ConditionInfrastructure,
 	"service":             ConditionInfrastructure,
 	"ingress":             ConditionInfrastructure,
-	"endpoints":           ConditionInfrastructure,
 	"pvc":                 ConditionInfrastructure,
 
 	"certificates":        ConditionCertificates,
@@ -319,7 +318,7 @@ func noteClaims(s *snapshot.Snapshot, results []chain.Result, nodes []v1alpha1.N
 func departing(list []v1alpha1.NodeStatus, pods []corev1.Pod) []v1alpha1.NodeStatus {
 	for _, pod := range pods {
 		id, role := pod.Labels[key.LabelNode], pod.Labels[key.LabelApp]
-		if statusOf(list, role, id) != nil {
+		if snapshot.StatusOf(list, role, id) != nil {
 			continue // another pod of the node is in the list
 		}
 		list = append(list, v1alpha1.NodeStatus{

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +29,7 @@ func step(before []v1alpha1.NodeStatus, n snapshot.Node, now time.Time) (name st
 		// The runner recorded it when it ended.
 		console = strings.ToValidUTF8(nodestep.Console(n.Pod()), "?")
 	}
-	if known := statusOf(before, n.Role, n.ID); known != nil && known.Step == string(n.Step) && known.Since != nil && samePod(*known, n) {
+	if known := snapshot.StatusOf(before, n.Role, n.ID); known != nil && known.Step == string(n.Step) && known.Since != nil && samePod(*known, n) {
 		return known.Step, known.Since, cmp.Or(console, known.Console)
 	}
 	at := metav1.NewTime(now)
@@ -40,15 +39,6 @@ func step(before []v1alpha1.NodeStatus, n snapshot.Node, now time.Time) (name st
 func samePod(known v1alpha1.NodeStatus, n snapshot.Node) bool {
 	pod := n.Pod()
 	return pod == nil && known.Pod == "" || pod != nil && pod.Name == known.Pod
-}
-
-// statusOf returns the status of a node. A worker may have the ID of a master that is being removed.
-func statusOf(nodes []v1alpha1.NodeStatus, role, id string) *v1alpha1.NodeStatus {
-	i := slices.IndexFunc(nodes, func(n v1alpha1.NodeStatus) bool { return n.ID == id && n.Role == role })
-	if i < 0 {
-		return nil
-	}
-	return &nodes[i]
 }
 
 // hurry returns when nodes that are not Ready are checked again; zero if all are Ready.
@@ -65,7 +55,7 @@ func hurry(nodes []v1alpha1.NodeStatus) time.Duration {
 // hang.
 func (r *Reconciler) tellSteps(before, after *v1alpha1.KVMConfig) {
 	for _, n := range after.Status.Nodes {
-		known := statusOf(before.Status.Nodes, n.Role, n.ID)
+		known := snapshot.StatusOf(before.Status.Nodes, n.Role, n.ID)
 		if n.Step != "" && (known == nil || known.Step != n.Step) {
 			note := n.Message
 			if note == "" {

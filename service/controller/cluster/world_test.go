@@ -20,7 +20,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/deployment"
-	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/pvc"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -95,7 +94,7 @@ func terminating(pod *corev1.Pod) {
 // build returns the objects that a handler builds from a snapshot.
 func build(t *testing.T, s *snapshot.Snapshot, handler string) (apply.Desired, error) {
 	t.Helper()
-	for _, resource := range append(Resources(), pvc.Resource()) {
+	for _, resource := range renderable() {
 		if resource.Handler == handler {
 			return resource.Build(s)
 		}

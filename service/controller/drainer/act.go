@@ -21,102 +21,25 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
-// act does what was decided. It may do everything twice: an operator that restarts in between decides the same again,
-// and the release of a machine is recorded only after its runner has been told.
-func (r *Reconciler) act(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, m drain.Machine, d drain.Decision) error {
-	if d.Finish {
-		return r.engine.RemovePodFinalizer(ctx, pod, key.FinalizerDrainer)
-	}
-	refusals, err := r.empty(ctx, config, m.Node, d)
-	if err != nil || m.LetGo != "" {
-		return err
-	}
-	if d.Sudden(m) && !drain.Certain(pod) {
-		if err := r.say(ctx, pod, config, held(string(drain.Releasing), d.Message)); err != nil {
-			return err
-		}
-	}
-	said := held(string(d.Reason), d.Message+refusals)
-	if !d.Release && m.Master && drain.Certain(pod) {
-		// The other masters rely on this condition: this master may be gone.
-		said.Reason = drain.Condition(pod).Reason
-	}
-	if d.Release {
-		said.Status = corev1.ConditionTrue
-		if err = r.release(ctx, pod); err != nil {
-			said = held(string(drain.ReleaseFailed),
-				fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, joining.Steady(err.Error())))
-		}
-	}
-	return errors.Join(err, r.say(ctx, pod, config, said))
+// actor does what the handler "pod" decides.
+type actor struct{ *Reconciler }
+
+// Finish lets the pod go.
+func (r actor) Finish(ctx context.Context, s *drain.State) error {
+	return r.engine.RemovePodFinalizer(ctx, s.Pod, key.FinalizerDrainer)
 }
 
-// release tells the runner to shut the machine down. It has a timeout so that a host that does not respond does not
+// Release tells the runner to shut the machine down. It has a timeout so that a host that does not respond does not
 // hold up other pods.
-func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
+func (r actor) Release(ctx context.Context, s *drain.State) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	return r.Release(ctx, pod.Namespace, pod.Name)
+	return r.Reconciler.Release(ctx, s.Pod.Namespace, s.Pod.Name)
 }
 
-// announce announces the release of a master to the reconciles that decide on other masters, decides again with data of
-// the API server, and makes the release certain, see drain.Stays. Any other condition withdraws the announcement; act
-// writes it.
-func (r *Reconciler) announce(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (drain.Machine, drain.Decision, error) {
-	if !drain.Certain(pod) {
-		announcement := held(string(drain.LettingGo), "this master is about to be released; the operator checks that the other masters stay")
-		if err := r.say(ctx, pod, config, announcement); err != nil {
-			return drain.Machine{}, drain.Decision{}, err
-		}
-	}
-	// The release may have been certain for a long time, because the host of the pod did not respond.
-	if !r.askEtcd(ctx, config) {
-		return drain.Machine{}, drain.Decision{}, errUnasked
-	}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-		return drain.Machine{}, drain.Decision{}, err
-	}
-	if !drain.Leaving(pod) {
-		return drain.Machine{}, drain.Decision{}, errTakenBack
-	}
-	machine, err := r.look(ctx, pod, config, r.Live)
-	decision := drain.Decide(machine)
-	if err != nil || !decision.Release || drain.Certain(pod) {
-		return machine, decision, err
-	}
-	// This fails if another operator has withdrawn the announcement since the pod was read.
-	releasing := held(string(drain.Releasing), "the other masters stay; the runner is told to power the machine down")
-	if err := r.engine.SetPodConditionAsSeen(ctx, pod, releasing); err != nil {
-		return machine, decision, err
-	}
-	note(pod, releasing)
-	return machine, decision, nil
-}
-
-// askEtcd queries the state of the members because what is known of them may be a minute old. It returns false if they
-// were not queried in time: their list may be changing just now, which takes longer than a pass may take.
-func (r *Reconciler) askEtcd(ctx context.Context, config *v1alpha1.KVMConfig) bool {
-	if r.Etcd == nil {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	return r.Etcd.Ask(ctx, client.ObjectKeyFromObject(config))
-}
-
-// errUnasked makes the controller retry.
-var errUnasked = errors.New("the members of etcd have not been asked in time; it is tried again")
-
-// errTakenBack makes the controller start over.
-var errTakenBack = errors.New("another operator withdrew the announcement that the machine is released")
-
-// empty cordons the Node and evicts the pods that have to go. It returns which pods cannot be evicted, and why, as the
-// end of a sentence.
-func (r *Reconciler) empty(ctx context.Context, config *v1alpha1.KVMConfig, node *corev1.Node, d drain.Decision) (string, error) {
-	if !d.Cordon && len(d.Evict) == 0 {
-		return "", nil
-	}
-	inside := r.engineOf(config)
+// Empty cordons the Node and evicts the pods that have to go.
+func (r actor) Empty(ctx context.Context, s *drain.State, d drain.Decision) (string, error) {
+	inside := r.engineOf(s.Config)
 	if inside == nil {
 		return "", errLost
 	}
@@ -127,7 +50,7 @@ func (r *Reconciler) empty(ctx context.Context, config *v1alpha1.KVMConfig, node
 	go func() {
 		defer close(cordoned)
 		if d.Cordon {
-			cordonErr = inside.Cordon(ctx, node)
+			cordonErr = inside.Cordon(ctx, s.Machine.Node)
 		}
 	}()
 	// A cordon that is refused or slow must not prevent evictions.
@@ -211,33 +134,34 @@ func reason(err error) string {
 	return joining.Steady(text)
 }
 
-// held returns the condition of a pod whose machine has not been released.
-func held(reason, message string) corev1.PodCondition {
-	return corev1.PodCondition{Type: key.ConditionDrained, Status: corev1.ConditionFalse, Reason: reason, Message: message}
+// Report writes the pod's condition if it differs, and an event if its reason differs.
+func (r actor) Report(ctx context.Context, s *drain.State, c corev1.PodCondition) error {
+	return r.say(ctx, s, c, r.engine.SetPodCondition)
 }
 
-// note updates the pod in memory with what was written.
-func note(pod *corev1.Pod, c corev1.PodCondition) {
-	pod.Status.Conditions = append(slices.DeleteFunc(pod.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type }), c)
+// ReportAsSeen does the same, and fails if the pod has changed since it was read.
+func (r actor) ReportAsSeen(ctx context.Context, s *drain.State, c corev1.PodCondition) error {
+	return r.say(ctx, s, c, r.engine.SetPodConditionAsSeen)
 }
 
-// say writes a condition to the pod, also in memory, if it differs, and an event if the reason differs.
-func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, c corev1.PodCondition) error {
+// warned are the reasons that an administrator should know of.
+var warned = []drain.Reason{drain.TimedOut, drain.GracePeriodOver, drain.NamespaceDeleted, drain.QuorumAtRisk, drain.ReleaseFailed}
+
+func (r actor) say(ctx context.Context, s *drain.State, c corev1.PodCondition, write func(context.Context, *corev1.Pod, corev1.PodCondition) error) error {
 	c.Message = bounded(c.Message)
-	before := drain.Condition(pod)
+	before := drain.Condition(s.Pod)
 	if before.Status == c.Status && before.Reason == c.Reason && before.Message == c.Message {
 		return nil
 	}
-	if err := r.engine.SetPodCondition(ctx, pod, c); err != nil {
+	if err := write(ctx, s.Pod, c); err != nil {
 		return err
 	}
-	note(pod, c)
-	if before.Reason != c.Reason && config != nil && r.Events != nil {
+	if before.Reason != c.Reason && s.Config != nil && r.Events != nil {
 		kind := corev1.EventTypeNormal
-		if slices.Contains([]drain.Reason{drain.TimedOut, drain.GracePeriodOver, drain.NamespaceDeleted, drain.QuorumAtRisk, drain.ReleaseFailed}, drain.Reason(c.Reason)) {
+		if slices.Contains(warned, drain.Reason(c.Reason)) {
 			kind = corev1.EventTypeWarning
 		}
-		r.Events.Eventf(config, pod, kind, c.Reason, "Drain", "%s: %s", pod.Name, c.Message)
+		r.Events.Eventf(s.Config, s.Pod, kind, c.Reason, "Drain", "%s: %s", s.Pod.Name, c.Message)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +32,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 )
 
@@ -78,6 +80,8 @@ type Reconciler struct {
 	// to be current.
 	Outdated func(ctx context.Context) string
 
+	reconciler.Loop[Leaver, *drain.State]
+
 	engine *apply.Engine
 }
 
@@ -89,10 +93,16 @@ type Etcd interface {
 	Ask(ctx context.Context, cluster types.NamespacedName) bool
 }
 
-// SetupWithManager makes the controller run when a node pod changes, and when its cluster is deleted or its host shuts
-// down.
-func (r *Reconciler) SetupWithManager(m manager.Manager) error {
+// Init builds the chain. It fails if the chain is inconsistent.
+func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
+	r.Loop = reconciler.Loop[Leaver, *drain.State]{Name: Name, Controller: r, Chain: newPodChain(actor{r}), Outdated: r.Outdated}
+	return microerror.Mask(r.Chain.Validate())
+}
+
+// SetupWithManager makes the controller run when a node pod or the slices of its cluster change, and when its cluster is
+// deleted or its host shuts down.
+func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 	return microerror.Mask(builder.ControllerManagedBy(m).Named(Name).For(&corev1.Pod{}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
@@ -102,7 +112,8 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 		}).
 		Watches(&v1alpha1.KVMConfig{}, handler.EnqueueRequestsFromMapFunc(r.leaving)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.onHost)).
-		Complete(r))
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.inSlice)).
+		Complete(&r.Loop))
 }
 
 // leaving returns the pods of a KVMConfig that concern this controller.
@@ -121,56 +132,59 @@ func (r *Reconciler) leaving(ctx context.Context, object client.Object) []reconc
 	return requests
 }
 
-// concerns returns whether a pod is about to end and is held.
-func (r *Reconciler) concerns(ctx context.Context, pod *corev1.Pod) bool {
-	return controllerutil.ContainsFinalizer(pod, key.FinalizerDrainer) && (pod.DeletionTimestamp != nil || r.hostGoes(ctx, pod))
-}
-
-// Reconcile takes the next step with one pod.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	pod := &corev1.Pod{}
-	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil || !r.concerns(ctx, pod) {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if r.Outdated != nil && r.Outdated(ctx) != "" {
-		return reconcile.Result{RequeueAfter: definitionsLook}, nil
-	}
-	config, err := r.configOf(ctx, pod)
-	if errors.Is(err, errNobodys) {
-		return reconcile.Result{RequeueAfter: ownerMissing}, nil
-	}
-	if errors.Is(err, errNotOurs) || config != nil && (undecodable.Why(config) != "" || key.Paused(config.Annotations)) {
-		return reconcile.Result{}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	began := time.Now()
-	defer func() { chain.ObservePass(Name, pod.DeletionTimestamp != nil, time.Since(began)) }()
-	machine, err := r.look(ctx, pod, config, r.Client)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	decision := drain.Decide(machine)
-	if decision.Announced(machine) {
-		if machine, decision, err = r.announce(ctx, pod, config); err != nil {
-			return reconcile.Result{}, err
+// inSlice returns the pods of a slice. It is called with a slice as it was and as it is.
+func (*Reconciler) inSlice(_ context.Context, object client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	slice := object.(*discoveryv1.EndpointSlice)
+	for _, e := range slice.Endpoints {
+		if e.TargetRef != nil {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: slice.Namespace, Name: e.TargetRef.Name}})
 		}
 	}
-	if err := r.act(ctx, pod, config, machine, decision); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: decision.After}, nil
+	return requests
 }
 
-// definitionsLook is how soon it is checked again, without a request, whether an outdated definition is current.
-const definitionsLook = 5 * time.Second
+// concerns returns whether a pod is held and is about to end, or its condition says so wrongly.
+func (r *Reconciler) concerns(ctx context.Context, pod *corev1.Pod) bool {
+	return controllerutil.ContainsFinalizer(pod, key.FinalizerDrainer) &&
+		(pod.DeletionTimestamp != nil || r.hostGoes(ctx, pod) || drain.Certain(pod) && r.hostStays(ctx, pod))
+}
 
-// errNobodys: the namespace does not name its owner. The cluster controller writes the owner again if it was removed.
-var errNobodys = errors.New("the pod's namespace names no owner")
+// Get returns the pod of a request, if it is about to end and this operator is responsible for it.
+func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (l Leaver, found bool, err error) {
+	pod := &corev1.Pod{}
+	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil || !r.concerns(ctx, pod) {
+		return Leaver{}, false, client.IgnoreNotFound(err)
+	}
+	config, err := r.configOf(ctx, pod)
+	switch {
+	case errors.Is(err, errUnowned):
+		return Leaver{Pod: pod, unowned: true}, true, nil
+	case errors.Is(err, errNotOurs):
+		return Leaver{}, false, nil
+	case err != nil:
+		return Leaver{}, false, err
+	}
+	ignored := config != nil && (undecodable.Why(config) != "" || key.Paused(config.Annotations))
+	return Leaver{Pod: pod, config: config}, !ignored, nil
+}
 
-// ownerMissing is when the owner of the namespace is checked again.
-const ownerMissing = 30 * time.Second
+// Store stores nothing, because the handlers write the condition of the pod. A refusal of the API server is an error
+// here, because no condition can report it.
+func (*Reconciler) Store(_ context.Context, _ Leaver, _ *drain.State, results []chain.Result) error {
+	for _, r := range results {
+		if r.Err != nil {
+			return r.Err
+		}
+	}
+	return nil
+}
+
+// Again returns when the chain wants to run again.
+func (*Reconciler) Again(_ *drain.State, after time.Duration) time.Duration { return after }
+
+// errUnowned: the namespace does not name its owner. The cluster controller writes the owner again if it was removed.
+var errUnowned = errors.New("the pod's namespace names no owner")
 
 // errNotOurs: the pod belongs to a cluster that this operator is not responsible for.
 var errNotOurs = errors.New("the pod belongs to a cluster of another operator")
@@ -181,7 +195,7 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 	namespace := &corev1.Namespace{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)
 	if apierrors.IsNotFound(err) { // it does not have the operator's label, like those of giantswarm/kvm-operator
-		return nil, errNobodys
+		return nil, errUnowned
 	}
 	if err != nil {
 		return nil, microerror.Mask(err)
@@ -189,7 +203,7 @@ func (r *Reconciler) configOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.K
 	owner, named := ownership.Parse(namespace.Annotations)
 	switch {
 	case !named:
-		return nil, errNobodys
+		return nil, errUnowned
 	case owner.Kind != key.KindKVMConfig:
 		return nil, errNotOurs
 	}
@@ -217,7 +231,7 @@ func ownerOf(namespace *corev1.Namespace, owner ownership.Owner, config *v1alpha
 	case key.Namespace(config.Spec.Cluster.ID) != namespace.Name:
 		return nil, errNotOurs
 	case owner.UID != "" && owner.UID != config.UID && config.DeletionTimestamp == nil:
-		return nil, errNobodys
+		return nil, errUnowned
 	}
 	return config, nil
 }

@@ -2,6 +2,7 @@ package drainer
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,20 @@ func shutsDown(host *corev1.Node) bool {
 	return false
 }
 
+// stays returns whether a host of the management cluster is Ready.
+func stays(host *corev1.Node) bool {
+	return slices.ContainsFunc(host.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// hostStays returns whether the host of a pod is Ready.
+func (r *Reconciler) hostStays(ctx context.Context, pod *corev1.Pod) bool {
+	host := &corev1.Node{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, host, client.DisableReadYourWritesConsistency)
+	return err == nil && stays(host)
+}
+
 // hostGoes returns whether the host of a pod shuts down, or whether its kubelet ends the pod by itself.
 func (r *Reconciler) hostGoes(ctx context.Context, pod *corev1.Pod) bool {
 	if drain.EndedByHost(pod) {
@@ -39,10 +54,12 @@ func (r *Reconciler) hostGoes(ctx context.Context, pod *corev1.Pod) bool {
 	return err == nil && shutsDown(host)
 }
 
-// onHost returns the pods that are held on a host that shuts down.
+// onHost returns the pods that are held on a host that shuts down, and those whose release does not count on a host that
+// stays.
 func (r *Reconciler) onHost(ctx context.Context, object client.Object) []reconcile.Request {
 	host := object.(*corev1.Node)
-	if !shutsDown(host) {
+	goes := shutsDown(host)
+	if !goes && !stays(host) {
 		return nil
 	}
 	var pods corev1.PodList
@@ -51,7 +68,7 @@ func (r *Reconciler) onHost(ctx context.Context, object client.Object) []reconci
 	}
 	var requests []reconcile.Request
 	for i := range pods.Items {
-		if p := &pods.Items[i]; p.Spec.NodeName == host.Name && controllerutil.ContainsFinalizer(p, key.FinalizerDrainer) {
+		if p := &pods.Items[i]; p.Spec.NodeName == host.Name && controllerutil.ContainsFinalizer(p, key.FinalizerDrainer) && (goes || drain.Certain(p)) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}

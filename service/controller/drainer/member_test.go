@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -76,12 +79,17 @@ func TestWhichMachinesRunAMember(t *testing.T) {
 // TestEtcdIsAskedEachTimeBeforeAMasterGoes covers a master whose release has been certain for hours because its host
 // did not respond: the current state of the others counts, and an unknown state is not an answer.
 func TestEtcdIsAskedEachTimeBeforeAMasterGoes(t *testing.T) {
-	pod := masterPod("m1")
-	note(pod, held(string(drain.Releasing), "the other masters stay; the runner is told to power the machine down"))
-	silent := &members{}
-	r := &Reconciler{Client: fake.NewClientBuilder().Build(), Etcd: silent}
-	machine, decision, err := r.announce(t.Context(), pod, &v1alpha1.KVMConfig{})
-	if !errors.Is(err, errUnasked) || decision.Release || silent.asked != 1 {
-		t.Errorf("etcd was asked %d times, and with %+v it was decided: %+v (%v)", silent.asked, machine, decision, err)
+	config := &v1alpha1.KVMConfig{}
+	config.Spec.Cluster.Masters = []v1alpha1.Node{{ID: "m1"}, {ID: "m2"}, {ID: "m3"}}
+	for reason, asked := range map[drain.Reason]int{drain.Draining: 0, drain.ReleaseAnnounced: 1, drain.Releasing: 1, drain.ReleaseFailed: 1} {
+		pod := masterPod("m1")
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(time.Now().Add(2*time.Hour))), ptr.To(int64(7200))
+		pod.Spec.NodeName, pod.Status.Conditions = "host-1", []corev1.PodCondition{drain.Held(reason, "")}
+		silent := &members{}
+		r := &Reconciler{Client: fake.NewClientBuilder().Build(), Etcd: silent, Clock: clock.RealClock{}}
+		state, err := r.Gather(t.Context(), Leaver{Pod: pod, config: config})
+		if silent.asked != asked || errors.Is(err, errUnasked) != (asked > 0) || (state == nil) != (asked > 0) {
+			t.Errorf("%s: etcd was asked %d times, and then: %+v (%v)", reason, silent.asked, state, err)
+		}
 	}
 }

@@ -2,12 +2,14 @@ package drainer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,15 +23,73 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
+// Leaver is a node pod that is about to end, with the KVMConfig of its cluster; nil if that is gone.
+type Leaver struct {
+	*corev1.Pod
+
+	config *v1alpha1.KVMConfig
+	// unowned means that the namespace names no owner.
+	unowned bool
+}
+
+// Gather reads what the chain decides on, from caches and, if the pod is a master that is about to be released, from
+// the API server and from etcd.
+func (r *Reconciler) Gather(ctx context.Context, l Leaver) (*drain.State, error) {
+	s := &drain.State{Pod: l.Pod, Config: l.config, Unowned: l.unowned}
+	if l.unowned {
+		return s, nil
+	}
+	var err error
+	if s.Machine, err = r.look(ctx, s.Pod, s.Config, r.Client); err != nil {
+		return nil, err
+	}
+	if drain.Verified(s.Pod, s.Machine) {
+		if err := r.verify(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	var list discoveryv1.EndpointSliceList
+	err = r.Client.List(ctx, &list, client.InNamespace(s.Pod.Namespace), client.DisableReadYourWritesConsistency, client.UnsafeDisableDeepCopy)
+	s.Slices = list.Items
+	return s, microerror.Mask(err)
+}
+
+// verify reads the state from the API server, after the members of etcd were asked.
+func (r *Reconciler) verify(ctx context.Context, s *drain.State) error {
+	if !r.askEtcd(ctx, s.Config) {
+		return errUnasked
+	}
+	s.Pod = s.Pod.DeepCopy()
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(s.Pod), s.Pod)
+	if err == nil {
+		s.Machine, err = r.look(ctx, s.Pod, s.Config, r.Live)
+	}
+	return microerror.Mask(err)
+}
+
+// askEtcd queries the state of the members because what is known of them may be a minute old. It returns false if they
+// were not queried in time: their list may be changing just now, which takes longer than a reconcile may take.
+func (r *Reconciler) askEtcd(ctx context.Context, config *v1alpha1.KVMConfig) bool {
+	if r.Etcd == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return r.Etcd.Ask(ctx, client.ObjectKeyFromObject(config))
+}
+
+// errUnasked makes the controller retry.
+var errUnasked = errors.New("the members of etcd have not been asked in time; it is tried again")
+
 // look collects the state of a machine. config is nil if the KVMConfig is gone; pods is the reader with which the other
 // pods are read.
 func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig, pods client.Reader) (drain.Machine, error) {
 	m := drain.Machine{
-		Stopped: drain.Stopped(pod), LetGo: drain.ReleasedFor(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
-		HostShutsDown: r.hostGoes(ctx, pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster,
+		Stopped: drain.Stopped(pod), Released: drain.ReleasedFor(pod), ClusterGone: config == nil || config.DeletionTimestamp != nil,
+		HostShutsDown: r.hostGoes(ctx, pod), HostStays: r.hostStays(ctx, pod), Watched: r.Pool != nil, Master: pod.Labels[key.LabelApp] == key.RoleMaster,
 		Serves: drain.Serves(pod),
 	}
-	if m.Stopped || m.LetGo != "" || m.ClusterGone || m.HostShutsDown {
+	if m.Stopped || m.Released != "" || m.ClusterGone || m.HostShutsDown {
 		return m, nil
 	}
 	var err error

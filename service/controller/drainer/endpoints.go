@@ -1,0 +1,118 @@
+package drainer
+
+import (
+	"context"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
+)
+
+// EndpointsName is the name of the controller Endpoints.
+const EndpointsName = Name + "-endpoints"
+
+// Kinds are the kinds that only this controller writes.
+func Kinds() []client.Object {
+	return []client.Object{&corev1.Endpoints{}, &discoveryv1.EndpointSlice{}}
+}
+
+// Endpoints is the only writer of the addresses behind the Services of a cluster. It has workers of its own, so that
+// neither a drain nor a cluster whose other objects cannot be written delays it.
+type Endpoints struct {
+	observe.Follower
+
+	// Members returns what is known of a cluster's etcd; nil if the operator does not connect to etcd.
+	Members func(cluster types.NamespacedName) etcd.State
+
+	reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Snapshot]
+
+	condition reconciler.OwnCondition
+}
+
+// Init builds the chain. It fails if the chain is inconsistent.
+func (r *Endpoints) Init() error {
+	engine := apply.New(r.Client, r.Live, r.Clock)
+	engine.Adopts = key.Adopts
+	r.condition = reconciler.OwnCondition{Type: cluster.ConditionEndpoints, Owner: key.Operator + "-" + Name, Writer: engine, Clock: r.Clock}
+	// The controller has no finalizer: what it does not delete itself goes with the namespace.
+	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Snapshot]{
+		Name: EndpointsName, Controller: r, Chain: newEndpointsChain(engine), Outdated: r.Follower.Outdated,
+	}
+	return microerror.Mask(r.Chain.Validate())
+}
+
+// SetupWithManager makes the controller run when a KVMConfig, its node pods, its namespace or its endpoints change, and
+// when the members of its etcd do.
+func (r *Endpoints) SetupWithManager(m manager.Manager) error {
+	b := builder.ControllerManagedBy(m).Named(EndpointsName).For(&v1alpha1.KVMConfig{}).
+		WithOptions(reconciler.Options(m, EndpointsName, reconcileTimeout)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.Reader().OfCluster))
+	for _, kind := range append(Kinds(), &corev1.Namespace{}) {
+		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.Reader().OfOwner))
+	}
+	if r.Workloads != nil {
+		b = b.WatchesRawSource(r.Workloads.Source())
+	}
+	return microerror.Mask(b.Complete(&r.Loop))
+}
+
+// Get returns the KVMConfig of a request.
+func (r *Endpoints) Get(ctx context.Context, request reconcile.Request) (*v1alpha1.KVMConfig, bool, error) {
+	config, gate, err := r.Reader().Config(ctx, request.NamespacedName, key.FinalizerCluster)
+	return config, gate == observe.Open, err
+}
+
+// Gather reads the machines of a cluster, only from caches, and what is known of its etcd.
+func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*cluster.Snapshot, error) {
+	namespace, hold, err := r.Reader().Namespace(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if r.Workloads != nil { // without them, it would never be known that etcd was founded
+		config, _ = cluster.HoldFounders(config, namespace, hold)
+	}
+	s := &cluster.Snapshot{Config: cluster.WithDefaults(config), Settings: r.Settings, Nodes: cluster.NewNodes(config.Spec), Now: r.Clock.Now()}
+	s.LookAtNamespace(namespace, hold)
+	if !s.OwnsNamespace {
+		return s, nil
+	}
+	found, err := r.Reader().Objects(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	retired := observe.Attach(s, found)
+	s.LookAtRestore(namespace, nil, found.Pods)
+	s.Founders = cluster.FoundersOf(namespace, config.Status.Etcd, s.Nodes, retired, s.Restore)
+	if r.Members != nil {
+		s.Etcd = r.Members(client.ObjectKeyFromObject(config))
+	}
+	s.LookAtRetiring(retired)
+	return s, nil
+}
+
+// Store writes the controller's condition. On deletion, the cluster controller says what is waited for.
+func (r *Endpoints) Store(ctx context.Context, config *v1alpha1.KVMConfig, _ *cluster.Snapshot, results []chain.Result) error {
+	if config.DeletionTimestamp != nil {
+		return nil
+	}
+	return r.condition.Store(ctx, config, config.Status.Conditions, results)
+}
+
+// Again returns when the chain wants to run again.
+func (*Endpoints) Again(_ *cluster.Snapshot, after time.Duration) time.Duration { return after }
