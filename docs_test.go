@@ -18,7 +18,7 @@ import (
 
 	command "github.com/kvm-operator/kvm-operator/cmd/runner"
 	"github.com/kvm-operator/kvm-operator/flag"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // settingRow matches a row of docs/settings.md: | `key` | `default` | meaning |.
@@ -84,12 +84,12 @@ func TestEveryStateAndEndOfARunnerIsDocumented(t *testing.T) {
 	for _, row := range endRow.FindAllStringSubmatch(page, -1) {
 		ends[row[2]] = row[1]
 	}
-	for _, reason := range constants(t, "pkg/vm/runner", "Reason") {
-		if code := strconv.Itoa(runner.Reason(reason).ExitCode()); ends[reason] != code {
+	for _, reason := range constants(t, "pkg/vm/keeper", "Reason") {
+		if code := strconv.Itoa(keeper.Reason(reason).ExitCode()); ends[reason] != code {
 			t.Errorf("docs/runner.md says that %s ends with code %q, it is %s", reason, ends[reason], code)
 		}
 	}
-	for _, state := range constants(t, "pkg/vm/runner", "State") {
+	for _, state := range constants(t, "pkg/vm/keeper", "State") {
 		if !strings.Contains(page, "| `"+state+"` |") {
 			t.Errorf("docs/runner.md does not have the state %s", state)
 		}

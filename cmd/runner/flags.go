@@ -10,10 +10,11 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/noderunner"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/usernet"
 )
 
@@ -32,7 +33,7 @@ var variables = map[string]string{
 // diskVariables holds the variables for the sizes of a node's disks, with their serial numbers, in the order in which
 // the guest sees them.
 var diskVariables = []struct{ variable, serial string }{
-	{"DISK_OS", runner.SerialOS}, {"DISK_DOCKER", "dockerfs"}, {"DISK_KUBELET", "kubeletfs"},
+	{"DISK_OS", noderunner.SerialOS}, {"DISK_DOCKER", "dockerfs"}, {"DISK_KUBELET", "kubeletfs"},
 }
 
 // registerImage registers the flags of commands that get an image.
@@ -58,7 +59,7 @@ func nameVariables(fs *pflag.FlagSet) {
 }
 
 func register(fs *pflag.FlagSet) {
-	t := runner.DefaultTimeouts
+	t := keeper.DefaultTimeouts
 	fs.String("acceleration", "auto", "auto, kvm or tcg; auto is kvm where a canary guest proves that it works")
 	fs.Bool("allow-emulation", false, "let the guest be emulated in software where KVM does not work; service.machine.allowemulation of the operator")
 	fs.Bool("nested-virtualization", false, "let the guest run virtual machines of its own on KVM")
@@ -79,12 +80,12 @@ func register(fs *pflag.FlagSet) {
 	fs.String("memory", "1024M", "memory of the guest in M or G (powers of 1024)")
 	fs.Duration("monitor-timeout", t.Monitor, "how long QEMU may be silent before it is taken for dead")
 	fs.String("name", "", "host name of the guest")
-	fs.String("network", runner.NetworkPod, "pod hands the pod's network to the guest; proxy carries its connections under the pod's address, without rights;\nuser puts it behind QEMU's address translation")
+	fs.String("network", noderunner.NetworkPod, "pod hands the pod's network to the guest; proxy carries its connections under the pod's address, without rights;\nuser puts it behind QEMU's address translation")
 	fs.String("ntp-servers", "", "time servers for the guest, separated by commas")
 	fs.String("ports", "", "ports of a guest on the network proxy that others reach, as <protocol>:<number>, separated by commas")
 	fs.Duration("powerdown-timeout", t.Powerdown, "how long the guest may take to shut down")
 	fs.String("qemu", "qemu-system-x86_64", "QEMU, by name or path")
-	fs.Int("qemu-user", runner.QEMUUser, "number of the user and group that QEMU runs as; 0, and whatever a runner says that is not root, is the runner's own")
+	fs.Int("qemu-user", keeper.QEMUUser, "number of the user and group that QEMU runs as; 0, and whatever a runner says that is not root, is the runner's own")
 	fs.StringArray("qemu-arg", nil, "further argument of QEMU; may repeat")
 	fs.Duration("quit-timeout", t.Quit, "how long QEMU may take to quit when the guest did not shut down")
 	fs.String("shares", "", "directories for the guest as <tag>:<path>, separated by commas; it mounts them over 9p")
@@ -96,16 +97,16 @@ func register(fs *pflag.FlagSet) {
 }
 
 // load reads flags and, where a flag is not given, the environment. The error names everything that is wrong.
-func load(fs *pflag.FlagSet, environment func(string) (string, bool)) (runner.Settings, error) {
+func load(fs *pflag.FlagSet, environment func(string) (string, bool)) (noderunner.Settings, error) {
 	r := newReader(fs, environment)
 	settings := r.settings(environment)
 	return settings, errors.Join(append(r.errs, settings.Validate())...)
 }
 
 // loadImage does the same for a command that gets an image. The second result is the file for the termination message.
-func loadImage(fs *pflag.FlagSet, environment func(string) (string, bool)) (runner.ImageSettings, string, error) {
+func loadImage(fs *pflag.FlagSet, environment func(string) (string, bool)) (osimage.Source, string, error) {
 	r := newReader(fs, environment)
-	settings := r.imageSettings()
+	settings := r.source()
 	return settings, r.terminationLog(), errors.Join(r.errs...)
 }
 
@@ -129,24 +130,26 @@ type reader struct {
 	errs []error
 }
 
-func (r *reader) settings(environment func(string) (string, bool)) runner.Settings {
-	return runner.Settings{
-		Name: r.text("name"), MachineType: r.text("machine"), CPUs: r.number("cpus"), Memory: r.memory(), Disks: r.disks(environment),
-		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))), SearchDomains: r.searchDomains(),
-		BootData:      compact(r.text("boot-data"), r.text("private-boot-data")),
-		ImageSettings: r.imageSettings(), State: r.text("state"), Run: r.text("run"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"), Shares: r.shares(), Network: r.text("network"), Ports: r.ports(), ForeignSources: r.yes("foreign-sources"),
-		Acceleration: qemu.Mode(r.text("acceleration")), AllowEmulation: r.yes("allow-emulation"), Nested: r.yes("nested-virtualization"),
-		QEMU: r.text("qemu"), QEMUUser: r.number("qemu-user"), ExtraArgs: r.texts("qemu-arg"),
-		Health: r.number("health-port"), API: r.number("api-port"), TerminationLog: r.terminationLog(),
-		Timeouts: runner.Timeouts{
-			Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Boot: r.duration("boot-timeout"), Hold: r.duration("hold-timeout"), Powerdown: r.duration("powerdown-timeout"),
-			Quit: r.duration("quit-timeout"), Monitor: r.duration("monitor-timeout"),
+func (r *reader) settings(environment func(string) (string, bool)) noderunner.Settings {
+	return noderunner.Settings{
+		Settings: keeper.Settings{
+			Name: r.text("name"), Run: r.text("run"), QEMU: r.text("qemu"), QEMUUser: r.number("qemu-user"), TerminationLog: r.terminationLog(),
+			Timeouts: keeper.Timeouts{
+				Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Boot: r.duration("boot-timeout"), Hold: r.duration("hold-timeout"), Powerdown: r.duration("powerdown-timeout"),
+				Quit: r.duration("quit-timeout"), Monitor: r.duration("monitor-timeout"),
+			},
 		},
+		Source: r.source(), MachineType: r.text("machine"), CPUs: r.number("cpus"), Memory: r.memory(), Disks: r.disks(environment),
+		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))), SearchDomains: r.searchDomains(),
+		BootData: compact(r.text("boot-data"), r.text("private-boot-data")), State: r.text("state"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"),
+		Shares: r.shares(), Network: r.text("network"), Ports: r.ports(), ForeignSources: r.yes("foreign-sources"),
+		Acceleration: qemu.Mode(r.text("acceleration")), AllowEmulation: r.yes("allow-emulation"), Nested: r.yes("nested-virtualization"),
+		ExtraArgs: r.texts("qemu-arg"), Health: r.number("health-port"), API: r.number("api-port"),
 	}
 }
 
-func (r *reader) imageSettings() runner.ImageSettings {
-	return runner.ImageSettings{
+func (r *reader) source() osimage.Source {
+	return osimage.Source{
 		Image: r.image(), Images: r.text("images"), ImageDirectories: list(r.text("image-directories")), MaxImageFile: r.size("max-image-file"),
 		SigningKeys: r.text("signing-keys"),
 	}
@@ -204,7 +207,7 @@ func (r *reader) size(name string) int64 {
 	return bytes
 }
 
-func (r *reader) disks(environment func(string) (string, bool)) []runner.Disk {
+func (r *reader) disks(environment func(string) (string, bool)) []noderunner.Disk {
 	descriptions := r.texts("disk")
 	if len(descriptions) == 0 {
 		for _, d := range diskVariables {
@@ -213,26 +216,26 @@ func (r *reader) disks(environment func(string) (string, bool)) []runner.Disk {
 			}
 		}
 	}
-	var disks []runner.Disk
+	var disks []noderunner.Disk
 	for _, description := range descriptions {
 		serial, text, _ := strings.Cut(description, ":")
 		size, err := disk.ParseSize(text)
 		if err != nil {
 			r.wrong("disk", fmt.Errorf("%s: %w", description, err))
 		}
-		disks = append(disks, runner.Disk{Serial: serial, Size: size})
+		disks = append(disks, noderunner.Disk{Serial: serial, Size: size})
 	}
 	return disks
 }
 
-func (r *reader) shares() []runner.Share {
-	var shares []runner.Share
+func (r *reader) shares() []noderunner.Share {
+	var shares []noderunner.Share
 	for _, description := range list(r.text("shares")) {
 		tag, path, ok := strings.Cut(description, ":")
 		if !ok || tag == "" || path == "" {
 			r.wrong("shares", fmt.Errorf("%q is not <tag>:<path>", description))
 		}
-		shares = append(shares, runner.Share{Tag: tag, Path: path})
+		shares = append(shares, noderunner.Share{Tag: tag, Path: path})
 	}
 	return shares
 }

@@ -13,9 +13,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/noderunner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 // nodePods are golden files of the operator. They are the contract between what it renders and what the runner reads.
@@ -73,17 +74,19 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timeouts := runner.DefaultTimeouts
+	timeouts := keeper.DefaultTimeouts
 	timeouts.Hold = 5 * time.Minute
-	want := runner.Settings{
-		Name: "worker-1", MachineType: "q35", CPUs: 2, Memory: 3072,
-		Disks:      []runner.Disk{{Serial: "rootfs", Size: 5 << 30}, {Serial: "dockerfs", Size: 50 << 30}, {Serial: "kubeletfs", Size: 5 << 30}},
+	want := noderunner.Settings{
+		Settings: keeper.Settings{
+			Name: "worker-1", Run: "/run/kvm-operator", QEMU: "qemu-system-x86_64", QEMUUser: keeper.QEMUUser, Timeouts: timeouts,
+		},
+		Source:      osimage.Source{Image: osimage.Flatcar("beta", "1.2.3"), Images: "/usr/code/images", MaxImageFile: 8 << 30},
+		MachineType: "q35", CPUs: 2, Memory: 3072,
+		Disks:      []noderunner.Disk{{Serial: "rootfs", Size: 5 << 30}, {Serial: "dockerfs", Size: 50 << 30}, {Serial: "kubeletfs", Size: 5 << 30}},
 		DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}, NTPServers: []netip.Addr{netip.MustParseAddr("10.0.0.3")},
-		BootData:      []string{"/cloudconfig/user_data", "/private/user_data"},
-		ImageSettings: runner.ImageSettings{Image: osimage.Flatcar("beta", "1.2.3"), Images: "/usr/code/images", MaxImageFile: 8 << 30}, State: "/usr/code/rootfs", Run: "/run/kvm-operator",
-		Shares: []runner.Share{{Tag: "logs", Path: "/data/logs"}, {Tag: "db", Path: "/data/db"}}, Network: "pod",
-		Acceleration: qemu.Mode("tcg"), QEMU: "qemu-system-x86_64", QEMUUser: runner.QEMUUser, ExtraArgs: []string{}, Health: 10248,
-		Timeouts: timeouts,
+		BootData: []string{"/cloudconfig/user_data", "/private/user_data"}, State: "/usr/code/rootfs",
+		Shares: []noderunner.Share{{Tag: "logs", Path: "/data/logs"}, {Tag: "db", Path: "/data/db"}}, Network: "pod",
+		Acceleration: qemu.Mode("tcg"), ExtraArgs: []string{}, Health: 10248,
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -195,7 +198,7 @@ func known(name string) bool {
 	return name == "ROLE"
 }
 
-func exclusive(s runner.Settings) []string {
+func exclusive(s noderunner.Settings) []string {
 	paths := compact(s.Etcd)
 	for _, share := range s.Shares {
 		paths = append(paths, share.Path)

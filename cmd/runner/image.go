@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/noderunner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 func newImage() *cobra.Command {
@@ -32,16 +33,16 @@ downloaded when the image is there. The command takes the flags and variables of
 
 func fetchImage(c *cobra.Command) error {
 	settings, terminationLog, err := loadImage(c.Flags(), os.LookupEnv)
-	end := runner.End{Reason: runner.ReasonSettingsInvalid}
+	end := keeper.End{Reason: keeper.ReasonSettingsInvalid}
 	if err != nil {
 		end.Message = err.Error()
 	} else {
 		ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
 		defer stop()
-		end = runner.FetchImage(ctx, settings, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)))
+		end = noderunner.FetchImage(ctx, settings, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)))
 	}
 	if end.Reason.ExitCode() == 0 {
 		return nil
 	}
-	return errorOf(end, runner.WriteTermination(terminationLog, end, nil))
+	return errorOf(end, keeper.WriteTermination(terminationLog, end, nil))
 }

@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/noderunner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // ExitError ends the program with an exit code that identifies the reason.
@@ -31,8 +32,8 @@ func Execute(c *cobra.Command) int {
 	if err == nil {
 		return 0
 	}
-	// There may be no reader of stderr; see runner.Outlet.
-	out := runner.NewOutlet(os.Stderr)
+	// There may be no reader of stderr; see keeper.Outlet.
+	out := keeper.NewOutlet(os.Stderr)
 	fmt.Fprintln(out, "error:", err)
 	_ = out.Close()
 	var exit *ExitError
@@ -70,8 +71,8 @@ Every flag can be set by the variable of the environment that its description na
 func run(c *cobra.Command) error {
 	settings, err := load(c.Flags(), os.LookupEnv)
 	if err != nil {
-		end := runner.End{Reason: runner.ReasonSettingsInvalid, Message: err.Error()}
-		return errorOf(end, runner.WriteTermination(settings.TerminationLog, end, nil))
+		end := keeper.End{Reason: keeper.ReasonSettingsInvalid, Message: err.Error()}
+		return errorOf(end, keeper.WriteTermination(settings.TerminationLog, end, nil))
 	}
 	// The runner shares its memory with the machine, so memory that only the start needs is freed soon.
 	debug.SetGCPercent(25)
@@ -83,16 +84,16 @@ func run(c *cobra.Command) error {
 	if os.Getpid() == 1 {
 		go reapOrphans(c.Context())
 	}
-	messages, console := runner.NewOutlet(c.ErrOrStderr()), runner.NewOutlet(c.OutOrStdout())
+	messages, console := keeper.NewOutlet(c.ErrOrStderr()), keeper.NewOutlet(c.OutOrStdout())
 	defer func() { _ = errors.Join(messages.Close(), console.Close()) }()
 	log := slog.New(slog.NewTextHandler(messages, nil))
-	end := runner.New(settings, log, console, messages).Run(ctx)
+	end := noderunner.New(settings, log, console, messages).Run(ctx)
 	log.Info("The machine has ended", "reason", end.Reason, "message", end.Message)
 	return errorOf(end, nil)
 }
 
 // errorOf returns the error that ends the program. It is nil when nothing went wrong.
-func errorOf(end runner.End, further error) error {
+func errorOf(end keeper.End, further error) error {
 	if end.Reason.ExitCode() == 0 {
 		return further
 	}

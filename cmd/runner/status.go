@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/noderunner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // unhealthy is the exit code for a machine that is not in the requested state.
@@ -34,8 +35,8 @@ it is not healthy, or the API server of a master is not ready. With --live it fa
 		// This is shorter than the timeout of a probe, so the probe gets a reason.
 		ctx, cancel := context.WithTimeout(c.Context(), 4500*time.Millisecond)
 		defer cancel()
-		status, err := client(c).Status(ctx)
-		if err != nil {
+		var status noderunner.Status
+		if err := client(c).Status(ctx, &status); err != nil {
 			return err
 		}
 		if err := show(c.OutOrStdout(), *output, status); err != nil {
@@ -49,11 +50,11 @@ it is not healthy, or the API server of a master is not ready. With --live it fa
 	return c
 }
 
-func client(c *cobra.Command) runner.Client {
-	return runner.Client{Socket: filepath.Join(must(c.Flags().GetString("run")), runner.SocketName)}
+func client(c *cobra.Command) keeper.Client {
+	return keeper.Client{Socket: filepath.Join(must(c.Flags().GetString("run")), keeper.SocketName)}
 }
 
-func show(out io.Writer, format string, status runner.Status) error {
+func show(out io.Writer, format string, status noderunner.Status) error {
 	switch format {
 	case "json":
 		encoder := json.NewEncoder(out)
@@ -65,7 +66,7 @@ func show(out io.Writer, format string, status runner.Status) error {
 	return fmt.Errorf("--output: %q is neither text nor json", format)
 }
 
-func showText(out io.Writer, s runner.Status) error {
+func showText(out io.Writer, s noderunner.Status) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if strings.TrimSpace(value) != "" {

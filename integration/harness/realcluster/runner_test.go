@@ -26,7 +26,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // deviceResources are the resources of the lab's device plugins. The second one alone is enough for pods of level
@@ -170,7 +170,7 @@ func checkRights(t *testing.T, node *realcluster.Node, settings cluster.MachineS
 	if !want.MatchString(capabilities[0][1]) {
 		t.Errorf("the runner has the capabilities %s and not %s", capabilities[0][1], want)
 	}
-	if strings.Trim(capabilities[1][1], "0") != "" || users[1][1] != fmt.Sprint(runner.QEMUUser) {
+	if strings.Trim(capabilities[1][1], "0") != "" || users[1][1] != fmt.Sprint(keeper.QEMUUser) {
 		t.Errorf("QEMU is user %s and has the capabilities %s", users[1][1], capabilities[1][1])
 	}
 	if !regexp.MustCompile(` ` + nodepod.Images + ` \S+ ro,`).MatchString(seen) {

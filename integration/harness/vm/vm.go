@@ -17,7 +17,8 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/noderunner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // Options define a machine. The zero value is a tiny guest behind QEMU's own network.
@@ -122,9 +123,9 @@ func Directory(t testing.TB) string {
 
 func (v *VM) arguments(t testing.TB, o Options) []string {
 	t.Helper()
-	network := runner.NetworkUser
+	network := noderunner.NetworkUser
 	if o.Pod != nil {
-		network = runner.NetworkPod
+		network = noderunner.NetworkPod
 	}
 	arguments := []string{
 		"runner", "--name=" + o.Name, fmt.Sprintf("--cpus=%d", o.CPUs), fmt.Sprintf("--memory=%dM", o.Memory),
@@ -176,17 +177,17 @@ func (v *VM) Console() string { return v.output.String() }
 func (v *VM) Log() string { return v.log.String() }
 
 // Client returns a client of the runner.
-func (v *VM) Client() runner.Client {
-	return runner.Client{Socket: filepath.Join(v.Directory, "run", runner.SocketName)}
+func (v *VM) Client() keeper.Client {
+	return keeper.Client{Socket: filepath.Join(v.Directory, "run", keeper.SocketName)}
 }
 
 // Status returns the runner's status. The test fails when the runner returns none.
-func (v *VM) Status(t testing.TB) runner.Status {
+func (v *VM) Status(t testing.TB) noderunner.Status {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	status, err := v.Client().Status(ctx)
-	if err != nil {
+	var status noderunner.Status
+	if err := v.Client().Status(ctx, &status); err != nil {
 		t.Fatalf("asking the runner for its status: %v", err)
 	}
 	return status

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // TestWhatWasAcknowledgedIsOnTheVolume kills the runner or QEMU while the guest writes lines and reports each one that
@@ -53,7 +53,7 @@ func TestWhatWasAcknowledgedIsOnTheVolume(t *testing.T) {
 				}
 				v.Await(t, 0, "tiny: ready", tinyBoots)
 				v.Terminate(t)
-				expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "")
+				expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "")
 			})
 		}
 	}

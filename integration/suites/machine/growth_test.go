@@ -16,8 +16,9 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/noderunner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
 )
 
 // TestNothingGrowsOver100Reboots runs a runner in this process, where goroutines can be counted. It is not parallel, so
@@ -29,11 +30,11 @@ func TestNothingGrowsOver100Reboots(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	r := runner.New(settings, slog.New(slog.DiscardHandler), io.Discard, io.Discard)
-	ended := make(chan runner.End, 1)
+	r := noderunner.New(settings, slog.New(slog.DiscardHandler), io.Discard, io.Discard)
+	ended := make(chan keeper.End, 1)
 	go func() { ended <- r.Run(ctx) }()
 	awaitResets(t, r, 0)
-	client := runner.Client{Socket: filepath.Join(settings.Run, runner.SocketName)}
+	client := keeper.Client{Socket: filepath.Join(settings.Run, keeper.SocketName)}
 
 	var goroutines, descriptors int
 	for i := range 100 {
@@ -53,19 +54,20 @@ func TestNothingGrowsOver100Reboots(t *testing.T) {
 	}
 	stop()
 	end := <-ended
-	if end.Reason != runner.ReasonGuestKilled && end.Reason != runner.ReasonPoweredDown {
+	if end.Reason != keeper.ReasonGuestKilled && end.Reason != keeper.ReasonPoweredDown {
 		t.Errorf("it ended with %+v", end)
 	}
 }
 
-func inProcess(t *testing.T) runner.Settings {
+func inProcess(t *testing.T) noderunner.Settings {
 	t.Helper()
 	tiny, base := vm.Tiny(t), vm.Directory(t)
-	timeouts := runner.DefaultTimeouts
+	timeouts := keeper.DefaultTimeouts
 	timeouts.Powerdown = time.Second
-	return runner.Settings{
-		Name: "vm", CPUs: 1, Memory: 128, BootData: []string{filepath.Join(base, "user_data")},
-		ImageSettings: runner.ImageSettings{
+	return noderunner.Settings{
+		Settings: keeper.Settings{Name: "vm", Run: filepath.Join(base, "run"), QEMU: "qemu-system-x86_64", Timeouts: timeouts},
+		CPUs:     1, Memory: 128, BootData: []string{filepath.Join(base, "user_data")},
+		Source: osimage.Source{
 			Image: osimage.Image{
 				Name: "tiny", Kernel: osimage.File{URL: "file://" + tiny.Kernel}, Initrd: osimage.File{URL: "file://" + tiny.Initrd},
 				IgnitionKey: "opt/com.coreos/config",
@@ -73,17 +75,16 @@ func inProcess(t *testing.T) runner.Settings {
 			ImageDirectories: []string{"/"}, // the image is a link into the cache of the tools
 			Images:           filepath.Join(base, "images"),
 		},
-		State: filepath.Join(base, "state"), Run: filepath.Join(base, "run"),
-		Network: runner.NetworkUser, Acceleration: "tcg", AllowEmulation: true, QEMU: "qemu-system-x86_64", Timeouts: timeouts,
+		State: filepath.Join(base, "state"), Network: noderunner.NetworkUser, Acceleration: "tcg", AllowEmulation: true,
 	}
 }
 
-func awaitResets(t *testing.T, r *runner.Runner, n int) {
+func awaitResets(t *testing.T, r *noderunner.Runner, n int) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	for {
 		status := r.Status(t.Context())
-		if status.State == runner.StateRunning && status.Resets >= n {
+		if status.State == keeper.StateRunning && status.Resets >= n {
 			return
 		}
 		select {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 const (
@@ -67,7 +67,7 @@ func TestGuestImageAppliesBothHalves(t *testing.T) {
 	host.Run(t, "ping", "-c", "3", "-W", "5", pod.Address.String())
 	host.Run(t, "ping", "-c", "3", "-W", "5", pod.Address6.String())
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, fullBoots), runner.ReasonPoweredDown, "the guest shut down", "")
+	expectEnd(t, v.Wait(t, fullBoots), keeper.ReasonPoweredDown, "the guest shut down", "")
 }
 
 // expectAnswer runs a command in the guest's shell. The shell echoes the command on the console, sometimes in pieces,

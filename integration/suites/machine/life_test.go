@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 func TestGuestThatShutsDownEndsTheRunner(t *testing.T) {
@@ -18,7 +18,7 @@ func TestGuestThatShutsDownEndsTheRunner(t *testing.T) {
 	v := vm.Start(t, vm.Options{})
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	v.Type(t, "poweroff")
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonGuestShutDown, "the guest shut itself down", "tiny: ready")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonGuestShutDown, "the guest shut itself down", "tiny: ready")
 }
 
 func TestGuestThatRebootsKeepsTheRunner(t *testing.T) {
@@ -27,14 +27,14 @@ func TestGuestThatRebootsKeepsTheRunner(t *testing.T) {
 	for i := range 2 {
 		v.Await(t, lastReady(v.Console(), i), "tiny: ready", tinyBoots)
 		before := v.Status(t)
-		if before.Resets < i || before.Resets > 0 && i == 0 || before.State != runner.StateRunning {
+		if before.Resets < i || before.Resets > 0 && i == 0 || before.State != keeper.StateRunning {
 			t.Fatalf("after %d reboots the status is %+v", i, before)
 		}
 		v.Type(t, "reboot")
 	}
 	v.Await(t, lastReady(v.Console(), 2), "tiny: ready", tinyBoots)
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 }
 
 // lastReady returns the position on the console after the guest has been ready n times.
@@ -59,7 +59,7 @@ func TestMachineIsHeldUntilItIsReleased(t *testing.T) {
 	// A second SIGTERM changes nothing.
 	v.Terminate(t)
 	status := v.Status(t)
-	if status.State != runner.StateHeld || !status.Live || status.HeldUntil == nil || time.Until(*status.HeldUntil) < 9*time.Minute {
+	if status.State != keeper.StateHeld || !status.Live || status.HeldUntil == nil || time.Until(*status.HeldUntil) < 9*time.Minute {
 		t.Errorf("the held machine is %+v", status)
 	}
 	v.Await(t, len(v.Console()), "tiny: cpus=", goesDown)
@@ -68,7 +68,7 @@ func TestMachineIsHeldUntilItIsReleased(t *testing.T) {
 			break
 		}
 	}
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 }
 
 func TestMachineIsHeldNoLongerThanItsTime(t *testing.T) {
@@ -77,7 +77,7 @@ func TestMachineIsHeldNoLongerThanItsTime(t *testing.T) {
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	begin := time.Now()
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 	if took := time.Since(begin); took < 2*time.Second {
 		t.Errorf("it was held for less than two seconds: %s", took)
 	}
@@ -91,7 +91,7 @@ func TestMachineThatIsReleasedBeforeIsNotHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "")
 }
 
 func TestMachineThatIsStillBootingIsPoweredDown(t *testing.T) {
@@ -99,7 +99,7 @@ func TestMachineThatIsStillBootingIsPoweredDown(t *testing.T) {
 	v := vm.Start(t, vm.Options{})
 	v.AwaitLog(t, "msg=Running", tinyBoots)
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, tinyBoots), runner.ReasonPoweredDown, "the guest shut down", "")
+	expectEnd(t, v.Wait(t, tinyBoots), keeper.ReasonPoweredDown, "the guest shut down", "")
 }
 
 func TestRunnerThatIsStoppedBeforeItsMachineRunsEndsAtOnce(t *testing.T) {
@@ -107,7 +107,7 @@ func TestRunnerThatIsStoppedBeforeItsMachineRunsEndsAtOnce(t *testing.T) {
 	v := vm.Start(t, vm.Options{Args: []string{"--qemu=/bin/cat"}, Before: "true"})
 	v.AwaitLog(t, "step=\"starting QEMU\"", runnerEnds)
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonPoweredDown, "stopped before it was started", "")
+	expectEnd(t, v.Wait(t, runnerEnds), keeper.ReasonPoweredDown, "stopped before it was started", "")
 }
 
 func TestControlSocket(t *testing.T) {
@@ -164,6 +164,6 @@ func TestMachineWaitsForTheOneThatItReplaces(t *testing.T) {
 		t.Errorf("the machine that waits is %+v", status)
 	}
 	first.Terminate(t)
-	expectEnd(t, first.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "")
+	expectEnd(t, first.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "")
 	second.Await(t, 0, "tiny: ready", tinyBoots)
 }

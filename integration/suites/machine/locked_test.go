@@ -12,7 +12,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // TestQEMUIsNotRoot prints what a guest that takes over its QEMU has access to: user, capabilities, open files, mounts
@@ -30,7 +30,7 @@ func TestQEMUIsNotRoot(t *testing.T) {
 	for _, line := range regexp.MustCompile(`(?m)^(Uid|Gid|Groups|Cap\w+|NoNewPrivs|Seccomp):.*$`).FindAllString(status, -1) {
 		t.Log(line)
 	}
-	user := fmt.Sprint(runner.QEMUUser)
+	user := fmt.Sprint(keeper.QEMUUser)
 	for _, want := range []string{
 		`Uid:(\s+` + user + `){4}\n`, `Gid:(\s+` + user + `){4}\n`, `Groups:\s*\n`, `CapInh:\s+0+\n`, `CapPrm:\s+0+\n`, `CapEff:\s+0+\n`,
 		`CapBnd:\s+0+\n`, `CapAmb:\s+0+\n`, `NoNewPrivs:\s+1\n`, `Seccomp:\s+2\n`,
@@ -50,7 +50,7 @@ func TestQEMUIsNotRoot(t *testing.T) {
 		t.Error("the merged boot data is left behind")
 	}
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "")
 }
 
 func read(t *testing.T, path string) string {
@@ -114,7 +114,7 @@ func expectMounts(t *testing.T, process, directory, share string) {
 	for _, e := range entries {
 		t.Logf("root: /%s", e.Name())
 	}
-	for _, hidden := range []string{filepath.Join(directory, "state"), filepath.Join(directory, "run", runner.SocketName), "/var", "/root"} {
+	for _, hidden := range []string{filepath.Join(directory, "state"), filepath.Join(directory, "run", keeper.SocketName), "/var", "/root"} {
 		if _, err := os.Stat(process + "root" + hidden); err == nil {
 			t.Errorf("it sees %s", hidden)
 		}

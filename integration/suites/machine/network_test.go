@@ -19,7 +19,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 func TestGuestIsThePodOnTheNetwork(t *testing.T) {
@@ -55,7 +55,7 @@ func TestGuestIsThePodOnTheNetwork(t *testing.T) {
 		t.Errorf("the status is %+v", status)
 	}
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 	after := network(t, pod)
 	if before != after {
 		t.Errorf("the pod had\n%s\nand has now\n%s", before, after)
@@ -162,7 +162,7 @@ func TestTwoMachinesOnOneHost(t *testing.T) {
 	}
 	// The end of one machine does not affect the other.
 	machines[0].Terminate(t)
-	expectEnd(t, machines[0].Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "")
+	expectEnd(t, machines[0].Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "")
 	if status := machines[1].Status(t); !status.Ready {
 		t.Errorf("the other machine is %+v", status)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // TestRunnerCarriesTheConnectionsOfItsGuest: the pod keeps its network, and the guest is reachable and reaches others
@@ -56,7 +56,7 @@ func TestRunnerCarriesTheConnectionsOfItsGuest(t *testing.T) {
 		t.Errorf("the pod had\n%s\nand has\n%s", before, during)
 	}
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 }
 
 // knock connects to a port and reads from the connection.

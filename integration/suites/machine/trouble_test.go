@@ -15,13 +15,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/runner"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // trouble is a machine that does not start.
 type trouble struct {
 	options vm.Options
-	reason  runner.Reason
+	reason  keeper.Reason
 	// message is the part of the message that says what to fix.
 	message string
 }
@@ -33,61 +33,61 @@ func troubles(t *testing.T) map[string]trouble {
 	locked := lockedPath(t)
 	return map[string]trouble{
 		"no boot data": {
-			vm.Options{Args: []string{"--boot-data=/nowhere/user_data"}}, runner.ReasonBootDataMissing, "/nowhere/user_data: no such file or directory",
+			vm.Options{Args: []string{"--boot-data=/nowhere/user_data"}}, keeper.ReasonBootDataMissing, "/nowhere/user_data: no such file or directory",
 		},
-		"empty boot data": {vm.Options{BootData: []string{""}}, runner.ReasonBootDataMissing, "is empty"},
+		"empty boot data": {vm.Options{BootData: []string{""}}, keeper.ReasonBootDataMissing, "is empty"},
 		"a private half that is missing": {
-			vm.Options{Args: []string{"--private-boot-data=/nowhere/user_data"}}, runner.ReasonBootDataMissing, "/nowhere/user_data",
+			vm.Options{Args: []string{"--private-boot-data=/nowhere/user_data"}}, keeper.ReasonBootDataMissing, "/nowhere/user_data",
 		},
-		"boot data that is not base64": {vm.Options{BootData: []string{"{}"}}, runner.ReasonBootDataInvalid, "boot data is not base64"},
+		"boot data that is not base64": {vm.Options{BootData: []string{"{}"}}, keeper.ReasonBootDataInvalid, "boot data is not base64"},
 		"corrupt gzip": {
-			vm.Options{BootData: []string{valid[:len(valid)/2/4*4]}}, runner.ReasonBootDataInvalid, "boot data is damaged",
+			vm.Options{BootData: []string{valid[:len(valid)/2/4*4]}}, keeper.ReasonBootDataInvalid, "boot data is damaged",
 		},
 		"invalid Ignition": {
 			vm.Options{BootData: []string{vm.Pack(t, `{"ignition":{"version":"3.3.0"},"storage":{"files":[{"path":"etc/x"}]}}`)}},
-			runner.ReasonBootDataInvalid, "path not absolute",
+			keeper.ReasonBootDataInvalid, "path not absolute",
 		},
 		"halves that contradict each other": {
 			vm.Options{BootData: []string{
 				vm.Pack(t, `{"ignition":{"version":"3.3.0"},"storage":{"files":[{"path":"/etc/a/b"}]}}`),
 				vm.Pack(t, `{"ignition":{"version":"3.3.0"},"storage":{"links":[{"path":"/etc/a","target":"/x"}]}}`),
 			}},
-			runner.ReasonBootDataInvalid, "contradict each other",
+			keeper.ReasonBootDataInvalid, "contradict each other",
 		},
 		"an image with another checksum": {
-			vm.Options{Args: []string{"--image=" + image(tiny.Kernel, strings.Repeat("0", 64), "")}}, runner.ReasonImageMismatch, strings.Repeat("0", 64),
+			vm.Options{Args: []string{"--image=" + image(tiny.Kernel, strings.Repeat("0", 64), "")}}, keeper.ReasonImageMismatch, strings.Repeat("0", 64),
 		},
 		"an image with a signature of nobody": {
-			vm.Options{Args: []string{"--image=" + image(tiny.Kernel, "", "file://"+signature(t))}}, runner.ReasonImageMismatch, "signature",
+			vm.Options{Args: []string{"--image=" + image(tiny.Kernel, "", "file://"+signature(t))}}, keeper.ReasonImageMismatch, "signature",
 		},
 		"an image that is not there": {
-			vm.Options{Args: []string{"--image=" + image("/nowhere/vmlinuz", "", "")}}, runner.ReasonImageUnavailable, "/nowhere/vmlinuz",
+			vm.Options{Args: []string{"--image=" + image("/nowhere/vmlinuz", "", "")}}, keeper.ReasonImageUnavailable, "/nowhere/vmlinuz",
 		},
 		"a disk that does not fit": {
 			vm.Options{Args: []string{"--disk=rootfs:5G", "--state=/mnt"}, Before: "mount -t tmpfs -o size=256k none /mnt"},
-			runner.ReasonDiskFull, "rootfs",
+			keeper.ReasonDiskFull, "rootfs",
 		},
 		"a volume that another machine uses": {
-			vm.Options{Args: []string{"--lock-timeout=1s", "--etcd=" + locked}}, runner.ReasonDiskLocked, locked,
+			vm.Options{Args: []string{"--lock-timeout=1s", "--etcd=" + locked}}, keeper.ReasonDiskLocked, locked,
 		},
 		"a tap that is refused": {
 			vm.Options{Pod: podnet.NewHost(t).NewPod(t, podnet.PodOptions{}), Before: "mount --bind /dev/null /dev/net/tun"},
-			runner.ReasonNetworkFailed, "tap",
+			keeper.ReasonNetworkFailed, "tap",
 		},
-		"no QEMU": {vm.Options{Args: []string{"--qemu=qemu-nowhere"}}, runner.ReasonQEMUMissing, "qemu-nowhere"},
+		"no QEMU": {vm.Options{Args: []string{"--qemu=qemu-nowhere"}}, keeper.ReasonQEMUMissing, "qemu-nowhere"},
 		"a QEMU that refuses its arguments": {
-			vm.Options{Args: []string{"--qemu-arg=-nonsense"}}, runner.ReasonQEMURefused, "nonsense",
+			vm.Options{Args: []string{"--qemu-arg=-nonsense"}}, keeper.ReasonQEMURefused, "nonsense",
 		},
 		"no KVM where there has to be one": {
-			vm.Options{Args: []string{"--acceleration=kvm"}, Before: "mount -t tmpfs none /dev"}, runner.ReasonAccelerationUnavailable, "/dev/kvm",
+			vm.Options{Args: []string{"--acceleration=kvm"}, Before: "mount -t tmpfs none /dev"}, keeper.ReasonAccelerationUnavailable, "/dev/kvm",
 		},
 		"emulation that nobody allowed": {
-			vm.Options{Args: []string{"--allow-emulation=false"}}, runner.ReasonAccelerationUnavailable, "service.machine.allowemulation",
+			vm.Options{Args: []string{"--allow-emulation=false"}}, keeper.ReasonAccelerationUnavailable, "service.machine.allowemulation",
 		},
 		"an image anywhere on the host": {
-			vm.Options{Args: []string{"--image-directories=/srv/images"}}, runner.ReasonImageUnavailable, "service.machine.imagedirectories",
+			vm.Options{Args: []string{"--image-directories=/srv/images"}}, keeper.ReasonImageUnavailable, "service.machine.imagedirectories",
 		},
-		"settings without sense": {vm.Options{Args: []string{"--memory=0M"}}, runner.ReasonSettingsInvalid, "memory"},
+		"settings without sense": {vm.Options{Args: []string{"--memory=0M"}}, keeper.ReasonSettingsInvalid, "memory"},
 	}
 }
 
@@ -119,7 +119,7 @@ func TestQEMUThatCrashesEndsTheRunner(t *testing.T) {
 	v := vm.Start(t, vm.Options{})
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	signalQEMU(t, v, syscall.SIGSEGV)
-	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonQEMUCrashed, "segmentation fault", "tiny: ready")
+	expectEnd(t, v.Wait(t, runnerEnds), keeper.ReasonQEMUCrashed, "segmentation fault", "tiny: ready")
 }
 
 func TestGuestThatIgnoresThePowerButtonIsCutOff(t *testing.T) {
@@ -127,7 +127,7 @@ func TestGuestThatIgnoresThePowerButtonIsCutOff(t *testing.T) {
 	v := vm.Start(t, vm.Options{Image: vm.Tiny(t).With("tiny.ignore_powerdown"), Args: []string{"--powerdown-timeout=3s"}})
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonGuestKilled, "did not shut down within 3s; QEMU quit", "tiny: powerdown ignored")
+	expectEnd(t, v.Wait(t, runnerEnds), keeper.ReasonGuestKilled, "did not shut down within 3s; QEMU quit", "tiny: powerdown ignored")
 }
 
 func TestQEMUThatDoesNotEvenQuitIsKilled(t *testing.T) {
@@ -136,7 +136,7 @@ func TestQEMUThatDoesNotEvenQuitIsKilled(t *testing.T) {
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	signalQEMU(t, v, syscall.SIGSTOP)
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonGuestKilled, "QEMU, which did not quit within 2s, was killed", "tiny: ready")
+	expectEnd(t, v.Wait(t, runnerEnds), keeper.ReasonGuestKilled, "QEMU, which did not quit within 2s, was killed", "tiny: ready")
 }
 
 func TestQEMUThatDoesNotAnswerIsKilled(t *testing.T) {
@@ -144,7 +144,7 @@ func TestQEMUThatDoesNotAnswerIsKilled(t *testing.T) {
 	v := vm.Start(t, vm.Options{Args: []string{"--monitor-timeout=3s"}})
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	signalQEMU(t, v, syscall.SIGSTOP)
-	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonMonitorSilent, "has not answered for 3s; it was killed", "tiny: ready")
+	expectEnd(t, v.Wait(t, runnerEnds), keeper.ReasonMonitorSilent, "has not answered for 3s; it was killed", "tiny: ready")
 }
 
 func TestQEMUThatNeverAnswersIsKilled(t *testing.T) {
@@ -154,7 +154,7 @@ func TestQEMUThatNeverAnswersIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := vm.Start(t, vm.Options{Args: []string{"--qemu=" + silent, "--start-timeout=2s"}})
-	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonMonitorSilent, "QEMU runs and does not answer", "")
+	expectEnd(t, v.Wait(t, runnerEnds), keeper.ReasonMonitorSilent, "QEMU runs and does not answer", "")
 }
 
 // TestKVMThatLiesIsNotUsed uses a device in place of /dev/kvm that can be opened, and a QEMU that runs no guest on it.
@@ -183,7 +183,7 @@ func TestQEMUThatCrashesWhileTheGuestShutsDownIsNoShutdown(t *testing.T) {
 	v.Terminate(t)
 	v.Await(t, 0, "tiny: powerdown ignored", goesDown)
 	signalQEMU(t, v, syscall.SIGKILL)
-	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonQEMUCrashed, "killed", "tiny: ready")
+	expectEnd(t, v.Wait(t, runnerEnds), keeper.ReasonQEMUCrashed, "killed", "tiny: ready")
 }
 
 func TestQEMUThatStandsStillForAWhileInAHeldMachineIsShutDownInOrder(t *testing.T) {
@@ -206,7 +206,7 @@ func TestQEMUThatStandsStillForAWhileInAHeldMachineIsShutDownInOrder(t *testing.
 	if err := v.Client().Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 }
 
 func TestStoppedMachineIsShutDownInOrder(t *testing.T) {
@@ -220,7 +220,7 @@ func TestStoppedMachineIsShutDownInOrder(t *testing.T) {
 		t.Errorf("the stopped machine is %+v", status)
 	}
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 }
 
 func TestQEMUThatIsToldToQuitByOthers(t *testing.T) {
@@ -228,7 +228,7 @@ func TestQEMUThatIsToldToQuitByOthers(t *testing.T) {
 	v := vm.Start(t, vm.Options{})
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	_, _ = v.Client().QMP(t.Context(), []byte(`{"execute":"quit"}`))
-	expectEnd(t, v.Wait(t, runnerEnds), runner.ReasonQEMUCrashed, "another process (host-qmp-quit)", "tiny: ready")
+	expectEnd(t, v.Wait(t, runnerEnds), keeper.ReasonQEMUCrashed, "another process (host-qmp-quit)", "tiny: ready")
 }
 
 // TestSignalsThatEndOtherPrograms: these signals tell a runner to stop.
@@ -244,7 +244,7 @@ func TestSignalsThatEndOtherPrograms(t *testing.T) {
 			if err := syscall.Kill(v.PID(), signal); err != nil {
 				t.Fatal(err)
 			}
-			expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
+			expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 		})
 	}
 }
@@ -269,7 +269,7 @@ func TestDiskThatIsFullForAWhile(t *testing.T) {
 	}
 	v.Await(t, 0, "all written", tinyBoots)
 	v.Terminate(t)
-	expectEnd(t, v.Wait(t, goesDown), runner.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
+	expectEnd(t, v.Wait(t, goesDown), keeper.ReasonPoweredDown, "the guest shut down", "tiny: powerdown")
 }
 
 func TestSecondRunnerLeavesTheFirstAlone(t *testing.T) {
@@ -279,15 +279,15 @@ func TestSecondRunnerLeavesTheFirstAlone(t *testing.T) {
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	v.Await(t, 0, "tiny: address=", tinyBoots)
 	second := vm.Start(t, vm.Options{Pod: pod, Args: []string{"--lock-timeout=1s", "--state=" + filepath.Join(v.Directory, "state")}})
-	expectEnd(t, second.Wait(t, runnerEnds), runner.ReasonDiskLocked, filepath.Join(v.Directory, "state"), "")
+	expectEnd(t, second.Wait(t, runnerEnds), keeper.ReasonDiskLocked, filepath.Join(v.Directory, "state"), "")
 	third := vm.Start(t, vm.Options{Args: []string{"--run=" + filepath.Join(v.Directory, "run")}})
-	expectEnd(t, third.Wait(t, runnerEnds), runner.ReasonDiskLocked, "another runner answers", "")
+	expectEnd(t, third.Wait(t, runnerEnds), keeper.ReasonDiskLocked, "another runner answers", "")
 	if status := v.Status(t); !status.Ready {
 		t.Errorf("the first machine is %+v", status)
 	}
 }
 
-func expectEnd(t *testing.T, end vm.End, reason runner.Reason, message, console string) {
+func expectEnd(t *testing.T, end vm.End, reason keeper.Reason, message, console string) {
 	t.Helper()
 	first, rest, _ := strings.Cut(end.Termination, "\n")
 	if end.Code != reason.ExitCode() || !strings.HasPrefix(first, string(reason)+": ") || !strings.Contains(first, message) {
@@ -343,7 +343,7 @@ func TestGuestThatHangsAtItsBeginningIsReset(t *testing.T) {
 	const said = "neither written to a disk nor sent a packet since it was switched on or reset last"
 	v.AwaitLog(t, said+`" patience=4s next=8s`, time.Minute)
 	v.AwaitLog(t, said+`" patience=8s next=16s`, time.Minute)
-	if status := v.Status(t); status.State != runner.StateRunning || status.Awakened != 2 || status.Resets < 1 {
+	if status := v.Status(t); status.State != keeper.StateRunning || status.Awakened != 2 || status.Resets < 1 {
 		t.Errorf("the status is %+v", status)
 	}
 }

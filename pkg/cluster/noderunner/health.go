@@ -1,4 +1,4 @@
-package runner
+package noderunner
 
 import (
 	"context"
@@ -11,42 +11,30 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 const (
-	machineRunning = "running"
-	// machineFull is QEMU's status of a machine that it paused because a disk could not be written.
-	machineFull = "io-error"
-	healthOK    = "ok"
-	// healthTimeout is shorter than that of the kubelet's exec probe, so that a probe gets the reason and not a
-	// timeout.
+	// healthTimeout bounds one request to the guest.
 	healthTimeout = 3 * time.Second
 	// unreadyMost is how long an API server that has served may report that it is not ready and still count as serving.
 	unreadyMost = 5 * time.Minute
 )
 
-// askMachine returns QEMU's status of the machine, and whether QEMU responded.
-func askMachine(ctx context.Context, monitor *qmp.Client) (string, bool) {
-	status, err := monitor.Status(ctx)
-	if err != nil {
-		return err.Error(), false
-	}
-	return status.Status, true
-}
-
-// reach is how the runner reaches the guest. The zero value is for a guest behind QEMU's address translation, which
-// cannot be reached.
-type reach struct {
+// health asks the guest's kubelet and API server how they are. The zero value is for a guest that cannot be reached.
+type health struct {
 	// address is the guest's.
 	address netip.Addr
-	// sent returns how many packets the guest has sent; nil if that is unknown.
-	sent func() (uint64, error)
-	// client queries the guest's health.
-	client *http.Client
+	client  *http.Client
+	// served says that its API server has been ready, and has not been away since.
+	served atomic.Bool
+	// unready is since when its API server reports that it is not ready, in nanoseconds since 1970; zero while it is
+	// ready.
+	unready atomic.Int64
 }
 
 // healthClient opens one connection per request, because a guest that was rebooted forgets the old ones silently. It
@@ -63,56 +51,56 @@ func healthClient(dial func(ctx context.Context, network, address string) (net.C
 }
 
 // askKubelet asks the guest's kubelet for its health through the guest's address. Without a port it does nothing.
-func askKubelet(ctx context.Context, g *guest, port int) string {
-	if port == 0 || !g.address.IsValid() {
+func (h *health) askKubelet(ctx context.Context, port int) string {
+	if port == 0 || !h.address.IsValid() {
 		return ""
 	}
-	if err := g.askHealth(ctx, "http://"+g.host(port)+"/healthz"); err != nil {
+	if err := h.askHealth(ctx, "http://"+h.host(port)+"/healthz"); err != nil {
 		return err.Error()
 	}
-	return healthOK
+	return keeper.OK
 }
 
 // askAPI asks a master's API server whether it serves. One that has served still counts while it is only slow, or
 // briefly not ready: without any endpoint behind their Service, clients would reach no API server at all. One that is
 // not ready for long has no etcd.
-func askAPI(ctx context.Context, g *guest, port int) string {
-	if port == 0 || !g.address.IsValid() {
+func (h *health) askAPI(ctx context.Context, port int) string {
+	if port == 0 || !h.address.IsValid() {
 		return ""
 	}
-	err := g.askHealth(ctx, "https://"+g.host(port)+"/readyz")
+	err := h.askHealth(ctx, "https://"+h.host(port)+"/readyz")
 	if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
-		g.served.Store(err == nil)
-		g.unready.Store(0)
+		h.served.Store(err == nil)
+		h.unready.Store(0)
 	}
 	answered := new(answerError)
-	if errors.As(err, &answered) && g.unreadyFor() >= unreadyMost {
-		g.served.Store(false)
+	if errors.As(err, &answered) && h.unreadyFor() >= unreadyMost {
+		h.served.Store(false)
 	}
-	if err == nil || g.served.Load() { // a concurrent request may have found it gone meanwhile
-		return healthOK
+	if err == nil || h.served.Load() { // a concurrent request may have found it gone meanwhile
+		return keeper.OK
 	}
 	return err.Error()
 }
 
 // unreadyFor returns for how long the API server has been not ready, including now.
-func (g *guest) unreadyFor() time.Duration {
+func (h *health) unreadyFor() time.Duration {
 	now := time.Now()
-	g.unready.CompareAndSwap(0, now.UnixNano())
-	return now.Sub(time.Unix(0, g.unready.Load()))
+	h.unready.CompareAndSwap(0, now.UnixNano())
+	return now.Sub(time.Unix(0, h.unready.Load()))
 }
 
 // host returns host:port for a port of the guest.
-func (g *guest) host(port int) string {
-	return net.JoinHostPort(g.address.String(), strconv.Itoa(port))
+func (h *health) host(port int) string {
+	return net.JoinHostPort(h.address.String(), strconv.Itoa(port))
 }
 
-func (g *guest) askHealth(ctx context.Context, url string) error {
+func (h *health) askHealth(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := g.client.Do(request)
+	response, err := h.client.Do(request)
 	if err != nil {
 		return err
 	}

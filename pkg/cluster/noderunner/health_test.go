@@ -1,4 +1,4 @@
-package runner
+package noderunner
 
 import (
 	"net"
@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
 // An API server counts once it has been ready. After that, only one that refuses connections does not count.
@@ -26,33 +28,33 @@ func TestHowAnAPIServerIsJudged(t *testing.T) {
 		w.WriteHeader(code)
 	}))
 	at := netip.MustParseAddrPort(server.Listener.Addr().String())
-	g := &guest{reach: reach{address: at.Addr(), client: healthClient(new(net.Dialer).DialContext)}}
-	g.client.Timeout = 200 * time.Millisecond
+	h := &health{address: at.Addr(), client: healthClient(new(net.Dialer).DialContext)}
+	h.client.Timeout = 200 * time.Millisecond
 	ask := func(code int, want string) {
 		t.Helper()
 		answer.Store(int32(code))
-		if got := askAPI(t.Context(), g, int(at.Port())); !strings.Contains(got, want) || want == healthOK && got != healthOK {
+		if got := h.askAPI(t.Context(), int(at.Port())); !strings.Contains(got, want) || want == keeper.OK && got != keeper.OK {
 			t.Errorf("the API server is judged %q, want %q", got, want)
 		}
 	}
 	ask(http.StatusInternalServerError, "500")
 	ask(0, "deadline exceeded")
-	ask(http.StatusOK, healthOK)
-	ask(http.StatusInternalServerError, healthOK)
-	ask(0, healthOK)
-	g.unready.Add(-int64(unreadyMost))
-	ask(0, healthOK)
+	ask(http.StatusOK, keeper.OK)
+	ask(http.StatusInternalServerError, keeper.OK)
+	ask(0, keeper.OK)
+	h.unready.Add(-int64(unreadyMost))
+	ask(0, keeper.OK)
 	ask(http.StatusInternalServerError, "500")
 	ask(http.StatusInternalServerError, "500")
-	ask(http.StatusOK, healthOK)
-	ask(http.StatusInternalServerError, healthOK)
+	ask(http.StatusOK, keeper.OK)
+	ask(http.StatusInternalServerError, keeper.OK)
 	server.CloseClientConnections()
 	server.Close()
 	ask(0, "connection refused")
-	if g.served.Load() {
+	if h.served.Load() {
 		t.Error("an API server that has gone counts as one that was ready")
 	}
-	if got := askAPI(t.Context(), g, 0); got != "" {
+	if got := h.askAPI(t.Context(), 0); got != "" {
 		t.Errorf("without a port it is judged %q", got)
 	}
 }

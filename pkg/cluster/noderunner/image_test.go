@@ -1,4 +1,4 @@
-package runner
+package noderunner
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/mounttest"
 )
 
@@ -20,7 +21,7 @@ func TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := &r.settings.ImageSettings
+	s := &r.settings.Source
 	s.Image.Kernel.URL, s.Image.Initrd.URL, s.ImageDirectories = "file://"+host+"/kernel", "file://"+host+"/initrd", []string{host}
 	err := errors.Join(os.Mkdir(s.Images, 0o755), os.Mkdir(r.settings.State, 0o700))
 	if err != nil {
@@ -34,31 +35,28 @@ func TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt(t *testing.T) {
 		return len(found)
 	}
 	mounttest.ReadOnly(t, s.Images, func() {
-		p := &prepared{}
-		if err := r.getImage(t.Context(), p); err != nil {
-			t.Error(err)
-		}
-		if p.image.Kernel == "" || slots(r.settings.ownImages()) != 1 || slots(s.Images) != 0 {
-			t.Errorf("the image is %+v; %d images are in the machine's own cache and %d in that of the host", p.image, slots(r.settings.ownImages()), slots(s.Images))
-		}
-		if err := p.Close(); err != nil {
+		err := prepare(t, r.settings, func(p *preparation) error {
+			err := p.getImage(t.Context())
+			if p.image.Kernel == "" || slots(r.settings.ownImages()) != 1 || slots(s.Images) != 0 {
+				t.Errorf("the image is %+v; %d images are in the machine's own cache and %d in that of the host", p.image, slots(r.settings.ownImages()), slots(s.Images))
+			}
+			return err
+		})
+		if err != nil {
 			t.Error(err)
 		}
 	})
 	// An image that an init container got is used.
-	if end := FetchImage(t.Context(), *s, r.log); end != (End{}) {
+	if end := FetchImage(t.Context(), *s, r.log); end != (keeper.End{}) {
 		t.Fatal(end)
 	}
 	if err := os.RemoveAll(r.settings.ownImages()); err != nil {
 		t.Fatal(err)
 	}
 	mounttest.ReadOnly(t, s.Images, func() {
-		p := &prepared{}
-		if err := r.getImage(t.Context(), p); err != nil || slots(r.settings.ownImages()) != 0 {
+		err := prepare(t, r.settings, func(p *preparation) error { return p.getImage(t.Context()) })
+		if err != nil || slots(r.settings.ownImages()) != 0 {
 			t.Errorf("the image of the host is not used: %v", err)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -66,8 +64,8 @@ func TestMachineGetsAnImageOfItsOwnWhenTheCacheLacksIt(t *testing.T) {
 // TestInitContainerSaysWhyThereIsNoImage, in one sentence, as it is in the status of the node.
 func TestInitContainerSaysWhyThereIsNoImage(t *testing.T) {
 	r := master(t)
-	end := FetchImage(t.Context(), r.settings.ImageSettings, r.log)
-	if end.Reason != ReasonImageUnavailable || strings.Count(end.Message, "getting") != 1 || !strings.Contains(end.Message, "/nonexistent/kernel") {
+	end := FetchImage(t.Context(), r.settings.Source, r.log)
+	if end.Reason != keeper.ReasonImageUnavailable || strings.Count(end.Message, "getting") != 1 || !strings.Contains(end.Message, "/nonexistent/kernel") {
 		t.Errorf("it says %+v", end)
 	}
 }

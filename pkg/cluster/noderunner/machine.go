@@ -1,4 +1,4 @@
-package runner
+package noderunner
 
 import (
 	"cmp"
@@ -15,16 +15,15 @@ import (
 // etcdTag is the mount tag, or the serial number, of etcd's data.
 const etcdTag = "etcdshare"
 
-// machine returns the machine that the settings describe, with what has been prepared.
-func machine(s Settings, p *prepared) qemu.Machine {
+// machine returns the machine that the settings describe, with what has been prepared, and without the keeper's part.
+func machine(s Settings, p prepared) qemu.Machine {
 	m := qemu.Machine{
-		Name: s.Name, Type: s.MachineType, Accelerator: p.choice.Accelerator,
+		Type: s.MachineType, Accelerator: p.choice.Accelerator,
 		CPU: qemu.CPU{Count: s.CPUs, Nested: s.Nested}, Memory: s.Memory,
 		Kernel:         &qemu.Kernel{Image: p.image.Kernel, Initrd: p.image.Initrd, CommandLine: commandLine(s.Image, p.choice.Accelerator)},
 		FirmwareConfig: []qemu.FirmwareConfig{{Name: cmp.Or(s.Image.IgnitionKey, osimage.FlatcarIgnitionKey), File: s.ignition()}},
 		Networks:       []qemu.Network{network(s, p)},
-		Monitor:        s.monitor(), Agent: s.agent(), MonitorDescriptor: p.monitor, AgentDescriptor: p.agent,
-		Paused: true, ExtraArgs: s.ExtraArgs,
+		ExtraArgs:      s.ExtraArgs,
 	}
 	for _, d := range s.Disks {
 		m.Disks = append(m.Disks, qemu.Disk{Serial: d.Serial, Path: s.diskPath(d), Descriptor: p.descriptors[d.Serial], Format: "raw"})
@@ -32,22 +31,18 @@ func machine(s Settings, p *prepared) qemu.Machine {
 	if p.image.RootFS != "" {
 		m.Disks = append(m.Disks, qemu.Disk{Serial: serialImage, Path: p.image.RootFS, Descriptor: p.descriptors[serialImage], Format: "raw", ReadOnly: true})
 	}
-	switch {
-	case s.Etcd == "":
-	case p.etcd.Disk != "":
+	if p.etcd.Disk != "" {
 		m.Disks = append(m.Disks, qemu.Disk{
 			Serial: etcdTag, Path: p.etcd.Disk, Descriptor: p.descriptors[etcdTag], Format: "raw", BlockDevice: p.etcd.Device,
 		})
-	default:
-		m.Shares = append(m.Shares, qemu.Share{Tag: etcdTag, Path: s.Etcd, Mapped: p.mapped[etcdTag]})
 	}
-	for _, share := range s.Shares {
+	for _, share := range s.shares(p.etcd) {
 		m.Shares = append(m.Shares, qemu.Share{Tag: share.Tag, Path: share.Path, Mapped: p.mapped[share.Tag]})
 	}
 	return m
 }
 
-func network(s Settings, p *prepared) qemu.Network {
+func network(s Settings, p prepared) qemu.Network {
 	if s.Network == NetworkUser {
 		return qemu.Network{User: &qemu.UserNetwork{}, MAC: macOf(s.Name)}
 	}

@@ -1,4 +1,4 @@
-package runner
+package noderunner
 
 import (
 	"encoding/json"
@@ -10,18 +10,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
 )
 
-func worker() (Settings, *prepared) {
+func worker() (Settings, prepared) {
 	s := Settings{
-		Name: "worker-w1", CPUs: 4, Memory: 3072, ImageSettings: ImageSettings{Image: osimage.Flatcar("stable", "4459.2.1")}, State: "/usr/code/rootfs", Run: "/run/kvm-operator",
+		Settings: keeper.Settings{Name: "worker-w1", Run: "/run/kvm-operator"}, Source: osimage.Source{Image: osimage.Flatcar("stable", "4459.2.1")},
+		CPUs: 4, Memory: 3072, State: "/usr/code/rootfs",
 		Disks:   []Disk{{Serial: "rootfs", Size: 5 << 30}, {Serial: "dockerfs", Size: 50 << 30}, {Serial: "kubeletfs", Size: 5 << 30}},
 		Shares:  []Share{{Tag: "logs", Path: "/data/logs"}},
 		Network: NetworkPod,
 	}
-	return s, &prepared{
+	return s, prepared{
 		image:  osimage.Local{Kernel: "/images/vmlinuz", Initrd: "/images/initrd"},
 		choice: qemu.Choice{Accelerator: qemu.KVM},
 		// The first descriptors are those of locks.
@@ -54,8 +56,8 @@ func TestMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := worker()
-			change(&s, p)
-			arguments, err := machine(s, p).Args()
+			change(&s, &p)
+			arguments, err := s.Complete(machine(s, p)).Args()
 			if err != nil {
 				t.Fatal(err)
 			}

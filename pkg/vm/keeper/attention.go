@@ -1,4 +1,4 @@
-package runner
+package keeper
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
-// attention is what the runner learns from QEMU's monitor.
+// attention is what the keeper learns from QEMU's monitor.
 type attention struct {
 	mu      sync.Mutex
 	monitor *qmp.Client
@@ -53,9 +53,9 @@ func (g *guest) connect(ctx context.Context, path string) error {
 	}
 	if errors.Is(context.Cause(dialing), errEnded) || g.ended() {
 		<-g.exited
-		return failf(ReasonQEMURefused, "QEMU did not start: %s", g.lastWords())
+		return Failf(ReasonQEMURefused, "QEMU did not start: %s", g.lastWords())
 	}
-	return failf(ReasonMonitorSilent, "QEMU runs and does not answer: %w", err)
+	return Failf(ReasonMonitorSilent, "QEMU runs and does not answer: %w", err)
 }
 
 // attend listens to QEMU until it ends, or until it has not responded to a query for as long as patience. A lost

@@ -1,86 +1,108 @@
-package runner
+package keeper
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime/debug"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
 )
 
 // boot starts QEMU with the guest paused, checks that QEMU responds, and then starts the guest, so that no event of the
 // guest is missed.
-func (r *Runner) boot(ctx context.Context, p *prepared) (*guest, error) {
-	r.enter(StateStarting, "starting QEMU")
-	if err := r.openSockets(p); err != nil {
+func (k *Keeper) boot(ctx context.Context, l *Launch) (*guest, error) {
+	k.enter(StateStarting, "starting QEMU")
+	// QEMU has read these files before it responds.
+	defer l.removeOnce()
+	m := k.settings.Complete(l.Machine)
+	if err := l.openSockets(&m); err != nil {
 		return nil, err
 	}
-	arguments, err := machine(r.settings, p).Args()
+	arguments, err := m.Args()
 	if err != nil {
-		return nil, failf(ReasonSettingsInvalid, "building QEMU's command line: %w", err)
+		return nil, Failf(ReasonSettingsInvalid, "building QEMU's command line: %w", err)
 	}
-	// The file contains keys. QEMU has read it before it responds, and nothing else may read it.
-	defer func() { _ = os.Remove(r.settings.ignition()) }()
-	if err := r.writeIgnition(p.bootData); err != nil {
-		return nil, err
-	}
-	p.bootData = nil
-	g, err := spawn(r.settings.QEMU, arguments, p.inherited, r.jailOf(p), r.console, r.messages)
-	if err = errors.Join(err, p.closeHanded()); err != nil {
+	k.board.set(func(s *Status) { s.Rooted = len(l.Jail.Capabilities) > 0 })
+	g, err := spawn(k.settings.QEMU, arguments, l.Files, l.Jail, k.console, k.messages)
+	if err = errors.Join(err, l.closeHanded()); err != nil {
 		if g != nil {
 			g.kill()
 		}
 		return nil, err
 	}
-	g.reach = p.reach
-	if err := r.letGo(ctx, g); err != nil {
+	g.reach = l.Reach
+	if err := k.letGo(ctx, g); err != nil {
 		g.kill()
 		return nil, err
 	}
 	return g, nil
 }
 
-// writeIgnition stores the merged boot data for QEMU, which reads it once, at its start.
-func (r *Runner) writeIgnition(raw []byte) error {
-	err := os.WriteFile(r.settings.ignition(), raw, 0o600)
-	if user := r.qemuUser(); err == nil && user != 0 {
-		err = os.Chown(r.settings.ignition(), user, user)
-	}
-	if err != nil {
-		return because(diskReason(err), fmt.Errorf("storing the merged boot data: %w", err))
+// openSockets creates the sockets of monitor and agent. QEMU inherits them, so that it needs no directory to create
+// sockets in.
+func (l *Launch) openSockets(m *qemu.Machine) error {
+	for _, socket := range []struct {
+		path   string
+		number *int
+	}{{m.Monitor, &m.MonitorDescriptor}, {m.Agent, &m.AgentDescriptor}} {
+		file, err := listen(socket.path)
+		if err != nil {
+			return Because(ReasonInternal, fmt.Errorf("making a socket for QEMU: %w", err))
+		}
+		*socket.number = l.Give(file)
 	}
 	return nil
 }
 
-func (r *Runner) letGo(ctx context.Context, g *guest) error {
-	ctx, cancel := context.WithTimeout(ctx, r.settings.Timeouts.Start)
+// listen creates a listening socket at a path, which only the keeper's user can open.
+func listen(path string) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false)
+	file, err := listener.File()
+	if err = errors.Join(err, os.Chmod(path, 0o600), listener.Close()); err != nil && file != nil {
+		err = errors.Join(err, file.Close())
+	}
+	return file, err
+}
+
+func (k *Keeper) letGo(ctx context.Context, g *guest) error {
+	ctx, cancel := context.WithTimeout(ctx, k.settings.Timeouts.Start)
 	defer cancel()
-	if err := g.connect(ctx, r.settings.monitor()); err != nil {
+	if err := g.connect(ctx, k.settings.monitor()); err != nil {
 		return err
 	}
-	r.awaken(g)
-	go g.attend(r.settings.monitor(), r.settings.Timeouts.Monitor, func() {
-		r.board.set(func(s *Status) { s.Resets = g.countResets() })
-		r.awaken(g)
+	k.awaken(g)
+	go g.attend(k.settings.monitor(), k.settings.Timeouts.Monitor, func() {
+		k.board.set(func(s *Status) { s.Resets = g.countResets() })
+		k.awaken(g)
 	})
 	if err := g.talk().Cont(ctx); err != nil {
-		return failf(ReasonMonitorSilent, "telling QEMU to run the guest: %w", err)
+		return Failf(ReasonMonitorSilent, "telling QEMU to run the guest: %w", err)
 	}
-	r.board.set(func(s *Status) {
+	k.board.set(func(s *Status) {
 		s.PID = g.command.Process.Pid
-		if g.address.IsValid() {
-			s.Address = g.address.String()
+		if g.reach.Address.IsValid() {
+			s.Address = g.reach.Address.String()
 		}
 	})
-	r.setLive(g)
-	// Memory for the start is not needed afterwards, and each machine of a host has a runner.
+	k.setLive(g)
+	// Memory for the start is not needed afterwards, and each machine of a host has a keeper.
 	go debug.FreeOSMemory()
-	r.enter(StateRunning, "")
+	k.enter(StateRunning, "")
 	return nil
 }
 
-func (r *Runner) setLive(g *guest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.live = g
+func (k *Keeper) setLive(g *guest) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.live = g
 }

@@ -1,4 +1,4 @@
-package runner
+package keeper
 
 import (
 	"bufio"
@@ -12,23 +12,22 @@ import (
 	"strings"
 )
 
-// Client talks to a runner over its control socket.
+// Client talks to a keeper over its control socket.
 type Client struct {
 	// Socket is the path of the control socket.
 	Socket string
 }
 
-// Status returns the status of the machine.
-func (c Client) Status(ctx context.Context) (Status, error) {
-	var status Status
+// Status stores the status of the machine in status, a pointer to what the Status of its Guest returns.
+func (c Client) Status(ctx context.Context, status any) error {
 	raw, err := c.do(ctx, http.MethodGet, "/status", nil)
 	if err != nil {
-		return status, err
+		return err
 	}
-	if err := json.Unmarshal(raw, &status); err != nil {
-		return status, fmt.Errorf("reading the runner's answer: %w", err)
+	if err := json.Unmarshal(raw, status); err != nil {
+		return fmt.Errorf("reading the runner's answer: %w", err)
 	}
-	return status, nil
+	return nil
 }
 
 // Release releases a held machine.

@@ -1,4 +1,4 @@
-package runner
+package keeper
 
 import (
 	"context"
@@ -21,24 +21,23 @@ const maxCommand = 1 << 20
 // consoleUpgrade is the protocol of an attached console: bytes in both directions.
 const consoleUpgrade = "console"
 
-// modeOfRun lets QEMU's user pass through the directory to its boot data, but not list it: if the runner may not create
-// a mount namespace, QEMU finds the file here. Only root may use the sockets.
+// modeOfRun lets QEMU's user pass through the directory to what it reads at its start, but not list it: if the keeper
+// may not create a mount namespace, QEMU finds the files here. Only root may use the sockets.
 const modeOfRun = 0o711
 
 // serveControl serves `runner status`, `release`, `qmp` and `console` by HTTP on a unix socket, which only root can
 // open.
-func (r *Runner) serveControl() (io.Closer, error) {
-	if err := os.MkdirAll(r.settings.Run, modeOfRun); err != nil {
-		return nil, because(diskReason(err), err)
+func (k *Keeper) serveControl() (io.Closer, error) {
+	if err := os.MkdirAll(k.settings.Run, modeOfRun); err != nil {
+		return nil, BecauseOfDisk(err)
 	}
-	// A killed runner may have left the file, and the directory may have been created with access for all.
-	_ = os.Remove(r.settings.ignition())
-	if err := os.Chmod(r.settings.Run, modeOfRun); err != nil {
+	// The directory may have been created with access for all.
+	if err := os.Chmod(k.settings.Run, modeOfRun); err != nil {
 		return nil, fmt.Errorf("closing the directory of sockets to others: %w", err)
 	}
-	path := r.settings.socket()
+	path := k.settings.socket()
 	if err := freeSocket(path); err != nil {
-		return nil, failf(ReasonDiskLocked, "opening the control socket: %w", err)
+		return nil, Failf(ReasonDiskLocked, "opening the control socket: %w", err)
 	}
 	listener, err := net.Listen("unix", path)
 	if err != nil {
@@ -48,21 +47,21 @@ func (r *Runner) serveControl() (io.Closer, error) {
 		return nil, errors.Join(fmt.Errorf("protecting the control socket: %w", err), listener.Close())
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", r.answerStatus)
-	mux.HandleFunc("POST /release", r.answerRelease)
-	mux.HandleFunc("POST /qmp", r.answerQMP)
-	mux.HandleFunc("GET /console", r.answerConsole)
-	mux.HandleFunc("POST /console", r.answerTyping)
+	mux.HandleFunc("GET /status", k.answerStatus)
+	mux.HandleFunc("POST /release", k.answerRelease)
+	mux.HandleFunc("POST /qmp", k.answerQMP)
+	mux.HandleFunc("GET /console", k.answerConsole)
+	mux.HandleFunc("POST /console", k.answerTyping)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.log.Error("The control socket stopped", "error", err)
+			k.log.Error("The control socket stopped", "error", err)
 		}
 	}()
 	return server, nil
 }
 
-// freeSocket removes a socket that an earlier runner left, and fails if a running runner serves it.
+// freeSocket removes a socket that an earlier keeper left, and fails if a running one serves it.
 func freeSocket(path string) error {
 	if connection, err := net.Dial("unix", path); err == nil {
 		_ = connection.Close()
@@ -74,13 +73,13 @@ func freeSocket(path string) error {
 	return nil
 }
 
-func (r *Runner) answerStatus(w http.ResponseWriter, request *http.Request) {
-	answer(w, r.Status(request.Context()))
+func (k *Keeper) answerStatus(w http.ResponseWriter, request *http.Request) {
+	answer(w, k.guest.Status(request.Context()))
 }
 
-func (r *Runner) answerRelease(w http.ResponseWriter, _ *http.Request) {
-	r.Release()
-	answer(w, r.board.get())
+func (k *Keeper) answerRelease(w http.ResponseWriter, _ *http.Request) {
+	k.Release()
+	answer(w, k.board.get())
 }
 
 func answer(w http.ResponseWriter, value any) {
@@ -90,10 +89,10 @@ func answer(w http.ResponseWriter, value any) {
 }
 
 // answerQMP passes a command to QEMU and returns its response.
-func (r *Runner) answerQMP(w http.ResponseWriter, request *http.Request) {
-	g := r.running()
+func (k *Keeper) answerQMP(w http.ResponseWriter, request *http.Request) {
+	g := k.running()
 	if g == nil {
-		http.Error(w, "the machine does not run: "+string(r.board.get().State), http.StatusConflict)
+		http.Error(w, "the machine does not run: "+string(k.board.get().State), http.StatusConflict)
 		return
 	}
 	command, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxCommand))
@@ -111,17 +110,17 @@ func (r *Runner) answerQMP(w http.ResponseWriter, request *http.Request) {
 	answer(w, result)
 }
 
-func (r *Runner) running() *guest {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.live
+func (k *Keeper) running() *guest {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.live
 }
 
 // answerConsole sends what the console kept and, if the client requests the protocol "console", all further output, and
 // types what the client sends.
-func (r *Runner) answerConsole(w http.ResponseWriter, request *http.Request) {
+func (k *Keeper) answerConsole(w http.ResponseWriter, request *http.Request) {
 	if request.Header.Get("Upgrade") != consoleUpgrade {
-		_, _ = w.Write(r.console.tail(consoleKept))
+		_, _ = w.Write(k.console.tail(consoleKept))
 		return
 	}
 	connection, buffered, err := http.NewResponseController(w).Hijack()
@@ -131,17 +130,17 @@ func (r *Runner) answerConsole(w http.ResponseWriter, request *http.Request) {
 	}
 	client := NewOutlet(connection)
 	_, _ = fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: %s\r\nConnection: Upgrade\r\n\r\n", consoleUpgrade)
-	detach := r.console.attach(client)
+	detach := k.console.attach(client)
 	// This lasts until the client disconnects; closing the connection ends a write to a client that does not read.
-	_, _ = io.Copy(typist{r.console}, buffered)
+	_, _ = io.Copy(typist{k.console}, buffered)
 	detach()
 	_ = connection.Close()
 	_ = client.Close()
 }
 
 // answerTyping types the body.
-func (r *Runner) answerTyping(w http.ResponseWriter, request *http.Request) {
-	if _, err := io.Copy(typist{r.console}, http.MaxBytesReader(w, request.Body, maxCommand)); err != nil {
+func (k *Keeper) answerTyping(w http.ResponseWriter, request *http.Request) {
+	if _, err := io.Copy(typist{k.console}, http.MaxBytesReader(w, request.Body, maxCommand)); err != nil {
 		http.Error(w, "the machine takes no keystrokes: "+err.Error(), http.StatusConflict)
 	}
 }

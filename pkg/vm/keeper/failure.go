@@ -1,14 +1,17 @@
-package runner
+package keeper
 
 import (
 	"errors"
 	"fmt"
+	"syscall"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 )
 
-// Reason is why a runner ended, as given in the termination message.
+// Reason is why a keeper ended, as given in the termination message.
 type Reason string
 
-// The Reasons.
+// The Reasons. Those of all kinds of machines are here, so that each has an exit code of its own.
 const (
 	ReasonPoweredDown             Reason = "PoweredDown"
 	ReasonGuestShutDown           Reason = "GuestShutDown"
@@ -43,10 +46,10 @@ var codes = map[Reason]int{
 	ReasonGuestKilled: 23,
 }
 
-// ExitCode returns the exit code of the runner, 0 if nothing went wrong.
+// ExitCode returns the exit code of the program, 0 if nothing went wrong.
 func (r Reason) ExitCode() int { return codes[r] }
 
-// End is how a runner ended.
+// End is how a keeper ended.
 type End struct {
 	// Reason is one of a fixed set.
 	Reason Reason
@@ -54,7 +57,7 @@ type End struct {
 	Message string
 }
 
-// failure is an error with the reason for the runner's end.
+// failure is an error with the reason for the keeper's end.
 type failure struct {
 	reason Reason
 	err    error
@@ -63,8 +66,8 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// because gives an error its reason, unless it has one.
-func because(reason Reason, err error) error {
+// Because gives an error its reason, unless it has one.
+func Because(reason Reason, err error) error {
 	var known *failure
 	if err == nil || errors.As(err, &known) {
 		return err
@@ -72,13 +75,24 @@ func because(reason Reason, err error) error {
 	return &failure{reason: reason, err: err}
 }
 
-// failf returns an error with a reason.
-func failf(reason Reason, format string, arguments ...any) error {
+// BecauseOfDisk gives an error about a disk, or another file, its reason, unless it has one.
+func BecauseOfDisk(err error) error {
+	switch {
+	case errors.Is(err, disk.ErrLocked):
+		return Because(ReasonDiskLocked, err)
+	case errors.Is(err, syscall.ENOSPC):
+		return Because(ReasonDiskFull, err)
+	}
+	return Because(ReasonDiskFailed, err)
+}
+
+// Failf returns an error with a reason.
+func Failf(reason Reason, format string, arguments ...any) error {
 	return &failure{reason: reason, err: fmt.Errorf(format, arguments...)}
 }
 
-// endOf returns the End that an error leads to.
-func endOf(err error) End {
+// EndOf returns the End that an error leads to.
+func EndOf(err error) End {
 	var known *failure
 	if errors.As(err, &known) {
 		return End{Reason: known.reason, Message: err.Error()}

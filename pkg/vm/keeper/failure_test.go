@@ -1,4 +1,4 @@
-package runner
+package keeper
 
 import (
 	"errors"
@@ -30,18 +30,18 @@ func TestEndOf(t *testing.T) {
 		want End
 	}{
 		"an error without a reason": {errors.New("x"), End{ReasonInternal, "x"}},
-		"an error with one":         {because(ReasonDiskFull, errors.New("x")), End{ReasonDiskFull, "x"}},
-		"the first reason wins":     {because(ReasonInternal, because(ReasonDiskFull, errors.New("x"))), End{ReasonDiskFull, "x"}},
-		"a wrapped reason":          {fmt.Errorf("making disks: %w", failf(ReasonDiskLocked, "%s is locked", "/d")), End{ReasonDiskLocked, "making disks: /d is locked"}},
-		"a joined reason":           {errors.Join(errors.New("y"), failf(ReasonDiskLocked, "x")), End{ReasonDiskLocked, "y\nx"}},
+		"an error with one":         {Because(ReasonDiskFull, errors.New("x")), End{ReasonDiskFull, "x"}},
+		"the first reason wins":     {Because(ReasonInternal, Because(ReasonDiskFull, errors.New("x"))), End{ReasonDiskFull, "x"}},
+		"a wrapped reason":          {fmt.Errorf("making disks: %w", Failf(ReasonDiskLocked, "%s is locked", "/d")), End{ReasonDiskLocked, "making disks: /d is locked"}},
+		"a joined reason":           {errors.Join(errors.New("y"), Failf(ReasonDiskLocked, "x")), End{ReasonDiskLocked, "y\nx"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, endOf(test.err)); diff != "" {
+			if diff := cmp.Diff(test.want, EndOf(test.err)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	if because(ReasonInternal, nil) != nil {
+	if Because(ReasonInternal, nil) != nil {
 		t.Error("no error is an error because of something")
 	}
 }

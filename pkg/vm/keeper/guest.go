@@ -1,4 +1,4 @@
-package runner
+package keeper
 
 import (
 	"bufio"
@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,12 +18,7 @@ import (
 type guest struct {
 	command *exec.Cmd
 	errors  *lastLines
-	reach
-	// served says that its API server has been ready, and has not been away since.
-	served atomic.Bool
-	// unready is since when its API server reports that it is not ready, in nanoseconds since 1970; zero while it is
-	// ready.
-	unready atomic.Int64
+	reach   Reach
 	pulse   pulse // only for the goroutine that attends to the guest
 	exited  chan struct{}
 	err     error // how the process ended; valid once exited is closed
@@ -33,11 +27,11 @@ type guest struct {
 }
 
 // spawn starts QEMU. QEMU inherits files from number 3 on: its disks, and the locks, so that a disk stays locked while
-// QEMU lives, even if the runner has ended.
+// QEMU lives, even if the keeper has ended.
 func spawn(binary string, arguments []string, files []*os.File, locked jail.Jail, console *console, log io.Writer) (*guest, error) {
 	path, err := exec.LookPath(binary)
 	if err != nil {
-		return nil, failf(ReasonQEMUMissing, "finding QEMU: %w; the runner's image has to hold it", err)
+		return nil, Failf(ReasonQEMUMissing, "finding QEMU: %w; the runner's image has to hold it", err)
 	}
 	g := &guest{exited: make(chan struct{}), errors: &lastLines{log: log}}
 	g.attended, g.stopping = make(chan struct{}), make(chan struct{})
@@ -46,7 +40,7 @@ func spawn(binary string, arguments []string, files []*os.File, locked jail.Jail
 	// A process that inherited QEMU's output must not hide QEMU's end.
 	g.command.WaitDelay = time.Second
 	g.command.Stdout, g.command.Stderr = console, g.errors
-	// In its own process group, QEMU does not receive the Ctrl-C of a terminal; a killed runner takes QEMU with it.
+	// In its own process group, QEMU does not receive the Ctrl-C of a terminal; a killed keeper takes QEMU with it.
 	g.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	keys, input, err := os.Pipe()
 	if err != nil {
@@ -56,7 +50,7 @@ func spawn(binary string, arguments []string, files []*os.File, locked jail.Jail
 	err = g.start(locked)
 	_ = keys.Close()
 	if err != nil {
-		return nil, errors.Join(failf(ReasonQEMURefused, "starting %s: %w", path, err), input.Close())
+		return nil, errors.Join(Failf(ReasonQEMURefused, "starting %s: %w", path, err), input.Close())
 	}
 	console.connect(input)
 	return g, nil

@@ -1,4 +1,4 @@
-package runner
+package keeper
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 const (
 	// outletSize is how much an outlet buffers for a slow reader, in bytes.
 	outletSize = 1 << 20
-	// outletFlush is how long the runner waits for such a reader when it ends.
+	// outletFlush is how long the keeper waits for such a reader when it ends.
 	outletFlush = time.Second
 )
 
 // Outlet is a writer that never blocks. Behind stdout there is a container runtime, and while it hangs or is being
-// updated nothing reads: a guest that waits for its console would stop, and so would a runner that waits for its log.
+// updated nothing reads: a guest that waits for its console would stop, and so would a keeper that waits for its log.
 // Text that does not fit in the buffer is lost, and the next line says how much.
 type Outlet struct {
 	writer io.Writer

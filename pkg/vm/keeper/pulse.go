@@ -1,4 +1,4 @@
-package runner
+package keeper
 
 import (
 	"context"
@@ -44,22 +44,22 @@ func (p *pulse) still(now time.Time, b beat, patience time.Duration) bool {
 
 // awaken resets a machine whose guest hangs. Since it was switched on or reset, the guest has written and sent nothing,
 // so nothing is lost.
-func (r *Runner) awaken(g *guest) {
-	patience := r.settings.Timeouts.Boot
-	if patience == 0 || g.sent == nil || g.stopped() {
+func (k *Keeper) awaken(g *guest) {
+	patience := k.settings.Timeouts.Boot
+	if patience == 0 || g.reach.Sent == nil || g.stopped() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), r.settings.Timeouts.Monitor)
+	ctx, cancel := context.WithTimeout(context.Background(), k.settings.Timeouts.Monitor)
 	defer cancel()
 	b, err := g.feel(ctx)
 	if err != nil || !g.pulse.still(time.Now(), b, patience) {
 		return
 	}
-	r.log.Info("Resetting the machine: its guest has neither written to a disk nor sent a packet since it was switched on or reset last",
+	k.log.Info("Resetting the machine: its guest has neither written to a disk nor sent a packet since it was switched on or reset last",
 		"patience", (g.pulse.patience / 2).String(), "next", g.pulse.patience.String())
-	r.board.set(func(s *Status) { s.Awakened++ })
+	k.board.set(func(s *Status) { s.Awakened++ })
 	if err := g.talk().Reset(ctx); err != nil {
-		r.log.Info("The machine was not to be reset", "error", err)
+		k.log.Info("The machine was not to be reset", "error", err)
 	}
 }
 
@@ -72,6 +72,6 @@ func (g *guest) feel(ctx context.Context) (beat, error) {
 	if err != nil {
 		return beat{}, err
 	}
-	sent, err := g.sent()
+	sent, err := g.reach.Sent()
 	return beat{running: status.Running, resets: g.countResets(), signs: written + sent}, err
 }

@@ -1,22 +1,25 @@
-package runner
+package keeper
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
-// State is what the runner is doing.
+// State is what the keeper is doing.
 type State string
 
 // The States, in order.
 const (
-	// StatePreparing means that boot data, image, disks and network are being prepared.
+	// StatePreparing means that everything is prepared that the machine needs.
 	StatePreparing State = "Preparing"
 	// StateStarting means that QEMU has been started and does not run the guest yet.
 	StateStarting State = "Starting"
 	// StateRunning means that the guest runs.
 	StateRunning State = "Running"
-	// StateHeld means that the runner was told to stop and keeps the guest running until it is released.
+	// StateHeld means that the keeper was told to stop and keeps the guest running until it is released.
 	StateHeld State = "Held"
 	// StatePoweringDown means that the guest was asked to shut down.
 	StatePoweringDown State = "PoweringDown"
@@ -28,17 +31,17 @@ const (
 	StateStopped State = "Stopped"
 )
 
-// Status is what `runner status` shows.
+// Status is what a keeper knows of its machine. A Guest may add to it.
 type Status struct {
 	Name  string    `json:"name"`
 	State State     `json:"state"`
 	Since time.Time `json:"since"`
-	// Step is what the runner does or waits for.
+	// Step is what the keeper does or waits for.
 	Step string `json:"step,omitempty"`
 	// Accelerator is kvm or tcg, and AcceleratorReason why.
 	Accelerator       string `json:"accelerator,omitempty"`
 	AcceleratorReason string `json:"acceleratorReason,omitempty"`
-	// Rooted says that QEMU runs as root, because a share's file system has no extended attributes.
+	// Rooted says that QEMU runs as root, with some of its capabilities, because the machine needs that.
 	Rooted bool `json:"rooted,omitempty"`
 	// PID is QEMU's.
 	PID int `json:"pid,omitempty"`
@@ -48,17 +51,13 @@ type Status struct {
 	Machine string `json:"machine,omitempty"`
 	// Answers says whether QEMU responded.
 	Answers bool `json:"answers,omitempty"`
-	// Kubelet is "ok" or why the guest's kubelet is not healthy.
-	Kubelet string `json:"kubelet,omitempty"`
-	// API is "ok" or why a master's API server is not ready.
-	API string `json:"api,omitempty"`
 	// Network is why the guest can no longer get an address; empty if it can.
 	Network string `json:"network,omitempty"`
 	// Resets counts the machine's resets. A reboot of the guest is one or more: Linux triggers a reset up to ten times
 	// until the machine reacts (arch/x86/kernel/reboot.c, native_machine_emergency_restart), and firmware may reset
 	// once more.
 	Resets int `json:"resets"`
-	// Awakened counts the resets by the runner, of a machine whose guest hung.
+	// Awakened counts the resets by the keeper, of a machine whose guest hung.
 	Awakened int `json:"awakened,omitempty"`
 	// HeldUntil is when a held machine is powered down at the latest.
 	HeldUntil *time.Time `json:"heldUntil,omitempty"`
@@ -86,12 +85,72 @@ func (b *board) set(change func(*Status)) {
 	change(&b.status)
 }
 
-// judge decides whether the machine is ready and whether it is live. Machine and Kubelet have been queried.
+// Probe asks something in the guest how it is.
+type Probe struct {
+	// Subject is what is asked, as in a sentence: "kubelet".
+	Subject string
+	// Ask returns OK, why it is not, or nothing if it cannot be asked.
+	Ask func(context.Context) string
+}
+
+// OK is the answer to a probe of something that is well.
+const OK = "ok"
+
+// Status returns the machine's status, for which it asks QEMU and, while the guest runs, the probes. They are asked in
+// parallel, so that a request waits for only the slowest. A machine of which one is not well is not ready; the first of
+// these says why.
+func (k *Keeper) Status(ctx context.Context, probes ...Probe) Status {
+	status, g := k.board.get(), k.running()
+	if g == nil {
+		return judge(status, "")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answers := make([]string, len(probes))
+	var group sync.WaitGroup
+	for i, probe := range probes {
+		group.Go(func() { answers[i] = probe.Ask(ctx) })
+	}
+	status.Machine, status.Answers = askMachine(ctx, g.talk())
+	group.Wait()
+	return judge(status, complaint(probes, answers))
+}
+
+// askTimeout is shorter than that of the kubelet's exec probe, so that a probe gets the reason and not a timeout.
+const askTimeout = 3 * time.Second
+
+const (
+	machineRunning = "running"
+	// machineFull is QEMU's status of a machine that it paused because a disk could not be written.
+	machineFull = "io-error"
+)
+
+// askMachine returns QEMU's status of the machine, and whether QEMU responded.
+func askMachine(ctx context.Context, monitor *qmp.Client) (string, bool) {
+	status, err := monitor.Status(ctx)
+	if err != nil {
+		return err.Error(), false
+	}
+	return status.Status, true
+}
+
+// complaint returns what the first probe says whose subject is not well; empty if all are.
+func complaint(probes []Probe, answers []string) string {
+	for i, answer := range answers {
+		if answer != "" && answer != OK {
+			return probes[i].Subject + ": " + answer
+		}
+	}
+	return ""
+}
+
+// judge decides whether the machine is ready and whether it is live. Machine has been queried, and complaint is what is
+// not well in the guest.
 //
-// It is live while QEMU responds: a guest whose kubelet is unhealthy may run a healthy etcd member, and a restart does
-// not free a full disk. A machine that has not started yet is live, too, because a download may take longer than a
-// probe waits, and so is one that is going down, because the runner itself bounds that.
-func judge(s Status) Status {
+// It is live while QEMU responds: a guest that is not well may hold data that others need, and a restart does not free
+// a full disk. A machine that has not started yet is live, too, because a download may take longer than a probe waits,
+// and so is one that is going down, because the keeper itself bounds that.
+func judge(s Status, complaint string) Status {
 	s.Live = s.State != StateStopped && (s.State != StateRunning || s.Answers)
 	switch {
 	case s.State == StatePreparing || s.State == StateStarting:
@@ -100,10 +159,8 @@ func judge(s Status) Status {
 		s.Unready = "the machine has ended"
 	case s.Machine != machineRunning:
 		s.Unready = "QEMU: " + s.Machine
-	case s.Kubelet != "" && s.Kubelet != healthOK:
-		s.Unready = "kubelet: " + s.Kubelet
-	case s.API != "" && s.API != healthOK:
-		s.Unready = "API server: " + s.API
+	case complaint != "":
+		s.Unready = complaint
 	case s.Network != "":
 		s.Unready = "network: " + s.Network
 	default:

@@ -1,4 +1,4 @@
-package runner
+package keeper
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 )
 
 // watch supervises a running machine until it has ended, by itself or because ctx ended.
-func (r *Runner) watch(ctx context.Context, g *guest) End {
+func (k *Keeper) watch(ctx context.Context, g *guest) End {
 	defer func() {
 		g.kill()
 		<-g.attended
-		r.setLive(nil)
+		k.setLive(nil)
 	}()
 	select {
 	case <-ctx.Done():
-		return r.terminate(g)
+		return k.terminate(g)
 	case <-g.exited:
 		return endOfItself(g)
 	case <-g.attended:
@@ -59,10 +59,10 @@ type stage struct {
 const again = 5 * time.Second
 
 // stages returns the steps of a termination in order; each ends when the machine has ended.
-func (r *Runner) stages() []stage {
-	t := r.settings.Timeouts
+func (k *Keeper) stages() []stage {
+	t := k.settings.Timeouts
 	return []stage{
-		{state: StateHeld, step: fmt.Sprintf("waiting for release, for %s at most", t.Hold), timeout: t.Hold, enough: r.released},
+		{state: StateHeld, step: fmt.Sprintf("waiting for release, for %s at most", t.Hold), timeout: t.Hold, enough: k.released},
 		{state: StatePoweringDown, step: fmt.Sprintf("waiting for the guest to shut down, for %s at most", t.Powerdown), timeout: t.Powerdown,
 			act: pressPowerButton, every: again},
 		{state: StateQuitting, step: fmt.Sprintf("waiting for QEMU to quit, for %s at most", t.Quit), timeout: t.Quit,
@@ -81,11 +81,11 @@ func pressPowerButton(ctx context.Context, monitor *qmp.Client) error {
 }
 
 // terminate ends the machine as gently as possible.
-func (r *Runner) terminate(g *guest) End {
+func (k *Keeper) terminate(g *guest) End {
 	begin := time.Now()
 	g.stop()
-	for _, s := range r.stages() {
-		if s.timeout == 0 || !r.pass(s, g) {
+	for _, s := range k.stages() {
+		if s.timeout == 0 || !k.pass(s, g) {
 			continue
 		}
 		switch s.state {
@@ -98,29 +98,29 @@ func (r *Runner) terminate(g *guest) End {
 			}
 			return End{Reason: ReasonPoweredDown, Message: fmt.Sprintf("the guest shut down %s after it was told to", time.Since(begin).Round(time.Millisecond))}
 		}
-		return r.ignored("QEMU quit")
+		return k.ignored("QEMU quit")
 	}
-	r.enter(StateKilling, "")
+	k.enter(StateKilling, "")
 	g.kill()
-	return r.ignored("QEMU, which did not quit within " + r.settings.Timeouts.Quit.String() + ", was killed")
+	return k.ignored("QEMU, which did not quit within " + k.settings.Timeouts.Quit.String() + ", was killed")
 }
 
-func (r *Runner) ignored(how string) End {
-	return End{Reason: ReasonGuestKilled, Message: fmt.Sprintf("the guest did not shut down within %s; %s", r.settings.Timeouts.Powerdown, how)}
+func (k *Keeper) ignored(how string) End {
+	return End{Reason: ReasonGuestKilled, Message: fmt.Sprintf("the guest did not shut down within %s; %s", k.settings.Timeouts.Powerdown, how)}
 }
 
 // pass runs a stage and reports whether the machine has ended in it.
-func (r *Runner) pass(s stage, g *guest) bool {
+func (k *Keeper) pass(s stage, g *guest) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
-	r.enter(s.state, s.step)
+	k.enter(s.state, s.step)
 	if s.state == StateHeld {
 		until := time.Now().Add(s.timeout)
-		r.board.set(func(b *Status) { b.HeldUntil = &until })
-		defer r.board.set(func(b *Status) { b.HeldUntil = nil })
+		k.board.set(func(b *Status) { b.HeldUntil = &until })
+		defer k.board.set(func(b *Status) { b.HeldUntil = nil })
 	}
 	if s.act != nil {
-		go r.repeat(ctx, s, g)
+		go k.repeat(ctx, s, g)
 	}
 	select {
 	case <-g.exited:
@@ -132,7 +132,7 @@ func (r *Runner) pass(s stage, g *guest) bool {
 }
 
 // repeat runs beside the stage, because a QEMU that does not respond blocks the call.
-func (r *Runner) repeat(ctx context.Context, s stage, g *guest) {
+func (k *Keeper) repeat(ctx context.Context, s stage, g *guest) {
 	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -140,7 +140,7 @@ func (r *Runner) repeat(ctx context.Context, s stage, g *guest) {
 		err := s.act(asking, g.talk())
 		cancel()
 		if err != nil && ctx.Err() == nil && !g.ended() {
-			r.log.Info("QEMU was not to be told", "state", s.state, "error", err)
+			k.log.Info("QEMU was not to be told", "state", s.state, "error", err)
 		}
 		select {
 		case <-ctx.Done():

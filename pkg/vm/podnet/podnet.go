@@ -1,4 +1,6 @@
-package runner
+// Package podnet gives a guest the network of its pod: the guest takes it over, or the keeper carries the guest's
+// connections.
+package podnet
 
 import (
 	"context"
@@ -7,105 +9,79 @@ import (
 	"net"
 	"os"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/guestnet"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/usernet"
 )
 
-// repairNetwork gives the pod its address back if an earlier runner of this pod took it and could not give it back.
-func (r *Runner) repairNetwork(ctx context.Context, _ *prepared) error {
-	if _, err := os.Stat(r.settings.networkState()); err != nil || r.settings.Network != NetworkPod {
+// Repair gives the pod its address back if an earlier keeper of this pod took it and could not give it back.
+func Repair(ctx context.Context, options guestnet.Options) error {
+	if _, err := os.Stat(options.StateFile); err != nil {
 		return nil //nolint:nilerr // without the file there is nothing to repair
 	}
-	network, err := guestnet.Take(ctx, r.networkOptions())
-	if err != nil {
-		return because(ReasonNetworkFailed, err)
-	}
-	return because(ReasonNetworkFailed, network.Close())
-}
-
-// takeNetwork gives the guest its network while the machine runs.
-func (r *Runner) takeNetwork(ctx context.Context, p *prepared) error {
-	switch r.settings.Network {
-	case NetworkPod:
-		return because(ReasonNetworkFailed, r.takePod(ctx, p))
-	case NetworkProxy:
-		return because(ReasonNetworkFailed, r.carry(ctx, p))
-	}
-	return nil
-}
-
-// takePod hands the pod's network over to the guest.
-func (r *Runner) takePod(ctx context.Context, p *prepared) error {
-	network, err := guestnet.Take(ctx, r.networkOptions())
+	network, err := guestnet.Take(ctx, options)
 	if err != nil {
 		return err
 	}
-	p.onClose(network.Close)
+	return network.Close()
+}
+
+// Take hands the pod's network over to the guest, and returns the guest's card.
+func Take(ctx context.Context, l *keeper.Launch, options guestnet.Options) (qemu.Network, error) {
+	network, err := guestnet.Take(ctx, options)
+	if err != nil {
+		return qemu.Network{}, err
+	}
+	l.OnClose(network.Close)
 	tap, err := network.OpenTap()
 	if err != nil {
-		return err
+		return qemu.Network{}, err
 	}
-	p.card = qemu.Network{Tap: network.Tap, TapDescriptor: p.give(tap), MAC: network.MAC.String(), MTU: network.MTU}
+	card := qemu.Network{Tap: network.Tap, TapDescriptor: l.Give(tap), MAC: network.MAC.String(), MTU: network.MTU}
 	if vhost, err := os.OpenFile("/dev/vhost-net", os.O_RDWR, 0); err == nil { // the host's kernel can move the packets
-		p.card.VHost, p.card.VHostDescriptor = true, p.give(vhost)
+		card.VHost, card.VHostDescriptor = true, l.Give(vhost)
 	}
 	address := network.Address4
 	if !address.IsValid() {
 		address = network.Address6
 	}
-	p.reach = reach{address: address, sent: network.Sent, client: healthClient((&net.Dialer{Timeout: healthTimeout}).DialContext)}
-	r.serveNetwork(ctx, p, network.Serve)
-	return nil
+	l.Reach = keeper.Reach{Address: address, Sent: network.Sent, Dial: new(net.Dialer).DialContext}
+	l.ServeNetwork(ctx, network.Serve)
+	return card, nil
 }
 
-// carry makes the runner carry the guest's connections. Ports are published before the guest starts, so that a port
-// that is already in use ends the runner.
-func (r *Runner) carry(ctx context.Context, p *prepared) error {
+// Carry makes the keeper carry the guest's connections, and returns the guest's card. Ports are published before the
+// guest starts, so that a port that is already in use ends the keeper.
+func Carry(ctx context.Context, l *keeper.Launch, options guestnet.Options, ports []usernet.Port) (qemu.Network, error) {
 	pod, err := guestnet.Inspect("")
 	if err != nil {
-		return fmt.Errorf("finding the pod's network: %w", err)
+		return qemu.Network{}, fmt.Errorf("finding the pod's network: %w", err)
 	}
-	carried, err := guestnet.NewCarried(pod, r.networkOptions())
+	carried, err := guestnet.NewCarried(pod, options)
 	if err != nil {
-		return err
+		return qemu.Network{}, err
 	}
 	network, err := usernet.Open(usernet.Options{
 		MAC: carried.MAC, Address: carried.Address, Gateway: carried.Gateway, GatewayMAC: carried.GatewayMAC, MTU: carried.MTU,
-		Ports: r.settings.Ports, Answer: carried.Answer, Log: logr.FromSlogHandler(r.log.Handler()),
+		Ports: ports, Answer: carried.Answer, Log: options.Log,
 	})
 	if err != nil {
-		return err
+		return qemu.Network{}, err
 	}
-	p.onClose(network.Close)
+	l.OnClose(network.Close)
 	ours, theirs, err := socketPair()
 	if err != nil {
-		return fmt.Errorf("connecting the guest's card: %w", err)
+		return qemu.Network{}, fmt.Errorf("connecting the guest's card: %w", err)
 	}
-	p.card = qemu.Network{SocketDescriptor: p.give(theirs), MAC: carried.MAC.String(), MTU: carried.MTU}
-	p.reach = reach{address: carried.Address, sent: network.Sent, client: healthClient(network.DialContext)}
-	r.serveNetwork(ctx, p, func(ctx context.Context) error { return network.Serve(ctx, ours) })
-	return nil
+	l.Reach = keeper.Reach{Address: carried.Address, Sent: network.Sent, Dial: network.DialContext}
+	l.ServeNetwork(ctx, func(ctx context.Context) error { return network.Serve(ctx, ours) })
+	return qemu.Network{SocketDescriptor: l.Give(theirs), MAC: carried.MAC.String(), MTU: carried.MTU}, nil
 }
 
-// serveNetwork serves a network until the machine has ended.
-func (r *Runner) serveNetwork(ctx context.Context, p *prepared, serve func(context.Context) error) {
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := serve(serving); err != nil && serving.Err() == nil {
-			r.log.Error("The guest's network stopped", "error", err)
-			r.board.set(func(s *Status) { s.Network = err.Error() })
-		}
-	}()
-	p.onClose(func() error { stop(); <-ended; return nil })
-}
-
-// socketPair returns the two ends of a connection: the runner's and QEMU's.
+// socketPair returns the two ends of a connection: the keeper's and QEMU's.
 func socketPair() (net.Conn, *os.File, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -117,12 +93,4 @@ func socketPair() (net.Conn, *os.File, error) {
 		return nil, nil, errors.Join(err, theirs.Close())
 	}
 	return conn, theirs, nil
-}
-
-func (r *Runner) networkOptions() guestnet.Options {
-	return guestnet.Options{
-		Hostname: r.settings.Name, DNSServers: r.settings.DNSServers, NTPServers: r.settings.NTPServers,
-		SearchDomains: r.settings.SearchDomains, ForeignSources: r.settings.ForeignSources,
-		StateFile: r.settings.networkState(), Log: logr.FromSlogHandler(r.log.Handler()),
-	}
 }
