@@ -3,6 +3,8 @@
 //
 //	go run ./integration/demo check  say whether a demo can be started
 //	go run ./integration/demo up     start everything, show what happens, stay until Ctrl-C
+//	go run ./integration/demo up -develop
+//	                                 also build and replace the operator whenever its sources change
 //	go run ./integration/demo down   stop a demo that was left behind
 //
 // It runs as root in the root of a checkout and needs the tools of `make tools`. Everything that it creates is in
@@ -41,11 +43,12 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-timeout DURATION] | down")
+		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-develop] [-timeout DURATION] | down")
 		flags.PrintDefaults()
 	}
 	exit := flags.Bool("exit", !term.IsTerminal(int(os.Stdin.Fd())),
 		"stop as soon as the workload cluster has done its work (default: when standard input is no terminal)")
+	develops := flags.Bool("develop", false, "build and replace the operator whenever its sources change, until Ctrl-C")
 	timeout := flags.Duration("timeout", 90*time.Minute, "how long the workload cluster may take to do its work")
 	if len(args) == 0 {
 		flags.Usage()
@@ -62,7 +65,14 @@ func run(ctx context.Context, args []string) error {
 	case "check":
 		return check(state, os.Geteuid())
 	case "up":
-		return up(ctx, state, *timeout, *exit)
+		why := keep
+		switch {
+		case *develops:
+			why = develop
+		case *exit:
+			why = prove
+		}
+		return up(ctx, state, *timeout, why)
 	case "down":
 		return down(state)
 	default:

@@ -28,8 +28,20 @@ const examples = "docs/examples/demo"
 // explainTimeout is how long fetching the logs may take after the demo has failed.
 const explainTimeout = time.Minute
 
+// purpose is what a demo is run for.
+type purpose int
+
+const (
+	// prove ends the demo as soon as the workload cluster has done its work.
+	prove purpose = iota
+	// keep keeps it until an interrupt.
+	keep
+	// develop keeps it, and replaces the operator whenever its sources change.
+	develop
+)
+
 // up runs the demo from start to end. An interrupt is not an error.
-func up(ctx context.Context, s state, timeout time.Duration, exit bool) (err error) {
+func up(ctx context.Context, s state, timeout time.Duration, why purpose) (err error) {
 	if err := check(s, os.Geteuid()); err != nil {
 		return err
 	}
@@ -46,11 +58,14 @@ func up(ctx context.Context, s state, timeout time.Duration, exit bool) (err err
 	if err := d.start(ctx); err != nil {
 		return err
 	}
+	if why == develop {
+		return d.develop(ctx)
+	}
 	if err := d.work(ctx, timeout); err != nil {
 		return d.explain(ctx, err)
 	}
 	d.say("done: the workload cluster runs and does its work")
-	if exit {
+	if why == prove {
 		d.say("to keep it and try more: make demo KEEP=1")
 		return nil
 	}

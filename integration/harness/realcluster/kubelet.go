@@ -67,11 +67,19 @@ func (n *Node) importImages(ctx context.Context) error {
 	began := time.Now()
 	archives := append([]string{n.cluster.pauseArchive()}, n.cluster.options.Images...)
 	for _, archive := range archives {
-		if _, err := n.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "import", archive); err != nil {
-			return fmt.Errorf("importing image %s: %w", archive, err)
+		if err := n.Import(ctx, archive); err != nil {
+			return err
 		}
 	}
 	n.cluster.say("%s: %d images are imported after %.1fs", n.Name(), len(archives), time.Since(began).Seconds())
+	return nil
+}
+
+// Import imports the images of an archive into containerd. An image replaces another one of the same name.
+func (n *Node) Import(ctx context.Context, archive string) error {
+	if _, err := n.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "import", archive); err != nil {
+		return fmt.Errorf("importing image %s: %w", archive, err)
+	}
 	return nil
 }
 

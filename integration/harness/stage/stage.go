@@ -263,6 +263,27 @@ func (s *Stage) install(ctx context.Context) error {
 	return nil
 }
 
+// ReplaceOperator builds the operator and installs it again, with its chart and its definitions, in place of the one
+// that runs.
+func (s *Stage) ReplaceOperator(ctx context.Context) error {
+	image, err := s.buildOperator(ctx)
+	if err != nil {
+		return err
+	}
+	for _, host := range s.Cluster.Nodes() {
+		if err := host.Import(ctx, image); err != nil {
+			return err
+		}
+	}
+	definitions := filepath.Join(s.options.Root, "helm", "kvm-operator", "crds")
+	if _, err := s.Cluster.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--filename="+definitions); err != nil {
+		return err
+	}
+	// The image has the same name as before, so the chart alone would keep the pod.
+	s.KillOperator(ctx)
+	return s.install(ctx)
+}
+
 // OperatorLog returns the operator's log.
 func (s *Stage) OperatorLog(ctx context.Context) string {
 	text, err := s.Cluster.Kubectl(ctx, "--namespace="+operatorNamespace, "logs", "deployment/"+release, "--tail=200")
