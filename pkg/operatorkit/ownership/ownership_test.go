@@ -43,15 +43,15 @@ func TestWhoIsNamed(t *testing.T) {
 		annotations    map[string]string
 		names, exactly bool
 	}{
-		"itself":                  {own.Annotations(), true, true},
-		"a former one":            {Owner{kindOfEarlier, "default", "ab1cd", "0", "service"}.Annotations(), true, false},
-		"in the earlier form":     {map[string]string{Annotation: "default/ab1cd/service"}, true, false},
-		"another kind":            {Owner{"VirtualMachine.kvm.example.org", "default", "ab1cd", "1", "service"}.Annotations(), false, false},
-		"another handler":         {Owner{kindOfEarlier, "default", "ab1cd", "1", "ingress"}.Annotations(), false, false},
-		"another name":            {Owner{kindOfEarlier, "default", "other", "1", "service"}.Annotations(), false, false},
-		"another namespace":       {Owner{kindOfEarlier, "other", "ab1cd", "1", "service"}.Annotations(), false, false},
-		"nobody that can be read": {map[string]string{Annotation: "x"}, false, false},
-		"nobody":                  {nil, false, false},
+		"itself":              {own.Annotations(), true, true},
+		"a former one":        {Owner{kindOfEarlier, "default", "ab1cd", "0", "service"}.Annotations(), true, false},
+		"in the earlier form": {map[string]string{Annotation: "default/ab1cd/service"}, true, false},
+		"another kind":        {Owner{"VirtualMachine.kvm.example.org", "default", "ab1cd", "1", "service"}.Annotations(), false, false},
+		"another handler":     {Owner{kindOfEarlier, "default", "ab1cd", "1", "ingress"}.Annotations(), false, false},
+		"another name":        {Owner{kindOfEarlier, "default", "other", "1", "service"}.Annotations(), false, false},
+		"another namespace":   {Owner{kindOfEarlier, "other", "ab1cd", "1", "service"}.Annotations(), false, false},
+		"an unreadable owner": {map[string]string{Annotation: "x"}, false, false},
+		"no owner":            {nil, false, false},
 	} {
 		if got := own.Names(test.annotations); got != test.names {
 			t.Errorf("%s: it is named: %t", name, got)

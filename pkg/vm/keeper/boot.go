@@ -34,7 +34,7 @@ func (k *Keeper) boot(ctx context.Context, l *Launch) (*guest, error) {
 		return nil, err
 	}
 	g.reach = l.Reach
-	if err := k.letGo(ctx, g); err != nil {
+	if err := k.startGuest(ctx, g); err != nil {
 		g.kill()
 		return nil, err
 	}
@@ -74,7 +74,8 @@ func listen(path string) (*os.File, error) {
 	return file, err
 }
 
-func (k *Keeper) letGo(ctx context.Context, g *guest) error {
+// startGuest connects to QEMU, and lets it run the guest.
+func (k *Keeper) startGuest(ctx context.Context, g *guest) error {
 	ctx, cancel := context.WithTimeout(ctx, k.settings.Timeouts.Start)
 	defer cancel()
 	if err := g.connect(ctx, k.settings.monitor()); err != nil {

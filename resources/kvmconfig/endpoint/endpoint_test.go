@@ -50,11 +50,26 @@ func TestADrainWaitsForTheEndpoints(t *testing.T) {
 		"behind one Service, not another": {[]discoveryv1.EndpointSlice{slice(key.RoleMaster, "2", nil), worker}, drain.Machine{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &drain.State{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, Slices: test.slices, Machine: test.machine}
+			s := &drain.State{
+				Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", DeletionTimestamp: &metav1.Time{}}},
+				Slices: test.slices, Machine: test.machine,
+			}
 			outcome, err := endpoint.New().EnsureCreated(t.Context(), s)
 			if waits := outcome.Reason == "GetsTraffic"; err != nil || waits != test.waits {
 				t.Errorf("it waits: %t (%v), want %t", waits, err, test.waits)
 			}
 		})
+	}
+}
+
+// TestAPodThatStaysIsNotWaitedFor: a pod that is not deleted may get traffic for as long as it runs. What its condition
+// says wrongly is put right meanwhile.
+func TestAPodThatStaysIsNotWaitedFor(t *testing.T) {
+	s := &drain.State{
+		Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}},
+		Slices: []discoveryv1.EndpointSlice{slice(key.RoleWorker, "1", nil)}, Machine: drain.Machine{HostStays: true},
+	}
+	if outcome, err := endpoint.New().EnsureCreated(t.Context(), s); err != nil || outcome.Reason == "GetsTraffic" {
+		t.Errorf("it ends with %+v (%v)", outcome, err)
 	}
 }

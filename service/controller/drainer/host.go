@@ -36,22 +36,23 @@ func stays(host *corev1.Node) bool {
 	})
 }
 
+// host returns the host of a pod. The cache fails only for a host that it does not have, which has no condition.
+func (r *Reconciler) host(ctx context.Context, pod *corev1.Pod) *corev1.Node {
+	host := &corev1.Node{}
+	if r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, host, client.DisableReadYourWritesConsistency) != nil {
+		return &corev1.Node{}
+	}
+	return host
+}
+
 // hostStays returns whether the host of a pod is Ready.
 func (r *Reconciler) hostStays(ctx context.Context, pod *corev1.Pod) bool {
-	host := &corev1.Node{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, host, client.DisableReadYourWritesConsistency)
-	return err == nil && stays(host)
+	return stays(r.host(ctx, pod))
 }
 
 // hostGoes returns whether the host of a pod shuts down, or whether its kubelet ends the pod by itself.
 func (r *Reconciler) hostGoes(ctx context.Context, pod *corev1.Pod) bool {
-	if drain.EndedByHost(pod) {
-		return true
-	}
-	host := &corev1.Node{}
-	// The cache fails only for a host that it does not have, and such a host has no condition.
-	err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, host, client.DisableReadYourWritesConsistency)
-	return err == nil && shutsDown(host)
+	return drain.EndedByHost(pod) || shutsDown(r.host(ctx, pod))
 }
 
 // onHost returns the pods that are held on a host that shuts down, and those whose release does not count on a host that
