@@ -23,9 +23,9 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/flag"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
@@ -62,10 +62,10 @@ var checks = map[string]check{
 	flag.InstallationPodCIDRs:     each(isNetwork, "has to hold networks such as 10.244.0.0/16: an address with all bits behind the prefix zero"),
 	flag.InstallationServiceCIDRs: each(isNetwork, "has to hold networks such as 10.96.0.0/12: an address with all bits behind the prefix zero"),
 	flag.InstallationHostCIDRs: func(r reader, name string) string {
-		return wrong(cluster.Settings{Egress: cluster.Egress{HostCIDRs: r.list(name)}}.Validate())
+		return wrong(state.Settings{Egress: state.Egress{HostCIDRs: r.list(name)}}.Validate())
 	},
 	flag.EgressAllowed: func(r reader, name string) string {
-		return wrong(cluster.Settings{Egress: cluster.Egress{Allowed: r.list(name)}}.Validate())
+		return wrong(state.Settings{Egress: state.Egress{Allowed: r.list(name)}}.Validate())
 	},
 	flag.InstallationNTPServers: guests(func(s *cloudconfig.Settings, r reader, name string) { s.NTPServers = r.list(name) }),
 
@@ -91,11 +91,11 @@ var checks = map[string]check{
 	flag.WorkloadKubeconfigTerm:  duration(day, "has to be a day or more, such as 168h"),
 	flag.WorkloadNodeTerm:        duration(day, "has to be a day or more, such as 168h"),
 	flag.MachineImageDirectories: each(isDirectory, "has to hold absolute paths of directories, such as /usr/code/images/own"),
-	flag.NodePodsAnnotations: each(parses(func(s string) error { _, _, err := cluster.ParseAnnotation(s); return err }),
+	flag.NodePodsAnnotations: each(parses(func(s string) error { _, _, err := state.ParseAnnotation(s); return err }),
 		"has to hold annotations such as example.org/team=platform"),
-	flag.NodePodsNodeSelector: each(parses(func(s string) error { _, _, err := cluster.ParseLabel(s); return err }),
+	flag.NodePodsNodeSelector: each(parses(func(s string) error { _, _, err := state.ParseLabel(s); return err }),
 		"has to hold labels such as example.org/machines=true"),
-	flag.NodePodsTolerations: each(parses(func(s string) error { _, err := cluster.ParseToleration(s); return err }),
+	flag.NodePodsTolerations: each(parses(func(s string) error { _, err := state.ParseToleration(s); return err }),
 		"has to hold taints such as example.org/machines=true:NoSchedule"),
 	flag.NodePodsPullSecrets:    each(isDomain, "has to hold names of Secrets, such as registry"),
 	flag.NodePodsPriorityClass:  oneOf(empty, text(isDomain, "has to be the name of a PriorityClass, such as kvm-operator-machines")),
@@ -382,7 +382,7 @@ func parses(parse func(string) error) func(string) bool {
 }
 
 func isZoneSpread(s string) bool {
-	return slices.Contains([]cluster.ZoneSpread{cluster.ZoneSpreadNone, cluster.ZoneSpreadPreferred, cluster.ZoneSpreadRequired}, cluster.ZoneSpread(s))
+	return slices.Contains([]state.ZoneSpread{state.ZoneSpreadNone, state.ZoneSpreadPreferred, state.ZoneSpreadRequired}, state.ZoneSpread(s))
 }
 
 // podSecurity: at level baseline, node pods have no access to the host's devices or to the pod's network device.

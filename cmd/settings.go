@@ -7,8 +7,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/flag"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 )
@@ -56,9 +56,9 @@ func must(err error) {
 }
 
 // clusterSettings are the settings that shape clusters.
-func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
+func clusterSettings(fs *pflag.FlagSet) state.Settings {
 	r := reader{fs}
-	return cluster.Settings{
+	return state.Settings{
 		Guest:          guestSettings(r),
 		RunnerImage:    r.text(flag.ImageRunner),
 		ClusterDomain:  r.text(flag.InstallationDomain),
@@ -75,7 +75,7 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 		SharedHosts:    r.yes(flag.InstallationSharedHosts),
 		Egress:         egress(r),
 		ForeignSources: r.yes(flag.MachineForeignSources),
-		Machine: cluster.MachineSettings{
+		Machine: state.MachineSettings{
 			AllowEmulation: r.yes(flag.MachineAllowEmulation), NestedVirtualization: r.yes(flag.MachineNested),
 			ImageDirectories: r.list(flag.MachineImageDirectories), MaxImageFile: r.text(flag.MachineMaxImageFile),
 			DeviceResources: r.list(flag.MachineKVMResource), PodSecurity: r.text(flag.MachinePodSecurity), DiskRequestPercent: r.number(flag.MachineDiskRequest),
@@ -90,23 +90,23 @@ func clusterSettings(fs *pflag.FlagSet) cluster.Settings {
 }
 
 // podSettings expects values that validate has accepted.
-func podSettings(r reader) cluster.PodSettings {
-	s := cluster.PodSettings{
+func podSettings(r reader) state.PodSettings {
+	s := state.PodSettings{
 		PriorityClass: r.text(flag.NodePodsPriorityClass), PullSecrets: r.list(flag.NodePodsPullSecrets),
-		ZoneSpread: cluster.ZoneSpread(r.text(flag.NodePodsZoneSpread)), NodeSelector: map[string]string{}, Annotations: map[string]string{},
+		ZoneSpread: state.ZoneSpread(r.text(flag.NodePodsZoneSpread)), NodeSelector: map[string]string{}, Annotations: map[string]string{},
 	}
 	for _, text := range r.list(flag.NodePodsTolerations) {
-		toleration, err := cluster.ParseToleration(text)
+		toleration, err := state.ParseToleration(text)
 		must(err)
 		s.Tolerations = append(s.Tolerations, toleration)
 	}
 	for _, text := range r.list(flag.NodePodsNodeSelector) {
-		name, value, err := cluster.ParseLabel(text)
+		name, value, err := state.ParseLabel(text)
 		must(err)
 		s.NodeSelector[name] = value
 	}
 	for _, text := range r.list(flag.NodePodsAnnotations) {
-		name, value, err := cluster.ParseAnnotation(text)
+		name, value, err := state.ParseAnnotation(text)
 		must(err)
 		s.Annotations[name] = value
 	}

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apiclock"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/election"
@@ -40,7 +40,7 @@ type Config struct {
 	// REST is the connection to the management cluster.
 	REST *rest.Config
 	// Settings are the operator's settings for clusters.
-	Settings snapshot.Settings
+	Settings state.Settings
 	// Selector selects the KVMConfigs that this operator is responsible for; the empty selector selects all.
 	Selector labels.Selector
 
@@ -59,10 +59,10 @@ type Config struct {
 
 	// Addresses returns the addresses of a workload cluster's API; nil means its Service and its masters. Tests set
 	// their own.
-	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
+	Addresses func(s *state.Cluster, serviceIP string) []string
 	// EtcdAddresses returns the addresses (host:port) of the members of a cluster's etcd by their node pods, and nil
 	// for a cluster whose etcd is ignored. It is used only if Addresses is set.
-	EtcdAddresses func(s *snapshot.Snapshot) func(pod *corev1.Pod) string
+	EtcdAddresses func(s *state.Cluster) func(pod *corev1.Pod) string
 
 	// DrainTimeout is how long the operator waits for the pods of a node before it shuts its machine down, unless the
 	// KVMConfig sets a timeout; 0 means without a limit.
@@ -189,7 +189,7 @@ func (s *Service) addControllers(c Config) error {
 	}
 	r := &cluster.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, NewKey: pki.NewRandomKey,
-		Readiness: snapshot.PodReadiness, Clock: s.clock, ClockDifference: s.clock.Difference,
+		Readiness: state.PodReadiness, Clock: s.clock, ClockDifference: s.clock.Difference,
 		Events: m.GetEventRecorder("kvm-operator"), Outdated: s.definitions.outdated,
 	}
 	if err := s.addIssuers(r, c); err != nil {

@@ -17,9 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 const (
@@ -139,12 +139,12 @@ func (l *Ledger) client(ctx context.Context) (*clientv3.Client, error) {
 	if err := l.machines.management.Get(ctx, l.secret, secret); err != nil {
 		return nil, err
 	}
-	pair, err := tls.X509KeyPair(secret.Data[cluster.SecretKeyCertificate], secret.Data[cluster.SecretKeyKey])
+	pair, err := tls.X509KeyPair(secret.Data[state.SecretKeyCertificate], secret.Data[state.SecretKeyKey])
 	if err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(secret.Data[cluster.SecretKeyCA])
+	roots.AppendCertsFromPEM(secret.Data[state.SecretKeyCA])
 	l.introduced = secret.ResourceVersion
 	l.connected, err = clientv3.New(clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(),

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/service"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 	"github.com/kvm-operator/kvm-operator/service/controller/deleter"
@@ -91,13 +91,13 @@ type InstanceOptions struct {
 	// Reader answers reads in place of the cache.
 	Reader func(client.Client) client.Client
 	// Readiness reports whether a node is Ready. The default is AlwaysReady.
-	Readiness snapshot.Readiness
+	Readiness state.Readiness
 	// Settings change the operator's settings.
-	Settings func(*snapshot.Settings)
+	Settings func(*state.Settings)
 }
 
 // AlwaysReady is a world without pods in which every node is Ready at once.
-func AlwaysReady(n snapshot.Node) (bool, string) { return n.Deployment != nil, "not made yet" }
+func AlwaysReady(n state.Node) (bool, string) { return n.Deployment != nil, "not made yet" }
 
 // Instance starts a life of the operator, with an empty memory.
 func (d *Driver) Instance(t *testing.T, o InstanceOptions) *Instance {

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
@@ -127,7 +127,7 @@ func (l *Lab) Succeeded(ctx context.Context, config *v1alpha1.KVMConfig, authori
 			return err
 		}
 		have, want := secret.Annotations[key.AnnotationAuthorityGeneration], strconv.FormatInt(config.Spec.Certificates.AuthorityGeneration, 10)
-		if have != want || !bytes.Equal(secret.Data[snapshot.SecretKeyCA], secret.Data[snapshot.SecretKeyCertificate]) {
+		if have != want || !bytes.Equal(secret.Data[state.SecretKeyCA], secret.Data[state.SecretKeyCertificate]) {
 			return fmt.Errorf("authority %s is of generation %q, want %s alone", name, have, want)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
@@ -67,15 +67,15 @@ func crds() string {
 }
 
 // Settings returns the operator's defaults.
-func Settings() snapshot.Settings {
-	return snapshot.Settings{
+func Settings() state.Settings {
+	return state.Settings{
 		Guest:          cloudconfig.Settings{RegistryDomain: "registry.k8s.io", BinaryBaseURL: "https://dl.k8s.io"},
 		RunnerImage:    "docker.io/kvm-operator/kvm-operator:4.0.0",
 		ClusterDomain:  "cluster.local",
 		FlatcarChannel: "stable",
 		ClusterRole:    "kvm-operator-node",
-		Pods:           snapshot.PodSettings{ZoneSpread: snapshot.ZoneSpreadPreferred},
-		Machine:        snapshot.MachineSettings{MaxImageFile: "8G", DiskRequestPercent: 100},
+		Pods:           state.PodSettings{ZoneSpread: state.ZoneSpreadPreferred},
+		Machine:        state.MachineSettings{MaxImageFile: "8G", DiskRequestPercent: 100},
 	}
 }
 

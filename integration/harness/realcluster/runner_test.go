@@ -22,9 +22,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
@@ -35,7 +35,7 @@ var deviceResources = []string{"lab.example.org/tun", "lab.example.org/kvm"}
 
 // nodePod returns the pod that the operator creates for a node with the tiny guest. Its namespace has no operator,
 // which would drain it and wait for its Node. Files of the guest image are in the directory.
-func nodePod(role string, guest v1alpha1.GuestImage, directory string, settings cluster.MachineSettings) *corev1.Pod {
+func nodePod(role string, guest v1alpha1.GuestImage, directory string, settings state.MachineSettings) *corev1.Pod {
 	settings.AllowEmulation, settings.ImageDirectories, settings.DiskRequestPercent, settings.MaxImageFile = true, []string{directory}, 1, "1G"
 	config := fixture.MakeCluster("ab1cd").Workers(1).With(func(spec *v1alpha1.KVMConfigSpec) {
 		spec.GuestImage, spec.KVM.K8sKVM.Acceleration = &guest, "tcg"
@@ -43,11 +43,11 @@ func nodePod(role string, guest v1alpha1.GuestImage, directory string, settings 
 		spec.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", TargetPort: 8080}, {Name: "health", TargetPort: 10248}}
 		spec.KVM.K8sKVM.StorageType = v1alpha1.StorageTypePersistentVolume
 	}).Obj()
-	s := &cluster.Snapshot{Config: cluster.WithDefaults(config), Settings: cluster.Settings{
+	s := &state.Cluster{Config: state.WithDefaults(config), Settings: state.Settings{
 		RunnerImage: "docker.io/kvm-operator/kvm-operator-runner:" + project.Version(), Machine: settings,
 	}}
-	nodes := cluster.NewNodes(config.Spec)
-	node := nodes[slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Role == role })]
+	nodes := state.NewNodes(config.Spec)
+	node := nodes[slices.IndexFunc(nodes, func(n state.Node) bool { return n.Role == role })]
 	template := nodepod.Template(s, node)
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "worker-abc", Labels: template.Labels}, Spec: template.Spec,
@@ -97,7 +97,7 @@ func TestNodePodRunsItsMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, settings := range map[string]cluster.MachineSettings{
+	for name, settings := range map[string]state.MachineSettings{
 		"privileged":      {},
 		"device-resource": {DeviceResources: deviceResources},
 		"baseline":        {DeviceResources: deviceResources[1:], PodSecurity: key.PodSecurityBaseline},
@@ -106,7 +106,7 @@ func TestNodePodRunsItsMachine(t *testing.T) {
 	}
 }
 
-func runMachine(t *testing.T, c *realcluster.Cluster, namespace string, settings cluster.MachineSettings) {
+func runMachine(t *testing.T, c *realcluster.Cluster, namespace string, settings state.MachineSettings) {
 	t.Helper()
 	image, directory := vm.Tiny(t), t.TempDir()
 	guest := v1alpha1.GuestImage{
@@ -145,7 +145,7 @@ grep ' ` + nodepod.Images + ` ' /proc/$runner/mounts
 echo devices: $(ls /proc/$runner/root/dev)`
 
 // checkRights prints the permissions of the runner and its QEMU, and compares them with the documented ones.
-func checkRights(t *testing.T, node *realcluster.Node, settings cluster.MachineSettings) {
+func checkRights(t *testing.T, node *realcluster.Node, settings state.MachineSettings) {
 	t.Helper()
 	seen, err := node.Exec(t.Context(), "sh", "-c", rights)
 	if err != nil {
@@ -190,7 +190,7 @@ func TestPodSecurityOfNodePods(t *testing.T) {
 	kubectl(t, c, "label", "namespace", "baseline", key.LabelPodSecurityEnforce+"=baseline")
 	for name, test := range map[string]struct {
 		role     string
-		settings cluster.MachineSettings
+		settings state.MachineSettings
 		want     []string
 	}{
 		"privileged": {want: []string{
@@ -198,12 +198,12 @@ func TestPodSecurityOfNodePods(t *testing.T) {
 			`hostPath volumes (volume "images")`,
 			`privileged (container "k8s-kvm" must not set securityContext.privileged=true)`,
 		}},
-		"with device plugins": {settings: cluster.MachineSettings{DeviceResources: deviceResources}, want: []string{
+		"with device plugins": {settings: state.MachineSettings{DeviceResources: deviceResources}, want: []string{
 			`non-default capabilities (container "k8s-kvm" must not include "NET_ADMIN", "NET_RAW" in securityContext.capabilities.add)`,
 			`hostPath volumes (volume "images")`,
 		}},
-		"baseline":        {settings: cluster.MachineSettings{DeviceResources: deviceResources[1:], PodSecurity: key.PodSecurityBaseline}},
-		"baseline master": {role: key.RoleMaster, settings: cluster.MachineSettings{DeviceResources: deviceResources[1:], PodSecurity: key.PodSecurityBaseline}},
+		"baseline":        {settings: state.MachineSettings{DeviceResources: deviceResources[1:], PodSecurity: key.PodSecurityBaseline}},
+		"baseline master": {role: key.RoleMaster, settings: state.MachineSettings{DeviceResources: deviceResources[1:], PodSecurity: key.PodSecurityBaseline}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := nodePod(cmp.Or(test.role, key.RoleWorker), v1alpha1.GuestImage{Name: "tiny", Kernel: v1alpha1.ImageFile{URL: "https://example.org/k"}, Initrd: v1alpha1.ImageFile{URL: "https://example.org/i"}}, "/x", test.settings)

@@ -19,9 +19,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // Server is the API server of workload clusters. Its CA is also theirs.
@@ -121,7 +121,7 @@ func (s *Server) Declare(ctx context.Context, management client.Client, config *
 				Labels: map[string]string{key.LabelGSCluster: id, key.LabelCertificate: name},
 			},
 			Data: map[string][]byte{
-				cluster.SecretKeyCA: s.Authority.Certificate, cluster.SecretKeyCertificate: pair.Certificate, cluster.SecretKeyKey: pair.Key,
+				state.SecretKeyCA: s.Authority.Certificate, state.SecretKeyCertificate: pair.Certificate, state.SecretKeyKey: pair.Key,
 			},
 		})
 		if err != nil {
@@ -175,7 +175,7 @@ func (p *Places) Put(id, address string) {
 }
 
 // Answers returns the address of a cluster whose master runs.
-func (p *Places) Answers(s *cluster.Snapshot, _ string) []string {
+func (p *Places) Answers(s *state.Cluster, _ string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asked != nil {

@@ -27,10 +27,10 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
@@ -122,7 +122,7 @@ var held = []string{"example.org/held", key.FinalizerCluster, key.FinalizerDrain
 func (f *forger) forgeries(t *testing.T, config *v1alpha1.KVMConfig) []client.Object {
 	t.Helper()
 	id := config.Spec.Cluster.ID
-	completed, err := pki.Complete(nil, cluster.CertificateRequests(cluster.WithDefaults(config), lab.Settings()), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
+	completed, err := pki.Complete(nil, state.CertificateRequests(state.WithDefaults(config), lab.Settings()), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,14 +135,14 @@ func (f *forger) forgeries(t *testing.T, config *v1alpha1.KVMConfig) []client.Ob
 		}
 	}
 	for name, value := range map[string]string{
-		cluster.KeyEncryption: base64.StdEncoding.EncodeToString([]byte("a key that is the forger's alone")), cluster.KeyBootstrapToken: "forger.forgerforgerforg",
+		state.KeyEncryption: base64.StdEncoding.EncodeToString([]byte("a key that is the forger's alone")), state.KeyBootstrapToken: "forger.forgerforgerforg",
 	} {
 		for _, as := range []string{key.SecretName(id, name), "offered-" + key.SecretName(id, name)} {
 			objects = append(objects, f.secret(config, as, key.LabelRandomKey, name, map[string][]byte{name: []byte(value)}))
 		}
 	}
 	objects = append(objects, f.secret(config, key.KubeconfigName(id), "", "kubeconfig", map[string][]byte{"kubeConfig": forged, "value": forged}))
-	for _, node := range cluster.NewNodes(config.Spec) {
+	for _, node := range state.NewNodes(config.Spec) {
 		secret := f.secret(config, key.BootDataName(node.Role, id, node.ID), "", "configmap", map[string][]byte{nodepod.UserData: forged})
 		objects = append(objects, secret, &corev1.ConfigMap{ObjectMeta: *secret.ObjectMeta.DeepCopy(), Data: map[string]string{nodepod.UserData: string(forged)}})
 	}

@@ -18,9 +18,9 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // clusterIn returns a cluster whose KVMConfig lies in the namespace, which is created if it does not exist.
@@ -87,7 +87,7 @@ func isAs(t *testing.T, calm, victim *v1alpha1.KVMConfig, mallory *forger) {
 	}
 	verifyKubeconfig(t, victim)
 	var authorities []string
-	for _, request := range cluster.CertificateRequests(cluster.WithDefaults(victim), lab.Settings()) {
+	for _, request := range state.CertificateRequests(state.WithDefaults(victim), lab.Settings()) {
 		if request.Usage == pki.UsageAuthority {
 			authorities = append(authorities, request.Name)
 		}
@@ -161,7 +161,7 @@ func TestMalloryBesideTheKVMConfigWouldSucceed(t *testing.T) {
 		switch {
 		case ok && strings.HasPrefix(secret.Name, "offered-mal3-") && strings.HasSuffix(secret.Name, "ca"):
 			offered[secret.Name] = true
-		case ok && secret.Name == key.SecretName("mal3", cluster.KeyEncryption):
+		case ok && secret.Name == key.SecretName("mal3", state.KeyEncryption):
 			secret.Annotations = key.OwnerKVMConfig(config, "randomkey").Annotations()
 			secret.Finalizers = held
 			claimed[secret.Name] = true
@@ -282,7 +282,7 @@ func (f *forger) declare(t *testing.T, config *v1alpha1.KVMConfig) {
 		if err := f.client.Get(context.Background(), client.ObjectKeyFromObject(config), current); err != nil {
 			return err
 		}
-		meta.SetStatusCondition(&current.Status.Conditions, metav1.Condition{Type: cluster.ConditionNamespace, Status: metav1.ConditionTrue, Reason: "Done"})
+		meta.SetStatusCondition(&current.Status.Conditions, metav1.Condition{Type: state.ConditionNamespace, Status: metav1.ConditionTrue, Reason: "Done"})
 		return f.client.Status().Update(context.Background(), current)
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // create creates KVMConfigs or other objects.
@@ -106,7 +106,7 @@ func awaitEndpoints(t *testing.T, config *v1alpha1.KVMConfig, role string) {
 		}
 		want := []string{}
 		for _, pod := range pods {
-			if pod.DeletionTimestamp == nil && cluster.PodReady(&pod) {
+			if pod.DeletionTimestamp == nil && state.PodReady(&pod) {
 				want = append(want, pod.Status.PodIP)
 			}
 		}

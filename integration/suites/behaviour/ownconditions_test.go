@@ -11,8 +11,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
@@ -23,7 +23,7 @@ func TestConditionOfAnotherControllerCounts(t *testing.T) {
 	config := createReady(t, makeCluster("own1").Obj())
 	engine := apply.New(theLab.Client, theLab.Client, clock.RealClock{})
 	pruned := metav1.Condition{
-		Type: snapshot.ConditionNodesPruned, Status: metav1.ConditionFalse, Reason: "Retrying", Message: "node: delete Node w: refused",
+		Type: state.ConditionNodesPruned, Status: metav1.ConditionFalse, Reason: "Retrying", Message: "node: delete Node w: refused",
 		LastTransitionTime: metav1.NewTime(time.Now()),
 	}
 	counts := lab.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Retrying", Message: "delete Node w"}
@@ -44,7 +44,7 @@ func TestConditionOfAnotherControllerCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	lab.Eventually(t, lab.Timeout, func() error {
-		if have := meta.FindStatusCondition(theLab.Current(t, config).Status.Conditions, snapshot.ConditionNodesPruned); have != nil {
+		if have := meta.FindStatusCondition(theLab.Current(t, config).Status.Conditions, state.ConditionNodesPruned); have != nil {
 			return fmt.Errorf("the condition is still there: %+v", have)
 		}
 		return nil

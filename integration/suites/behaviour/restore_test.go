@@ -20,8 +20,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 func snapshotFile(id string) string { return id + "-20261122T060000Z.db" }
@@ -185,7 +185,7 @@ func (o *restoreOrder) seeJob(event watch.EventType, job *batchv1.Job) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.placing = true
-	if cluster.Succeeded(job) {
+	if state.Succeeded(job) {
 		o.placed[job.Name] = true
 	} else if event == watch.Added && len(o.running) > 0 {
 		o.wrong = append(o.wrong, fmt.Sprintf("%s is made while %v run", job.Name, slices.Sorted(maps.Keys(o.running))))

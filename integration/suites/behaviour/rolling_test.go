@@ -14,8 +14,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 func TestF16VersionChangeReplacesMastersOneByOneThenWorkers(t *testing.T) {
@@ -218,7 +218,7 @@ func (f *fleet) see(event watch.EventType, pod *corev1.Pod) {
 	ready := map[string]int{}
 	masterVersions := map[string]bool{}
 	for _, p := range f.pods {
-		if cluster.PodReady(&p) && p.DeletionTimestamp == nil {
+		if state.PodReady(&p) && p.DeletionTimestamp == nil {
 			ready[p.Labels[key.LabelApp]]++
 		}
 		if p.Labels[key.LabelApp] == key.RoleMaster {

@@ -18,9 +18,9 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // TestAuthoritiesAreSucceededInThreeRolls: etcd never loses quorum, no phase begins while a machine runs with the phase
@@ -97,7 +97,7 @@ func TestRenewalReplacesMastersAndNoWorker(t *testing.T) {
 func nineMonthsOld(t *testing.T, config *v1alpha1.KVMConfig, name string) pki.KeyPair {
 	t.Helper()
 	authority := secretOf(t, config, pki.CA)
-	requests := cluster.CertificateRequests(cluster.WithDefaults(config), lab.Settings())
+	requests := state.CertificateRequests(state.WithDefaults(config), lab.Settings())
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(time.Now().AddDate(0, -9, 0))}
 	pair, err := issuer.Issue(requests[slices.IndexFunc(requests, func(r pki.Request) bool { return r.Name == name })], pki.KeyPair{
 		CA: authority.Data["ca"], Certificate: authority.Data["crt"], Key: authority.Data["key"],

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
@@ -30,7 +30,7 @@ func TestNewClusterCostsItsObjectsAndThreeWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := c.Obj()
 			theLab.Create(t, config)
-			operator := driver.Instance(t, lab.InstanceOptions{Readiness: snapshot.PodReadiness})
+			operator := driver.Instance(t, lab.InstanceOptions{Readiness: state.PodReadiness})
 			operator.Settle(t, config, theLab.Observed)
 			objects := len(theLab.Objects(t, config))
 			if writes := operator.Requests.Writes(); len(writes) > objects+allowance {
@@ -49,7 +49,7 @@ func TestF14ConvergedClusterCostsNothing(t *testing.T) {
 	lab.AwaitSteadyTokens(t)
 	config := fixture.MakeCluster("quiet").Workers(2).Obj()
 	theLab.Create(t, config)
-	operator := theLab.Driver(t).Instance(t, lab.InstanceOptions{Readiness: snapshot.PodReadiness})
+	operator := theLab.Driver(t).Instance(t, lab.InstanceOptions{Readiness: state.PodReadiness})
 	operator.Settle(t, config, theLab.Observed)
 	operator.Requests.Reset()
 	for range 100 {
@@ -68,7 +68,7 @@ func TestRestartWith50ConvergedClustersCostsNothing(t *testing.T) {
 	lab.AwaitSteadyTokens(t)
 	selector := labels.SelectorFromSet(labels.Set{"restart": "yes"})
 	driver := theLab.Driver(t)
-	first := driver.Instance(t, lab.InstanceOptions{Readiness: snapshot.PodReadiness})
+	first := driver.Instance(t, lab.InstanceOptions{Readiness: state.PodReadiness})
 	for i := range clusters {
 		config := fixture.MakeCluster(fmt.Sprintf("re%d", i)).Workers(1).Label("restart", "yes").Obj()
 		theLab.Create(t, config)

@@ -12,13 +12,13 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/etcdguest"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // etcdAddresses returns the addresses of members for operators.
-func (w *World) etcdAddresses(s *snapshot.Snapshot) func(*corev1.Pod) string {
+func (w *World) etcdAddresses(s *state.Cluster) func(*corev1.Pod) string {
 	if !hasEtcd(s.ID()) {
 		return nil
 	}

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
@@ -62,12 +62,12 @@ func elsewhere(config *v1alpha1.KVMConfig) []client.Object {
 		meta.Namespace, meta.Finalizers = namespace, []string{heldByForgers}
 		return meta
 	}
-	pair, random := held(forgers, key.SecretName(id, pki.EtcdCA), "certificates"), held(forgers, key.SecretName(id, cluster.KeyEncryption), "randomkey")
-	pair.Labels[key.LabelCertificate], random.Labels[key.LabelRandomKey] = pki.EtcdCA, cluster.KeyEncryption
+	pair, random := held(forgers, key.SecretName(id, pki.EtcdCA), "certificates"), held(forgers, key.SecretName(id, state.KeyEncryption), "randomkey")
+	pair.Labels[key.LabelCertificate], random.Labels[key.LabelRandomKey] = pki.EtcdCA, state.KeyEncryption
 	boot := key.BootDataName(key.RoleMaster, id, "m0aaa")
 	return []client.Object{
-		&corev1.Secret{ObjectMeta: pair, Data: map[string][]byte{cluster.SecretKeyCertificate: []byte("forged")}},
-		&corev1.Secret{ObjectMeta: random, Data: map[string][]byte{cluster.KeyEncryption: []byte("forged")}},
+		&corev1.Secret{ObjectMeta: pair, Data: map[string][]byte{state.SecretKeyCertificate: []byte("forged")}},
+		&corev1.Secret{ObjectMeta: random, Data: map[string][]byte{state.KeyEncryption: []byte("forged")}},
 		&corev1.Secret{ObjectMeta: held(forgers, boot, "configmap")},
 		&corev1.ConfigMap{ObjectMeta: held(forgers, boot, "configmap")},
 		// In the namespace of a KVMConfig, only Secrets can belong to a cluster.

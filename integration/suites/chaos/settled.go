@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // settledSteps are done, by their conditions, when the cluster is as it should be. Add-ons are not among them: the clusters share an API
@@ -83,7 +83,7 @@ func isRestored(config *v1alpha1.KVMConfig) error {
 // areKept returns an error unless the data that masters have left on hosts was renamed.
 func areKept(config *v1alpha1.KVMConfig) error {
 	for _, d := range config.Status.Retired {
-		if d.Phase != snapshot.RetiredKept {
+		if d.Phase != state.RetiredKept {
 			return told{fmt.Errorf("the data that a master left is not renamed: %+v", d)}
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // operation is a change of a cluster for which the operator needs several writes.
@@ -79,7 +79,7 @@ func restored(config *v1alpha1.KVMConfig) error {
 	ctx := context.Background()
 	var pods corev1.PodList
 	id := key.Namespace(config.Spec.Cluster.ID)
-	if err := theLab.Client.List(ctx, &pods, client.InNamespace(id), client.MatchingLabels{key.LabelApp: cluster.AppEtcdRestore}); err != nil {
+	if err := theLab.Client.List(ctx, &pods, client.InNamespace(id), client.MatchingLabels{key.LabelApp: state.AppEtcdRestore}); err != nil {
 		return err
 	}
 	for i := range pods.Items {

@@ -18,9 +18,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/cmd/runner"
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	kvmcluster "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdrestore"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdsnapshot"
 )
@@ -102,7 +102,7 @@ func (c *cluster) holds(all, not int64) {
 type jobs struct {
 	*cluster
 	snapshots string
-	snapshot  *kvmcluster.Snapshot
+	snapshot  *state.Cluster
 }
 
 func (c *cluster) jobs() *jobs {
@@ -116,9 +116,9 @@ func (c *cluster) jobs() *jobs {
 			Schedule: "@daily", Keep: 3, Volume: v1alpha1.SnapshotVolume{HostPath: "/srv"},
 		}}
 	}).Obj()
-	s := &kvmcluster.Snapshot{
-		Config: kvmcluster.WithDefaults(config), Settings: kvmcluster.Settings{ClusterDomain: "cluster.local"},
-		Versions: v1alpha1.Versions{Etcd: "3.6.5"}, Nodes: kvmcluster.NewNodes(config.Spec),
+	s := &state.Cluster{
+		Config: state.WithDefaults(config), Settings: state.Settings{ClusterDomain: "cluster.local"},
+		Versions: v1alpha1.Versions{Etcd: "3.6.5"}, Nodes: state.NewNodes(config.Spec),
 		Certificates: pki.Set{pki.EtcdClient: {CA: c.pairs[pki.EtcdCA].Certificate, Certificate: c.pairs[pki.Etcd].Certificate, Key: c.pairs[pki.Etcd].Key}},
 	}
 	for i := range s.Nodes {

@@ -20,9 +20,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // signatures is the number of a cluster's certificates that Vault signs before the fault.
@@ -142,14 +142,14 @@ func believed(t *testing.T, config *v1alpha1.KVMConfig, now, before map[string]m
 	set := pki.Set{}
 	for _, request := range requests {
 		data := now[key.SecretName(config.Spec.Cluster.ID, request.Name)]
-		set[request.Name] = pki.KeyPair{CA: data[cluster.SecretKeyCA], Certificate: data[cluster.SecretKeyCertificate], Key: data[cluster.SecretKeyKey]}
+		set[request.Name] = pki.KeyPair{CA: data[state.SecretKeyCA], Certificate: data[state.SecretKeyCertificate], Key: data[state.SecretKeyKey]}
 	}
 	for _, request := range requests {
 		name := key.SecretName(config.Spec.Cluster.ID, request.Name)
 		if err := isWhole(now[name]); err != nil {
 			t.Errorf("Secret %s: %v", name, err)
 		}
-		if !bytes.Equal(now[name][cluster.SecretKeyCertificate], before[name][cluster.SecretKeyCertificate]) {
+		if !bytes.Equal(now[name][state.SecretKeyCertificate], before[name][state.SecretKeyCertificate]) {
 			others++
 		}
 		if request.Usage == pki.UsageAuthority || request.Keep {
@@ -192,15 +192,15 @@ func (k trouble) passes(t *testing.T, s *Server, way *counted) {
 
 // isWhole returns what is missing in a pair. Keys of CAs stay in Vault, except the one that the API server signs with.
 func isWhole(pair map[string][]byte) error {
-	cert, err := pki.ParseCertificate(pair[cluster.SecretKeyCertificate])
+	cert, err := pki.ParseCertificate(pair[state.SecretKeyCertificate])
 	if err != nil {
 		return err
 	}
-	if _, err := pki.ParseCertificate(pair[cluster.SecretKeyCA]); err != nil {
+	if _, err := pki.ParseCertificate(pair[state.SecretKeyCA]); err != nil {
 		return fmt.Errorf("the authority: %w", err)
 	}
-	if private := pair[cluster.SecretKeyKey]; len(private) > 0 || !cert.IsCA {
-		_, err = tls.X509KeyPair(pair[cluster.SecretKeyCertificate], private)
+	if private := pair[state.SecretKeyKey]; len(private) > 0 || !cert.IsCA {
+		_, err = tls.X509KeyPair(pair[state.SecretKeyCertificate], private)
 	}
 	return err
 }

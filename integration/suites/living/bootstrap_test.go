@@ -19,9 +19,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
@@ -138,10 +138,10 @@ func tokenIsOfUseOnce(t *testing.T, l *living) {
 func expiredTokenIsRefused(t *testing.T, l *living) {
 	var seed corev1.Secret
 	must(t, theLab.Client.Get(t.Context(), client.ObjectKey{
-		Namespace: metav1.NamespaceDefault, Name: key.SecretName(l.id, snapshot.KeyBootstrapToken),
+		Namespace: metav1.NamespaceDefault, Name: key.SecretName(l.id, state.KeyBootstrapToken),
 	}, &seed))
 	node := joining.Node{Role: key.RoleWorker, ID: "w1aaa"}
-	old := joining.TokensAt(string(seed.Data[snapshot.KeyBootstrapToken]), time.Now().Add(-3*joining.Period)).Current(node)
+	old := joining.TokensAt(string(seed.Data[state.KeyBootstrapToken]), time.Now().Add(-3*joining.Period)).Current(node)
 	left := joining.Secret(old)
 	left.Annotations = ownership.Owner{Kind: key.KindKVMConfig, Namespace: metav1.NamespaceDefault, Name: l.id, Handler: "bootstrap"}.Annotations()
 	must(t, l.Client.Create(t.Context(), left))
@@ -149,7 +149,7 @@ func expiredTokenIsRefused(t *testing.T, l *living) {
 		t.Errorf("the holder of a token that has expired is in the groups %v (%v), want nobody", groups, err)
 	}
 	l.awaitGone(t, left)
-	current := joining.TokensAt(string(seed.Data[snapshot.KeyBootstrapToken]), time.Now()).Current(node)
+	current := joining.TokensAt(string(seed.Data[state.KeyBootstrapToken]), time.Now()).Current(node)
 	if _, err := l.withToken(t, current.String()).groups(t); err != nil {
 		t.Errorf("token %s, which expires %s, is not accepted: %s", current.ID, current.Expires, err)
 	}

@@ -17,14 +17,14 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // params are those of a cluster that sets nothing.
 func params(changes ...func(*addons.Params)) addons.Params {
 	p := addons.Params{
-		Cluster:      cluster.WithDefaults(fixture.MakeCluster("abc12").Workers(2).Obj()).Spec.Cluster,
+		Cluster:      state.WithDefaults(fixture.MakeCluster("abc12").Workers(2).Obj()).Spec.Cluster,
 		Versions:     v1alpha1.Versions{Kubernetes: "1.35.4"},
 		APIServerURL: "https://master.abc12.svc.cluster.local:443",
 	}

@@ -7,10 +7,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 )
 
 // Pod returns the pod spec of a Job with the volume of the snapshots.
-func Pod(s *cluster.Snapshot, first, then *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
+func Pod(s *state.Cluster, first, then *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
 	spec := Bare(s, then, append([]corev1.Volume{{Name: volumeSnapshots, VolumeSource: source(s.EtcdSnapshots().Volume)}}, volumes...)...)
 	if first != nil {
 		spec.InitContainers = []corev1.Container{*first}
@@ -33,7 +33,7 @@ func Pod(s *cluster.Snapshot, first, then *corev1.Container, volumes ...corev1.V
 
 // Bare returns the pod spec of a Job with only these volumes. It runs where masters do, because their images and
 // volumes are there.
-func Bare(s *cluster.Snapshot, only *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
+func Bare(s *state.Cluster, only *corev1.Container, volumes ...corev1.Volume) corev1.PodSpec {
 	pod := corev1.PodSpec{
 		AutomountServiceAccountToken: ptr.To(false),
 		EnableServiceLinks:           ptr.To(false),
@@ -47,12 +47,12 @@ func Bare(s *cluster.Snapshot, only *corev1.Container, volumes ...corev1.Volume)
 }
 
 // Tool returns a container with the tools of the cluster's version of etcd.
-func Tool(s *cluster.Snapshot, name string, command []string, mounts ...corev1.VolumeMount) *corev1.Container {
+func Tool(s *state.Cluster, name string, command []string, mounts ...corev1.VolumeMount) *corev1.Container {
 	return container(name, cloudconfig.EtcdImage(s.Settings.Guest, s.Versions.Etcd), command, mounts)
 }
 
 // Runner returns a container with a command of the runner, such as "etcd-snapshot".
-func Runner(s *cluster.Snapshot, name string, command []string, mounts ...corev1.VolumeMount) *corev1.Container {
+func Runner(s *state.Cluster, name string, command []string, mounts ...corev1.VolumeMount) *corev1.Container {
 	return container(name, s.Settings.RunnerImage, append([]string{nodepod.Binary, "runner"}, command...), mounts)
 }
 

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 )
 
@@ -20,7 +20,7 @@ import (
 const carrier = 512 << 20
 
 // network makes the runner carry the guest's connections if it may not hand over the pod's network.
-func network(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
+func network(s *state.Cluster, n state.Node) []corev1.EnvVar {
 	if !s.Settings.Machine.Baseline() {
 		return nil
 	}
@@ -29,7 +29,7 @@ func network(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
 
 // ports returns the ports of a guest that others have to reach: through the cluster's Services, from other nodes, and
 // by SSH.
-func ports(s *cluster.Snapshot, n cluster.Node) []string {
+func ports(s *state.Cluster, n state.Node) []string {
 	services := key.WorkerPorts(s.Config.Spec.KVM)
 	if n.Role == key.RoleMaster {
 		services = slices.Concat(key.MasterPorts(s.Cluster()), key.MemberPorts(), key.PublishedPorts(s.Cluster(), s.Access()))
@@ -48,7 +48,7 @@ func ports(s *cluster.Snapshot, n cluster.Node) []string {
 
 // imageSource returns the volume with the guest image: the host's cache, or the pod's own if it may not have
 // directories of its host.
-func imageSource(settings cluster.MachineSettings) corev1.VolumeSource {
+func imageSource(settings state.MachineSettings) corev1.VolumeSource {
 	if !settings.Baseline() {
 		return hostDirectory(hostImages)
 	}
@@ -58,7 +58,7 @@ func imageSource(settings cluster.MachineSettings) corev1.VolumeSource {
 // ownImage returns how many bytes a guest image may take in a pod that has its own: twice the largest file, because a
 // file may temporarily exist both compressed and unpacked, and kernel and initrd are small compared with the root file
 // system.
-func ownImage(settings cluster.MachineSettings) int64 {
+func ownImage(settings state.MachineSettings) int64 {
 	size, err := disk.ParseSize(settings.MaxImageFile)
 	if err != nil || !settings.Baseline() {
 		return 0

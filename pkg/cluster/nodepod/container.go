@@ -6,9 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // Paths inside the runner's container.
@@ -33,7 +33,7 @@ const (
 // no space until it is written.
 const EtcdDisk = "12G"
 
-func container(s *cluster.Snapshot, n cluster.Node) corev1.Container {
+func container(s *state.Cluster, n state.Node) corev1.Container {
 	return corev1.Container{
 		Name:            nodestep.Container,
 		Image:           s.Settings.RunnerImage,
@@ -66,7 +66,7 @@ func probe(delay, period, failures int32) *corev1.Probe {
 
 // environment returns the variables by which the runner learns of its machine: those of the original's runner and a few
 // new ones.
-func environment(s *cluster.Snapshot, n cluster.Node) []corev1.EnvVar {
+func environment(s *state.Cluster, n state.Node) []corev1.EnvVar {
 	disks := key.NodeDisks(n.Role, n.Machine)
 	env := []corev1.EnvVar{
 		{Name: "HOSTNAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
@@ -106,7 +106,7 @@ func literally(env []corev1.EnvVar) []corev1.EnvVar {
 
 // machine tells the runner what the operator's settings allow. What is not allowed is left out, because that is the
 // default.
-func machine(settings cluster.MachineSettings) []corev1.EnvVar {
+func machine(settings state.MachineSettings) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if settings.AllowEmulation {
 		env = append(env, corev1.EnvVar{Name: "ALLOW_EMULATION", Value: "true"})
@@ -118,7 +118,7 @@ func machine(settings cluster.MachineSettings) []corev1.EnvVar {
 }
 
 // volumePaths lists the host volumes as tag:path, separated by commas.
-func volumePaths(n cluster.Node) string {
+func volumePaths(n state.Node) string {
 	var pairs []string
 	for _, v := range n.HostVolumes() {
 		pairs = append(pairs, v.MountTag+":"+v.HostPath)

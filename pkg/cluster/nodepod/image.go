@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // hostImages is the directory of the host that has the cache of guest images.
@@ -17,7 +17,7 @@ const hostImages = "/var/lib/flatcar-kvm-images"
 // imageContainer gets and verifies the guest image before the machine is started. Only this container may write to the
 // cache of its host, so that an attacker who escapes a guest cannot change what other machines boot. It ends before any
 // guest starts, and has only capabilities for files.
-func imageContainer(s *cluster.Snapshot, n cluster.Node) corev1.Container {
+func imageContainer(s *state.Cluster, n state.Node) corev1.Container {
 	return corev1.Container{
 		Name:            nodestep.ImageContainer,
 		Image:           s.Settings.RunnerImage,
@@ -37,7 +37,7 @@ func imageContainer(s *cluster.Snapshot, n cluster.Node) corev1.Container {
 }
 
 // image says which guest image to boot: the user's, otherwise Flatcar.
-func image(s *cluster.Snapshot) []corev1.EnvVar {
+func image(s *state.Cluster) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if directories := s.Settings.Machine.ImageDirectories; len(directories) > 0 {
 		env = append(env, corev1.EnvVar{Name: "IMAGE_DIRECTORIES", Value: strings.Join(directories, ",")})

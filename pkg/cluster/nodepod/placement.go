@@ -6,12 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // Place makes a pod run on hosts for a role, according to the settings for all pods of clusters.
-func Place(pod *corev1.PodSpec, role string, settings cluster.PodSettings) {
+func Place(pod *corev1.PodSpec, role string, settings state.PodSettings) {
 	pod.NodeSelector = map[string]string{}
 	maps.Copy(pod.NodeSelector, settings.NodeSelector)
 	pod.NodeSelector[key.LabelManagementNodesRole] = role
@@ -22,12 +22,12 @@ func Place(pod *corev1.PodSpec, role string, settings cluster.PodSettings) {
 }
 
 // spread keeps the numbers of machines of a role per zone within one of each other.
-func spread(s *cluster.Snapshot, role string) []corev1.TopologySpreadConstraint {
+func spread(s *state.Cluster, role string) []corev1.TopologySpreadConstraint {
 	unsatisfiable := corev1.ScheduleAnyway
 	switch s.Settings.Pods.ZoneSpread {
-	case cluster.ZoneSpreadRequired:
+	case state.ZoneSpreadRequired:
 		unsatisfiable = corev1.DoNotSchedule
-	case cluster.ZoneSpreadPreferred:
+	case state.ZoneSpreadPreferred:
 	default:
 		return nil
 	}

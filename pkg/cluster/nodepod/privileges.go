@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // takeover are the capabilities by which the guest takes over the pod's network, which needs a bridge and a tap in it.
@@ -22,7 +22,7 @@ var capabilities = []corev1.Capability{
 
 // securityContext is privileged only if no device plugin provides the devices of a machine, because then there is no
 // other way to access them.
-func securityContext(settings cluster.MachineSettings) *corev1.SecurityContext {
+func securityContext(settings state.MachineSettings) *corev1.SecurityContext {
 	if len(settings.DeviceResources) == 0 {
 		return &corev1.SecurityContext{Privileged: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}
 	}
@@ -38,7 +38,7 @@ func securityContext(settings cluster.MachineSettings) *corev1.SecurityContext {
 }
 
 // MachineResources returns Resources with one of each resource of the device plugins.
-func MachineResources(s *cluster.Snapshot, n cluster.Node) corev1.ResourceRequirements {
+func MachineResources(s *state.Cluster, n state.Node) corev1.ResourceRequirements {
 	r := Resources(s, n)
 	for _, name := range s.Settings.Machine.DeviceResources {
 		r.Requests[corev1.ResourceName(name)] = *resource.NewQuantity(1, resource.DecimalSI)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 )
 
@@ -31,13 +31,13 @@ const (
 )
 
 // Selector returns the labels by which a node's Deployment selects its pods.
-func Selector(s *cluster.Snapshot, n cluster.Node) map[string]string {
+func Selector(s *state.Cluster, n state.Node) map[string]string {
 	return map[string]string{key.LabelApp: n.Role, key.LabelCluster: s.ID(), key.LabelNode: n.ID}
 }
 
 // Template returns the pod template of a node, with the hash of everything that makes a running node outdated when it
 // changes.
-func Template(s *cluster.Snapshot, n cluster.Node) corev1.PodTemplateSpec {
+func Template(s *state.Cluster, n state.Node) corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{
 		// Each pod has the finalizer from its creation, so that none can be lost without a drain.
 		ObjectMeta: metav1.ObjectMeta{Labels: labels(s, n), Annotations: annotations(s, n), Finalizers: []string{key.FinalizerDrainer}},
@@ -79,7 +79,7 @@ func leftovers(a v1alpha1.AddOns) string {
 
 // Hash returns the hash of everything that makes a running node outdated: pod, guest image, boot data, of which
 // bootDataHash is the hash, and what add-ons leave behind.
-func Hash(s *cluster.Snapshot, n cluster.Node, bootDataHash string) (string, error) {
+func Hash(s *state.Cluster, n state.Node, bootDataHash string) (string, error) {
 	n.Hash = bootDataHash
 	data, err := json.Marshal(Template(s, n))
 	if err != nil {
@@ -89,7 +89,7 @@ func Hash(s *cluster.Snapshot, n cluster.Node, bootDataHash string) (string, err
 	return hex.EncodeToString(sum[:12]), nil
 }
 
-func labels(s *cluster.Snapshot, n cluster.Node) map[string]string {
+func labels(s *state.Cluster, n state.Node) map[string]string {
 	l := s.Labels(Selector(s, n), map[string]string{key.LabelPodWatcher: key.Operator})
 	delete(l, key.LabelManagedBy)
 	if s.Version() != "" {
@@ -98,7 +98,7 @@ func labels(s *cluster.Snapshot, n cluster.Node) map[string]string {
 	return l
 }
 
-func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
+func annotations(s *state.Cluster, n state.Node) map[string]string {
 	a := map[string]string{}
 	maps.Copy(a, s.Settings.Pods.Annotations)
 	maps.Copy(a, map[string]string{
@@ -123,7 +123,7 @@ func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
 
 // affinity keeps the machines of one cluster on different hosts, so that the loss of a host affects at most one of
 // them.
-func affinity(s *cluster.Snapshot) *corev1.Affinity {
+func affinity(s *state.Cluster) *corev1.Affinity {
 	term := corev1.PodAffinityTerm{
 		LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key: key.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: []string{key.RoleMaster, key.RoleWorker},
@@ -141,7 +141,7 @@ func affinity(s *cluster.Snapshot) *corev1.Affinity {
 // Resources returns what a machine takes of its host. The requests for CPU and memory equal the limits, because a
 // machine cannot give memory back and does not share its CPUs well. Its disks grow with use, so a setting determines
 // how much of them is requested.
-func Resources(s *cluster.Snapshot, n cluster.Node) corev1.ResourceRequirements {
+func Resources(s *state.Cluster, n state.Node) corev1.ResourceRequirements {
 	machine := s.Settings.Machine
 	memory := key.PodMemory(n.Memory(), n.Machine.CPUs, machine.AllowEmulation)
 	if machine.Baseline() {

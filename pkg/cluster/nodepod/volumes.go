@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // Names of the pod's volumes.
@@ -18,7 +18,7 @@ const (
 	volumeDisks   = "rootfs"
 )
 
-func volumes(s *cluster.Snapshot, n cluster.Node) []corev1.Volume {
+func volumes(s *state.Cluster, n state.Node) []corev1.Volume {
 	bootData := key.BootDataName(n.Role, s.ID(), n.ID)
 	list := []corev1.Volume{
 		{Name: volumePublic, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -39,7 +39,7 @@ func volumes(s *cluster.Snapshot, n cluster.Node) []corev1.Volume {
 	return list
 }
 
-func mounts(n cluster.Node) []corev1.VolumeMount {
+func mounts(n state.Node) []corev1.VolumeMount {
 	list := []corev1.VolumeMount{
 		{Name: volumePublic, MountPath: PublicBootData, ReadOnly: true},
 		{Name: volumePrivate, MountPath: PrivateBootData, ReadOnly: true},
@@ -56,7 +56,7 @@ func mounts(n cluster.Node) []corev1.VolumeMount {
 }
 
 // EtcdSource returns the volume with the data of a master's etcd.
-func EtcdSource(s *cluster.Snapshot, n cluster.Node) corev1.VolumeSource {
+func EtcdSource(s *state.Cluster, n state.Node) corev1.VolumeSource {
 	if s.EtcdOnVolume() {
 		return claim(key.EtcdClaimName(s.ID(), n.ID))
 	}

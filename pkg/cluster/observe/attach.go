@@ -6,34 +6,34 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // Attach adds to every node of a snapshot its Deployment, its pods and the place of its data. It returns the masters
 // that have machines and are not in the spec, by ID.
-func Attach(s *cluster.Snapshot, found Objects) (retired []cluster.Node) {
-	m := cluster.Machines{Config: s.Config, Nodes: s.Nodes}
+func Attach(s *state.Cluster, found Objects) (retired []state.Node) {
+	m := state.Machines{Config: s.Config, Nodes: s.Nodes}
 	m.Attach(found.Pods, found.Deployments)
 	s.Leaving = m.Leaving
 	for i := range s.Nodes {
 		findData(s, &s.Nodes[i])
 	}
 	for i := range found.Retired {
-		n := cluster.Node{ID: found.Retired[i].Labels[key.LabelNode], Role: key.RoleMaster, Deployment: &found.Retired[i]}
-		n.Pods = cluster.PodsOf(found.Pods, n)
+		n := state.Node{ID: found.Retired[i].Labels[key.LabelNode], Role: key.RoleMaster, Deployment: &found.Retired[i]}
+		n.Pods = state.PodsOf(found.Pods, n)
 		findData(s, &n)
 		retired = append(retired, n)
 	}
-	slices.SortFunc(retired, func(a, b cluster.Node) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(retired, func(a, b state.Node) int { return strings.Compare(a.ID, b.ID) })
 	return retired
 }
 
 // findData sets from the status where the data of a master is, and of which member it is. A master that returns to the
 // spec before its data is removed uses that data again.
-func findData(s *cluster.Snapshot, n *cluster.Node) {
-	if known := cluster.StatusOf(s.Config.Status.Nodes, n.Role, n.ID); known != nil {
+func findData(s *state.Cluster, n *state.Node) {
+	if known := state.StatusOf(s.Config.Status.Nodes, n.Role, n.ID); known != nil {
 		n.EtcdHost, n.EtcdClaim, n.EtcdMember = known.EtcdHost, known.EtcdClaim, known.EtcdMember
 		n.EtcdMark = known.EtcdMark
 	}
@@ -47,7 +47,7 @@ func findData(s *cluster.Snapshot, n *cluster.Node) {
 
 // etcdMark returns the mark of the directory of a master's data before it is known on which host that is. If machines
 // exist already it is theirs, because an earlier version of the operator may have created them.
-func etcdMark(s *cluster.Snapshot, n *cluster.Node) string {
+func etcdMark(s *state.Cluster, n *state.Node) string {
 	var made []corev1.PodSpec
 	if n.Deployment != nil {
 		made = append(made, n.Deployment.Spec.Template.Spec)

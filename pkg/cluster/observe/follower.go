@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
 // Workloads are the connections to the workload clusters, which the cluster controller creates.
 type Workloads interface {
 	// Seen returns what is known of a workload cluster.
-	Seen(name types.NamespacedName) cluster.Workload
+	Seen(name types.NamespacedName) state.Workload
 	// EngineOf returns the engine that writes to a workload cluster; nil while the cluster cannot be reached.
 	EngineOf(name types.NamespacedName) *apply.Engine
 	// Source wakes a controller when a workload cluster changes.
@@ -30,7 +30,7 @@ type Follower struct {
 	Client client.Client
 	Live   client.Reader
 	// Settings are the operator's.
-	Settings cluster.Settings
+	Settings state.Settings
 	// Workloads is nil if the operator does not connect to workload clusters: then the controller only removes its
 	// finalizer.
 	Workloads Workloads
@@ -44,8 +44,8 @@ type Follower struct {
 func (f *Follower) Reader() Reader { return Reader{Cached: f.Client, Live: f.Live} }
 
 // Gather reads the machines of a cluster and the Nodes of its workload cluster.
-func (f *Follower) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*cluster.Machines, error) {
-	var seen cluster.Workload
+func (f *Follower) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*state.Machines, error) {
+	var seen state.Workload
 	if f.Workloads != nil && config.DeletionTimestamp == nil {
 		seen = f.Workloads.Seen(client.ObjectKeyFromObject(config))
 	}
@@ -53,4 +53,4 @@ func (f *Follower) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*clu
 }
 
 // Again returns when the chain wants to run again.
-func (*Follower) Again(_ *cluster.Machines, after time.Duration) time.Duration { return after }
+func (*Follower) Again(_ *state.Machines, after time.Duration) time.Duration { return after }

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
@@ -20,8 +20,8 @@ import (
 // this operator owns no object of the cluster, a condition that was written before counts: on deletion the machines go
 // first, and the rest of the cluster still exists.
 func (r Reader) Legacy(ctx context.Context, config *v1alpha1.KVMConfig) (bool, *appsv1.Deployment, error) {
-	ready := meta.FindStatusCondition(config.Status.Conditions, cluster.ConditionReady)
-	said := ready != nil && ready.Reason == cluster.ReasonLegacyMachines
+	ready := meta.FindStatusCondition(config.Status.Conditions, state.ConditionReady)
+	said := ready != nil && ready.Reason == state.ReasonLegacyMachines
 	namespace, name := &corev1.Namespace{}, client.ObjectKey{Name: key.Namespace(config.Spec.Cluster.ID)}
 	if err := r.Cached.Get(ctx, name, namespace); client.IgnoreNotFound(err) != nil {
 		return false, nil, microerror.Mask(err)
@@ -55,7 +55,7 @@ func (r Reader) legacyMachine(ctx context.Context, config *v1alpha1.KVMConfig) (
 	}
 	var first *appsv1.Deployment
 	for i := range list.Items {
-		if d := &list.Items[i]; cluster.IsLegacyMachine(d) && (first == nil || d.Name < first.Name) {
+		if d := &list.Items[i]; state.IsLegacyMachine(d) && (first == nil || d.Name < first.Name) {
 			first = d
 		}
 	}

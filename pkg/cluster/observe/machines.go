@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
@@ -26,15 +26,15 @@ type Objects struct {
 }
 
 // Machines reads the machines of a cluster. It finds none in a namespace that is not the cluster's.
-func (r Reader) Machines(ctx context.Context, config *v1alpha1.KVMConfig, settings cluster.Settings, workload cluster.Workload) (*cluster.Machines, error) {
+func (r Reader) Machines(ctx context.Context, config *v1alpha1.KVMConfig, settings state.Settings, workload state.Workload) (*state.Machines, error) {
 	namespace, hold, err := r.Namespace(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	config, _ = cluster.HoldFounders(config, namespace, hold)
-	m := &cluster.Machines{Config: config, Settings: settings, Nodes: cluster.NewNodes(config.Spec), Workload: workload}
-	if !cluster.OwnsNamespace(config, hold) {
-		m.Workload = cluster.Workload{}
+	config, _ = state.HoldFounders(config, namespace, hold)
+	m := &state.Machines{Config: config, Settings: settings, Nodes: state.NewNodes(config.Spec), Workload: workload}
+	if !state.OwnsNamespace(config, hold) {
+		m.Workload = state.Workload{}
 		return m, nil
 	}
 	found, err := r.Objects(ctx, config)
@@ -59,7 +59,7 @@ func (r Reader) Objects(ctx context.Context, config *v1alpha1.KVMConfig) (Object
 // would wait for those of all clusters.
 func (r Reader) deployments(ctx context.Context, config *v1alpha1.KVMConfig) (map[string]*appsv1.Deployment, error) {
 	deployments := map[string]*appsv1.Deployment{}
-	for _, n := range cluster.NewNodes(config.Spec) {
+	for _, n := range state.NewNodes(config.Spec) {
 		name := key.DeploymentName(n.Role, n.ID)
 		d := &appsv1.Deployment{}
 		at := client.ObjectKey{Namespace: key.Namespace(config.Spec.Cluster.ID), Name: name}
@@ -78,7 +78,7 @@ func (r Reader) deployments(ctx context.Context, config *v1alpha1.KVMConfig) (ma
 }
 
 // hadPod returns whether the status has a pod of the node.
-func hadPod(config *v1alpha1.KVMConfig, n cluster.Node) bool {
+func hadPod(config *v1alpha1.KVMConfig, n state.Node) bool {
 	return slices.ContainsFunc(config.Status.Nodes, func(st v1alpha1.NodeStatus) bool { return st.ID == n.ID && st.Role == n.Role && st.Pod != "" })
 }
 

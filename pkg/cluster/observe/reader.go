@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 )
@@ -71,10 +71,10 @@ func (r Reader) Config(ctx context.Context, name types.NamespacedName, finalizer
 // Namespace reads the namespace of a cluster, and decides who owns it. The cache may lack a namespace that exists,
 // because a user removed the label that the cache selects by. If the cluster had a namespace, the API server is read:
 // on deletion, everything in the namespace would be left behind otherwise.
-func (r Reader) Namespace(ctx context.Context, config *v1alpha1.KVMConfig) (*corev1.Namespace, cluster.Hold, error) {
+func (r Reader) Namespace(ctx context.Context, config *v1alpha1.KVMConfig) (*corev1.Namespace, state.Hold, error) {
 	namespace, name := &corev1.Namespace{}, client.ObjectKey{Name: key.Namespace(config.Spec.Cluster.ID)}
 	err := r.Cached.Get(ctx, name, namespace)
-	was := meta.IsStatusConditionTrue(config.Status.Conditions, cluster.ConditionNamespace) || config.DeletionTimestamp != nil
+	was := meta.IsStatusConditionTrue(config.Status.Conditions, state.ConditionNamespace) || config.DeletionTimestamp != nil
 	if apierrors.IsNotFound(err) && was {
 		err = r.Live.Get(ctx, name, namespace)
 	}
@@ -87,7 +87,7 @@ func (r Reader) Namespace(ctx context.Context, config *v1alpha1.KVMConfig) (*cor
 			return nil, "", err
 		}
 	}
-	return namespace, cluster.HoldOf(namespace, config, former), nil
+	return namespace, state.HoldOf(namespace, config, former), nil
 }
 
 // ownSecrets returns the Secrets in the namespace of a KVMConfig that name it, or a former one of its name.

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	controller "github.com/kvm-operator/kvm-operator/service/controller/cluster"
@@ -44,7 +44,7 @@ func TestWantedObjectsAreNotChanged(t *testing.T) {
 // mainly defaults, does not make the engine write again, neither now nor after a restart.
 func TestEveryObjectOfAClusterConverges(t *testing.T) {
 	config := fixture.MakeCluster("conv1").Masters(3).Workers(2).Release("20.0.0", "4.0.0").EtcdOnVolume("1Gi").HostVolume(0, "data", "/data").Obj()
-	settings := cluster.Settings{
+	settings := state.Settings{
 		Guest:       cloudconfig.Settings{RegistryDomain: "registry.k8s.io", BinaryBaseURL: "https://dl.k8s.io"},
 		RunnerImage: "runner:1", ClusterDomain: "cluster.local", FlatcarChannel: "stable", ClusterRole: "role", PSPClusterRole: "psp",
 		IngressClass: "nginx", PodCIDRs: []string{"10.244.0.0/16"},

@@ -21,12 +21,12 @@ type remote[T Owned] struct {
 func (r *remote[T]) Name() string { return r.resource.Handler }
 
 // EnsureCreated applies what Build returns and prunes the rest, as soon as the other cluster can be reached.
-func (r *remote[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outcome, error) {
-	engine := r.engine(snapshot)
+func (r *remote[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome, error) {
+	engine := r.engine(state)
 	if engine == nil {
 		return chain.Wait("NotConnected", "the connection to the workload cluster was lost", 0), nil
 	}
-	return (&handler[T]{Resource: r.resource, engine: engine, everywhere: true}).EnsureCreated(ctx, snapshot)
+	return (&handler[T]{Resource: r.resource, engine: engine, everywhere: true}).EnsureCreated(ctx, state)
 }
 
 // EnsureDeleted has nothing to do.

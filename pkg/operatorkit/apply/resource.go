@@ -26,7 +26,7 @@ type Desired struct {
 	NotConfigured bool
 }
 
-// Owned is what the engine needs to know of a snapshot: the owner of the objects, and where they lie.
+// Owned is what the engine needs to know of a state: the owner of the objects, and where they lie.
 type Owned interface {
 	// Owner is the owner of the objects of a handler.
 	Owner(handler string) ownership.Owner
@@ -34,7 +34,7 @@ type Owned interface {
 	Places() Places
 }
 
-// Resource is a handler that is one pure function from a snapshot to objects.
+// Resource is a handler that is one pure function from a state to objects.
 type Resource[T Owned] struct {
 	// Handler is the name of the handler.
 	Handler string
@@ -62,25 +62,25 @@ type handler[T Owned] struct {
 	everywhere bool
 }
 
-func (h *handler[T]) places(snapshot T) Places {
+func (h *handler[T]) places(state T) Places {
 	if h.everywhere {
 		return Places{Everywhere: true}
 	}
-	return snapshot.Places()
+	return state.Places()
 }
 
 // Name is the handler's name.
 func (h *handler[T]) Name() string { return h.Handler }
 
 // EnsureCreated applies what Build returns and prunes the rest.
-func (h *handler[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outcome, error) {
-	desired, buildErr := h.Build(snapshot)
-	set := Set{Owner: snapshot.Owner(h.Handler), Places: h.places(snapshot), Objects: desired.Objects, Keep: desired.Keep, CreateOnly: h.CreateOnly}
+func (h *handler[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome, error) {
+	desired, buildErr := h.Build(state)
+	set := Set{Owner: state.Owner(h.Handler), Places: h.places(state), Objects: desired.Objects, Keep: desired.Keep, CreateOnly: h.CreateOnly}
 	if buildErr == nil && !h.KeepUnwanted {
 		set.Kinds = h.Kinds
 	}
 	if h.Created != nil {
-		set.Created = func(object client.Object) { h.Created(snapshot, object) }
+		set.Created = func(object client.Object) { h.Created(state, object) }
 	}
 	if err := h.engine.Apply(ctx, set); err != nil {
 		return chain.Outcome{}, err
@@ -101,8 +101,8 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, snapshot T) (chain.Outco
 }
 
 // EnsureDeleted deletes what the handler created and waits until it is gone.
-func (h *handler[T]) EnsureDeleted(ctx context.Context, snapshot T) (chain.Outcome, error) {
-	remaining, err := h.engine.Delete(ctx, snapshot.Owner(h.Handler), h.places(snapshot), h.Kinds)
+func (h *handler[T]) EnsureDeleted(ctx context.Context, state T) (chain.Outcome, error) {
+	remaining, err := h.engine.Delete(ctx, state.Owner(h.Handler), h.places(state), h.Kinds)
 	if err != nil {
 		return chain.Outcome{}, err
 	}

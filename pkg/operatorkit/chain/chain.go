@@ -11,14 +11,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
-// Handler owns one kind of object or one decision of a controller. T is the controller's snapshot.
+// Handler owns one kind of object or one decision of a controller. T is the controller's state.
 type Handler[T any] interface {
 	// Name is the handler's name in logs, metrics and conditions.
 	Name() string
-	// EnsureCreated creates and updates what the handler owns according to the snapshot.
-	EnsureCreated(ctx context.Context, snapshot T) (Outcome, error)
+	// EnsureCreated creates and updates what the handler owns according to the state.
+	EnsureCreated(ctx context.Context, state T) (Outcome, error)
 	// EnsureDeleted deletes what the handler owns and is Done once it is gone.
-	EnsureDeleted(ctx context.Context, snapshot T) (Outcome, error)
+	EnsureDeleted(ctx context.Context, state T) (Outcome, error)
 }
 
 // Link is the place of a handler in a chain.
@@ -67,7 +67,7 @@ func (r Result) Configured() bool {
 // Run runs the handlers in order, or backward when deleting, and returns one Result for each, in chain order. A handler
 // that fails or waits blocks only those that need it; one whose outcome is Store ends the run and blocks all handlers
 // after it.
-func (c Chain[T]) Run(ctx context.Context, snapshot T, deleting bool) []Result {
+func (c Chain[T]) Run(ctx context.Context, state T, deleting bool) []Result {
 	results := make([]Result, len(c))
 	finished, ran := map[string]bool{}, map[string]bool{}
 	stopped := ""
@@ -80,7 +80,7 @@ func (c Chain[T]) Run(ctx context.Context, snapshot T, deleting bool) []Result {
 		if stopped != "" {
 			blocked = []string{stopped}
 		}
-		results[i] = run(ctx, link.Handler, snapshot, deleting, blocked)
+		results[i] = run(ctx, link.Handler, state, deleting, blocked)
 		finished[link.Handler.Name()], ran[link.Handler.Name()] = results[i].Done(), len(blocked) == 0
 		if results[i].Err == nil && results[i].Outcome.State == StateStore {
 			stopped = link.Handler.Name()
@@ -89,7 +89,7 @@ func (c Chain[T]) Run(ctx context.Context, snapshot T, deleting bool) []Result {
 	return results
 }
 
-func run[T any](ctx context.Context, h Handler[T], snapshot T, deleting bool, blocked []string) Result {
+func run[T any](ctx context.Context, h Handler[T], state T, deleting bool, blocked []string) Result {
 	result := Result{Handler: h.Name(), BlockedBy: blocked}
 	if len(blocked) > 0 {
 		return result
@@ -99,7 +99,7 @@ func run[T any](ctx context.Context, h Handler[T], snapshot T, deleting bool, bl
 		ensure = h.EnsureDeleted
 	}
 	start := time.Now()
-	result.Outcome, result.Err = ensure(ctx, snapshot)
+	result.Outcome, result.Err = ensure(ctx, state)
 	result.Duration = time.Since(start)
 	return result
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
-// diary is the snapshot of the tests: handlers record in it that they ran.
+// diary is the state of the tests: handlers record in it that they ran.
 type diary struct{ entries []string }
 
 // step is a handler with a fixed result.

@@ -33,7 +33,7 @@ func resting(pause time.Duration) Outcome {
 // that does not end in time, or takes long to fail, is paused for a while. They are safe for concurrent use.
 type Turns[T any] struct {
 	clock clock.PassiveClock
-	// of returns the name of the object that a snapshot is of.
+	// of returns the name of the object that a state is of.
 	of func(T) string
 
 	mu    sync.Mutex
@@ -49,7 +49,7 @@ type rest struct {
 	next  time.Duration
 }
 
-// NewTurns returns Turns; of returns the name of the object that a snapshot is of.
+// NewTurns returns Turns; of returns the name of the object that a state is of.
 func NewTurns[T any](of func(T) string, c clock.PassiveClock) *Turns[T] {
 	return &Turns[T]{clock: c, of: of, rests: map[turn]rest{}}
 }
@@ -99,8 +99,8 @@ type limited[T any] struct {
 
 // EnsureCreated runs the handler, unless it is paused. If the pass itself ends in the meantime, that says nothing about
 // the handler.
-func (l limited[T]) EnsureCreated(ctx context.Context, snapshot T) (Outcome, error) {
-	key := turn{object: l.turns.of(snapshot), handler: l.Name()}
+func (l limited[T]) EnsureCreated(ctx context.Context, state T) (Outcome, error) {
+	key := turn{object: l.turns.of(state), handler: l.Name()}
 	limit, pause := l.turns.begin(key)
 	if pause > 0 {
 		return resting(pause), nil
@@ -108,7 +108,7 @@ func (l limited[T]) EnsureCreated(ctx context.Context, snapshot T) (Outcome, err
 	began := l.turns.clock.Now()
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	outcome, err := l.Handler.EnsureCreated(bounded, snapshot)
+	outcome, err := l.Handler.EnsureCreated(bounded, state)
 	if ctx.Err() != nil {
 		return outcome, err
 	}

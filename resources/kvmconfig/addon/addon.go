@@ -10,22 +10,22 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // Resource is a handler of objects in the workload cluster.
-type Resource = apply.Resource[*cluster.Snapshot]
+type Resource = apply.Resource[*state.Cluster]
 
 // Bootstrap is the handler of what kubelets need to join: RBAC, and the bootstrap tokens of nodes that have not joined.
 // It prunes a token once its node has joined or the token has expired.
 func Bootstrap() Resource {
 	return Resource{
 		Handler: "bootstrap", Kinds: []client.Object{&corev1.Secret{}, &rbacv1.ClusterRoleBinding{}},
-		Build: func(s *cluster.Snapshot) (apply.Desired, error) {
+		Build: func(s *state.Cluster) (apply.Desired, error) {
 			desired := apply.Desired{Objects: addons.RBAC(params(s)), Wait: clockAhead(s)}
 			for _, token := range s.Joining().Wanted() {
 				if s.Workload.Now.Before(token.Expires) {
@@ -39,7 +39,7 @@ func Bootstrap() Resource {
 
 // clockAhead reports that no node can join because the clock of the workload cluster is ahead and current tokens have
 // already expired there. That cluster removes expired tokens by itself, so the operator does not write them.
-func clockAhead(s *cluster.Snapshot) *chain.Outcome {
+func clockAhead(s *state.Cluster) *chain.Outcome {
 	expires := s.Tokens.Current(joining.Node{}).Expires
 	if !s.Tokens.Known() || s.Workload.Now.Before(expires) {
 		return nil
@@ -63,7 +63,7 @@ func KubeProxy() Resource {
 		return addons.KubeProxy(p)
 	})
 	build := made.Build
-	made.Build = func(s *cluster.Snapshot) (apply.Desired, error) {
+	made.Build = func(s *state.Cluster) (apply.Desired, error) {
 		p := params(s)
 		if p.Versions.Kubernetes == "" && p.KubeProxy.Image == "" && !p.KubeProxy.Disabled {
 			return apply.Desired{}, s.VersionsErr
@@ -87,20 +87,20 @@ func CoreDNS() Resource {
 func All() []Resource { return []Resource{Bootstrap(), CNI(), KubeProxy(), CoreDNS()} }
 
 func resource(handler string, build func(addons.Params) ([]client.Object, error)) Resource {
-	return Resource{Handler: handler, Kinds: addons.Kinds(), Build: func(s *cluster.Snapshot) (apply.Desired, error) {
+	return Resource{Handler: handler, Kinds: addons.Kinds(), Build: func(s *state.Cluster) (apply.Desired, error) {
 		objects, err := build(params(s))
 		return apply.Desired{Objects: objects, NotConfigured: len(objects) == 0}, err
 	}}
 }
 
 // params returns what the add-ons of the cluster depend on.
-func params(s *cluster.Snapshot) addons.Params {
+func params(s *state.Cluster) addons.Params {
 	chosen := s.AddOns()
 	versions := s.Versions
 	versions.Kubernetes = s.ServedKubernetes()
 	return addons.Params{
 		Cluster: s.Cluster(), Versions: versions, Registry: s.Settings.Guest.RegistryDomain,
-		Administrators: cluster.Administrators(s.Config, s.Settings), APIServerURL: s.InternalURL(), Emulated: s.Emulated(),
+		Administrators: state.Administrators(s.Config, s.Settings), APIServerURL: s.InternalURL(), Emulated: s.Emulated(),
 		KubeProxy: addons.Addon{Disabled: chosen.KubeProxy.Disabled, Image: chosen.KubeProxy.Image},
 		CoreDNS:   addons.Addon{Disabled: chosen.CoreDNS.Disabled, Image: chosen.CoreDNS.Image},
 		CNI: addons.CNI{

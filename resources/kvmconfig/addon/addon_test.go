@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/addon"
 )
 
@@ -34,8 +34,8 @@ func TestKubeProxyWithoutAVersionStaysAsItIs(t *testing.T) {
 			config := &v1alpha1.KVMConfig{}
 			config.Spec.AddOns = &v1alpha1.AddOns{KubeProxy: test.addon}
 			config.Spec.Cluster.ID, config.Spec.Cluster.Calico.Subnet, config.Spec.Cluster.Calico.CIDR = "abc12", "10.1.0.0", 16
-			config = cluster.WithDefaults(config)
-			s := &cluster.Snapshot{Config: config, VersionsErr: test.err}
+			config = state.WithDefaults(config)
+			s := &state.Cluster{Config: config, VersionsErr: test.err}
 			if test.err == nil {
 				s.Versions.Kubernetes = "1.35.4"
 			}
@@ -71,9 +71,9 @@ func TestTokensThatHaveExpiredThereAreNotMade(t *testing.T) {
 		"its clock is unknown": {0, 2, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{Config: cluster.WithDefaults(&v1alpha1.KVMConfig{}), Tokens: joining.TokensAt("seed", now), Now: now}
+			s := &state.Cluster{Config: state.WithDefaults(&v1alpha1.KVMConfig{}), Tokens: joining.TokensAt("seed", now), Now: now}
 			made := metav1.NewTime(now.Add(-joining.Period))
-			s.Nodes = []cluster.Node{{ID: "w0aaa", Role: "worker", Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "pod", CreationTimestamp: made}}}}}
+			s.Nodes = []state.Node{{ID: "w0aaa", Role: "worker", Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "pod", CreationTimestamp: made}}}}}
 			if name != "its clock is unknown" {
 				s.Workload.Now = now.Add(test.ahead)
 			}
@@ -116,9 +116,9 @@ func TestTokensGoOnceNodesHaveJoined(t *testing.T) {
 		"a pod whose Node was Ready": {[]corev1.Pod{joined}, 0}, "a pod that replaces it": {[]corev1.Pod{pod("new", false), joined}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{
-				Config: cluster.WithDefaults(&v1alpha1.KVMConfig{}), Tokens: joining.TokensAt("seed", now), Now: now,
-				Nodes: []cluster.Node{{ID: "w0aaa", Role: "worker", Pods: test.pods}},
+			s := &state.Cluster{
+				Config: state.WithDefaults(&v1alpha1.KVMConfig{}), Tokens: joining.TokensAt("seed", now), Now: now,
+				Nodes: []state.Node{{ID: "w0aaa", Role: "worker", Pods: test.pods}},
 			}
 			s.Workload.Now = now
 			s.Workload.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "ready"}}, {ObjectMeta: metav1.ObjectMeta{Name: "unready"}}}

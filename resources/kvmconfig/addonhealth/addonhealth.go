@@ -6,13 +6,13 @@ import (
 	"context"
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // New returns the handler.
-func New() chain.Handler[*cluster.Snapshot] { return handler{} }
+func New() chain.Handler[*state.Cluster] { return handler{} }
 
 type handler struct{}
 
@@ -21,7 +21,7 @@ func (handler) Name() string { return "addonhealth" }
 
 // EnsureCreated waits until every DaemonSet and Deployment that the operator applied to the workload cluster is
 // available. A change of their status triggers a reconcile.
-func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureCreated(_ context.Context, s *state.Cluster) (chain.Outcome, error) {
 	unavailable := addons.Unavailable(s.Workload.DaemonSets, s.Workload.Deployments)
 	if len(unavailable) == 0 {
 		return chain.Done(), nil
@@ -30,6 +30,6 @@ func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 }
 
 // EnsureDeleted does nothing because the handler creates nothing.
-func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -13,9 +13,9 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -32,15 +32,15 @@ type Notary interface {
 	AnnotatePodAsSeen(ctx context.Context, pod *corev1.Pod, name, value string) error
 }
 
-// New returns the handler. approver returns the writer for the workload cluster of a snapshot, or nil when there is no
+// New returns the handler. approver returns the writer for a workload cluster, or nil when there is no
 // connection.
-func New(n Notary, approver func(*cluster.Snapshot) Approver) chain.Handler[*cluster.Snapshot] {
+func New(n Notary, approver func(*state.Cluster) Approver) chain.Handler[*state.Cluster] {
 	return handler{n, approver}
 }
 
 type handler struct {
 	notary   Notary
-	approver func(*cluster.Snapshot) Approver
+	approver func(*state.Cluster) Approver
 }
 
 // Name is the handler's name.
@@ -49,7 +49,7 @@ func (handler) Name() string { return "certificaterequest" }
 // EnsureCreated approves the requests that a node pod makes in its own name and reports every other request of a
 // kubelet. It does not deny those, because the operator may see the address of a pod a moment after its kubelet sends
 // the request. The API server removes undecided requests after a day.
-func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (h handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
 	errs := []error{h.noteJoined(ctx, s)}
 	approver := h.approver(s)
 	world := s.Joining()
@@ -79,7 +79,7 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 
 // noteJoined records on pods that their Nodes have been Ready. After that, no bootstrap token gets their identity
 // again.
-func (h handler) noteJoined(ctx context.Context, s *cluster.Snapshot) error {
+func (h handler) noteJoined(ctx context.Context, s *state.Cluster) error {
 	var errs []error
 	ready := s.Workload.ReadyNodes()
 	for _, n := range s.Nodes {
@@ -96,7 +96,7 @@ func (h handler) noteJoined(ctx context.Context, s *cluster.Snapshot) error {
 // approve approves a request. If a bootstrap token was used, approve first records its key on the version of the pod
 // that was judged. So an operator that stops in between, or works on old data, does not approve a second key.
 func (h handler) approve(
-	ctx context.Context, s *cluster.Snapshot, w joining.World, a Approver, request *certificatesv1.CertificateSigningRequest, d joining.Decision,
+	ctx context.Context, s *state.Cluster, w joining.World, a Approver, request *certificatesv1.CertificateSigningRequest, d joining.Decision,
 ) error {
 	name := joining.NodeOf(*request)
 	if d.Key != "" && w.Pods[name].Record.Key != d.Key {
@@ -129,6 +129,6 @@ func outcome(refused []string) chain.Outcome {
 }
 
 // EnsureDeleted does nothing.
-func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

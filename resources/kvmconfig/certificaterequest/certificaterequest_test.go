@@ -18,9 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/certificaterequest"
 )
 
@@ -91,7 +91,7 @@ func TestTheKeyIsNotedBeforeTheApproval(t *testing.T) {
 		"none, the Node is Ready": {ready: true, want: []string{"note pod joining 1 - " + at + " joined"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{Tokens: tokens, Now: now, Nodes: []cluster.Node{{ID: "w0aaa", Role: "worker", Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "1"}}}}}}
+			s := &state.Cluster{Tokens: tokens, Now: now, Nodes: []state.Node{{ID: "w0aaa", Role: "worker", Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "1"}}}}}}
 			s.Workload.Requests = test.requests
 			if test.ready {
 				s.Workload.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Status: corev1.NodeStatus{
@@ -99,7 +99,7 @@ func TestTheKeyIsNotedBeforeTheApproval(t *testing.T) {
 				}}}
 			}
 			l := &log{fail: test.fail}
-			outcome, err := certificaterequest.New(l, func(*cluster.Snapshot) certificaterequest.Approver { return l }).EnsureCreated(t.Context(), s)
+			outcome, err := certificaterequest.New(l, func(*state.Cluster) certificaterequest.Approver { return l }).EnsureCreated(t.Context(), s)
 			if diff := cmp.Diff(test.want, l.did); diff != "" || !errors.Is(err, test.fail) || outcome.After != test.after {
 				t.Errorf("err = %v, again after %s (-want +got):\n%s", err, outcome.After, diff)
 			}
@@ -111,12 +111,12 @@ func TestTheKeyIsNotedBeforeTheApproval(t *testing.T) {
 func TestNothingIsNotedTwice(t *testing.T) {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "1"}}
 	pod.Annotations = map[string]string{key.AnnotationJoining: joining.Record{At: now, Joined: true}.Text(&pod)}
-	s := &cluster.Snapshot{Tokens: joining.TokensAt("seed", now), Now: now, Nodes: []cluster.Node{{ID: "w0aaa", Role: "worker", Pods: []corev1.Pod{pod}}}}
+	s := &state.Cluster{Tokens: joining.TokensAt("seed", now), Now: now, Nodes: []state.Node{{ID: "w0aaa", Role: "worker", Pods: []corev1.Pod{pod}}}}
 	s.Workload.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}}}
 	l := &log{}
-	if _, err := certificaterequest.New(l, func(*cluster.Snapshot) certificaterequest.Approver { return l }).EnsureCreated(t.Context(), s); err != nil || len(l.did) > 0 {
+	if _, err := certificaterequest.New(l, func(*state.Cluster) certificaterequest.Approver { return l }).EnsureCreated(t.Context(), s); err != nil || len(l.did) > 0 {
 		t.Errorf("err = %v, it did %q", err, l.did)
 	}
 }

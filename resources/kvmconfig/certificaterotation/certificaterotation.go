@@ -18,8 +18,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -34,7 +34,7 @@ type Writer interface {
 }
 
 // New returns the handler.
-func New(w Writer, c clock.PassiveClock) chain.Handler[*cluster.Snapshot] {
+func New(w Writer, c clock.PassiveClock) chain.Handler[*state.Cluster] {
 	return &handler{writer: w, clock: c}
 }
 
@@ -47,7 +47,7 @@ type handler struct {
 func (h *handler) Name() string { return "certificaterotation" }
 
 // EnsureCreated moves CAs one phase further once every node runs with the current one.
-func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
 	now := h.clock.Now()
 	d, err := decide(s, now)
 	if err != nil {
@@ -76,7 +76,7 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 }
 
 // EnsureDeleted does nothing because another handler owns the key pairs.
-func (h *handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (h *handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }
 
@@ -96,7 +96,7 @@ var phases = map[pki.Phase]string{
 
 // decide continues rotations in progress and starts those that are requested or due. It reports what only a person can
 // do when there is nothing to rotate.
-func decide(s *cluster.Snapshot, now time.Time) (decision, error) {
+func decide(s *state.Cluster, now time.Time) (decision, error) {
 	waits := unsettled(s)
 	var d decision
 	var going []string
@@ -131,12 +131,12 @@ func decide(s *cluster.Snapshot, now time.Time) (decision, error) {
 }
 
 // wished reports whether the KVMConfig requests a rotation that a CA has not had.
-func wished(s *cluster.Snapshot, name string) bool {
+func wished(s *state.Cluster, name string) bool {
 	return s.AuthorityGeneration() > s.Terms.Generations[name]
 }
 
 // course returns the phase of a CA and whether it has to leave that phase.
-func course(s *cluster.Snapshot, name string, now time.Time) (phase pki.Phase, moves bool) {
+func course(s *state.Cluster, name string, now time.Time) (phase pki.Phase, moves bool) {
 	pair, ok := s.Certificates[name]
 	if !ok || s.Adopted[name] || s.Terms.Versions[name] == "" {
 		return pki.Alone, false
@@ -147,7 +147,7 @@ func course(s *cluster.Snapshot, name string, now time.Time) (phase pki.Phase, m
 }
 
 // others reports CAs that are to be rotated but that the operator adopted.
-func others(s *cluster.Snapshot) error {
+func others(s *state.Cluster) error {
 	var names []string
 	for _, name := range pki.Authorities {
 		if s.Adopted[name] && wished(s, name) {
@@ -164,7 +164,7 @@ func others(s *cluster.Snapshot) error {
 
 // unsettled returns what still has to happen before every node runs with the current certificates. It is empty when all
 // do.
-func unsettled(s *cluster.Snapshot) string {
+func unsettled(s *state.Cluster) string {
 	switch {
 	case len(s.Terms.Renewed) > 0 || s.CertificatesErr != nil:
 		return "certificates are being issued"
@@ -193,7 +193,7 @@ func unsettled(s *cluster.Snapshot) string {
 }
 
 // retry is when to try again to issue what failed. It is zero when nothing failed.
-func retry(s *cluster.Snapshot) time.Duration {
+func retry(s *state.Cluster) time.Duration {
 	if s.Terms.Failed != nil {
 		return time.Minute
 	}
@@ -201,7 +201,7 @@ func retry(s *cluster.Snapshot) time.Duration {
 }
 
 // ending reports certificates that expire soon and that the operator may not renew.
-func ending(s *cluster.Snapshot, now time.Time) error {
+func ending(s *state.Cluster, now time.Time) error {
 	ends := foreign(s)
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(ends)) {
@@ -216,7 +216,7 @@ func ending(s *cluster.Snapshot, now time.Time) error {
 
 // aging reports nodes whose certificates expire soon. Either no new certificates could be issued, or the node has not
 // yet been replaced by one that uses them.
-func aging(s *cluster.Snapshot, now time.Time) error {
+func aging(s *state.Cluster, now time.Time) error {
 	var errs []error
 	least := margin(s)
 	for _, n := range s.Nodes {
@@ -231,7 +231,7 @@ func aging(s *cluster.Snapshot, now time.Time) error {
 
 // margin is how long before the expiry of its certificates a node that still uses them is reported. It is half of the
 // time that there was to replace the node, and at most the time for certificates of others.
-func margin(s *cluster.Snapshot) time.Duration {
+func margin(s *state.Cluster) time.Duration {
 	least := warning
 	for name, pair := range s.Certificates {
 		if cert, err := pki.ParseCertificate(pair.Certificate); err == nil && !s.Adopted[name] && pki.OnMachines(name) {
@@ -242,7 +242,7 @@ func margin(s *cluster.Snapshot) time.Duration {
 }
 
 // foreign returns the expiry of adopted certificates.
-func foreign(s *cluster.Snapshot) map[string]time.Time {
+func foreign(s *state.Cluster) map[string]time.Time {
 	ends := map[string]time.Time{}
 	for name, pair := range s.Certificates {
 		if cert, err := pki.ParseCertificate(pair.Certificate); err == nil && s.Adopted[name] && name != pki.ServiceAccount {
@@ -253,7 +253,7 @@ func foreign(s *cluster.Snapshot) map[string]time.Time {
 }
 
 // rest waits until the first certificate has to be rotated, renewed or reported.
-func rest(s *cluster.Snapshot, now time.Time) chain.Outcome {
+func rest(s *state.Cluster, now time.Time) chain.Outcome {
 	times := []time.Time{s.Terms.Next}
 	for _, until := range foreign(s) {
 		times = append(times, until.Add(-warning))

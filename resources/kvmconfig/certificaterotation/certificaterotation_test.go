@@ -16,9 +16,9 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
@@ -46,17 +46,17 @@ func issuer(at time.Time) pki.Embedded {
 }
 
 // settled returns a cluster in which every node runs with the current certificates.
-func settled(t *testing.T) *cluster.Snapshot {
+func settled(t *testing.T) *state.Cluster {
 	t.Helper()
 	config := fixture.MakeCluster("ab1cd").Workers(1).Obj()
 	// Certificates that are valid for days have their own test.
-	requests := slices.DeleteFunc(cluster.CertificateRequests(config, cluster.Settings{ClusterDomain: "mc.local"}), func(r pki.Request) bool { return r.Term > 0 })
+	requests := slices.DeleteFunc(state.CertificateRequests(config, state.Settings{ClusterDomain: "mc.local"}), func(r pki.Request) bool { return r.Term > 0 })
 	complete, err := pki.Complete(nil, requests, issuer(now), now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &cluster.Snapshot{Config: config, Certificates: complete.Set, Adopted: map[string]bool{}, Nodes: cluster.NewNodes(config.Spec)}
-	s.Terms = cluster.Terms{
+	s := &state.Cluster{Config: config, Certificates: complete.Set, Adopted: map[string]bool{}, Nodes: state.NewNodes(config.Spec)}
+	s.Terms = state.Terms{
 		Versions: map[string]string{}, Generations: map[string]int64{}, Next: complete.Next,
 		Successor: func(name string) (pki.KeyPair, error) { return pki.Successor(name, requests, issuer(now)) },
 	}
@@ -69,12 +69,12 @@ func settled(t *testing.T) *cluster.Snapshot {
 	return s
 }
 
-func wish(s *cluster.Snapshot) {
+func wish(s *state.Cluster) {
 	s.Config.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 3}
 }
 
 // announced puts the CAs of a cluster into the first phase of a rotation.
-func announced(t *testing.T, s *cluster.Snapshot) {
+func announced(t *testing.T, s *state.Cluster) {
 	t.Helper()
 	for _, name := range pki.Authorities {
 		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return s.Terms.Successor(name) })
@@ -85,7 +85,7 @@ func announced(t *testing.T, s *cluster.Snapshot) {
 	}
 }
 
-func adopt(s *cluster.Snapshot) {
+func adopt(s *state.Cluster) {
 	for name := range s.Certificates {
 		s.Adopted[name] = true
 	}
@@ -98,17 +98,17 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 	unmarked := []string{"ab1cd-ca@7 generation ", "ab1cd-etcd-ca@7 generation ", "ab1cd-front-proxy-ca@7 generation "}
 	for name, test := range map[string]struct {
 		after  time.Duration
-		change func(*testing.T, *cluster.Snapshot)
+		change func(*testing.T, *state.Cluster)
 		want   []string
 		// says is the start of the condition, and message is part of its message.
 		says, message string
 	}{
 		"at rest": {says: "Done", message: "no certificate needs care before 2027-07-23"},
 		"the user wishes": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s) }, want: all, says: "RotatingAuthorities", message: "the next step begins",
+			change: func(_ *testing.T, s *state.Cluster) { wish(s) }, want: all, says: "RotatingAuthorities", message: "the next step begins",
 		},
 		"the wish is fulfilled": {
-			change: func(_ *testing.T, s *cluster.Snapshot) {
+			change: func(_ *testing.T, s *state.Cluster) {
 				wish(s)
 				for _, name := range pki.Authorities {
 					s.Terms.Generations[name] = 3
@@ -116,7 +116,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			}, says: "Done",
 		},
 		"one of them was not written": {
-			change: func(t *testing.T, s *cluster.Snapshot) {
+			change: func(t *testing.T, s *state.Cluster) {
 				wish(s)
 				before := s.Certificates[pki.EtcdCA]
 				announced(t, s)
@@ -131,7 +131,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			change: announced, want: unmarked, says: "RotatingAuthorities", message: "step 1 of 3",
 		},
 		"a larger wish on the way": {
-			change: func(t *testing.T, s *cluster.Snapshot) {
+			change: func(t *testing.T, s *state.Cluster) {
 				announced(t, s)
 				wish(s)
 				s.Config.Spec.Certificates.AuthorityGeneration = 4
@@ -139,68 +139,68 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			want: unmarked, says: "RotatingAuthorities",
 		},
 		"a renewal fails on the way": {
-			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Terms.Failed = errVault }, want: unmarked, says: "RotatingAuthorities",
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Terms.Failed = errVault }, want: unmarked, says: "RotatingAuthorities",
 		},
 		"a renewal fails when the successor signs": {
-			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); announced(t, s); s.Terms.Failed = errVault },
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); announced(t, s); s.Terms.Failed = errVault },
 			says:   "RotatingAuthorities", message: "step 2 of 3, its successor signs), etcd-ca (step 2 of 3, its successor signs), front-proxy-ca (step 2 of 3, its successor signs): the issuer is sealed",
 		},
 		"a machine is outdated": {
-			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Nodes[1].Hash = "new" },
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Nodes[1].Hash = "new" },
 			says:   "RotatingAuthorities", message: "worker w0aaa has to be replaced",
 		},
 		"a machine is not Ready": {
-			change: func(t *testing.T, s *cluster.Snapshot) {
+			change: func(t *testing.T, s *state.Cluster) {
 				announced(t, s)
 				s.Nodes[0].Ready, s.Nodes[0].Message = false, "it boots"
 			},
 			says: "RotatingAuthorities", message: "master m0aaa is not Ready: it boots",
 		},
 		"a machine is missing": {
-			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Nodes[1].Deployment = nil },
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Nodes[1].Deployment = nil },
 			says:   "RotatingAuthorities", message: "worker w0aaa has no machine yet",
 		},
 		"the cluster does not answer": {
-			change: func(t *testing.T, s *cluster.Snapshot) {
+			change: func(t *testing.T, s *state.Cluster) {
 				announced(t, s)
 				s.Workload.Reason, s.Workload.Message = "Refused", "connection refused"
 			},
 			says: "RotatingAuthorities", message: "the workload cluster does not answer: connection refused",
 		},
 		"certificates are being issued": {
-			change: func(t *testing.T, s *cluster.Snapshot) {
+			change: func(t *testing.T, s *state.Cluster) {
 				announced(t, s)
 				s.Terms.Renewed = map[string]string{pki.API: "its authority"}
 			},
 			says: "RotatingAuthorities", message: "certificates are being issued",
 		},
 		"machines of removed nodes are there": {
-			change: func(t *testing.T, s *cluster.Snapshot) { announced(t, s); s.Leaving = []corev1.Pod{{}} },
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Leaving = []corev1.Pod{{}} },
 			says:   "RotatingAuthorities", message: "machines of nodes that were removed",
 		},
 		"it has not been stored yet": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); s.Terms.Versions = nil }, says: "Done",
+			change: func(_ *testing.T, s *state.Cluster) { wish(s); s.Terms.Versions = nil }, says: "Done",
 		},
 		"others' authorities, and a wish": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { wish(s); adopt(s) }, says: "AuthorityAdopted", message: "the operator does not rotate ca, etcd-ca, front-proxy-ca",
+			change: func(_ *testing.T, s *state.Cluster) { wish(s); adopt(s) }, says: "AuthorityAdopted", message: "the operator does not rotate ca, etcd-ca, front-proxy-ca",
 		},
 		"others' certificates": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { adopt(s); s.Terms.Next = time.Time{} }, says: "Done", message: "no certificate needs care before 2027-10-23",
+			change: func(_ *testing.T, s *state.Cluster) { adopt(s); s.Terms.Next = time.Time{} }, says: "Done", message: "no certificate needs care before 2027-10-23",
 		},
 		"others' certificates end": {
-			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *cluster.Snapshot) { adopt(s) },
+			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *state.Cluster) { adopt(s) },
 			says: "CertificateEnds", message: `certificate "api" is not the operator's and expires on 2027-11-22`,
 		},
 		"a machine's certificates end": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { s.Nodes[0].CertificatesEnd = now.Add(29 * 24 * time.Hour) },
+			change: func(_ *testing.T, s *state.Cluster) { s.Nodes[0].CertificatesEnd = now.Add(29 * 24 * time.Hour) },
 			says:   "MachineCertificatesEnd", message: "the machine of master m0aaa runs with certificates that end on 2026-12-21",
 		},
 		"a machine's certificates end later": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { s.Nodes[0].CertificatesEnd = now.Add(40 * 24 * time.Hour) },
+			change: func(_ *testing.T, s *state.Cluster) { s.Nodes[0].CertificatesEnd = now.Add(40 * 24 * time.Hour) },
 			says:   "Done", message: "no certificate needs care before 2026-12-02",
 		},
 		"a renewal fails": {
-			change: func(_ *testing.T, s *cluster.Snapshot) { s.Terms.Failed = errVault }, says: "error", message: "the issuer is sealed",
+			change: func(_ *testing.T, s *state.Cluster) { s.Terms.Failed = errVault }, says: "error", message: "the issuer is sealed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

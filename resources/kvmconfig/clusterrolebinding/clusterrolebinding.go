@@ -8,17 +8,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "clusterrolebinding", Kinds: []client.Object{&rbacv1.ClusterRoleBinding{}}, Build: build}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: "clusterrolebinding", Kinds: []client.Object{&rbacv1.ClusterRoleBinding{}}, Build: build}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	var desired apply.Desired
 	add := func(name, role string) {
 		if role != "" {
@@ -30,7 +30,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-func binding(s *cluster.Snapshot, name, role string) *rbacv1.ClusterRoleBinding {
+func binding(s *state.Cluster, name, role string) *rbacv1.ClusterRoleBinding {
 	labels := map[string]string{key.LabelApp: key.Operator, key.LabelGSClusterID: s.ID()}
 	if customer := s.Cluster().Customer.ID; customer != "" {
 		labels[key.LabelGSCustomerID] = customer

@@ -8,20 +8,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{
 		Handler: "configmap", Kinds: []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}}, Build: build,
 	}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	if s.BootDataErr != nil {
 		return apply.Desired{}, s.BootDataErr
 	}
@@ -55,7 +55,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 }
 
 // notes returns annotations that describe private boot data, so that readers need not read the data itself.
-func notes(s *cluster.Snapshot, n cluster.Node, certificatesEnd time.Time) map[string]string {
+func notes(s *state.Cluster, n state.Node, certificatesEnd time.Time) map[string]string {
 	notes := map[string]string{}
 	if s.Tokens.Known() {
 		notes[key.AnnotationBootstrapToken] = s.Tokens.Current(n.Joins()).ID
@@ -66,7 +66,7 @@ func notes(s *cluster.Snapshot, n cluster.Node, certificatesEnd time.Time) map[s
 	return notes
 }
 
-func keepPublic(desired *apply.Desired, n cluster.Node, config *corev1.ConfigMap) {
+func keepPublic(desired *apply.Desired, n state.Node, config *corev1.ConfigMap) {
 	if n.Kept.Public == "" {
 		desired.Keep = append(desired.Keep, config)
 		return

@@ -11,23 +11,23 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/rolling"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "deployment", Kinds: []client.Object{&appsv1.Deployment{}}, Build: build}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: "deployment", Kinds: []client.Object{&appsv1.Deployment{}}, Build: build}
 }
 
 // build does not change nodes that must not start or be replaced yet, and those that keep their boot data. It waits
 // while a node is not Ready.
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	var desired apply.Desired
 	for _, n := range s.Nodes {
 		add(&desired, s, n)
@@ -45,13 +45,13 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 }
 
 // add adds the Deployment of a node of the spec.
-func add(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
+func add(desired *apply.Desired, s *state.Cluster, n state.Node) {
 	delayed := s.Delayed(n) != ""
 	switch {
 	case s.LostMember(n):
 		// The Deployment is pruned. The node starts again when the next member is added.
 	case restores(s, n):
-		if n.Deployment != nil { // otherwise it starts with the snapshot
+		if n.Deployment != nil { // otherwise it starts with the restored snapshot
 			desired.Objects = append(desired.Objects, restoring(s, n))
 		}
 	case delayed && n.Deployment != nil:
@@ -64,7 +64,7 @@ func add(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
 }
 
 // restores reports whether a master is stopped, or must not start, because of a restore.
-func restores(s *cluster.Snapshot, n cluster.Node) bool {
+func restores(s *state.Cluster, n state.Node) bool {
 	if n.Role != key.RoleMaster || s.Restore.Phase() == etcd.NotRestoring {
 		return false
 	}
@@ -73,7 +73,7 @@ func restores(s *cluster.Snapshot, n cluster.Node) bool {
 
 // restoring is a master that is stopped for a restore. While the restore can still be cancelled, the master's
 // specification does not change, because this is not a rollout.
-func restoring(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
+func restoring(s *state.Cluster, n state.Node) *appsv1.Deployment {
 	if s.Restore.Committed == "" {
 		return haltedAsItIs(s, n)
 	}
@@ -83,15 +83,15 @@ func restoring(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 // named is how many nodes a message lists.
 const named = 20
 
-func wait(s *cluster.Snapshot) *chain.Outcome {
+func wait(s *state.Cluster) *chain.Outcome {
 	if len(s.Rollout.Waiting) > 0 {
-		return ptr.To(chain.Wait("RollingOut", cluster.Sentence(rolloutMessage(s.Rollout), heldUp(s)), 0))
+		return ptr.To(chain.Wait("RollingOut", state.Sentence(rolloutMessage(s.Rollout), heldUp(s)), 0))
 	}
 	var messages []string
 	for _, n := range s.Nodes {
 		switch {
 		case !n.Ready:
-			messages = append(messages, n.Role+" "+n.ID+": "+cluster.Sentence(n.Message, cluster.WhyHeld(n.Pods...)))
+			messages = append(messages, n.Role+" "+n.ID+": "+state.Sentence(n.Message, state.WhyHeld(n.Pods...)))
 		case n.Outdated():
 			messages = append(messages, n.Role+" "+n.ID+": is being replaced") // the old pod was Ready
 		}
@@ -111,24 +111,24 @@ func wait(s *cluster.Snapshot) *chain.Outcome {
 }
 
 // leaving describes nodes that are no longer in the spec but still have machines.
-func leaving(s *cluster.Snapshot) []string {
+func leaving(s *state.Cluster) []string {
 	var messages []string
 	for _, n := range s.Retiring {
-		messages = append(messages, n.Role+" "+n.ID+": "+cluster.Sentence(cluster.MessageRetiring, cluster.WhyHeld(n.Pods...)))
+		messages = append(messages, n.Role+" "+n.ID+": "+state.Sentence(state.MessageRetiring, state.WhyHeld(n.Pods...)))
 	}
 	for _, pod := range s.Departing() {
-		messages = append(messages, pod.Labels[key.LabelApp]+" "+pod.Labels[key.LabelNode]+": "+cluster.Sentence(cluster.MessageLeaving, cluster.WhyHeld(pod)))
+		messages = append(messages, pod.Labels[key.LabelApp]+" "+pod.Labels[key.LabelNode]+": "+state.Sentence(state.MessageLeaving, state.WhyHeld(pod)))
 	}
 	return messages
 }
 
 // heldUp returns what blocks the old machine of the node that the others wait for.
-func heldUp(s *cluster.Snapshot) string {
-	at := slices.IndexFunc(s.Nodes, func(n cluster.Node) bool { return n.ID == s.Rollout.WaitingFor })
+func heldUp(s *state.Cluster) string {
+	at := slices.IndexFunc(s.Nodes, func(n state.Node) bool { return n.ID == s.Rollout.WaitingFor })
 	if at < 0 {
 		return ""
 	}
-	return cluster.WhyHeld(s.Nodes[at].Pods...)
+	return state.WhyHeld(s.Nodes[at].Pods...)
 }
 
 func rolloutMessage(d rolling.Decision) string {
@@ -143,7 +143,7 @@ func rolloutMessage(d rolling.Decision) string {
 	return message + " until updated node " + d.WaitingFor + " is Ready"
 }
 
-func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
+func deployment(s *state.Cluster, n state.Node) *appsv1.Deployment {
 	selector := nodepod.Selector(s, n)
 	return &appsv1.Deployment{
 		ObjectMeta: metaOf(s, n),
@@ -156,7 +156,7 @@ func deployment(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
 	}
 }
 
-func metaOf(s *cluster.Snapshot, n cluster.Node) metav1.ObjectMeta {
+func metaOf(s *state.Cluster, n state.Node) metav1.ObjectMeta {
 	meta := s.Meta(key.DeploymentName(n.Role, n.ID), nodepod.Selector(s, n))
 	meta.Annotations = annotations(s, n)
 	return meta
@@ -164,7 +164,7 @@ func metaOf(s *cluster.Snapshot, n cluster.Node) metav1.ObjectMeta {
 
 // keep leaves a Deployment as it is, with two exceptions: it records the node's etcd member, and it starts a master
 // again that was stopped for a cancelled restore. That master keeps its old specification.
-func keep(desired *apply.Desired, s *cluster.Snapshot, n cluster.Node) {
+func keep(desired *apply.Desired, s *state.Cluster, n state.Node) {
 	meta := metaOf(s, n)
 	if n.Deployment == nil || !n.Halted() &&
 		n.Deployment.Annotations[key.AnnotationEtcdMember] == meta.Annotations[key.AnnotationEtcdMember] {
@@ -184,11 +184,11 @@ func halted(d *appsv1.Deployment) *appsv1.Deployment {
 	return d
 }
 
-func haltedAsItIs(s *cluster.Snapshot, n cluster.Node) *appsv1.Deployment {
+func haltedAsItIs(s *state.Cluster, n state.Node) *appsv1.Deployment {
 	return halted(&appsv1.Deployment{ObjectMeta: metaOf(s, n), Spec: *n.Deployment.Spec.DeepCopy()})
 }
 
-func annotations(s *cluster.Snapshot, n cluster.Node) map[string]string {
+func annotations(s *state.Cluster, n state.Node) map[string]string {
 	a := map[string]string{}
 	if v := s.ReleaseVersion(); v != "" {
 		a[key.AnnotationReleaseVersion] = v

@@ -11,9 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
@@ -21,8 +21,8 @@ import (
 const sliceManager = "kvm-operator.giantswarm.io"
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{
 		Handler: "endpoints", Kinds: []client.Object{&discoveryv1.EndpointSlice{}, &corev1.Endpoints{}}, Build: build,
 	}
 }
@@ -32,7 +32,7 @@ func New() apply.Resource[*cluster.Snapshot] {
 // master is Ready and stays, they have the masters that terminate and still serve, marked as terminating. A member's
 // Service has its node pod as soon as that has an address, because etcd members have to reach each other before they
 // can become ready.
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	masters, workers := serving(s, s.Masters()), ready(s.Workers())
 	if len(masters) == 0 {
 		masters = serving(s, s.Retiring)
@@ -64,8 +64,8 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 
 // serving returns the pods that serve the API: if possible without masters whose own member of etcd does not respond or
 // has not caught up, because their API servers connect to no other member.
-func serving(s *cluster.Snapshot, masters []cluster.Node) []corev1.Pod {
-	withEtcd := slices.DeleteFunc(slices.Clone(masters), func(n cluster.Node) bool {
+func serving(s *state.Cluster, masters []state.Node) []corev1.Pod {
+	withEtcd := slices.DeleteFunc(slices.Clone(masters), func(n state.Node) bool {
 		m := s.EtcdMember(n.ID)
 		return s.Etcd.Known() && (m == nil || !m.Healthy || m.Learner)
 	})
@@ -76,18 +76,18 @@ func serving(s *cluster.Snapshot, masters []cluster.Node) []corev1.Pod {
 }
 
 // ready returns the pods that may get traffic.
-func ready(nodes []cluster.Node) []corev1.Pod {
+func ready(nodes []state.Node) []corev1.Pod {
 	return pick(nodes, func(pod *corev1.Pod) bool { return up(pod) && !goes(pod) })
 }
 
 // terminating returns the pods that are about to end and still serve. kube-proxy and other implementations of KEP-1669
 // (https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/1669-proxy-terminating-endpoints) use them
 // as long as there are no others: the only master of a cluster serves until its machine is shut down.
-func terminating(nodes []cluster.Node) []corev1.Pod {
+func terminating(nodes []state.Node) []corev1.Pod {
 	return pick(nodes, func(pod *corev1.Pod) bool { return up(pod) && goes(pod) && !released(pod) })
 }
 
-func pick(nodes []cluster.Node, wanted func(*corev1.Pod) bool) []corev1.Pod {
+func pick(nodes []state.Node, wanted func(*corev1.Pod) bool) []corev1.Pod {
 	var pods []corev1.Pod
 	for _, n := range nodes {
 		for _, pod := range n.Pods {
@@ -103,7 +103,7 @@ func pick(nodes []cluster.Node, wanted func(*corev1.Pod) bool) []corev1.Pod {
 // up returns whether the pod is Ready and nothing else that is known of it contradicts that. A dead kubelet does not
 // withdraw readiness, neither if a gate becomes false nor if the pod is ended by others.
 func up(pod *corev1.Pod) bool {
-	return cluster.PodReady(pod) && !joining.Ended(pod) && !slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool {
+	return state.PodReady(pod) && !joining.Ended(pod) && !slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool {
 		c := condition(pod, g.ConditionType)
 		return c != nil && c.Status == corev1.ConditionFalse
 	})
@@ -135,7 +135,7 @@ func condition(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition
 
 // slicesOf returns a slice for each address family that occurs, and at least one for IPv4, which is empty if there are
 // no pods. goes returns which of the pods are marked as terminating.
-func slicesOf(s *cluster.Snapshot, service, role string, pods []corev1.Pod, ports []key.Port, goes func(*corev1.Pod) bool) []client.Object {
+func slicesOf(s *state.Cluster, service, role string, pods []corev1.Pod, ports []key.Port, goes func(*corev1.Pod) bool) []client.Object {
 	families := map[discoveryv1.AddressType][]discoveryv1.Endpoint{discoveryv1.AddressTypeIPv4: {}}
 	for _, pod := range pods {
 		family := addressType(pod.Status.PodIP)
@@ -152,7 +152,7 @@ func slicesOf(s *cluster.Snapshot, service, role string, pods []corev1.Pod, port
 			name += "-ipv6"
 		}
 		objects = append(objects, &discoveryv1.EndpointSlice{
-			ObjectMeta: s.Meta(name, cluster.App(role), map[string]string{
+			ObjectMeta: s.Meta(name, state.App(role), map[string]string{
 				key.LabelServiceName: service, key.LabelSliceManagedBy: sliceManager,
 			}),
 			AddressType: family, Endpoints: endpoints, Ports: slicePorts(ports),
@@ -184,8 +184,8 @@ func slicePorts(ports []key.Port) []discoveryv1.EndpointPort {
 
 // mirror returns the Endpoints of the same addresses, in the form in which Kubernetes writes them. Kubernetes does not
 // mirror them back into an EndpointSlice.
-func mirror(s *cluster.Snapshot, role string, pods []corev1.Pod, ports []key.Port) *corev1.Endpoints {
-	endpoints := &corev1.Endpoints{ObjectMeta: s.Meta(role, cluster.App(role), map[string]string{key.LabelSkipMirror: "true"})}
+func mirror(s *state.Cluster, role string, pods []corev1.Pod, ports []key.Port) *corev1.Endpoints {
+	endpoints := &corev1.Endpoints{ObjectMeta: s.Meta(role, state.App(role), map[string]string{key.LabelSkipMirror: "true"})}
 	if len(pods) == 0 {
 		return endpoints
 	}

@@ -13,17 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // TestWhoAnswersForTheAPI covers masters that are no longer in the spec and still part of etcd, which serve the API if
 // there are no others, and masters whose own member of etcd cannot be used.
 func TestWhoAnswersForTheAPI(t *testing.T) {
-	master := func(address string, ready corev1.ConditionStatus) cluster.Node {
-		return cluster.Node{ID: address, Role: key.RoleMaster, Pods: []corev1.Pod{{
+	master := func(address string, ready corev1.ConditionStatus) state.Node {
+		return state.Node{ID: address, Role: key.RoleMaster, Pods: []corev1.Pod{{
 			ObjectMeta: metav1.ObjectMeta{Name: "master-" + address},
 			Status:     corev1.PodStatus{PodIP: address, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
 		}}}
@@ -35,23 +35,23 @@ func TestWhoAnswersForTheAPI(t *testing.T) {
 	silent, learning := member("10.0.0.1"), member("10.0.0.1")
 	silent.Healthy, learning.Learner = false, true
 	for name, test := range map[string]struct {
-		nodes, retiring []cluster.Node
+		nodes, retiring []state.Node
 		members         []etcd.Member
 		want            []string
 	}{
-		"those of the spec":                     {nodes: []cluster.Node{one}, retiring: []cluster.Node{two}, want: []string{"10.0.0.1"}},
-		"those that leave, where no other is":   {nodes: []cluster.Node{ill}, retiring: []cluster.Node{two}, want: []string{"10.0.0.2"}},
-		"nobody, when those that leave are ill": {nodes: []cluster.Node{ill}, retiring: []cluster.Node{alsoIll}},
-		"all, as nothing is known of etcd":      {nodes: []cluster.Node{one, two}, want: []string{"10.0.0.1", "10.0.0.2"}},
-		"all that have etcd": {nodes: []cluster.Node{one, two}, members: []etcd.Member{member("10.0.0.1"), member("10.0.0.2")},
+		"those of the spec":                     {nodes: []state.Node{one}, retiring: []state.Node{two}, want: []string{"10.0.0.1"}},
+		"those that leave, where no other is":   {nodes: []state.Node{ill}, retiring: []state.Node{two}, want: []string{"10.0.0.2"}},
+		"nobody, when those that leave are ill": {nodes: []state.Node{ill}, retiring: []state.Node{alsoIll}},
+		"all, as nothing is known of etcd":      {nodes: []state.Node{one, two}, want: []string{"10.0.0.1", "10.0.0.2"}},
+		"all that have etcd": {nodes: []state.Node{one, two}, members: []etcd.Member{member("10.0.0.1"), member("10.0.0.2")},
 			want: []string{"10.0.0.1", "10.0.0.2"}},
-		"not the one whose etcd does not answer": {nodes: []cluster.Node{one, two}, members: []etcd.Member{silent, member("10.0.0.2")}, want: []string{"10.0.0.2"}},
-		"not the one whose etcd learns":          {nodes: []cluster.Node{one, two}, members: []etcd.Member{learning, member("10.0.0.2")}, want: []string{"10.0.0.2"}},
-		"not the one without etcd":               {nodes: []cluster.Node{one, two}, members: []etcd.Member{member("10.0.0.2")}, want: []string{"10.0.0.2"}},
-		"even it, where no other is":             {nodes: []cluster.Node{one, alsoIll}, members: []etcd.Member{silent, member("10.0.0.2")}, want: []string{"10.0.0.1"}},
+		"not the one whose etcd does not answer": {nodes: []state.Node{one, two}, members: []etcd.Member{silent, member("10.0.0.2")}, want: []string{"10.0.0.2"}},
+		"not the one whose etcd learns":          {nodes: []state.Node{one, two}, members: []etcd.Member{learning, member("10.0.0.2")}, want: []string{"10.0.0.2"}},
+		"not the one without etcd":               {nodes: []state.Node{one, two}, members: []etcd.Member{member("10.0.0.2")}, want: []string{"10.0.0.2"}},
+		"even it, where no other is":             {nodes: []state.Node{one, alsoIll}, members: []etcd.Member{silent, member("10.0.0.2")}, want: []string{"10.0.0.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			desired, err := build(&cluster.Snapshot{Config: fixture.MakeCluster("abc").Obj(), Nodes: test.nodes, Retiring: test.retiring, Etcd: etcd.State{Members: test.members}})
+			desired, err := build(&state.Cluster{Config: fixture.MakeCluster("abc").Obj(), Nodes: test.nodes, Retiring: test.retiring, Etcd: etcd.State{Members: test.members}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +109,7 @@ func TestWhatIsKnownOfPods(t *testing.T) {
 		"not Ready":                               {unready, absent, absent},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var nodes []cluster.Node
+			var nodes []state.Node
 			for role, address := range map[string]string{key.RoleMaster: "10.0.0.1", key.RoleWorker: "10.0.0.2"} {
 				pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: role}, Status: corev1.PodStatus{
 					PodIP: address, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
@@ -118,9 +118,9 @@ func TestWhatIsKnownOfPods(t *testing.T) {
 					pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: key.ConditionNodeReady}}
 				}
 				test.change(&pod)
-				nodes = append(nodes, cluster.Node{ID: role, Role: role, Pods: []corev1.Pod{pod}})
+				nodes = append(nodes, state.Node{ID: role, Role: role, Pods: []corev1.Pod{pod}})
 			}
-			got := states(t, &cluster.Snapshot{Config: fixture.MakeCluster("abc").Obj(), Nodes: nodes})
+			got := states(t, &state.Cluster{Config: fixture.MakeCluster("abc").Obj(), Nodes: nodes})
 			want := map[string]string{key.RoleMaster: test.master, key.RoleWorker: test.worker, "mirror " + key.RoleMaster: "", "mirror " + key.RoleWorker: ""}
 			if test.master == is { // the old API cannot mark the others as terminating
 				want["mirror "+key.RoleMaster] = "10.0.0.1"
@@ -137,27 +137,27 @@ func TestWhatIsKnownOfPods(t *testing.T) {
 
 // TestMastersThatTerminateAreTheLastChoice: they are left out if another master stays.
 func TestMastersThatTerminateAreTheLastChoice(t *testing.T) {
-	master := func(id, address string, deleted bool) cluster.Node {
+	master := func(id, address string, deleted bool) state.Node {
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: id}, Status: corev1.PodStatus{
 			PodIP: address, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		}}
 		if deleted {
 			pod.DeletionTimestamp = &metav1.Time{}
 		}
-		return cluster.Node{ID: id, Role: key.RoleMaster, Pods: []corev1.Pod{pod}}
+		return state.Node{ID: id, Role: key.RoleMaster, Pods: []corev1.Pod{pod}}
 	}
 	const is, goes = "ready=true serving=true terminating=false", "ready=false serving=true terminating=true"
 	for name, test := range map[string]struct {
-		nodes, retiring []cluster.Node
+		nodes, retiring []state.Node
 		want            string
 	}{
-		"one stays":                           {nodes: []cluster.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", false)}, want: is},
-		"one that leaves the spec stays":      {nodes: []cluster.Node{master("m0", "10.0.0.1", true)}, retiring: []cluster.Node{master("m1", "10.0.0.2", false)}, want: is},
-		"all go":                              {nodes: []cluster.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", true)}, want: goes + ", " + goes},
-		"the last one has left the spec, too": {retiring: []cluster.Node{master("m1", "10.0.0.2", true)}, want: goes},
+		"one stays":                           {nodes: []state.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", false)}, want: is},
+		"one that leaves the spec stays":      {nodes: []state.Node{master("m0", "10.0.0.1", true)}, retiring: []state.Node{master("m1", "10.0.0.2", false)}, want: is},
+		"all go":                              {nodes: []state.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", true)}, want: goes + ", " + goes},
+		"the last one has left the spec, too": {retiring: []state.Node{master("m1", "10.0.0.2", true)}, want: goes},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := states(t, &cluster.Snapshot{Config: fixture.MakeCluster("abc").Obj(), Nodes: test.nodes, Retiring: test.retiring})
+			got := states(t, &state.Cluster{Config: fixture.MakeCluster("abc").Obj(), Nodes: test.nodes, Retiring: test.retiring})
 			if got[key.RoleMaster] != test.want {
 				t.Errorf("got %q, want %q", got[key.RoleMaster], test.want)
 			}
@@ -166,7 +166,7 @@ func TestMastersThatTerminateAreTheLastChoice(t *testing.T) {
 }
 
 // states returns the conditions of the endpoints of "master" and "worker", and the addresses in the old API.
-func states(t *testing.T, s *cluster.Snapshot) map[string]string {
+func states(t *testing.T, s *state.Cluster) map[string]string {
 	t.Helper()
 	desired, err := build(s)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // New returns the handler.
-func New() chain.Handler[*cluster.Snapshot] { return handler{} }
+func New() chain.Handler[*state.Cluster] { return handler{} }
 
 type handler struct{}
 
@@ -21,18 +21,18 @@ type handler struct{}
 func (handler) Name() string { return "etcdmember" }
 
 // EnsureCreated waits until every master has a member and no other member exists. A change triggers a reconcile.
-func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureCreated(_ context.Context, s *state.Cluster) (chain.Outcome, error) {
 	return decide(s), nil
 }
 
 // EnsureDeleted does nothing because members are removed with their machines.
-func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }
 
 // decide reports that etcd is unreachable only when a member is to change, when the operator has not reached etcd since
 // the cluster began, or when the API server does not answer either. The API server does not answer without etcd.
-func decide(s *cluster.Snapshot) chain.Outcome {
+func decide(s *state.Cluster) chain.Outcome {
 	step := s.Etcd.Step
 	asked := step.Reason != "" && !s.Restore.Halted()
 	gone := asked && !s.Workload.Connected && (s.Founded() || s.Restore.Done != "")
@@ -63,7 +63,7 @@ func decide(s *cluster.Snapshot) chain.Outcome {
 }
 
 // changes reports whether masters are to be added or removed.
-func changes(s *cluster.Snapshot) bool {
+func changes(s *state.Cluster) bool {
 	for _, n := range s.Masters() {
 		if n.Deployment == nil && s.AwaitsMember(n) {
 			return true

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -54,10 +54,10 @@ func TestDecide(t *testing.T) {
 		"an alarm that needs people": {etcd: stuck, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE; delete objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{
+			s := &state.Cluster{
 				Config: &v1alpha1.KVMConfig{}, Etcd: test.etcd, Founders: test.founders, Held: test.held,
-				Nodes: []cluster.Node{{ID: "m1", Role: key.RoleMaster}}, Retiring: make([]cluster.Node, test.retiring),
-				Workload: cluster.Workload{Connected: !test.gone},
+				Nodes: []state.Node{{ID: "m1", Role: key.RoleMaster}}, Retiring: make([]state.Node, test.retiring),
+				Workload: state.Workload{Connected: !test.gone},
 			}
 			if test.gone || test.ran {
 				s.Nodes[0].Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}

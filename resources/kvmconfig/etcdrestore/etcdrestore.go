@@ -14,13 +14,13 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdjob"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -44,11 +44,11 @@ const (
 )
 
 // New returns the handler. It does not change a Job that exists: Jobs are immutable, and each is about one snapshot.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: Name, Kinds: []client.Object{&batchv1.Job{}}, Build: build, CreateOnly: true}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: Name, Kinds: []client.Object{&batchv1.Job{}}, Build: build, CreateOnly: true}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	phase := s.Restore.Phase()
 	if phase == etcd.NotRestoring {
 		return apply.Desired{NotConfigured: s.Restore.Done == ""}, nil
@@ -72,14 +72,14 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 
 // ofOther rejects a snapshot of another cluster, because several clusters may share a volume. With the other cluster's
 // data, its objects would be acted on twice, and its Secrets would be unreadable.
-func ofOther(s *cluster.Snapshot) error {
+func ofOther(s *state.Cluster) error {
 	return problem.Newf("OtherCluster", "snapshot %s is not one of this cluster, whose snapshots have the names %s-<time>.db; name another one, or none, "+
-		"or rename the file if it is the right one", cluster.SnapshotFile(s.Restore.Target()), s.ID())
+		"or rename the file if it is the right one", state.SnapshotFile(s.Restore.Target()), s.ID())
 }
 
 // wait describes what is in progress, or which Job failed.
-func wait(s *cluster.Snapshot, phase etcd.Phase) *chain.Outcome {
-	file, ticket := cluster.SnapshotFile(s.Restore.Target()), s.RestoreTicket()
+func wait(s *state.Cluster, phase etcd.Phase) *chain.Outcome {
+	file, ticket := state.SnapshotFile(s.Restore.Target()), s.RestoreTicket()
 	names := []string{key.EtcdRestoreName(ticket, "")}
 	if phase == etcd.Placing {
 		names = nil
@@ -88,14 +88,14 @@ func wait(s *cluster.Snapshot, phase etcd.Phase) *chain.Outcome {
 		}
 	}
 	for _, name := range names {
-		if failure := cluster.Failure(s.Restore.Jobs[name]); failure != nil {
+		if failure := state.Failure(s.Restore.Jobs[name]); failure != nil {
 			return ptr.To(chain.Wait("RestoreFailed", fmt.Sprintf("Job %s was given up (%s): kubectl --namespace=%s logs --all-containers job/%s tells why; delete it to try again, "+
 				"or name another snapshot%s", name, failure.Reason, s.Namespace(), name, callOff(s)), 0))
 		}
 	}
 	for i, n := range s.Masters() {
 		name := key.EtcdRestoreName(ticket, n.ID)
-		if phase == etcd.Placing && !s.Restore.Masters[i].Placed && hostOf(n) == "" && cluster.Succeeded(s.Restore.Jobs[name]) {
+		if phase == etcd.Placing && !s.Restore.Masters[i].Placed && hostOf(n) == "" && state.Succeeded(s.Restore.Jobs[name]) {
 			return ptr.To(chain.Wait(string(phase), fmt.Sprintf("Job %s has ended, and its pod, which knew on which host, is gone; delete the Job, and it is done again", name), 0))
 		}
 	}
@@ -109,14 +109,14 @@ func wait(s *cluster.Snapshot, phase etcd.Phase) *chain.Outcome {
 	return ptr.To(chain.Wait(string(phase), message, 0))
 }
 
-func callOff(s *cluster.Snapshot) string {
+func callOff(s *state.Cluster) string {
 	if s.Restore.Committed == "" {
 		return ", or none: nothing has been touched"
 	}
 	return ""
 }
 
-func running(s *cluster.Snapshot) string {
+func running(s *state.Cluster) string {
 	var names []string
 	for i, n := range s.Masters() {
 		if s.Restore.Masters[i].Running {
@@ -127,14 +127,14 @@ func running(s *cluster.Snapshot) string {
 }
 
 // check returns the Job that reads the snapshot before anything is changed.
-func check(s *cluster.Snapshot) *batchv1.Job {
-	file := path.Join(etcdjob.Snapshots, cluster.SnapshotFile(s.Restore.Target()))
+func check(s *state.Cluster) *batchv1.Job {
+	file := path.Join(etcdjob.Snapshots, state.SnapshotFile(s.Restore.Target()))
 	return job(s, "", etcdjob.Pod(s, nil, etcdjob.Runner(s, "check", []string{"etcd-snapshot", "check", file}, etcdjob.SnapshotsMount(true))))
 }
 
 // places returns the Jobs of all masters. Jobs whose data may go to any host run one after the other, because no two
 // masters can run on one host.
-func places(s *cluster.Snapshot) []client.Object {
+func places(s *state.Cluster) []client.Object {
 	var jobs []client.Object
 	chosen := false
 	for _, n := range s.Masters() {
@@ -149,10 +149,10 @@ func places(s *cluster.Snapshot) []client.Object {
 }
 
 // hostOf returns the host with the data of a master. If a Job has just placed the data, the host is not stored yet.
-func hostOf(n cluster.Node) string { return cmp.Or(n.EtcdHost, n.RestoredOn) }
+func hostOf(n state.Node) string { return cmp.Or(n.EtcdHost, n.RestoredOn) }
 
 // place returns the Job that restores the snapshot with etcd's own tool and replaces the master's data with the result.
-func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
+func place(s *state.Cluster, n state.Node) *batchv1.Job {
 	member, ticket := s.EtcdMaster(n.ID), s.RestoreTicket()
 	var founders []string
 	for _, m := range s.EtcdMasters() {
@@ -160,7 +160,7 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 	}
 	mount := corev1.VolumeMount{Name: volumeRoot, MountPath: root}
 	restore := etcdjob.Tool(s, "restore", []string{
-		"etcdutl", "snapshot", "restore", path.Join(etcdjob.Snapshots, cluster.SnapshotFile(s.Restore.Target())),
+		"etcdutl", "snapshot", "restore", path.Join(etcdjob.Snapshots, state.SnapshotFile(s.Restore.Target())),
 		"--data-dir=" + path.Join(root, etcdfiles.Data), "--name=" + member.Name,
 		"--initial-cluster=" + strings.Join(founders, ","), "--initial-advertise-peer-urls=" + member.PeerURL,
 		"--initial-cluster-token=" + cloudconfig.EtcdToken(s.ID(), ticket),
@@ -185,12 +185,12 @@ func place(s *cluster.Snapshot, n cluster.Node) *batchv1.Job {
 
 // apart spreads pods over hosts, because a claim that is first bound here may tie its master to the host permanently.
 // It is only a preference because the volume of a master whose host is dead has to get the snapshot, too.
-func apart(s *cluster.Snapshot) *corev1.Affinity {
+func apart(s *state.Cluster) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
 		Weight: 100,
 		PodAffinityTerm: corev1.PodAffinityTerm{
 			LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-				Key: key.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: []string{key.RoleMaster, cluster.AppEtcdRestore},
+				Key: key.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: []string{key.RoleMaster, state.AppEtcdRestore},
 			}}},
 			Namespaces: []string{s.Namespace()}, TopologyKey: key.LabelHostname,
 		},
@@ -198,7 +198,7 @@ func apart(s *cluster.Snapshot) *corev1.Affinity {
 }
 
 // onHost schedules a pod on the host with the data of a master, or away from hosts with the data of others.
-func onHost(s *cluster.Snapshot, n cluster.Node) *corev1.Affinity {
+func onHost(s *state.Cluster, n state.Node) *corev1.Affinity {
 	var hosts []corev1.NodeSelectorRequirement
 	add := func(operator corev1.NodeSelectorOperator, host string) {
 		hosts = append(hosts, corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: operator, Values: []string{host}})
@@ -219,9 +219,9 @@ func onHost(s *cluster.Snapshot, n cluster.Node) *corev1.Affinity {
 	}}}
 }
 
-func job(s *cluster.Snapshot, nodeID string, spec corev1.PodSpec) *batchv1.Job {
+func job(s *state.Cluster, nodeID string, spec corev1.PodSpec) *batchv1.Job {
 	// The operator watches pods with this label because the pod shows on which host the data of a master was put.
-	labels := s.Labels(cluster.App(cluster.AppEtcdRestore), map[string]string{key.LabelPodWatcher: key.Operator})
+	labels := s.Labels(state.App(state.AppEtcdRestore), map[string]string{key.LabelPodWatcher: key.Operator})
 	if nodeID != "" {
 		labels[key.LabelNode] = nodeID
 	}

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdjob"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
@@ -28,12 +28,12 @@ const (
 )
 
 // New returns the handler. It does not change a Job that exists because each is about one directory.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: Name, Kinds: []client.Object{&batchv1.Job{}}, Build: build, CreateOnly: true}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: Name, Kinds: []client.Object{&batchv1.Job{}}, Build: build, CreateOnly: true}
 }
 
 // build returns the Jobs. The cluster does not wait for them, so only status.retired shows their result.
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	desired := apply.Desired{NotConfigured: true}
 	for _, d := range s.Config.Status.Retired {
 		if do, name := s.RetireJob(d); do != "" {
@@ -44,7 +44,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 }
 
 // job has no deadline because its pod waits for a host that is down.
-func job(s *cluster.Snapshot, d v1alpha1.RetiredData, do, name string) *batchv1.Job {
+func job(s *state.Cluster, d v1alpha1.RetiredData, do, name string) *batchv1.Job {
 	command := []string{
 		"etcd-data", do, "--directory=" + directories, "--name=" + key.EtcdDirectory(d.ID), "--as=" + key.RetiredDirectory(d.ID, d.Since.Time),
 	}
@@ -62,7 +62,7 @@ func job(s *cluster.Snapshot, d v1alpha1.RetiredData, do, name string) *batchv1.
 			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{d.EtcdHost}},
 		}}},
 	}}}
-	labels := s.Labels(cluster.App(cluster.AppEtcdRetired))
+	labels := s.Labels(state.App(state.AppEtcdRetired))
 	delete(labels, key.LabelManagedBy) // the pods are the Job's
 	j := &batchv1.Job{
 		ObjectMeta: s.Meta(name),

@@ -12,12 +12,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdjob"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
@@ -33,13 +33,13 @@ const (
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{
 		Handler: "etcdsnapshot", Kinds: []client.Object{&corev1.Secret{}, &batchv1.CronJob{}}, Build: build,
 	}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	snapshots := s.EtcdSnapshots()
 	if snapshots == nil || snapshots.Schedule == "" {
 		return apply.Desired{NotConfigured: true}, nil
@@ -60,7 +60,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 const failed = "SnapshotFailed"
 
 // wait reports snapshots that fail or do not start, until one succeeds. It does not report one that is in progress.
-func wait(s *cluster.Snapshot) *chain.Outcome {
+func wait(s *state.Cluster) *chain.Outcome {
 	if s.SnapshotJob == nil {
 		return nil
 	}
@@ -85,9 +85,9 @@ func wait(s *cluster.Snapshot) *chain.Outcome {
 		"tells why; the next one is tried as scheduled, or with kubectl --namespace=%[1]s create job --from=cronjob/%[2]s now", s.Namespace(), key.EtcdSnapshotName), 0))
 }
 
-func cronJob(s *cluster.Snapshot) *batchv1.CronJob {
+func cronJob(s *state.Cluster) *batchv1.CronJob {
 	snapshots := s.EtcdSnapshots()
-	labels := s.Labels(cluster.App(key.EtcdSnapshotName))
+	labels := s.Labels(state.App(key.EtcdSnapshotName))
 	delete(labels, key.LabelManagedBy) // the Jobs are the CronJob's
 	job := batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
 		BackoffLimit: ptr.To[int32](2), ActiveDeadlineSeconds: ptr.To[int64](etcdjob.Deadline),
@@ -108,7 +108,7 @@ func cronJob(s *cluster.Snapshot) *batchv1.CronJob {
 }
 
 // pod saves a snapshot from a master that is Ready, and keeps it if it is intact.
-func pod(s *cluster.Snapshot) corev1.PodSpec {
+func pod(s *state.Cluster) corev1.PodSpec {
 	file := s.ID() + "-$(POD_NAME)" + etcdfiles.Unchecked
 	name := []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}}}
 	save := etcdjob.Tool(s, "save", []string{

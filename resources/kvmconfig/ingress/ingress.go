@@ -10,19 +10,19 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "ingress", Kinds: []client.Object{&networkingv1.Ingress{}}, Build: build}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: "ingress", Kinds: []client.Object{&networkingv1.Ingress{}}, Build: build}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	if s.Settings.IngressClass == "" {
 		return apply.Desired{NotConfigured: true}, nil
 	}
@@ -55,8 +55,8 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 const look = time.Minute
 
 // ingress passes TLS through to the masters because they check client certificates.
-func ingress(s *cluster.Snapshot, name, host string, port int32) *networkingv1.Ingress {
-	meta := s.Meta(name, cluster.App(key.RoleMaster))
+func ingress(s *state.Cluster, name, host string, port int32) *networkingv1.Ingress {
+	meta := s.Meta(name, state.App(key.RoleMaster))
 	meta.Annotations = map[string]string{key.AnnotationSSLPassthrough: "true"}
 	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
 		Name: key.RoleMaster, Port: networkingv1.ServiceBackendPort{Number: port},

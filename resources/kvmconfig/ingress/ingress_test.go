@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/ingress"
 )
@@ -49,7 +49,7 @@ func TestHostsHaveOneCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := fixture.MakeCluster("ab1cd").Workers(1).Obj()
 			config.Spec.Cluster.Kubernetes.API.Domain, config.Spec.Cluster.Etcd.Domain = api, etcd
-			s := &cluster.Snapshot{Config: config, Settings: cluster.Settings{IngressClass: "nginx", IngressDomains: test.domains}, Ingresses: test.ingresses}
+			s := &state.Cluster{Config: config, Settings: state.Settings{IngressClass: "nginx", IngressDomains: test.domains}, Ingresses: test.ingresses}
 			desired, err := ingress.New().Build(s)
 			var objects []string
 			for _, object := range desired.Objects {

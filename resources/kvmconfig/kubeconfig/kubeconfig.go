@@ -6,9 +6,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
@@ -18,11 +18,11 @@ import (
 var secretKeys = []string{"kubeConfig", "value"}
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "kubeconfig", Kinds: []client.Object{&corev1.Secret{}}, Build: build}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: "kubeconfig", Kinds: []client.Object{&corev1.Secret{}}, Build: build}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	address, missing := s.PublishedURL()
 	secret := &corev1.Secret{ObjectMeta: s.Meta(key.KubeconfigName(s.ID()))}
 	if missing != "" {
@@ -48,13 +48,13 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 
 // unbound reports whether a running cluster may not have bound the group yet, and the stored kubeconfig is for another
 // group.
-func unbound(s *cluster.Snapshot, group string) bool {
+func unbound(s *state.Cluster, group string) bool {
 	return group != pki.Masters && s.Founded() && s.KubeconfigOf != nil && *s.KubeconfigOf != group && s.Workload.Administrators != group
 }
 
 // render returns a kubeconfig for the published API. Clients check the certificate for a name that does not depend on
 // the address, so an address that was unknown when the certificate was issued works as well.
-func render(s *cluster.Snapshot, address string, admin pki.KeyPair) ([]byte, error) {
+func render(s *state.Cluster, address string, admin pki.KeyPair) ([]byte, error) {
 	id := s.ID()
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": id,

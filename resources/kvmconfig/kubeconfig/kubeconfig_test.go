@@ -11,10 +11,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/kubeconfig"
 )
 
@@ -38,12 +38,12 @@ func TestTheKubeconfigChangesOnceItsGroupIsBound(t *testing.T) {
 		"the kubeconfig was deleted, it does not answer": {founded: true, writes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := cluster.WithDefaults(fixture.MakeCluster("ab1cd").Obj())
-			complete, err := pki.Complete(nil, cluster.CertificateRequests(config, cluster.Settings{}), pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}, now, nil)
+			config := state.WithDefaults(fixture.MakeCluster("ab1cd").Obj())
+			complete, err := pki.Complete(nil, state.CertificateRequests(config, state.Settings{}), pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}, now, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &cluster.Snapshot{Config: config, Certificates: complete.Set, Nodes: cluster.NewNodes(config.Spec), KubeconfigOf: test.stored}
+			s := &state.Cluster{Config: config, Certificates: complete.Set, Nodes: state.NewNodes(config.Spec), KubeconfigOf: test.stored}
 			s.Workload.Administrators = test.bound
 			if test.founded {
 				s.Nodes[0].Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}

@@ -9,28 +9,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "namespace", Kinds: []client.Object{&corev1.Namespace{}}, Build: build}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: "namespace", Kinds: []client.Object{&corev1.Namespace{}}, Build: build}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	if s.Config.Namespace == s.Namespace() {
 		return apply.Desired{}, problem.Newf("NamespaceIsOwn", "KVMConfig %s/%s lives in the namespace that its cluster would get and that goes with the cluster; "+
 			"put it into another namespace", s.Config.Namespace, s.Config.Name)
 	}
 	for _, n := range s.Nodes {
 		// The original operator also works on this cluster.
-		if n.Deployment != nil && cluster.IsLegacyMachine(n.Deployment) {
-			return apply.Desired{}, cluster.LegacyMachines(n.Deployment)
+		if n.Deployment != nil && state.IsLegacyMachine(n.Deployment) {
+			return apply.Desired{}, state.LegacyMachines(n.Deployment)
 		}
 	}
 	labels := s.Labels(map[string]string{key.LabelPodSecurityEnforce: podSecurity(s)})
@@ -44,7 +44,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 
 // podSecurity returns the level of Pod Security that the namespace enforces. It is baseline if the setting says so and
 // all existing and future pods meet it. A node that waits for its replacement may have to start again unchanged.
-func podSecurity(s *cluster.Snapshot) string {
+func podSecurity(s *state.Cluster) string {
 	snapshots := s.EtcdSnapshots()
 	if !s.Settings.Machine.Baseline() || !s.EtcdOnVolume() || len(s.Config.Status.Retired) > 0 || snapshots != nil && snapshots.Volume.HostPath != "" {
 		return key.PodSecurityPrivileged
@@ -60,7 +60,7 @@ func podSecurity(s *cluster.Snapshot) string {
 // annotations record how etcd was founded, and with which members. They are written before any machine exists, because
 // a master that is added later must never found its own etcd. The two irreversible steps of a restore are one write
 // each.
-func annotations(s *cluster.Snapshot) map[string]string {
+func annotations(s *state.Cluster) map[string]string {
 	a := map[string]string{key.AnnotationEtcdFounders: strings.Join(s.Founders, ",")}
 	if s.Founding {
 		a[key.AnnotationEtcdFounding] = "true"

@@ -7,31 +7,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // TestLevelThatTheNamespaceEnforces: a pod that exists, or may have to start again unchanged, is never rejected.
 func TestLevelThatTheNamespaceEnforces(t *testing.T) {
-	earlier := cluster.Node{Deployment: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+	earlier := state.Node{Deployment: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/images"}}}},
 	}}}}}
-	current := cluster.Node{Deployment: &appsv1.Deployment{}}
+	current := state.Node{Deployment: &appsv1.Deployment{}}
 	for name, test := range map[string]struct {
-		change func(*cluster.Snapshot)
+		change func(*state.Cluster)
 		want   string
 	}{
-		"all pods meet baseline":            {func(*cluster.Snapshot) {}, key.PodSecurityBaseline},
-		"a node has no Deployment yet":      {func(s *cluster.Snapshot) { s.Nodes = append(s.Nodes, cluster.Node{}) }, key.PodSecurityBaseline},
-		"the setting asks for nothing":      {func(s *cluster.Snapshot) { s.Settings.Machine.PodSecurity = key.PodSecurityPrivileged }, key.PodSecurityPrivileged},
-		"a node waits for its replacement":  {func(s *cluster.Snapshot) { s.Nodes = append(s.Nodes, earlier) }, key.PodSecurityPrivileged},
-		"a master retires as it was":        {func(s *cluster.Snapshot) { s.Retiring = append(s.Retiring, earlier) }, key.PodSecurityPrivileged},
-		"etcd's data is on hosts":           {func(s *cluster.Snapshot) { s.Config.Spec.KVM.K8sKVM.StorageType = "" }, key.PodSecurityPrivileged},
-		"masters have left data on hosts":   {func(s *cluster.Snapshot) { s.Config.Status.Retired = make([]v1alpha1.RetiredData, 1) }, key.PodSecurityPrivileged},
-		"snapshots go to a host directory":  {func(s *cluster.Snapshot) { s.Config.Spec.Etcd = snapshots("/srv") }, key.PodSecurityPrivileged},
-		"snapshots go to a volume of claim": {func(s *cluster.Snapshot) { s.Config.Spec.Etcd = snapshots("") }, key.PodSecurityBaseline},
+		"all pods meet baseline":            {func(*state.Cluster) {}, key.PodSecurityBaseline},
+		"a node has no Deployment yet":      {func(s *state.Cluster) { s.Nodes = append(s.Nodes, state.Node{}) }, key.PodSecurityBaseline},
+		"the setting asks for nothing":      {func(s *state.Cluster) { s.Settings.Machine.PodSecurity = key.PodSecurityPrivileged }, key.PodSecurityPrivileged},
+		"a node waits for its replacement":  {func(s *state.Cluster) { s.Nodes = append(s.Nodes, earlier) }, key.PodSecurityPrivileged},
+		"a master retires as it was":        {func(s *state.Cluster) { s.Retiring = append(s.Retiring, earlier) }, key.PodSecurityPrivileged},
+		"etcd's data is on hosts":           {func(s *state.Cluster) { s.Config.Spec.KVM.K8sKVM.StorageType = "" }, key.PodSecurityPrivileged},
+		"masters have left data on hosts":   {func(s *state.Cluster) { s.Config.Status.Retired = make([]v1alpha1.RetiredData, 1) }, key.PodSecurityPrivileged},
+		"snapshots go to a host directory":  {func(s *state.Cluster) { s.Config.Spec.Etcd = snapshots("/srv") }, key.PodSecurityPrivileged},
+		"snapshots go to a volume of claim": {func(s *state.Cluster) { s.Config.Spec.Etcd = snapshots("") }, key.PodSecurityBaseline},
 	} {
-		s := &cluster.Snapshot{Config: &v1alpha1.KVMConfig{}, Nodes: []cluster.Node{current}}
+		s := &state.Cluster{Config: &v1alpha1.KVMConfig{}, Nodes: []state.Node{current}}
 		s.Config.Spec.KVM.K8sKVM.StorageType = v1alpha1.StorageTypePersistentVolume
 		s.Settings.Machine.PodSecurity = key.PodSecurityBaseline
 		test.change(s)

@@ -4,9 +4,9 @@ package network
 import (
 	"context"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
@@ -19,7 +19,7 @@ type Handler struct{}
 func (Handler) Name() string { return "network" }
 
 // EnsureCreated returns a problem while networks overlap.
-func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (Handler) EnsureCreated(_ context.Context, s *state.Cluster) (chain.Outcome, error) {
 	c := s.Cluster()
 	own := []addons.Network{
 		{Name: "the pod network of spec.cluster.calico", CIDR: key.PodNetwork(c)},
@@ -39,6 +39,6 @@ func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 }
 
 // EnsureDeleted does nothing.
-func (Handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (Handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -8,8 +8,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // Ports of DNS. The DNS pods of OpenShift listen on the second one. A plugin that enforces policies after a pod's
@@ -21,7 +21,7 @@ const (
 
 // egress limits what node pods may reach. A guest has its pod's address, so this limits every pod of the workload
 // cluster.
-func egress(s *cluster.Snapshot) *networkingv1.NetworkPolicy {
+func egress(s *state.Cluster) *networkingv1.NetworkPolicy {
 	rules := []networkingv1.NetworkPolicyEgressRule{own(s)}
 	rules = append(rules, nodePorts(s)...)
 	rules = append(rules, dns())
@@ -39,7 +39,7 @@ func egress(s *cluster.Snapshot) *networkingv1.NetworkPolicy {
 
 // own allows the cluster's pods and the addresses of its Services. Plugins may enforce a policy before or after a pod's
 // address replaces that of a Service.
-func own(s *cluster.Snapshot) networkingv1.NetworkPolicyEgressRule {
+func own(s *state.Cluster) networkingv1.NetworkPolicyEgressRule {
 	var addresses []string
 	for _, service := range services(s) {
 		addresses = append(addresses, service.Spec.ClusterIPs...)
@@ -59,12 +59,12 @@ func own(s *cluster.Snapshot) networkingv1.NetworkPolicyEgressRule {
 
 // services returns the Services of the cluster that exist. The KVMConfig is not enough: an address or a port is only
 // opened if the API server has assigned it to the cluster's Service.
-func services(s *cluster.Snapshot) []*corev1.Service {
+func services(s *state.Cluster) []*corev1.Service {
 	return slices.DeleteFunc([]*corev1.Service{s.MasterService, s.WorkerService, s.PublishedService}, func(service *corev1.Service) bool { return service == nil })
 }
 
 // nodePorts allows the ports on hosts that lead to the cluster itself.
-func nodePorts(s *cluster.Snapshot) []networkingv1.NetworkPolicyEgressRule {
+func nodePorts(s *state.Cluster) []networkingv1.NetworkPolicyEgressRule {
 	var rule networkingv1.NetworkPolicyEgressRule
 	for _, service := range services(s) {
 		for _, p := range service.Spec.Ports {
@@ -74,7 +74,7 @@ func nodePorts(s *cluster.Snapshot) []networkingv1.NetworkPolicyEgressRule {
 		}
 	}
 	for _, cidr := range s.Settings.Egress.HostCIDRs {
-		if network, err := cluster.Network(cidr); err == nil {
+		if network, err := state.Network(cidr); err == nil {
 			rule.To = append(rule.To, block(network))
 		}
 	}
@@ -93,7 +93,7 @@ func dns() networkingv1.NetworkPolicyEgressRule {
 }
 
 // helpers allows the servers that the settings configure for guests.
-func helpers(s *cluster.Snapshot) []networkingv1.NetworkPolicyEgressRule {
+func helpers(s *state.Cluster) []networkingv1.NetworkPolicyEgressRule {
 	var rules []networkingv1.NetworkPolicyEgressRule
 	for _, h := range s.Settings.Helpers() {
 		protocol := corev1.ProtocolTCP
@@ -111,7 +111,7 @@ func helpers(s *cluster.Snapshot) []networkingv1.NetworkPolicyEgressRule {
 // world allows the Internet and the configured exceptions in the management cluster. If the pod networks of the
 // management cluster are unknown, its pods are not blocked either, including with plugins for which a network never
 // contains pods.
-func world(s *cluster.Snapshot) []networkingv1.NetworkPolicyPeer {
+func world(s *state.Cluster) []networkingv1.NetworkPolicyPeer {
 	peers := everywhereBut(s.Settings.Forbidden())
 	for _, network := range s.Settings.Exceptions() {
 		peers = append(peers, block(network))
@@ -128,11 +128,11 @@ func block(network netip.Prefix) networkingv1.NetworkPolicyPeer {
 
 // jobs isolates the Jobs that take and restore snapshots: nothing reaches them, and they only reach etcd and DNS. Their
 // hosts mount the volumes.
-func jobs(s *cluster.Snapshot) *networkingv1.NetworkPolicy {
+func jobs(s *state.Cluster) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: s.Meta(etcdJobs),
 		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchExpressions: apps(key.EtcdSnapshotName, cluster.AppEtcdRestore)},
+			PodSelector: metav1.LabelSelector{MatchExpressions: apps(key.EtcdSnapshotName, state.AppEtcdRestore)},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 			Egress: []networkingv1.NetworkPolicyEgressRule{
 				{To: own(s).To, Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolTCP, key.PortEtcdClient)}}, dns(),

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
@@ -28,11 +28,11 @@ const (
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "networkpolicy", Kinds: []client.Object{&networkingv1.NetworkPolicy{}}, Build: build}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: "networkpolicy", Kinds: []client.Object{&networkingv1.NetworkPolicy{}}, Build: build}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	desired := apply.Desired{Objects: []client.Object{ingress(s), jobs(s)}}
 	if !s.Settings.Egress.Open {
 		desired.Objects = append(desired.Objects, egress(s))
@@ -40,7 +40,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	return desired, nil
 }
 
-func ingress(s *cluster.Snapshot) *networkingv1.NetworkPolicy {
+func ingress(s *state.Cluster) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: s.Meta(nodePods),
 		Spec: networkingv1.NetworkPolicySpec{
@@ -70,10 +70,10 @@ func neighbours() []networkingv1.NetworkPolicyPeer {
 // outside allows clients outside of the management cluster, through node ports and load balancers. If the pod networks
 // are configured, these clients reach every port. Otherwise an address does not distinguish a client from another
 // cluster's node pod, so only the published ports are open.
-func outside(s *cluster.Snapshot) networkingv1.NetworkPolicyIngressRule {
+func outside(s *state.Cluster) networkingv1.NetworkPolicyIngressRule {
 	var pods []netip.Prefix
 	for _, cidr := range s.Settings.PodCIDRs {
-		if network, err := cluster.Network(cidr); err == nil {
+		if network, err := state.Network(cidr); err == nil {
 			pods = append(pods, network)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/networkpolicy"
 )
 
@@ -31,9 +31,9 @@ const id = "ab1cd"
 var (
 	ownNamespace = map[string]string{"kubernetes.io/metadata.name": id}
 	foreign      = map[string]string{"kubernetes.io/metadata.name": "monitoring"}
-	known        = cluster.Settings{
+	known        = state.Settings{
 		PodCIDRs: []string{"10.244.0.0/16", "fd00:10:244::/56"}, ServiceCIDRs: []string{"10.96.0.0/12", "fd00:10:96::/112"},
-		Egress: cluster.Egress{HostCIDRs: []string{"192.168.0.0/24", "fd00:192::/64"}, Allowed: []string{"192.168.0.9", "10.96.7.0/24"}},
+		Egress: state.Egress{HostCIDRs: []string{"192.168.0.0/24", "fd00:192::/64"}, Allowed: []string{"192.168.0.9", "10.96.7.0/24"}},
 	}
 )
 
@@ -85,10 +85,10 @@ func TestWhatGuestsReach(t *testing.T) {
 				if got := passes(t, policies(t, known), guest, test.to); got != test.want {
 					t.Errorf("%s: passes is %t, want %t", role, got, test.want)
 				}
-				if got := passes(t, policies(t, cluster.Settings{}), guest, test.to); got != test.unknown {
+				if got := passes(t, policies(t, state.Settings{}), guest, test.to); got != test.unknown {
 					t.Errorf("%s, without settings: passes is %t, want %t", role, got, test.unknown)
 				}
-				if !passes(t, policies(t, cluster.Settings{Egress: cluster.Egress{Open: true}}), guest, test.to) {
+				if !passes(t, policies(t, state.Settings{Egress: state.Egress{Open: true}}), guest, test.to) {
 					t.Errorf("%s, with service.egress.restricted=false: does not pass", role)
 				}
 			}
@@ -110,9 +110,9 @@ func TestWhatJobsOfEtcdReach(t *testing.T) {
 		"a Service of the management cluster": {target{address: "10.96.0.1", port: 443}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, app := range []string{"etcd-snapshot", cluster.AppEtcdRestore} {
+			for _, app := range []string{"etcd-snapshot", state.AppEtcdRestore} {
 				job := map[string]string{"app": app, "kvm-operator.giantswarm.io/pod-watcher": "kvm-operator"}
-				for _, settings := range []cluster.Settings{known, {}, {Egress: cluster.Egress{Open: true}}} {
+				for _, settings := range []state.Settings{known, {}, {Egress: state.Egress{Open: true}}} {
 					if got := passes(t, policies(t, settings), job, test.to); got != test.want {
 						t.Errorf("%s: passes is %t, want %t", app, got, test.want)
 					}
@@ -123,7 +123,7 @@ func TestWhatJobsOfEtcdReach(t *testing.T) {
 }
 
 // policies returns the policies of a cluster whose Services exist.
-func policies(t *testing.T, settings cluster.Settings) []*networkingv1.NetworkPolicy {
+func policies(t *testing.T, settings state.Settings) []*networkingv1.NetworkPolicy {
 	t.Helper()
 	if len(settings.PodCIDRs) > 0 {
 		settings.Guest = cloudconfig.Settings{Proxy: cloudconfig.Proxy{HTTP: "http://192.168.0.8:3128"}, NTPServers: []string{"192.168.0.6", "ntp.example.org"}}
@@ -135,7 +135,7 @@ func policies(t *testing.T, settings cluster.Settings) []*networkingv1.NetworkPo
 	}
 	published := service(31443, "10.96.3.4")
 	published.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.168.0.77"}, {Hostname: "lb.example.org"}}
-	s := &cluster.Snapshot{
+	s := &state.Cluster{
 		Config: config, Settings: settings, MasterService: service(0, "10.96.3.3", "fd00:10:96::33"), WorkerService: service(30100, "10.96.3.5"), PublishedService: published,
 	}
 	desired, err := networkpolicy.New().Build(s)

@@ -12,8 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -28,13 +28,13 @@ type Witness interface {
 }
 
 // New returns the handler; remover returns what writes to the workload cluster, nil while it cannot be reached.
-func New(w Witness, remover func(*cluster.Machines) Remover) chain.Handler[*cluster.Machines] {
+func New(w Witness, remover func(*state.Machines) Remover) chain.Handler[*state.Machines] {
 	return handler{w, remover}
 }
 
 type handler struct {
 	witness Witness
-	remover func(*cluster.Machines) Remover
+	remover func(*state.Machines) Remover
 }
 
 // Name returns the handler's name.
@@ -45,7 +45,7 @@ const stillRuns = time.Minute
 
 // EnsureCreated removes stale Nodes. The cache may be out of date, so the API server decides whether a pod exists:
 // while it does, its finalizer means that its machine may run.
-func (h handler) EnsureCreated(ctx context.Context, m *cluster.Machines) (chain.Outcome, error) {
+func (h handler) EnsureCreated(ctx context.Context, m *state.Machines) (chain.Outcome, error) {
 	done := strays(Strays(m.Workload.Nodes, m.Pods()))
 	remover := h.remover(m)
 	if remover == nil {
@@ -123,6 +123,6 @@ func Stale(cluster string, nodes []corev1.Node, pods []corev1.Pod) []*corev1.Nod
 }
 
 // EnsureDeleted has nothing to do, because the workload cluster is deleted as a whole.
-func (handler) EnsureDeleted(context.Context, *cluster.Machines) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *state.Machines) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/node"
 )
@@ -70,9 +70,9 @@ func TestNodesThatRunSomewhereAreNamed(t *testing.T) {
 	if diff := cmp.Diff([]string{"ended", "removed"}, node.Strays(nodes, pods)); diff != "" {
 		t.Errorf("other Nodes (-want +got):\n%s", diff)
 	}
-	s := &cluster.Machines{Config: &v1alpha1.KVMConfig{}, Workload: cluster.Workload{Nodes: nodes}}
+	s := &state.Machines{Config: &v1alpha1.KVMConfig{}, Workload: state.Workload{Nodes: nodes}}
 	s.Leaving = pods
-	outcome, err := node.New(nil, func(*cluster.Machines) node.Remover { return nil }).EnsureCreated(t.Context(), s)
+	outcome, err := node.New(nil, func(*state.Machines) node.Remover { return nil }).EnsureCreated(t.Context(), s)
 	if err != nil || outcome.State != chain.StateDone || outcome.Reason != "NodesWithoutPods" || !strings.Contains(outcome.Message, "ended, removed;") {
 		t.Errorf("err = %v, outcome %+v", err, outcome)
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -19,7 +19,7 @@ type Handler struct{}
 func (Handler) Name() string { return "nodeindexstatus" }
 
 // EnsureCreated writes the indexes into the status. When they change, no later handler runs until they are stored.
-func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (Handler) EnsureCreated(_ context.Context, s *state.Cluster) (chain.Outcome, error) {
 	if s.Config.Status.KVM == nil {
 		s.Config.Status.KVM = &v1alpha1.LegacyKVMStatus{}
 	}
@@ -37,6 +37,6 @@ func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 }
 
 // EnsureDeleted does nothing because the indexes are deleted with the KVMConfig.
-func (Handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (Handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -18,21 +18,21 @@ type Labeller interface {
 	LabelNode(ctx context.Context, node *corev1.Node, labels map[string]string) error
 }
 
-// New returns the handler. labeller returns the writer for the workload cluster of a snapshot, or nil when there is no
+// New returns the handler. labeller returns the writer for a workload cluster, or nil when there is no
 // connection.
-func New(labeller func(*cluster.Snapshot) Labeller) chain.Handler[*cluster.Snapshot] {
+func New(labeller func(*state.Cluster) Labeller) chain.Handler[*state.Cluster] {
 	return handler{labeller}
 }
 
 type handler struct {
-	labeller func(*cluster.Snapshot) Labeller
+	labeller func(*state.Cluster) Labeller
 }
 
 // Name is the handler's name.
 func (handler) Name() string { return "nodelabel" }
 
 // EnsureCreated labels the Nodes of node pods with the version that their pod was created for.
-func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (h handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
 	labeller := h.labeller(s)
 	if labeller == nil {
 		return chain.Done(), nil
@@ -53,6 +53,6 @@ func (h handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.
 }
 
 // EnsureDeleted does nothing.
-func (handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -19,7 +19,7 @@ type Reporter interface {
 }
 
 // New returns the handler.
-func New(r Reporter) chain.Handler[*cluster.Machines] { return handler{r} }
+func New(r Reporter) chain.Handler[*state.Machines] { return handler{r} }
 
 type handler struct{ reporter Reporter }
 
@@ -30,7 +30,7 @@ func (handler) Name() string { return "nodereadiness" }
 // their conditions, because an API that is down says nothing about its nodes. For masters it is a condition and not a
 // readiness gate, because their own API server reports it; the condition records since when their Nodes have their
 // status.
-func (h handler) EnsureCreated(ctx context.Context, m *cluster.Machines) (chain.Outcome, error) {
+func (h handler) EnsureCreated(ctx context.Context, m *state.Machines) (chain.Outcome, error) {
 	if !m.Workload.Connected {
 		return chain.Done(), nil
 	}
@@ -58,6 +58,6 @@ func relevant(pod *corev1.Pod, condition corev1.PodCondition) bool {
 }
 
 // EnsureDeleted has nothing to do.
-func (handler) EnsureDeleted(context.Context, *cluster.Machines) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *state.Machines) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

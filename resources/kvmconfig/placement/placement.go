@@ -14,8 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -25,7 +25,7 @@ type Placer interface {
 }
 
 // New returns the handler.
-func New(placer Placer) chain.Handler[*cluster.Snapshot] { return &handler{placer: placer} }
+func New(placer Placer) chain.Handler[*state.Cluster] { return &handler{placer: placer} }
 
 type handler struct{ placer Placer }
 
@@ -34,11 +34,11 @@ func (h *handler) Name() string { return "placement" }
 
 // EnsureCreated records where masters run and removes the gates of pods. A new host is stored before anything else
 // happens to the node.
-func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
 	var errs []error
 	var lost []string
 	found := false
-	for _, nodes := range [][]cluster.Node{s.Nodes, s.Retiring} {
+	for _, nodes := range [][]state.Node{s.Nodes, s.Retiring} {
 		for i := range nodes {
 			n := &nodes[i]
 			d := decide(s, *n)
@@ -66,7 +66,7 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 }
 
 // EnsureDeleted does nothing because pods are deleted with their Deployment, gated or not.
-func (h *handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (h *handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }
 
@@ -83,7 +83,7 @@ type decision struct {
 
 // decide uses the stored host. If none is stored, the data is where a snapshot was restored to, or else on the host of
 // the pod that was bound first.
-func decide(s *cluster.Snapshot, n cluster.Node) decision {
+func decide(s *state.Cluster, n state.Node) decision {
 	if !s.EtcdOnHost(n) {
 		return decision{}
 	}

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -76,13 +76,13 @@ func TestD2MasterStaysWhereItsDataIs(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			config := fixture.MakeCluster("abc12").Obj()
-			s := &cluster.Snapshot{Config: config, Nodes: cluster.NewNodes(config.Spec)}
+			s := &state.Cluster{Config: config, Nodes: state.NewNodes(config.Spec)}
 			s.Nodes[0].EtcdHost, s.Nodes[0].Pods = test.known, test.pods
 			check(t, s, &s.Nodes[0], test.wantPlaced, test.wantHost, test.wantState)
 		})
 		t.Run(name+", and it has left the spec", func(t *testing.T) {
-			retiring := []cluster.Node{{ID: "m7", Role: key.RoleMaster, EtcdHost: test.known, Pods: test.pods}}
-			s := &cluster.Snapshot{Config: fixture.MakeCluster("abc12").Obj(), Retiring: retiring}
+			retiring := []state.Node{{ID: "m7", Role: key.RoleMaster, EtcdHost: test.known, Pods: test.pods}}
+			s := &state.Cluster{Config: fixture.MakeCluster("abc12").Obj(), Retiring: retiring}
 			check(t, s, &s.Retiring[0], test.wantPlaced, test.wantHost, test.wantState)
 		})
 	}
@@ -106,14 +106,14 @@ func TestNobodyIsPlacedWhoseDataIsSomewhere(t *testing.T) {
 				pods = append(pods, pod("a", test.bound, false, true))
 			}
 			config := fixture.MakeCluster("abc12").Obj()
-			s := &cluster.Snapshot{Config: config, Nodes: cluster.NewNodes(config.Spec)}
+			s := &state.Cluster{Config: config, Nodes: state.NewNodes(config.Spec)}
 			s.Nodes[0].EtcdHost, s.Nodes[0].Pods, s.Nodes[0].Deployment = test.known, pods, ran
 			check(t, s, &s.Nodes[0], test.want, test.known+test.bound, test.wantState)
 		})
 	}
 }
 
-func check(t *testing.T, s *cluster.Snapshot, n *cluster.Node, wantPlaced placed, wantHost string, wantState chain.State) {
+func check(t *testing.T, s *state.Cluster, n *state.Node, wantPlaced placed, wantHost string, wantState chain.State) {
 	t.Helper()
 	var got placed
 	outcome, err := New(&got).EnsureCreated(t.Context(), s)
@@ -130,7 +130,7 @@ func check(t *testing.T, s *cluster.Snapshot, n *cluster.Node, wantPlaced placed
 
 func TestOnlyMastersWithDataOnHostsAreGated(t *testing.T) {
 	config := fixture.MakeCluster("abc12").EtcdOnVolume("15Gi").Obj()
-	s := &cluster.Snapshot{Config: config, Nodes: cluster.NewNodes(config.Spec)}
+	s := &state.Cluster{Config: config, Nodes: state.NewNodes(config.Spec)}
 	s.Nodes[0].Pods = []corev1.Pod{pod("a", "", true, false)}
 	var got placed
 	if _, err := New(&got).EnsureCreated(t.Context(), s); err != nil || len(got) > 0 {

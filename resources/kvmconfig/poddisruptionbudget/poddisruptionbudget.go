@@ -9,20 +9,20 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "poddisruptionbudget", Kinds: []client.Object{&policyv1.PodDisruptionBudget{}}, Build: build}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: "poddisruptionbudget", Kinds: []client.Object{&policyv1.PodDisruptionBudget{}}, Build: build}
 }
 
 // build allows one master at a time, because etcd must keep quorum, and as many workers as a rollout may replace. A
 // worker that is not Ready may always be evicted. A master that is not Ready may not, because its etcd member may be
 // healthy.
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	workers := int32(1)
 	if r := s.Config.Spec.Rollout; r != nil {
 		workers = max(workers, r.MaxUnavailable)
@@ -32,9 +32,9 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 	}}, nil
 }
 
-func budget(s *cluster.Snapshot, role string, unavailable int32, unhealthy policyv1.UnhealthyPodEvictionPolicyType) client.Object {
+func budget(s *state.Cluster, role string, unavailable int32, unhealthy policyv1.UnhealthyPodEvictionPolicyType) client.Object {
 	return &policyv1.PodDisruptionBudget{
-		ObjectMeta: s.Meta(role, cluster.App(role)),
+		ObjectMeta: s.Meta(role, state.App(role)),
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: ptr.To(intstr.FromInt32(unavailable)), UnhealthyPodEvictionPolicy: ptr.To(unhealthy),
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key.LabelApp: role, key.LabelCluster: s.ID()}},

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -29,13 +29,13 @@ const (
 var etcdSize = resource.MustParse("15Gi")
 
 // New returns the handler.
-func New(engine *apply.Engine) chain.Handler[*cluster.Snapshot] {
+func New(engine *apply.Engine) chain.Handler[*state.Cluster] {
 	return &handler{Handler: Resource().Handle(engine), volumes: engine}
 }
 
 // Resource is the pure part of the handler. Claims hold data, so they are only deleted with the whole cluster.
-func Resource() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{
+func Resource() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{
 		Handler: "pvc", Kinds: []client.Object{&corev1.PersistentVolumeClaim{}}, Build: build, KeepUnwanted: true,
 	}
 }
@@ -47,12 +47,12 @@ type VolumeReleaser interface {
 }
 
 type handler struct {
-	chain.Handler[*cluster.Snapshot]
+	chain.Handler[*state.Cluster]
 	volumes VolumeReleaser
 }
 
 // EnsureCreated creates the claims and records on claimed host volumes whose data they now hold.
-func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
 	outcome, err := h.Handler.EnsureCreated(ctx, s)
 	errs := []error{err}
 	for i := range s.Volumes {
@@ -65,7 +65,7 @@ func (h *handler) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain
 }
 
 // EnsureDeleted deletes the claims. Once they are gone, it releases the host volumes for the next cluster.
-func (h *handler) EnsureDeleted(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (h *handler) EnsureDeleted(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
 	outcome, err := h.Handler.EnsureDeleted(ctx, s)
 	if err != nil || outcome.State != chain.StateDone {
 		return outcome, err
@@ -81,13 +81,13 @@ func (h *handler) EnsureDeleted(ctx context.Context, s *cluster.Snapshot) (chain
 
 // claimedByCluster: if another owner has the namespace, possibly with the same id, a volume whose claim still exists
 // belongs to that owner.
-func claimedByCluster(volume *corev1.PersistentVolume, s *cluster.Snapshot) bool {
+func claimedByCluster(volume *corev1.PersistentVolume, s *state.Cluster) bool {
 	ref := volume.Spec.ClaimRef
 	return ref != nil && ref.Namespace == s.Namespace() && strings.HasPrefix(ref.Name, key.HostVolumeClaimPrefix(s.ID())) &&
 		(s.OwnsNamespace || volume.Status.Phase == corev1.VolumeReleased)
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	var desired apply.Desired
 	if s.EtcdOnVolume() {
 		for _, n := range s.Masters() {
@@ -101,7 +101,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 
 // hostClaims returns the claims of workers' host volumes. A tag identifies one volume and a name one claim, so if two
 // workers want the same one, the first worker gets it.
-func hostClaims(s *cluster.Snapshot) ([]client.Object, error) {
+func hostClaims(s *state.Cluster) ([]client.Object, error) {
 	var claims []client.Object
 	var errs []error
 	byTag, byName := map[string]string{}, map[string]string{}
@@ -130,7 +130,7 @@ func hostClaims(s *cluster.Snapshot) ([]client.Object, error) {
 
 // etcdClaim is the volume of one master's etcd. It is ReadWriteOncePod because a replacement pod starts while the old
 // one still terminates, and two machines on one etcd volume destroy it.
-func etcdClaim(s *cluster.Snapshot, n cluster.Node) *corev1.PersistentVolumeClaim {
+func etcdClaim(s *state.Cluster, n state.Node) *corev1.PersistentVolumeClaim {
 	class, size := ptr.To(etcdStorageClass), etcdSize
 	if etcd := s.Config.Spec.KVM.Etcd; etcd != nil {
 		class, size = storageClass(etcd), ptr.Deref(etcd.Size, etcdSize)
@@ -156,7 +156,7 @@ func storageClass(etcd *v1alpha1.EtcdVolume) *string {
 }
 
 // hostClaim claims the one volume that has the mount tag as a label, at its full size.
-func hostClaim(s *cluster.Snapshot, n cluster.Node, tag string) (*corev1.PersistentVolumeClaim, error) {
+func hostClaim(s *state.Cluster, n state.Node, tag string) (*corev1.PersistentVolumeClaim, error) {
 	name := key.HostVolumeClaimName(s.ID(), n.ID, tag)
 	volume, err := hostVolume(s, n, tag, name)
 	if err != nil {
@@ -174,7 +174,7 @@ func hostClaim(s *cluster.Snapshot, n cluster.Node, tag string) (*corev1.Persist
 	}, nil
 }
 
-func hostVolume(s *cluster.Snapshot, n cluster.Node, tag, claimName string) (*corev1.PersistentVolume, error) {
+func hostVolume(s *state.Cluster, n state.Node, tag, claimName string) (*corev1.PersistentVolume, error) {
 	var found []*corev1.PersistentVolume
 	for i := range s.Volumes {
 		if s.Volumes[i].Labels[key.LabelMountTag] == tag {
@@ -203,7 +203,7 @@ func hostVolume(s *cluster.Snapshot, n cluster.Node, tag, claimName string) (*co
 
 // mayHave returns why a worker may not have a volume: the volume is reserved for others, or it holds the data of
 // others. Only administrators of the management cluster may write to volumes.
-func mayHave(s *cluster.Snapshot, n cluster.Node, volume *corev1.PersistentVolume) error {
+func mayHave(s *state.Cluster, n state.Node, volume *corev1.PersistentVolume) error {
 	own := s.Config.Namespace
 	if list, set := volume.Annotations[key.AnnotationVolumeFor]; set {
 		others := func(namespace string) bool { return strings.TrimSpace(namespace) != own }
@@ -219,6 +219,6 @@ func mayHave(s *cluster.Snapshot, n cluster.Node, volume *corev1.PersistentVolum
 	return nil
 }
 
-func meta(s *cluster.Snapshot, n cluster.Node, name string) metav1.ObjectMeta {
-	return s.Meta(name, cluster.App(n.Role), s.VersionBundle(), map[string]string{key.LabelNode: n.ID})
+func meta(s *state.Cluster, n state.Node, name string) metav1.ObjectMeta {
+	return s.Meta(name, state.App(n.Role), s.VersionBundle(), map[string]string{key.LabelNode: n.ID})
 }

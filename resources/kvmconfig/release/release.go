@@ -5,11 +5,11 @@ package release
 import (
 	"context"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
-// Handler reports the result of gathering. Handlers that need versions use those of the snapshot, which are the current
+// Handler reports the result of gathering. Handlers that need versions use those of the state, which are the current
 // ones while a change is rejected or waits.
 type Handler struct{}
 
@@ -19,7 +19,7 @@ func (Handler) Name() string { return "release" }
 // EnsureCreated writes the current versions into the status. For a running cluster they are stored before any node
 // changes to them. Otherwise an operator that restarts in between would not know which change had begun, and the change
 // could be reverted as if no master had been changed.
-func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (Handler) EnsureCreated(_ context.Context, s *state.Cluster) (chain.Outcome, error) {
 	if s.VersionsErr != nil {
 		return chain.Outcome{}, s.VersionsErr
 	}
@@ -37,6 +37,6 @@ func (Handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 }
 
 // EnsureDeleted does nothing because a cluster can be deleted without its Release.
-func (Handler) EnsureDeleted(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (Handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

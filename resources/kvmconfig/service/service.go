@@ -6,17 +6,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "service", Kinds: []client.Object{&corev1.Service{}}, Build: build, Created: note}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: "service", Kinds: []client.Object{&corev1.Service{}}, Build: build, Created: note}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	desired := apply.Desired{Objects: []client.Object{master(s), worker(s)}}
 	if s.Published() {
 		desired.Objects = append(desired.Objects, published(s))
@@ -28,7 +28,7 @@ func build(s *cluster.Snapshot) (apply.Desired, error) {
 }
 
 // note adds the addresses of Services to network policies as soon as they are assigned.
-func note(s *cluster.Snapshot, object client.Object) {
+func note(s *state.Cluster, object client.Object) {
 	made := object.(*corev1.Service)
 	switch made.Name {
 	case key.RoleMaster:
@@ -41,7 +41,7 @@ func note(s *cluster.Snapshot, object client.Object) {
 }
 
 // master and worker have no selector because the handler of endpoints decides which pods are behind them.
-func master(s *cluster.Snapshot) *corev1.Service {
+func master(s *state.Cluster) *corev1.Service {
 	service := service(s, key.RoleMaster, key.MasterPorts(s.Cluster()))
 	service.Annotations = prometheus()
 	service.Annotations[key.AnnotationEtcdDomain] = s.Cluster().Etcd.Domain + ":443"
@@ -49,7 +49,7 @@ func master(s *cluster.Snapshot) *corev1.Service {
 	return service
 }
 
-func worker(s *cluster.Snapshot) *corev1.Service {
+func worker(s *state.Cluster) *corev1.Service {
 	service := service(s, key.RoleWorker, key.WorkerPorts(s.Config.Spec.KVM))
 	service.Annotations = prometheus()
 	service.Spec.Type = corev1.ServiceTypeNodePort
@@ -58,7 +58,7 @@ func worker(s *cluster.Snapshot) *corev1.Service {
 
 // published is the API for clients outside of the management cluster. It is a separate Service because "master" also
 // serves etcd, which must not be published.
-func published(s *cluster.Snapshot) *corev1.Service {
+func published(s *state.Cluster) *corev1.Service {
 	service := service(s, key.RoleMaster, key.PublishedPorts(s.Cluster(), s.Access()))
 	service.Name = key.PublishedService
 	service.Spec.Type = corev1.ServiceType(s.Access().Type)
@@ -67,7 +67,7 @@ func published(s *cluster.Snapshot) *corev1.Service {
 
 // member is the stable name of one etcd member. It resolves to the address of the machine itself because members only
 // accept peers whose address belongs to a name in their certificate.
-func member(s *cluster.Snapshot, n cluster.Node) *corev1.Service {
+func member(s *state.Cluster, n state.Node) *corev1.Service {
 	service := service(s, key.RoleMaster, key.MemberPorts())
 	service.Name = key.DeploymentName(n.Role, n.ID)
 	service.Labels[key.LabelNode] = n.ID
@@ -75,9 +75,9 @@ func member(s *cluster.Snapshot, n cluster.Node) *corev1.Service {
 	return service
 }
 
-func service(s *cluster.Snapshot, role string, ports []key.Port) *corev1.Service {
+func service(s *state.Cluster, role string, ports []key.Port) *corev1.Service {
 	service := &corev1.Service{
-		ObjectMeta: s.Meta(role, cluster.App(role), s.VersionBundle()),
+		ObjectMeta: s.Meta(role, state.App(role), s.VersionBundle()),
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP},
 	}
 	for _, p := range ports {

@@ -6,17 +6,17 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
 // New returns the handler.
-func New() apply.Resource[*cluster.Snapshot] {
-	return apply.Resource[*cluster.Snapshot]{Handler: "serviceaccount", Kinds: []client.Object{&corev1.ServiceAccount{}}, Build: build}
+func New() apply.Resource[*state.Cluster] {
+	return apply.Resource[*state.Cluster]{Handler: "serviceaccount", Kinds: []client.Object{&corev1.ServiceAccount{}}, Build: build}
 }
 
-func build(s *cluster.Snapshot) (apply.Desired, error) {
+func build(s *state.Cluster) (apply.Desired, error) {
 	labels := map[string]string{key.LabelClusterID: s.ID()}
 	if customer := s.Cluster().Customer.ID; customer != "" {
 		labels[key.LabelCustomerID] = customer

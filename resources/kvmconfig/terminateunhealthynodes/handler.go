@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/remediation"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -25,7 +25,7 @@ type Terminator interface {
 }
 
 // New returns the handler.
-func New(t Terminator, c clock.PassiveClock) chain.Handler[*cluster.Machines] { return handler{t, c} }
+func New(t Terminator, c clock.PassiveClock) chain.Handler[*state.Machines] { return handler{t, c} }
 
 type handler struct {
 	terminator Terminator
@@ -36,7 +36,7 @@ type handler struct {
 func (handler) Name() string { return "terminateunhealthynodes" }
 
 // EnsureCreated deletes the pods of the nodes that have to be replaced.
-func (h handler) EnsureCreated(ctx context.Context, m *cluster.Machines) (chain.Outcome, error) {
+func (h handler) EnsureCreated(ctx context.Context, m *state.Machines) (chain.Outcome, error) {
 	enabled, after := m.Remediation()
 	if !enabled {
 		return chain.NotConfigured(), nil
@@ -59,9 +59,9 @@ func why(n remediation.Node, now time.Time) string {
 	return fmt.Sprintf("the Node of %s has not been Ready for %s", n.Name, now.Sub(n.Since).Round(time.Second))
 }
 
-// look returns what the decision needs of each node, in the order of the snapshot. Since when a node is not Ready is
+// look returns what the decision needs of each node, in the order of the state. Since when a node is not Ready is
 // recorded in its pod, by the operator's clock.
-func look(m *cluster.Machines, now time.Time) []remediation.Node {
+func look(m *state.Machines, now time.Time) []remediation.Node {
 	var nodes []remediation.Node
 	for _, n := range m.Nodes {
 		// A node that has not started may wait for this very node.
@@ -99,7 +99,7 @@ func unreadySince(pod *corev1.Pod, now time.Time) (joined bool, since time.Time)
 // changedUnseen returns when the Ready condition of a Node last changed, by the operator's clock, if that was before
 // the uninterrupted connection to the workload cluster began; zero if it was after that, because the pod's gate records
 // it then. Before that the Node may have been Ready unnoticed.
-func changedUnseen(node *corev1.Node, w cluster.Workload, now time.Time) time.Time {
+func changedUnseen(node *corev1.Node, w state.Workload, now time.Time) time.Time {
 	if node == nil {
 		return time.Time{}
 	}
@@ -112,6 +112,6 @@ func changedUnseen(node *corev1.Node, w cluster.Workload, now time.Time) time.Ti
 }
 
 // EnsureDeleted has nothing to do.
-func (handler) EnsureDeleted(context.Context, *cluster.Machines) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *state.Machines) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -14,8 +14,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 var (
@@ -37,14 +37,14 @@ func (d *deleted) Terminate(_ context.Context, _ *v1alpha1.KVMConfig, pod *corev
 
 // node returns a node with a pod that was created two days ago and whose gate has its status for that long; "" means
 // that it has no gate.
-func node(id string, gate corev1.ConditionStatus, ago time.Duration) cluster.Node {
+func node(id string, gate corev1.ConditionStatus, ago time.Duration) state.Node {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "worker-" + id, CreationTimestamp: metav1.NewTime(now.Add(-48 * time.Hour)),
 	}}
 	if gate != "" {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: key.ConditionNodeReady, Status: gate, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
 	}
-	return cluster.Node{ID: id, Role: key.RoleWorker, Pods: []corev1.Pod{pod}}
+	return state.Node{ID: id, Role: key.RoleWorker, Pods: []corev1.Pod{pod}}
 }
 
 // TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced covers the gates of pods: this handler runs before a pod's gate has
@@ -71,12 +71,12 @@ func TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
 		"just part of the cluster, and its pod has not followed": {"", 0, corev1.ConditionFalse, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Machines{
+			s := &state.Machines{
 				Config: &v1alpha1.KVMConfig{Spec: v1alpha1.KVMConfigSpec{Remediation: &v1alpha1.Remediation{
 					Enabled: true, UnhealthyAfter: &metav1.Duration{Duration: 10 * time.Minute},
 				}}},
-				Nodes:    []cluster.Node{node("w0", corev1.ConditionTrue, time.Hour), node("w1", test.gate, test.ago), node("w2", corev1.ConditionTrue, time.Hour)},
-				Workload: cluster.Workload{Connected: true, Watched: time.Minute, Now: serverNow},
+				Nodes:    []state.Node{node("w0", corev1.ConditionTrue, time.Hour), node("w1", test.gate, test.ago), node("w2", corev1.ConditionTrue, time.Hour)},
+				Workload: state.Workload{Connected: true, Watched: time.Minute, Now: serverNow},
 			}
 			since := test.since
 			if since == 0 {
@@ -113,10 +113,10 @@ func TestNodeThatHasNotBegunKeepsNobodyFromBeingReplaced(t *testing.T) {
 		"its pod is about to begin": {&appsv1.Deployment{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Machines{
+			s := &state.Machines{
 				Config:   &v1alpha1.KVMConfig{Spec: v1alpha1.KVMConfigSpec{Remediation: &v1alpha1.Remediation{Enabled: true}}},
-				Workload: cluster.Workload{Connected: true, Watched: time.Hour, Now: serverNow},
-				Nodes: []cluster.Node{
+				Workload: state.Workload{Connected: true, Watched: time.Hour, Now: serverNow},
+				Nodes: []state.Node{
 					node("w1", corev1.ConditionFalse, time.Hour), node("w2", corev1.ConditionFalse, time.Minute),
 					{ID: "w3", Role: key.RoleWorker, Deployment: test.deployment}, {ID: "w4", Role: key.RoleWorker},
 				},

@@ -4,8 +4,8 @@ package vault
 import (
 	"context"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
@@ -15,7 +15,7 @@ type Revoker interface {
 }
 
 // New returns the handler.
-func New(r Revoker) chain.Handler[*cluster.Snapshot] { return handler{revoker: r} }
+func New(r Revoker) chain.Handler[*state.Cluster] { return handler{revoker: r} }
 
 type handler struct{ revoker Revoker }
 
@@ -23,15 +23,15 @@ type handler struct{ revoker Revoker }
 func (handler) Name() string { return "vault" }
 
 // EnsureCreated does nothing because CAs are created while certificates are gathered.
-func (handler) EnsureCreated(context.Context, *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureCreated(context.Context, *state.Cluster) (chain.Outcome, error) {
 	return chain.Done(), nil
 }
 
 // EnsureDeleted removes the CAs once every machine and every Secret is gone. A cluster whose id belongs to another
 // cluster does not own those CAs.
-func (h handler) EnsureDeleted(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (h handler) EnsureDeleted(_ context.Context, s *state.Cluster) (chain.Outcome, error) {
 	if s.NamespaceTaken {
 		return chain.Done(), nil
 	}
-	return chain.Done(), h.revoker.Revoke(cluster.CertificateRequests(s.Config, s.Settings))
+	return chain.Done(), h.revoker.Revoke(state.CertificateRequests(s.Config, s.Settings))
 }

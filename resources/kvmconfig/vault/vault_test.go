@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // revoked counts revocations.
@@ -29,7 +29,7 @@ func TestWhoseAuthoritiesAreRevoked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got revoked
-			s := &cluster.Snapshot{Config: fixture.MakeCluster("abc").Obj(), OwnsNamespace: test.owns, NamespaceTaken: test.taken}
+			s := &state.Cluster{Config: fixture.MakeCluster("abc").Obj(), OwnsNamespace: test.owns, NamespaceTaken: test.taken}
 			if _, err := New(&got).EnsureDeleted(t.Context(), s); err != nil || got != test.want {
 				t.Errorf("it was revoked %d times, want %d (%v)", got, test.want, err)
 			}

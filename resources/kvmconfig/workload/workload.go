@@ -4,18 +4,18 @@ package workload
 import (
 	"context"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // Forgetter ends connections to workload clusters.
 type Forgetter interface {
-	Forget(s *cluster.Snapshot)
+	Forget(s *state.Cluster)
 }
 
-// New returns the handler. The connection is established while the snapshot is gathered because the snapshot contains
+// New returns the handler. The connection is established while the state is gathered because the state contains
 // what it returns.
-func New(f Forgetter) chain.Handler[*cluster.Snapshot] { return handler{f} }
+func New(f Forgetter) chain.Handler[*state.Cluster] { return handler{f} }
 
 type handler struct{ forgetter Forgetter }
 
@@ -23,7 +23,7 @@ type handler struct{ forgetter Forgetter }
 func (handler) Name() string { return "workload" }
 
 // EnsureCreated waits until the API of the workload cluster answers. A change triggers a reconcile.
-func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (handler) EnsureCreated(_ context.Context, s *state.Cluster) (chain.Outcome, error) {
 	if s.Workload.Connected {
 		return chain.Done(), nil
 	}
@@ -31,7 +31,7 @@ func (handler) EnsureCreated(_ context.Context, s *cluster.Snapshot) (chain.Outc
 }
 
 // EnsureDeleted closes the connection. Nothing in the workload cluster has to be undone.
-func (h handler) EnsureDeleted(_ context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (h handler) EnsureDeleted(_ context.Context, s *state.Cluster) (chain.Outcome, error) {
 	h.forgetter.Forget(s)
 	return chain.Done(), nil
 }

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/addon"
@@ -38,9 +38,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/workload"
 )
 
-// Resources are the handlers that are pure functions from the snapshot to objects, in the order of the chain.
-func Resources() []apply.Resource[*snapshot.Snapshot] {
-	return []apply.Resource[*snapshot.Snapshot]{
+// Resources are the handlers that are pure functions from the state to objects, in the order of the chain.
+func Resources() []apply.Resource[*state.Cluster] {
+	return []apply.Resource[*state.Cluster]{
 		certificates.New(), randomkey.New(), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
 		poddisruptionbudget.New(), service.New(), networkpolicy.New(), ingress.New(), configmap.New(), etcdrestore.New(), deployment.New(),
 		etcdsnapshot.New(), etcdretired.New(), kubeconfig.New(),
@@ -49,7 +49,7 @@ func Resources() []apply.Resource[*snapshot.Snapshot] {
 
 // NewChain returns the ordered handlers of the cluster controller. Deletion runs them backward. Without connections to
 // workload clusters it only creates machines, and without a Vault that has the keys of CAs there is nothing to revoke.
-func NewChain(e *apply.Engine, w *Workloads, v vault.Revoker, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
+func NewChain(e *apply.Engine, w *Workloads, v vault.Revoker, c clock.PassiveClock) chain.Chain[*state.Cluster] {
 	links := machines(e, c)
 	if v != nil {
 		links = revoking(links, v)
@@ -62,17 +62,17 @@ func NewChain(e *apply.Engine, w *Workloads, v vault.Revoker, c clock.PassiveClo
 
 // revoking inserts the revocation of certificates where it belongs: on deletion, after their Secrets are gone and
 // before the namespace.
-func revoking(links chain.Chain[*snapshot.Snapshot], v vault.Revoker) chain.Chain[*snapshot.Snapshot] {
-	at := slices.IndexFunc(links, func(l chain.Link[*snapshot.Snapshot]) bool { return l.Handler.Name() == certificates.New().Handler })
+func revoking(links chain.Chain[*state.Cluster], v vault.Revoker) chain.Chain[*state.Cluster] {
+	at := slices.IndexFunc(links, func(l chain.Link[*state.Cluster]) bool { return l.Handler.Name() == certificates.New().Handler })
 	links[at].Needs = []string{"vault"}
-	return slices.Insert(links, at, chain.Link[*snapshot.Snapshot]{Handler: vault.New(v), Needs: []string{"namespace"}})
+	return slices.Insert(links, at, chain.Link[*state.Cluster]{Handler: vault.New(v), Needs: []string{"namespace"}})
 }
 
 // inside returns the handlers in the workload cluster. They run while machines are replaced, because nodes have to join
 // for the rollout to end. Handlers that call the workload API are time-limited, because all clusters share the same
 // workers.
-func inside(e *apply.Engine, w *Workloads) chain.Chain[*snapshot.Snapshot] {
-	links := chain.Chain[*snapshot.Snapshot]{
+func inside(e *apply.Engine, w *Workloads) chain.Chain[*state.Cluster] {
+	links := chain.Chain[*state.Cluster]{
 		// Needs nothing: members are changed outside the chain, and this handler reports it.
 		{Handler: etcdmember.New()},
 		// Waits until the API responds, and reports if the certificate for it is missing; nothing below is possible
@@ -81,20 +81,20 @@ func inside(e *apply.Engine, w *Workloads) chain.Chain[*snapshot.Snapshot] {
 	}
 	// First what lets nodes join, then what makes them Ready.
 	for _, resource := range addon.All() {
-		links = append(links, chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(resource.HandleIn(w.engine)), Needs: []string{"workload"}})
+		links = append(links, chain.Link[*state.Cluster]{Handler: w.turns.Limit(resource.HandleIn(w.engine)), Needs: []string{"workload"}})
 	}
 	return append(links,
 		// Pods of the add-ons need nodes, which the links below admit: only Ready waits for this handler.
-		chain.Link[*snapshot.Snapshot]{Handler: addonhealth.New(), Needs: []string{"workload"}},
+		chain.Link[*state.Cluster]{Handler: addonhealth.New(), Needs: []string{"workload"}},
 		// Kubelets get their certificates by the rights that "bootstrap" grants.
-		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(certificaterequest.New(e, w.approver)), Needs: []string{"bootstrap"}},
-		chain.Link[*snapshot.Snapshot]{Handler: w.turns.Limit(nodelabel.New(w.labeller)), Needs: []string{"workload"}},
+		chain.Link[*state.Cluster]{Handler: w.turns.Limit(certificaterequest.New(e, w.approver)), Needs: []string{"bootstrap"}},
+		chain.Link[*state.Cluster]{Handler: w.turns.Limit(nodelabel.New(w.labeller)), Needs: []string{"workload"}},
 	)
 }
 
 // machines returns the handlers on the management cluster.
-func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*snapshot.Snapshot] {
-	return chain.Chain[*snapshot.Snapshot]{
+func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*state.Cluster] {
+	return chain.Chain[*state.Cluster]{
 		// An index is stored before an object that contains it is created.
 		{Handler: nodeindexstatus.Handler{}},
 		// Reject overlapping networks before any machine is created.

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
@@ -35,14 +35,14 @@ type Reconciler struct {
 	Client client.Client
 	Live   client.Reader
 	// Settings are the operator's.
-	Settings snapshot.Settings
+	Settings state.Settings
 	// Issuer and NewKey create certificates and random keys.
 	Issuer pki.Issuer
 	// Vault has the keys of CAs; nil if there is no Vault.
 	Vault  vault.Revoker
 	NewKey func(name string) (string, error)
 	// Readiness returns whether a node is ready for the rollout. Tests replace it.
-	Readiness snapshot.Readiness
+	Readiness state.Readiness
 	// Workloads are the connections to the workload clusters; if nil, the operator does not connect to them and only
 	// creates machines.
 	Workloads *Workloads
@@ -59,7 +59,7 @@ type Reconciler struct {
 	// silent are the pods whose consoles did not come in time.
 	silent silence
 
-	reconciler.Loop[*v1alpha1.KVMConfig, *snapshot.Snapshot]
+	reconciler.Loop[*v1alpha1.KVMConfig, *state.Cluster]
 
 	engine   *apply.Engine
 	renderer *cloudconfig.Renderer
@@ -70,7 +70,7 @@ func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	r.engine.Adopts = key.Adopts
 	r.renderer = cloudconfig.NewRenderer()
-	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *snapshot.Snapshot]{
+	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *state.Cluster]{
 		Name: Name, Controller: r, Chain: NewChain(r.engine, r.Workloads, r.Vault, r.Clock),
 		Finalizer: key.FinalizerCluster, Adds: []string{key.FinalizerCluster, key.FinalizerDeleter, key.FinalizerTerminator},
 		Finalizers: r.engine, Outdated: r.Outdated,
@@ -97,7 +97,7 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alp
 }
 
 // Gather reads everything that the handlers decide on.
-func (r *Reconciler) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*snapshot.Snapshot, error) {
+func (r *Reconciler) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*state.Cluster, error) {
 	return r.gather(ctx, config)
 }
 
@@ -106,7 +106,7 @@ func (r *Reconciler) reader() observe.Reader { return observe.Reader{Cached: r.C
 // Again returns the earliest of: when the chain wants to run again, when bootstrap tokens change, and when to check
 // again nodes that are not Ready, nodes that wait for those, masters without a majority, snapshots of etcd, and retired
 // data.
-func (r *Reconciler) Again(s *snapshot.Snapshot, after time.Duration) time.Duration {
+func (r *Reconciler) Again(s *state.Cluster, after time.Duration) time.Duration {
 	now := r.Clock.Now()
 	wishes := []time.Duration{
 		after, hurry(nodeStatuses(s, now)), until(endsBy(s.SnapshotJob), now), until(beginsBy(s.SnapshotJob), now), until(s.NextLate(), now),
@@ -124,7 +124,7 @@ func (r *Reconciler) Again(s *snapshot.Snapshot, after time.Duration) time.Durat
 
 // Store writes the status if it differs. The resource version that was read is a precondition, so that decisions on
 // outdated data, especially an index, are never stored. A reconcile that took too long is reported too.
-func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, s *snapshot.Snapshot, results []chain.Result) error {
+func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, s *state.Cluster, results []chain.Result) error {
 	if reconnects(s, results) {
 		return nil
 	}

@@ -3,13 +3,13 @@ package cluster
 import (
 	"strings"
 
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // openEgress reports what guests can reach and should not, and which settings close it; it reports nothing if nothing
 // is open, or if it is open on purpose.
-func openEgress(settings snapshot.Settings) []chain.Result {
+func openEgress(settings state.Settings) []chain.Result {
 	unknown := settings.Unknown()
 	if len(unknown) == 0 || settings.Egress.Open {
 		return nil

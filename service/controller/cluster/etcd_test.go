@@ -20,10 +20,10 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
@@ -41,7 +41,7 @@ func replaced(t *testing.T) (scenario, world) {
 	return s, w
 }
 
-func members(s *snapshot.Snapshot, ids ...string) []etcd.Member {
+func members(s *state.Cluster, ids ...string) []etcd.Member {
 	var all []etcd.Member
 	for i, id := range ids {
 		w := s.EtcdMaster(id)
@@ -55,7 +55,7 @@ func members(s *snapshot.Snapshot, ids ...string) []etcd.Member {
 func TestMachineOfAMasterStaysUntilItsMemberIsOut(t *testing.T) {
 	scenario, w := replaced(t)
 	s := scenario.snapshot(t, w)
-	if got := []bool{s.Retires(snapshot.Node{ID: "m2aaa", Role: key.RoleMaster}), s.AwaitsMember(s.Masters()[2]), s.AwaitsMember(s.Masters()[0])}; !slices.Equal(got, []bool{true, true, false}) {
+	if got := []bool{s.Retires(state.Node{ID: "m2aaa", Role: key.RoleMaster}), s.AwaitsMember(s.Masters()[2]), s.AwaitsMember(s.Masters()[0])}; !slices.Equal(got, []bool{true, true, false}) {
 		t.Errorf("nobody answers: %v", got)
 	}
 	for handler, want := range map[string][]string{"service": {"master-m2aaa"}, "endpoints": {"master-m2aaa"}, "namespace": nil} {
@@ -89,7 +89,7 @@ func TestMachineOfAMasterStaysUntilItsMemberIsOut(t *testing.T) {
 	}
 	for ids, want := range map[[3]string]bool{{"m0aaa", "m1aaa", "m2aaa"}: true, {"m0aaa", "m1aaa", "m9zzz"}: false} {
 		s.Etcd = etcd.State{Members: members(s, ids[:]...)}
-		if got := s.Retires(snapshot.Node{ID: "m2aaa", Role: key.RoleMaster}); got != want {
+		if got := s.Retires(state.Node{ID: "m2aaa", Role: key.RoleMaster}); got != want {
 			t.Errorf("with the members %v the machine stays: %t, want %t", ids, got, want)
 		}
 	}
@@ -109,9 +109,9 @@ func TestBeginningOfMasters(t *testing.T) {
 		State, Ticket string
 		With          int
 	}
-	ticket := "founding" + fmt.Sprintf("%x", sha256.Sum256([]byte(s.Keys[snapshot.KeyEncryption])))[:8]
+	ticket := "founding" + fmt.Sprintf("%x", sha256.Sum256([]byte(s.Keys[state.KeyEncryption])))[:8]
 	for name, test := range map[string]struct {
-		node    snapshot.Node
+		node    state.Node
 		members []etcd.Member
 		want    beginning
 	}{
@@ -259,7 +259,7 @@ func TestAMasterWhoseEtcdIsSilentGoesFirst(t *testing.T) {
 	scenario := simple()
 	scenario.config = fixture.MakeCluster("ab1cd").Masters(3).Obj()
 	w := scenario.running(t)
-	r := &Reconciler{Settings: scenario.settings, Readiness: snapshot.PodReadiness, Clock: clock.RealClock{}, renderer: renderer}
+	r := &Reconciler{Settings: scenario.settings, Readiness: state.PodReadiness, Clock: clock.RealClock{}, renderer: renderer}
 	replaced := func(outdated ...string) []string {
 		changed := w
 		changed.Deployments = maps.Clone(w.Deployments)
@@ -339,7 +339,7 @@ func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 		if test.since > 0 {
 			s.Config.Status.MinoritySince = ptr.To(metav1.NewTime(now.Add(-test.since)))
 		}
-		r := &Reconciler{Settings: scenario.settings, Readiness: snapshot.PodReadiness, Clock: clocktesting.NewFakePassiveClock(now), renderer: renderer}
+		r := &Reconciler{Settings: scenario.settings, Readiness: state.PodReadiness, Clock: clocktesting.NewFakePassiveClock(now), renderer: renderer}
 		if err := r.decideRollout(s); err != nil {
 			t.Fatal(err)
 		}
@@ -354,8 +354,8 @@ func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 
 // TestMasterIsReadyWithItsMember: the next master is not replaced before.
 func TestMasterIsReadyWithItsMember(t *testing.T) {
-	s := &snapshot.Snapshot{Config: simple().config}
-	n := snapshot.Node{ID: "m0aaa", Role: key.RoleMaster}
+	s := &state.Cluster{Config: simple().config}
+	n := state.Node{ID: "m0aaa", Role: key.RoleMaster}
 	change := func(f func(*etcd.Member)) []etcd.Member {
 		all := members(s, "m0aaa", "m1aaa")
 		f(&all[0])
@@ -376,7 +376,7 @@ func TestMasterIsReadyWithItsMember(t *testing.T) {
 			if got := memberTrouble(s, n); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if got := memberTrouble(s, snapshot.Node{ID: "w", Role: key.RoleWorker}); got != "" {
+			if got := memberTrouble(s, state.Node{ID: "w", Role: key.RoleWorker}); got != "" {
 				t.Errorf("a worker: %q", got)
 			}
 		})

@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // TestNoClusterGetsTheDataOfAnother: a master's directory on its host has a mark from the key that encrypts its
@@ -79,10 +79,10 @@ func TestNoClusterGetsTheDataOfAnother(t *testing.T) {
 
 func mustKey(t *testing.T) string {
 	t.Helper()
-	return simple().snapshot(t, world{}).Keys[snapshot.KeyEncryption]
+	return simple().snapshot(t, world{}).Keys[state.KeyEncryption]
 }
 
-func directoryOf(s *snapshot.Snapshot) string {
+func directoryOf(s *state.Cluster) string {
 	source := nodepod.EtcdSource(s, s.Nodes[0])
 	return nodepod.EtcdDirectory(&corev1.PodSpec{Volumes: []corev1.Volume{{Name: "etcd-data", VolumeSource: source}}})
 }

@@ -16,13 +16,13 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/rolling"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdrestore"
@@ -34,12 +34,12 @@ type world struct {
 
 	release *releasev1alpha1.Release
 	secrets []corev1.Secret
-	// held are the masters that only the recorded spec has, see snapshot.HoldFounders.
+	// held are the masters that only the recorded spec has, see state.HoldFounders.
 	held      []string
 	volumes   []corev1.PersistentVolume
 	namespace corev1.Namespace
 	// hold says which KVMConfig owns the namespace.
-	hold      snapshot.Hold
+	hold      state.Hold
 	services  Services
 	ingresses []networkingv1.Ingress
 	// restores are the Jobs of a restore, and snapshots is the CronJob that takes snapshots of etcd.
@@ -50,14 +50,14 @@ type world struct {
 }
 
 // gather reads everything that the handlers decide on, only from caches.
-func (r *Reconciler) gather(ctx context.Context, config *v1alpha1.KVMConfig) (*snapshot.Snapshot, error) {
+func (r *Reconciler) gather(ctx context.Context, config *v1alpha1.KVMConfig) (*state.Cluster, error) {
 	namespace, hold, err := r.reader().Namespace(ctx, config)
 	if err != nil {
 		return nil, microerror.Mask(err)
 	}
 	var held []string
 	if r.Workloads != nil { // without them, it would never be known that etcd was founded
-		config, held = snapshot.HoldFounders(config, namespace, hold)
+		config, held = state.HoldFounders(config, namespace, hold)
 	}
 	w, err := r.read(ctx, config)
 	if err != nil {
@@ -104,8 +104,8 @@ func (r *Reconciler) readSecrets(ctx context.Context, config *v1alpha1.KVMConfig
 		}
 		w.secrets = append(w.secrets, list.Items...)
 	}
-	names := slices.Clone(snapshot.RandomKeys)
-	for _, request := range snapshot.CertificateRequests(snapshot.WithDefaults(config), r.Settings) {
+	names := slices.Clone(state.RandomKeys)
+	for _, request := range state.CertificateRequests(state.WithDefaults(config), r.Settings) {
 		names = append(names, request.Name)
 	}
 	for _, name := range names {
@@ -144,15 +144,15 @@ func (r *Reconciler) readSnapshots(ctx context.Context, config *v1alpha1.KVMConf
 
 // complete creates a snapshot from what was read. It creates missing keys and certificates, so that handlers stay pure;
 // they count once their Secret exists.
-func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Snapshot, error) {
-	s := &snapshot.Snapshot{
-		Config: snapshot.WithDefaults(config), Settings: r.Settings, Volumes: w.volumes,
-		Components: versions.Components(w.release), Nodes: snapshot.NewNodes(config.Spec), Now: r.Clock.Now(),
+func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*state.Cluster, error) {
+	s := &state.Cluster{
+		Config: state.WithDefaults(config), Settings: r.Settings, Volumes: w.volumes,
+		Components: versions.Components(w.release), Nodes: state.NewNodes(config.Spec), Now: r.Clock.Now(),
 	}
 	if w.hold == "" {
-		w.hold = snapshot.HoldOf(&w.namespace, config, nil)
+		w.hold = state.HoldOf(&w.namespace, config, nil)
 	}
-	if s.LookAtNamespace(&w.namespace, w.hold); w.hold == snapshot.HoldForeign {
+	if s.LookAtNamespace(&w.namespace, w.hold); w.hold == state.HoldForeign {
 		w = w.outside()
 	}
 	if config.DeletionTimestamp == nil {
@@ -169,7 +169,7 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	if due := beginsBy(s.SnapshotJob); past(due, r.Clock.Now()) {
 		s.SnapshotMissed = due.Add(-snapshotGrace)
 	}
-	s.Founders = snapshot.FoundersOf(&w.namespace, s.Config.Status.Etcd, s.Nodes, gone, s.Restore)
+	s.Founders = state.FoundersOf(&w.namespace, s.Config.Status.Etcd, s.Nodes, gone, s.Restore)
 	if r.Workloads != nil && config.DeletionTimestamp == nil {
 		s.Etcd = r.Workloads.members(s, gone)
 	}
@@ -188,16 +188,16 @@ func (r *Reconciler) complete(config *v1alpha1.KVMConfig, w world) (*snapshot.Sn
 	return s, nil
 }
 
-func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
-	requests := snapshot.CertificateRequests(s.Config, s.Settings)
-	found := snapshot.ReadSecrets(w.secrets, s.Config, s.Settings.AdoptFrom, requests)
+func (r *Reconciler) completeSecrets(s *state.Cluster, w world) error {
+	requests := state.CertificateRequests(s.Config, s.Settings)
+	found := state.ReadSecrets(w.secrets, s.Config, s.Settings.AdoptFrom, requests)
 	// Nodes without the condition may be those of giantswarm/kvm-operator, whose keys still have to be handed over.
 	if len(w.Deployments) > 0 && meta.FindStatusCondition(s.Config.Status.Conditions, ConditionCertificates) != nil {
 		found.Lose(s.ID(), s.Config.Namespace, requests)
 	}
 	s.KubeconfigOf = kubeconfigOf(s, w.secrets)
 	s.Adopted, s.Keys, s.KeysErr, s.Stored = found.Adopted, found.Keys, found.KeysErr, found.Pairs
-	for _, name := range snapshot.RandomKeys {
+	for _, name := range state.RandomKeys {
 		if !found.NeedsKey(name) {
 			continue
 		}
@@ -207,7 +207,7 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 		}
 		s.Keys[name] = value
 	}
-	if seed, ok := s.Keys[snapshot.KeyBootstrapToken]; ok {
+	if seed, ok := s.Keys[state.KeyBootstrapToken]; ok {
 		s.Tokens = joining.TokensAt(seed, s.Now)
 	}
 	if r.Vault != nil && !s.OwnsNamespace {
@@ -218,7 +218,7 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 	requests = found.Requests(requests)
 	complete, err := pki.Complete(found.Pairs, requests, r.Issuer, r.Clock.Now(), r.doubt())
 	s.Certificates, s.CertificatesErr = complete.Set, errors.Join(found.PairsErr, err)
-	s.Terms = snapshot.Terms{
+	s.Terms = state.Terms{
 		Renewed: complete.Renewed, Versions: found.Versions, Generations: found.Generations, Next: complete.Next, Failed: complete.Failed,
 		Successor: func(name string) (pki.KeyPair, error) { return pki.Successor(name, requests, r.Issuer) },
 	}
@@ -226,7 +226,7 @@ func (r *Reconciler) completeSecrets(s *snapshot.Snapshot, w world) error {
 }
 
 // kubeconfigOf returns the group of the stored administrator kubeconfig; nil if there is none.
-func kubeconfigOf(s *snapshot.Snapshot, secrets []corev1.Secret) *string {
+func kubeconfigOf(s *state.Cluster, secrets []corev1.Secret) *string {
 	at := client.ObjectKey{Namespace: s.Namespace(), Name: key.KubeconfigName(s.ID())}
 	i := slices.IndexFunc(secrets, func(secret corev1.Secret) bool { return client.ObjectKeyFromObject(&secret) == at })
 	if i < 0 {
@@ -240,7 +240,7 @@ var errNoNamespace = errors.New("the namespace of the cluster does not exist yet
 
 // decideRollout adds to every node its hash and its readiness, and decides which nodes may be replaced. Without boot
 // data no node is outdated, because the current hash is not known.
-func (r *Reconciler) decideRollout(s *snapshot.Snapshot) error {
+func (r *Reconciler) decideRollout(s *state.Cluster) error {
 	var nodes []rolling.Node
 	var failed error
 	answered := answers(s)
@@ -271,7 +271,7 @@ func (r *Reconciler) decideRollout(s *snapshot.Snapshot) error {
 
 // lost returns whether the rollout no longer waits for masters without a majority, and records in the status since when
 // there is no majority. If etcd was never founded it does not wait, because there is nothing that could recover.
-func (r *Reconciler) lost(s *snapshot.Snapshot, minority bool) bool {
+func (r *Reconciler) lost(s *state.Cluster, minority bool) bool {
 	since := s.Config.Status.MinoritySince
 	switch now := metav1.NewTime(r.Clock.Now()); {
 	case !minority:
@@ -284,7 +284,7 @@ func (r *Reconciler) lost(s *snapshot.Snapshot, minority bool) bool {
 }
 
 // renderNode renders a node's boot data, and computes the hash of the boot data and the pod.
-func (r *Reconciler) renderNode(s *snapshot.Snapshot, n *snapshot.Node) error {
+func (r *Reconciler) renderNode(s *state.Cluster, n *state.Node) error {
 	err := errors.Join(s.VersionsErr, s.CertificatesErr, s.KeysErr)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // readIngresses reads the Ingresses that have the hosts of the cluster from the cache, which has the Ingresses of all
@@ -16,7 +16,7 @@ func (r *Reconciler) readIngresses(ctx context.Context, config *v1alpha1.KVMConf
 	if r.Settings.IngressClass == "" {
 		return nil
 	}
-	for _, host := range snapshot.IngressHosts(snapshot.WithDefaults(config)) {
+	for _, host := range state.IngressHosts(state.WithDefaults(config)) {
 		var list networkingv1.IngressList
 		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: host}, client.DisableReadYourWritesConsistency); err != nil {
 			return err

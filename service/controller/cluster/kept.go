@@ -8,17 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
 // changeKept changes what has to change in boot data that nodes keep: a node cannot join with an expired token, and a
 // member of etcd that has run must not start with an empty disk. A list may be some seconds old, so a Secret is read by
 // name before it is changed.
-func (r *Reconciler) changeKept(ctx context.Context, s *snapshot.Snapshot, listed []corev1.Secret) error {
+func (r *Reconciler) changeKept(ctx context.Context, s *state.Cluster, listed []corev1.Secret) error {
 	private := map[client.ObjectKey]*corev1.Secret{}
 	for i := range listed {
 		private[client.ObjectKeyFromObject(&listed[i])] = &listed[i]
@@ -49,7 +49,7 @@ func (r *Reconciler) changeKept(ctx context.Context, s *snapshot.Snapshot, liste
 }
 
 // hasToken returns whether boot data has the current bootstrap token.
-func hasToken(s *snapshot.Snapshot, n *snapshot.Node, private *corev1.Secret) bool {
+func hasToken(s *state.Cluster, n *state.Node, private *corev1.Secret) bool {
 	return private.Annotations[key.AnnotationBootstrapToken] == s.Tokens.Current(n.Joins()).ID
 }
 
@@ -64,7 +64,7 @@ func certificatesEnd(private *corev1.Secret) time.Time {
 
 // renewToken updates the bootstrap token in the private boot data that a node keeps; seen is the Secret from a list,
 // nil if the list does not have it.
-func (r *Reconciler) renewToken(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node, name client.ObjectKey, seen *corev1.Secret) error {
+func (r *Reconciler) renewToken(ctx context.Context, s *state.Cluster, n *state.Node, name client.ObjectKey, seen *corev1.Secret) error {
 	if seen != nil && hasToken(s, n, seen) {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (r *Reconciler) renewToken(ctx context.Context, s *snapshot.Snapshot, n *sn
 	return nil
 }
 
-func (r *Reconciler) takeTicket(ctx context.Context, s *snapshot.Snapshot, n *snapshot.Node) error {
+func (r *Reconciler) takeTicket(ctx context.Context, s *state.Cluster, n *state.Node) error {
 	if s.RanAs(*n) == "" {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (r *Reconciler) takeTicket(ctx context.Context, s *snapshot.Snapshot, n *sn
 }
 
 // noteInvalid reports boot data that was damaged.
-func noteInvalid(s *snapshot.Snapshot, n *snapshot.Node, err error) {
+func noteInvalid(s *state.Cluster, n *state.Node, err error) {
 	if err != nil {
 		s.BootDataErr = problem.Newf("BootDataInvalid", "boot data of node %s, which it keeps: %s", n.ID, err)
 	}

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // stored is a fake cache with one ConfigMap and at most one Secret.
@@ -72,7 +72,7 @@ func TestWhoHasRunLosesItsTicket(t *testing.T) {
 }
 
 // bootDataOf returns the public half of the boot data of a master, or nothing if it is not written.
-func bootDataOf(t *testing.T, s *snapshot.Snapshot, id string) string {
+func bootDataOf(t *testing.T, s *state.Cluster, id string) string {
 	t.Helper()
 	if public := halfOf[*corev1.ConfigMap](t, s, id); public != nil {
 		return decode(t, public.Data[nodepod.UserData])
@@ -81,7 +81,7 @@ func bootDataOf(t *testing.T, s *snapshot.Snapshot, id string) string {
 }
 
 // halfOf returns one half of the boot data of a master, a ConfigMap or a Secret, or nil if it is not written.
-func halfOf[T client.Object](t *testing.T, s *snapshot.Snapshot, id string) (half T) {
+func halfOf[T client.Object](t *testing.T, s *state.Cluster, id string) (half T) {
 	t.Helper()
 	desired, err := build(t, s, "configmap")
 	if err != nil {
@@ -100,7 +100,7 @@ func halfOf[T client.Object](t *testing.T, s *snapshot.Snapshot, id string) (hal
 func TestCertificatesOfAMachineAreKnown(t *testing.T) {
 	scenario, w := replaced(t)
 	s := scenario.snapshot(t, w)
-	requests := snapshot.CertificateRequests(s.Config, s.Settings)
+	requests := state.CertificateRequests(s.Config, s.Settings)
 	authority := requests[slices.IndexFunc(requests, func(r pki.Request) bool { return r.Name == pki.CA })]
 	var err error
 	if s.Certificates[pki.CA], err = (pki.Embedded{Clock: clock.RealClock{}}).Issue(authority, pki.KeyPair{}); err != nil {

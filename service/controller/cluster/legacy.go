@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // tellOriginal reports in one condition that giantswarm/kvm-operator manages the cluster. Both operators use the same
@@ -21,14 +21,14 @@ func (r *Reconciler) tellOriginal(ctx context.Context, config *v1alpha1.KVMConfi
 	if err != nil || !legacy || machine == nil { // without a machine, it was reported while there were some
 		return err
 	}
-	before := meta.FindStatusCondition(config.Status.Conditions, snapshot.ConditionReady)
-	said := before != nil && before.Reason == snapshot.ReasonLegacyMachines
-	message := snapshot.LegacyMachines(machine).Error()
+	before := meta.FindStatusCondition(config.Status.Conditions, state.ConditionReady)
+	said := before != nil && before.Reason == state.ReasonLegacyMachines
+	message := state.LegacyMachines(machine).Error()
 	if said && before.Status == metav1.ConditionFalse && before.Message == message && before.ObservedGeneration == config.Generation {
 		return nil
 	}
 	ready := metav1.Condition{
-		Type: snapshot.ConditionReady, Status: metav1.ConditionFalse, Reason: snapshot.ReasonLegacyMachines, Message: message,
+		Type: state.ConditionReady, Status: metav1.ConditionFalse, Reason: state.ReasonLegacyMachines, Message: message,
 		ObservedGeneration: config.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	}
 	if before != nil && before.Status == ready.Status {
@@ -38,7 +38,7 @@ func (r *Reconciler) tellOriginal(ctx context.Context, config *v1alpha1.KVMConfi
 		return microerror.Mask(client.IgnoreNotFound(err))
 	}
 	if r.Events != nil && !said {
-		r.Events.Eventf(config, nil, corev1.EventTypeWarning, snapshot.ReasonLegacyMachines, "Reconcile", "%s", message)
+		r.Events.Eventf(config, nil, corev1.EventTypeWarning, state.ReasonLegacyMachines, "Reconcile", "%s", message)
 	}
 	return nil
 }

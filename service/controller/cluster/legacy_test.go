@@ -19,8 +19,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
@@ -61,7 +61,7 @@ func TestClustersOfTheOriginal(t *testing.T) {
 				config.DeletionTimestamp, config.Finalizers = &metav1.Time{Time: now}, []string{key.FinalizerCluster, key.FinalizerDeleter}
 			}
 			if c.said {
-				config.Status.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: snapshot.ReasonLegacyMachines}}
+				config.Status.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: state.ReasonLegacyMachines}}
 			}
 			r, live, patches := besideTheOriginal(t, config, c.namespace, c.machine)
 			_, found, err := r.Get(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(config)})
@@ -92,7 +92,7 @@ func TestAClusterOfTheOriginalIsToldOnce(t *testing.T) {
 		}
 		machine := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ab1cd", Name: "master-m0aaa"}}
 		meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{
-			Type: ConditionReady, Status: metav1.ConditionFalse, Reason: snapshot.ReasonLegacyMachines, Message: snapshot.LegacyMachines(machine).Error(),
+			Type: ConditionReady, Status: metav1.ConditionFalse, Reason: state.ReasonLegacyMachines, Message: state.LegacyMachines(machine).Error(),
 			ObservedGeneration: config.Generation,
 		})
 	}

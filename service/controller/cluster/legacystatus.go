@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // Conditions of the original API. Their status is always "True"; each one replaces its predecessor.
@@ -26,7 +26,7 @@ const (
 )
 
 // legacyStatus fills status.cluster by the rules of the original's status handler.
-func legacyStatus(s *snapshot.Snapshot, now time.Time) *v1alpha1.LegacyClusterStatus {
+func legacyStatus(s *state.Cluster, now time.Time) *v1alpha1.LegacyClusterStatus {
 	st := &v1alpha1.LegacyClusterStatus{}
 	if s.Config.Status.Cluster != nil {
 		st = s.Config.Status.Cluster.DeepCopy()
@@ -61,7 +61,7 @@ func legacyStatus(s *snapshot.Snapshot, now time.Time) *v1alpha1.LegacyClusterSt
 }
 
 // legacyNodes are the Ready node pods, whose names are those of the workload cluster's Nodes.
-func legacyNodes(before []v1alpha1.LegacyNode, s *snapshot.Snapshot, now time.Time) []v1alpha1.LegacyNode {
+func legacyNodes(before []v1alpha1.LegacyNode, s *state.Cluster, now time.Time) []v1alpha1.LegacyNode {
 	var nodes []v1alpha1.LegacyNode
 	for _, n := range s.Nodes {
 		pod := n.Pod()

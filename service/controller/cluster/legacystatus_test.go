@@ -11,8 +11,8 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 var earlier = metav1.NewTime(now.Add(-time.Hour))
@@ -60,15 +60,15 @@ func after(st *v1alpha1.LegacyClusterStatus) string {
 
 // legacySnapshot returns a snapshot with one node for each of versions, whose pod is Ready and has that version; "-" is
 // a node that is not Ready.
-func legacySnapshot(desired string, versions []string, status *v1alpha1.LegacyClusterStatus) *snapshot.Snapshot {
+func legacySnapshot(desired string, versions []string, status *v1alpha1.LegacyClusterStatus) *state.Cluster {
 	config := fixture.MakeCluster("ab1cd").Obj()
 	if desired != "" {
 		config.Labels = map[string]string{key.LabelVersion: desired}
 	}
 	config.Status.Cluster = status
-	s := &snapshot.Snapshot{Config: config}
+	s := &state.Cluster{Config: config}
 	for i, version := range versions {
-		n := snapshot.Node{ID: fmt.Sprint("n", i), Role: key.RoleWorker, Ready: version != "-"}
+		n := state.Node{ID: fmt.Sprint("n", i), Role: key.RoleWorker, Ready: version != "-"}
 		pod := readyPod(fmt.Sprint("worker-n", i))
 		pod.Labels = map[string]string{key.LabelVersion: version}
 		n.Pods = append(n.Pods, pod)

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 )
 
@@ -149,7 +149,7 @@ func (m *Members) drop(name types.NamespacedName) {
 
 // members returns what is known of the cluster's etcd. Machines that may run a member are queried, including those of
 // masters that are no longer in the spec.
-func (w *Workloads) members(s *snapshot.Snapshot, retired []snapshot.Node) etcd.State {
+func (w *Workloads) members(s *state.Cluster, retired []state.Node) etcd.State {
 	pair, stored := s.Stored[pki.EtcdClient]
 	address := w.etcdAddresses(s)
 	if address == nil || !stored || s.NamespaceTaken {
@@ -171,7 +171,7 @@ func (w *Workloads) members(s *snapshot.Snapshot, retired []snapshot.Node) etcd.
 	return w.Members.look(nameOf(s), access, s.EtcdMasters())
 }
 
-func (w *Workloads) etcdAddresses(s *snapshot.Snapshot) func(*corev1.Pod) string {
+func (w *Workloads) etcdAddresses(s *state.Cluster) func(*corev1.Pod) string {
 	if w.EtcdAddresses == nil {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (w *Workloads) etcdAddresses(s *snapshot.Snapshot) func(*corev1.Pod) string
 }
 
 // memberAddresses returns the addresses of the node pods.
-func memberAddresses(*snapshot.Snapshot) func(*corev1.Pod) string {
+func memberAddresses(*state.Cluster) func(*corev1.Pod) string {
 	return func(pod *corev1.Pod) string {
 		return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(key.PortEtcdClient)))
 	}

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -140,7 +140,7 @@ func TestNothingInAForeignNamespaceIsBelieved(t *testing.T) {
 	}}}
 	w.services.Master = corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "192.0.2.1"}}
 	got := s.snapshot(t, w)
-	if !got.NamespaceTaken || got.OwnsNamespace || got.Hold != snapshot.HoldForeign {
+	if !got.NamespaceTaken || got.OwnsNamespace || got.Hold != state.HoldForeign {
 		t.Errorf("the namespace is %s; owned %t, taken %t", got.Hold, got.OwnsNamespace, got.NamespaceTaken)
 	}
 	for _, n := range got.Nodes {
@@ -166,9 +166,9 @@ func TestMarksAreMigratedAndNothingRolls(t *testing.T) {
 	}
 	w.namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{ownership.Annotation: "default/ab1cd/namespace"}}}
 	s.config.UID = "1"
-	s.config.Status.Conditions = []metav1.Condition{{Type: snapshot.ConditionNamespace, Status: metav1.ConditionTrue, Reason: "Done"}}
+	s.config.Status.Conditions = []metav1.Condition{{Type: state.ConditionNamespace, Status: metav1.ConditionTrue, Reason: "Done"}}
 	got := s.snapshot(t, w)
-	if got.Hold != snapshot.HoldFormer || !got.OwnsNamespace || cmp.Diff([]types.UID{""}, got.Places().Former) != "" {
+	if got.Hold != state.HoldFormer || !got.OwnsNamespace || cmp.Diff([]types.UID{""}, got.Places().Former) != "" {
 		t.Errorf("the namespace is %s; it is taken over from %v", got.Hold, got.Places().Former)
 	}
 	for _, n := range got.Nodes {

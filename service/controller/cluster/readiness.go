@@ -5,16 +5,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // readiness sets the readiness of a node from its pod and, if it is known, its Node: a master's pod has no readiness
 // gate, so its Node is checked here. The message of a node that is not Ready is its step; answered are the decisions on
 // the kubelets' requests.
-func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node, answered map[string]*joining.Decision) {
+func (r *Reconciler) readiness(s *state.Cluster, n *state.Node, answered map[string]*joining.Decision) {
 	n.Ready, n.Message = r.Readiness(*n)
 	if reason := s.Delayed(*n); reason != "" {
 		n.Ready, n.Message = false, reason
@@ -42,7 +42,7 @@ func (r *Reconciler) readiness(s *snapshot.Snapshot, n *snapshot.Node, answered 
 
 // memberTrouble returns why etcd does not count on a master; empty if it does, or if that is not known. A member that
 // did not respond in time counts, because that may pass; for the decision which node is replaced see silent.
-func memberTrouble(s *snapshot.Snapshot, n snapshot.Node) string {
+func memberTrouble(s *state.Cluster, n state.Node) string {
 	if n.Role != key.RoleMaster || !s.Etcd.Known() {
 		return ""
 	}
@@ -57,7 +57,7 @@ func memberTrouble(s *snapshot.Snapshot, n snapshot.Node) string {
 
 // silent returns whether a master's member of etcd does not respond to the others. Its machine and its Node may be
 // healthy: no other master is replaced before the member has recovered, and this one is replaced first.
-func silent(s *snapshot.Snapshot, n snapshot.Node) bool {
+func silent(s *state.Cluster, n state.Node) bool {
 	if n.Role != key.RoleMaster {
 		return false
 	}
@@ -65,7 +65,7 @@ func silent(s *snapshot.Snapshot, n snapshot.Node) bool {
 	return m != nil && !m.Healthy
 }
 
-func api(w snapshot.Workload) nodestep.API {
+func api(w state.Workload) nodestep.API {
 	switch {
 	case w.Connected:
 		return nodestep.APIConnected
@@ -77,7 +77,7 @@ func api(w snapshot.Workload) nodestep.API {
 
 // answers returns the decisions on the newest requests of kubelets that are open or approved, by the names of their
 // nodes. Each request is parsed once, because a client with a bootstrap token can create many.
-func answers(s *snapshot.Snapshot) map[string]*joining.Decision {
+func answers(s *state.Cluster) map[string]*joining.Decision {
 	world := s.Joining()
 	newest, all := map[string]metav1.Time{}, map[string]*joining.Decision{}
 	for i := range s.Workload.Requests {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/endpoints"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/network"
@@ -47,9 +47,9 @@ type Rendered struct {
 // Render returns all objects that a KVMConfig leads to, in the order of the chain, without a cluster. Keys and
 // certificates that have no Secret among the inputs are placeholders. The error contains what could not be rendered;
 // the rest is returned nonetheless.
-func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KVMConfig, in Inputs) ([]Rendered, error) {
+func Render(ctx context.Context, settings state.Settings, config *v1alpha1.KVMConfig, in Inputs) ([]Rendered, error) {
 	r := &Reconciler{
-		Settings: settings, Readiness: snapshot.PodReadiness, Issuer: pki.Placeholder{},
+		Settings: settings, Readiness: state.PodReadiness, Issuer: pki.Placeholder{},
 		NewKey: pki.PlaceholderKey, Clock: moment(in.Now), renderer: cloudconfig.NewRenderer(),
 	}
 	if in.Status != nil {
@@ -81,7 +81,7 @@ func Render(ctx context.Context, settings snapshot.Settings, config *v1alpha1.KV
 }
 
 // renderable returns the handlers whose objects are rendered: those of this controller, and the drainer's.
-func renderable() []apply.Resource[*snapshot.Snapshot] {
+func renderable() []apply.Resource[*state.Cluster] {
 	return append(Resources(), pvc.Resource(), endpoints.New())
 }
 

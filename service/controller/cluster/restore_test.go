@@ -20,10 +20,10 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -67,7 +67,7 @@ func restoring(t *testing.T) []Rendered {
 	}
 }
 
-func built(t *testing.T, r apply.Resource[*snapshot.Snapshot], s *snapshot.Snapshot) []client.Object {
+func built(t *testing.T, r apply.Resource[*state.Cluster], s *state.Cluster) []client.Object {
 	t.Helper()
 	desired, err := r.Build(s)
 	if err != nil {
@@ -130,7 +130,7 @@ func TestRestoreInSteps(t *testing.T) {
 
 // beginsWithTheSnapshot checks that each master founds the cluster with the data of the snapshot, with a founding token
 // that no old member has.
-func beginsWithTheSnapshot(t *testing.T, s *snapshot.Snapshot) {
+func beginsWithTheSnapshot(t *testing.T, s *state.Cluster) {
 	t.Helper()
 	ticket := s.FoundingTicket()
 	for _, object := range built(t, configmap.New(), s) {
@@ -153,7 +153,7 @@ func beginsWithTheSnapshot(t *testing.T, s *snapshot.Snapshot) {
 }
 
 // play does one thing that handlers want; it returns false if they want nothing more.
-func play(t *testing.T, w *world, s *snapshot.Snapshot) bool {
+func play(t *testing.T, w *world, s *state.Cluster) bool {
 	t.Helper()
 	wantedNamespace := built(t, namespace.New(), s)[0].GetAnnotations()
 	if !cmp.Equal(wantedNamespace, w.namespace.Annotations) {
@@ -253,7 +253,7 @@ func TestWhatGoesOnWhileARestoreStands(t *testing.T) {
 	}
 }
 
-func snapshots(t *testing.T, s *snapshot.Snapshot) *batchv1.CronJob {
+func snapshots(t *testing.T, s *state.Cluster) *batchv1.CronJob {
 	t.Helper()
 	for _, object := range built(t, etcdsnapshot.New(), s) {
 		if job, ok := object.(*batchv1.CronJob); ok {
@@ -288,7 +288,7 @@ func TestFormerMembersAreNobodys(t *testing.T) {
 	s, w := restorable(t)
 	w.namespace.Annotations[key.AnnotationEtcdRestored] = wantedSnapshot + "/0#0"
 	now := s.snapshot(t, w)
-	gone := snapshot.Node{ID: "m9zzz", Role: key.RoleMaster, Deployment: w.Deployments["master-m1aaa"].DeepCopy()}
+	gone := state.Node{ID: "m9zzz", Role: key.RoleMaster, Deployment: w.Deployments["master-m1aaa"].DeepCopy()}
 	if !now.Former(gone) || now.Retires(gone) {
 		t.Error("a member of before the restore counts")
 	}
@@ -336,7 +336,7 @@ func TestCalledOffWithAChangeOfMasters(t *testing.T) {
 	stopped := w.Deployments["master-m2aaa"].DeepCopy()
 	stopped.Annotations[key.AnnotationEtcdHalted], stopped.Spec.Replicas = "true", ptr.To[int32](0)
 	now := s.snapshot(t, w)
-	now.Retiring = []snapshot.Node{{ID: "m2aaa", Role: key.RoleMaster, Deployment: stopped}}
+	now.Retiring = []state.Node{{ID: "m2aaa", Role: key.RoleMaster, Deployment: stopped}}
 	for _, object := range built(t, deployment.New(), now) {
 		d := object.(*appsv1.Deployment)
 		if d.Name == stopped.Name && *d.Spec.Replicas == 1 && d.Annotations[key.AnnotationEtcdHalted] == "" {
@@ -353,7 +353,7 @@ func TestEmulatedMastersBeginWithASnapshotInTurn(t *testing.T) {
 	s.config.Spec.Etcd.Restore = nil
 	s.config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
 	now := s.snapshot(t, w)
-	now.Workload = snapshot.Workload{Reason: "Refused"}
+	now.Workload = state.Workload{Reason: "Refused"}
 	for i := range now.Nodes {
 		if n := &now.Nodes[i]; n.Role == key.RoleMaster {
 			n.Deployment = n.Deployment.DeepCopy()
@@ -383,7 +383,7 @@ func TestWhoLeavesDuringARestoreIsStopped(t *testing.T) {
 		if now.Restore.Phase() != phase {
 			t.Fatalf("the phase is %q, want %q", now.Restore.Phase(), phase)
 		}
-		now.Retiring = []snapshot.Node{{ID: "m9zzz", Role: key.RoleMaster, Deployment: runs}}
+		now.Retiring = []state.Node{{ID: "m9zzz", Role: key.RoleMaster, Deployment: runs}}
 		stopped := false
 		for _, object := range built(t, deployment.New(), now) {
 			d := object.(*appsv1.Deployment)

@@ -17,12 +17,12 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdretired"
 )
 
@@ -68,7 +68,7 @@ func (l leaver) String() string {
 }
 
 // snapshot returns what the operator knows of it.
-func (l leaver) snapshot() (*snapshot.Snapshot, []snapshot.Node) {
+func (l leaver) snapshot() (*state.Cluster, []state.Node) {
 	config := fixture.MakeCluster("ab1cd").Masters(1).Obj()
 	if l.wanted {
 		config.Spec.Cluster.Masters = append(config.Spec.Cluster.Masters, v1alpha1.Node{ID: comesAndGoes})
@@ -78,9 +78,9 @@ func (l leaver) snapshot() (*snapshot.Snapshot, []snapshot.Node) {
 		config.Status.Nodes = []v1alpha1.NodeStatus{*l.node}
 	}
 	config.Status.Retired = l.retired
-	s := &snapshot.Snapshot{
-		Config: snapshot.WithDefaults(config), Settings: settings(), Nodes: snapshot.NewNodes(config.Spec), Now: now,
-		Keys: map[string]string{snapshot.KeyEncryption: "a key"},
+	s := &state.Cluster{
+		Config: state.WithDefaults(config), Settings: settings(), Nodes: state.NewNodes(config.Spec), Now: now,
+		Keys: map[string]string{state.KeyEncryption: "a key"},
 	}
 	s.Settings.EtcdRetention = 24 * time.Hour
 	if l.known {
@@ -141,8 +141,8 @@ func (l leaver) reconcile(t *testing.T, crashes bool) leaver {
 		}
 	}
 	l.jobs, l.works = jobs, works
-	is := func(n snapshot.Node) bool { return n.ID == comesAndGoes }
-	for _, nodes := range [][]snapshot.Node{s.Nodes, s.Retiring} {
+	is := func(n state.Node) bool { return n.ID == comesAndGoes }
+	for _, nodes := range [][]state.Node{s.Nodes, s.Retiring} {
 		for i := range nodes {
 			if n := &nodes[i]; is(*n) && n.EtcdHost == "" && l.pod != "" {
 				n.EtcdHost = theHost // by the handler placement
@@ -159,9 +159,9 @@ func (l leaver) reconcile(t *testing.T, crashes bool) leaver {
 		return l
 	}
 	next := status(s, nil, now)
-	l.node, l.retired = snapshot.StatusOf(next.Nodes, key.RoleMaster, comesAndGoes), next.Retired
+	l.node, l.retired = state.StatusOf(next.Nodes, key.RoleMaster, comesAndGoes), next.Retired
 	// Kept data does not matter. Without it the number of states is finite.
-	l.retired = slices.DeleteFunc(slices.Clone(l.retired), func(d v1alpha1.RetiredData) bool { return d.Phase == snapshot.RetiredKept })
+	l.retired = slices.DeleteFunc(slices.Clone(l.retired), func(d v1alpha1.RetiredData) bool { return d.Phase == state.RetiredKept })
 	return l
 }
 
@@ -229,23 +229,23 @@ func TestLeftDataIsRenamedUnderNoMachine(t *testing.T) {
 	seen, queue := map[string]leaver{first.String(): first}, []leaver{first}
 	ways := map[string]string{}
 	for len(queue) > 0 {
-		state := queue[0]
+		at := queue[0]
 		queue = queue[1:]
-		for name, next := range state.steps(t) {
+		for name, next := range at.steps(t) {
 			id := next.String()
 			if _, known := seen[id]; known {
 				continue
 			}
-			seen[id], ways[id] = next, ways[state.String()]+"\n"+name
+			seen[id], ways[id] = next, ways[at.String()]+"\n"+name
 			if wrong := next.wrong(); wrong != "" {
 				t.Fatalf("%s after:%s", wrong, ways[id])
 			}
 			queue = append(queue, next)
 		}
 	}
-	for id, state := range seen {
-		if wrong := state.ends(t); wrong != "" {
-			t.Fatalf("%s; it began with %v, after:%s", wrong, state, ways[id])
+	for id, at := range seen {
+		if wrong := at.ends(t); wrong != "" {
+			t.Fatalf("%s; it began with %v, after:%s", wrong, at, ways[id])
 		}
 	}
 	t.Logf("%d states", len(seen))
@@ -290,7 +290,7 @@ func TestRetiredDataIsRemovedInTime(t *testing.T) {
 	kept := func(hours ...int) []v1alpha1.RetiredData {
 		var all []v1alpha1.RetiredData
 		for _, h := range hours {
-			all = append(all, v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, Phase: snapshot.RetiredKept, Since: metav1.NewTime(now.Add(-time.Duration(h) * time.Hour))})
+			all = append(all, v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, Phase: state.RetiredKept, Since: metav1.NewTime(now.Add(-time.Duration(h) * time.Hour))})
 		}
 		return all
 	}
@@ -334,7 +334,7 @@ func TestRetiredDataIsRemovedInTime(t *testing.T) {
 // rights of a machine.
 func TestJobOnLeftData(t *testing.T) {
 	for mark, directory := range map[string]string{"": "/home/core/volumes/ab1cd", "0123456789abcdef": "/home/core/volumes/ab1cd/0123456789abcdef"} {
-		d := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: mark, Phase: snapshot.RetiredRenaming, Since: metav1.NewTime(now)}
+		d := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: mark, Phase: state.RetiredRenaming, Since: metav1.NewTime(now)}
 		s, _ := leaver{retired: []v1alpha1.RetiredData{d}}.snapshot()
 		desired, err := etcdretired.New().Build(s)
 		if err != nil || len(desired.Objects) != 1 {
@@ -359,7 +359,7 @@ func TestJobOnLeftData(t *testing.T) {
 // TestDataOfAMasterIsNotRenamed: it is not renamed although the status says that it is being renamed, because an older
 // status was restored.
 func TestDataOfAMasterIsNotRenamed(t *testing.T) {
-	renaming := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: "0123456789abcdef", Phase: snapshot.RetiredRenaming, Since: metav1.NewTime(now)}
+	renaming := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: "0123456789abcdef", Phase: state.RetiredRenaming, Since: metav1.NewTime(now)}
 	node := v1alpha1.NodeStatus{ID: comesAndGoes, Role: key.RoleMaster, EtcdHost: theHost, EtcdMark: renaming.EtcdMark}
 	for name, test := range map[string]struct {
 		change func(l *leaver)
@@ -387,26 +387,26 @@ func TestDataOfAMasterIsNotRenamed(t *testing.T) {
 
 // TestWhyLeftDataStays covers why data is not renamed, and what a Job waits for.
 func TestWhyLeftDataStays(t *testing.T) {
-	left := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: key.EtcdMark("a key"), Phase: snapshot.RetiredLeft, Since: metav1.NewTime(now)}
+	left := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: key.EtcdMark("a key"), Phase: state.RetiredLeft, Since: metav1.NewTime(now)}
 	renaming := left
-	renaming.Phase = snapshot.RetiredRenaming
+	renaming.Phase = state.RetiredRenaming
 	for name, test := range map[string]struct {
 		world leaver
 		job   *batchv1.JobCondition
 		phase string
 		want  string
 	}{
-		"etcd does not answer": {leaver{retired: []v1alpha1.RetiredData{left}}, nil, snapshot.RetiredLeft, "it is not known whether the member"},
-		"its member is there":  {leaver{known: true, member: true, retired: []v1alpha1.RetiredData{left}}, nil, snapshot.RetiredLeft, "the member of the master is not out"},
+		"etcd does not answer": {leaver{retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredLeft, "it is not known whether the member"},
+		"its member is there":  {leaver{known: true, member: true, retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredLeft, "the member of the master is not out"},
 		"its pod is there": {
 			leaver{known: true, pod: key.EtcdHostPath("ab1cd", left.EtcdMark, comesAndGoes), retired: []v1alpha1.RetiredData{left}},
-			nil, snapshot.RetiredLeft, "the machine of the master is not gone",
+			nil, state.RetiredLeft, "the machine of the master is not gone",
 		},
-		"nothing is there": {leaver{known: true, retired: []v1alpha1.RetiredData{left}}, nil, snapshot.RetiredRenaming, "is to rename the data on host host-1; if that host is gone for good"},
+		"nothing is there": {leaver{known: true, retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredRenaming, "is to rename the data on host host-1; if that host is gone for good"},
 		"its Job was given up": {
 			leaver{known: true, retired: []v1alpha1.RetiredData{renaming}},
 			&batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"},
-			snapshot.RetiredRenaming, "was given up (BackoffLimitExceeded): kubectl --namespace=ab1cd logs job/etcd-rename-m1aaa-",
+			state.RetiredRenaming, "was given up (BackoffLimitExceeded): kubectl --namespace=ab1cd logs job/etcd-rename-m1aaa-",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

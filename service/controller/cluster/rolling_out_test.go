@@ -14,9 +14,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/drain"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/release"
@@ -25,7 +25,7 @@ import (
 // plan is what a reconcile does with nodes: Deployments applied and kept, and the outcome.
 type plan struct{ Applied, Kept, Outcome string }
 
-func planOf(t *testing.T, s *snapshot.Snapshot) plan {
+func planOf(t *testing.T, s *state.Cluster) plan {
 	t.Helper()
 	desired, err := build(t, s, "deployment")
 	if err != nil {
@@ -162,7 +162,7 @@ func TestRolloutStepByStep(t *testing.T) {
 		if got := len(now.Rollout.Replace); got != 1 {
 			t.Fatalf("after %v there are %d nodes to replace: %+v", order, got, now.Rollout)
 		}
-		i := slices.IndexFunc(now.Nodes, func(n snapshot.Node) bool { return now.Rollout.Replace[n.ID] })
+		i := slices.IndexFunc(now.Nodes, func(n state.Node) bool { return now.Rollout.Replace[n.ID] })
 		order = append(order, now.Nodes[i].ID)
 		name := key.DeploymentName(now.Nodes[i].Role, now.Nodes[i].ID)
 		w.Deployments[name] = target.Deployments[name]

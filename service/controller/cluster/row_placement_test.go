@@ -7,8 +7,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdjob"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // runsWhere is the part of a pod's spec that says where and how it runs.
@@ -27,7 +27,7 @@ func placementOf(pod corev1.PodSpec) runsWhere {
 // setting removes the role from the node selector.
 func TestPodsRunWhereTheSettingsSay(t *testing.T) {
 	s := simple()
-	s.settings.Pods = snapshot.PodSettings{
+	s.settings.Pods = state.PodSettings{
 		PriorityClass: "machines", Tolerations: []corev1.Toleration{{Key: "machines", Operator: corev1.TolerationOpExists}}, PullSecrets: []string{"registry"},
 		NodeSelector: map[string]string{"example.org/machines": "true", "role": "any"}, Annotations: map[string]string{"team": "platform", "endpoint.kvm.giantswarm.io/drained": "True"},
 	}
@@ -47,7 +47,7 @@ func TestPodsRunWhereTheSettingsSay(t *testing.T) {
 		}
 	}
 	job := batchv1.Job{}
-	job.Spec.Template.Spec = etcdjob.Bare(&snapshot.Snapshot{Config: s.config, Settings: s.settings}, &corev1.Container{})
+	job.Spec.Template.Spec = etcdjob.Bare(&state.Cluster{Config: s.config, Settings: s.settings}, &corev1.Container{})
 	if diff := cmp.Diff(want("master"), placementOf(job.Spec.Template.Spec)); diff != "" {
 		t.Errorf("a Job with etcd's data (-want +got):\n%s", diff)
 	}
@@ -55,8 +55,8 @@ func TestPodsRunWhereTheSettingsSay(t *testing.T) {
 
 // TestMachinesAreSpreadOverZones: each role is spread by itself.
 func TestMachinesAreSpreadOverZones(t *testing.T) {
-	for spread, want := range map[snapshot.ZoneSpread][]corev1.UnsatisfiableConstraintAction{
-		snapshot.ZoneSpreadNone: nil, snapshot.ZoneSpreadPreferred: {corev1.ScheduleAnyway}, snapshot.ZoneSpreadRequired: {corev1.DoNotSchedule},
+	for spread, want := range map[state.ZoneSpread][]corev1.UnsatisfiableConstraintAction{
+		state.ZoneSpreadNone: nil, state.ZoneSpreadPreferred: {corev1.ScheduleAnyway}, state.ZoneSpreadRequired: {corev1.DoNotSchedule},
 	} {
 		s := simple()
 		s.settings.Pods.ZoneSpread = spread

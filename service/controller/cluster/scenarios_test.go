@@ -14,22 +14,22 @@ import (
 	"github.com/kvm-operator/kvm-operator/helm"
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
 // scenario is what a rendering depends on.
 type scenario struct {
-	settings snapshot.Settings
+	settings state.Settings
 	config   *v1alpha1.KVMConfig
 	inputs   Inputs
 }
 
 // settings are the operator's defaults.
-func settings() snapshot.Settings {
-	return snapshot.Settings{
-		Machine:       snapshot.MachineSettings{MaxImageFile: "8G", DiskRequestPercent: 100},
+func settings() state.Settings {
+	return state.Settings{
+		Machine:       state.MachineSettings{MaxImageFile: "8G", DiskRequestPercent: 100},
 		Guest:         cloudconfig.Settings{RegistryDomain: "registry.k8s.io", BinaryBaseURL: "https://dl.k8s.io"},
 		RunnerImage:   "docker.io/kvm-operator/kvm-operator:test",
 		ClusterDomain: "cluster.local", FlatcarChannel: "stable", ClusterRole: "kvm-operator-node",

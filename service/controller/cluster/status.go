@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
@@ -20,7 +20,7 @@ import (
 // Conditions that summarize others, in the sense of kstatus.
 const (
 	// ConditionReady is True when every step of every controller is done.
-	ConditionReady = snapshot.ConditionReady
+	ConditionReady = state.ConditionReady
 	// ConditionReconciling exists, and is True, while the operator works or waits for something that does not need a
 	// person.
 	ConditionReconciling = "Reconciling"
@@ -56,7 +56,7 @@ const (
 // condition is shown.
 var conditionTypes = map[string]string{
 	"release":   ConditionVersions,
-	"namespace": snapshot.ConditionNamespace,
+	"namespace": state.ConditionNamespace,
 	"workload":  ConditionAvailable,
 
 	"nodeindexstatus":     ConditionInfrastructure,
@@ -96,12 +96,12 @@ var conditionTypes = map[string]string{
 
 // areas are the conditions that summarize handlers, in the order in which they are written.
 var areas = []string{
-	ConditionVersions, snapshot.ConditionNamespace, ConditionInfrastructure, ConditionCertificates, ConditionNodes, ConditionEtcd, ConditionSnapshots,
+	ConditionVersions, state.ConditionNamespace, ConditionInfrastructure, ConditionCertificates, ConditionNodes, ConditionEtcd, ConditionSnapshots,
 	ConditionJoined, ConditionAddOns,
 }
 
 // status returns the whole status that follows from a run of the chain.
-func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha1.KVMConfigStatus {
+func status(s *state.Cluster, results []chain.Result, now time.Time) v1alpha1.KVMConfigStatus {
 	next := *s.Config.Status.DeepCopy()
 	next.ObservedGeneration = s.Config.Generation
 	next.Nodes = nodeStatuses(s, now)
@@ -119,7 +119,7 @@ func status(s *snapshot.Snapshot, results []chain.Result, now time.Time) v1alpha
 // reconnects returns whether an operator that has just started does not yet know what its predecessor knew. The status
 // that the predecessor stored stays until the first attempt to connect to the workload cluster has ended, which is soon
 // and wakes the controller.
-func reconnects(s *snapshot.Snapshot, results []chain.Result) bool {
+func reconnects(s *state.Cluster, results []chain.Result) bool {
 	storing := func(r chain.Result) bool { return r.Err == nil && r.Outcome.State == chain.StateStore }
 	before := s.Config.Status
 	return s.Workload.Reason == string(workload.Connecting) && before.ObservedGeneration == s.Config.Generation &&
@@ -127,7 +127,7 @@ func reconnects(s *snapshot.Snapshot, results []chain.Result) bool {
 }
 
 // conditions keeps the transition times of conditions that did not change and drops those that are no longer set.
-func conditions(s *snapshot.Snapshot, results []chain.Result, now time.Time) []metav1.Condition {
+func conditions(s *state.Cluster, results []chain.Result, now time.Time) []metav1.Condition {
 	deleting := s.Config.DeletionTimestamp != nil
 	var others []metav1.Condition
 	if !deleting {
@@ -162,7 +162,7 @@ func of(area string, results []chain.Result) []chain.Result {
 
 // ofOthers returns the conditions that other controllers write.
 func ofOthers(all []metav1.Condition) []metav1.Condition {
-	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool { return !slices.Contains(snapshot.ConditionsOfOthers, c.Type) })
+	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool { return !slices.Contains(state.ConditionsOfOthers, c.Type) })
 }
 
 // fold summarizes the results and the conditions of other controllers. A problem that only a person can fix comes
@@ -216,7 +216,7 @@ func isTrue(c metav1.Condition) metav1.Condition {
 
 // available returns whether the API of the workload cluster is available now; nil if the operator does not connect to
 // that cluster.
-func available(s *snapshot.Snapshot, results []chain.Result) *metav1.Condition {
+func available(s *state.Cluster, results []chain.Result) *metav1.Condition {
 	if !slices.ContainsFunc(results, func(r chain.Result) bool { return r.Handler == "workload" }) {
 		return nil
 	}
@@ -244,7 +244,7 @@ func isWaiting(r chain.Result) bool { return !r.Done() && len(r.BlockedBy) == 0 
 func notDone(r chain.Result) bool { return !r.Done() }
 
 // notes are what a condition of an area reports in addition to the results of its handlers.
-func notes(s *snapshot.Snapshot) []chain.Result {
+func notes(s *state.Cluster) []chain.Result {
 	return append(legacyFields(s.Config.Spec), openEgress(s.Settings)...)
 }
 
@@ -271,25 +271,25 @@ const (
 	phaseTerminating = "Terminating"
 )
 
-func nodeStatuses(s *snapshot.Snapshot, now time.Time) []v1alpha1.NodeStatus {
+func nodeStatuses(s *state.Cluster, now time.Time) []v1alpha1.NodeStatus {
 	var list []v1alpha1.NodeStatus
 	for _, n := range s.Nodes {
 		st := nodeStatus(s, n, phase(n), n.Message)
 		if s.Holds(n) {
-			st.Message = snapshot.Sentence(snapshot.MessageHeld, st.Message)
+			st.Message = state.Sentence(state.MessageHeld, st.Message)
 		}
 		st.Step, st.Since, st.Console = step(s.Config.Status.Nodes, n, now)
 		list = append(list, st)
 	}
 	for _, n := range s.Retiring {
-		list = append(list, nodeStatus(s, n, phaseTerminating, snapshot.MessageRetiring))
+		list = append(list, nodeStatus(s, n, phaseTerminating, state.MessageRetiring))
 	}
 	return departing(list, s.Departing())
 }
 
-func nodeStatus(s *snapshot.Snapshot, n snapshot.Node, phase, message string) v1alpha1.NodeStatus {
+func nodeStatus(s *state.Cluster, n state.Node, phase, message string) v1alpha1.NodeStatus {
 	st := v1alpha1.NodeStatus{
-		ID: n.ID, Role: n.Role, Phase: phase, Message: snapshot.Sentence(message, snapshot.WhyHeld(n.Pods...)),
+		ID: n.ID, Role: n.Role, Phase: phase, Message: state.Sentence(message, state.WhyHeld(n.Pods...)),
 		EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim, EtcdMember: s.MarkToKeep(n),
 	}
 	if n.EtcdHost != "" {
@@ -302,7 +302,7 @@ func nodeStatus(s *snapshot.Snapshot, n snapshot.Node, phase, message string) v1
 }
 
 // noteClaims records which volumes have the etcd data of masters, once their machines are created.
-func noteClaims(s *snapshot.Snapshot, results []chain.Result, nodes []v1alpha1.NodeStatus) {
+func noteClaims(s *state.Cluster, results []chain.Result, nodes []v1alpha1.NodeStatus) {
 	made := func(r chain.Result) bool { return r.Handler == "deployment" && len(r.BlockedBy) == 0 && r.Err == nil }
 	if !s.EtcdOnVolume() || !slices.ContainsFunc(results, made) {
 		return
@@ -318,18 +318,18 @@ func noteClaims(s *snapshot.Snapshot, results []chain.Result, nodes []v1alpha1.N
 func departing(list []v1alpha1.NodeStatus, pods []corev1.Pod) []v1alpha1.NodeStatus {
 	for _, pod := range pods {
 		id, role := pod.Labels[key.LabelNode], pod.Labels[key.LabelApp]
-		if snapshot.StatusOf(list, role, id) != nil {
+		if state.StatusOf(list, role, id) != nil {
 			continue // another pod of the node is in the list
 		}
 		list = append(list, v1alpha1.NodeStatus{
-			ID: id, Role: role, Phase: phaseTerminating, Message: snapshot.Sentence(snapshot.MessageLeaving, snapshot.WhyHeld(pod)),
+			ID: id, Role: role, Phase: phaseTerminating, Message: state.Sentence(state.MessageLeaving, state.WhyHeld(pod)),
 			Pod: pod.Name, IP: pod.Status.PodIP, Host: pod.Spec.NodeName,
 		})
 	}
 	return list
 }
 
-func phase(n snapshot.Node) string {
+func phase(n state.Node) string {
 	pod := n.Pod()
 	switch {
 	case n.Hash != "" && n.Outdated():

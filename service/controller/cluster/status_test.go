@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
@@ -47,7 +47,7 @@ var (
 
 // prunes returns the deleter's condition.
 func prunes(status metav1.ConditionStatus) []metav1.Condition {
-	return []metav1.Condition{{Type: snapshot.ConditionNodesPruned, Status: status, Reason: "Retrying", Message: "node: delete Node w: refused"}}
+	return []metav1.Condition{{Type: state.ConditionNodesPruned, Status: status, Reason: "Retrying", Message: "node: delete Node w: refused"}}
 }
 
 // TestConditionsThatSumUp: Ready, Reconciling and Stalled show the one reason to act on.
@@ -88,7 +88,7 @@ func TestConditionsThatSumUp(t *testing.T) {
 			"False Retrying: node: delete Node w: refused", "True Retrying: node: delete Node w: refused", "",
 		},
 		"another controller is refused": {
-			results(isDone, isDone, isDone), []metav1.Condition{{Type: snapshot.ConditionNodesPruned, Status: "False", Reason: "Refused", Message: "node: no"}}, false,
+			results(isDone, isDone, isDone), []metav1.Condition{{Type: state.ConditionNodesPruned, Status: "False", Reason: "Refused", Message: "node: no"}}, false,
 			"False Refused: node: no", "", "True Refused: node: no",
 		},
 		"another controller only tells something": {
@@ -132,18 +132,18 @@ func TestConditionsThatSumUp(t *testing.T) {
 func TestAvailableFollowsTheAPIOnly(t *testing.T) {
 	workload := chain.Result{Handler: "workload", Outcome: chain.Done()}
 	for name, test := range map[string]struct {
-		workload snapshot.Workload
+		workload state.Workload
 		results  []chain.Result
 		want     string
 	}{
-		"it answers, and a node is not Ready": {snapshot.Workload{Connected: true}, append(results(isDone, isDone, isWaitingOn), workload), "True Available"},
-		"it refuses":                          {snapshot.Workload{Reason: "Refused"}, []chain.Result{workload}, "False Refused"},
-		"it has not been asked":               {snapshot.Workload{}, []chain.Result{workload}, "Unknown NotAsked"},
-		"machines only":                       {snapshot.Workload{}, results(isDone, isDone, isDone), "absent"},
+		"it answers, and a node is not Ready": {state.Workload{Connected: true}, append(results(isDone, isDone, isWaitingOn), workload), "True Available"},
+		"it refuses":                          {state.Workload{Reason: "Refused"}, []chain.Result{workload}, "False Refused"},
+		"it has not been asked":               {state.Workload{}, []chain.Result{workload}, "Unknown NotAsked"},
+		"machines only":                       {state.Workload{}, results(isDone, isDone, isDone), "absent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := "absent"
-			if c := available(&snapshot.Snapshot{Workload: test.workload}, test.results); c != nil {
+			if c := available(&state.Cluster{Workload: test.workload}, test.results); c != nil {
 				got = string(c.Status) + " " + c.Reason
 			}
 			if got != test.want {
@@ -258,13 +258,13 @@ func TestFieldsWithoutMeaningAreNamed(t *testing.T) {
 func TestWhatGuestsReachIsNamed(t *testing.T) {
 	all := []string{"10.244.0.0/16"}
 	for name, test := range map[string]struct {
-		settings snapshot.Settings
+		settings state.Settings
 		want     string
 	}{
-		"nothing is known":    {snapshot.Settings{}, "True NetworksUnknown: networkpolicy: guests reach pods, Services, hosts of the management cluster, because the operator does not know their networks: set service.installation.podcidrs, service.installation.servicecidrs, service.installation.hostcidrs"},
-		"hosts are not known": {snapshot.Settings{PodCIDRs: all, ServiceCIDRs: all}, "True NetworksUnknown: networkpolicy: guests reach hosts of the management cluster, because the operator does not know their networks: set service.installation.hostcidrs"},
-		"all is known":        {snapshot.Settings{PodCIDRs: all, ServiceCIDRs: all, Egress: snapshot.Egress{HostCIDRs: all}}, ""},
-		"it is wanted so":     {snapshot.Settings{Egress: snapshot.Egress{Open: true}}, ""},
+		"nothing is known":    {state.Settings{}, "True NetworksUnknown: networkpolicy: guests reach pods, Services, hosts of the management cluster, because the operator does not know their networks: set service.installation.podcidrs, service.installation.servicecidrs, service.installation.hostcidrs"},
+		"hosts are not known": {state.Settings{PodCIDRs: all, ServiceCIDRs: all}, "True NetworksUnknown: networkpolicy: guests reach hosts of the management cluster, because the operator does not know their networks: set service.installation.hostcidrs"},
+		"all is known":        {state.Settings{PodCIDRs: all, ServiceCIDRs: all, Egress: state.Egress{HostCIDRs: all}}, ""},
+		"it is wanted so":     {state.Settings{Egress: state.Egress{Open: true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simple().snapshot(t, world{})

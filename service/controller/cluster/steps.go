@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // hangCheck is how often a node that is not Ready is checked without an event. It costs no request unless the node has
@@ -21,7 +21,7 @@ const hangCheck = 30 * time.Second
 
 // step returns the node's step, since when it is at that step, and what its console printed if it hangs there; before
 // is the stored status.
-func step(before []v1alpha1.NodeStatus, n snapshot.Node, now time.Time) (name string, since *metav1.Time, console string) {
+func step(before []v1alpha1.NodeStatus, n state.Node, now time.Time) (name string, since *metav1.Time, console string) {
 	if n.Step == "" {
 		return "", nil, ""
 	}
@@ -29,14 +29,14 @@ func step(before []v1alpha1.NodeStatus, n snapshot.Node, now time.Time) (name st
 		// The runner recorded it when it ended.
 		console = strings.ToValidUTF8(nodestep.Console(n.Pod()), "?")
 	}
-	if known := snapshot.StatusOf(before, n.Role, n.ID); known != nil && known.Step == string(n.Step) && known.Since != nil && samePod(*known, n) {
+	if known := state.StatusOf(before, n.Role, n.ID); known != nil && known.Step == string(n.Step) && known.Since != nil && samePod(*known, n) {
 		return known.Step, known.Since, cmp.Or(console, known.Console)
 	}
 	at := metav1.NewTime(now)
 	return string(n.Step), &at, console
 }
 
-func samePod(known v1alpha1.NodeStatus, n snapshot.Node) bool {
+func samePod(known v1alpha1.NodeStatus, n state.Node) bool {
 	pod := n.Pod()
 	return pod == nil && known.Pod == "" || pod != nil && pod.Name == known.Pod
 }
@@ -55,7 +55,7 @@ func hurry(nodes []v1alpha1.NodeStatus) time.Duration {
 // hang.
 func (r *Reconciler) tellSteps(before, after *v1alpha1.KVMConfig) {
 	for _, n := range after.Status.Nodes {
-		known := snapshot.StatusOf(before.Status.Nodes, n.Role, n.ID)
+		known := state.StatusOf(before.Status.Nodes, n.Role, n.ID)
 		if n.Step != "" && (known == nil || known.Step != n.Step) {
 			note := n.Message
 			if note == "" {

@@ -18,9 +18,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // TestHostsThatDoNotAnswerHoldUpNobody: many nodes hang, and most of their hosts do not return the console.
@@ -138,9 +138,9 @@ func TestMastersDoNotWaitForEver(t *testing.T) {
 	r := &Reconciler{Clock: clock}
 	config := &v1alpha1.KVMConfig{}
 	config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
-	s := &snapshot.Snapshot{Config: config, Founders: []string{"m1", "m2", "m3"}, Workload: snapshot.Workload{Reason: "Refused"}}
+	s := &state.Cluster{Config: config, Founders: []string{"m1", "m2", "m3"}, Workload: state.Workload{Reason: "Refused"}}
 	for i, id := range []string{"m1", "m2", "m3"} {
-		n := snapshot.Node{ID: id, Role: key.RoleMaster}
+		n := state.Node{ID: id, Role: key.RoleMaster}
 		if i < 2 {
 			n.Deployment = &appsv1.Deployment{}
 			n.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(time.Duration(i) * time.Second))}}}
@@ -167,9 +167,9 @@ func TestMastersDoNotWaitForEver(t *testing.T) {
 // TestMasterThatNobodyAddsIsTold covers an operator that only creates machines, and a master that has to join others:
 // the message says what is missing.
 func TestMasterThatNobodyAddsIsTold(t *testing.T) {
-	r := &Reconciler{Readiness: snapshot.PodReadiness}
-	joins := snapshot.Node{ID: "m2", Role: key.RoleMaster}
-	s := &snapshot.Snapshot{Config: &v1alpha1.KVMConfig{}, Founders: []string{"m1"}, Nodes: []snapshot.Node{
+	r := &Reconciler{Readiness: state.PodReadiness}
+	joins := state.Node{ID: "m2", Role: key.RoleMaster}
+	s := &state.Cluster{Config: &v1alpha1.KVMConfig{}, Founders: []string{"m1"}, Nodes: []state.Node{
 		{ID: "m1", Role: key.RoleMaster, Deployment: &appsv1.Deployment{}}, joins,
 	}}
 	r.readiness(s, &joins, nil)

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // tell logs what changed in the status. It emits an event when the cluster becomes Ready and when there is a problem
@@ -52,13 +52,13 @@ func logConditions(ctx context.Context, before, after []metav1.Condition) {
 func logNodes(ctx context.Context, before, after []v1alpha1.NodeStatus) {
 	logger := log.FromContext(ctx)
 	for _, n := range after {
-		known := snapshot.StatusOf(before, n.Role, n.ID)
+		known := state.StatusOf(before, n.Role, n.ID)
 		if known == nil || known.Phase != n.Phase || known.Step != n.Step {
 			logger.Info("node changed", "role", n.Role, "node", n.ID, "phase", n.Phase, "step", n.Step, "pod", n.Pod, "host", n.Host, "message", n.Message)
 		}
 	}
 	for _, n := range before {
-		if snapshot.StatusOf(after, n.Role, n.ID) == nil {
+		if state.StatusOf(after, n.Role, n.ID) == nil {
 			logger.Info("node is gone", "role", n.Role, "node", n.ID)
 		}
 	}

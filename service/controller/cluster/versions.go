@@ -7,15 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 )
 
 // resolveVersions decides which versions nodes are created with. While the requested versions are not accepted,
 // components that only a Release names keep the versions of the masters, because the masters would be rolled out
 // otherwise.
-func resolveVersions(s *snapshot.Snapshot, w world) {
+func resolveVersions(s *state.Cluster, w world) {
 	wish := versions.Wish{Label: s.ReleaseVersion(), Release: w.release, Spec: s.Config.Spec.Versions}
 	v := versions.Resolve(wish, versions.InForce{
 		Accepted: s.Config.Status.Versions, Masters: mastersTold(s, w), Allowed: s.Config.Annotations[key.AnnotationAllowVersion],
@@ -32,13 +32,13 @@ func resolveVersions(s *snapshot.Snapshot, w world) {
 }
 
 // mastersTold returns the versions of each Deployment and each pod of a master, including those that are being removed.
-func mastersTold(s *snapshot.Snapshot, w world) []versions.Master {
+func mastersTold(s *state.Cluster, w world) []versions.Master {
 	var told []versions.Master
 	for _, n := range s.Masters() {
 		if n.Deployment == nil {
 			continue
 		}
-		ready, _ := snapshot.PodReadiness(n)
+		ready, _ := state.PodReadiness(n)
 		told = append(told, versions.Master{Name: n.ID, Versions: templateVersions(n.Deployment), Ready: ready})
 	}
 	for i := range w.Retired {
@@ -65,7 +65,7 @@ func versionsOf(annotations map[string]string) v1alpha1.Versions {
 }
 
 // calicoTold returns the version of calico of the masters, preferably of those with the versions in use.
-func calicoTold(s *snapshot.Snapshot) string {
+func calicoTold(s *state.Cluster) string {
 	told := ""
 	for _, n := range s.Masters() {
 		if n.Deployment == nil {

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
@@ -32,21 +32,21 @@ type Workloads struct {
 	// Pool keeps the connections.
 	Pool *workload.Pool
 	// Addresses returns the addresses of a cluster's API, given the address of the Service "master".
-	Addresses func(s *snapshot.Snapshot, serviceIP string) []string
+	Addresses func(s *state.Cluster, serviceIP string) []string
 
 	// Members manage the members of etcd. EtcdAddresses returns the addresses (host:port) of a cluster's members by
 	// their node pods; if it is nil, or returns nil for a cluster, the members are not managed.
 	Members       *Members
-	EtcdAddresses func(s *snapshot.Snapshot) func(pod *corev1.Pod) string
+	EtcdAddresses func(s *state.Cluster) func(pod *corev1.Pod) string
 
 	// turns limit the time of handlers, because the API of a cluster may hang.
-	turns *chain.Turns[*snapshot.Snapshot]
+	turns *chain.Turns[*state.Cluster]
 
 	mu sync.Mutex
 	// queues are those of the controllers that follow workload clusters, once these controllers run.
 	queues []queue
 	// refusals are why the operator does not use the connection to a cluster.
-	refusals map[types.NamespacedName]snapshot.Workload
+	refusals map[types.NamespacedName]state.Workload
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -54,10 +54,10 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // NewWorkloads creates the connections. They change nothing unless the fence is open. scheme and mapper have the
 // WorkloadKinds.
 func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper, f *fence.Fence) *Workloads {
-	w := &Workloads{Addresses: (*snapshot.Snapshot).APIAddresses, EtcdAddresses: memberAddresses, refusals: map[types.NamespacedName]snapshot.Workload{}}
+	w := &Workloads{Addresses: (*state.Cluster).APIAddresses, EtcdAddresses: memberAddresses, refusals: map[types.NamespacedName]state.Workload{}}
 	w.Pool = workload.NewPool(workload.Options{Kinds: managedInside(), Scheme: scheme, Mapper: mapper, Changed: w.changed, Fence: f})
 	w.Members = NewMembers(w.changed, f)
-	w.turns = chain.NewTurns(func(s *snapshot.Snapshot) string { return nameOf(s).String() }, clock.RealClock{})
+	w.turns = chain.NewTurns(func(s *state.Cluster) string { return nameOf(s).String() }, clock.RealClock{})
 	return w
 }
 
@@ -87,12 +87,12 @@ func (w *Workloads) Source() source.Source {
 	})
 }
 
-func nameOf(s *snapshot.Snapshot) types.NamespacedName { return client.ObjectKeyFromObject(s.Config) }
+func nameOf(s *state.Cluster) types.NamespacedName { return client.ObjectKeyFromObject(s.Config) }
 
 // look connects to the cluster, unless it is connected already, and returns what is known of it. It does not wait. The
 // operator uses the key pair that is stored: one that was just issued may never be stored, and with another pair each
 // time it would have to reconnect each time.
-func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Workload {
+func (w *Workloads) look(s *state.Cluster, serviceIP string) state.Workload {
 	cluster, refusal := w.connect(s, serviceIP)
 	w.refuse(nameOf(s), refusal)
 	if refusal != nil {
@@ -102,29 +102,29 @@ func (w *Workloads) look(s *snapshot.Snapshot, serviceIP string) snapshot.Worklo
 }
 
 // connect returns the connection to the cluster, or why the operator does not use one.
-func (w *Workloads) connect(s *snapshot.Snapshot, serviceIP string) (*workload.Cluster, *snapshot.Workload) {
+func (w *Workloads) connect(s *state.Cluster, serviceIP string) (*workload.Cluster, *state.Workload) {
 	pair, stored := s.OperatorPair()
 	addresses := w.Addresses(s, serviceIP)
 	switch {
 	case s.NamespaceTaken:
 		w.Pool.Forget(nameOf(s))
-		return nil, &snapshot.Workload{Reason: "OwnedByOther", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
+		return nil, &state.Workload{Reason: "OwnedByOther", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
 	case !stored:
-		return nil, &snapshot.Workload{Reason: "NoCertificate", Message: "the certificates \"api\" and \"operator\" are missing"}
+		return nil, &state.Workload{Reason: "NoCertificate", Message: "the certificates \"api\" and \"operator\" are missing"}
 	}
 	// This is called without an address too, because the time without an address counts.
 	cluster := w.Pool.Ensure(nameOf(s), workload.Access{
 		Addresses: addresses, ServerName: s.APIServerName(), CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key,
 	})
 	if len(addresses) == 0 {
-		return nil, &snapshot.Workload{Reason: "NoMaster", Message: "no master has an address yet"}
+		return nil, &state.Workload{Reason: "NoMaster", Message: "no master has an address yet"}
 	}
 	return cluster, nil
 }
 
 // refuse notes why the operator does not use the connection to a cluster, nil when it does, and wakes the controllers
 // when that changes.
-func (w *Workloads) refuse(name types.NamespacedName, refusal *snapshot.Workload) {
+func (w *Workloads) refuse(name types.NamespacedName, refusal *state.Workload) {
 	w.mu.Lock()
 	before := w.refusals[name]
 	if refusal == nil {
@@ -139,7 +139,7 @@ func (w *Workloads) refuse(name types.NamespacedName, refusal *snapshot.Workload
 }
 
 // refusal returns why the operator does not use the connection to a cluster.
-func (w *Workloads) refusal(name types.NamespacedName) (snapshot.Workload, bool) {
+func (w *Workloads) refusal(name types.NamespacedName) (state.Workload, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	refusal, refused := w.refusals[name]
@@ -147,30 +147,30 @@ func (w *Workloads) refusal(name types.NamespacedName) (snapshot.Workload, bool)
 }
 
 // Seen returns what is known of a workload cluster. It does not connect.
-func (w *Workloads) Seen(name types.NamespacedName) snapshot.Workload {
+func (w *Workloads) Seen(name types.NamespacedName) state.Workload {
 	if refusal, refused := w.refusal(name); refused {
 		return refusal
 	}
 	cluster := w.Pool.Get(name)
 	if cluster == nil {
-		return snapshot.Workload{Reason: string(workload.Connecting)}
+		return state.Workload{Reason: string(workload.Connecting)}
 	}
 	return known(cluster)
 }
 
-func known(cluster *workload.Cluster) snapshot.Workload {
+func known(cluster *workload.Cluster) state.Workload {
 	nodes, connected := cluster.Nodes()
 	requests, seen := cluster.Requests()
 	daemonSets, deployments, listed := cluster.AddOns()
 	by, known := cluster.Clock()
 	if !connected || !seen || !listed || !known {
-		state := cluster.State()
-		if state.Phase == workload.Connected { // it is being ended
-			state.Phase = workload.Connecting
+		at := cluster.State()
+		if at.Phase == workload.Connected { // it is being ended
+			at.Phase = workload.Connecting
 		}
-		return snapshot.Workload{Reason: cmp.Or(string(state.Reason), string(state.Phase)), Message: state.Message}
+		return state.Workload{Reason: cmp.Or(string(at.Reason), string(at.Phase)), Message: at.Message}
 	}
-	return snapshot.Workload{
+	return state.Workload{
 		Connected: true, Watched: cluster.Watched(), Now: by.Now(), Nodes: nodes, Requests: requests, DaemonSets: daemonSets, Deployments: deployments,
 		Administrators: administrators(cluster),
 	}
@@ -202,17 +202,17 @@ func (w *Workloads) EngineOf(name types.NamespacedName) *apply.Engine {
 	return nil
 }
 
-func (w *Workloads) engine(s *snapshot.Snapshot) *apply.Engine { return w.EngineOf(nameOf(s)) }
+func (w *Workloads) engine(s *state.Cluster) *apply.Engine { return w.EngineOf(nameOf(s)) }
 
 // approver returns the engine as the interface of a handler; a nil engine has to become a nil interface.
-func (w *Workloads) approver(s *snapshot.Snapshot) certificaterequest.Approver {
+func (w *Workloads) approver(s *state.Cluster) certificaterequest.Approver {
 	if e := w.engine(s); e != nil {
 		return e
 	}
 	return nil
 }
 
-func (w *Workloads) labeller(s *snapshot.Snapshot) nodelabel.Labeller {
+func (w *Workloads) labeller(s *state.Cluster) nodelabel.Labeller {
 	if e := w.engine(s); e != nil {
 		return e
 	}
@@ -220,7 +220,7 @@ func (w *Workloads) labeller(s *snapshot.Snapshot) nodelabel.Labeller {
 }
 
 // Forget closes the connection to a cluster.
-func (w *Workloads) Forget(s *snapshot.Snapshot) { w.forget(nameOf(s)) }
+func (w *Workloads) Forget(s *state.Cluster) { w.forget(nameOf(s)) }
 
 func (w *Workloads) forget(name types.NamespacedName) {
 	if w == nil {

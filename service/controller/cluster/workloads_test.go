@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // TestVotesOfClustersThatNobodyHasLookedAt: an operator that has just started does not release masters because of what
@@ -43,10 +43,10 @@ func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
 // how long the API has not responded.
 func TestSilenceWithoutAnAddressCounts(t *testing.T) {
 	w := NewWorkloads(nil, nil, nil)
-	w.Addresses = func(*snapshot.Snapshot, string) []string { return nil }
+	w.Addresses = func(*state.Cluster, string) []string { return nil }
 	pair := pki.KeyPair{CA: []byte("a"), Certificate: []byte("c"), Key: []byte("k")}
 	pairs := pki.Set{pki.API: pair, pki.Operator: pair}
-	s := &snapshot.Snapshot{Config: fixture.MakeCluster("ab1cd").Obj(), Stored: pairs}
+	s := &state.Cluster{Config: fixture.MakeCluster("ab1cd").Obj(), Stored: pairs}
 	if got := w.look(s, ""); got.Connected || got.Reason != "NoMaster" {
 		t.Errorf("the cluster is %+v, want NoMaster", got)
 	}
@@ -70,14 +70,14 @@ func TestWhoIsNotReached(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := NewWorkloads(nil, nil, nil)
-			w.Addresses = func(*snapshot.Snapshot, string) []string { return []string{"127.0.0.1:1"} }
-			w.EtcdAddresses = func(*snapshot.Snapshot) func(*corev1.Pod) string {
+			w.Addresses = func(*state.Cluster, string) []string { return []string{"127.0.0.1:1"} }
+			w.EtcdAddresses = func(*state.Cluster) func(*corev1.Pod) string {
 				return func(*corev1.Pod) string { return "127.0.0.1:1" }
 			}
 			config := fixture.MakeCluster("ab1cd").Obj()
-			s := &snapshot.Snapshot{Config: config, Nodes: snapshot.NewNodes(config.Spec), Certificates: pairs, Stored: test.stored, NamespaceTaken: test.taken}
-			if state := w.members(s, nil); len(state.Members) > 0 || len(w.Members.keepers) > 0 || w.Members.Vote(nameOf(s), "etcd-m0aaa") != etcd.VoteUnknown {
-				t.Errorf("somebody keeps members of etcd: %+v", state)
+			s := &state.Cluster{Config: config, Nodes: state.NewNodes(config.Spec), Certificates: pairs, Stored: test.stored, NamespaceTaken: test.taken}
+			if members := w.members(s, nil); len(members.Members) > 0 || len(w.Members.keepers) > 0 || w.Members.Vote(nameOf(s), "etcd-m0aaa") != etcd.VoteUnknown {
+				t.Errorf("somebody keeps members of etcd: %+v", members)
 			}
 			if got := w.look(s, "10.0.0.1"); got.Connected || got.Reason != test.reason || w.Pool.Get(nameOf(s)) != nil {
 				t.Errorf("the cluster is reached: %+v, want %s", got, test.reason)

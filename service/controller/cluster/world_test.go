@@ -12,11 +12,11 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	snapshot "github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/deployment"
@@ -28,18 +28,18 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 var renderer = cloudconfig.NewRenderer()
 
 // snapshot returns what a reconcile knows if the world is w; indexes are assigned.
-func (s scenario) snapshot(t *testing.T, w world) *snapshot.Snapshot {
+func (s scenario) snapshot(t *testing.T, w world) *state.Cluster {
 	t.Helper()
 	config := s.config.DeepCopy()
 	var ids []string
-	for _, n := range snapshot.NewNodes(config.Spec) {
+	for _, n := range state.NewNodes(config.Spec) {
 		ids = append(ids, n.ID)
 	}
 	if config.Status.KVM == nil {
 		config.Status.KVM = &v1alpha1.LegacyKVMStatus{}
 	}
 	config.Status.KVM.NodeIndexes = key.AssignIndexes(config.Status.KVM.NodeIndexes, ids)
-	r := &Reconciler{Settings: s.settings, Readiness: snapshot.PodReadiness, Issuer: pki.Placeholder{}, NewKey: pki.PlaceholderKey, Clock: testingclock.NewFakePassiveClock(now), renderer: renderer}
+	r := &Reconciler{Settings: s.settings, Readiness: state.PodReadiness, Issuer: pki.Placeholder{}, NewKey: pki.PlaceholderKey, Clock: testingclock.NewFakePassiveClock(now), renderer: renderer}
 	w.release, w.secrets, w.volumes = s.inputs.Release, s.inputs.Secrets, s.inputs.Volumes
 	completed, err := r.complete(config, w)
 	if err != nil {
@@ -92,7 +92,7 @@ func terminating(pod *corev1.Pod) {
 }
 
 // build returns the objects that a handler builds from a snapshot.
-func build(t *testing.T, s *snapshot.Snapshot, handler string) (apply.Desired, error) {
+func build(t *testing.T, s *state.Cluster, handler string) (apply.Desired, error) {
 	t.Helper()
 	for _, resource := range renderable() {
 		if resource.Handler == handler {

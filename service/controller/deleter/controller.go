@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
@@ -36,18 +36,18 @@ const reconcileTimeout = time.Minute
 type Reconciler struct {
 	observe.Follower
 
-	reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Machines]
+	reconciler.Loop[*v1alpha1.KVMConfig, *state.Machines]
 
-	turns     *chain.Turns[*cluster.Machines]
+	turns     *chain.Turns[*state.Machines]
 	condition reconciler.OwnCondition
 }
 
 // Init builds the chain. It fails if the chain is inconsistent.
 func (r *Reconciler) Init() error {
 	engine := apply.New(r.Client, r.Live, r.Clock)
-	r.turns = chain.NewTurns(func(m *cluster.Machines) string { return client.ObjectKeyFromObject(m.Config).String() }, clock.RealClock{})
-	r.condition = reconciler.OwnCondition{Type: cluster.ConditionNodesPruned, Owner: key.Operator + "-" + Name, Writer: engine, Clock: r.Clock}
-	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Machines]{
+	r.turns = chain.NewTurns(func(m *state.Machines) string { return client.ObjectKeyFromObject(m.Config).String() }, clock.RealClock{})
+	r.condition = reconciler.OwnCondition{Type: state.ConditionNodesPruned, Owner: key.Operator + "-" + Name, Writer: engine, Clock: r.Clock}
+	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *state.Machines]{
 		Name: Name, Controller: r, Chain: newChain(engine, r.Workloads, r.turns), Finalizer: key.FinalizerDeleter, Finalizers: engine, Outdated: r.Follower.Outdated,
 	}
 	return microerror.Mask(r.Chain.Validate())
@@ -55,7 +55,7 @@ func (r *Reconciler) Init() error {
 
 // SetupWithManager makes the controller run when a KVMConfig or a workload cluster changes, and when a node pod ends.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
-	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}, builder.WithPredicates(observe.Spec(cluster.ConditionNodesPruned))).
+	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}, builder.WithPredicates(observe.Spec(state.ConditionNodesPruned))).
 		WithOptions(reconciler.Options(m, Name, reconcileTimeout))
 	if r.Workloads != nil {
 		b = b.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.Reader().OfCluster), builder.WithPredicates(ended)).WatchesRawSource(r.Workloads.Source())
@@ -82,7 +82,7 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alp
 
 // Store writes the controller's condition. While the workload cluster is not reached, nothing is known that is newer than
 // what is stored.
-func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, m *cluster.Machines, results []chain.Result) error {
+func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, m *state.Machines, results []chain.Result) error {
 	if r.Workloads != nil && !m.Workload.Connected {
 		return nil
 	}

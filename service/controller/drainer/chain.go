@@ -3,8 +3,8 @@ package drainer
 import (
 	"context"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/drain"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/endpoint"
@@ -22,18 +22,18 @@ func newPodChain(d pod.Drainer) chain.Chain[*drain.State] {
 }
 
 // newEndpointsChain returns the handlers of what is behind the Services of a cluster.
-func newEndpointsChain(e *apply.Engine) chain.Chain[*cluster.Snapshot] {
-	return chain.Chain[*cluster.Snapshot]{{Handler: inNamespace{endpoints.New().Handle(e)}}}
+func newEndpointsChain(e *apply.Engine) chain.Chain[*state.Cluster] {
+	return chain.Chain[*state.Cluster]{{Handler: inNamespace{endpoints.New().Handle(e)}}}
 }
 
 // inNamespace runs a handler only while the cluster's namespace exists and stays. When the cluster is deleted, it
 // deletes what the handler has created.
 type inNamespace struct {
-	chain.Handler[*cluster.Snapshot]
+	chain.Handler[*state.Cluster]
 }
 
 // EnsureCreated runs the handler, or has nothing to report.
-func (h inNamespace) EnsureCreated(ctx context.Context, s *cluster.Snapshot) (chain.Outcome, error) {
+func (h inNamespace) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
 	switch {
 	case !s.OwnsNamespace || s.NamespaceGoes:
 		return chain.NotConfigured(), nil

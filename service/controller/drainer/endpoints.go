@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
@@ -40,7 +40,7 @@ type Endpoints struct {
 	// Members returns what is known of a cluster's etcd; nil if the operator does not connect to etcd.
 	Members func(cluster types.NamespacedName) etcd.State
 
-	reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Snapshot]
+	reconciler.Loop[*v1alpha1.KVMConfig, *state.Cluster]
 
 	condition reconciler.OwnCondition
 }
@@ -49,9 +49,9 @@ type Endpoints struct {
 func (r *Endpoints) Init() error {
 	engine := apply.New(r.Client, r.Live, r.Clock)
 	engine.Adopts = key.Adopts
-	r.condition = reconciler.OwnCondition{Type: cluster.ConditionEndpoints, Owner: key.Operator + "-" + Name, Writer: engine, Clock: r.Clock}
+	r.condition = reconciler.OwnCondition{Type: state.ConditionEndpoints, Owner: key.Operator + "-" + Name, Writer: engine, Clock: r.Clock}
 	// The controller has no finalizer: what it does not delete itself goes with the namespace.
-	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Snapshot]{
+	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *state.Cluster]{
 		Name: EndpointsName, Controller: r, Chain: newEndpointsChain(engine), Outdated: r.Follower.Outdated,
 	}
 	return microerror.Mask(r.Chain.Validate())
@@ -79,15 +79,15 @@ func (r *Endpoints) Get(ctx context.Context, request reconcile.Request) (*v1alph
 }
 
 // Gather reads the machines of a cluster, only from caches, and what is known of its etcd.
-func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*cluster.Snapshot, error) {
+func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*state.Cluster, error) {
 	namespace, hold, err := r.Reader().Namespace(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	if r.Workloads != nil { // without them, it would never be known that etcd was founded
-		config, _ = cluster.HoldFounders(config, namespace, hold)
+		config, _ = state.HoldFounders(config, namespace, hold)
 	}
-	s := &cluster.Snapshot{Config: cluster.WithDefaults(config), Settings: r.Settings, Nodes: cluster.NewNodes(config.Spec), Now: r.Clock.Now()}
+	s := &state.Cluster{Config: state.WithDefaults(config), Settings: r.Settings, Nodes: state.NewNodes(config.Spec), Now: r.Clock.Now()}
 	s.LookAtNamespace(namespace, hold)
 	if !s.OwnsNamespace {
 		return s, nil
@@ -98,7 +98,7 @@ func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*cl
 	}
 	retired := observe.Attach(s, found)
 	s.LookAtRestore(namespace, nil, found.Pods)
-	s.Founders = cluster.FoundersOf(namespace, config.Status.Etcd, s.Nodes, retired, s.Restore)
+	s.Founders = state.FoundersOf(namespace, config.Status.Etcd, s.Nodes, retired, s.Restore)
 	if r.Members != nil {
 		s.Etcd = r.Members(client.ObjectKeyFromObject(config))
 	}
@@ -107,7 +107,7 @@ func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*cl
 }
 
 // Store writes the controller's condition. On deletion, the cluster controller says what is waited for.
-func (r *Endpoints) Store(ctx context.Context, config *v1alpha1.KVMConfig, _ *cluster.Snapshot, results []chain.Result) error {
+func (r *Endpoints) Store(ctx context.Context, config *v1alpha1.KVMConfig, _ *state.Cluster, results []chain.Result) error {
 	if config.DeletionTimestamp != nil {
 		return nil
 	}
@@ -115,4 +115,4 @@ func (r *Endpoints) Store(ctx context.Context, config *v1alpha1.KVMConfig, _ *cl
 }
 
 // Again returns when the chain wants to run again.
-func (*Endpoints) Again(_ *cluster.Snapshot, after time.Duration) time.Duration { return after }
+func (*Endpoints) Again(_ *state.Cluster, after time.Duration) time.Duration { return after }

@@ -4,8 +4,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/nodereadiness"
@@ -14,11 +14,11 @@ import (
 
 // newChain returns the ordered handlers of the controller. It is empty if the operator does not connect to workload
 // clusters.
-func newChain(e *apply.Engine, w observe.Workloads, c clock.PassiveClock, recorder events.EventRecorder) chain.Chain[*cluster.Machines] {
+func newChain(e *apply.Engine, w observe.Workloads, c clock.PassiveClock, recorder events.EventRecorder) chain.Chain[*state.Machines] {
 	if w == nil {
 		return nil
 	}
-	return chain.Chain[*cluster.Machines]{
+	return chain.Chain[*state.Machines]{
 		// The readiness gates of the pods follow the Nodes, and the endpoints follow the gates. A gate also records
 		// since when a Node is not Ready.
 		{Handler: nodereadiness.New(e)},

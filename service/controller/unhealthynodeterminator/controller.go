@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
@@ -36,7 +36,7 @@ type Reconciler struct {
 
 	Events events.EventRecorder
 
-	reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Machines]
+	reconciler.Loop[*v1alpha1.KVMConfig, *state.Machines]
 
 	condition reconciler.OwnCondition
 }
@@ -44,8 +44,8 @@ type Reconciler struct {
 // Init builds the chain. It fails if the chain is inconsistent.
 func (r *Reconciler) Init() error {
 	engine := apply.New(r.Client, r.Live, r.Clock)
-	r.condition = reconciler.OwnCondition{Type: cluster.ConditionNodesRepaired, Owner: key.Operator + "-" + Name, Writer: engine, Clock: r.Clock}
-	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *cluster.Machines]{
+	r.condition = reconciler.OwnCondition{Type: state.ConditionNodesRepaired, Owner: key.Operator + "-" + Name, Writer: engine, Clock: r.Clock}
+	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *state.Machines]{
 		Name: Name, Controller: r, Chain: newChain(engine, r.Workloads, r.Clock, r.Events), Finalizer: key.FinalizerTerminator, Finalizers: engine, Outdated: r.Follower.Outdated,
 	}
 	return microerror.Mask(r.Chain.Validate())
@@ -53,7 +53,7 @@ func (r *Reconciler) Init() error {
 
 // SetupWithManager makes the controller run when a KVMConfig, its node pods or a workload cluster change.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
-	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}, builder.WithPredicates(observe.Spec(cluster.ConditionNodesRepaired))).
+	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}, builder.WithPredicates(observe.Spec(state.ConditionNodesRepaired))).
 		WithOptions(reconciler.Options(m, Name, reconcileTimeout))
 	if r.Workloads != nil {
 		b = b.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.Reader().OfCluster)).WatchesRawSource(r.Workloads.Source())
@@ -70,7 +70,7 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alp
 // Store writes the controller's condition. While the workload cluster is not reached, the only news is that nothing is
 // replaced. An operator that has just started waits for the first attempt to reach it, which wakes the controller.
 func (r *Reconciler) Store(
-	ctx context.Context, config *v1alpha1.KVMConfig, m *cluster.Machines, results []chain.Result,
+	ctx context.Context, config *v1alpha1.KVMConfig, m *state.Machines, results []chain.Result,
 ) error {
 	waits := slices.ContainsFunc(results, func(r chain.Result) bool { return !r.Done() })
 	connecting := m.Workload.Reason == string(workload.Connecting)

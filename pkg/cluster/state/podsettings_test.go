@@ -1,4 +1,4 @@
-package cluster_test
+package state_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 func TestTolerationsAreWrittenAsTaints(t *testing.T) {
@@ -17,7 +17,7 @@ func TestTolerationsAreWrittenAsTaints(t *testing.T) {
 		"machines=true":                        {Key: "machines", Operator: "Equal", Value: "true"},
 		"machines":                             {Key: "machines", Operator: "Exists"},
 	} {
-		got, err := cluster.ParseToleration(text)
+		got, err := state.ParseToleration(text)
 		if err != nil {
 			t.Errorf("%s: %s", text, err)
 		}
@@ -26,7 +26,7 @@ func TestTolerationsAreWrittenAsTaints(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "=true", "a:", "a:Sometimes", "a b", "a=b c", "a=b:NoSchedule:"} {
-		if got, err := cluster.ParseToleration(text); err == nil {
+		if got, err := state.ParseToleration(text); err == nil {
 			t.Errorf("%q is taken for %+v", text, got)
 		}
 	}

@@ -1,6 +1,5 @@
-// Package cluster has the snapshot of one workload cluster: everything that a reconcile has read, gathered once, before
-// any decision. Handlers decide only on the snapshot.
-package cluster
+// Package state has what a reconcile knows of one workload cluster. Handlers decide only on that.
+package state
 
 import (
 	"slices"
@@ -25,8 +24,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/rolling"
 )
 
-// Snapshot is what a reconcile knows of a cluster.
-type Snapshot struct {
+// Cluster is what a reconcile knows of a cluster.
+type Cluster struct {
 	// Config is a copy of the KVMConfig with defaults; handlers write to its status.
 	Config *v1alpha1.KVMConfig
 	// Settings are the operator's.
@@ -59,7 +58,7 @@ type Snapshot struct {
 
 	// Tokens computes the current bootstrap tokens from the random key "bootstrap-token".
 	Tokens joining.Tokens
-	// Now is the time of the management cluster when the snapshot was created.
+	// Now is the time of the management cluster when the state was observed.
 	Now time.Time
 
 	// Workload is what is known of the workload cluster.
@@ -130,7 +129,7 @@ type Terms struct {
 }
 
 // AuthorityGeneration returns the generation of CAs that the KVMConfig requests.
-func (s *Snapshot) AuthorityGeneration() int64 {
+func (s *Cluster) AuthorityGeneration() int64 {
 	if c := s.Config.Spec.Certificates; c != nil {
 		return c.AuthorityGeneration
 	}
@@ -190,25 +189,25 @@ const (
 var RandomKeys = []string{KeyEncryption, KeyBootstrapToken}
 
 // ID returns the cluster's ID.
-func (s *Snapshot) ID() string { return s.Config.Spec.Cluster.ID }
+func (s *Cluster) ID() string { return s.Config.Spec.Cluster.ID }
 
 // Namespace returns the namespace of the cluster's objects.
-func (s *Snapshot) Namespace() string { return key.Namespace(s.ID()) }
+func (s *Cluster) Namespace() string { return key.Namespace(s.ID()) }
 
 // Cluster returns the part of the spec about the workload cluster as Kubernetes sees it.
-func (s *Snapshot) Cluster() v1alpha1.Cluster { return s.Config.Spec.Cluster }
+func (s *Cluster) Cluster() v1alpha1.Cluster { return s.Config.Spec.Cluster }
 
 // Version returns the operator version that the user requested, or empty.
-func (s *Snapshot) Version() string { return s.Config.Labels[key.LabelVersion] }
+func (s *Cluster) Version() string { return s.Config.Labels[key.LabelVersion] }
 
 // ReleaseVersion returns the Release that the user requested, or empty.
-func (s *Snapshot) ReleaseVersion() string { return s.Config.Labels[key.LabelReleaseVersion] }
+func (s *Cluster) ReleaseVersion() string { return s.Config.Labels[key.LabelReleaseVersion] }
 
 // Joins returns the node as bootstrap tokens know it.
 func (n Node) Joins() joining.Node { return joining.Node{Role: n.Role, ID: n.ID} }
 
 // Index returns the index of a node; 0 if it has none yet.
-func (s *Snapshot) Index(nodeID string) int32 {
+func (s *Cluster) Index(nodeID string) int32 {
 	if s.Config.Status.KVM == nil {
 		return 0
 	}
@@ -216,32 +215,32 @@ func (s *Snapshot) Index(nodeID string) int32 {
 }
 
 // Masters returns the nodes with role master.
-func (s *Snapshot) Masters() []Node { return s.role(key.RoleMaster) }
+func (s *Cluster) Masters() []Node { return s.role(key.RoleMaster) }
 
 // Workers returns the nodes with role worker.
-func (s *Snapshot) Workers() []Node { return s.role(key.RoleWorker) }
+func (s *Cluster) Workers() []Node { return s.role(key.RoleWorker) }
 
-func (s *Snapshot) role(role string) []Node {
+func (s *Cluster) role(role string) []Node {
 	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n Node) bool { return n.Role != role })
 }
 
 // EtcdOnVolume returns whether etcd keeps its data in persistent volumes.
-func (s *Snapshot) EtcdOnVolume() bool {
+func (s *Cluster) EtcdOnVolume() bool {
 	return s.Config.Spec.KVM.K8sKVM.StorageType == v1alpha1.StorageTypePersistentVolume
 }
 
 // EtcdOnHost returns whether a node is a master whose etcd keeps its data in a directory of its host.
-func (s *Snapshot) EtcdOnHost(n Node) bool { return n.Role == key.RoleMaster && !s.EtcdOnVolume() }
+func (s *Cluster) EtcdOnHost(n Node) bool { return n.Role == key.RoleMaster && !s.EtcdOnVolume() }
 
 // MustWait returns whether a node is outdated and may not be replaced now: until then nothing of it may change, because
 // an accidental restart would apply the change.
-func (s *Snapshot) MustWait(n Node) bool {
+func (s *Cluster) MustWait(n Node) bool {
 	return n.Deployment != nil && n.Outdated() && !s.Rollout.Replace[n.ID]
 }
 
 // KeepsBootData returns whether the boot data of a node must not change: until it is the node's turn to be replaced,
 // until it is known how its member of etcd starts, and if the node is kept only so that etcd can be founded.
-func (s *Snapshot) KeepsBootData(n Node) bool {
+func (s *Cluster) KeepsBootData(n Node) bool {
 	if n.Deployment == nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package cluster_test
+package state_test
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 func TestNothingIsNewerThanAnAPIServer(t *testing.T) {
@@ -29,13 +29,13 @@ func TestNothingIsNewerThanAnAPIServer(t *testing.T) {
 		"nobody knows, and then somebody joins": {"", []string{"", "v1.36.0"}, "1.36.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{}
+			s := &state.Cluster{}
 			if s.Versions.Kubernetes = test.wanted; test.wanted == "" {
 				s.VersionsErr = errors.New("no Release")
 			}
 			for i, version := range test.masters {
 				pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i))}}
-				s.Nodes = append(s.Nodes, cluster.Node{Role: key.RoleMaster, Pods: []corev1.Pod{pod}})
+				s.Nodes = append(s.Nodes, state.Node{Role: key.RoleMaster, Pods: []corev1.Pod{pod}})
 				if version != "" {
 					node := corev1.Node{ObjectMeta: pod.ObjectMeta}
 					node.Status.NodeInfo.KubeletVersion = version

@@ -1,4 +1,4 @@
-package cluster_test
+package state_test
 
 import (
 	"fmt"
@@ -13,11 +13,11 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // TestEmulatedWorkersBeginOneAfterTheOther: the first of them starts beside the only master, and the message of a node
@@ -29,19 +29,19 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 		forW1   = "its machine is emulated and begins once worker w1 has joined"
 		nothing = ""
 	)
-	connected, founding := cluster.Workload{Connected: true}, cluster.Workload{Reason: "Refused"}
+	connected, founding := state.Workload{Connected: true}, state.Workload{Reason: "Refused"}
 	ready, booting, bare := nodestep.Ready, nodestep.Booting, nodestep.NetworkMissing
 	for name, test := range map[string]struct {
 		acceleration v1alpha1.Acceleration
 		cni          v1alpha1.CNIType
-		workload     cluster.Workload
+		workload     state.Workload
 		masters      int // of which m1 is one, and the others are Ready
 		m1, w1       nodestep.Name
 		begun, late  bool // of which w2 has begun, and those before are late
 		want         string
 	}{
 		"there is no API":                         {v1alpha1.AccelerationTCG, "", founding, 1, booting, "", false, false, noAPI},
-		"nobody looks":                            {v1alpha1.AccelerationTCG, "", cluster.Workload{}, 1, "", "", false, false, nothing},
+		"nobody looks":                            {v1alpha1.AccelerationTCG, "", state.Workload{}, 1, "", "", false, false, nothing},
 		"the only master is not Ready":            {v1alpha1.AccelerationTCG, "", connected, 1, booting, ready, false, false, nothing},
 		"one of two masters is not Ready":         {v1alpha1.AccelerationTCG, "", connected, 2, booting, ready, false, false, forM1},
 		"one of two masters has no network yet":   {v1alpha1.AccelerationTCG, "", connected, 2, bare, ready, false, false, forM1},
@@ -62,19 +62,19 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 			config := &v1alpha1.KVMConfig{}
 			config.Spec.KVM.K8sKVM.Acceleration = test.acceleration
 			config.Spec.AddOns = &v1alpha1.AddOns{CNI: v1alpha1.CNI{Type: test.cni}}
-			last := cluster.Node{ID: "w2", Role: key.RoleWorker}
+			last := state.Node{ID: "w2", Role: key.RoleWorker}
 			if test.begun {
 				last.Deployment = &appsv1.Deployment{}
 			}
-			nodes := []cluster.Node{{ID: "m1", Role: key.RoleMaster, Step: test.m1}}
+			nodes := []state.Node{{ID: "m1", Role: key.RoleMaster, Step: test.m1}}
 			if test.masters == 2 {
-				nodes = append(nodes, cluster.Node{ID: "m2", Role: key.RoleMaster, Step: ready})
+				nodes = append(nodes, state.Node{ID: "m2", Role: key.RoleMaster, Step: ready})
 			}
-			nodes = append(nodes, cluster.Node{ID: "w1", Role: key.RoleWorker, Step: test.w1}, last, cluster.Node{ID: "w3", Role: key.RoleWorker, Step: booting})
+			nodes = append(nodes, state.Node{ID: "w1", Role: key.RoleWorker, Step: test.w1}, last, state.Node{ID: "w3", Role: key.RoleWorker, Step: booting})
 			for i := range nodes {
 				nodes[i].Late = test.late && nodes[i].ID != "w2"
 			}
-			s := &cluster.Snapshot{Config: config, Founders: []string{"m1", "m2"}, Workload: test.workload, Nodes: nodes}
+			s := &state.Cluster{Config: config, Founders: []string{"m1", "m2"}, Workload: test.workload, Nodes: nodes}
 			if got := s.Delayed(last); got != test.want {
 				t.Errorf("it waits because %q, want %q", got, test.want)
 			}
@@ -99,10 +99,10 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 		return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(minutes) * time.Minute))}}}
 	}
 	halted := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdHalted: "true"}}}
-	connected, founding := cluster.Workload{Connected: true}, cluster.Workload{Reason: "Refused"}
+	connected, founding := state.Workload{Connected: true}, state.Workload{Reason: "Refused"}
 	for name, test := range map[string]struct {
 		masters    int
-		workload   cluster.Workload
+		workload   state.Workload
 		runs       []corev1.Pod
 		ready      int
 		deployment *appsv1.Deployment
@@ -127,9 +127,9 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.KVMConfig{}
 			config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
-			s := &cluster.Snapshot{Config: config, Workload: test.workload, Restore: cluster.Restore{Restoration: etcd.Restoration{Committed: test.committed}}}
+			s := &state.Cluster{Config: config, Workload: test.workload, Restore: state.Restore{Restoration: etcd.Restoration{Committed: test.committed}}}
 			for i := range test.masters {
-				n := cluster.Node{ID: fmt.Sprintf("m%d", i+1), Role: key.RoleMaster, Step: nodestep.Booting, Deployment: test.deployment}
+				n := state.Node{ID: fmt.Sprintf("m%d", i+1), Role: key.RoleMaster, Step: nodestep.Booting, Deployment: test.deployment}
 				if i < test.ready {
 					n.Step = nodestep.Ready
 				}
@@ -160,7 +160,7 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 func TestEmulatedMastersJoinInEtcdsOrder(t *testing.T) {
 	config := &v1alpha1.KVMConfig{}
 	config.Spec.KVM.K8sKVM.Acceleration = v1alpha1.AccelerationTCG
-	s := &cluster.Snapshot{Config: config, Founders: []string{"mz"}, Workload: cluster.Workload{Connected: true}, Nodes: []cluster.Node{
+	s := &state.Cluster{Config: config, Founders: []string{"mz"}, Workload: state.Workload{Connected: true}, Nodes: []state.Node{
 		{ID: "mz", Role: key.RoleMaster, Step: nodestep.Ready, Deployment: &appsv1.Deployment{}},
 		{ID: "mc", Role: key.RoleMaster}, {ID: "ma", Role: key.RoleMaster}, {ID: "w1", Role: key.RoleWorker},
 	}}
@@ -213,7 +213,7 @@ func TestWorkersThatBeginDuringASuccessionWaitForTheMasters(t *testing.T) {
 		"the worker has begun":                     {succeeded, "old", true, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{Config: &v1alpha1.KVMConfig{}, Founders: []string{"m1", "m2"}, Nodes: []cluster.Node{
+			s := &state.Cluster{Config: &v1alpha1.KVMConfig{}, Founders: []string{"m1", "m2"}, Nodes: []state.Node{
 				{ID: "m1", Role: key.RoleMaster, Deployment: made("new"), Hash: "new", Ready: true},
 				{ID: "m2", Role: key.RoleMaster, Deployment: made(test.hash), Hash: "new", Ready: test.ready},
 				{ID: "w1", Role: key.RoleWorker},

@@ -1,4 +1,4 @@
-package cluster_test
+package state_test
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/rolling"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // TestNodesAndTheirMachines: nodes and machines match by ID if machines have one, by position if the old API has none;
@@ -33,7 +33,7 @@ func TestNodesAndTheirMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := v1alpha1.KVMConfigSpec{Cluster: v1alpha1.Cluster{Workers: test.ids}, KVM: v1alpha1.KVM{Workers: test.machines}}
 			var got []string
-			for _, n := range cluster.NewNodes(spec) {
+			for _, n := range state.NewNodes(spec) {
 				got = append(got, fmt.Sprintf("%s %s %d", n.Role, n.ID, n.Machine.CPUs))
 			}
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -45,17 +45,17 @@ func TestNodesAndTheirMachines(t *testing.T) {
 
 // TestWhoMustWait: an outdated node waits until it is its turn; nothing of it may change until then.
 func TestWhoMustWait(t *testing.T) {
-	s := &cluster.Snapshot{Rollout: rolling.Decision{Replace: map[string]bool{"a": true}}}
+	s := &state.Cluster{Rollout: rolling.Decision{Replace: map[string]bool{"a": true}}}
 	for name, test := range map[string]struct {
-		node cluster.Node
+		node state.Node
 		want bool
 	}{
-		"up to date":                {cluster.Node{ID: "b", Hash: "1", Deployment: made("1")}, false},
-		"outdated, its turn":        {cluster.Node{ID: "a", Hash: "2", Deployment: made("1")}, false},
-		"outdated, not its turn":    {cluster.Node{ID: "b", Hash: "2", Deployment: made("1")}, true},
-		"not made yet":              {cluster.Node{ID: "b", Hash: "2"}, false},
-		"its hash is not known":     {cluster.Node{ID: "b", Deployment: made("1")}, true},
-		"made by the original once": {cluster.Node{ID: "b", Hash: "2", Deployment: made("")}, true},
+		"up to date":                {state.Node{ID: "b", Hash: "1", Deployment: made("1")}, false},
+		"outdated, its turn":        {state.Node{ID: "a", Hash: "2", Deployment: made("1")}, false},
+		"outdated, not its turn":    {state.Node{ID: "b", Hash: "2", Deployment: made("1")}, true},
+		"not made yet":              {state.Node{ID: "b", Hash: "2"}, false},
+		"its hash is not known":     {state.Node{ID: "b", Deployment: made("1")}, true},
+		"made by the original once": {state.Node{ID: "b", Hash: "2", Deployment: made("")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := s.MustWait(test.node); got != test.want {
@@ -72,7 +72,7 @@ func TestDefaultsAreDerived(t *testing.T) {
 	config.Spec.Cluster.Kubernetes.API.Domain = "api.x.example.org"
 	config.Spec.Cluster.Kubernetes.API.ClusterIPRange = "172.31.0.0/16"
 	before := config.DeepCopy()
-	c := cluster.WithDefaults(config).Spec.Cluster
+	c := state.WithDefaults(config).Spec.Cluster
 	got := []string{c.Kubernetes.DNS.IP, c.Etcd.Domain, c.Kubernetes.Kubelet.Domain}
 	if diff := cmp.Diff([]string{"172.31.0.10", "etcd.x.example.org", "worker.x.example.org"}, got); diff != "" {
 		t.Errorf("other defaults (-want +got):\n%s", diff)

@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"cmp"
@@ -61,7 +61,7 @@ func (w Workload) ReadyNodes() map[string]bool {
 
 // Joining returns what decisions about requests of kubelets depend on. A node joins by its newest pod; no node is
 // expected to join by a pod that is being deleted.
-func (s *Snapshot) Joining() joining.World {
+func (s *Cluster) Joining() joining.World {
 	world := joining.NewWorld(s.NodePods(), s.Workload.ReadyNodes(), s.Tokens, s.Now)
 	for _, n := range s.Nodes {
 		if pod := n.Pod(); pod != nil && pod.DeletionTimestamp == nil && s.Tokens.Known() {
@@ -76,7 +76,7 @@ func (s *Snapshot) Joining() joining.World {
 // once there is an API to join, one after the other. A worker starts once the nodes before it have joined. It starts
 // beside a single master once that master's API responds, and after several masters once these are Ready. No node waits
 // for one that is Late. If the operator does not connect to the workload cluster all nodes start at once.
-func (s *Snapshot) Delayed(n Node) string {
+func (s *Cluster) Delayed(n Node) string {
 	if why := s.unsafe(n); why != "" {
 		return why
 	}
@@ -101,7 +101,7 @@ func (s *Snapshot) Delayed(n Node) string {
 }
 
 // unsafe returns why a node would do harm, to etcd or to itself, if it started; empty if it would not.
-func (s *Snapshot) unsafe(n Node) string {
+func (s *Cluster) unsafe(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
 		const unasked = "the operator cannot ask the other members without a certificate and the setting service.workload.connect"
 		return "its machine begins once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
@@ -114,7 +114,7 @@ func (s *Snapshot) unsafe(n Node) string {
 
 // awaitsSigner returns the ID of the master that a worker waits for while a CA is rotated: a master that still issues
 // certificates by the old CA, which will not be trusted in the end. It is empty if the worker waits for none.
-func (s *Snapshot) awaitsSigner(n Node) string {
+func (s *Cluster) awaitsSigner(n Node) string {
 	if n.Deployment != nil || n.Role != key.RoleWorker || pki.PhaseOf(s.Certificates[pki.CA]) != pki.Succeeded {
 		return ""
 	}
@@ -127,7 +127,7 @@ func (s *Snapshot) awaitsSigner(n Node) string {
 }
 
 // awaited returns what an emulated node waits for of an earlier one; empty if it does not wait for it.
-func (s *Snapshot) awaited(earlier, n Node) string {
+func (s *Cluster) awaited(earlier, n Node) string {
 	switch {
 	case n.Role == key.RoleMaster && earlier.Deployment == nil && s.AwaitsMember(earlier):
 		// Members are not added in the order of the spec: the turn of the earlier one comes after this one's.
@@ -147,7 +147,7 @@ func (s *Snapshot) awaited(earlier, n Node) string {
 
 // beginsFirst returns whether a node is one of the first of the spec: as many as a majority of the masters, and at
 // least two machines.
-func (s *Snapshot) beginsFirst(n Node) bool {
+func (s *Cluster) beginsFirst(n Node) bool {
 	first := s.Nodes[:min(len(s.Nodes), max(2, len(s.Masters())/2+1))]
 	return slices.ContainsFunc(first, func(f Node) bool { return f.ID == n.ID && f.Role == n.Role })
 }
@@ -177,7 +177,7 @@ func (n Node) LateAt() time.Time {
 const minorityLasts = 20 * time.Minute
 
 // LostAt returns when the rollout stops waiting for masters without a majority; zero if they have a majority.
-func (s *Snapshot) LostAt() time.Time {
+func (s *Cluster) LostAt() time.Time {
 	if s.MinoritySince == nil {
 		return time.Time{}
 	}
@@ -185,7 +185,7 @@ func (s *Snapshot) LostAt() time.Time {
 }
 
 // NextLate returns when the next node becomes late, while another one waits; zero if there is none.
-func (s *Snapshot) NextLate() time.Time {
+func (s *Cluster) NextLate() time.Time {
 	var next time.Time
 	if !slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Deployment == nil && s.Delayed(n) != "" }) {
 		return next
@@ -200,13 +200,13 @@ func (s *Snapshot) NextLate() time.Time {
 
 // settled returns whether a node has come as far as it can: its Node is Ready, or lacks only a pod network that the
 // user installs.
-func (s *Snapshot) settled(n Node) bool {
+func (s *Cluster) settled(n Node) bool {
 	own := s.AddOns().CNI.Type == v1alpha1.CNINone
 	return n.Step == nodestep.Ready || own && n.Step == nodestep.NetworkMissing
 }
 
 // AddOns returns the add-ons of the KVMConfig.
-func (s *Snapshot) AddOns() v1alpha1.AddOns {
+func (s *Cluster) AddOns() v1alpha1.AddOns {
 	if s.Config.Spec.AddOns == nil {
 		return v1alpha1.AddOns{}
 	}
@@ -215,12 +215,12 @@ func (s *Snapshot) AddOns() v1alpha1.AddOns {
 
 // Emulated returns whether the KVMConfig demands that machines are emulated in software. If machines are emulated
 // because their host has no KVM, that is not known before they start.
-func (s *Snapshot) Emulated() bool {
+func (s *Cluster) Emulated() bool {
 	return s.Config.Spec.KVM.K8sKVM.Acceleration == v1alpha1.AccelerationTCG
 }
 
 // NodePod returns the node pod of that name; nil if there is none.
-func (s *Snapshot) NodePod(name string) *corev1.Pod {
+func (s *Cluster) NodePod(name string) *corev1.Pod {
 	pods := s.NodePods()
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == name })
 	if i < 0 {
@@ -230,12 +230,12 @@ func (s *Snapshot) NodePod(name string) *corev1.Pod {
 }
 
 // NodePods returns the pods of all nodes, including those that are no longer in the spec.
-func (s *Snapshot) NodePods() []corev1.Pod { return allPods(s.Leaving, s.Nodes) }
+func (s *Cluster) NodePods() []corev1.Pod { return allPods(s.Leaving, s.Nodes) }
 
 // APIAddresses returns the addresses of the workload cluster's API server: the Service "master", whose address is
 // serviceIP, and the node pods of the masters, for operators that run where Services cannot be reached and for the time
 // before a master is Ready.
-func (s *Snapshot) APIAddresses(serviceIP string) []string {
+func (s *Cluster) APIAddresses(serviceIP string) []string {
 	port := strconv.Itoa(int(s.Cluster().Kubernetes.API.SecurePort))
 	var addresses []string
 	if serviceIP != "" && serviceIP != corev1.ClusterIPNone {
@@ -253,7 +253,7 @@ func (s *Snapshot) APIAddresses(serviceIP string) []string {
 
 // APIServerName returns the name that clients verify in the certificate of the API server: that of the Service "master"
 // or, in a certificate of another party, another name that the original's had.
-func (s *Snapshot) APIServerName() string {
+func (s *Cluster) APIServerName() string {
 	own := key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain)
 	certificate, err := pki.ParseCertificate(s.Stored[pki.API].Certificate)
 	if err != nil {

@@ -1,4 +1,4 @@
-package cluster_test
+package state_test
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // TestWherePeopleReachTheAPI: regardless of the address, the server name that clients send leads to the cluster and is
@@ -39,7 +39,7 @@ func TestWherePeopleReachTheAPI(t *testing.T) {
 				spec.Access = test.access
 				spec.Cluster.Kubernetes.API.Domain, spec.Cluster.Kubernetes.API.SecurePort = domain, 443
 			}).Obj()
-			s := &cluster.Snapshot{Config: config, Settings: cluster.Settings{ClusterDomain: "cluster.local", IngressClass: "nginx"}, PublishedService: test.service}
+			s := &state.Cluster{Config: config, Settings: state.Settings{ClusterDomain: "cluster.local", IngressClass: "nginx"}, PublishedService: test.service}
 			url, missing := s.PublishedURL()
 			if url != test.url || (missing == "") != (url != "") {
 				t.Errorf("the address is %q (%s), want %q", url, missing, test.url)
@@ -55,7 +55,7 @@ func TestWherePeopleReachTheAPI(t *testing.T) {
 // unless the user sets a host that leads to the API by other means.
 func TestIngressThatNobodyMakes(t *testing.T) {
 	for host, told := range map[string]bool{"": true, "10.0.0.1": false} {
-		s := &cluster.Snapshot{Config: fixture.MakeCluster("ab1cd").With(func(spec *v1alpha1.KVMConfigSpec) {
+		s := &state.Cluster{Config: fixture.MakeCluster("ab1cd").With(func(spec *v1alpha1.KVMConfigSpec) {
 			spec.Access = &v1alpha1.Access{Type: v1alpha1.AccessIngress, Host: host}
 		}).Obj()}
 		if url, missing := s.PublishedURL(); strings.Contains(missing, "service.ingress.classname") != told || (url == "") != told {

@@ -1,4 +1,4 @@
-package cluster_test
+package state_test
 
 import (
 	"maps"
@@ -14,9 +14,9 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
@@ -145,7 +145,7 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		"a broken bootstrap token": {[]corev1.Secret{keySecret("default", "bootstrap-token", "abcdef", keyOwner)}, "", `Secret default/ab1cd-bootstrap-token: key "bootstrap-token" does not hold a valid bootstrap-token; put the right one back`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := cluster.ReadSecrets(test.secrets, kvmConfig(), []string{"listed"}, asked)
+			read := state.ReadSecrets(test.secrets, kvmConfig(), []string{"listed"}, asked)
 			var found []string
 			for _, name := range append(slices.Collect(maps.Keys(read.Pairs)), slices.Collect(maps.Keys(read.Keys))...) {
 				if read.Adopted[name] {
@@ -176,7 +176,7 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 	forged := certificateSecret(t, "aaa", "api", certificateOwner)
 	first, second := certificateSecret(t, "aaa", "worker", ""), certificateSecret(t, "bbb", "worker", "")
 	for _, order := range [][]corev1.Secret{{foreign, forged, second, own, first}, {own, first, foreign, second, forged}} {
-		read := cluster.ReadSecrets(order, kvmConfig(), []string{"aaa", "bbb"}, asked)
+		read := state.ReadSecrets(order, kvmConfig(), []string{"aaa", "bbb"}, asked)
 		got := map[string]string{"api": string(read.Pairs["api"].Certificate), "worker": string(read.Pairs["worker"].Certificate)}
 		want := map[string]string{"api": string(own.Data["crt"]), "worker": string(first.Data["crt"])}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -188,7 +188,7 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 // TestWhatIsMalformedIsNotMadeAnew: malformed Secrets are not generated again, because users may still need what can be
 // recovered from them.
 func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
-	read := cluster.ReadSecrets([]corev1.Secret{
+	read := state.ReadSecrets([]corev1.Secret{
 		certificateSecret(t, "default", "ca", certificateOwner, data("crt", "x")), keySecret("default", "encryption", "x", keyOwner),
 	}, kvmConfig(), nil, asked)
 	var missing []string
@@ -219,7 +219,7 @@ func TestWhatMachinesCannotDoWithoutIsNotMadeAnew(t *testing.T) {
 		"the key of tokens":        {[]corev1.Secret{all[0], all[2]}, "ca", "default/ab1cd-service-account was deleted"},
 		"everything but the token": {nil, "", "default/ab1cd-service-account was deleted"},
 	} {
-		read := cluster.ReadSecrets(test.left, kvmConfig(), nil, asked)
+		read := state.ReadSecrets(test.left, kvmConfig(), nil, asked)
 		read.Lose("ab1cd", "default", asked)
 		var made []string
 		for _, request := range read.Requests(asked) {

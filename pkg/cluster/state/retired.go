@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ const maxKept = 10
 
 // RetireJob returns what the operator has to do with the data that a master left, "rename" or "remove", and the name of
 // the Job for it. Both are empty while there is nothing to do.
-func (s *Snapshot) RetireJob(d v1alpha1.RetiredData) (do, name string) {
+func (s *Cluster) RetireJob(d v1alpha1.RetiredData) (do, name string) {
 	switch {
 	case d.Phase == RetiredRenaming && !s.inUse(d):
 		do = doRename
@@ -52,7 +52,7 @@ func (s *Snapshot) RetireJob(d v1alpha1.RetiredData) (do, name string) {
 }
 
 // NextRemoval returns when the next retired data is due for removal, after now; zero if there is none.
-func (s *Snapshot) NextRemoval() time.Time {
+func (s *Cluster) NextRemoval() time.Time {
 	var next time.Time
 	for _, d := range s.Config.Status.Retired {
 		if at := s.removedAt(d); d.Phase == RetiredKept && at.After(s.Now) && (next.IsZero() || at.Before(next)) {
@@ -62,12 +62,12 @@ func (s *Snapshot) NextRemoval() time.Time {
 	return next
 }
 
-func (s *Snapshot) removedAt(d v1alpha1.RetiredData) time.Time {
+func (s *Cluster) removedAt(d v1alpha1.RetiredData) time.Time {
 	return d.Since.Add(s.Settings.EtcdRetention)
 }
 
 // removalDue returns whether data was kept for long enough, or whether there is more of it than maxKept.
-func (s *Snapshot) removalDue(d v1alpha1.RetiredData) bool {
+func (s *Cluster) removalDue(d v1alpha1.RetiredData) bool {
 	newer := 0
 	for _, other := range s.Config.Status.Retired {
 		if other.Phase == RetiredKept && d.Since.Time.Before(other.Since.Time) {
@@ -80,7 +80,7 @@ func (s *Snapshot) removalDue(d v1alpha1.RetiredData) bool {
 // LookAtRetired computes the next status.retired from the stored one. Handlers act on the stored status, so data is
 // renamed only after the status says that no master gets it back. machines are the Deployments of masters that are not
 // in the spec.
-func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
+func (s *Cluster) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 	byName := map[string]*batchv1.Job{}
 	for i := range jobs {
 		byName[jobs[i].Name] = &jobs[i]
@@ -117,7 +117,7 @@ func (s *Snapshot) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 
 // inUse reports whether a master uses the directory. That contradicts the phase Renaming, and happens when a user
 // restores an older status.
-func (s *Snapshot) inUse(d v1alpha1.RetiredData) bool {
+func (s *Cluster) inUse(d v1alpha1.RetiredData) bool {
 	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool {
 		return n.ID == d.ID && n.EtcdMark == d.EtcdMark && (n.EtcdHost == "" || n.EtcdHost == d.EtcdHost)
 	})
@@ -125,7 +125,7 @@ func (s *Snapshot) inUse(d v1alpha1.RetiredData) bool {
 
 // leftAt returns the time at which a master left, later than any earlier one, because the names of Jobs and directories
 // contain it.
-func (s *Snapshot) leftAt(id string) metav1.Time {
+func (s *Cluster) leftAt(id string) metav1.Time {
 	now := s.Now.Truncate(time.Second)
 	for _, d := range s.Config.Status.Retired {
 		if d.ID == id && !now.After(d.Since.Time) {
@@ -136,13 +136,13 @@ func (s *Snapshot) leftAt(id string) metav1.Time {
 }
 
 // hasMachine returns whether a master is in the spec or retires.
-func (s *Snapshot) hasMachine(id string) bool {
+func (s *Cluster) hasMachine(id string) bool {
 	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return n.ID == id })
 }
 
 // leaves returns RetiredRenaming once no machine can start with the data that a master left: its member is out of etcd,
 // and it has neither a Deployment nor a pod. Otherwise it returns RetiredLeft and the reason.
-func (s *Snapshot) leaves(d v1alpha1.RetiredData, machines []Node) (phase, message string) {
+func (s *Cluster) leaves(d v1alpha1.RetiredData, machines []Node) (phase, message string) {
 	has := func(n Node) bool { return n.ID == d.ID }
 	switch {
 	case s.Restore.Phase() != etcd.NotRestoring:
@@ -158,7 +158,7 @@ func (s *Snapshot) leaves(d v1alpha1.RetiredData, machines []Node) (phase, messa
 }
 
 // whyNot returns what a Job waits for.
-func (s *Snapshot) whyNot(do, name, host string, job *batchv1.Job) string {
+func (s *Cluster) whyNot(do, name, host string, job *batchv1.Job) string {
 	if failure := Failure(job); failure != nil {
 		return fmt.Sprintf("Job %[1]s was given up (%[2]s): kubectl --namespace=%[3]s logs job/%[1]s tells why; delete it to try again", name, failure.Reason, s.Namespace())
 	}
@@ -168,7 +168,7 @@ func (s *Snapshot) whyNot(do, name, host string, job *batchv1.Job) string {
 
 // NewEtcdMark returns the mark for the directory of a new master. It differs from the mark of data that is being
 // renamed, because the Job must not rename the new directory.
-func (s *Snapshot) NewEtcdMark(id string) string {
+func (s *Cluster) NewEtcdMark(id string) string {
 	seed := s.Keys[KeyEncryption]
 	mark := key.EtcdMark(seed)
 	for i := 1; s.renames(id, mark); i++ {
@@ -177,7 +177,7 @@ func (s *Snapshot) NewEtcdMark(id string) string {
 	return mark
 }
 
-func (s *Snapshot) renames(id, mark string) bool {
+func (s *Cluster) renames(id, mark string) bool {
 	return slices.ContainsFunc(s.Config.Status.Retired, func(d v1alpha1.RetiredData) bool {
 		return d.ID == id && d.EtcdMark == mark && d.Phase == RetiredRenaming
 	})
@@ -185,7 +185,7 @@ func (s *Snapshot) renames(id, mark string) bool {
 
 // Left returns the data on a host of a master that is in the spec again; nil if there is none, or none that the master
 // may use again.
-func (s *Snapshot) Left(id string) *v1alpha1.RetiredData {
+func (s *Cluster) Left(id string) *v1alpha1.RetiredData {
 	at := slices.IndexFunc(s.Config.Status.Retired, func(d v1alpha1.RetiredData) bool { return d.ID == id && d.Phase == RetiredLeft })
 	if at < 0 {
 		return nil

@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"encoding/base64"
@@ -168,7 +168,7 @@ func (r *Secrets) pair(name string, secret *corev1.Secret, adopted bool) {
 }
 
 // CertificateSecret returns the Secret of a pair. It replaces the version that was read, if there was one.
-func (s *Snapshot) CertificateSecret(name string, pair pki.KeyPair, version string) *corev1.Secret {
+func (s *Cluster) CertificateSecret(name string, pair pki.KeyPair, version string) *corev1.Secret {
 	meta := s.Meta(key.SecretName(s.ID(), name), map[string]string{key.LabelCertificate: name})
 	meta.Namespace, meta.ResourceVersion = s.Config.Namespace, version
 	secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{
@@ -186,7 +186,7 @@ func (s *Snapshot) CertificateSecret(name string, pair pki.KeyPair, version stri
 }
 
 // MarkGeneration records that a CA has the generation that the KVMConfig requests.
-func (s *Snapshot) MarkGeneration(secret *corev1.Secret) {
+func (s *Cluster) MarkGeneration(secret *corev1.Secret) {
 	if generation := s.AuthorityGeneration(); generation > 0 {
 		secret.Annotations = map[string]string{key.AnnotationAuthorityGeneration: strconv.FormatInt(generation, 10)}
 	}

@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ type Restore struct {
 }
 
 // EtcdSnapshots returns whether, and where, snapshots of etcd are kept; nil if they are not.
-func (s *Snapshot) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
+func (s *Cluster) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
 	if e := s.Config.Spec.Etcd; e != nil {
 		return e.Snapshots
 	}
@@ -41,7 +41,7 @@ func (s *Snapshot) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
 }
 
 // FoundingTicket returns the founding token with which etcd was restored from a snapshot; empty if it was not.
-func (s *Snapshot) FoundingTicket() string {
+func (s *Cluster) FoundingTicket() string {
 	if known := s.Config.Status.Etcd; known != nil && known.Ticket != "" && known.Restored == s.Restore.DoneMark() {
 		return known.Ticket
 	}
@@ -50,7 +50,7 @@ func (s *Snapshot) FoundingTicket() string {
 
 // RestoreTicket returns the founding token of the restore in progress. It depends on the masters too: restored data
 // names all masters for which it was prepared, and cannot be used for another set of masters.
-func (s *Snapshot) RestoreTicket() string {
+func (s *Cluster) RestoreTicket() string {
 	var ids []string
 	for _, n := range s.Masters() {
 		ids = append(ids, n.ID)
@@ -61,7 +61,7 @@ func (s *Snapshot) RestoreTicket() string {
 // ticket returns the founding token with which a machine may start with the data of a snapshot, "<file>/<generation>".
 // No two restores have the same token: data that one restore has left behind, and data that was written since, must not
 // be accepted as the data of another.
-func (s *Snapshot) ticket(snapshot string, number int64, founders []string) string {
+func (s *Cluster) ticket(snapshot string, number int64, founders []string) string {
 	if snapshot == "" {
 		return ""
 	}
@@ -99,18 +99,18 @@ func SnapshotFile(snapshot string) string {
 
 // RestoresOther returns whether the requested snapshot does not have a name of this cluster. A restore that has passed
 // the check continues to its end.
-func (s *Snapshot) RestoresOther() bool {
+func (s *Cluster) RestoresOther() bool {
 	return s.Restore.Phase() == etcd.Checking && !etcdfiles.OfCluster(SnapshotFile(s.Restore.Target()), s.ID())
 }
 
 // RestoreStands returns whether a requested restore cannot start until a person does something.
-func (s *Snapshot) RestoreStands() bool {
+func (s *Cluster) RestoreStands() bool {
 	check := s.Restore.Jobs[key.EtcdRestoreName(s.RestoreTicket(), "")]
 	return s.Restore.Phase() == etcd.Checking && (s.RestoresOther() || Failure(check) != nil)
 }
 
 // LookAtRestore determines how far a restore has come.
-func (s *Snapshot) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job, pods []corev1.Pod) {
+func (s *Cluster) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job, pods []corev1.Pod) {
 	r := Restore{Jobs: map[string]*batchv1.Job{}, namespace: namespace.UID}
 	for i := range jobs {
 		r.Jobs[jobs[i].Name] = &jobs[i]

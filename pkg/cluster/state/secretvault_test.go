@@ -1,12 +1,12 @@
-package cluster_test
+package state_test
 
 import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
@@ -34,7 +34,7 @@ func TestSecretsThatNameAnothersIssuerAreMalformed(t *testing.T) {
 		"a pair that is no authority":         {certificateSecret(t, "default", "api", "", data("vault", own)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := cluster.ReadSecrets([]corev1.Secret{test.secret}, kvmConfig(), nil, requests)
+			read := state.ReadSecrets([]corev1.Secret{test.secret}, kvmConfig(), nil, requests)
 			p, ok := problem.As(read.PairsErr)
 			if refused := ok && p.Reason == "SecretMalformed"; refused != test.refused || refused == (len(read.Pairs) == 1) {
 				t.Errorf("refused: %t with %d pairs, %v; want %t", refused, len(read.Pairs), read.PairsErr, test.refused)

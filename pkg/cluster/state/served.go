@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 // has an older one, the oldest. Nothing in the workload cluster may be newer than its API servers
 // (https://kubernetes.io/releases/version-skew-policy/#kube-proxy). It is empty if it is not known: the wanted version
 // cannot be resolved, and no master has joined.
-func (s *Snapshot) ServedKubernetes() string {
+func (s *Cluster) ServedKubernetes() string {
 	served := ""
 	if s.VersionsErr == nil {
 		served = s.Versions.Kubernetes

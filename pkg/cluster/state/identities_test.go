@@ -1,4 +1,4 @@
-package cluster_test
+package state_test
 
 import (
 	"bytes"
@@ -8,10 +8,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // pairs returns the key pairs of a cluster, and the pair "api" of earlier versions and of the original, which is a
@@ -20,7 +20,7 @@ func pairs(t *testing.T) (set pki.Set, both pki.KeyPair) {
 	t.Helper()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
-	requests := cluster.CertificateRequests(fixture.MakeCluster("ab1cd").Obj(), cluster.Settings{})
+	requests := state.CertificateRequests(fixture.MakeCluster("ab1cd").Obj(), state.Settings{})
 	complete, err := pki.Complete(nil, requests, issuer, now, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestHowTheOperatorIntroducesItself(t *testing.T) {
 		"somebody's that serves, its own is not": {api: ptr(set[pki.API]), adopted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cluster.Snapshot{Stored: pki.Set{}, Adopted: map[string]bool{pki.API: test.adopted}}
+			s := &state.Cluster{Stored: pki.Set{}, Adopted: map[string]bool{pki.API: test.adopted}}
 			for name, pair := range map[string]*pki.KeyPair{pki.API: test.api, pki.Operator: test.operator} {
 				if pair != nil {
 					s.Stored[name] = *pair
@@ -93,13 +93,13 @@ func TestGroupOfAdministrators(t *testing.T) {
 	config := fixture.MakeCluster("ab1cd").Obj()
 	group := func(generation string) string {
 		config.Annotations = map[string]string{key.AnnotationAdministratorsGeneration: generation}
-		return cluster.Administrators(config, cluster.Settings{})
+		return state.Administrators(config, state.Settings{})
 	}
 	one, other, long := group("1"), group("2"), group(string(bytes.Repeat([]byte("x\n"), 1000)))
 	if group("") != addons.Administrators || one == other || one == addons.Administrators || len(long) > 64 || len(long) != len(one) {
 		t.Errorf("the groups are %q, %q and %q", one, other, long)
 	}
-	if got := cluster.Administrators(config, cluster.Settings{MachinesOnly: true}); got != pki.Masters {
+	if got := state.Administrators(config, state.Settings{MachinesOnly: true}); got != pki.Masters {
 		t.Errorf("without connections the group is %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
@@ -7,7 +7,7 @@ import (
 )
 
 // BootParams returns everything that the boot data of a node depends on.
-func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
+func (s *Cluster) BootParams(n Node) cloudconfig.Params {
 	c := s.Cluster()
 	guest := s.Settings.Guest
 	memory := n.Memory()
@@ -33,7 +33,7 @@ func (s *Snapshot) BootParams(n Node) cloudconfig.Params {
 }
 
 // bootToken returns the bootstrap token in the boot data of a node; empty while the cluster has none.
-func (s *Snapshot) bootToken(n Node) string {
+func (s *Cluster) bootToken(n Node) string {
 	if !s.Tokens.Known() {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"maps"
@@ -9,7 +9,7 @@ import (
 )
 
 // Labels returns the labels of every object of the cluster, with more labels that take precedence.
-func (s *Snapshot) Labels(more ...map[string]string) map[string]string {
+func (s *Cluster) Labels(more ...map[string]string) map[string]string {
 	labels := map[string]string{
 		key.LabelCluster:   s.ID(),
 		key.LabelGSCluster: s.ID(),
@@ -26,7 +26,7 @@ func (s *Snapshot) Labels(more ...map[string]string) map[string]string {
 }
 
 // Meta returns the metadata of an object in the cluster's namespace.
-func (s *Snapshot) Meta(name string, more ...map[string]string) metav1.ObjectMeta {
+func (s *Cluster) Meta(name string, more ...map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace(), Labels: s.Labels(more...)}
 }
 
@@ -34,7 +34,7 @@ func (s *Snapshot) Meta(name string, more ...map[string]string) metav1.ObjectMet
 func App(value string) map[string]string { return map[string]string{key.LabelApp: value} }
 
 // VersionBundle returns the label with the operator version, if there is one.
-func (s *Snapshot) VersionBundle() map[string]string {
+func (s *Cluster) VersionBundle() map[string]string {
 	if s.Version() == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package cluster_test
+package state_test
 
 import (
 	"testing"
@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
@@ -40,33 +40,33 @@ func TestWhoseTheNamespaceIs(t *testing.T) {
 		condition           *metav1.Condition
 		deleting            bool
 		beside              []corev1.Secret
-		want                cluster.Hold
+		want                state.Hold
 	}{
-		"its own":                                    {annotations: marked("1", "namespace"), want: cluster.HoldOwn},
-		"of a former one, without proof":             {annotations: marked("0", "namespace"), want: cluster.HoldForeign},
-		"of a former one, and refused":               {annotations: marked("0", "namespace"), condition: &refused, want: cluster.HoldForeign},
-		"of a former one, not looked at yet":         {annotations: marked("0", "namespace"), condition: &waits, want: cluster.HoldForeign},
-		"of a former one, whose Secrets are here":    {annotations: marked("0", "namespace"), beside: []corev1.Secret{beside("0")}, want: cluster.HoldFormer},
-		"of a former one, with Secrets of another":   {annotations: marked("0", "namespace"), beside: []corev1.Secret{beside("1"), beside("")}, want: cluster.HoldForeign},
-		"of a former one, the status was restored":   {annotations: marked("0", "namespace"), condition: &made, want: cluster.HoldFormer},
-		"of an earlier operator":                     {annotations: marked("", "namespace"), condition: &made, want: cluster.HoldFormer},
-		"of an earlier operator, status lost":        {annotations: marked("", "namespace"), beside: []corev1.Secret{beside("")}, want: cluster.HoldFormer},
-		"of an earlier operator, forged":             {annotations: marked("", "namespace"), want: cluster.HoldForeign},
-		"of an earlier operator, forged and refused": {annotations: marked("", "namespace"), condition: &refused, deleting: true, want: cluster.HoldForeign},
-		"of an earlier operator, on deletion":        {annotations: marked("", "namespace"), condition: &waits, deleting: true, want: cluster.HoldFormer},
+		"its own":                                    {annotations: marked("1", "namespace"), want: state.HoldOwn},
+		"of a former one, without proof":             {annotations: marked("0", "namespace"), want: state.HoldForeign},
+		"of a former one, and refused":               {annotations: marked("0", "namespace"), condition: &refused, want: state.HoldForeign},
+		"of a former one, not looked at yet":         {annotations: marked("0", "namespace"), condition: &waits, want: state.HoldForeign},
+		"of a former one, whose Secrets are here":    {annotations: marked("0", "namespace"), beside: []corev1.Secret{beside("0")}, want: state.HoldFormer},
+		"of a former one, with Secrets of another":   {annotations: marked("0", "namespace"), beside: []corev1.Secret{beside("1"), beside("")}, want: state.HoldForeign},
+		"of a former one, the status was restored":   {annotations: marked("0", "namespace"), condition: &made, want: state.HoldFormer},
+		"of an earlier operator":                     {annotations: marked("", "namespace"), condition: &made, want: state.HoldFormer},
+		"of an earlier operator, status lost":        {annotations: marked("", "namespace"), beside: []corev1.Secret{beside("")}, want: state.HoldFormer},
+		"of an earlier operator, forged":             {annotations: marked("", "namespace"), want: state.HoldForeign},
+		"of an earlier operator, forged and refused": {annotations: marked("", "namespace"), condition: &refused, deleting: true, want: state.HoldForeign},
+		"of an earlier operator, on deletion":        {annotations: marked("", "namespace"), condition: &waits, deleting: true, want: state.HoldFormer},
 		"with Secrets forged elsewhere": {
-			annotations: marked("0", "namespace"), want: cluster.HoldForeign,
+			annotations: marked("0", "namespace"), want: state.HoldForeign,
 			beside: []corev1.Secret{keySecret("acme", "encryption", encryptionKey, "x", annotated(marked("0", "randomkey")))},
 		},
-		"of another kind":               {annotations: ownership.Owner{Kind: "VirtualMachine.kvm.example.org", Namespace: "default", Name: "ab1cd", UID: "1", Handler: "namespace"}.Annotations(), condition: &made, want: cluster.HoldForeign},
-		"of another KVMConfig":          {annotations: map[string]string{ownership.Annotation: "default/other/namespace"}, labels: handedOver, condition: &made, want: cluster.HoldForeign},
-		"of another handler":            {annotations: marked("1", "service"), want: cluster.HoldForeign},
-		"handed over":                   {labels: handedOver, want: cluster.HoldOffered},
-		"nobody's":                      {want: cluster.HoldForeign},
-		"of the original":               {labels: map[string]string{key.LabelCluster: "ab1cd", key.LabelCustomer: "acme"}, want: cluster.HoldForeign},
-		"handed over to another one":    {labels: map[string]string{key.LabelGSCluster: "other"}, want: cluster.HoldForeign},
-		"its owner cannot be read":      {annotations: map[string]string{ownership.Annotation: "x"}, labels: handedOver, condition: &made, want: cluster.HoldForeign},
-		"its own, whatever it was once": {annotations: marked("1", "namespace"), condition: &refused, want: cluster.HoldOwn},
+		"of another kind":               {annotations: ownership.Owner{Kind: "VirtualMachine.kvm.example.org", Namespace: "default", Name: "ab1cd", UID: "1", Handler: "namespace"}.Annotations(), condition: &made, want: state.HoldForeign},
+		"of another KVMConfig":          {annotations: map[string]string{ownership.Annotation: "default/other/namespace"}, labels: handedOver, condition: &made, want: state.HoldForeign},
+		"of another handler":            {annotations: marked("1", "service"), want: state.HoldForeign},
+		"handed over":                   {labels: handedOver, want: state.HoldOffered},
+		"nobody's":                      {want: state.HoldForeign},
+		"of the original":               {labels: map[string]string{key.LabelCluster: "ab1cd", key.LabelCustomer: "acme"}, want: state.HoldForeign},
+		"handed over to another one":    {labels: map[string]string{key.LabelGSCluster: "other"}, want: state.HoldForeign},
+		"its owner cannot be read":      {annotations: map[string]string{ownership.Annotation: "x"}, labels: handedOver, condition: &made, want: state.HoldForeign},
+		"its own, whatever it was once": {annotations: marked("1", "namespace"), condition: &refused, want: state.HoldOwn},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := kvmConfig()
@@ -78,12 +78,12 @@ func TestWhoseTheNamespaceIs(t *testing.T) {
 				config.DeletionTimestamp = &metav1.Time{Time: now.Time}
 			}
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: test.annotations, Labels: test.labels}}
-			if got := cluster.HoldOf(namespace, config, test.beside); got != test.want {
+			if got := state.HoldOf(namespace, config, test.beside); got != test.want {
 				t.Errorf("the namespace is %s, want %s", got, test.want)
 			}
 		})
 	}
-	if got := cluster.HoldOf(&corev1.Namespace{}, kvmConfig(), nil); got != cluster.HoldNone {
+	if got := state.HoldOf(&corev1.Namespace{}, kvmConfig(), nil); got != state.HoldNone {
 		t.Errorf("a namespace that does not exist is %s", got)
 	}
 }
@@ -97,7 +97,7 @@ func TestPlacesOfACluster(t *testing.T) {
 	at := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}
-	s := &cluster.Snapshot{Config: kvmConfig(), Hold: cluster.HoldOwn}
+	s := &state.Cluster{Config: kvmConfig(), Hold: state.HoldOwn}
 	for name, test := range map[string]struct {
 		object client.Object
 		want   bool
@@ -116,8 +116,8 @@ func TestPlacesOfACluster(t *testing.T) {
 			t.Errorf("%s counts: %t, want %t", name, got, test.want)
 		}
 	}
-	for hold, want := range map[cluster.Hold]int{
-		cluster.HoldNone: 2, cluster.HoldOwn: 2, cluster.HoldFormer: 2, cluster.HoldOffered: 2, cluster.HoldForeign: 1,
+	for hold, want := range map[state.Hold]int{
+		state.HoldNone: 2, state.HoldOwn: 2, state.HoldFormer: 2, state.HoldOffered: 2, state.HoldForeign: 1,
 	} {
 		s.Hold = hold
 		if got := s.Places().Namespaces; len(got) != want || got[0] != "default" {

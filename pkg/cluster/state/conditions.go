@@ -1,4 +1,4 @@
-package cluster
+package state
 
 // Conditions of a KVMConfig that more than one controller uses.
 const (

@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"slices"
@@ -83,7 +83,7 @@ const (
 )
 
 // Departing returns the pods of nodes that are no longer in the spec, except for masters that retire, sorted by name.
-func (s *Snapshot) Departing() []corev1.Pod {
+func (s *Cluster) Departing() []corev1.Pod {
 	pods := slices.DeleteFunc(slices.Clone(s.Leaving), func(p corev1.Pod) bool {
 		id := p.Labels[key.LabelNode]
 		retires := p.Labels[key.LabelApp] == key.RoleMaster && slices.ContainsFunc(s.Retiring, func(n Node) bool { return n.ID == id })

@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"slices"
@@ -87,14 +87,14 @@ func inOwnPlace(s *corev1.Secret, config *v1alpha1.KVMConfig) bool {
 }
 
 // Owner returns the owner of the objects of a handler.
-func (s *Snapshot) Owner(handler string) ownership.Owner {
+func (s *Cluster) Owner(handler string) ownership.Owner {
 	return key.OwnerKVMConfig(s.Config, handler)
 }
 
 // Places returns where the cluster's objects are: Secrets in the namespace of the KVMConfig, everything in the
 // cluster's namespace unless that belongs to another owner, and cluster-scoped objects with the names that the operator
 // gives.
-func (s *Snapshot) Places() apply.Places {
+func (s *Cluster) Places() apply.Places {
 	namespaces := []string{s.Config.Namespace}
 	if s.Hold != HoldForeign && s.Namespace() != s.Config.Namespace {
 		namespaces = append(namespaces, s.Namespace())
@@ -102,7 +102,7 @@ func (s *Snapshot) Places() apply.Places {
 	return apply.Places{Namespaces: namespaces, Counts: s.counts, Former: s.FormerUIDs}
 }
 
-func (s *Snapshot) counts(object client.Object) bool {
+func (s *Cluster) counts(object client.Object) bool {
 	switch object.GetNamespace() {
 	case "":
 		return slices.Contains([]string{key.Namespace(s.ID()), key.PSPBindingName(s.ID())}, object.GetName())
@@ -120,7 +120,7 @@ func OwnsNamespace(config *v1alpha1.KVMConfig, hold Hold) bool {
 }
 
 // LookAtNamespace records who owns the namespace.
-func (s *Snapshot) LookAtNamespace(namespace *corev1.Namespace, hold Hold) {
+func (s *Cluster) LookAtNamespace(namespace *corev1.Namespace, hold Hold) {
 	s.Hold = hold
 	s.OwnsNamespace = OwnsNamespace(s.Config, hold)
 	s.NamespaceGoes = namespace.DeletionTimestamp != nil

@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"cmp"
@@ -16,17 +16,17 @@ import (
 )
 
 // MemberHost returns the host name of the etcd member on a master.
-func (s *Snapshot) MemberHost(nodeID string) string {
+func (s *Cluster) MemberHost(nodeID string) string {
 	return key.ServiceHost(key.DeploymentName(key.RoleMaster, nodeID), s.ID(), s.Settings.ClusterDomain)
 }
 
 // EtcdMaster returns a master as package etcd knows it.
-func (s *Snapshot) EtcdMaster(nodeID string) etcd.Master {
+func (s *Cluster) EtcdMaster(nodeID string) etcd.Master {
 	return etcd.Master{Name: pki.EtcdMember(nodeID), PeerURL: fmt.Sprintf("https://%s:%d", s.MemberHost(nodeID), key.PortEtcdPeer)}
 }
 
 // EtcdMasters returns the masters of the spec; each of them needs a member.
-func (s *Snapshot) EtcdMasters() []etcd.Master {
+func (s *Cluster) EtcdMasters() []etcd.Master {
 	var all []etcd.Master
 	for _, n := range s.Masters() {
 		all = append(all, s.EtcdMaster(n.ID))
@@ -35,10 +35,10 @@ func (s *Snapshot) EtcdMasters() []etcd.Master {
 }
 
 // EtcdMachines returns all masters whose machines may run a member: those of the spec and the retiring ones.
-func (s *Snapshot) EtcdMachines() []Node { return append(s.Masters(), s.Retiring...) }
+func (s *Cluster) EtcdMachines() []Node { return append(s.Masters(), s.Retiring...) }
 
 // EtcdMember returns the member on a master; nil if none is known.
-func (s *Snapshot) EtcdMember(nodeID string) *etcd.Member {
+func (s *Cluster) EtcdMember(nodeID string) *etcd.Member {
 	at := slices.IndexFunc(s.Etcd.Members, s.EtcdMaster(nodeID).Has)
 	if at < 0 {
 		return nil
@@ -48,25 +48,25 @@ func (s *Snapshot) EtcdMember(nodeID string) *etcd.Member {
 
 // Retires returns whether the machine of a master that is no longer in the spec has to stay: as long as its member is
 // in the list, or as it is not known whether it is. A master from before a restore never has to stay.
-func (s *Snapshot) Retires(n Node) bool {
+func (s *Cluster) Retires(n Node) bool {
 	return s.Restore.Committed == "" && !s.Former(n) && (!s.Etcd.Known() || s.EtcdMember(n.ID) != nil)
 }
 
 // LookAtRetiring records which of the masters that are no longer in the spec have to stay.
-func (s *Snapshot) LookAtRetiring(retired []Node) {
+func (s *Cluster) LookAtRetiring(retired []Node) {
 	s.Retiring = slices.DeleteFunc(slices.Clone(retired), func(n Node) bool { return !s.Retires(n) })
 }
 
 // Former returns whether a machine that is no longer in the spec ran a member before the restore from which the cluster
 // started: it may be part of a majority of an etcd that is no longer the cluster's. A master in the current member list
 // is not former, nor is a founder of the current etcd, regardless of whether its member has been seen.
-func (s *Snapshot) Former(n Node) bool {
+func (s *Cluster) Former(n Node) bool {
 	return s.FoundingTicket() != "" && s.RanAs(n) == "" && s.EtcdMember(n.ID) == nil && !slices.Contains(s.Founders, n.ID)
 }
 
 // EtcdMemberMark returns how the member of a master is recorded in its Deployment: with the token of the restore,
 // because a restored snapshot has none of the earlier members.
-func (s *Snapshot) EtcdMemberMark(id uint64) string {
+func (s *Cluster) EtcdMemberMark(id uint64) string {
 	mark := strconv.FormatUint(id, 16)
 	if ticket := s.FoundingTicket(); ticket != "" {
 		mark += "@" + ticket
@@ -84,7 +84,7 @@ func (n Node) WrittenMark() string {
 }
 
 // MarkToKeep returns the record of a master's member that is to be stored from now on.
-func (s *Snapshot) MarkToKeep(n Node) string {
+func (s *Cluster) MarkToKeep(n Node) string {
 	m := s.EtcdMember(n.ID)
 	switch {
 	case n.Role != key.RoleMaster || s.LostMember(n):
@@ -96,7 +96,7 @@ func (s *Snapshot) MarkToKeep(n Node) string {
 }
 
 // RanAs returns the member that a master is known to have run, as it is recorded; empty if there was none.
-func (s *Snapshot) RanAs(n Node) string {
+func (s *Cluster) RanAs(n Node) string {
 	mark := n.WrittenMark()
 	if _, ticket, _ := strings.Cut(mark, "@"); ticket != s.FoundingTicket() {
 		return ""
@@ -106,7 +106,7 @@ func (s *Snapshot) RanAs(n Node) string {
 
 // LostMember returns whether the member whose data a master's machine has was removed from the list: the machine has to
 // be replaced.
-func (s *Snapshot) LostMember(n Node) bool {
+func (s *Cluster) LostMember(n Node) bool {
 	if n.Role != key.RoleMaster || !s.Etcd.Known() || s.RanAs(n) == "" {
 		return false
 	}
@@ -114,7 +114,7 @@ func (s *Snapshot) LostMember(n Node) bool {
 	return m == nil || s.EtcdMemberMark(m.ID) != s.RanAs(n)
 }
 
-func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
+func (s *Cluster) beginning(n Node) (etcd.Beginning, []etcd.Master) {
 	var founders []etcd.Master
 	for _, id := range s.Founders {
 		founders = append(founders, s.EtcdMaster(id))
@@ -123,13 +123,13 @@ func (s *Snapshot) beginning(n Node) (etcd.Beginning, []etcd.Master) {
 }
 
 // Founded returns whether any member is known to have run.
-func (s *Snapshot) Founded() bool {
+func (s *Cluster) Founded() bool {
 	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return s.RanAs(n) != "" })
 }
 
 // AwaitsMember returns whether a master must not start before its member is added to etcd, or before it is known that
 // it was added.
-func (s *Snapshot) AwaitsMember(n Node) bool {
+func (s *Cluster) AwaitsMember(n Node) bool {
 	if n.Role != key.RoleMaster || s.Restore.Halted() {
 		return false
 	}
@@ -140,7 +140,7 @@ func (s *Snapshot) AwaitsMember(n Node) bool {
 // making distinguishes the members of this cluster from those of an earlier one with the same name and the same key:
 // the IDs of founders are computed from their addresses and from this value, and a founder without data must not get
 // the ID of a member that has run.
-func (s *Snapshot) making() string {
+func (s *Cluster) making() string {
 	if s.Config.UID == "" {
 		return "" // the cluster is only rendered
 	}
@@ -150,7 +150,7 @@ func (s *Snapshot) making() string {
 
 // beginEtcd sets in the boot data how the master's member starts. A master that must not start yet gets the parameters
 // of one that has run, with which it would not start either.
-func (s *Snapshot) beginEtcd(n Node, p *cloudconfig.Params) {
+func (s *Cluster) beginEtcd(n Node, p *cloudconfig.Params) {
 	p.EtcdState, p.EtcdFrom = cloudconfig.EtcdExisting, cmp.Or(s.FoundingTicket(), s.making())
 	beginning, members := s.beginning(n)
 	switch beginning {

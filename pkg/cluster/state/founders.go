@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"slices"
@@ -83,7 +83,7 @@ func isFounding(namespace *corev1.Namespace) bool {
 // LookAtFounding determines whether etcd is still being founded. Workload, Etcd and the machines of s have to be set
 // before: an API that responds has an etcd, and a cluster that has machines and is not marked as being founded was
 // founded earlier.
-func (s *Snapshot) LookAtFounding(namespace *corev1.Namespace, retired []Node, held []string) {
+func (s *Cluster) LookAtFounding(namespace *corev1.Namespace, retired []Node, held []string) {
 	s.Held = held
 	switch s.Restore.Phase() {
 	case etcd.Founding:
@@ -96,6 +96,6 @@ func (s *Snapshot) LookAtFounding(namespace *corev1.Namespace, retired []Node, h
 }
 
 // Holds returns whether a master exists only so that etcd can be founded, see HoldFounders.
-func (s *Snapshot) Holds(n Node) bool {
+func (s *Cluster) Holds(n Node) bool {
 	return n.Role == key.RoleMaster && slices.Contains(s.Held, n.ID)
 }

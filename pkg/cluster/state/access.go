@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ import (
 const portHTTPS = 443
 
 // Access returns how users reach the API of the cluster.
-func (s *Snapshot) Access() v1alpha1.Access {
+func (s *Cluster) Access() v1alpha1.Access {
 	if s.Config.Spec.Access == nil {
 		return v1alpha1.Access{Type: v1alpha1.AccessClusterIP}
 	}
@@ -65,7 +65,7 @@ func Administrators(config *v1alpha1.KVMConfig, settings Settings) string {
 // false if there is none. It uses only stored pairs, because one that was just issued may never be stored. An adopted
 // pair "api" stays in use, because the original's masters trust it. A pair "api" from an earlier version of this
 // operator is used until the operator's own pair, which the same CA signs, is stored.
-func (s *Snapshot) OperatorPair() (pki.KeyPair, bool) {
+func (s *Cluster) OperatorPair() (pki.KeyPair, bool) {
 	api, stored := s.Stored[pki.API]
 	own, found := s.Stored[pki.Operator]
 	switch administers := pki.Administers(api); {
@@ -79,7 +79,7 @@ func (s *Snapshot) OperatorPair() (pki.KeyPair, bool) {
 }
 
 // AdministratorPair returns the key pair of the administrator's kubeconfig, and the group that gives it its rights.
-func (s *Snapshot) AdministratorPair() (pair pki.KeyPair, group string) {
+func (s *Cluster) AdministratorPair() (pair pki.KeyPair, group string) {
 	api := s.Certificates[pki.API]
 	if s.Adopted[pki.API] && pki.Administers(api) {
 		return api, pki.Masters
@@ -91,7 +91,7 @@ func (s *Snapshot) AdministratorPair() (pair pki.KeyPair, group string) {
 
 // PublishedURL returns the address at which users reach the API, or the reason why the management cluster has not
 // assigned one yet.
-func (s *Snapshot) PublishedURL() (address, missing string) {
+func (s *Cluster) PublishedURL() (address, missing string) {
 	access, service := s.Access(), s.PublishedService
 	host, port := cmp.Or(access.Host, key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain)), s.Cluster().Kubernetes.API.SecurePort
 	switch access.Type {
@@ -114,7 +114,7 @@ func (s *Snapshot) PublishedURL() (address, missing string) {
 
 // PublishedServerName returns the name that users' clients send as SNI and verify in the certificate of the API server.
 // An Ingress finds the cluster by it.
-func (s *Snapshot) PublishedServerName() string {
+func (s *Cluster) PublishedServerName() string {
 	if s.Access().Type == v1alpha1.AccessIngress {
 		return s.Cluster().Kubernetes.API.Domain
 	}
@@ -146,13 +146,13 @@ func balancer(service *corev1.Service) string {
 }
 
 // Published returns whether there is a Service "api" for clients outside the management cluster.
-func (s *Snapshot) Published() bool {
+func (s *Cluster) Published() bool {
 	t := s.Access().Type
 	return t == v1alpha1.AccessNodePort || t == v1alpha1.AccessLoadBalancer
 }
 
 // InternalURL returns the URL of the API for pods of the management cluster and for guests.
-func (s *Snapshot) InternalURL() string {
+func (s *Cluster) InternalURL() string {
 	host := key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain)
 	return fmt.Sprintf("https://%s:%d", host, s.Cluster().Kubernetes.API.SecurePort)
 }

@@ -1,4 +1,4 @@
-package cluster_test
+package state_test
 
 import (
 	"testing"
@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kvm-operator/kvm-operator/pkg/cluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 var now = metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
@@ -52,37 +52,37 @@ func TestReadinessOfNodes(t *testing.T) {
 	unscheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}
 	gate := corev1.PodCondition{Type: key.ConditionNodeReady, Status: corev1.ConditionFalse}
 	for name, test := range map[string]struct {
-		node cluster.Node
+		node state.Node
 		want string
 	}{
-		"it serves":                  {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1")}}, ""},
-		"there is no Deployment":     {cluster.Node{}, "no node pod yet"},
-		"a pod without a Deployment": {cluster.Node{Pods: []corev1.Pod{pod("a", "1")}}, "no node pod yet"},
-		"there is no pod":            {cluster.Node{Deployment: made("1")}, "no node pod yet"},
+		"it serves":                  {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1")}}, ""},
+		"there is no Deployment":     {state.Node{}, "no node pod yet"},
+		"a pod without a Deployment": {state.Node{Pods: []corev1.Pod{pod("a", "1")}}, "no node pod yet"},
+		"there is no pod":            {state.Node{Deployment: made("1")}, "no node pod yet"},
 		"a kubelet has ended the pod before": {
-			cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("b", "1"), pod("a", "1", ended)}}, "",
+			state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("b", "1"), pod("a", "1", ended)}}, "",
 		},
 		"a kubelet has ended the only pod": {
-			cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, ended)}}, "node pod a is not Ready",
+			state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, ended)}}, "node pod a is not Ready",
 		},
-		"the pod terminates":         {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", terminating)}}, "node pod a is terminating"},
-		"the pod is of the old form": {cluster.Node{Deployment: made("2"), Pods: []corev1.Pod{pod("a", "1")}}, "node pod a is about to be replaced"},
+		"the pod terminates":         {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", terminating)}}, "node pod a is terminating"},
+		"the pod is of the old form": {state.Node{Deployment: made("2"), Pods: []corev1.Pod{pod("a", "1")}}, "node pod a is about to be replaced"},
 		"the old pod still ends": {
-			cluster.Node{Deployment: made("2"), Pods: []corev1.Pod{pod("b", "2"), pod("a", "1", terminating)}}, "the old node pod is still terminating",
+			state.Node{Deployment: made("2"), Pods: []corev1.Pod{pod("b", "2"), pod("a", "1", terminating)}}, "the old node pod is still terminating",
 		},
 		"two pods of the same form": {
-			cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1"), pod("b", "1", terminating)}}, "the old node pod is still terminating",
+			state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1"), pod("b", "1", terminating)}}, "the old node pod is still terminating",
 		},
-		"the pod is not Ready":     {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady)}}, "node pod a is not Ready"},
-		"no host takes it":         {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, with(unscheduled))}}, "node pod a is not Ready: no host takes it: 0/3 nodes are available"},
-		"its image cannot be had":  {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ImagePullBackOff"))}}, "node pod a is not Ready: its container k8s-kvm waits: ImagePullBackOff"},
-		"its image is got":         {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("PodInitializing"))}}, "node pod a is not Ready"},
-		"its container is made":    {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ContainerCreating"))}}, "node pod a is not Ready"},
-		"its Node is not Ready":    {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, with(gate))}}, "node pod a is not Ready: its Node in the workload cluster is not Ready"},
-		"a pod without conditions": {cluster.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", func(p *corev1.Pod) { p.Status.Conditions = nil })}}, "node pod a is not Ready"},
+		"the pod is not Ready":     {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady)}}, "node pod a is not Ready"},
+		"no host takes it":         {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, with(unscheduled))}}, "node pod a is not Ready: no host takes it: 0/3 nodes are available"},
+		"its image cannot be had":  {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ImagePullBackOff"))}}, "node pod a is not Ready: its container k8s-kvm waits: ImagePullBackOff"},
+		"its image is got":         {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("PodInitializing"))}}, "node pod a is not Ready"},
+		"its container is made":    {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ContainerCreating"))}}, "node pod a is not Ready"},
+		"its Node is not Ready":    {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, with(gate))}}, "node pod a is not Ready: its Node in the workload cluster is not Ready"},
+		"a pod without conditions": {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", func(p *corev1.Pod) { p.Status.Conditions = nil })}}, "node pod a is not Ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ready, message := cluster.PodReadiness(test.node)
+			ready, message := state.PodReadiness(test.node)
 			if diff := cmp.Diff([]any{test.want == "", test.want}, []any{ready, message}); diff != "" {
 				t.Errorf("it is judged otherwise (-want +got):\n%s", diff)
 			}
@@ -102,8 +102,8 @@ func TestPodsOfANodeNewestFirst(t *testing.T) {
 		of("worker", "a", "oldest", 3*time.Hour), of("worker", "b", "another node's", 0), of("worker", "a", "newest", time.Hour, terminating),
 		of("master", "a", "a master's", 0), of("worker", "a", "middle", 2*time.Hour), of("worker", "a", "middle too", 2*time.Hour),
 	}
-	n := cluster.Node{ID: "a", Role: "worker"}
-	n.Pods = cluster.PodsOf(pods, n)
+	n := state.Node{ID: "a", Role: "worker"}
+	n.Pods = state.PodsOf(pods, n)
 	var got []string
 	for _, p := range n.Pods {
 		got = append(got, p.Name)
@@ -111,11 +111,11 @@ func TestPodsOfANodeNewestFirst(t *testing.T) {
 	if diff := cmp.Diff([]string{"newest", "middle", "middle too", "oldest"}, got); diff != "" {
 		t.Errorf("another order (-want +got):\n%s", diff)
 	}
-	onlyGoing := cluster.Node{Pods: n.Pods[:1]}
+	onlyGoing := state.Node{Pods: n.Pods[:1]}
 	if diff := cmp.Diff([]string{"middle", "newest"}, []string{n.Pod().Name, onlyGoing.Pod().Name}); diff != "" {
 		t.Errorf("another pod counts (-want +got):\n%s", diff)
 	}
-	if none := (cluster.Node{}).Pod(); none != nil {
+	if none := (state.Node{}).Pod(); none != nil {
 		t.Errorf("a pod out of nothing: %v", none)
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package state
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ func IngressHosts(config *v1alpha1.KVMConfig) []string {
 }
 
 // HostAllowed returns whether a host is in one of the domains that the operator allows.
-func (s *Snapshot) HostAllowed(host string) bool {
+func (s *Cluster) HostAllowed(host string) bool {
 	return len(s.Settings.IngressDomains) == 0 || slices.ContainsFunc(s.Settings.IngressDomains, func(domain string) bool {
 		domain = strings.ToLower(strings.Trim(domain, "."))
 		return host == domain || strings.HasSuffix(host, "."+domain)
@@ -26,7 +26,7 @@ func (s *Snapshot) HostAllowed(host string) bool {
 // HostTakenBy returns the Ingress of another cluster, as <namespace>/<name>, that takes precedence for a host; empty if
 // there is none. The oldest Ingress has the host, and among those of the same age the one with the smallest UID: the
 // API server sets both, so every operator decides the same.
-func (s *Snapshot) HostTakenBy(host string) string {
+func (s *Cluster) HostTakenBy(host string) string {
 	var first *networkingv1.Ingress
 	for i := range s.Ingresses {
 		other := &s.Ingresses[i]
