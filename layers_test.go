@@ -207,9 +207,6 @@ func TestHandlersCannotWrite(t *testing.T) {
 		"resources/kvmconfig/vault.Revoker.Revoke",
 		"resources/kvmconfig/workload.Forgetter.Forget",
 	}
-	clock := []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
-	outside := []string{"crypto/rand", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "syscall"}
-
 	var asked []string
 	handlers := 0
 	for _, p := range checkedPackages(t) {
@@ -221,16 +218,19 @@ func TestHandlersCannotWrite(t *testing.T) {
 			at := p.set.Position(identifier.Pos())
 			switch pkg := object.Pkg(); {
 			case pkg == nil:
-			case pkg.Path() == clientPackage && object.Name() != "Object":
-				t.Errorf("%s: client.%s: a handler knows of no client; it returns the objects it wants", at, object.Name())
 			case pkg.Path() == module+"/pkg/operatorkit/apply" && isMethodOf(object, "Engine"):
-				t.Errorf("%s: Engine.%s: the engine is handed on in constructors and called by nobody here", at, object.Name())
-			case pkg.Path() == "time" && slices.Contains(clock, object.Name()):
-				t.Errorf("%s: time.%s: a handler knows no clock", at, object.Name())
-			case slices.Contains(outside, pkg.Path()):
-				t.Errorf("%s: %s.%s: a handler reads nothing but its snapshot", at, pkg.Name(), object.Name())
+				t.Errorf("%s: Engine.%s: the engine is handed on in constructors and called by no handler", at, object.Name())
+			case reachesOutside(object), pkg.Path() == "net", pkg.Path() == clientPackage && object.Name() != "Object":
+				t.Errorf("%s: %s.%s: a handler reads nothing but its state, and returns the objects that it wants", at, pkg.Name(), object.Name())
 			}
 		}
+		inspect(p, func(assignment *ast.AssignStmt) {
+			for _, target := range assignment.Lhs {
+				if field, ok := target.(*ast.SelectorExpr); ok && isFieldOfState(p, field) {
+					t.Errorf("%s: %s is written: a handler changes nothing of its state", p.set.Position(field.Pos()), field.Sel.Name)
+				}
+			}
+		})
 		asked = append(asked, interfaceMethods(p)...)
 	}
 	if handlers == 0 {
@@ -238,6 +238,54 @@ func TestHandlersCannotWrite(t *testing.T) {
 	}
 	if slices.Sort(asked); !slices.Equal(asked, requestsOfHandlers) {
 		t.Errorf("handlers ask others for %v, and may for %v", asked, requestsOfHandlers)
+	}
+}
+
+// isFieldOfState returns whether an expression is a field of a type of package state.
+func isFieldOfState(p checkedPackage, e *ast.SelectorExpr) bool {
+	field, ok := p.info.Uses[e.Sel].(*types.Var)
+	return ok && field.IsField() && field.Pkg() != nil && field.Pkg().Path() == module+"/pkg/cluster/state"
+}
+
+// reachesOutside returns whether a name gives access to the world outside of the program: a client, a clock, random
+// numbers, the network or the operating system.
+func reachesOutside(object types.Object) bool {
+	clock := []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+	outside := []string{"crypto/rand", "math/rand", "math/rand/v2", "net/http", "os", "os/exec", "syscall"}
+	switch path := object.Pkg().Path(); path {
+	case clientPackage:
+		return !slices.Contains([]string{"Object", "ObjectKey", "ObjectKeyFromObject"}, object.Name())
+	case "time":
+		f, ok := object.(*types.Func)
+		return ok && f.Signature().Recv() == nil && slices.Contains(clock, object.Name())
+	case "net":
+		return strings.HasPrefix(object.Name(), "Dial") || strings.HasPrefix(object.Name(), "Listen") || strings.HasPrefix(object.Name(), "Lookup")
+	default:
+		return slices.Contains(outside, path)
+	}
+}
+
+// TestPlanIsPure: what is planned depends only on what was observed and on the time, and the state that a pass decides
+// on has no way to change anything.
+func TestPlanIsPure(t *testing.T) {
+	pure := []string{
+		"pkg/cluster/plan", "pkg/cluster/state", "pkg/cluster/drain", "pkg/cluster/rolling", "pkg/cluster/remediation", "pkg/cluster/nodestep",
+		"pkg/cluster/nodepod", "pkg/cluster/versions", "pkg/cluster/joining", "pkg/cluster/key", "pkg/cluster/cloudconfig", "pkg/cluster/addons",
+	}
+	found := 0
+	for _, p := range checkedPackages(t) {
+		if !slices.Contains(pure, p.folder()) {
+			continue
+		}
+		found++
+		for identifier, object := range p.info.Uses {
+			if pkg := object.Pkg(); pkg != nil && (pkg.Path() == "context" || reachesOutside(object)) {
+				t.Errorf("%s: %s.%s: nothing outside of the program is reached here", p.set.Position(identifier.Pos()), pkg.Name(), object.Name())
+			}
+		}
+	}
+	if found != len(pure) {
+		t.Errorf("%d packages of %v are there", found, pure)
 	}
 }
 

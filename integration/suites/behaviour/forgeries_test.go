@@ -30,6 +30,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
@@ -122,7 +123,7 @@ var held = []string{"example.org/held", key.FinalizerCluster, key.FinalizerDrain
 func (f *forger) forgeries(t *testing.T, config *v1alpha1.KVMConfig) []client.Object {
 	t.Helper()
 	id := config.Spec.Cluster.ID
-	completed, err := pki.Complete(nil, state.CertificateRequests(state.WithDefaults(config), lab.Settings()), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
+	completed, err := pkitest.Complete(nil, state.CertificateRequests(state.WithDefaults(config), lab.Settings()), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

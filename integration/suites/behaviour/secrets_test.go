@@ -19,6 +19,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
@@ -37,7 +38,7 @@ func newCertOperator(t *testing.T, config *v1alpha1.KVMConfig) certOperator {
 	o := certOperator{namespace: "certs-" + config.Spec.Cluster.ID, cluster: config.Spec.Cluster.ID}
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.namespace}})
 	requests := pki.Requests(state.WithDefaults(config).Spec.Cluster, "cluster.local")
-	completed, err := pki.Complete(nil, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
+	completed, err := pkitest.Complete(nil, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 )
 
 // most is the largest number of masters of a test, including past ones.
@@ -132,7 +133,7 @@ func (c *cluster) issue() {
 			IPs: []netip.Addr{netip.MustParseAddr(c.address(n)), netip.MustParseAddr("127.0.0.1")},
 		})
 	}
-	completed, err := pki.Complete(pki.Set{}, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
+	completed, err := pkitest.Complete(pki.Set{}, requests, pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	must(c.t, err)
 	c.pairs = completed.Set
 	for name, pair := range c.pairs {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
@@ -52,7 +53,7 @@ func issuers(v pki.Issuer) pki.Issuers {
 
 func whole(t *testing.T, v pki.Issuer) pki.Set {
 	t.Helper()
-	completed, err := pki.Complete(nil, requests(), issuers(v), time.Now(), nil)
+	completed, err := pkitest.Complete(nil, requests(), issuers(v), time.Now(), nil)
 	must(t, err)
 	return completed.Set
 }
@@ -123,7 +124,7 @@ func TestVaultIssuesRenewsSucceedsAndRevokes(t *testing.T) {
 	})
 	t.Run("renew", func(t *testing.T) {
 		for at, want := range map[time.Duration]bool{term / 2: false, term - time.Hour: true} {
-			completed, err := pki.Complete(set, requests(), issuers(v), time.Now().Add(at), nil)
+			completed, err := pkitest.Complete(set, requests(), issuers(v), time.Now().Add(at), nil)
 			must(t, errors.Join(err, completed.Failed))
 			if renewed := len(completed.Renewed) > 0; renewed != want {
 				t.Errorf("renewed after %s: %t, want %t", at, renewed, want)
@@ -144,7 +145,7 @@ func TestVaultIssuesRenewsSucceedsAndRevokes(t *testing.T) {
 				must(t, err)
 				now[name] = pair
 			}
-			completed, err := pki.Complete(now, requests(), issuers(v), time.Now(), nil)
+			completed, err := pkitest.Complete(now, requests(), issuers(v), time.Now(), nil)
 			must(t, errors.Join(err, completed.Failed))
 			now = completed.Set
 		}
@@ -176,7 +177,7 @@ func TestVaultsOfOthersAreLeftAlone(t *testing.T) {
 	v := s.use(t, nil)
 	taken := "pki-etcd-" + id
 	must(t, s.Client.Sys().Mount(taken, &api.MountInput{Type: "pki", Description: "of somebody else"}))
-	completed, err := pki.Complete(nil, requests(), issuers(v), time.Now(), nil)
+	completed, err := pkitest.Complete(nil, requests(), issuers(v), time.Now(), nil)
 	if p, ok := problem.As(err); !ok || !strings.HasPrefix(p.Reason, "VaultMountTaken") || !strings.Contains(p.Message, taken) {
 		t.Errorf("err = %v, want one about %s", err, taken)
 	}
@@ -224,7 +225,7 @@ func TestTroublesWithVault(t *testing.T) {
 		t.Run(trouble.name, func(t *testing.T) {
 			v := trouble.make(t)
 			began := time.Now()
-			completed, err := pki.Complete(set, requests(), issuers(v), time.Now().Add(term-time.Hour), nil)
+			completed, err := pkitest.Complete(set, requests(), issuers(v), time.Now().Add(term-time.Hour), nil)
 			p, ok := problem.As(completed.Failed)
 			if !ok || !strings.HasPrefix(p.Reason, trouble.reason) {
 				t.Errorf("renewal fails with %v, want %s", completed.Failed, trouble.reason)
@@ -235,7 +236,7 @@ func TestTroublesWithVault(t *testing.T) {
 			if took := time.Since(began); took > 15*time.Second {
 				t.Errorf("it took %s to find out", took)
 			}
-			if _, err := pki.Complete(nil, requests(), issuers(v), time.Now(), nil); err == nil {
+			if _, err := pkitest.Complete(nil, requests(), issuers(v), time.Now(), nil); err == nil {
 				t.Error("pairs are issued all the same")
 			}
 			if trouble.after != nil {

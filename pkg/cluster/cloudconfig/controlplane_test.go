@@ -24,6 +24,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 )
 
 // Starts the control plane of a master from its boot data: the real binaries, with the rendered commands and files.
@@ -99,7 +100,7 @@ func newTestMaster(t *testing.T) *testMaster {
 	p := masterParams()
 	p.Cluster.Kubernetes.API.SecurePort = int32(m.ports["api"])
 	p.Settings.OIDC = v1alpha1.OIDC{IssuerURL: "https://dex.invalid", ClientID: "k", UsernamePrefix: "oidc:", GroupsClaim: "groups"}
-	completed, err := pki.Complete(nil, pki.Requests(p.Cluster, "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
+	completed, err := pkitest.Complete(nil, pki.Requests(p.Cluster, "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

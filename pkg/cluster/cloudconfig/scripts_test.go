@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 )
 
 // run runs a script as its unit would, with programs in bin before those of the machine.
@@ -303,7 +304,7 @@ func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	others, err := pki.Complete(nil, pki.Requests(testCluster(), "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
+	others, err := pkitest.Complete(nil, pki.Requests(testCluster(), "cluster.local"), pki.Embedded{Clock: clock.RealClock{}}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
-// Objects are the objects of a cluster's machines on the management cluster.
-type Objects struct {
-	Pods []corev1.Pod
-	// Deployments are those of the nodes of the spec, by name, and Retired those of masters that are not in the spec.
-	Deployments map[string]*appsv1.Deployment
-	Retired     []appsv1.Deployment
-}
-
 // Machines reads the machines of a cluster. It finds none in a namespace that is not the cluster's.
 func (r Reader) Machines(ctx context.Context, config *v1alpha1.KVMConfig, settings state.Settings, workload state.Workload) (*state.Machines, error) {
 	namespace, hold, err := r.Namespace(ctx, config)
@@ -46,13 +38,13 @@ func (r Reader) Machines(ctx context.Context, config *v1alpha1.KVMConfig, settin
 }
 
 // Objects reads the pods and the Deployments of a cluster.
-func (r Reader) Objects(ctx context.Context, config *v1alpha1.KVMConfig) (Objects, error) {
+func (r Reader) Objects(ctx context.Context, config *v1alpha1.KVMConfig) (state.Objects, error) {
 	var pods corev1.PodList
 	id := config.Spec.Cluster.ID
 	deployments, failed := r.deployments(ctx, config)
 	retired, missing := r.retired(ctx, config)
 	err := errors.Join(failed, missing, r.Cached.List(ctx, &pods, client.InNamespace(key.Namespace(id)), client.MatchingFields{IndexCluster: id}))
-	return Objects{Pods: pods.Items, Deployments: deployments, Retired: retired}, microerror.Mask(err)
+	return state.Objects{Pods: pods.Items, Deployments: deployments, Retired: retired}, microerror.Mask(err)
 }
 
 // deployments reads the Deployments by name, because a list that waits until the cache has the operator's own writes

@@ -18,19 +18,6 @@ type Issuer interface {
 	Issue(request Request, authority KeyPair) (KeyPair, error)
 }
 
-// Completed is the result of Complete.
-type Completed struct {
-	// Set holds a pair for every request that could be fulfilled.
-	Set Set
-	// Renewed maps the name of each existing pair that changed to the reason: it was reissued, or its trust bundle
-	// changed.
-	Renewed map[string]string
-	// Next is when the next pair has to be renewed. It is zero if none ever has to be.
-	Next time.Time
-	// Failed says why pairs that are due could not be renewed, or are not valid yet. They stay in use as they are.
-	Failed error
-}
-
 // errAuthoritysName prevents a certificate from replacing a CA of the same name.
 var errAuthoritysName = errors.New("an authority has this name; a node's id has to be another one")
 
@@ -46,74 +33,50 @@ func proper(requests []Request) (left []Request, told failures) {
 	return left, told
 }
 
-// Complete keeps the existing pairs, issues a new pair for each request that has none, and renews those that are due.
-// It never replaces an existing CA. doubt is nil unless the current time is in doubt. While it is, no pair is renewed
-// because of its age: a clock that is ahead for a moment would otherwise replace the pairs of all clusters by pairs
-// that are not valid yet. A request that cannot be fulfilled is left out of the Set and named in the error; the other
-// requests are still fulfilled.
-func Complete(existing Set, requests []Request, issuer Issuer, now time.Time, doubt error) (Completed, error) {
-	complete := Completed{Set: Set{}, Renewed: map[string]string{}}
+// Missing issues a pair for each request that has none, CAs first, and returns the new pairs. A pair whose CA is missing
+// too is signed by the new one. A request that cannot be fulfilled is named in the error; the others are fulfilled.
+func Missing(existing Set, requests []Request, issuer Issuer, now time.Time) (Set, error) {
 	requests, absent := proper(requests)
-	var failed failures
+	fresh := Set{}
 	for _, request := range requests {
-		authority, signs := complete.Set[request.Authority]
-		pair, exists := existing[request.Name]
-		if exists {
-			complete.Set[request.Name] = pair
+		if _, exists := existing[request.Name]; exists {
+			continue
+		}
+		authority, signs := existing[request.Authority]
+		if !signs {
+			authority, signs = fresh[request.Authority]
 		}
 		if !signs && request.Usage != UsageAuthority {
 			continue // the error for the CA itself says why it is missing
 		}
-		why := ""
-		if exists {
-			if why = due(request, pair, authority, now); why == "" {
-				complete.keep(request, pair, authority)
-				continue
-			}
-		}
-		fresh, err := issue(issuer, request, authority, now, doubtOf(why, doubt))
-		switch {
-		case err == nil:
-			complete.replace(request, fresh, authority, why)
-		case exists:
-			failed.add(request.Name, err)
-		default:
+		pair, err := issue(issuer, request, authority, now)
+		if err != nil {
 			absent.add(request.Name, err)
+			continue
+		}
+		fresh[request.Name] = pair
+	}
+	return fresh, absent.join("cannot be issued")
+}
+
+// Absent returns the names of the requested pairs that do not exist.
+func Absent(existing Set, requests []Request) []string {
+	var names []string
+	for _, request := range requests {
+		if _, exists := existing[request.Name]; !exists {
+			names = append(names, request.Name)
 		}
 	}
-	complete.Failed = errors.Join(failed.join("cannot be renewed and stays in use"), unborn(complete.Set, requests, now))
-	return complete, absent.join("cannot be issued")
+	return names
 }
 
-// doubtOf returns the doubt about the time if the pair is renewed because of its age, and nil otherwise.
-func doubtOf(why string, doubt error) error {
-	if why == whyTerm {
-		return doubt
-	}
-	return nil
-}
-
-// issue issues a pair. It fails if there is a doubt about the time, or if the pair is not valid yet.
-func issue(issuer Issuer, request Request, authority KeyPair, now time.Time, doubt error) (KeyPair, error) {
-	if doubt != nil {
-		return KeyPair{}, doubt
-	}
+// issue issues a pair. It fails if the pair would not be valid yet.
+func issue(issuer Issuer, request Request, authority KeyPair, now time.Time) (KeyPair, error) {
 	fresh, err := issuer.Issue(request, authority)
 	if err == nil && early(fresh, now) {
 		err = errIssuerAhead
 	}
 	return fresh, err
-}
-
-// unborn reports pairs that are not valid yet.
-func unborn(set Set, requests []Request, now time.Time) error {
-	var told failures
-	for _, request := range requests {
-		if pair, exists := set[request.Name]; exists && !request.Keep && early(pair, now) {
-			told.add(request.Name, errNotValidYet)
-		}
-	}
-	return told.join("is not valid yet")
 }
 
 // early reports whether a pair is not valid yet. Pairs that cannot be parsed are reported elsewhere.
@@ -129,25 +92,6 @@ var (
 	// reissuing all pairs would replace the masters of every cluster.
 	errNotValidYet = problem.Newf("NotValidYet", "the management cluster's clock is behind, or was ahead when it was issued; set it, or delete the Secret for a new one")
 )
-
-// keep keeps an existing pair and updates its trust bundle to that of its CA.
-func (c *Completed) keep(request Request, pair, authority KeyPair) {
-	if outdatedTrust(request, pair, authority) {
-		pair.CA = Trusted(authority)
-		c.Renewed[request.Name] = "others are believed now"
-	}
-	c.Set[request.Name] = pair
-	c.Next = sooner(c.Next, renewal(request, pair, authority))
-}
-
-// replace stores a new pair. why is empty if there was no pair before.
-func (c *Completed) replace(request Request, fresh, authority KeyPair, why string) {
-	if why != "" {
-		c.Renewed[request.Name] = why
-	}
-	c.Set[request.Name] = fresh
-	c.Next = sooner(c.Next, renewal(request, fresh, authority))
-}
 
 // failures are errors, each with the names of the pairs that it concerns.
 type failures []failure

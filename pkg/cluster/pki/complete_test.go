@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
@@ -163,7 +164,7 @@ func (f *fails) Issue(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 func TestIssuerThatFailsInTheMiddle(t *testing.T) {
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
 	for made := range requests() {
-		first, err := pki.Complete(nil, requests(), &fails{issuer, made}, now, nil)
+		first, err := pkitest.Complete(nil, requests(), &fails{issuer, made}, now, nil)
 		if !errors.Is(err, errRefused) || len(first.Set) != made {
 			t.Fatalf("after %d pairs there are %d, err = %v", made, len(first.Set), err)
 		}
@@ -174,7 +175,7 @@ func TestIssuerThatFailsInTheMiddle(t *testing.T) {
 				}
 			}
 		}
-		second, err := pki.Complete(first.Set, requests(), issuer, now, nil)
+		second, err := pkitest.Complete(first.Set, requests(), issuer, now, nil)
 		if err != nil || len(second.Set) != len(requests()) {
 			t.Fatalf("%d of %d pairs, err = %v", len(second.Set), len(requests()), err)
 		}
@@ -248,7 +249,7 @@ func TestRandomKeys(t *testing.T) {
 // TestPlaceholdersSayWhatWouldStandThere checks that placeholders are deterministic, so that rendered output can be
 // compared.
 func TestPlaceholdersSayWhatWouldStandThere(t *testing.T) {
-	completed, err := pki.Complete(nil, requests(), pki.Placeholder{}, time.Time{}, nil)
+	completed, err := pkitest.Complete(nil, requests(), pki.Placeholder{}, time.Time{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,11 +277,11 @@ func TestNoCertificateTakesAnAuthoritysPlace(t *testing.T) {
 	}
 	now := time.Now()
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
-	first, err := pki.Complete(nil, requests, issuer, now, nil)
+	first, err := pkitest.Complete(nil, requests, issuer, now, nil)
 	if err == nil || !strings.Contains(err.Error(), "an authority has this name") {
 		t.Errorf("err = %v", err)
 	}
-	second, err := pki.Complete(first.Set, requests, issuer, now, nil)
+	second, err := pkitest.Complete(first.Set, requests, issuer, now, nil)
 	if diff := cmp.Diff(first.Set, second.Set); diff != "" || err == nil || len(second.Renewed) > 0 {
 		t.Errorf("err = %v, renewed %v, other pairs (-first +second):\n%s", err, second.Renewed, diff)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -41,8 +42,8 @@ func issued(t *testing.T) pki.Set {
 }
 
 // complete completes pairs at the given time.
-func complete(existing pki.Set, at time.Time) (pki.Completed, error) {
-	return pki.Complete(existing, requests(), issuerAt(at), at, nil)
+func complete(existing pki.Set, at time.Time) (pkitest.Completed, error) {
+	return pkitest.Complete(existing, requests(), issuerAt(at), at, nil)
 }
 
 func parse(t *testing.T, text []byte) *x509.Certificate {

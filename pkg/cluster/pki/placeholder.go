@@ -19,9 +19,9 @@ func (Placeholder) Issue(request Request, authority KeyPair) (KeyPair, error) {
 }
 
 // PlaceholderKey returns a key that is well-formed but not secret.
-func PlaceholderKey(name string) (string, error) {
+func PlaceholderKey(name string) string {
 	if name == "bootstrap-token" {
-		return "000000.0000000000000000", nil
+		return "000000.0000000000000000"
 	}
-	return "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", nil
+	return "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 }

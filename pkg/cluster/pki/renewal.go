@@ -3,6 +3,8 @@ package pki
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"maps"
 	"net"
 	"slices"
 	"time"
@@ -10,6 +12,83 @@ import (
 
 // whyTerm is the only reason for renewal that depends on time.
 const whyTerm = "a third of its term or less is left"
+
+// Renewals is what has to change in existing pairs.
+type Renewals struct {
+	// Due maps the name of each pair that has to change to the reason: it has to be issued again, or its trust bundle
+	// differs from that of its CA.
+	Due map[string]string
+	// Next is when the next of the other pairs has to be renewed. It is zero if none ever has to be.
+	Next time.Time
+}
+
+// whyTrust is the reason of a pair whose trust bundle changes.
+const whyTrust = "others are believed now"
+
+// RenewalsOf returns what has to change in existing pairs. No CA is ever renewed: see Succeed.
+func RenewalsOf(existing Set, requests []Request, now time.Time) Renewals {
+	r := Renewals{Due: map[string]string{}}
+	requests, _ = proper(requests)
+	for _, request := range requests {
+		pair, exists := existing[request.Name]
+		authority, signs := existing[request.Authority]
+		if !exists || !signs {
+			continue
+		}
+		switch why := due(request, pair, authority, now); {
+		case why != "":
+			r.Due[request.Name] = why
+			continue
+		case outdatedTrust(request, pair, authority):
+			r.Due[request.Name] = whyTrust
+		}
+		r.Next = sooner(r.Next, renewal(request, pair, authority))
+	}
+	return r
+}
+
+// Renew returns the pairs that are due in their new form. doubt is nil unless the current time is in doubt. While it
+// is, no pair is renewed because of its age: a clock that is ahead for a moment would otherwise replace the pairs of
+// all clusters by pairs that are not valid yet. The error says why pairs that are due could not be renewed, or are not
+// valid yet; they stay in use as they are.
+func Renew(existing Set, requests []Request, issuer Issuer, now time.Time, doubt error) (Set, error) {
+	renewed, whole := Set{}, maps.Clone(existing)
+	var failed failures
+	why := RenewalsOf(existing, requests, now).Due
+	requests, _ = proper(requests)
+	for _, request := range requests {
+		pair, authority := existing[request.Name], existing[request.Authority]
+		switch {
+		case why[request.Name] == "":
+			continue
+		case why[request.Name] == whyTrust:
+			pair.CA = Trusted(authority)
+			renewed[request.Name], whole[request.Name] = pair, pair
+			continue
+		case why[request.Name] == whyTerm && doubt != nil:
+			failed.add(request.Name, doubt)
+			continue
+		}
+		fresh, err := issue(issuer, request, authority, now)
+		if err != nil {
+			failed.add(request.Name, err)
+			continue
+		}
+		renewed[request.Name], whole[request.Name] = fresh, fresh
+	}
+	return renewed, errors.Join(failed.join("cannot be renewed and stays in use"), unborn(whole, requests, now))
+}
+
+// unborn reports pairs that are not valid yet.
+func unborn(set Set, requests []Request, now time.Time) error {
+	var told failures
+	for _, request := range requests {
+		if pair, exists := set[request.Name]; exists && !request.Keep && early(pair, now) {
+			told.add(request.Name, errNotValidYet)
+		}
+	}
+	return told.join("is not valid yet")
+}
 
 // due says why an existing pair has to be renewed, as the end of a sentence. It is empty if the pair need not be.
 func due(request Request, pair, authority KeyPair, now time.Time) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
@@ -88,7 +89,7 @@ func TestRenewal(t *testing.T) {
 				test.change(asked)
 			}
 			at := now.Add(test.after)
-			got, err := pki.Complete(whole, asked, issuerAt(at), at, nil)
+			got, err := pkitest.Complete(whole, asked, issuerAt(at), at, nil)
 			failed := ""
 			if p, ok := problem.As(got.Failed); ok {
 				failed = p.Reason
@@ -108,7 +109,7 @@ func TestRenewal(t *testing.T) {
 					t.Errorf("%s is issued anew for %q, want %q", name, why, test.why)
 				}
 			}
-			if again, err := pki.Complete(got.Set, asked, issuerAt(at), at, nil); err != nil || len(again.Renewed) > 0 {
+			if again, err := pkitest.Complete(got.Set, asked, issuerAt(at), at, nil); err != nil || len(again.Renewed) > 0 {
 				t.Errorf("issued anew a second time: %v, %v", again.Renewed, err)
 			}
 		})
@@ -133,7 +134,7 @@ func TestIssuerThatIsAhead(t *testing.T) {
 		if len(existing) > 0 {
 			at = now.Add(dueAfter)
 		}
-		got, err := pki.Complete(existing, requests(), ahead, at, nil)
+		got, err := pkitest.Complete(existing, requests(), ahead, at, nil)
 		p, told := problem.As(errors.Join(err, got.Failed))
 		if !told || p.Reason != "IssuerAhead" || len(got.Renewed) > 0 {
 			t.Errorf("%s: %v, %v; issued anew: %v", name, err, got.Failed, got.Renewed)
@@ -184,13 +185,13 @@ func (refuses) Issue(pki.Request, pki.KeyPair) (pki.KeyPair, error) { return pki
 func TestNoRenewalWhileTheTimeIsInDoubt(t *testing.T) {
 	whole, at := issued(t), now.Add(2*year)
 	errDoubt := errors.New("it is not known what time it is")
-	got, err := pki.Complete(whole, requests(), issuerAt(at), at, errDoubt)
+	got, err := pkitest.Complete(whole, requests(), issuerAt(at), at, errDoubt)
 	if diff := cmp.Diff(whole, got.Set); diff != "" || err != nil || len(got.Renewed) > 0 || !errors.Is(got.Failed, errDoubt) {
 		t.Errorf("err = %v, failed %v, renewed %v, pairs (-before +after):\n%s", err, got.Failed, got.Renewed, diff)
 	}
 	asked := requests()
 	of(asked, pki.API).DNSNames = append(of(asked, pki.API).DNSNames, "api.new")
-	got, err = pki.Complete(without(whole, pki.Worker), asked, issuerAt(at), at, errDoubt)
+	got, err = pkitest.Complete(without(whole, pki.Worker), asked, issuerAt(at), at, errDoubt)
 	if len(got.Renewed) != 1 || got.Renewed[pki.API] == "" || len(got.Set[pki.Worker].Certificate) == 0 || err != nil {
 		t.Errorf("err = %v, renewed %v, want %s alone and a new pair %s", err, got.Renewed, pki.API, pki.Worker)
 	}
@@ -199,14 +200,14 @@ func TestNoRenewalWhileTheTimeIsInDoubt(t *testing.T) {
 // TestRenewalThatFails leaves every pair as it is and names it, while pairs that do not exist are a separate error.
 func TestRenewalThatFails(t *testing.T) {
 	whole := issued(t)
-	got, err := pki.Complete(whole, requests(), refuses{}, now.Add(dueAfter), nil)
+	got, err := pkitest.Complete(whole, requests(), refuses{}, now.Add(dueAfter), nil)
 	if diff := cmp.Diff(whole, got.Set); diff != "" || err != nil || len(got.Renewed) > 0 {
 		t.Errorf("err = %v, renewed %v, pairs (-before +after):\n%s", err, got.Renewed, diff)
 	}
 	if !errors.Is(got.Failed, errRefused) || !strings.HasPrefix(got.Failed.Error(), "api, ") || !strings.HasSuffix(got.Failed.Error(), " cannot be renewed and stays in use: refused") {
 		t.Errorf("it failed with: %v", got.Failed)
 	}
-	_, err = pki.Complete(without(whole, pki.API), requests(), refuses{}, now, nil)
+	_, err = pkitest.Complete(without(whole, pki.API), requests(), refuses{}, now, nil)
 	if !errors.Is(err, errRefused) {
 		t.Errorf("err = %v, want that the missing pair could not be issued", err)
 	}
@@ -324,7 +325,7 @@ func TestWhatOthersAreBelievedCostsNoKey(t *testing.T) {
 		if signs {
 			by = issuer()
 		}
-		got, err := pki.Complete(next, requests(), by, now, nil)
+		got, err := pkitest.Complete(next, requests(), by, now, nil)
 		if err != nil || got.Failed != nil || len(got.Renewed) == 0 {
 			t.Fatalf("phase %d: renewed %v, failed %v, err %v", pki.PhaseOf(pair), got.Renewed, got.Failed, err)
 		}

@@ -62,12 +62,11 @@ func Administrators(config *v1alpha1.KVMConfig, settings Settings) string {
 }
 
 // OperatorPair returns the key pair with which the operator connects to the API server, and the CA that it trusts;
-// false if there is none. It uses only stored pairs, because one that was just issued may never be stored. An adopted
-// pair "api" stays in use, because the original's masters trust it. A pair "api" from an earlier version of this
+// false if there is none. An adopted pair "api" stays in use, because the original's masters trust it. A pair "api" from an earlier version of this
 // operator is used until the operator's own pair, which the same CA signs, is stored.
 func (s *Cluster) OperatorPair() (pki.KeyPair, bool) {
-	api, stored := s.Stored[pki.API]
-	own, found := s.Stored[pki.Operator]
+	api, stored := s.Certificates[pki.API]
+	own, found := s.Certificates[pki.Operator]
 	switch administers := pki.Administers(api); {
 	case stored && administers && (s.Adopted[pki.API] || !found):
 		return api, true
@@ -77,6 +76,29 @@ func (s *Cluster) OperatorPair() (pki.KeyPair, bool) {
 	}
 	return pki.KeyPair{}, false
 }
+
+// Connection returns the key pair with which the operator connects to the workload cluster, and why it does not use a
+// connection; refusal is nil if it does. A connection without an address is kept, because the time without an address
+// counts.
+func (s *Cluster) Connection() (pair pki.KeyPair, refusal *Workload) {
+	pair, stored := s.OperatorPair()
+	switch {
+	case s.NamespaceTaken:
+		refusal = &Workload{Reason: ReasonOwnedByOther, Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
+	case !stored:
+		refusal = &Workload{Reason: ReasonNoCertificate, Message: "the certificates \"api\" and \"operator\" are missing"}
+	case len(s.Addresses) == 0:
+		refusal = &Workload{Reason: ReasonNoMaster, Message: "no master has an address yet"}
+	}
+	return pair, refusal
+}
+
+// Reasons why the operator does not use a connection to a workload cluster.
+const (
+	ReasonOwnedByOther  = "OwnedByOther"
+	ReasonNoCertificate = "NoCertificate"
+	ReasonNoMaster      = "NoMaster"
+)
 
 // AdministratorPair returns the key pair of the administrator's kubeconfig, and the group that gives it its rights.
 func (s *Cluster) AdministratorPair() (pair pki.KeyPair, group string) {

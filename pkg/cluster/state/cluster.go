@@ -26,11 +26,13 @@ import (
 
 // Cluster is what a reconcile knows of a cluster.
 type Cluster struct {
-	// Config is a copy of the KVMConfig with defaults; handlers write to its status.
+	// Config is a copy of the KVMConfig with defaults.
 	Config *v1alpha1.KVMConfig
 	// Settings are the operator's.
 	Settings Settings
 
+	// Indexes are those of the nodes for the next status; see Index for those that are stored.
+	Indexes map[string]int32
 	// Versions are those with which nodes are created if VersionsErr is nil; Components are all of the Release, if any.
 	Versions    v1alpha1.Versions
 	VersionsErr error
@@ -39,22 +41,22 @@ type Cluster struct {
 	VersionsRefused error
 	VersionsWait    string
 
-	// Certificates are the key pairs of the cluster; those in Adopted are in Secrets of another party. CertificatesErr
-	// says which are missing or malformed.
+	// Certificates are the key pairs that are stored in Secrets: what peers present and trust. Those in Adopted are in
+	// Secrets of another party. CertificatesErr says which are malformed or lost.
 	Certificates    pki.Set
 	Adopted         map[string]bool
 	CertificatesErr error
-	// Stored are the key pairs that are stored in Secrets: what peers currently present and trust.
-	Stored pki.Set
+	// Terms is what is known of the validity of the cluster's own key pairs.
+	Terms Terms
 	// KubeconfigOf is the group of the stored administrator kubeconfig: nil if there is no kubeconfig, empty if an
 	// earlier version of the operator created it.
 	KubeconfigOf *string
-	// Terms is what is known of the validity of the cluster's own key pairs.
-	Terms Terms
 
-	// Keys are the random keys of the cluster by name; those in Adopted are in Secrets of another party.
-	Keys    map[string]string
-	KeysErr error
+	// Keys are the random keys of the cluster by name; those in Adopted are in Secrets of another party. MissingKeys are
+	// the names of those that have to be generated, and KeysErr says which are malformed or lost.
+	Keys        map[string]string
+	MissingKeys []string
+	KeysErr     error
 
 	// Tokens computes the current bootstrap tokens from the random key "bootstrap-token".
 	Tokens joining.Tokens
@@ -66,6 +68,8 @@ type Cluster struct {
 
 	// Nodes are all nodes, masters first, in the order of the spec.
 	Nodes []Node
+	// Gone are the masters that have machines and are not in the spec.
+	Gone []Node
 	// Retiring are masters that are no longer in the spec and may still be members of etcd: their machines stay.
 	Retiring []Node
 	// Leaving are the pods of nodes that are no longer in the spec.
@@ -83,8 +87,9 @@ type Cluster struct {
 	// SnapshotHangs means that the snapshot in progress takes longer than it may, and SnapshotFailed that a snapshot
 	// was reported as failed.
 	SnapshotHangs, SnapshotFailed bool
-	// SnapshotMissed is when a snapshot was due that has not started; zero if none was.
-	SnapshotMissed time.Time
+	// SnapshotMissed is when a snapshot was due that has not started; zero if none was. NextSnapshotLook is when the next
+	// snapshot has to have started, or the one in progress has to have ended; zero if there is none.
+	SnapshotMissed, NextSnapshotLook time.Time
 	// Retired is the etcd data that masters have left on hosts, for the next status.
 	Retired []v1alpha1.RetiredData
 	// Rollout has the outdated nodes that may be replaced now.
@@ -100,6 +105,8 @@ type Cluster struct {
 	PublishedService *corev1.Service
 	// Ingresses are those of other clusters with one of this cluster's hosts, and this cluster's own.
 	Ingresses []networkingv1.Ingress
+	// Addresses are those of the workload cluster's API server, as "host:port".
+	Addresses []string
 	// MasterService and WorkerService are the Services "master" and "worker"; nil while they do not exist.
 	MasterService, WorkerService *corev1.Service
 	// Hold says who owns the cluster's namespace, and FormerUIDs has the UID of the former KVMConfig from which it is
@@ -116,17 +123,20 @@ type Cluster struct {
 
 // Terms is what is known of the validity of key pairs.
 type Terms struct {
-	// Renewed has, by name, why a pair was renewed and has to replace the version that was read, which is in Versions.
-	Renewed, Versions map[string]string
+	// Requests are those that may be fulfilled: pairs in malformed Secrets are left out.
+	Requests []pki.Request
+	// Renewals are what has to change in the pairs.
+	Renewals pki.Renewals
+	// Versions are the resource versions of the Secrets of the pairs.
+	Versions map[string]string
 	// Generations are those of the CAs that exist.
 	Generations map[string]int64
-	// Next is when the next pair has to be renewed; zero if none ever has to.
-	Next time.Time
-	// Failed is why pairs that have to be renewed could not be.
-	Failed error
-	// Successor issues the pair that replaces a CA in its rotation.
-	Successor func(name string) (pki.KeyPair, error)
+	// Doubt is why no pair is renewed because of its age; nil if the time is not in doubt.
+	Doubt error
 }
+
+// Issuing returns the names of the key pairs that have to be issued.
+func (s *Cluster) Issuing() []string { return pki.Absent(s.Certificates, s.Terms.Requests) }
 
 // AuthorityGeneration returns the generation of CAs that the KVMConfig requests.
 func (s *Cluster) AuthorityGeneration() int64 {
@@ -148,8 +158,10 @@ type Node struct {
 	Late bool
 	// Pods are the node pods, newest first.
 	Pods []corev1.Pod
-	// EtcdHost is the host with the data of a master's etcd, if it is known; the handler "placement" sets it.
+	// EtcdHost is the recorded host with the data of a master's etcd; empty if it is not known, or not recorded yet.
 	EtcdHost string
+	// FoundHost is the host on which that data was found while EtcdHost is empty. It is recorded before it is used.
+	FoundHost string
 	// EtcdMark is the mark of the directory there, see key.EtcdHostPath. It may be set while EtcdHost is not known.
 	EtcdMark string
 	// EtcdMember is the record of its member of etcd in the status, see WrittenMark.

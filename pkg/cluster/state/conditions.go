@@ -1,9 +1,13 @@
 package state
 
-// Conditions of a KVMConfig that more than one controller uses.
+// Conditions of a KVMConfig that more than one package uses.
 const (
 	// ConditionReady is True when every step of every controller is done.
 	ConditionReady = "Ready"
+	// ConditionCertificates is about certificates, keys and the kubeconfig.
+	ConditionCertificates = "CertificatesReady"
+	// ConditionSnapshots is about snapshots of etcd. It exists only if snapshots are configured.
+	ConditionSnapshots = "SnapshotsTaken"
 	// ConditionNodesPruned belongs to the deleter, and ConditionNodesRepaired to the controller
 	// unhealthynodeterminator. They exist only while there is something to report.
 	ConditionNodesPruned   = "NodesPruned"

@@ -165,3 +165,27 @@ func (s *Cluster) beginEtcd(n Node, p *cloudconfig.Params) {
 		p.EtcdMembers = append(p.EtcdMembers, cloudconfig.Member{Name: m.Name, PeerURL: m.PeerURL})
 	}
 }
+
+// LookAtHosts sets on which hosts the data of masters was found: where a snapshot was restored to, or else on the host of
+// the pod that was bound first.
+func (s *Cluster) LookAtHosts() {
+	for _, nodes := range [][]Node{s.Nodes, s.Retiring} {
+		for i := range nodes {
+			if n := &nodes[i]; s.EtcdOnHost(*n) && n.EtcdHost == "" {
+				n.FoundHost = foundHost(*n)
+			}
+		}
+	}
+}
+
+func foundHost(n Node) string {
+	if n.RestoredOn != "" {
+		return n.RestoredOn
+	}
+	for _, pod := range slices.Backward(n.Pods) { // newest first
+		if pod.Spec.NodeName != "" {
+			return pod.Spec.NodeName
+		}
+	}
+	return ""
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
@@ -21,7 +22,7 @@ func pairs(t *testing.T) (set pki.Set, both pki.KeyPair) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
 	requests := state.CertificateRequests(fixture.MakeCluster("ab1cd").Obj(), state.Settings{})
-	complete, err := pki.Complete(nil, requests, issuer, now, nil)
+	complete, err := pkitest.Complete(nil, requests, issuer, now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,10 +56,10 @@ func TestHowTheOperatorIntroducesItself(t *testing.T) {
 		"somebody's that serves, its own is not": {api: ptr(set[pki.API]), adopted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &state.Cluster{Stored: pki.Set{}, Adopted: map[string]bool{pki.API: test.adopted}}
+			s := &state.Cluster{Certificates: pki.Set{}, Adopted: map[string]bool{pki.API: test.adopted}}
 			for name, pair := range map[string]*pki.KeyPair{pki.API: test.api, pki.Operator: test.operator} {
 				if pair != nil {
-					s.Stored[name] = *pair
+					s.Certificates[name] = *pair
 				}
 			}
 			pair, ok := s.OperatorPair()

@@ -282,3 +282,8 @@ func (r *Secrets) NeedsKey(name string) bool {
 	_, found := r.Keys[name]
 	return !found && !r.malformed[name]
 }
+
+// MissingKeys returns the names of the random keys that have to be generated.
+func (r *Secrets) MissingKeys() []string {
+	return slices.DeleteFunc(slices.Clone(RandomKeys), func(name string) bool { return !r.NeedsKey(name) })
+}

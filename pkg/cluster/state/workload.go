@@ -255,7 +255,7 @@ func (s *Cluster) APIAddresses(serviceIP string) []string {
 // or, in a certificate of another party, another name that the original's had.
 func (s *Cluster) APIServerName() string {
 	own := key.ServiceHost(key.RoleMaster, s.ID(), s.Settings.ClusterDomain)
-	certificate, err := pki.ParseCertificate(s.Stored[pki.API].Certificate)
+	certificate, err := pki.ParseCertificate(s.Certificates[pki.API].Certificate)
 	if err != nil {
 		return own
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
@@ -152,7 +153,7 @@ func requestsOf(id string) []pki.Request {
 func TestSecretsCannotChooseAnotherClustersIssuer(t *testing.T) {
 	f, issuer := newFakeVault(t)
 	issuers := pki.Issuers{Vault: issuer}
-	victims, err := pki.Complete(nil, requestsOf("victm"), issuers, time.Now(), nil)
+	victims, err := pkitest.Complete(nil, requestsOf("victm"), issuers, time.Now(), nil)
 	if err != nil || len(victims.Set) != len(requestsOf("victm")) {
 		t.Fatalf("the first cluster has %d pairs: %v", len(victims.Set), err)
 	}

@@ -34,18 +34,18 @@ type Owned interface {
 	Places() Places
 }
 
-// Resource is a handler that is one pure function from a state to objects.
+// Resource is a handler that is one function from a state to objects.
 type Resource[T Owned] struct {
 	// Handler is the name of the handler.
 	Handler string
 	// Kinds are all kinds that Build may return.
 	Kinds []client.Object
-	// Build returns what is to exist. If it returns an error as well, what it could build is applied and nothing is
+	// Build returns what is to exist. It is pure, except that handlers of keys issue those that are missing. If it returns an error as well, what it could build is applied and nothing is
 	// pruned.
 	Build func(T) (Desired, error)
-	// Created is called with each created object as the API server has it, for handlers that come later in the
-	// reconcile; may be nil.
-	Created func(T, client.Object)
+	// AgainOnCreate says that other handlers use what is stored: once an object was created, they wait for the next pass,
+	// which observes it.
+	AgainOnCreate bool
 	// CreateOnly is as in Set.
 	CreateOnly bool
 	// KeepUnwanted keeps objects that are no longer wanted until the cluster is deleted, because they hold data.
@@ -79,9 +79,8 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome,
 	if buildErr == nil && !h.KeepUnwanted {
 		set.Kinds = h.Kinds
 	}
-	if h.Created != nil {
-		set.Created = func(object client.Object) { h.Created(state, object) }
-	}
+	created := false
+	set.Created = func(client.Object) { created = true }
 	if err := h.engine.Apply(ctx, set); err != nil {
 		return chain.Outcome{}, err
 	}
@@ -90,6 +89,9 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome,
 	}
 	if desired.Problem != nil {
 		return chain.Outcome{}, desired.Problem
+	}
+	if created && h.AgainOnCreate {
+		return chain.Again("objects were created"), nil
 	}
 	if desired.Wait != nil {
 		return *desired.Wait, nil

@@ -27,7 +27,8 @@ type Link[T any] struct {
 	// Needs names the handlers that must be Done before this one runs. On deletion it is the other way round: they run
 	// only when this one is Done.
 	Needs []string
-	// Follows names handlers that must have run before this one, with any outcome. On deletion it is like Needs.
+	// Follows names handlers that must have run before this one, with any outcome but Again. On deletion it is like
+	// Needs.
 	Follows []string
 }
 
@@ -51,6 +52,18 @@ type Result struct {
 // Done returns whether the handler has nothing left to do.
 func (r Result) Done() bool {
 	return r.Err == nil && len(r.BlockedBy) == 0 && r.Outcome.State.finished()
+}
+
+// is returns whether the handler has run without an error, with an outcome of the state.
+func (r Result) is(state State) bool {
+	return len(r.BlockedBy) == 0 && r.Err == nil && r.Outcome.State == state
+}
+
+// Repeats returns whether the results of a run say nothing yet, because the next one begins at once: a handler changed
+// what the state was made from, and none has a decision to store.
+func Repeats(results []Result) bool {
+	any := func(state State) bool { return slices.ContainsFunc(results, func(r Result) bool { return r.is(state) }) }
+	return any(StateAgain) && !any(StateStore)
 }
 
 // IsProblem returns whether only a person can fix the result.
@@ -81,8 +94,8 @@ func (c Chain[T]) Run(ctx context.Context, state T, deleting bool) []Result {
 			blocked = []string{stopped}
 		}
 		results[i] = run(ctx, link.Handler, state, deleting, blocked)
-		finished[link.Handler.Name()], ran[link.Handler.Name()] = results[i].Done(), len(blocked) == 0
-		if results[i].Err == nil && results[i].Outcome.State == StateStore {
+		finished[link.Handler.Name()], ran[link.Handler.Name()] = results[i].Done(), len(blocked) == 0 && !results[i].is(StateAgain)
+		if results[i].is(StateStore) {
 			stopped = link.Handler.Name()
 		}
 	}

@@ -27,6 +27,9 @@ const (
 	StateWaiting
 	// StateStore means that the changed status has to be stored before any later handler may act on it.
 	StateStore
+	// StateAgain means that the handler changed what the state was made from: the handlers that depend on it wait for the
+	// next pass, which begins at once. Nothing is stored in between.
+	StateAgain
 	// StateNotConfigured means that the user did not request what the handler does. It counts as done and has no
 	// condition.
 	StateNotConfigured
@@ -52,6 +55,14 @@ func Wait(reason, message string, after time.Duration) Outcome {
 func Store(message string) Outcome {
 	return Outcome{State: StateStore, Reason: "Storing", Message: message}
 }
+
+// Again returns the outcome of a handler that changed what the state was made from; message says what.
+func Again(message string) Outcome {
+	return Outcome{State: StateAgain, Reason: "Again", Message: message, After: againAfter}
+}
+
+// againAfter is when a pass is repeated at the latest. Usually the event of the change comes first.
+const againAfter = time.Second
 
 // NotConfigured returns the outcome of a handler whose work the user did not request.
 func NotConfigured() Outcome { return Outcome{State: StateNotConfigured} }

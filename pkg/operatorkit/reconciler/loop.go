@@ -98,8 +98,10 @@ func (l *Loop[O, T]) pass(ctx context.Context, request reconcile.Request, object
 	if deleting && !slices.ContainsFunc(results, func(r chain.Result) bool { return !r.Done() }) {
 		return reconcile.Result{}, microerror.Mask(l.Finalizers.RemoveFinalizer(ctx, object, l.Finalizer))
 	}
-	if err := l.Controller.Store(ctx, object, state, results); err != nil {
-		return reconcile.Result{}, microerror.Mask(err)
+	if !chain.Repeats(results) {
+		if err := l.Controller.Store(ctx, object, state, results); err != nil {
+			return reconcile.Result{}, microerror.Mask(err)
+		}
 	}
 	after, err := chain.Next(results)
 	if err != nil {

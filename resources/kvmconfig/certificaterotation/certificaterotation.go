@@ -1,6 +1,5 @@
-// Package certificaterotation is the handler of certificates that are about to expire. It rotates CAs and reports
-// certificates that the operator cannot renew. Other key pairs are renewed while the state is gathered, see
-// pki.Complete.
+// Package certificaterotation is the handler of certificates that are about to expire. It renews them, rotates CAs, and
+// reports certificates that the operator cannot renew.
 //
 // During a rotation, no node may meet a peer with a certificate that it does not trust. So every node first trusts both
 // CAs, then the new CA signs, then no node trusts the old CA. A phase begins once every node runs with the phase
@@ -16,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
@@ -34,45 +33,57 @@ type Writer interface {
 }
 
 // New returns the handler.
-func New(w Writer, c clock.PassiveClock) chain.Handler[*state.Cluster] {
-	return &handler{writer: w, clock: c}
+func New(w Writer, issuer pki.Issuer) chain.Handler[*state.Cluster] {
+	return &handler{writer: w, issuer: issuer}
 }
 
 type handler struct {
 	writer Writer
-	clock  clock.PassiveClock
+	issuer pki.Issuer
 }
 
 // Name is the handler's name.
 func (h *handler) Name() string { return "certificaterotation" }
 
-// EnsureCreated moves CAs one phase further once every node runs with the current one.
+// EnsureCreated renews pairs that are due, and moves CAs one phase further once every node runs with the current one.
 func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
-	now := h.clock.Now()
-	d, err := decide(s, now)
-	if err != nil {
-		return chain.Outcome{}, err
+	renewed, failed := pki.Renew(s.Certificates, s.Terms.Requests, h.issuer, s.Now, s.Terms.Doubt)
+	var secrets []client.Object
+	for _, name := range slices.Sorted(maps.Keys(renewed)) {
+		secrets = append(secrets, s.CertificateSecret(name, renewed[name], s.Terms.Versions[name]))
 	}
-	set := apply.Set{Owner: s.Owner("certificates"), Places: s.Places(), CreateOnly: true}
-	var errs []error
+	d, err := decide(s, len(renewed) > 0, failed)
+	errs := []error{err}
 	for _, name := range d.further {
-		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return s.Terms.Successor(name) })
+		secret, err := h.succeed(s, name)
 		if err != nil {
 			// The results for other CAs are kept because otherwise Vault would have to create them again on each
 			// attempt.
 			errs = append(errs, err)
 			continue
 		}
-		secret := s.CertificateSecret(name, pair, s.Terms.Versions[name])
-		if pki.PhaseOf(s.Certificates[name]) == pki.Alone {
-			s.MarkGeneration(secret)
-		}
-		set.Objects = append(set.Objects, secret)
+		secrets = append(secrets, secret)
 	}
-	if len(set.Objects) > 0 {
-		errs = append(errs, h.writer.Apply(ctx, set))
+	if len(secrets) > 0 {
+		errs = append(errs, h.writer.Apply(ctx, apply.Set{Owner: s.Owner("certificates"), Places: s.Places(), CreateOnly: true, Objects: secrets}))
+	}
+	if len(renewed) > 0 {
+		d.outcome = chain.Again("certificates were renewed")
 	}
 	return d.outcome, errors.Join(errs...)
+}
+
+// succeed returns the Secret of a CA in the next phase.
+func (h *handler) succeed(s *state.Cluster, name string) (client.Object, error) {
+	pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Terms.Requests, h.issuer) })
+	if err != nil {
+		return nil, err
+	}
+	secret := s.CertificateSecret(name, pair, s.Terms.Versions[name])
+	if pki.PhaseOf(s.Certificates[name]) == pki.Alone {
+		s.MarkGeneration(secret)
+	}
+	return secret, nil
 }
 
 // EnsureDeleted does nothing because another handler owns the key pairs.
@@ -96,8 +107,9 @@ var phases = map[pki.Phase]string{
 
 // decide continues rotations in progress and starts those that are requested or due. It reports what only a person can
 // do when there is nothing to rotate.
-func decide(s *state.Cluster, now time.Time) (decision, error) {
-	waits := unsettled(s)
+// renewing says that pairs are being renewed now, and failed why others could not be.
+func decide(s *state.Cluster, renewing bool, failed error) (decision, error) {
+	waits, now := unsettled(s, renewing, failed), s.Now
 	var d decision
 	var going []string
 	for _, name := range pki.Authorities {
@@ -118,10 +130,10 @@ func decide(s *state.Cluster, now time.Time) (decision, error) {
 		if err := aging(s, now); err != nil {
 			return decision{}, err
 		}
-		d.outcome = chain.Wait("RotatingAuthorities", strings.Join(going, ", ")+": "+waits, retry(s))
+		d.outcome = chain.Wait("RotatingAuthorities", strings.Join(going, ", ")+": "+waits, retry(failed))
 		return d, nil
-	case s.Terms.Failed != nil:
-		return decision{}, errors.Join(aging(s, now), s.Terms.Failed)
+	case failed != nil:
+		return decision{}, errors.Join(aging(s, now), failed)
 	}
 	if err := errors.Join(others(s), ending(s, now), aging(s, now)); err != nil {
 		return decision{}, err
@@ -164,14 +176,14 @@ func others(s *state.Cluster) error {
 
 // unsettled returns what still has to happen before every node runs with the current certificates. It is empty when all
 // do.
-func unsettled(s *state.Cluster) string {
+func unsettled(s *state.Cluster, renewing bool, failed error) string {
 	switch {
-	case len(s.Terms.Renewed) > 0 || s.CertificatesErr != nil:
+	case renewing || s.CertificatesErr != nil || len(s.Issuing()) > 0:
 		return "certificates are being issued"
-	case s.Terms.Failed != nil && slices.ContainsFunc(pki.Authorities, func(name string) bool { return pki.PhaseOf(s.Certificates[name]) == pki.Succeeded }):
+	case failed != nil && slices.ContainsFunc(pki.Authorities, func(name string) bool { return pki.PhaseOf(s.Certificates[name]) == pki.Succeeded }):
 		// Earlier phases do not wait for this: the new CA does not sign yet, and a CA that can no longer sign is
 		// rotated anyway.
-		return s.Terms.Failed.Error()
+		return failed.Error()
 	case s.BootDataErr != nil:
 		return s.BootDataErr.Error()
 	case s.Workload.Reason != "" && !s.Workload.Connected:
@@ -193,8 +205,8 @@ func unsettled(s *state.Cluster) string {
 }
 
 // retry is when to try again to issue what failed. It is zero when nothing failed.
-func retry(s *state.Cluster) time.Duration {
-	if s.Terms.Failed != nil {
+func retry(failed error) time.Duration {
+	if failed != nil {
 		return time.Minute
 	}
 	return 0
@@ -254,7 +266,7 @@ func foreign(s *state.Cluster) map[string]time.Time {
 
 // rest waits until the first certificate has to be rotated, renewed or reported.
 func rest(s *state.Cluster, now time.Time) chain.Outcome {
-	times := []time.Time{s.Terms.Next}
+	times := []time.Time{s.Terms.Renewals.Next}
 	for _, until := range foreign(s) {
 		times = append(times, until.Add(-warning))
 	}

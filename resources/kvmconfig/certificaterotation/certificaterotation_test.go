@@ -18,6 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -51,14 +52,13 @@ func settled(t *testing.T) *state.Cluster {
 	config := fixture.MakeCluster("ab1cd").Workers(1).Obj()
 	// Certificates that are valid for days have their own test.
 	requests := slices.DeleteFunc(state.CertificateRequests(config, state.Settings{ClusterDomain: "mc.local"}), func(r pki.Request) bool { return r.Term > 0 })
-	complete, err := pki.Complete(nil, requests, issuer(now), now, nil)
+	complete, err := pkitest.Complete(nil, requests, issuer(now), now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &state.Cluster{Config: config, Certificates: complete.Set, Adopted: map[string]bool{}, Nodes: state.NewNodes(config.Spec)}
 	s.Terms = state.Terms{
-		Versions: map[string]string{}, Generations: map[string]int64{}, Next: complete.Next,
-		Successor: func(name string) (pki.KeyPair, error) { return pki.Successor(name, requests, issuer(now)) },
+		Requests: requests, Versions: map[string]string{}, Generations: map[string]int64{}, Renewals: pki.Renewals{Next: complete.Next},
 	}
 	for name := range complete.Set {
 		s.Terms.Versions[name] = "7"
@@ -73,19 +73,49 @@ func wish(s *state.Cluster) {
 	s.Config.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 3}
 }
 
-// announced puts the CAs of a cluster into the first phase of a rotation.
-func announced(t *testing.T, s *state.Cluster) {
+// announced moves CAs of a cluster one phase further, all if none is named, and has the other pairs follow.
+func announced(t *testing.T, s *state.Cluster, names ...string) {
 	t.Helper()
-	for _, name := range pki.Authorities {
-		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return s.Terms.Successor(name) })
+	if len(names) == 0 {
+		names = pki.Authorities
+	}
+	for _, name := range names {
+		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Terms.Requests, issuer(now)) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Certificates[name], s.Terms.Generations[name] = pair, 3
 	}
+	renewed(t, s, now)
 }
 
+// renewed renews the pairs that are due.
+func renewed(t *testing.T, s *state.Cluster, at time.Time) {
+	t.Helper()
+	complete, err := pkitest.Complete(s.Certificates, s.Terms.Requests, issuer(at), at, nil)
+	if err != nil || complete.Failed != nil {
+		t.Fatal(err, complete.Failed)
+	}
+	s.Certificates = complete.Set
+}
+
+// due makes the pair "api" due, because it lacks a name.
+func due(s *state.Cluster) {
+	s.Terms.Requests = slices.Clone(s.Terms.Requests)
+	at := slices.IndexFunc(s.Terms.Requests, func(r pki.Request) bool { return r.Name == pki.API })
+	s.Terms.Requests[at].DNSNames = append(slices.Clone(s.Terms.Requests[at].DNSNames), "new.example.org")
+}
+
+// sealed is an issuer that issues nothing.
+type sealed struct{}
+
+func (sealed) Issue(pki.Request, pki.KeyPair) (pki.KeyPair, error) { return pki.KeyPair{}, errVault }
+
 func adopt(s *state.Cluster) {
+	s.Terms.Requests = slices.Clone(s.Terms.Requests)
+	for i := range s.Terms.Requests {
+		s.Terms.Requests[i].Keep = true
+	}
 	for name := range s.Certificates {
 		s.Adopted[name] = true
 	}
@@ -98,6 +128,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 	unmarked := []string{"ab1cd-ca@7 generation ", "ab1cd-etcd-ca@7 generation ", "ab1cd-front-proxy-ca@7 generation "}
 	for name, test := range map[string]struct {
 		after  time.Duration
+		issuer pki.Issuer
 		change func(*testing.T, *state.Cluster)
 		want   []string
 		// says is the start of the condition, and message is part of its message.
@@ -118,17 +149,15 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 		"one of them was not written": {
 			change: func(t *testing.T, s *state.Cluster) {
 				wish(s)
-				before := s.Certificates[pki.EtcdCA]
-				announced(t, s)
-				s.Certificates[pki.EtcdCA], s.Terms.Generations[pki.EtcdCA] = before, 0
+				announced(t, s, pki.CA, pki.FrontProxyCA)
 			}, want: []string{unmarked[0], all[1], unmarked[2]}, says: "RotatingAuthorities",
 			message: "ca (step 1 of 3, its successor is believed as well), etcd-ca (before",
 		},
 		"a third of the term is left": {
-			after: 7 * year, want: unmarked, says: "RotatingAuthorities",
+			after: 7 * year, change: func(t *testing.T, s *state.Cluster) { renewed(t, s, now.Add(7*year)) }, want: unmarked, says: "RotatingAuthorities",
 		},
 		"every machine believes the successor": {
-			change: announced, want: unmarked, says: "RotatingAuthorities", message: "step 1 of 3",
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s) }, want: unmarked, says: "RotatingAuthorities", message: "step 1 of 3",
 		},
 		"a larger wish on the way": {
 			change: func(t *testing.T, s *state.Cluster) {
@@ -139,11 +168,11 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			want: unmarked, says: "RotatingAuthorities",
 		},
 		"a renewal fails on the way": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Terms.Failed = errVault }, want: unmarked, says: "RotatingAuthorities",
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); due(s) }, issuer: sealed{}, want: unmarked, says: "RotatingAuthorities",
 		},
 		"a renewal fails when the successor signs": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); announced(t, s); s.Terms.Failed = errVault },
-			says:   "RotatingAuthorities", message: "step 2 of 3, its successor signs), etcd-ca (step 2 of 3, its successor signs), front-proxy-ca (step 2 of 3, its successor signs): the issuer is sealed",
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); announced(t, s); due(s) }, issuer: sealed{},
+			says: "RotatingAuthorities", message: "step 2 of 3, its successor signs), etcd-ca (step 2 of 3, its successor signs), front-proxy-ca (step 2 of 3, its successor signs): api cannot be renewed and stays in use: the issuer is sealed",
 		},
 		"a machine is outdated": {
 			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Nodes[1].Hash = "new" },
@@ -170,9 +199,12 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 		"certificates are being issued": {
 			change: func(t *testing.T, s *state.Cluster) {
 				announced(t, s)
-				s.Terms.Renewed = map[string]string{pki.API: "its authority"}
+				s.CertificatesErr = errVault
 			},
 			says: "RotatingAuthorities", message: "certificates are being issued",
+		},
+		"a certificate is due": {
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); due(s) }, want: []string{"ab1cd-api@7 generation "}, says: "Again",
 		},
 		"machines of removed nodes are there": {
 			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Leaving = []corev1.Pod{{}} },
@@ -185,7 +217,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			change: func(_ *testing.T, s *state.Cluster) { wish(s); adopt(s) }, says: "AuthorityAdopted", message: "the operator does not rotate ca, etcd-ca, front-proxy-ca",
 		},
 		"others' certificates": {
-			change: func(_ *testing.T, s *state.Cluster) { adopt(s); s.Terms.Next = time.Time{} }, says: "Done", message: "no certificate needs care before 2027-10-23",
+			change: func(_ *testing.T, s *state.Cluster) { adopt(s); s.Terms.Renewals.Next = time.Time{} }, says: "Done", message: "no certificate needs care before 2027-10-23",
 		},
 		"others' certificates end": {
 			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *state.Cluster) { adopt(s) },
@@ -200,7 +232,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			says:   "Done", message: "no certificate needs care before 2026-12-02",
 		},
 		"a renewal fails": {
-			change: func(_ *testing.T, s *state.Cluster) { s.Terms.Failed = errVault }, says: "error", message: "the issuer is sealed",
+			change: func(_ *testing.T, s *state.Cluster) { due(s) }, issuer: sealed{}, says: "error", message: "the issuer is sealed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +241,11 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 				test.change(t, s)
 			}
 			var w written
-			outcome, err := New(&w, clocktesting.NewFakePassiveClock(now.Add(test.after))).EnsureCreated(t.Context(), s)
+			s.Now = now.Add(test.after)
+			if test.issuer == nil {
+				test.issuer = issuer(s.Now)
+			}
+			outcome, err := New(&w, test.issuer).EnsureCreated(t.Context(), s)
 			says, message := outcome.Reason, outcome.Message
 			if err != nil {
 				says, message = "error", err.Error()

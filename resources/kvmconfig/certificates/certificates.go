@@ -2,6 +2,7 @@
 package certificates
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -13,35 +14,35 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
-// New returns the handler. A key cannot be created a second time. So Secrets are created, and replaced only when a pair
-// was renewed from the version that was read.
-func New() apply.Resource[*state.Cluster] {
+// New returns the handler. A key cannot be created a second time. So Secrets are created and never replaced here; the
+// handler "certificaterotation" renews them.
+func New(issuer pki.Issuer) apply.Resource[*state.Cluster] {
 	return apply.Resource[*state.Cluster]{
-		Handler: "certificates", Kinds: []client.Object{&corev1.Secret{}}, Build: build, CreateOnly: true,
+		Handler: "certificates", Kinds: []client.Object{&corev1.Secret{}}, CreateOnly: true, AgainOnCreate: true,
+		Build: func(s *state.Cluster) (apply.Desired, error) { return build(s, issuer) },
 	}
 }
 
-// build returns a Secret for every pair that is not adopted, CAs first. If a CA turns out to exist already, nothing
-// that the new one signed may be written.
-func build(s *state.Cluster) (apply.Desired, error) {
+// build returns a Secret for every pair that is not adopted, CAs first: if a CA turns out to exist already, nothing
+// that the new one signed may be written. It issues the pairs that are missing.
+func build(s *state.Cluster, issuer pki.Issuer) (apply.Desired, error) {
+	pairs := maps.Clone(s.Certificates)
+	fresh, err := pki.Missing(s.Certificates, s.Terms.Requests, issuer, s.Now)
+	maps.Copy(pairs, fresh)
 	var desired apply.Desired
-	names := slices.Sorted(maps.Keys(s.Certificates))
+	names := slices.Sorted(maps.Keys(pairs))
 	leaves := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(pki.Authorities, name) })
 	for _, name := range slices.Concat(pki.Authorities, leaves) {
-		pair, ok := s.Certificates[name]
+		pair, ok := pairs[name]
 		if !ok || s.Adopted[name] {
 			continue
 		}
-		version := ""
-		if _, renewed := s.Terms.Renewed[name]; renewed {
-			version = s.Terms.Versions[name]
-		}
-		secret := s.CertificateSecret(name, pair, version)
+		secret := s.CertificateSecret(name, pair, "")
 		if slices.Contains(pki.Authorities, name) {
 			// The generation counts when the Secret is created.
 			s.MarkGeneration(secret)
 		}
 		desired.Objects = append(desired.Objects, secret)
 	}
-	return desired, s.CertificatesErr
+	return desired, errors.Join(s.CertificatesErr, err)
 }

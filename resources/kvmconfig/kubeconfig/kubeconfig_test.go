@@ -14,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki/pkitest"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/kubeconfig"
 )
@@ -39,7 +40,7 @@ func TestTheKubeconfigChangesOnceItsGroupIsBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := state.WithDefaults(fixture.MakeCluster("ab1cd").Obj())
-			complete, err := pki.Complete(nil, state.CertificateRequests(config, state.Settings{}), pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}, now, nil)
+			complete, err := pkitest.Complete(nil, state.CertificateRequests(config, state.Settings{}), pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}, now, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

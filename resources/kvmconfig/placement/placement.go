@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,24 +33,20 @@ type handler struct{ placer Placer }
 // Name is the handler's name.
 func (h *handler) Name() string { return "placement" }
 
-// EnsureCreated records where masters run and removes the gates of pods. A new host is stored before anything else
-// happens to the node.
+// EnsureCreated removes the gates of pods. A host that was found is stored before anything else happens to the node.
 func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
 	var errs []error
 	var lost []string
 	found := false
-	for _, nodes := range [][]state.Node{s.Nodes, s.Retiring} {
-		for i := range nodes {
-			n := &nodes[i]
-			d := decide(s, *n)
-			switch {
-			case d.host != n.EtcdHost:
-				n.EtcdHost, found = d.host, found || d.host != ""
-			case d.lost:
-				lost = append(lost, n.ID)
-			case d.release != nil:
-				errs = append(errs, h.placer.PlacePod(ctx, d.release, key.GateEtcdHost, d.host))
-			}
+	for _, n := range slices.Concat(s.Nodes, s.Retiring) {
+		d := decide(s, n)
+		switch {
+		case n.FoundHost != "":
+			found = true
+		case d.lost:
+			lost = append(lost, n.ID)
+		case d.release != nil:
+			errs = append(errs, h.placer.PlacePod(ctx, d.release, key.GateEtcdHost, n.EtcdHost))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -72,32 +69,24 @@ func (h *handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome,
 
 // decision is what to do for one master.
 type decision struct {
-	// host is the host with the data. It is empty while there is none.
-	host string
-	// release is the gated pod that may be scheduled, on host if that is known.
+	// release is the gated pod that may be scheduled, on the host with the data if that is known.
 	release *corev1.Pod
 	// lost reports that the master has run an etcd member but its host is unknown. On another host its machine would be
 	// useless, and that host would from then on count as the one with the data.
 	lost bool
 }
 
-// decide uses the stored host. If none is stored, the data is where a snapshot was restored to, or else on the host of
-// the pod that was bound first.
 func decide(s *state.Cluster, n state.Node) decision {
 	if !s.EtcdOnHost(n) {
 		return decision{}
 	}
-	d := decision{host: cmp.Or(n.EtcdHost, n.RestoredOn)}
+	var d decision
 	for i := range n.Pods {
-		pod := &n.Pods[i]
-		if n.EtcdHost == "" && n.RestoredOn == "" && pod.Spec.NodeName != "" {
-			d.host = pod.Spec.NodeName // pods are sorted newest first, so the oldest one wins
-		}
-		if d.release == nil && pod.DeletionTimestamp == nil && gated(pod) {
+		if pod := &n.Pods[i]; d.release == nil && pod.DeletionTimestamp == nil && gated(pod) {
 			d.release = pod
 		}
 	}
-	d.lost = d.release != nil && d.host == "" && n.WrittenMark() != ""
+	d.lost = d.release != nil && cmp.Or(n.EtcdHost, n.FoundHost) == "" && n.WrittenMark() != ""
 	return d
 }
 

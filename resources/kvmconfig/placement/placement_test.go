@@ -1,6 +1,7 @@
 package placement
 
 import (
+	stdcmp "cmp"
 	"context"
 	"testing"
 	"time"
@@ -116,6 +117,7 @@ func TestNobodyIsPlacedWhoseDataIsSomewhere(t *testing.T) {
 func check(t *testing.T, s *state.Cluster, n *state.Node, wantPlaced placed, wantHost string, wantState chain.State) {
 	t.Helper()
 	var got placed
+	s.LookAtHosts()
 	outcome, err := New(&got).EnsureCreated(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -123,8 +125,8 @@ func check(t *testing.T, s *state.Cluster, n *state.Node, wantPlaced placed, wan
 	if diff := cmp.Diff(wantPlaced, got); diff != "" {
 		t.Errorf("placed (-want +got):\n%s", diff)
 	}
-	if n.EtcdHost != wantHost || outcome.State != wantState {
-		t.Errorf("host %q and state %d, want %q and %d", n.EtcdHost, outcome.State, wantHost, wantState)
+	if host := stdcmp.Or(n.EtcdHost, n.FoundHost); host != wantHost || outcome.State != wantState {
+		t.Errorf("host %q and state %d, want %q and %d", host, outcome.State, wantHost, wantState)
 	}
 }
 

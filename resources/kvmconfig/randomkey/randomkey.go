@@ -2,6 +2,7 @@
 package randomkey
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -13,27 +14,42 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
+// Source generates the random key of the given name.
+type Source func(name string) (string, error)
+
 // New returns the handler. Data is lost with its encryption key, so Secrets are created and never changed.
-func New() apply.Resource[*state.Cluster] {
+func New(source Source) apply.Resource[*state.Cluster] {
 	return apply.Resource[*state.Cluster]{
-		Handler: "randomkey", Kinds: []client.Object{&corev1.Secret{}}, Build: build, CreateOnly: true,
+		Handler: "randomkey", Kinds: []client.Object{&corev1.Secret{}}, CreateOnly: true, AgainOnCreate: true,
+		Build: func(s *state.Cluster) (apply.Desired, error) { return build(s, source) },
 	}
 }
 
-func build(s *state.Cluster) (apply.Desired, error) {
+// build returns a Secret for every key that is not adopted. It generates the keys that are missing.
+func build(s *state.Cluster, source Source) (apply.Desired, error) {
+	keys := maps.Clone(s.Keys)
+	failed := s.KeysErr
+	for _, name := range s.MissingKeys {
+		value, err := source(name)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		keys[name] = value
+	}
 	var desired apply.Desired
-	for _, name := range slices.Sorted(maps.Keys(s.Keys)) {
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		if !s.Adopted[name] {
-			desired.Objects = append(desired.Objects, secret(s, name))
+			desired.Objects = append(desired.Objects, secret(s, name, keys[name]))
 		}
 	}
-	return desired, s.KeysErr
+	return desired, failed
 }
 
-func secret(s *state.Cluster, name string) *corev1.Secret {
+func secret(s *state.Cluster, name, value string) *corev1.Secret {
 	meta := s.Meta(key.SecretName(s.ID(), name), map[string]string{
 		key.LabelRandomKey: name, key.LabelLegacyClusterID: s.ID(), key.LabelLegacyClusterKey: name,
 	})
 	meta.Namespace = s.Config.Namespace
-	return &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{name: []byte(s.Keys[name])}}
+	return &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{name: []byte(value)}}
 }

@@ -9,26 +9,25 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
-// Handler reports the result of gathering. Handlers that need versions use those of the state, which are the current
+// Handler reports on the versions that were planned. Handlers that need versions use those of the state, which are the current
 // ones while a change is rejected or waits.
 type Handler struct{}
 
 // Name is the handler's name.
 func (Handler) Name() string { return "release" }
 
-// EnsureCreated writes the current versions into the status. For a running cluster they are stored before any node
-// changes to them. Otherwise an operator that restarts in between would not know which change had begun, and the change
-// could be reverted as if no master had been changed.
+// EnsureCreated reports on the planned versions, which are in the next status. For a running cluster they are stored
+// before any node changes to them. Otherwise an operator that restarts in between would not know which change had begun,
+// and the change could be reverted as if no master had been changed.
 func (Handler) EnsureCreated(_ context.Context, s *state.Cluster) (chain.Outcome, error) {
 	if s.VersionsErr != nil {
 		return chain.Outcome{}, s.VersionsErr
 	}
-	before, versions := s.Config.Status.Versions, s.Versions
-	s.Config.Status.Versions = &versions
+	before := s.Config.Status.Versions
 	switch {
 	case s.VersionsRefused != nil:
 		return chain.Outcome{}, s.VersionsRefused
-	case before != nil && *before != versions:
+	case before != nil && *before != s.Versions:
 		return chain.Store("the versions of the cluster change"), nil
 	case s.VersionsWait != "":
 		return chain.Wait("MastersNotReady", s.VersionsWait, 0), nil

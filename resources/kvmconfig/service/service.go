@@ -11,9 +11,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
-// New returns the handler.
+// New returns the handler. Network policies and kubeconfigs have the addresses that the API server assigns.
 func New() apply.Resource[*state.Cluster] {
-	return apply.Resource[*state.Cluster]{Handler: "service", Kinds: []client.Object{&corev1.Service{}}, Build: build, Created: note}
+	return apply.Resource[*state.Cluster]{Handler: "service", Kinds: []client.Object{&corev1.Service{}}, Build: build, AgainOnCreate: true}
 }
 
 func build(s *state.Cluster) (apply.Desired, error) {
@@ -25,19 +25,6 @@ func build(s *state.Cluster) (apply.Desired, error) {
 		desired.Objects = append(desired.Objects, member(s, n))
 	}
 	return desired, nil
-}
-
-// note adds the addresses of Services to network policies as soon as they are assigned.
-func note(s *state.Cluster, object client.Object) {
-	made := object.(*corev1.Service)
-	switch made.Name {
-	case key.RoleMaster:
-		s.MasterService = made
-	case key.RoleWorker:
-		s.WorkerService = made
-	case key.PublishedService:
-		s.PublishedService = made
-	}
 }
 
 // master and worker have no selector because the handler of endpoints decides which pods are behind them.

@@ -108,9 +108,9 @@ func TestAdoptedCertificates(t *testing.T) {
 // TestKeysStandInSecretsOnly: no private key, token or encryption key is in any other kind of object, including decoded
 // boot data.
 func TestKeysStandInSecretsOnly(t *testing.T) {
-	seed, _ := pki.PlaceholderKey("bootstrap-token")
+	seed := pki.PlaceholderKey("bootstrap-token")
 	token := joining.TokensAt(seed, time.Time{}).Current(joining.Node{Role: key.RoleMaster, ID: "m0aaa"}).String()
-	encryption, _ := pki.PlaceholderKey("encryption")
+	encryption := pki.PlaceholderKey("encryption")
 	inBootData := map[string]bool{}
 	for path, text := range files(t, must(t, renderedFull)) {
 		for _, private := range []string{"private key", token, seed, encryption, "PRIVATE KEY"} {

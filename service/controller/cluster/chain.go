@@ -3,8 +3,7 @@ package cluster
 import (
 	"slices"
 
-	"k8s.io/utils/clock"
-
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
@@ -38,32 +37,32 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/workload"
 )
 
-// Resources are the handlers that are pure functions from the state to objects, in the order of the chain.
-func Resources() []apply.Resource[*state.Cluster] {
+// Resources are the handlers that are functions from the state to objects, in the order of the chain.
+func Resources(issuer pki.Issuer, keys randomkey.Source) []apply.Resource[*state.Cluster] {
 	return []apply.Resource[*state.Cluster]{
-		certificates.New(), randomkey.New(), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
+		certificates.New(issuer), randomkey.New(keys), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
 		poddisruptionbudget.New(), service.New(), networkpolicy.New(), ingress.New(), configmap.New(), etcdrestore.New(), deployment.New(),
 		etcdsnapshot.New(), etcdretired.New(), kubeconfig.New(),
 	}
 }
 
-// NewChain returns the ordered handlers of the cluster controller. Deletion runs them backward. Without connections to
-// workload clusters it only creates machines, and without a Vault that has the keys of CAs there is nothing to revoke.
-func NewChain(e *apply.Engine, w *Workloads, v vault.Revoker, c clock.PassiveClock) chain.Chain[*state.Cluster] {
-	links := machines(e, c)
-	if v != nil {
-		links = revoking(links, v)
+// chain returns the ordered handlers of the controller. Deletion runs them backward. Without connections to workload
+// clusters it only creates machines, and without a Vault that has the keys of CAs there is nothing to revoke.
+func (r *Reconciler) chain() chain.Chain[*state.Cluster] {
+	links := machines(r.engine, r.Issuer, r.NewKey)
+	if r.Vault != nil {
+		links = revoking(links, r.Vault)
 	}
-	if w == nil {
+	if r.Workloads == nil {
 		return links
 	}
-	return append(links, inside(e, w)...)
+	return append(links, inside(r.engine, r.Workloads)...)
 }
 
 // revoking inserts the revocation of certificates where it belongs: on deletion, after their Secrets are gone and
 // before the namespace.
 func revoking(links chain.Chain[*state.Cluster], v vault.Revoker) chain.Chain[*state.Cluster] {
-	at := slices.IndexFunc(links, func(l chain.Link[*state.Cluster]) bool { return l.Handler.Name() == certificates.New().Handler })
+	at := slices.IndexFunc(links, func(l chain.Link[*state.Cluster]) bool { return l.Handler.Name() == "certificates" })
 	links[at].Needs = []string{"vault"}
 	return slices.Insert(links, at, chain.Link[*state.Cluster]{Handler: vault.New(v), Needs: []string{"namespace"}})
 }
@@ -93,7 +92,7 @@ func inside(e *apply.Engine, w *Workloads) chain.Chain[*state.Cluster] {
 }
 
 // machines returns the handlers on the management cluster.
-func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*state.Cluster] {
+func machines(e *apply.Engine, issuer pki.Issuer, keys randomkey.Source) chain.Chain[*state.Cluster] {
 	return chain.Chain[*state.Cluster]{
 		// An index is stored before an object that contains it is created.
 		{Handler: nodeindexstatus.Handler{}},
@@ -107,8 +106,8 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*state.Cluster]
 		{Handler: namespace.New().Handle(e), Needs: []string{"nodeindexstatus"}},
 		// Keys are in the namespace of the KVMConfig and survive the cluster's namespace. They need it nonetheless: a
 		// cluster whose ID belongs to another one gets no keys, and on deletion they stay until every machine is gone.
-		{Handler: certificates.New().Handle(e), Needs: []string{"namespace"}},
-		{Handler: randomkey.New().Handle(e), Needs: []string{"namespace"}},
+		{Handler: certificates.New(issuer).Handle(e), Needs: []string{"namespace"}},
+		{Handler: randomkey.New(keys).Handle(e), Needs: []string{"namespace"}},
 		// The service account of node pods; a pod is rejected without it.
 		{Handler: serviceaccount.New().Handle(e), Needs: []string{"namespace"}},
 		{Handler: clusterrolebinding.New().Handle(e), Needs: []string{"namespace"}},
@@ -136,6 +135,6 @@ func machines(e *apply.Engine, c clock.PassiveClock) chain.Chain[*state.Cluster]
 		// Late, because it may store what it found out: where the data of masters is.
 		{Handler: placement.New(e), Needs: []string{"namespace"}},
 		// Does not need "certificates", because it also reports what cannot be issued.
-		{Handler: certificaterotation.New(e, c), Needs: []string{"namespace"}},
+		{Handler: certificaterotation.New(e, issuer), Needs: []string{"namespace"}},
 	}
 }

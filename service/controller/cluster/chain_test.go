@@ -26,7 +26,7 @@ func kindsOf(objects []client.Object) []string {
 // TestChainIsWhole: the chain is consistent, each handler has a condition, the cache indexes every kind that a handler
 // creates, and rendering includes all handlers of the management cluster.
 func TestChainIsWhole(t *testing.T) {
-	links := NewChain(apply.New(nil, nil, nil), NewWorkloads(nil, nil, nil), revoker{}, nil)
+	links := (&Reconciler{engine: apply.New(nil, nil, nil), Workloads: NewWorkloads(nil, nil, nil), Vault: revoker{}}).chain()
 	if err := links.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -53,7 +53,7 @@ func TestChainIsWhole(t *testing.T) {
 	for _, resource := range addon.All() {
 		rendered = append(rendered, resource.Handler)
 	}
-	for _, resource := range append(Resources(), pvc.Resource()) {
+	for _, resource := range append(Resources(nil, nil), pvc.Resource()) {
 		kinds, rendered = append(kinds, resource.Kinds...), append(rendered, resource.Handler)
 	}
 	if diff := cmp.Diff(kindsOf(Kinds()), kindsOf(kinds)); diff != "" {

@@ -15,14 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/randomkey"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/vault"
 )
 
@@ -36,11 +37,11 @@ type Reconciler struct {
 	Live   client.Reader
 	// Settings are the operator's.
 	Settings state.Settings
-	// Issuer and NewKey create certificates and random keys.
+	// Issuer issues certificates, and NewKey generates random keys.
 	Issuer pki.Issuer
 	// Vault has the keys of CAs; nil if there is no Vault.
 	Vault  vault.Revoker
-	NewKey func(name string) (string, error)
+	NewKey randomkey.Source
 	// Readiness returns whether a node is ready for the rollout. Tests replace it.
 	Readiness state.Readiness
 	// Workloads are the connections to the workload clusters; if nil, the operator does not connect to them and only
@@ -61,17 +62,23 @@ type Reconciler struct {
 
 	reconciler.Loop[*v1alpha1.KVMConfig, *state.Cluster]
 
-	engine   *apply.Engine
-	renderer *cloudconfig.Renderer
+	engine  *apply.Engine
+	planner plan.Planner
 }
 
 // Init creates the engine and the chain. It fails if the chain is inconsistent.
 func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	r.engine.Adopts = key.Adopts
-	r.renderer = cloudconfig.NewRenderer()
+	r.planner = plan.NewPlanner()
+	if r.Readiness != nil {
+		r.planner.Readiness = r.Readiness
+	}
+	if r.Workloads != nil && r.Workloads.Addresses != nil {
+		r.planner.Addresses = r.Workloads.Addresses
+	}
 	r.Loop = reconciler.Loop[*v1alpha1.KVMConfig, *state.Cluster]{
-		Name: Name, Controller: r, Chain: NewChain(r.engine, r.Workloads, r.Vault, r.Clock),
+		Name: Name, Controller: r, Chain: r.chain(),
 		Finalizer: key.FinalizerCluster, Adds: []string{key.FinalizerCluster, key.FinalizerDeleter, key.FinalizerTerminator},
 		Finalizers: r.engine, Outdated: r.Outdated,
 	}
@@ -96,11 +103,6 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alp
 	return nil, false, err
 }
 
-// Gather reads everything that the handlers decide on.
-func (r *Reconciler) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*state.Cluster, error) {
-	return r.gather(ctx, config)
-}
-
 func (r *Reconciler) reader() observe.Reader { return observe.Reader{Cached: r.Client, Live: r.Live} }
 
 // Again returns the earliest of: when the chain wants to run again, when bootstrap tokens change, and when to check
@@ -109,8 +111,7 @@ func (r *Reconciler) reader() observe.Reader { return observe.Reader{Cached: r.C
 func (r *Reconciler) Again(s *state.Cluster, after time.Duration) time.Duration {
 	now := r.Clock.Now()
 	wishes := []time.Duration{
-		after, hurry(nodeStatuses(s, now)), until(endsBy(s.SnapshotJob), now), until(beginsBy(s.SnapshotJob), now), until(s.NextLate(), now),
-		until(s.LostAt(), now), until(s.NextRemoval(), now),
+		after, hurry(nodeStatuses(s, now)), until(s.NextSnapshotLook, now), until(s.NextLate(), now), until(s.LostAt(), now), until(s.NextRemoval(), now),
 	}
 	if s.Tokens.Known() && r.Workloads != nil {
 		wishes = append(wishes, max(s.Tokens.Next().Sub(now), time.Second))
@@ -144,4 +145,12 @@ func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, s *s
 		r.tell(ctx, config, updated)
 	}
 	return err
+}
+
+// until returns how long it takes until shortly after t; zero if t is not set or has passed.
+func until(t, now time.Time) time.Duration {
+	if t.IsZero() || t.Before(now) {
+		return 0
+	}
+	return t.Sub(now) + time.Second
 }

@@ -13,9 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
@@ -34,7 +31,7 @@ func replaced(t *testing.T) (scenario, world) {
 	s := simple()
 	s.config = fixture.MakeCluster("ab1cd").Masters(3).Workers(1).Obj()
 	w := s.running(t)
-	w.namespace.Annotations = map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa"}
+	w.Namespace.Annotations = map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa"}
 	w.Retired = []appsv1.Deployment{*w.Deployments["master-m2aaa"]}
 	delete(w.Deployments, "master-m2aaa")
 	s.config.Spec.Cluster.Masters[2].ID = "m9zzz"
@@ -141,7 +138,7 @@ func TestFoundersAreWrittenDownOnce(t *testing.T) {
 		want   string
 	}{
 		"as they stand there":              {func(*world) {}, "m0aaa,m1aaa,m2aaa"},
-		"those that have machines":         {func(w *world) { w.namespace = corev1.Namespace{} }, "m0aaa,m1aaa,m2aaa"},
+		"those that have machines":         {func(w *world) { w.Namespace = corev1.Namespace{} }, "m0aaa,m1aaa,m2aaa"},
 		"all, before there is any machine": {func(w *world) { *w = world{} }, "m0aaa,m1aaa,m9zzz"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,9 +163,9 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 	scenario.config.Spec.Etcd = &v1alpha1.EtcdData{
 		Snapshots: &v1alpha1.EtcdSnapshots{}, Restore: &v1alpha1.EtcdRestore{Snapshot: "ab1cd-20261122T060000Z.db", Generation: 1},
 	}
-	w.namespace.Annotations[key.AnnotationEtcdRestored] = "ab1cd-20261122T060000Z.db/1#0"
-	w.namespace.UID = "of before"
-	w.namespace.Annotations[ownership.Annotation] = "default/ab1cd/namespace"
+	w.Namespace.Annotations[key.AnnotationEtcdRestored] = "ab1cd-20261122T060000Z.db/1#0"
+	w.Namespace.UID = "of before"
+	w.Namespace.Annotations[ownership.Annotation] = "default/ab1cd/namespace"
 	w.Retired = nil
 	ticket := scenario.snapshot(t, w).FoundingTicket()
 	for i, n := range scenario.config.Spec.Cluster.Masters {
@@ -186,7 +183,7 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 			namespace.Annotations = desired.Objects[0].GetAnnotations()
 			namespace.Annotations[ownership.Annotation] = "default/ab1cd/namespace"
 		}
-		s := scenario.snapshot(t, world{namespace: namespace})
+		s := scenario.snapshot(t, world{Namespace: namespace})
 		if got := s.FoundingTicket(); got != ticket || s.Restore.Phase() != etcd.NotRestoring || s.Founding {
 			t.Errorf("the ticket was %q and is %q, the phase is %q, founding %t", ticket, got, s.Restore.Phase(), s.Founding)
 		}
@@ -206,7 +203,7 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 // Their volumes have data, and the two that joined must not found another etcd, in which they would be the majority.
 func TestFoundersStayWhenMachinesAreLost(t *testing.T) {
 	scenario, w := replaced(t)
-	w.namespace.Annotations[key.AnnotationEtcdFounders] = "m0aaa"
+	w.Namespace.Annotations[key.AnnotationEtcdFounders] = "m0aaa"
 	scenario.config.Spec.KVM.K8sKVM.StorageType = v1alpha1.StorageTypePersistentVolume
 	before := scenario.snapshot(t, w)
 	scenario.config.Status.Nodes = status(before, []chain.Result{{Handler: "deployment"}}, now).Nodes
@@ -259,7 +256,6 @@ func TestAMasterWhoseEtcdIsSilentGoesFirst(t *testing.T) {
 	scenario := simple()
 	scenario.config = fixture.MakeCluster("ab1cd").Masters(3).Obj()
 	w := scenario.running(t)
-	r := &Reconciler{Settings: scenario.settings, Readiness: state.PodReadiness, Clock: clock.RealClock{}, renderer: renderer}
 	replaced := func(outdated ...string) []string {
 		changed := w
 		changed.Deployments = maps.Clone(w.Deployments)
@@ -274,12 +270,12 @@ func TestAMasterWhoseEtcdIsSilentGoesFirst(t *testing.T) {
 				changed.Pods[i].Annotations = map[string]string{key.AnnotationNodeHash: "of before"}
 			}
 		}
+		changed.Connects, changed.Workload = true, state.Workload{Connected: true, Nodes: readyNodes(changed.Pods)}
+		changed.Etcd = etcd.State{Members: members(scenario.snapshot(t, w), "m0aaa", "m1aaa", "m2aaa")}
+		changed.Etcd.Members[1].Healthy = false
 		s := scenario.snapshot(t, changed)
-		s.Workload.Connected = true
-		s.Etcd = etcd.State{Members: members(s, "m0aaa", "m1aaa", "m2aaa")}
-		s.Etcd.Members[1].Healthy = false
-		if err := r.decideRollout(s); err != nil {
-			t.Fatal(err)
+		if s.BootDataErr != nil {
+			t.Fatal(s.BootDataErr)
 		}
 		return slices.Sorted(maps.Keys(s.Rollout.Replace))
 	}
@@ -303,7 +299,6 @@ func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 	for _, d := range w.Deployments {
 		d.Annotations[key.AnnotationEtcdMember] = "abc"
 	}
-	now := time.Date(2026, 11, 25, 6, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		since    time.Duration
 		founded  bool
@@ -335,13 +330,13 @@ func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 				changed.Pods[i].Annotations[key.AnnotationNodeHash] = "of before"
 			}
 		}
-		s := scenario.snapshot(t, changed)
+		scenario.config.Status.MinoritySince = nil
 		if test.since > 0 {
-			s.Config.Status.MinoritySince = ptr.To(metav1.NewTime(now.Add(-test.since)))
+			scenario.config.Status.MinoritySince = new(metav1.NewTime(now.Add(-test.since)))
 		}
-		r := &Reconciler{Settings: scenario.settings, Readiness: state.PodReadiness, Clock: clocktesting.NewFakePassiveClock(now), renderer: renderer}
-		if err := r.decideRollout(s); err != nil {
-			t.Fatal(err)
+		s := scenario.snapshot(t, changed)
+		if s.BootDataErr != nil {
+			t.Fatal(s.BootDataErr)
 		}
 		if diff := cmp.Diff(test.replaced, slices.Sorted(maps.Keys(s.Rollout.Replace)), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: others are replaced (-want +got):\n%s", name, diff)
@@ -352,33 +347,14 @@ func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 	}
 }
 
-// TestMasterIsReadyWithItsMember: the next master is not replaced before.
-func TestMasterIsReadyWithItsMember(t *testing.T) {
-	s := &state.Cluster{Config: simple().config}
-	n := state.Node{ID: "m0aaa", Role: key.RoleMaster}
-	change := func(f func(*etcd.Member)) []etcd.Member {
-		all := members(s, "m0aaa", "m1aaa")
-		f(&all[0])
-		return all
-	}
-	for name, test := range map[string]struct {
-		members []etcd.Member
-		want    string
-	}{
-		"nobody knows":  {nil, ""},
-		"well":          {members(s, "m0aaa"), ""},
-		"none":          {members(s, "m1aaa"), "it has no member of etcd yet"},
-		"without vote":  {change(func(m *etcd.Member) { m.Learner = true }), "its member of etcd has no vote yet"},
-		"does not talk": {change(func(m *etcd.Member) { m.Healthy = false }), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s.Etcd = etcd.State{Members: test.members}
-			if got := memberTrouble(s, n); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-			if got := memberTrouble(s, state.Node{ID: "w", Role: key.RoleWorker}); got != "" {
-				t.Errorf("a worker: %q", got)
-			}
+// readyNodes returns a Ready Node for each pod.
+func readyNodes(pods []corev1.Pod) []corev1.Node {
+	var nodes []corev1.Node
+	for _, p := range pods {
+		nodes = append(nodes, corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		})
 	}
+	return nodes
 }

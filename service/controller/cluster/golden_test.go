@@ -48,7 +48,7 @@ func TestEveryObjectIsAsRecorded(t *testing.T) {
 	if os.Getenv("UPDATE") != "" {
 		rewrite(t, got)
 	}
-	recorded := read(t)
+	recorded := readGolden(t)
 	for _, path := range slices.Sorted(maps.Keys(got)) {
 		want, ok := recorded[path]
 		if diff := cmp.Diff(want, got[path]); diff != "" {
@@ -158,7 +158,7 @@ func toYAML(t *testing.T, object client.Object) string {
 	return string(text)
 }
 
-func read(t *testing.T) map[string]string {
+func readGolden(t *testing.T) map[string]string {
 	t.Helper()
 	recorded := map[string]string{}
 	err := filepath.WalkDir(goldenDirectory, func(path string, entry fs.DirEntry, err error) error {

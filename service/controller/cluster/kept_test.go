@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,28 +15,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // stored is a fake cache with one ConfigMap and at most one Secret.
-type stored struct {
-	client.Client
-	config corev1.ConfigMap
-	secret *corev1.Secret
-}
-
-func (s stored) Get(_ context.Context, name client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	if config, ok := object.(*corev1.ConfigMap); ok {
-		s.config.DeepCopyInto(config)
-		return nil
-	}
-	if secret, ok := object.(*corev1.Secret); ok && s.secret != nil && client.ObjectKeyFromObject(s.secret) == name {
-		s.secret.DeepCopyInto(secret)
-		return nil
-	}
-	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name.Name)
-}
-
 // TestWhoHasRunLosesItsTicket: a member that has run loses its founding token, even if the node keeps its boot data,
 // because a rollout may be paused for long and a master that is no longer in the spec stays until its member is
 // removed. If a disk is lost in the meantime, an empty member must not start with the old ID.
@@ -54,10 +34,12 @@ func TestWhoHasRunLosesItsTicket(t *testing.T) {
 	for id, deployment := range map[string]*appsv1.Deployment{"m1aaa": w.Deployments["master-m1aaa"], "m2aaa": &w.Retired[0]} {
 		for mark, want := range map[string]bool{"": false, "2": true} {
 			deployment.Annotations[key.AnnotationEtcdMember] = mark
+			w.BootData = map[string]plan.BootData{
+				key.BootDataName(key.RoleMaster, "ab1cd", id): {Public: &corev1.ConfigMap{Data: map[string]string{nodepod.UserData: founding}}},
+			}
 			s := scenario.snapshot(t, w)
-			r := &Reconciler{Client: stored{config: corev1.ConfigMap{Data: map[string]string{nodepod.UserData: founding}}}}
-			if err := r.changeKept(t.Context(), s, nil); err != nil || s.BootDataErr != nil {
-				t.Fatal(err, s.BootDataErr)
+			if s.BootDataErr != nil {
+				t.Fatal(s.BootDataErr)
 			}
 			text := bootDataOf(t, s, id)
 			if (text != "") != want {
@@ -115,10 +97,10 @@ func TestCertificatesOfAMachineAreKnown(t *testing.T) {
 	fresh.Annotations[key.AnnotationCertificatesEnd] = "2026-12-01T00:00:00Z"
 	for _, token := range []string{fresh.Annotations[key.AnnotationBootstrapToken], "of yesterday"} {
 		fresh.Annotations[key.AnnotationBootstrapToken] = token
+		w.BootData = map[string]plan.BootData{fresh.Name: {Private: fresh}}
 		s := scenario.snapshot(t, w)
-		r := &Reconciler{Client: stored{secret: fresh}}
-		if err := r.changeKept(t.Context(), s, []corev1.Secret{*fresh}); err != nil || s.BootDataErr != nil {
-			t.Fatal(err, s.BootDataErr)
+		if s.BootDataErr != nil {
+			t.Fatal(s.BootDataErr)
 		}
 		if got := s.Nodes[0].CertificatesEnd.Format(time.DateOnly); got != "2026-12-01" {
 			t.Errorf("with token %q the certificates of %s end on %s", token, s.Nodes[0].ID, got)

@@ -74,8 +74,8 @@ func (m *Members) launch(k *keeper) {
 	m.ended.Go(func() { k.Run(k.life) })
 }
 
-// look sets the members that a cluster should have and returns what is known of them.
-func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.Master) etcd.State {
+// want sets the members that a cluster should have.
+func (m *Members) want(name types.NamespacedName, a etcd.Access, masters []etcd.Master) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.spared, name)
@@ -87,7 +87,6 @@ func (m *Members) look(name types.NamespacedName, a etcd.Access, masters []etcd.
 		defer m.launch(k)
 	}
 	k.Want(a, masters)
-	return k.State()
 }
 
 // State returns what is known of the members of a cluster.
@@ -147,28 +146,24 @@ func (m *Members) drop(name types.NamespacedName) {
 	}
 }
 
-// members returns what is known of the cluster's etcd. Machines that may run a member are queried, including those of
-// masters that are no longer in the spec.
-func (w *Workloads) members(s *state.Cluster, retired []state.Node) etcd.State {
-	pair, stored := s.Stored[pki.EtcdClient]
+// followMembers sets the members that the cluster's etcd should have, and the machines that are queried: those that may
+// run a member, including those of masters that are no longer in the spec. While a snapshot is restored, members are
+// stopped on purpose, and new ones will replace them.
+func (w *Workloads) followMembers(s *state.Cluster) {
+	pair, stored := s.Certificates[pki.EtcdClient]
 	address := w.etcdAddresses(s)
-	if address == nil || !stored || s.NamespaceTaken {
+	if address == nil || !stored || s.NamespaceTaken || s.Restore.Halted() {
 		w.spareMembers(nameOf(s))
-		return etcd.State{}
-	}
-	if s.Restore.Halted() {
-		// Members are stopped on purpose, and new ones will replace them.
-		w.Members.spare(nameOf(s))
-		return etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "a snapshot is restored"}}
+		return
 	}
 	access := etcd.Access{CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key}
-	stay := slices.DeleteFunc(slices.Clone(retired), s.Former)
+	stay := slices.DeleteFunc(slices.Clone(s.Gone), s.Former)
 	for _, n := range append(s.Masters(), stay...) {
 		if pod := n.Holder(); pod != nil {
 			access.Endpoints = append(access.Endpoints, etcd.Endpoint{Name: pki.EtcdMember(n.ID), Address: address(pod), ServerName: s.MemberHost(n.ID)})
 		}
 	}
-	return w.Members.look(nameOf(s), access, s.EtcdMasters())
+	w.Members.want(nameOf(s), access, s.EtcdMasters())
 }
 
 func (w *Workloads) etcdAddresses(s *state.Cluster) func(*corev1.Pod) string {

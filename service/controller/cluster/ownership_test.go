@@ -135,10 +135,10 @@ func TestForgedOwnersElsewhere(t *testing.T) {
 func TestNothingInAForeignNamespaceIsBelieved(t *testing.T) {
 	s := simple()
 	w := s.running(t)
-	w.namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{
+	w.Namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{
 		key.AnnotationEtcdFounders: "m9aaa", key.AnnotationEtcdRestored: "x/1",
 	}}}
-	w.services.Master = corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "192.0.2.1"}}
+	w.Services.Master = corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "192.0.2.1"}}
 	got := s.snapshot(t, w)
 	if !got.NamespaceTaken || got.OwnsNamespace || got.Hold != state.HoldForeign {
 		t.Errorf("the namespace is %s; owned %t, taken %t", got.Hold, got.OwnsNamespace, got.NamespaceTaken)
@@ -164,7 +164,7 @@ func TestMarksAreMigratedAndNothingRolls(t *testing.T) {
 	for _, d := range w.Deployments {
 		d.Annotations[ownership.Annotation] = "default/ab1cd/deployment"
 	}
-	w.namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{ownership.Annotation: "default/ab1cd/namespace"}}}
+	w.Namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{ownership.Annotation: "default/ab1cd/namespace"}}}
 	s.config.UID = "1"
 	s.config.Status.Conditions = []metav1.Condition{{Type: state.ConditionNamespace, Status: metav1.ConditionTrue, Reason: "Done"}}
 	got := s.snapshot(t, w)

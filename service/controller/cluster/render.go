@@ -10,15 +10,13 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/endpoints"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/network"
-	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/nodeindexstatus"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/pvc"
 )
 
@@ -29,7 +27,7 @@ type Inputs struct {
 	Volumes []corev1.PersistentVolume
 	// Pods are the node pods.
 	Pods     []corev1.Pod
-	Services Services
+	Services plan.Services
 	// Status is that of the KVMConfig, with the indexes of its nodes.
 	Status *v1alpha1.KVMConfigStatus
 	// Now is the time for which the bootstrap token in boot data is computed; if it is zero, the same inputs always
@@ -48,23 +46,15 @@ type Rendered struct {
 // certificates that have no Secret among the inputs are placeholders. The error contains what could not be rendered;
 // the rest is returned nonetheless.
 func Render(ctx context.Context, settings state.Settings, config *v1alpha1.KVMConfig, in Inputs) ([]Rendered, error) {
-	r := &Reconciler{
-		Settings: settings, Readiness: state.PodReadiness, Issuer: pki.Placeholder{},
-		NewKey: pki.PlaceholderKey, Clock: moment(in.Now), renderer: cloudconfig.NewRenderer(),
-	}
 	if in.Status != nil {
 		config = config.DeepCopy()
 		config.Status = *in.Status
 	}
-	s, err := r.complete(config, world{release: in.Release, secrets: in.Secrets, volumes: in.Volumes, Objects: observe.Objects{Pods: in.Pods}, services: in.Services})
-	if err != nil {
-		return nil, err
+	o := plan.Observed{
+		Config: config, Settings: settings, Rendering: true, Release: in.Release, Secrets: in.Secrets, Volumes: in.Volumes, Services: in.Services,
+		Hold: state.HoldNone, Objects: state.Objects{Pods: in.Pods},
 	}
-	// Assigning indexes writes them to the snapshot's status, which the other handlers read.
-	if _, err := (nodeindexstatus.Handler{}).EnsureCreated(ctx, s); err != nil {
-		return nil, err
-	}
-	s.BootDataErr = r.decideRollout(s)
+	s := planned(o, in.Now)
 	_, conflict := network.Handler{}.EnsureCreated(ctx, s)
 	errs := []error{conflict, s.VersionsErr, s.VersionsRefused, s.BootDataErr}
 	var all []Rendered
@@ -80,19 +70,18 @@ func Render(ctx context.Context, settings state.Settings, config *v1alpha1.KVMCo
 	return all, joinDistinct(errs)
 }
 
-// renderable returns the handlers whose objects are rendered: those of this controller, and the drainer's.
-func renderable() []apply.Resource[*state.Cluster] {
-	return append(Resources(), pvc.Resource(), endpoints.New())
+// planned returns the state of a cluster whose indexes are stored.
+func planned(o plan.Observed, now time.Time) *state.Cluster {
+	planner := plan.NewPlanner()
+	o.Config = o.Config.DeepCopy()
+	o.Config.Status.KVM = &v1alpha1.LegacyKVMStatus{NodeIndexes: planner.Plan(o, now).Indexes}
+	return planner.Plan(o, now)
 }
 
-// moment is a clock that does not advance.
-type moment time.Time
-
-// Now returns the moment.
-func (m moment) Now() time.Time { return time.Time(m) }
-
-// Since returns the time from then to the moment.
-func (m moment) Since(then time.Time) time.Duration { return time.Time(m).Sub(then) }
+// renderable returns the handlers whose objects are rendered: those of this controller, and the drainer's.
+func renderable() []apply.Resource[*state.Cluster] {
+	return append(Resources(pki.Placeholder{}, nil), pvc.Resource(), endpoints.New())
+}
 
 // joinDistinct joins errors, each text once, because several handlers often miss the same thing.
 func joinDistinct(errs []error) error {
@@ -109,20 +98,20 @@ func joinDistinct(errs []error) error {
 
 // ReadInputs reads what a rendering depends on from a management cluster.
 func ReadInputs(ctx context.Context, reader client.Reader, config *v1alpha1.KVMConfig) (Inputs, error) {
-	var w world
+	var o plan.Observed
 	var secrets corev1.SecretList
 	var volumes corev1.PersistentVolumeList
 	var pods corev1.PodList
 	var living v1alpha1.KVMConfig
 	err := errors.Join(
-		readRelease(ctx, reader, config, &w),
+		readRelease(ctx, reader, config, &o),
 		reader.List(ctx, &secrets, client.MatchingLabels{key.LabelGSCluster: config.Spec.Cluster.ID}),
 		reader.List(ctx, &volumes, client.HasLabels{key.LabelMountTag}),
 		reader.List(ctx, &pods, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)), client.MatchingLabels{key.LabelPodWatcher: key.Operator}),
-		w.services.read(ctx, reader, config.Spec.Cluster.ID),
+		readServices(ctx, reader, config.Spec.Cluster.ID, &o.Services),
 		client.IgnoreNotFound(reader.Get(ctx, client.ObjectKeyFromObject(config), &living)),
 	)
 	return Inputs{
-		Release: w.release, Secrets: secrets.Items, Volumes: volumes.Items, Pods: pods.Items, Services: w.services, Status: &living.Status, Now: time.Now(),
+		Release: o.Release, Secrets: secrets.Items, Volumes: volumes.Items, Pods: pods.Items, Services: o.Services, Status: &living.Status, Now: time.Now(),
 	}, err
 }

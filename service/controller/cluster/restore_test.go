@@ -51,7 +51,7 @@ func restorable(t *testing.T) (scenario, world) {
 		}
 		s.config.Status.Nodes = append(s.config.Status.Nodes, v1alpha1.NodeStatus{ID: n.ID, Role: key.RoleMaster, EtcdHost: "host-" + n.ID})
 	}
-	w.namespace.Annotations = map[string]string{key.AnnotationEtcdFounders: s.config.Spec.Cluster.Masters[0].ID}
+	w.Namespace.Annotations = map[string]string{key.AnnotationEtcdFounders: s.config.Spec.Cluster.Masters[0].ID}
 	return s, w
 }
 
@@ -59,7 +59,7 @@ func restorable(t *testing.T) (scenario, world) {
 func restoring(t *testing.T) []Rendered {
 	t.Helper()
 	s, w := restorable(t)
-	w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+	w.Namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
 	w.Pods = nil
 	return []Rendered{
 		{Handler: etcdrestore.Name, Objects: built(t, etcdrestore.New(), s.snapshot(t, w))},
@@ -82,7 +82,7 @@ func TestPlacesOnVolumesKeepApart(t *testing.T) {
 	for shared, want := range map[bool]bool{false: true, true: false} {
 		s, w := restorable(t)
 		s.config.Spec.KVM.K8sKVM.StorageType, s.settings.SharedHosts = v1alpha1.StorageTypePersistentVolume, shared
-		w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+		w.Namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
 		w.Pods = nil
 		places := 0
 		for _, object := range built(t, etcdrestore.New(), s.snapshot(t, w)) {
@@ -122,7 +122,7 @@ func TestRestoreInSteps(t *testing.T) {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
 	wantAnnotations := map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa", key.AnnotationEtcdFounding: "true", key.AnnotationEtcdRestored: wantedSnapshot + "/0#0"}
-	if diff := cmp.Diff(wantAnnotations, w.namespace.Annotations); diff != "" {
+	if diff := cmp.Diff(wantAnnotations, w.Namespace.Annotations); diff != "" {
 		t.Errorf("annotations of the namespace (-want +got):\n%s", diff)
 	}
 	beginsWithTheSnapshot(t, s.snapshot(t, w))
@@ -156,8 +156,8 @@ func beginsWithTheSnapshot(t *testing.T, s *state.Cluster) {
 func play(t *testing.T, w *world, s *state.Cluster) bool {
 	t.Helper()
 	wantedNamespace := built(t, namespace.New(), s)[0].GetAnnotations()
-	if !cmp.Equal(wantedNamespace, w.namespace.Annotations) {
-		w.namespace.Annotations = wantedNamespace
+	if !cmp.Equal(wantedNamespace, w.Namespace.Annotations) {
+		w.Namespace.Annotations = wantedNamespace
 		return true
 	}
 	jobs := built(t, etcdrestore.New(), s)
@@ -166,7 +166,7 @@ func play(t *testing.T, w *world, s *state.Cluster) bool {
 			return true
 		}
 	}
-	w.restores = slices.DeleteFunc(w.restores, func(j batchv1.Job) bool {
+	w.Restores = slices.DeleteFunc(w.Restores, func(j batchv1.Job) bool {
 		return !slices.ContainsFunc(jobs, func(o client.Object) bool { return o.GetName() == j.Name })
 	})
 	for _, object := range built(t, deployment.New(), s) {
@@ -191,11 +191,11 @@ func play(t *testing.T, w *world, s *state.Cluster) bool {
 
 // done completes a Job unless it has completed already.
 func done(w *world, job *batchv1.Job) bool {
-	if slices.ContainsFunc(w.restores, func(j batchv1.Job) bool { return j.Name == job.Name }) {
+	if slices.ContainsFunc(w.Restores, func(j batchv1.Job) bool { return j.Name == job.Name }) {
 		return false
 	}
 	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
-	w.restores = append(w.restores, *job)
+	w.Restores = append(w.Restores, *job)
 	return true
 }
 
@@ -207,7 +207,7 @@ func TestWhatGoesOnWhileARestoreStands(t *testing.T) {
 		for _, object := range built(t, etcdrestore.New(), s.snapshot(t, *w)) {
 			job := object.(*batchv1.Job)
 			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue}}
-			w.restores = append(w.restores, *job)
+			w.Restores = append(w.Restores, *job)
 		}
 	}
 	for name, test := range map[string]struct {
@@ -225,7 +225,7 @@ func TestWhatGoesOnWhileARestoreStands(t *testing.T) {
 		}, false, false},
 		"it has begun, and its check has not been forgotten": {func(t *testing.T, s scenario, w *world) {
 			failed(t, s, w)
-			w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+			w.Namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
 		}, true, true},
 		"the cluster has never run": {func(_ *testing.T, s scenario, w *world) {
 			s.config.Status.Nodes = nil
@@ -270,8 +270,8 @@ func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
 	for _, uid := range []types.UID{"a", "b"} {
 		for _, done := range []string{"", "ab1cd-20261121T060000Z.db/1#0", "ab1cd-20261121T060000Z.db/1#1"} {
 			s, w := restorable(t)
-			w.namespace.UID, w.namespace.Annotations[key.AnnotationEtcdRestored] = uid, done
-			apply.SetOwner(&w.namespace, key.OwnerKVMConfig(s.config, "namespace"))
+			w.Namespace.UID, w.Namespace.Annotations[key.AnnotationEtcdRestored] = uid, done
+			apply.SetOwner(&w.Namespace, key.OwnerKVMConfig(s.config, "namespace"))
 			now := s.snapshot(t, w)
 			ticket, what := now.RestoreTicket(), fmt.Sprintf("namespace %s after %q", uid, done)
 			if other, twice := seen[ticket]; twice || ticket == now.FoundingTicket() {
@@ -286,7 +286,7 @@ func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
 // not stay.
 func TestFormerMembersAreNobodys(t *testing.T) {
 	s, w := restorable(t)
-	w.namespace.Annotations[key.AnnotationEtcdRestored] = wantedSnapshot + "/0#0"
+	w.Namespace.Annotations[key.AnnotationEtcdRestored] = wantedSnapshot + "/0#0"
 	now := s.snapshot(t, w)
 	gone := state.Node{ID: "m9zzz", Role: key.RoleMaster, Deployment: w.Deployments["master-m1aaa"].DeepCopy()}
 	if !now.Former(gone) || now.Retires(gone) {
@@ -404,7 +404,7 @@ func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
 	if p, ok := problem.As(err); !ok || p.Reason != "OtherCluster" {
 		t.Errorf("err %v", err)
 	}
-	w.namespace.Annotations[key.AnnotationEtcdRestoring] = "ab1ce-20261122T060000Z.db/0"
+	w.Namespace.Annotations[key.AnnotationEtcdRestoring] = "ab1ce-20261122T060000Z.db/0"
 	if _, err := etcdrestore.New().Build(s.snapshot(t, w)); err != nil {
 		t.Errorf("what was begun is not ended: %v", err)
 	}
@@ -416,11 +416,11 @@ func TestRevisionsOnlyGrow(t *testing.T) {
 	s, w := restorable(t)
 	sum := int64(0)
 	for number := range 8 {
-		w.namespace.Annotations[key.AnnotationEtcdRestored] = fmt.Sprintf("ab1cd-x.db/9#%d", number-1)
+		w.Namespace.Annotations[key.AnnotationEtcdRestored] = fmt.Sprintf("ab1cd-x.db/9#%d", number-1)
 		if number == 0 {
-			delete(w.namespace.Annotations, key.AnnotationEtcdRestored)
+			delete(w.Namespace.Annotations, key.AnnotationEtcdRestored)
 		}
-		w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+		w.Namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
 		w.Pods = nil
 		jobs := built(t, etcdrestore.New(), s.snapshot(t, w))
 		var by int64
@@ -441,7 +441,7 @@ func TestRevisionsOnlyGrow(t *testing.T) {
 func TestMastersWithoutAHostGetOneEach(t *testing.T) {
 	s, w := restorable(t)
 	s.config.Status.Nodes = nil
-	w.namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+	w.Namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
 	w.Pods = nil
 	for _, want := range []string{"check m0aaa", "check m0aaa m1aaa not on host-1", "check m0aaa m1aaa m2aaa not on host-1,host-2"} {
 		var got []string
@@ -498,9 +498,9 @@ func TestSnapshotsThatFailAreTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, w := restorable(t)
 			s.config.Spec.Etcd.Restore = nil
-			w.snapshots = &batchv1.CronJob{Spec: batchv1.CronJobSpec{Schedule: "@daily", Suspend: &test.suspend}, Status: test.status}
+			w.Snapshots = &batchv1.CronJob{Spec: batchv1.CronJobSpec{Schedule: "@daily", Suspend: &test.suspend}, Status: test.status}
 			if !test.applied.IsZero() {
-				w.snapshots.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: key.Operator, Time: &metav1.Time{Time: test.applied}}}
+				w.Snapshots.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: key.Operator, Time: &metav1.Time{Time: test.applied}}}
 			}
 			if test.told {
 				s.config.Status.Conditions = []metav1.Condition{{Type: "SnapshotsTaken", Status: metav1.ConditionFalse, Reason: "SnapshotFailed"}}

@@ -20,8 +20,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdretired"
 )
@@ -68,7 +68,7 @@ func (l leaver) String() string {
 }
 
 // snapshot returns what the operator knows of it.
-func (l leaver) snapshot() (*state.Cluster, []state.Node) {
+func (l leaver) snapshot() *state.Cluster {
 	config := fixture.MakeCluster("ab1cd").Masters(1).Obj()
 	if l.wanted {
 		config.Spec.Cluster.Masters = append(config.Spec.Cluster.Masters, v1alpha1.Node{ID: comesAndGoes})
@@ -78,21 +78,18 @@ func (l leaver) snapshot() (*state.Cluster, []state.Node) {
 		config.Status.Nodes = []v1alpha1.NodeStatus{*l.node}
 	}
 	config.Status.Retired = l.retired
-	s := &state.Cluster{
-		Config: state.WithDefaults(config), Settings: settings(), Nodes: state.NewNodes(config.Spec), Now: now,
-		Keys: map[string]string{state.KeyEncryption: "a key"},
-	}
-	s.Settings.EtcdRetention = 24 * time.Hour
+	w := world{Config: config, Settings: settings(), Rendering: true, Connects: true, Hold: state.HoldOwn}
+	w.Settings.EtcdRetention = 24 * time.Hour
 	if l.known {
-		s.Etcd.Members = []etcd.Member{{ID: 1, Name: pki.EtcdMember("m0aaa"), Started: true}}
+		w.Etcd.Members = []etcd.Member{{ID: 1, Name: pki.EtcdMember("m0aaa"), Started: true}}
 		if l.member {
-			s.Etcd.Members = append(s.Etcd.Members, etcd.Member{ID: 2, Name: pki.EtcdMember(comesAndGoes)})
+			w.Etcd.Members = append(w.Etcd.Members, etcd.Member{ID: 2, Name: pki.EtcdMember(comesAndGoes)})
 		}
 	}
 	labels := map[string]string{key.LabelNode: comesAndGoes, key.LabelApp: key.RoleMaster}
-	w, deployments := world{}, map[string]*appsv1.Deployment{}
+	deployments := map[string]*appsv1.Deployment{}
 	if l.deployment != "" {
-		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: s.Owner("deployment").Annotations()}}
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: key.OwnerKVMConfig(config, "deployment").Annotations()}}
 		d.Spec.Template.Spec = mounting(l.deployment)
 		deployments[key.DeploymentName(key.RoleMaster, comesAndGoes)] = &d
 		if !l.wanted {
@@ -105,8 +102,6 @@ func (l leaver) snapshot() (*state.Cluster, []state.Node) {
 		w.Pods = []corev1.Pod{pod}
 	}
 	w.Deployments = deployments
-	gone := observe.Attach(s, w.Objects)
-	s.LookAtRetiring(gone)
 	var jobs []batchv1.Job
 	for name, done := range l.jobs {
 		j := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -115,8 +110,9 @@ func (l leaver) snapshot() (*state.Cluster, []state.Node) {
 		}
 		jobs = append(jobs, j)
 	}
-	s.LookAtRetired(gone, jobs)
-	return s, gone
+	s := plan.Machines(&w, now)
+	s.LookAtRetired(s.Gone, jobs)
+	return s
 }
 
 func mounting(directory string) corev1.PodSpec {
@@ -126,7 +122,7 @@ func mounting(directory string) corev1.PodSpec {
 // reconcile does what the chain does and stores the status, unless the operator crashes before that.
 func (l leaver) reconcile(t *testing.T, crashes bool) leaver {
 	t.Helper()
-	s, _ := l.snapshot()
+	s := l.snapshot()
 	desired, err := etcdretired.New().Build(s)
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +302,7 @@ func TestRetiredDataIsRemovedInTime(t *testing.T) {
 		"more than are kept": {kept(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12), []string{"11h", "12h"}, 12 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := leaver{retired: test.retired}.snapshot()
+			s := leaver{retired: test.retired}.snapshot()
 			var got []string
 			for _, d := range s.Config.Status.Retired {
 				if do, name := s.RetireJob(d); do != "" {
@@ -335,7 +331,7 @@ func TestRetiredDataIsRemovedInTime(t *testing.T) {
 func TestJobOnLeftData(t *testing.T) {
 	for mark, directory := range map[string]string{"": "/home/core/volumes/ab1cd", "0123456789abcdef": "/home/core/volumes/ab1cd/0123456789abcdef"} {
 		d := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: mark, Phase: state.RetiredRenaming, Since: metav1.NewTime(now)}
-		s, _ := leaver{retired: []v1alpha1.RetiredData{d}}.snapshot()
+		s := leaver{retired: []v1alpha1.RetiredData{d}}.snapshot()
 		desired, err := etcdretired.New().Build(s)
 		if err != nil || len(desired.Objects) != 1 {
 			t.Fatalf("%d objects, %v; want a Job", len(desired.Objects), err)
@@ -369,14 +365,14 @@ func TestDataOfAMasterIsNotRenamed(t *testing.T) {
 		"it has a directory that is to be renamed": {func(l *leaver) {
 			l.node, l.deployment = nil, key.EtcdHostPath("ab1cd", renaming.EtcdMark, comesAndGoes)
 		}, 0},
-		"it has one with another mark":              {func(l *leaver) { l.node.EtcdMark = key.EtcdMark("a key") }, 1},
+		"it has one with another mark":              {func(l *leaver) { l.node.EtcdMark = key.EtcdMark(pki.PlaceholderKey(state.KeyEncryption)) }, 1},
 		"it has one of the mark, and on other host": {func(l *leaver) { l.node.EtcdHost = "host-2" }, 1},
 		"it is not in the spec":                     {func(l *leaver) { l.wanted = false }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := leaver{wanted: true, known: true, member: true, node: node.DeepCopy(), retired: []v1alpha1.RetiredData{renaming}}
 			test.change(&l)
-			s, _ := l.snapshot()
+			s := l.snapshot()
 			desired, err := etcdretired.New().Build(s)
 			if err != nil || len(desired.Objects) != test.want || len(s.Retired) != test.want {
 				t.Errorf("%d Jobs (%v) and %+v, want %d", len(desired.Objects), err, s.Retired, test.want)
@@ -387,7 +383,7 @@ func TestDataOfAMasterIsNotRenamed(t *testing.T) {
 
 // TestWhyLeftDataStays covers why data is not renamed, and what a Job waits for.
 func TestWhyLeftDataStays(t *testing.T) {
-	left := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: key.EtcdMark("a key"), Phase: state.RetiredLeft, Since: metav1.NewTime(now)}
+	left := v1alpha1.RetiredData{ID: comesAndGoes, EtcdHost: theHost, EtcdMark: key.EtcdMark(pki.PlaceholderKey(state.KeyEncryption)), Phase: state.RetiredLeft, Since: metav1.NewTime(now)}
 	renaming := left
 	renaming.Phase = state.RetiredRenaming
 	for name, test := range map[string]struct {
@@ -410,12 +406,12 @@ func TestWhyLeftDataStays(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, gone := test.world.snapshot()
+			s := test.world.snapshot()
 			if test.job != nil {
 				_, name := s.RetireJob(renaming)
 				job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				job.Status.Conditions = []batchv1.JobCondition{*test.job}
-				s.LookAtRetired(gone, []batchv1.Job{job})
+				s.LookAtRetired(s.Gone, []batchv1.Job{job})
 			}
 			if len(s.Retired) != 1 || s.Retired[0].Phase != test.phase || !strings.Contains(s.Retired[0].Message, test.want) {
 				t.Errorf("%+v, want phase %s and %q", s.Retired, test.phase, test.want)

@@ -22,16 +22,16 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/release"
 )
 
-// plan is what a reconcile does with nodes: Deployments applied and kept, and the outcome.
-type plan struct{ Applied, Kept, Outcome string }
+// outline is what a reconcile does with nodes: Deployments applied and kept, and the outcome.
+type outline struct{ Applied, Kept, Outcome string }
 
-func planOf(t *testing.T, s *state.Cluster) plan {
+func planOf(t *testing.T, s *state.Cluster) outline {
 	t.Helper()
 	desired, err := build(t, s, "deployment")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan{Applied: strings.Join(names(desired.Objects), " "), Kept: strings.Join(names(desired.Keep), " "), Outcome: "Done"}
+	p := outline{Applied: strings.Join(names(desired.Objects), " "), Kept: strings.Join(names(desired.Keep), " "), Outcome: "Done"}
 	if desired.Wait != nil {
 		p.Outcome = desired.Wait.Reason + ": " + desired.Wait.Message
 	}
@@ -59,12 +59,12 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 		s.config.Spec.Cluster.Kubernetes.SSH.UserList = []v1alpha1.SSHUser{{Name: "ada", PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA ada"}}
 	}
 	all := "master-m0aaa worker-w0aaa worker-w1aaa"
-	mastersFirst := plan{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait until updated node m0aaa is Ready"}
+	mastersFirst := outline{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait until updated node m0aaa is Ready"}
 	for name, test := range map[string]struct {
 		change func(*scenario, *world)
-		want   plan
+		want   outline
 	}{
-		"nothing changed":           {func(*scenario, *world) {}, plan{all, "", "Done"}},
+		"nothing changed":           {func(*scenario, *world) {}, outline{all, "", "Done"}},
 		"F-15: an SSH key is added": {func(s *scenario, _ *world) { key(s) }, mastersFirst},
 		"F-16: another Kubernetes":  {func(s *scenario, _ *world) { s.config.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.35.5"} }, mastersFirst},
 		"F-16: another version label": {func(s *scenario, _ *world) {
@@ -78,29 +78,29 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 		}, mastersFirst},
 		"add-ons that are named as they are": {func(s *scenario, _ *world) {
 			s.config.Spec.AddOns = &v1alpha1.AddOns{CNI: v1alpha1.CNI{Type: v1alpha1.CNIFlannel}}
-		}, plan{all, "", "Done"}},
+		}, outline{all, "", "Done"}},
 		"another runner image": {func(s *scenario, _ *world) { s.settings.RunnerImage += "2" }, mastersFirst},
-		"memory of one worker": {func(s *scenario, _ *world) { s.config.Spec.KVM.Workers[1].Memory = "8G" }, plan{all, "", "NodesNotReady: worker w1aaa: is being replaced"}},
+		"memory of one worker": {func(s *scenario, _ *world) { s.config.Spec.KVM.Workers[1].Memory = "8G" }, outline{all, "", "NodesNotReady: worker w1aaa: is being replaced"}},
 		"memory of both workers": {
 			func(s *scenario, _ *world) {
 				s.config.Spec.KVM.Workers[0].Memory, s.config.Spec.KVM.Workers[1].Memory = "8G", "8G"
 			},
-			plan{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait until updated node w0aaa is Ready"},
+			outline{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait until updated node w0aaa is Ready"},
 		},
 		"paused by the user": {
 			func(s *scenario, _ *world) { key(s); s.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true} },
-			plan{"", all, "RollingOut: outdated nodes m0aaa, w0aaa, w1aaa wait until spec.rollout.paused is unset"},
+			outline{"", all, "RollingOut: outdated nodes m0aaa, w0aaa, w1aaa wait until spec.rollout.paused is unset"},
 		},
 		"nothing changed, a worker is away": {
 			func(_ *scenario, w *world) { notReady(&w.Pods[2]) },
-			plan{all, "", "NodesNotReady: worker w1aaa: node pod worker-w1aaa-574dd54b85-x2x2x is not Ready"},
+			outline{all, "", "NodesNotReady: worker w1aaa: node pod worker-w1aaa-574dd54b85-x2x2x is not Ready"},
 		},
 		"a worker has left": {
 			func(s *scenario, w *world) {
 				s.config = fixture.MakeCluster("ab1cd").Workers(1).Obj()
 				drains(&w.Pods[2])
 			},
-			plan{"master-m0aaa worker-w0aaa", "", "NodesLeaving: worker w1aaa: it was removed from the spec; " +
+			outline{"master-m0aaa worker-w0aaa", "", "NodesLeaving: worker w1aaa: it was removed from the spec; " +
 				"worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
 		},
 		"a worker has left, and another one is away": {
@@ -109,7 +109,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 				drains(&w.Pods[2])
 				notReady(&w.Pods[1])
 			},
-			plan{"master-m0aaa worker-w0aaa", "", "NodesNotReady: worker w0aaa: node pod worker-w0aaa-574dd54b85-x2x2x is not Ready; " +
+			outline{"master-m0aaa worker-w0aaa", "", "NodesNotReady: worker w0aaa: node pod worker-w0aaa-574dd54b85-x2x2x is not Ready; " +
 				"worker w1aaa: it was removed from the spec; worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
 		},
 		"memory of both workers, and the first one drains": {
@@ -117,18 +117,18 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 				s.config.Spec.KVM.Workers[0].Memory, s.config.Spec.KVM.Workers[1].Memory = "8G", "8G"
 				drains(&w.Pods[1])
 			},
-			plan{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait until updated node w0aaa is Ready; " +
+			outline{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait until updated node w0aaa is Ready; " +
 				"worker-w0aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
 		},
 		"a port mapping is no reason to restart a machine": {
 			func(s *scenario, _ *world) {
 				s.config.Spec.KVM.PortMappings = []v1alpha1.PortMapping{{Name: "http", NodePort: 30100, TargetPort: 80}}
 			},
-			plan{all, "", "Done"},
+			outline{all, "", "Done"},
 		},
 		"nor is a worker that is added": {
 			func(s *scenario, _ *world) { s.config = fixture.MakeCluster("ab1cd").Workers(3).Obj() },
-			plan{all + " worker-w2aaa", "", "NodesNotReady: worker w2aaa: no node pod yet"},
+			outline{all + " worker-w2aaa", "", "NodesNotReady: worker w2aaa: no node pod yet"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestVersionsAreStoredBeforeMachinesAreMade(t *testing.T) {
 	w := s.running(t)
 	made := s.snapshot(t, w)
 	fresh, err1 := release.Handler{}.EnsureCreated(t.Context(), made)
-	s.config.Status.Versions = made.Config.Status.Versions
+	s.config.Status.Versions = status(made, nil, now).Versions
 	same, err2 := release.Handler{}.EnsureCreated(t.Context(), s.snapshot(t, w))
 	s.config.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.36.0"}
 	changing := s.snapshot(t, w)
@@ -355,7 +355,7 @@ func TestVersionsAreStoredBeforeMachinesAreMade(t *testing.T) {
 	if diff := cmp.Diff(want, []chain.Outcome{fresh, same, changed}); diff != "" || errors.Join(err1, err2, err3) != nil {
 		t.Errorf("errors %v, other outcomes (-want +got):\n%s", errors.Join(err1, err2, err3), diff)
 	}
-	if got := changing.Config.Status.Versions.Kubernetes; got != "1.36.0" {
+	if got := status(changing, nil, now).Versions.Kubernetes; got != "1.36.0" {
 		t.Errorf("%s is stored", got)
 	}
 }
@@ -372,7 +372,7 @@ func TestMachinesOfTheOriginalRollToo(t *testing.T) {
 	for i := range w.Pods {
 		delete(w.Pods[i].Annotations, key.AnnotationNodeHash)
 	}
-	want := plan{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait until updated node m0aaa is Ready"}
+	want := outline{"master-m0aaa", "worker-w0aaa worker-w1aaa", "RollingOut: outdated nodes w0aaa, w1aaa wait until updated node m0aaa is Ready"}
 	if diff := cmp.Diff(want, planOf(t, s.snapshot(t, w))); diff != "" {
 		t.Errorf("another plan (-want +got):\n%s", diff)
 	}

@@ -201,7 +201,7 @@ func TestRow3_10Services(t *testing.T) {
 // TestRow3_2IndexesAreStoredFirst: the handler's result stops the chain until the indexes are in the status.
 func TestRow3_2IndexesAreStoredFirst(t *testing.T) {
 	s := simple().snapshot(t, world{})
-	handler := NewChain(nil, nil, nil, nil)[0].Handler
+	handler := machines(nil, nil, nil)[0].Handler
 	stored, err1 := handler.EnsureCreated(t.Context(), s)
 	s.Config.Status.KVM = nil
 	assigned, err2 := handler.EnsureCreated(t.Context(), s)
@@ -209,7 +209,7 @@ func TestRow3_2IndexesAreStoredFirst(t *testing.T) {
 	if diff := cmp.Diff(want, []chain.Outcome{stored, assigned}); diff != "" || err1 != nil || err2 != nil {
 		t.Errorf("errors %v %v, other outcomes (-want +got):\n%s", err1, err2, diff)
 	}
-	if diff := cmp.Diff(map[string]int32{"m0aaa": 1, "w0aaa": 2}, s.Config.Status.KVM.NodeIndexes); diff != "" {
+	if diff := cmp.Diff(map[string]int32{"m0aaa": 1, "w0aaa": 2}, s.Indexes); diff != "" {
 		t.Errorf("other indexes, masters first (-want +got):\n%s", diff)
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -39,13 +40,13 @@ const (
 	// accounts and volumes.
 	ConditionInfrastructure = "InfrastructureReady"
 	// ConditionCertificates is about certificates, keys and the kubeconfig.
-	ConditionCertificates = "CertificatesReady"
+	ConditionCertificates = state.ConditionCertificates
 	// ConditionNodes is about the nodes, from their boot data to their Nodes.
 	ConditionNodes = "NodesReady"
 	// ConditionEtcd is about the members of etcd, a restore, and retired data.
 	ConditionEtcd = "EtcdReady"
 	// ConditionSnapshots is about snapshots of etcd. It exists only if snapshots are configured.
-	ConditionSnapshots = "SnapshotsTaken"
+	ConditionSnapshots = state.ConditionSnapshots
 	// ConditionJoined is about what nodes need to join: RBAC, certificates and labels.
 	ConditionJoined = "NodesJoined"
 	// ConditionAddOns is about the add-ons in the workload cluster.
@@ -103,6 +104,12 @@ var areas = []string{
 // status returns the whole status that follows from a run of the chain.
 func status(s *state.Cluster, results []chain.Result, now time.Time) v1alpha1.KVMConfigStatus {
 	next := *s.Config.Status.DeepCopy()
+	if s.Config.DeletionTimestamp == nil {
+		next.KVM = &v1alpha1.LegacyKVMStatus{NodeIndexes: s.Indexes}
+		if s.VersionsErr == nil {
+			next.Versions = new(s.Versions)
+		}
+	}
 	next.ObservedGeneration = s.Config.Generation
 	next.Nodes = nodeStatuses(s, now)
 	next.Retired = s.Retired
@@ -290,9 +297,9 @@ func nodeStatuses(s *state.Cluster, now time.Time) []v1alpha1.NodeStatus {
 func nodeStatus(s *state.Cluster, n state.Node, phase, message string) v1alpha1.NodeStatus {
 	st := v1alpha1.NodeStatus{
 		ID: n.ID, Role: n.Role, Phase: phase, Message: state.Sentence(message, state.WhyHeld(n.Pods...)),
-		EtcdHost: n.EtcdHost, EtcdClaim: n.EtcdClaim, EtcdMember: s.MarkToKeep(n),
+		EtcdHost: cmp.Or(n.EtcdHost, n.FoundHost), EtcdClaim: n.EtcdClaim, EtcdMember: s.MarkToKeep(n),
 	}
-	if n.EtcdHost != "" {
+	if st.EtcdHost != "" {
 		st.EtcdMark = n.EtcdMark
 	}
 	if pod := n.Pod(); pod != nil {

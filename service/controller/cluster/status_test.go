@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -319,7 +318,7 @@ func TestPhasesOfNodes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, w := simple(), world{Objects: observe.Objects{Pods: append([]corev1.Pod(nil), running.Pods...), Deployments: running.Deployments}}
+			s, w := simple(), world{Objects: state.Objects{Pods: append([]corev1.Pod(nil), running.Pods...), Deployments: running.Deployments}}
 			test.change(&s, &w)
 			got := nodeStatuses(s.snapshot(t, w), now)[1]
 			want := fillIn(test.want, "worker-w0aaa-574dd54b85-x2x2x", "host-worker-w0aaa")

@@ -54,7 +54,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // NewWorkloads creates the connections. They change nothing unless the fence is open. scheme and mapper have the
 // WorkloadKinds.
 func NewWorkloads(scheme *runtime.Scheme, mapper meta.RESTMapper, f *fence.Fence) *Workloads {
-	w := &Workloads{Addresses: (*state.Cluster).APIAddresses, EtcdAddresses: memberAddresses, refusals: map[types.NamespacedName]state.Workload{}}
+	w := &Workloads{EtcdAddresses: memberAddresses, refusals: map[types.NamespacedName]state.Workload{}}
 	w.Pool = workload.NewPool(workload.Options{Kinds: managedInside(), Scheme: scheme, Mapper: mapper, Changed: w.changed, Fence: f})
 	w.Members = NewMembers(w.changed, f)
 	w.turns = chain.NewTurns(func(s *state.Cluster) string { return nameOf(s).String() }, clock.RealClock{})
@@ -89,37 +89,25 @@ func (w *Workloads) Source() source.Source {
 
 func nameOf(s *state.Cluster) types.NamespacedName { return client.ObjectKeyFromObject(s.Config) }
 
-// look connects to the cluster, unless it is connected already, and returns what is known of it. It does not wait. The
-// operator uses the key pair that is stored: one that was just issued may never be stored, and with another pair each
-// time it would have to reconnect each time.
-func (w *Workloads) look(s *state.Cluster, serviceIP string) state.Workload {
-	cluster, refusal := w.connect(s, serviceIP)
-	w.refuse(nameOf(s), refusal)
-	if refusal != nil {
-		return *refusal
+// follow connects to the cluster, unless it is connected already, and sets the members that its etcd should have. It
+// does not wait: what comes of it is observed in a later reconcile. The operator uses the key pair that is stored: one
+// that was just issued may never be stored.
+func (w *Workloads) follow(s *state.Cluster) {
+	if w == nil || s.Config.DeletionTimestamp != nil {
+		return
 	}
-	return known(cluster)
-}
-
-// connect returns the connection to the cluster, or why the operator does not use one.
-func (w *Workloads) connect(s *state.Cluster, serviceIP string) (*workload.Cluster, *state.Workload) {
-	pair, stored := s.OperatorPair()
-	addresses := w.Addresses(s, serviceIP)
+	w.followMembers(s)
+	pair, refusal := s.Connection()
 	switch {
 	case s.NamespaceTaken:
 		w.Pool.Forget(nameOf(s))
-		return nil, &state.Workload{Reason: "OwnedByOther", Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
-	case !stored:
-		return nil, &state.Workload{Reason: "NoCertificate", Message: "the certificates \"api\" and \"operator\" are missing"}
+	case refusal == nil || refusal.Reason == state.ReasonNoMaster:
+		// A cluster without an address is followed too, because the time without an address counts.
+		w.Pool.Ensure(nameOf(s), workload.Access{
+			Addresses: s.Addresses, ServerName: s.APIServerName(), CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key,
+		})
 	}
-	// This is called without an address too, because the time without an address counts.
-	cluster := w.Pool.Ensure(nameOf(s), workload.Access{
-		Addresses: addresses, ServerName: s.APIServerName(), CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key,
-	})
-	if len(addresses) == 0 {
-		return nil, &state.Workload{Reason: "NoMaster", Message: "no master has an address yet"}
-	}
-	return cluster, nil
+	w.refuse(nameOf(s), refusal)
 }
 
 // refuse notes why the operator does not use the connection to a cluster, nil when it does, and wakes the controllers

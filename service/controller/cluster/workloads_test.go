@@ -27,9 +27,9 @@ func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
 		asked bool
 	}{
 		{"before anybody looks", func() {}, etcd.VoteAwaited, false},
-		{"when they are looked at", func() { m.look(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
+		{"when they are looked at", func() { m.want(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
 		{"when they are left as they are", func() { m.spare(name) }, etcd.VoteUnknown, true},
-		{"when they are looked at again", func() { m.look(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
+		{"when they are looked at again", func() { m.want(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
 		{"when the cluster is gone", func() { m.forget(name) }, etcd.VoteAwaited, false},
 	} {
 		step.do()
@@ -43,11 +43,11 @@ func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
 // how long the API has not responded.
 func TestSilenceWithoutAnAddressCounts(t *testing.T) {
 	w := NewWorkloads(nil, nil, nil)
-	w.Addresses = func(*state.Cluster, string) []string { return nil }
 	pair := pki.KeyPair{CA: []byte("a"), Certificate: []byte("c"), Key: []byte("k")}
 	pairs := pki.Set{pki.API: pair, pki.Operator: pair}
-	s := &state.Cluster{Config: fixture.MakeCluster("ab1cd").Obj(), Stored: pairs}
-	if got := w.look(s, ""); got.Connected || got.Reason != "NoMaster" {
+	s := &state.Cluster{Config: fixture.MakeCluster("ab1cd").Obj(), Certificates: pairs}
+	w.follow(s)
+	if got := w.Seen(nameOf(s)); got.Connected || got.Reason != "NoMaster" {
 		t.Errorf("the cluster is %+v, want NoMaster", got)
 	}
 	if seen := w.Pool.Get(nameOf(s)); seen == nil || seen.Silent() == 0 {
@@ -70,16 +70,16 @@ func TestWhoIsNotReached(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := NewWorkloads(nil, nil, nil)
-			w.Addresses = func(*state.Cluster, string) []string { return []string{"127.0.0.1:1"} }
 			w.EtcdAddresses = func(*state.Cluster) func(*corev1.Pod) string {
 				return func(*corev1.Pod) string { return "127.0.0.1:1" }
 			}
 			config := fixture.MakeCluster("ab1cd").Obj()
-			s := &state.Cluster{Config: config, Nodes: state.NewNodes(config.Spec), Certificates: pairs, Stored: test.stored, NamespaceTaken: test.taken}
-			if members := w.members(s, nil); len(members.Members) > 0 || len(w.Members.keepers) > 0 || w.Members.Vote(nameOf(s), "etcd-m0aaa") != etcd.VoteUnknown {
+			s := &state.Cluster{Config: config, Nodes: state.NewNodes(config.Spec), Certificates: test.stored, Addresses: []string{"127.0.0.1:1"}, NamespaceTaken: test.taken}
+			w.follow(s)
+			if members := w.Members.State(nameOf(s)); len(members.Members) > 0 || len(w.Members.keepers) > 0 || w.Members.Vote(nameOf(s), "etcd-m0aaa") != etcd.VoteUnknown {
 				t.Errorf("somebody keeps members of etcd: %+v", members)
 			}
-			if got := w.look(s, "10.0.0.1"); got.Connected || got.Reason != test.reason || w.Pool.Get(nameOf(s)) != nil {
+			if got := w.Seen(nameOf(s)); got.Connected || got.Reason != test.reason || w.Pool.Get(nameOf(s)) != nil {
 				t.Errorf("the cluster is reached: %+v, want %s", got, test.reason)
 			}
 		})

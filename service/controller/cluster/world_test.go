@@ -9,13 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
@@ -24,8 +22,11 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// renderer is shared because rendering takes most of these tests' time.
-var renderer = cloudconfig.NewRenderer()
+// planner is shared because rendering takes most of these tests' time.
+var planner = plan.NewPlanner()
+
+// world is what a test lets the operator observe.
+type world = plan.Observed
 
 // snapshot returns what a reconcile knows if the world is w; indexes are assigned.
 func (s scenario) snapshot(t *testing.T, w world) *state.Cluster {
@@ -39,20 +40,19 @@ func (s scenario) snapshot(t *testing.T, w world) *state.Cluster {
 		config.Status.KVM = &v1alpha1.LegacyKVMStatus{}
 	}
 	config.Status.KVM.NodeIndexes = key.AssignIndexes(config.Status.KVM.NodeIndexes, ids)
-	r := &Reconciler{Settings: s.settings, Readiness: state.PodReadiness, Issuer: pki.Placeholder{}, NewKey: pki.PlaceholderKey, Clock: testingclock.NewFakePassiveClock(now), renderer: renderer}
-	w.release, w.secrets, w.volumes = s.inputs.Release, s.inputs.Secrets, s.inputs.Volumes
-	completed, err := r.complete(config, w)
-	if err != nil {
-		t.Fatal(err)
+	w.Config, w.Settings, w.Rendering = config, s.settings, true
+	w.Release, w.Secrets, w.Volumes = s.inputs.Release, s.inputs.Secrets, s.inputs.Volumes
+	if w.Hold == "" {
+		w.Hold = state.HoldOf(&w.Namespace, config, nil)
 	}
-	return completed
+	return planner.Plan(w, now)
 }
 
 // running returns the world in which every node of the scenario is Ready and up to date.
 func (s scenario) running(t *testing.T) world {
 	t.Helper()
 	first := s.snapshot(t, world{})
-	w := world{Objects: observe.Objects{Deployments: map[string]*appsv1.Deployment{}}}
+	w := world{Objects: state.Objects{Deployments: map[string]*appsv1.Deployment{}}}
 	desired, err := deployment.New().Build(first)
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +76,9 @@ func podOf(d *appsv1.Deployment, ip string) corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: "host-" + d.Name},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: nodestep.Container, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			}},
 		},
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
@@ -84,26 +85,19 @@ func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*st
 	if err != nil {
 		return nil, err
 	}
-	if r.Workloads != nil { // without them, it would never be known that etcd was founded
-		config, _ = state.HoldFounders(config, namespace, hold)
+	o := plan.Observed{Config: config, Settings: r.Settings, Namespace: *namespace, Hold: hold, Connects: r.Workloads != nil}
+	if o.Connects { // without them, it would never be known that etcd was founded
+		o.Config, _ = state.HoldFounders(config, namespace, hold)
 	}
-	s := &state.Cluster{Config: state.WithDefaults(config), Settings: r.Settings, Nodes: state.NewNodes(config.Spec), Now: r.Clock.Now()}
-	s.LookAtNamespace(namespace, hold)
-	if !s.OwnsNamespace {
-		return s, nil
-	}
-	found, err := r.Reader().Objects(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	retired := observe.Attach(s, found)
-	s.LookAtRestore(namespace, nil, found.Pods)
-	s.Founders = state.FoundersOf(namespace, config.Status.Etcd, s.Nodes, retired, s.Restore)
 	if r.Members != nil {
-		s.Etcd = r.Members(client.ObjectKeyFromObject(config))
+		o.Etcd = r.Members(client.ObjectKeyFromObject(config))
 	}
-	s.LookAtRetiring(retired)
-	return s, nil
+	if state.OwnsNamespace(config, hold) {
+		if o.Objects, err = r.Reader().Objects(ctx, o.Config); err != nil {
+			return nil, err
+		}
+	}
+	return plan.Machines(&o, r.Clock.Now()), nil
 }
 
 // Store writes the controller's condition. On deletion, the cluster controller says what is waited for.

@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"maps"
@@ -15,11 +15,12 @@ import (
 // resolveVersions decides which versions nodes are created with. While the requested versions are not accepted,
 // components that only a Release names keep the versions of the masters, because the masters would be rolled out
 // otherwise.
-func resolveVersions(s *state.Cluster, w world) {
-	wish := versions.Wish{Label: s.ReleaseVersion(), Release: w.release, Spec: s.Config.Spec.Versions}
+func resolveVersions(s *state.Cluster, o Observed) {
+	wish := versions.Wish{Label: s.ReleaseVersion(), Release: o.Release, Spec: s.Config.Spec.Versions}
 	v := versions.Resolve(wish, versions.InForce{
-		Accepted: s.Config.Status.Versions, Masters: mastersTold(s, w), Allowed: s.Config.Annotations[key.AnnotationAllowVersion],
+		Accepted: s.Config.Status.Versions, Masters: mastersTold(s, o), Allowed: s.Config.Annotations[key.AnnotationAllowVersion],
 	})
+	s.Components = versions.Components(o.Release)
 	s.Versions, s.VersionsErr, s.VersionsRefused, s.VersionsWait = v.Versions, v.Err, v.Refused, v.Waits
 	if v.Err != nil || v.Refused == nil && v.Waits == "" {
 		return
@@ -32,7 +33,7 @@ func resolveVersions(s *state.Cluster, w world) {
 }
 
 // mastersTold returns the versions of each Deployment and each pod of a master, including those that are being removed.
-func mastersTold(s *state.Cluster, w world) []versions.Master {
+func mastersTold(s *state.Cluster, o Observed) []versions.Master {
 	var told []versions.Master
 	for _, n := range s.Masters() {
 		if n.Deployment == nil {
@@ -41,11 +42,11 @@ func mastersTold(s *state.Cluster, w world) []versions.Master {
 		ready, _ := state.PodReadiness(n)
 		told = append(told, versions.Master{Name: n.ID, Versions: templateVersions(n.Deployment), Ready: ready})
 	}
-	for i := range w.Retired {
-		d := &w.Retired[i]
+	for i := range o.Retired {
+		d := &o.Retired[i]
 		told = append(told, versions.Master{Name: d.Labels[key.LabelNode], Versions: templateVersions(d), Ready: true})
 	}
-	for _, pod := range w.Pods {
+	for _, pod := range o.Pods {
 		if pod.Labels[key.LabelApp] == key.RoleMaster && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
 			told = append(told, versions.Master{Name: pod.Labels[key.LabelNode], Versions: versionsOf(pod.Annotations), Ready: true})
 		}

@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"slices"
@@ -6,16 +6,32 @@ import (
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdjob"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // snapshotGrace is how late the start of a snapshot of etcd may be, and how long a snapshot may take beyond the
 // deadline of its Job.
 const snapshotGrace = 10 * time.Minute
+
+// snapshots adds how the snapshots of etcd go; job is the CronJob that takes them, nil if there is none.
+func snapshots(s *state.Cluster, job *batchv1.CronJob) {
+	ends, begins := endsBy(job), beginsBy(job)
+	s.SnapshotJob = job
+	s.SnapshotFailed = meta.IsStatusConditionFalse(s.Config.Status.Conditions, state.ConditionSnapshots)
+	s.SnapshotHangs = past(ends, s.Now)
+	if past(begins, s.Now) {
+		s.SnapshotMissed = begins.Add(-snapshotGrace)
+	}
+	if s.NextSnapshotLook = ends; ends.IsZero() {
+		s.NextSnapshotLook = begins
+	}
+}
 
 // endsBy returns when the snapshot in progress has to have ended; zero if there is none.
 func endsBy(job *batchv1.CronJob) time.Time {
@@ -56,11 +72,3 @@ func beginsBy(job *batchv1.CronJob) time.Time {
 
 // past returns whether t is set and has passed.
 func past(t, now time.Time) bool { return !t.IsZero() && t.Before(now) }
-
-// until returns how long it takes until shortly after t; zero if t is not set or has passed.
-func until(t, now time.Time) time.Duration {
-	if t.IsZero() || past(t, now) {
-		return 0
-	}
-	return t.Sub(now) + time.Second
-}

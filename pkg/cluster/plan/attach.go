@@ -1,4 +1,4 @@
-package observe
+package plan
 
 import (
 	"slices"
@@ -11,9 +11,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
-// Attach adds to every node of a snapshot its Deployment, its pods and the place of its data. It returns the masters
+// attach adds to every node its Deployment, its pods and the place of its data. It returns the masters
 // that have machines and are not in the spec, by ID.
-func Attach(s *state.Cluster, found Objects) (retired []state.Node) {
+func attach(s *state.Cluster, found state.Objects) (retired []state.Node) {
 	m := state.Machines{Config: s.Config, Nodes: s.Nodes}
 	m.Attach(found.Pods, found.Deployments)
 	s.Leaving = m.Leaving

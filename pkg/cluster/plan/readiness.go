@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"fmt"
@@ -14,13 +14,13 @@ import (
 // readiness sets the readiness of a node from its pod and, if it is known, its Node: a master's pod has no readiness
 // gate, so its Node is checked here. The message of a node that is not Ready is its step; answered are the decisions on
 // the kubelets' requests.
-func (r *Reconciler) readiness(s *state.Cluster, n *state.Node, answered map[string]*joining.Decision) {
-	n.Ready, n.Message = r.Readiness(*n)
+func (p Planner) readiness(s *state.Cluster, n *state.Node, connects bool, answered map[string]*joining.Decision) {
+	n.Ready, n.Message = p.Readiness(*n)
 	if reason := s.Delayed(*n); reason != "" {
 		n.Ready, n.Message = false, reason
 		return
 	}
-	if r.Workloads == nil {
+	if !connects {
 		return
 	}
 	seen := nodestep.Seen{Pod: n.Pod(), API: api(s.Workload)}
