@@ -212,7 +212,7 @@ func TestRenderingsThatFail(t *testing.T) {
 		"unknown setting": {minimal(t), []string{"-f", "-", "--service.registry.domian=x"}, "unknown flag: --service.registry.domian", false},
 		"an unknown handler": {
 			minimal(t), []string{"-f", "-", "--handler", "namespace,deploymnet"},
-			`KVMConfig default/ab1cd: there is no handler "deploymnet"; the handlers are certificates, randomkey, namespace, `, false,
+			`KVMConfig default/ab1cd: there is no handler "deploymnet"; the handlers are namespace, certificates, randomkey, `, false,
 		},
 		"a Release that is not among the files": {
 			minimal(t, "  namespace: default\n", "  namespace: default\n  labels: {release.giantswarm.io/version: 20.0.0}\n"), []string{"-f", "-"},

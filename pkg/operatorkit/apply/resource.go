@@ -55,6 +55,22 @@ type Resource[T Owned] struct {
 // Handle makes the resource a handler of a chain.
 func (r Resource[T]) Handle(e *Engine) chain.Handler[T] { return &handler[T]{Resource: r, engine: e} }
 
+// Declares is a handler that is a resource, or wraps one.
+type Declares[T Owned] interface {
+	Declared() Resource[T]
+}
+
+// Resources returns the resources among the handlers of a chain, in its order.
+func Resources[T Owned](c chain.Chain[T]) []Resource[T] {
+	var all []Resource[T]
+	for _, link := range c {
+		if h, ok := link.Handler.(Declares[T]); ok {
+			all = append(all, h.Declared())
+		}
+	}
+	return all
+}
+
 type handler[T Owned] struct {
 	Resource[T]
 	engine *Engine
@@ -71,6 +87,9 @@ func (h *handler[T]) places(state T) Places {
 
 // Name is the handler's name.
 func (h *handler[T]) Name() string { return h.Handler }
+
+// Declared returns the resource.
+func (h *handler[T]) Declared() Resource[T] { return h.Resource }
 
 // EnsureCreated applies what Build returns and prunes the rest.
 func (h *handler[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome, error) {

@@ -21,9 +21,12 @@ type Handler[T any] interface {
 	EnsureDeleted(ctx context.Context, state T) (Outcome, error)
 }
 
-// Link is the place of a handler in a chain.
+// Link is the place of a handler in a chain, and all that a controller has to know of it.
 type Link[T any] struct {
 	Handler Handler[T]
+	// Condition is the type of the condition for which the handler's results count. It may be empty for a controller
+	// that has one condition.
+	Condition string
 	// Needs names the handlers that must be Done before this one runs. On deletion it is the other way round: they run
 	// only when this one is Done.
 	Needs []string
@@ -37,8 +40,8 @@ type Chain[T any] []Link[T]
 
 // Result is the result of one handler in one run.
 type Result struct {
-	// Handler is the handler's name.
-	Handler string
+	// Handler is the handler's name, and Area the condition type for which it counts.
+	Handler, Area string
 	// Outcome is valid if Err is nil.
 	Outcome Outcome
 	// Err is why the handler failed.
@@ -94,6 +97,7 @@ func (c Chain[T]) Run(ctx context.Context, state T, deleting bool) []Result {
 			blocked = []string{stopped}
 		}
 		results[i] = run(ctx, link.Handler, state, deleting, blocked)
+		results[i].Area = link.Condition
 		finished[link.Handler.Name()], ran[link.Handler.Name()] = results[i].Done(), len(blocked) == 0 && !results[i].is(StateAgain)
 		if results[i].is(StateStore) {
 			stopped = link.Handler.Name()

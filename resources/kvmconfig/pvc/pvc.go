@@ -33,6 +33,9 @@ func New(engine *apply.Engine) chain.Handler[*state.Cluster] {
 	return &handler{Handler: Resource().Handle(engine), volumes: engine}
 }
 
+// Declared returns the pure part of the handler.
+func (h *handler) Declared() apply.Resource[*state.Cluster] { return Resource() }
+
 // Resource is the pure part of the handler. Claims hold data, so they are only deleted with the whole cluster.
 func Resource() apply.Resource[*state.Cluster] {
 	return apply.Resource[*state.Cluster]{

@@ -37,15 +37,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/workload"
 )
 
-// Resources are the handlers that are functions from the state to objects, in the order of the chain.
-func Resources(issuer pki.Issuer, keys randomkey.Source) []apply.Resource[*state.Cluster] {
-	return []apply.Resource[*state.Cluster]{
-		certificates.New(issuer), randomkey.New(keys), namespace.New(), serviceaccount.New(), clusterrolebinding.New(),
-		poddisruptionbudget.New(), service.New(), networkpolicy.New(), ingress.New(), configmap.New(), etcdrestore.New(), deployment.New(),
-		etcdsnapshot.New(), etcdretired.New(), kubeconfig.New(),
-	}
-}
-
 // chain returns the ordered handlers of the controller. Deletion runs them backward. Without connections to workload
 // clusters it only creates machines, and without a Vault that has the keys of CAs there is nothing to revoke.
 func (r *Reconciler) chain() chain.Chain[*state.Cluster] {
@@ -64,7 +55,7 @@ func (r *Reconciler) chain() chain.Chain[*state.Cluster] {
 func revoking(links chain.Chain[*state.Cluster], v vault.Revoker) chain.Chain[*state.Cluster] {
 	at := slices.IndexFunc(links, func(l chain.Link[*state.Cluster]) bool { return l.Handler.Name() == "certificates" })
 	links[at].Needs = []string{"vault"}
-	return slices.Insert(links, at, chain.Link[*state.Cluster]{Handler: vault.New(v), Needs: []string{"namespace"}})
+	return slices.Insert(links, at, chain.Link[*state.Cluster]{Handler: vault.New(v), Needs: []string{"namespace"}, Condition: ConditionCertificates})
 }
 
 // inside returns the handlers in the workload cluster. They run while machines are replaced, because nodes have to join
@@ -73,21 +64,25 @@ func revoking(links chain.Chain[*state.Cluster], v vault.Revoker) chain.Chain[*s
 func inside(e *apply.Engine, w *Workloads) chain.Chain[*state.Cluster] {
 	links := chain.Chain[*state.Cluster]{
 		// Needs nothing: members are changed outside the chain, and this handler reports it.
-		{Handler: etcdmember.New()},
+		{Handler: etcdmember.New(), Condition: ConditionEtcd},
 		// Waits until the API responds, and reports if the certificate for it is missing; nothing below is possible
 		// before that. It continues if a Service is rejected, because existing Services stay as they are.
-		{Handler: workload.New(w), Follows: []string{"service"}},
+		{Handler: workload.New(w), Follows: []string{"service"}, Condition: ConditionAvailable},
 	}
 	// First what lets nodes join, then what makes them Ready.
 	for _, resource := range addon.All() {
-		links = append(links, chain.Link[*state.Cluster]{Handler: w.turns.Limit(resource.HandleIn(w.engine)), Needs: []string{"workload"}})
+		condition := ConditionAddOns
+		if resource.Handler == addon.Bootstrap().Handler {
+			condition = ConditionJoined
+		}
+		links = append(links, chain.Link[*state.Cluster]{Handler: w.turns.Limit(resource.HandleIn(w.engine)), Needs: []string{"workload"}, Condition: condition})
 	}
 	return append(links,
 		// Pods of the add-ons need nodes, which the links below admit: only Ready waits for this handler.
-		chain.Link[*state.Cluster]{Handler: addonhealth.New(), Needs: []string{"workload"}},
+		chain.Link[*state.Cluster]{Handler: addonhealth.New(), Needs: []string{"workload"}, Condition: ConditionAddOns},
 		// Kubelets get their certificates by the rights that "bootstrap" grants.
-		chain.Link[*state.Cluster]{Handler: w.turns.Limit(certificaterequest.New(e, w.approver)), Needs: []string{"bootstrap"}},
-		chain.Link[*state.Cluster]{Handler: w.turns.Limit(nodelabel.New(w.labeller)), Needs: []string{"workload"}},
+		chain.Link[*state.Cluster]{Handler: w.turns.Limit(certificaterequest.New(e, w.approver)), Needs: []string{"bootstrap"}, Condition: ConditionJoined},
+		chain.Link[*state.Cluster]{Handler: w.turns.Limit(nodelabel.New(w.labeller)), Needs: []string{"workload"}, Condition: ConditionJoined},
 	)
 }
 
@@ -95,46 +90,46 @@ func inside(e *apply.Engine, w *Workloads) chain.Chain[*state.Cluster] {
 func machines(e *apply.Engine, issuer pki.Issuer, keys randomkey.Source) chain.Chain[*state.Cluster] {
 	return chain.Chain[*state.Cluster]{
 		// An index is stored before an object that contains it is created.
-		{Handler: nodeindexstatus.Handler{}},
+		{Handler: nodeindexstatus.Handler{}, Condition: ConditionInfrastructure},
 		// Reject overlapping networks before any machine is created.
-		{Handler: network.Handler{}},
+		{Handler: network.Handler{}, Condition: ConditionInfrastructure},
 		// Reports the versions in use, and stores those that were accepted before a machine is created with them.
 		// Handlers that do not depend on versions continue without it.
-		{Handler: release.Handler{}},
+		{Handler: release.Handler{}, Condition: ConditionVersions},
 		// Finds foreign namespaces before anything is created in one. On deletion it runs after everything in the
 		// namespace.
-		{Handler: namespace.New().Handle(e), Needs: []string{"nodeindexstatus"}},
+		{Handler: namespace.New().Handle(e), Needs: []string{"nodeindexstatus"}, Condition: state.ConditionNamespace},
 		// Keys are in the namespace of the KVMConfig and survive the cluster's namespace. They need it nonetheless: a
 		// cluster whose ID belongs to another one gets no keys, and on deletion they stay until every machine is gone.
-		{Handler: certificates.New(issuer).Handle(e), Needs: []string{"namespace"}},
-		{Handler: randomkey.New(keys).Handle(e), Needs: []string{"namespace"}},
+		{Handler: certificates.New(issuer).Handle(e), Needs: []string{"namespace"}, Condition: ConditionCertificates},
+		{Handler: randomkey.New(keys).Handle(e), Needs: []string{"namespace"}, Condition: ConditionCertificates},
 		// The service account of node pods; a pod is rejected without it.
-		{Handler: serviceaccount.New().Handle(e), Needs: []string{"namespace"}},
-		{Handler: clusterrolebinding.New().Handle(e), Needs: []string{"namespace"}},
+		{Handler: serviceaccount.New().Handle(e), Needs: []string{"namespace"}, Condition: ConditionInfrastructure},
+		{Handler: clusterrolebinding.New().Handle(e), Needs: []string{"namespace"}, Condition: ConditionInfrastructure},
 		// The limit of evictions exists before there is anything to evict.
-		{Handler: poddisruptionbudget.New().Handle(e), Needs: []string{"namespace"}},
+		{Handler: poddisruptionbudget.New().Handle(e), Needs: []string{"namespace"}, Condition: ConditionInfrastructure},
 		// Names and addresses that boot data and certificates refer to. On deletion they stay until the machines are
 		// gone.
-		{Handler: service.New().Handle(e), Needs: []string{"namespace"}},
+		{Handler: service.New().Handle(e), Needs: []string{"namespace"}, Condition: ConditionInfrastructure},
 		// Restricts the network before the first machine opens a port, except for the cluster's own Services.
-		{Handler: networkpolicy.New().Handle(e), Needs: []string{"namespace"}, Follows: []string{"service"}},
-		{Handler: ingress.New().Handle(e), Needs: []string{"service"}},
+		{Handler: networkpolicy.New().Handle(e), Needs: []string{"namespace"}, Follows: []string{"service"}, Condition: ConditionInfrastructure},
+		{Handler: ingress.New().Handle(e), Needs: []string{"service"}, Condition: ConditionInfrastructure},
 		// Everything that a node pod mounts exists before the pod does. A change of versions that is rejected blocks
 		// nothing, because nodes are created with the versions in use.
-		{Handler: configmap.New().Handle(e), Needs: []string{"network", "certificates", "randomkey"}, Follows: []string{"release"}},
-		{Handler: pvc.New(e), Needs: []string{"namespace"}},
+		{Handler: configmap.New().Handle(e), Needs: []string{"network", "certificates", "randomkey"}, Follows: []string{"release"}, Condition: ConditionNodes},
+		{Handler: pvc.New(e), Needs: []string{"namespace"}, Condition: ConditionInfrastructure},
 		// Checks and places a snapshot. It does not need "pvc", which a worker's volume may block: pods wait for their
 		// claims and, on deletion, claims wait for their pods.
-		{Handler: etcdrestore.New().Handle(e), Needs: []string{"namespace"}},
+		{Handler: etcdrestore.New().Handle(e), Needs: []string{"namespace"}, Condition: ConditionEtcd},
 		// The machines. A worker whose host volume is missing waits by itself: its pod stays pending, the others run.
-		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}},
-		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"certificates"}, Follows: []string{"service"}},
+		{Handler: deployment.New().Handle(e), Needs: []string{"configmap", "serviceaccount", "networkpolicy", "poddisruptionbudget", "service"}, Condition: ConditionNodes},
+		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"certificates"}, Follows: []string{"service"}, Condition: ConditionSnapshots},
 		// Renames data that masters have left on hosts. It needs no machine, and no machine needs it.
-		{Handler: etcdretired.New().Handle(e), Needs: []string{"namespace"}},
-		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}},
+		{Handler: etcdretired.New().Handle(e), Needs: []string{"namespace"}, Condition: ConditionEtcd},
+		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}, Condition: ConditionCertificates},
 		// Late, because it may store what it found out: where the data of masters is.
-		{Handler: placement.New(e), Needs: []string{"namespace"}},
+		{Handler: placement.New(e), Needs: []string{"namespace"}, Condition: ConditionNodes},
 		// Does not need "certificates", because it also reports what cannot be issued.
-		{Handler: certificaterotation.New(e, issuer), Needs: []string{"namespace"}},
+		{Handler: certificaterotation.New(e, issuer), Needs: []string{"namespace"}, Condition: ConditionCertificates},
 	}
 }

@@ -21,6 +21,6 @@ func openEgress(settings state.Settings) []chain.Result {
 	for _, setting := range unknown {
 		open = append(open, parts[setting])
 	}
-	return note("networkpolicy", "NetworksUnknown", "guests reach "+strings.Join(open, ", ")+
+	return note("networkpolicy", ConditionInfrastructure, "NetworksUnknown", "guests reach "+strings.Join(open, ", ")+
 		" of the management cluster, because the operator does not know their networks: set "+strings.Join(unknown, ", "))
 }

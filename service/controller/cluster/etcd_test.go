@@ -206,7 +206,7 @@ func TestFoundersStayWhenMachinesAreLost(t *testing.T) {
 	w.Namespace.Annotations[key.AnnotationEtcdFounders] = "m0aaa"
 	scenario.config.Spec.KVM.K8sKVM.StorageType = v1alpha1.StorageTypePersistentVolume
 	before := scenario.snapshot(t, w)
-	scenario.config.Status.Nodes = status(before, []chain.Result{{Handler: "deployment"}}, now).Nodes
+	scenario.config.Status.Nodes = status(before, []chain.Result{{Handler: "deployment", Area: ConditionNodes}}, now).Nodes
 	w.Deployments, w.Retired, w.Pods = nil, nil, nil
 	s := scenario.snapshot(t, w)
 	if !slices.Equal(s.Founders, []string{"m0aaa"}) {

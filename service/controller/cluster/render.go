@@ -11,13 +11,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/endpoints"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/network"
-	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/pvc"
 )
 
 // Inputs are the objects besides the KVMConfig that a rendering depends on; those that do not exist are left out.
@@ -80,7 +78,7 @@ func planned(o plan.Observed, now time.Time) *state.Cluster {
 
 // renderable returns the handlers whose objects are rendered: those of this controller, and the drainer's.
 func renderable() []apply.Resource[*state.Cluster] {
-	return append(Resources(pki.Placeholder{}, nil), pvc.Resource(), endpoints.New())
+	return append(resources(), endpoints.New())
 }
 
 // joinDistinct joins errors, each text once, because several handlers often miss the same thing.

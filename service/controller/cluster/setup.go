@@ -2,16 +2,14 @@ package cluster
 
 import (
 	"context"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/giantswarm/microerror"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -22,6 +20,8 @@ import (
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
@@ -44,11 +44,22 @@ const (
 
 // Kinds are the kinds of object that the controller creates; the cache needs the index apply.IndexOwner over each.
 func Kinds() []client.Object {
-	return []client.Object{
-		&appsv1.Deployment{}, &batchv1.CronJob{}, &batchv1.Job{}, &corev1.ConfigMap{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
-		&corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &networkingv1.Ingress{},
-		&networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}, &rbacv1.ClusterRoleBinding{},
+	var kinds []client.Object
+	for _, resource := range resources() {
+		for _, kind := range resource.Kinds {
+			same := func(other client.Object) bool { return reflect.TypeOf(other) == reflect.TypeOf(kind) }
+			if !slices.ContainsFunc(kinds, same) {
+				kinds = append(kinds, kind)
+			}
+		}
 	}
+	return kinds
+}
+
+// resources are the handlers of the chain that are functions from the state to objects, with placeholders for keys that
+// are missing.
+func resources() []apply.Resource[*state.Cluster] {
+	return apply.Resources((&Reconciler{Issuer: pki.Placeholder{}}).chain())
 }
 
 // SetupIndexes adds the indexes that the controllers use. kinds are those of all objects that they create.

@@ -53,48 +53,6 @@ const (
 	ConditionAddOns = "AddOnsReady"
 )
 
-// conditionTypes has the condition to which each handler contributes. The worst result among the handlers of a
-// condition is shown.
-var conditionTypes = map[string]string{
-	"release":   ConditionVersions,
-	"namespace": state.ConditionNamespace,
-	"workload":  ConditionAvailable,
-
-	"nodeindexstatus":     ConditionInfrastructure,
-	"network":             ConditionInfrastructure,
-	"serviceaccount":      ConditionInfrastructure,
-	"clusterrolebinding":  ConditionInfrastructure,
-	"networkpolicy":       ConditionInfrastructure,
-	"poddisruptionbudget": ConditionInfrastructure,
-	"service":             ConditionInfrastructure,
-	"ingress":             ConditionInfrastructure,
-	"pvc":                 ConditionInfrastructure,
-
-	"certificates":        ConditionCertificates,
-	"randomkey":           ConditionCertificates,
-	"kubeconfig":          ConditionCertificates,
-	"certificaterotation": ConditionCertificates,
-	"vault":               ConditionCertificates,
-
-	"configmap":  ConditionNodes,
-	"deployment": ConditionNodes,
-	"placement":  ConditionNodes,
-
-	"etcdmember":   ConditionEtcd,
-	"etcdrestore":  ConditionEtcd,
-	"etcdretired":  ConditionEtcd,
-	"etcdsnapshot": ConditionSnapshots,
-
-	"bootstrap":          ConditionJoined,
-	"certificaterequest": ConditionJoined,
-	"nodelabel":          ConditionJoined,
-
-	"cni":         ConditionAddOns,
-	"kubeproxy":   ConditionAddOns,
-	"coredns":     ConditionAddOns,
-	"addonhealth": ConditionAddOns,
-}
-
 // areas are the conditions that summarize handlers, in the order in which they are written.
 var areas = []string{
 	ConditionVersions, state.ConditionNamespace, ConditionInfrastructure, ConditionCertificates, ConditionNodes, ConditionEtcd, ConditionSnapshots,
@@ -164,7 +122,7 @@ func conditions(s *state.Cluster, results []chain.Result, now time.Time) []metav
 
 // of returns the results of the handlers of an area.
 func of(area string, results []chain.Result) []chain.Result {
-	return slices.DeleteFunc(slices.Clone(results), func(r chain.Result) bool { return conditionTypes[r.Handler] != area })
+	return slices.DeleteFunc(slices.Clone(results), func(r chain.Result) bool { return r.Area != area })
 }
 
 // ofOthers returns the conditions that other controllers write.
@@ -256,8 +214,8 @@ func notes(s *state.Cluster) []chain.Result {
 }
 
 // note returns a result that only has a message.
-func note(handler, reason, message string) []chain.Result {
-	return []chain.Result{{Handler: handler, Outcome: chain.Outcome{State: chain.StateDone, Reason: reason, Message: message}}}
+func note(handler, area, reason, message string) []chain.Result {
+	return []chain.Result{{Handler: handler, Area: area, Outcome: chain.Outcome{State: chain.StateDone, Reason: reason, Message: message}}}
 }
 
 // legacyFields reports fields that are set but ignored, so that a user does not debug a network that does not exist.
@@ -265,7 +223,7 @@ func legacyFields(spec v1alpha1.KVMConfigSpec) []chain.Result {
 	if spec.KVM.Network.Flannel.VNI == 0 {
 		return nil
 	}
-	return note("network", "FlannelNotUsed",
+	return note("network", ConditionInfrastructure, "FlannelNotUsed",
 		"spec.kvm.network.flannel is ignored: machines take over the addresses of their pods, no bridge is made on hosts")
 }
 

@@ -32,6 +32,7 @@ func readyPod(name string) corev1.Pod {
 // results returns the results of a chain of three handlers.
 func results(release, configmap, deployment chain.Result) []chain.Result {
 	release.Handler, configmap.Handler, deployment.Handler = "release", "configmap", "deployment"
+	release.Area, configmap.Area, deployment.Area = ConditionVersions, ConditionNodes, ConditionNodes
 	return []chain.Result{release, configmap, deployment}
 }
 
@@ -156,7 +157,7 @@ func TestAvailableFollowsTheAPIOnly(t *testing.T) {
 func TestWhatIsNotConfiguredHasNoCondition(t *testing.T) {
 	s := simple().snapshot(t, world{})
 	s.Config.Status.Conditions = []metav1.Condition{{Type: "SnapshotsTaken", Status: metav1.ConditionTrue, Reason: "Done"}}
-	all := conditions(s, append(results(isDone, isDone, isDone), chain.Result{Handler: "etcdsnapshot", Outcome: chain.NotConfigured()}), now)
+	all := conditions(s, append(results(isDone, isDone, isDone), chain.Result{Handler: "etcdsnapshot", Area: ConditionSnapshots, Outcome: chain.NotConfigured()}), now)
 	if have := meta.FindStatusCondition(all, "SnapshotsTaken"); have != nil {
 		t.Errorf("the condition is %+v", have)
 	}
