@@ -196,8 +196,9 @@ func inspect[T ast.Node](p checkedPackage, visit func(T)) {
 func TestHandlersCannotWrite(t *testing.T) {
 	// The only requests besides desired objects that a handler may make to the engine.
 	requestsOfHandlers := []string{
-		"resources/kvmconfig/certificaterequest.Approver.Approve",
-		"resources/kvmconfig/certificaterequest.Notary.AnnotatePod", "resources/kvmconfig/certificaterequest.Notary.AnnotatePodAsSeen", "resources/kvmconfig/certificaterotation.Writer.Apply",
+		"resources/kvmconfig/certificaterenewal.Writer.Apply", "resources/kvmconfig/certificaterequest.Approver.Approve",
+		"resources/kvmconfig/certificaterequest.Notary.AnnotatePod", "resources/kvmconfig/certificaterequest.Notary.AnnotatePodAsSeen",
+		"resources/kvmconfig/certificaterotation.Writer.Apply",
 		"resources/kvmconfig/node.Remover.DeleteNode", "resources/kvmconfig/node.Witness.PodRuns",
 		"resources/kvmconfig/nodelabel.Labeller.LabelNode",
 		"resources/kvmconfig/nodereadiness.Reporter.SetPodCondition", "resources/kvmconfig/placement.Placer.PlacePod",

@@ -33,8 +33,9 @@ func proper(requests []Request) (left []Request, told failures) {
 	return left, told
 }
 
-// Missing issues a pair for each request that has none, CAs first, and returns the new pairs. A pair whose CA is missing
-// too is signed by the new one. A request that cannot be fulfilled is named in the error; the others are fulfilled.
+// Missing issues a pair for each request that has none and whose CA exists, and returns the new pairs. What a new CA
+// signs is issued by a later call, when the CA is stored: if another CA turns out to be stored, nothing was signed by
+// the new one. A request that cannot be fulfilled is named in the error; the others are fulfilled.
 func Missing(existing Set, requests []Request, issuer Issuer, now time.Time) (Set, error) {
 	requests, absent := proper(requests)
 	fresh := Set{}
@@ -43,9 +44,6 @@ func Missing(existing Set, requests []Request, issuer Issuer, now time.Time) (Se
 			continue
 		}
 		authority, signs := existing[request.Authority]
-		if !signs {
-			authority, signs = fresh[request.Authority]
-		}
 		if !signs && request.Usage != UsageAuthority {
 			continue // the error for the CA itself says why it is missing
 		}

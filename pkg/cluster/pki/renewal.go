@@ -3,8 +3,6 @@ package pki
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
-	"maps"
 	"net"
 	"slices"
 	"time"
@@ -20,6 +18,8 @@ type Renewals struct {
 	Due map[string]string
 	// Next is when the next of the other pairs has to be renewed. It is zero if none ever has to be.
 	Next time.Time
+	// Early says which pairs are not valid yet; nil if all are.
+	Early error
 }
 
 // whyTrust is the reason of a pair whose trust bundle changes.
@@ -44,28 +44,28 @@ func RenewalsOf(existing Set, requests []Request, now time.Time) Renewals {
 		}
 		r.Next = sooner(r.Next, renewal(request, pair, authority))
 	}
+	r.Early = unborn(existing, requests, now)
 	return r
 }
 
-// Renew returns the pairs that are due in their new form. doubt is nil unless the current time is in doubt. While it
+// Renew returns the pairs that are due in their new form; due is as in Renewals. doubt is nil unless the current time is in doubt. While it
 // is, no pair is renewed because of its age: a clock that is ahead for a moment would otherwise replace the pairs of
-// all clusters by pairs that are not valid yet. The error says why pairs that are due could not be renewed, or are not
-// valid yet; they stay in use as they are.
-func Renew(existing Set, requests []Request, issuer Issuer, now time.Time, doubt error) (Set, error) {
-	renewed, whole := Set{}, maps.Clone(existing)
+// all clusters by pairs that are not valid yet. The error says why pairs that are due could not be renewed; they stay in
+// use as they are.
+func Renew(existing Set, requests []Request, due map[string]string, issuer Issuer, now time.Time, doubt error) (Set, error) {
+	renewed := Set{}
 	var failed failures
-	why := RenewalsOf(existing, requests, now).Due
 	requests, _ = proper(requests)
 	for _, request := range requests {
 		pair, authority := existing[request.Name], existing[request.Authority]
 		switch {
-		case why[request.Name] == "":
+		case due[request.Name] == "":
 			continue
-		case why[request.Name] == whyTrust:
+		case due[request.Name] == whyTrust:
 			pair.CA = Trusted(authority)
-			renewed[request.Name], whole[request.Name] = pair, pair
+			renewed[request.Name] = pair
 			continue
-		case why[request.Name] == whyTerm && doubt != nil:
+		case due[request.Name] == whyTerm && doubt != nil:
 			failed.add(request.Name, doubt)
 			continue
 		}
@@ -74,9 +74,9 @@ func Renew(existing Set, requests []Request, issuer Issuer, now time.Time, doubt
 			failed.add(request.Name, err)
 			continue
 		}
-		renewed[request.Name], whole[request.Name] = fresh, fresh
+		renewed[request.Name] = fresh
 	}
-	return renewed, errors.Join(failed.join("cannot be renewed and stays in use"), unborn(whole, requests, now))
+	return renewed, failed.join("cannot be renewed and stays in use")
 }
 
 // unborn reports pairs that are not valid yet.

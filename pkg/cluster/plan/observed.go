@@ -22,6 +22,8 @@ type Observed struct {
 	Settings state.Settings
 	// Connects says that the operator connects to workload clusters and manages the members of their etcd.
 	Connects bool
+	// OnlyMachines says that no Secrets were read, because only machines and members of etcd matter.
+	OnlyMachines bool
 	// Rendering fills in placeholders for keys and certificates that do not exist.
 	Rendering bool
 	// Doubt is why the time is in doubt; nil if it is not.
@@ -66,7 +68,7 @@ type BootData struct {
 // nothing in it is trusted.
 func (o Observed) outside() Observed {
 	return Observed{
-		Config: o.Config, Held: o.Held, Settings: o.Settings, Connects: o.Connects, Rendering: o.Rendering, Doubt: o.Doubt, Release: o.Release,
-		Secrets: o.Secrets, Namespace: o.Namespace, Hold: o.Hold, Volumes: o.Volumes, Workload: o.Workload, Etcd: o.Etcd,
+		Config: o.Config, Settings: o.Settings, Connects: o.Connects, OnlyMachines: o.OnlyMachines, Rendering: o.Rendering, Doubt: o.Doubt,
+		Release: o.Release, Secrets: o.Secrets, Hold: o.Hold, Volumes: o.Volumes, Workload: o.Workload, Etcd: o.Etcd,
 	}
 }

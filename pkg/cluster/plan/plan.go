@@ -9,6 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
@@ -60,29 +61,31 @@ func Machines(o *Observed, now time.Time) *state.Cluster {
 		*o = o.outside()
 	}
 	deleting := o.Config.DeletionTimestamp != nil
-	if !deleting {
+	if !deleting && !o.OnlyMachines {
 		secrets(s, *o)
 	}
 	s.Gone = attach(s, o.Objects)
 	s.LookAtRestore(&o.Namespace, o.Restores, o.Pods)
 	s.Founders = state.FoundersOf(&o.Namespace, s.Config.Status.Etcd, s.Nodes, s.Gone, s.Restore)
 	if o.Connects && !deleting {
-		s.Etcd = members(s, o.Etcd)
+		s.Etcd = members(s, *o)
 	}
 	s.LookAtRetiring(s.Gone)
 	return s
 }
 
-// members returns what is known of the members of etcd. Members that are stopped on purpose for a restore are not
-// queried, and new ones will replace them.
-func members(s *state.Cluster, seen etcd.State) etcd.State {
+// members returns what is known of the members of etcd. Nothing is known of them without the certificate by which they
+// are queried: what was observed may be of an earlier cluster with the same name. Members that are stopped on purpose
+// for a restore are not queried, and new ones will replace them.
+func members(s *state.Cluster, o Observed) etcd.State {
+	_, stored := s.Certificates[pki.EtcdClient]
 	switch {
-	case s.NamespaceTaken:
+	case s.NamespaceTaken, !stored && !o.OnlyMachines:
 		return etcd.State{}
 	case s.Restore.Halted():
 		return etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "a snapshot is restored"}}
 	}
-	return seen
+	return o.Etcd
 }
 
 // reached returns what is known of the workload cluster: seen, unless the operator cannot or must not connect to it.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,8 +23,8 @@ func secrets(s *state.Cluster, o Observed) {
 	if len(o.Deployments) > 0 && meta.FindStatusCondition(s.Config.Status.Conditions, state.ConditionCertificates) != nil {
 		found.Lose(s.ID(), s.Config.Namespace, requests)
 	}
+	s.Certificates, s.CertificatesErr, s.Adopted = requested(found.Pairs, requests), found.PairsErr, found.Adopted
 	requests = found.Requests(requests)
-	s.Certificates, s.CertificatesErr, s.Adopted = found.Pairs, found.PairsErr, found.Adopted
 	s.Keys, s.KeysErr, s.MissingKeys = found.Keys, found.KeysErr, found.MissingKeys()
 	s.KubeconfigOf = kubeconfigOf(s, o.Secrets)
 	if o.Rendering {
@@ -37,16 +38,29 @@ func secrets(s *state.Cluster, o Observed) {
 	}
 }
 
+// requested returns the pairs that the cluster still needs. A pair that it no longer needs, such as that of a removed
+// member of etcd, is neither trusted nor renewed.
+func requested(pairs pki.Set, requests []pki.Request) pki.Set {
+	needed := pki.Set{}
+	for _, request := range requests {
+		if pair, exists := pairs[request.Name]; exists {
+			needed[request.Name] = pair
+		}
+	}
+	return needed
+}
+
 // fill adds placeholders for what does not exist.
 func fill(s *state.Cluster, requests []pki.Request) {
-	placeholders, err := pki.Missing(s.Certificates, requests, pki.Placeholder{}, s.Now)
-	for name, pair := range placeholders {
-		s.Certificates[name] = pair
+	for range 2 { // CAs, then what they sign
+		placeholders, err := pki.Missing(s.Certificates, requests, pki.Placeholder{}, s.Now)
+		maps.Copy(s.Certificates, placeholders)
+		s.CertificatesErr = errors.Join(s.CertificatesErr, err)
 	}
 	for _, name := range s.MissingKeys {
 		s.Keys[name] = pki.PlaceholderKey(name)
 	}
-	s.CertificatesErr, s.MissingKeys = errors.Join(s.CertificatesErr, err), nil
+	s.MissingKeys = nil
 }
 
 // kubeconfigOf returns the group of the stored administrator kubeconfig; nil if there is none.

@@ -169,6 +169,9 @@ func (s *Cluster) beginEtcd(n Node, p *cloudconfig.Params) {
 // LookAtHosts sets on which hosts the data of masters was found: where a snapshot was restored to, or else on the host of
 // the pod that was bound first.
 func (s *Cluster) LookAtHosts() {
+	if !s.OwnsNamespace {
+		return
+	}
 	for _, nodes := range [][]Node{s.Nodes, s.Retiring} {
 		for i := range nodes {
 			if n := &nodes[i]; s.EtcdOnHost(*n) && n.EtcdHost == "" {

@@ -75,6 +75,11 @@ var orders = map[string]struct {
 		ran:     []string{"create a", "create d"},
 		blocked: map[string][]string{"b": {"a"}, "c": {"b"}},
 	},
+	"a handler whose pass is repeated holds up those that need it and those that follow it": {
+		chain:   chain.Chain[*diary]{link("a", chain.Again("a key was created"), nil), done("b", "a"), following(done("c"), "a"), done("d")},
+		ran:     []string{"create a", "create d"},
+		blocked: map[string][]string{"b": {"a"}, "c": {"a"}},
+	},
 	"a handler that fails holds up those that need it and no others": {
 		chain:   chain.Chain[*diary]{link("a", chain.Outcome{}, errTransient), done("b", "a"), done("c")},
 		ran:     []string{"create a", "create c"},
@@ -157,6 +162,26 @@ func TestOrderAndNeeds(t *testing.T) {
 				t.Errorf("other handlers were run (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRepeats: results are not stored before the next pass if a handler changed what the state was made from, unless
+// another handler has a decision to store.
+func TestRepeats(t *testing.T) {
+	again, store, done := link("a", chain.Again("a key was created"), nil), link("b", chain.Store("a host was found"), nil), done("c")
+	for name, test := range map[string]struct {
+		chain chain.Chain[*diary]
+		want  bool
+	}{
+		"nothing changed":       {chain.Chain[*diary]{done}, false},
+		"a key was created":     {chain.Chain[*diary]{again, done}, true},
+		"and a decision":        {chain.Chain[*diary]{again, store}, false},
+		"one failed besides":    {chain.Chain[*diary]{again, link("d", chain.Outcome{}, errTransient)}, true},
+		"it failed all the way": {chain.Chain[*diary]{link("a", chain.Again(""), errTransient)}, false},
+	} {
+		if got := chain.Repeats(test.chain.Run(t.Context(), &diary{}, false)); got != test.want {
+			t.Errorf("%s: repeated %t, want %t", name, got, test.want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/giantswarm/microerror"
@@ -55,6 +56,29 @@ type Loop[O client.Object, T any] struct {
 	// Outdated returns what the definition of a kind lacks: nothing is reconciled then. It is nil if the definitions
 	// are known to be current.
 	Outdated func(ctx context.Context) string
+
+	mu sync.Mutex
+	// repeated are how many passes over an object, one after the other, were repeated before anything was stored.
+	repeated map[string]int
+}
+
+// mostRepeats is how many passes in a row are repeated without storing what became of them: enough for keys, then
+// certificates. If a handler never comes to rest, the status says so.
+const mostRepeats = 4
+
+// repeats returns whether a pass is repeated before its results are stored.
+func (l *Loop[O, T]) repeats(request string, results []chain.Result) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !chain.Repeats(results) || l.repeated[request] >= mostRepeats {
+		delete(l.repeated, request)
+		return false
+	}
+	if l.repeated == nil {
+		l.repeated = map[string]int{}
+	}
+	l.repeated[request]++
+	return true
 }
 
 // Reconcile takes one object through the loop. On an error the caller retries with back-off.
@@ -65,6 +89,7 @@ func (l *Loop[O, T]) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if !found {
 		chain.Forget(l.Name, request.String())
+		l.repeats(request.String(), nil)
 		return reconcile.Result{}, nil
 	}
 	if l.Outdated != nil && l.Outdated(ctx) != "" {
@@ -98,7 +123,7 @@ func (l *Loop[O, T]) pass(ctx context.Context, request reconcile.Request, object
 	if deleting && !slices.ContainsFunc(results, func(r chain.Result) bool { return !r.Done() }) {
 		return reconcile.Result{}, microerror.Mask(l.Finalizers.RemoveFinalizer(ctx, object, l.Finalizer))
 	}
-	if !chain.Repeats(results) {
+	if !l.repeats(request.String(), results) {
 		if err := l.Controller.Store(ctx, object, state, results); err != nil {
 			return reconcile.Result{}, microerror.Mask(err)
 		}

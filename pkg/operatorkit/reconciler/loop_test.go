@@ -3,6 +3,7 @@ package reconciler_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,6 +74,24 @@ func (s step) EnsureCreated(_ context.Context, j *journal) (chain.Outcome, error
 func (s step) EnsureDeleted(_ context.Context, j *journal) (chain.Outcome, error) {
 	j.note("delete")
 	return s.outcome, nil
+}
+
+// TestAPassIsNotRepeatedWithoutEnd: nothing is stored while handlers change what the state is made from, but a handler that
+// does so in each pass is reported.
+func TestAPassIsNotRepeatedWithoutEnd(t *testing.T) {
+	j := &journal{pod: &corev1.Pod{}}
+	loop := reconciler.Loop[*corev1.Pod, *journal]{
+		Name: "test", Controller: j, Finalizers: j, Chain: chain.Chain[*journal]{{Handler: step{chain.Again("a key was created")}}},
+	}
+	for pass := range 12 {
+		j.lines = nil
+		if _, err := loop.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		if stored, want := slices.Contains(j.lines, "store Again"), pass%5 == 4; stored != want {
+			t.Errorf("in pass %d the status is stored: %t, want %t", pass, stored, want)
+		}
+	}
 }
 
 // TestLoop: finalizers are added before anything is done, and removed when everything is deleted.

@@ -1,5 +1,5 @@
-// Package certificaterotation is the handler of certificates that are about to expire. It renews them, rotates CAs, and
-// reports certificates that the operator cannot renew.
+// Package certificaterotation is the handler of certificates that are about to expire. It rotates CAs and reports
+// certificates that the operator cannot renew. The handler "certificaterenewal" renews the others.
 //
 // During a rotation, no node may meet a peer with a certificate that it does not trust. So every node first trusts both
 // CAs, then the new CA signs, then no node trusts the old CA. A phase begins once every node runs with the phase
@@ -45,15 +45,14 @@ type handler struct {
 // Name is the handler's name.
 func (h *handler) Name() string { return "certificaterotation" }
 
-// EnsureCreated renews pairs that are due, and moves CAs one phase further once every node runs with the current one.
+// EnsureCreated moves CAs one phase further once every node runs with the current one.
 func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
-	renewed, failed := pki.Renew(s.Certificates, s.Terms.Requests, h.issuer, s.Now, s.Terms.Doubt)
-	var secrets []client.Object
-	for _, name := range slices.Sorted(maps.Keys(renewed)) {
-		secrets = append(secrets, s.CertificateSecret(name, renewed[name], s.Terms.Versions[name]))
+	d, err := decide(s)
+	if err != nil {
+		return chain.Outcome{}, err
 	}
-	d, err := decide(s, len(renewed) > 0, failed)
-	errs := []error{err}
+	set := apply.Set{Owner: s.Owner("certificates"), Places: s.Places(), CreateOnly: true}
+	var errs []error
 	for _, name := range d.further {
 		secret, err := h.succeed(s, name)
 		if err != nil {
@@ -62,13 +61,10 @@ func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Ou
 			errs = append(errs, err)
 			continue
 		}
-		secrets = append(secrets, secret)
+		set.Objects = append(set.Objects, secret)
 	}
-	if len(secrets) > 0 {
-		errs = append(errs, h.writer.Apply(ctx, apply.Set{Owner: s.Owner("certificates"), Places: s.Places(), CreateOnly: true, Objects: secrets}))
-	}
-	if len(renewed) > 0 {
-		d.outcome = chain.Again("certificates were renewed")
+	if len(set.Objects) > 0 {
+		errs = append(errs, h.writer.Apply(ctx, set))
 	}
 	return d.outcome, errors.Join(errs...)
 }
@@ -107,9 +103,8 @@ var phases = map[pki.Phase]string{
 
 // decide continues rotations in progress and starts those that are requested or due. It reports what only a person can
 // do when there is nothing to rotate.
-// renewing says that pairs are being renewed now, and failed why others could not be.
-func decide(s *state.Cluster, renewing bool, failed error) (decision, error) {
-	waits, now := unsettled(s, renewing, failed), s.Now
+func decide(s *state.Cluster) (decision, error) {
+	waits, now := unsettled(s), s.Now
 	var d decision
 	var going []string
 	for _, name := range pki.Authorities {
@@ -130,10 +125,8 @@ func decide(s *state.Cluster, renewing bool, failed error) (decision, error) {
 		if err := aging(s, now); err != nil {
 			return decision{}, err
 		}
-		d.outcome = chain.Wait("RotatingAuthorities", strings.Join(going, ", ")+": "+waits, retry(failed))
+		d.outcome = chain.Wait("RotatingAuthorities", strings.Join(going, ", ")+": "+waits, 0)
 		return d, nil
-	case failed != nil:
-		return decision{}, errors.Join(aging(s, now), failed)
 	}
 	if err := errors.Join(others(s), ending(s, now), aging(s, now)); err != nil {
 		return decision{}, err
@@ -176,14 +169,14 @@ func others(s *state.Cluster) error {
 
 // unsettled returns what still has to happen before every node runs with the current certificates. It is empty when all
 // do.
-func unsettled(s *state.Cluster, renewing bool, failed error) string {
+func unsettled(s *state.Cluster) string {
 	switch {
-	case renewing || s.CertificatesErr != nil || len(s.Issuing()) > 0:
+	case s.CertificatesErr != nil || len(s.Issuing()) > 0:
 		return "certificates are being issued"
-	case failed != nil && slices.ContainsFunc(pki.Authorities, func(name string) bool { return pki.PhaseOf(s.Certificates[name]) == pki.Succeeded }):
+	case stale(s) && slices.ContainsFunc(pki.Authorities, func(name string) bool { return pki.PhaseOf(s.Certificates[name]) == pki.Succeeded }):
 		// Earlier phases do not wait for this: the new CA does not sign yet, and a CA that can no longer sign is
 		// rotated anyway.
-		return failed.Error()
+		return "not all certificates could be renewed"
 	case s.BootDataErr != nil:
 		return s.BootDataErr.Error()
 	case s.Workload.Reason != "" && !s.Workload.Connected:
@@ -204,12 +197,9 @@ func unsettled(s *state.Cluster, renewing bool, failed error) string {
 	return ""
 }
 
-// retry is when to try again to issue what failed. It is zero when nothing failed.
-func retry(failed error) time.Duration {
-	if failed != nil {
-		return time.Minute
-	}
-	return 0
+// stale returns whether pairs could not be renewed, or are not valid yet.
+func stale(s *state.Cluster) bool {
+	return len(s.Terms.Renewals.Due) > 0 || s.Terms.Renewals.Early != nil
 }
 
 // ending reports certificates that expire soon and that the operator may not renew.

@@ -25,8 +25,8 @@ import (
 )
 
 var (
-	now      = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	errVault = errors.New("the issuer is sealed")
+	now       = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	errSecret = errors.New("a Secret is malformed")
 )
 
 const year = 365 * 24 * time.Hour
@@ -99,17 +99,10 @@ func renewed(t *testing.T, s *state.Cluster, at time.Time) {
 	s.Certificates = complete.Set
 }
 
-// due makes the pair "api" due, because it lacks a name.
+// due says that the pair "api" could not be renewed.
 func due(s *state.Cluster) {
-	s.Terms.Requests = slices.Clone(s.Terms.Requests)
-	at := slices.IndexFunc(s.Terms.Requests, func(r pki.Request) bool { return r.Name == pki.API })
-	s.Terms.Requests[at].DNSNames = append(slices.Clone(s.Terms.Requests[at].DNSNames), "new.example.org")
+	s.Terms.Renewals.Due = map[string]string{pki.API: "a third of its term or less is left"}
 }
-
-// sealed is an issuer that issues nothing.
-type sealed struct{}
-
-func (sealed) Issue(pki.Request, pki.KeyPair) (pki.KeyPair, error) { return pki.KeyPair{}, errVault }
 
 func adopt(s *state.Cluster) {
 	s.Terms.Requests = slices.Clone(s.Terms.Requests)
@@ -128,7 +121,6 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 	unmarked := []string{"ab1cd-ca@7 generation ", "ab1cd-etcd-ca@7 generation ", "ab1cd-front-proxy-ca@7 generation "}
 	for name, test := range map[string]struct {
 		after  time.Duration
-		issuer pki.Issuer
 		change func(*testing.T, *state.Cluster)
 		want   []string
 		// says is the start of the condition, and message is part of its message.
@@ -168,11 +160,11 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			want: unmarked, says: "RotatingAuthorities",
 		},
 		"a renewal fails on the way": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); due(s) }, issuer: sealed{}, want: unmarked, says: "RotatingAuthorities",
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); due(s) }, want: unmarked, says: "RotatingAuthorities",
 		},
 		"a renewal fails when the successor signs": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); announced(t, s); due(s) }, issuer: sealed{},
-			says: "RotatingAuthorities", message: "step 2 of 3, its successor signs), etcd-ca (step 2 of 3, its successor signs), front-proxy-ca (step 2 of 3, its successor signs): api cannot be renewed and stays in use: the issuer is sealed",
+			change: func(t *testing.T, s *state.Cluster) { announced(t, s); announced(t, s); due(s) },
+			says:   "RotatingAuthorities", message: "step 2 of 3, its successor signs), etcd-ca (step 2 of 3, its successor signs), front-proxy-ca (step 2 of 3, its successor signs): not all certificates could be renewed",
 		},
 		"a machine is outdated": {
 			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Nodes[1].Hash = "new" },
@@ -199,12 +191,9 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 		"certificates are being issued": {
 			change: func(t *testing.T, s *state.Cluster) {
 				announced(t, s)
-				s.CertificatesErr = errVault
+				s.CertificatesErr = errSecret
 			},
 			says: "RotatingAuthorities", message: "certificates are being issued",
-		},
-		"a certificate is due": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); due(s) }, want: []string{"ab1cd-api@7 generation "}, says: "Again",
 		},
 		"machines of removed nodes are there": {
 			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Leaving = []corev1.Pod{{}} },
@@ -231,9 +220,6 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			change: func(_ *testing.T, s *state.Cluster) { s.Nodes[0].CertificatesEnd = now.Add(40 * 24 * time.Hour) },
 			says:   "Done", message: "no certificate needs care before 2026-12-02",
 		},
-		"a renewal fails": {
-			change: func(_ *testing.T, s *state.Cluster) { due(s) }, issuer: sealed{}, says: "error", message: "the issuer is sealed",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := settled(t)
@@ -242,10 +228,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 			}
 			var w written
 			s.Now = now.Add(test.after)
-			if test.issuer == nil {
-				test.issuer = issuer(s.Now)
-			}
-			outcome, err := New(&w, test.issuer).EnsureCreated(t.Context(), s)
+			outcome, err := New(&w, issuer(s.Now)).EnsureCreated(t.Context(), s)
 			says, message := outcome.Reason, outcome.Message
 			if err != nil {
 				says, message = "error", err.Error()

@@ -12,13 +12,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // New returns the handler. A key cannot be created a second time. So Secrets are created and never replaced here; the
 // handler "certificaterotation" renews them.
 func New(issuer pki.Issuer) apply.Resource[*state.Cluster] {
 	return apply.Resource[*state.Cluster]{
-		Handler: "certificates", Kinds: []client.Object{&corev1.Secret{}}, CreateOnly: true, AgainOnCreate: true,
+		Handler: "certificates", Kinds: []client.Object{&corev1.Secret{}}, CreateOnly: true,
 		Build: func(s *state.Cluster) (apply.Desired, error) { return build(s, issuer) },
 	}
 }
@@ -43,6 +44,11 @@ func build(s *state.Cluster, issuer pki.Issuer) (apply.Desired, error) {
 			s.MarkGeneration(secret)
 		}
 		desired.Objects = append(desired.Objects, secret)
+	}
+	if len(fresh) > 0 {
+		// Also if another party created a Secret in the meantime.
+		again := chain.Again("key pairs were issued")
+		desired.Wait = &again
 	}
 	return desired, errors.Join(s.CertificatesErr, err)
 }

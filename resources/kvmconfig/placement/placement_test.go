@@ -117,6 +117,7 @@ func TestNobodyIsPlacedWhoseDataIsSomewhere(t *testing.T) {
 func check(t *testing.T, s *state.Cluster, n *state.Node, wantPlaced placed, wantHost string, wantState chain.State) {
 	t.Helper()
 	var got placed
+	s.OwnsNamespace = true
 	s.LookAtHosts()
 	outcome, err := New(&got).EnsureCreated(t.Context(), s)
 	if err != nil {

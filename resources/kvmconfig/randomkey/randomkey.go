@@ -12,6 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 // Source generates the random key of the given name.
@@ -20,7 +21,7 @@ type Source func(name string) (string, error)
 // New returns the handler. Data is lost with its encryption key, so Secrets are created and never changed.
 func New(source Source) apply.Resource[*state.Cluster] {
 	return apply.Resource[*state.Cluster]{
-		Handler: "randomkey", Kinds: []client.Object{&corev1.Secret{}}, CreateOnly: true, AgainOnCreate: true,
+		Handler: "randomkey", Kinds: []client.Object{&corev1.Secret{}}, CreateOnly: true,
 		Build: func(s *state.Cluster) (apply.Desired, error) { return build(s, source) },
 	}
 }
@@ -42,6 +43,10 @@ func build(s *state.Cluster, source Source) (apply.Desired, error) {
 		if !s.Adopted[name] {
 			desired.Objects = append(desired.Objects, secret(s, name, keys[name]))
 		}
+	}
+	if len(keys) > len(s.Keys) {
+		again := chain.Again("keys were generated")
+		desired.Wait = &again
 	}
 	return desired, failed
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/addon"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/addonhealth"
+	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/certificaterenewal"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/certificaterequest"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/certificaterotation"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/certificates"
@@ -102,6 +103,8 @@ func machines(e *apply.Engine, issuer pki.Issuer, keys randomkey.Source) chain.C
 		// Keys are in the namespace of the KVMConfig and survive the cluster's namespace. They need it nonetheless: a
 		// cluster whose ID belongs to another one gets no keys, and on deletion they stay until every machine is gone.
 		{Handler: certificates.New(issuer).Handle(e), Needs: []string{"namespace"}, Condition: ConditionCertificates},
+		// Renews what is due before boot data is made of it. Pairs that cannot be renewed stay in use.
+		{Handler: certificaterenewal.New(e, issuer), Needs: []string{"namespace"}, Follows: []string{"certificates"}, Condition: ConditionCertificates},
 		{Handler: randomkey.New(keys).Handle(e), Needs: []string{"namespace"}, Condition: ConditionCertificates},
 		// The service account of node pods; a pod is rejected without it.
 		{Handler: serviceaccount.New().Handle(e), Needs: []string{"namespace"}, Condition: ConditionInfrastructure},
@@ -116,7 +119,7 @@ func machines(e *apply.Engine, issuer pki.Issuer, keys randomkey.Source) chain.C
 		{Handler: ingress.New().Handle(e), Needs: []string{"service"}, Condition: ConditionInfrastructure},
 		// Everything that a node pod mounts exists before the pod does. A change of versions that is rejected blocks
 		// nothing, because nodes are created with the versions in use.
-		{Handler: configmap.New().Handle(e), Needs: []string{"network", "certificates", "randomkey"}, Follows: []string{"release"}, Condition: ConditionNodes},
+		{Handler: configmap.New().Handle(e), Needs: []string{"network", "certificates", "randomkey"}, Follows: []string{"release", "certificaterenewal"}, Condition: ConditionNodes},
 		{Handler: pvc.New(e), Needs: []string{"namespace"}, Condition: ConditionInfrastructure},
 		// Checks and places a snapshot. It does not need "pvc", which a worker's volume may block: pods wait for their
 		// claims and, on deletion, claims wait for their pods.
@@ -126,10 +129,10 @@ func machines(e *apply.Engine, issuer pki.Issuer, keys randomkey.Source) chain.C
 		{Handler: etcdsnapshot.New().Handle(e), Needs: []string{"certificates"}, Follows: []string{"service"}, Condition: ConditionSnapshots},
 		// Renames data that masters have left on hosts. It needs no machine, and no machine needs it.
 		{Handler: etcdretired.New().Handle(e), Needs: []string{"namespace"}, Condition: ConditionEtcd},
-		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}, Condition: ConditionCertificates},
+		{Handler: kubeconfig.New().Handle(e), Needs: []string{"certificates"}, Follows: []string{"certificaterenewal"}, Condition: ConditionCertificates},
 		// Late, because it may store what it found out: where the data of masters is.
 		{Handler: placement.New(e), Needs: []string{"namespace"}, Condition: ConditionNodes},
 		// Does not need "certificates", because it also reports what cannot be issued.
-		{Handler: certificaterotation.New(e, issuer), Needs: []string{"namespace"}, Condition: ConditionCertificates},
+		{Handler: certificaterotation.New(e, issuer), Needs: []string{"namespace"}, Follows: []string{"certificaterenewal"}, Condition: ConditionCertificates},
 	}
 }

@@ -41,7 +41,7 @@ func TestChainIsWhole(t *testing.T) {
 	}
 	// Handlers that decide, and make no objects on the management cluster.
 	rendered := []string{
-		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "etcdmember", "certificaterotation", "vault", "addonhealth",
+		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "etcdmember", "certificaterotation", "certificaterenewal", "vault", "addonhealth",
 	}
 	for _, resource := range slices.Concat(addon.All(), resources()) {
 		rendered = append(rendered, resource.Handler)

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/giantswarm/microerror"
@@ -23,14 +22,19 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdretired"
 )
 
-// Gather reads everything that the handlers decide on, plans, and tells the connections what to follow.
+// Gather reads everything that the handlers decide on, plans, and tells the connections what to follow. If something
+// begins to be followed, what is known of it changes, and the plan with it.
 func (r *Reconciler) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*state.Cluster, error) {
 	observed, err := r.observe(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	s := r.planner.Plan(observed, r.Clock.Now())
-	r.Workloads.follow(s)
+	now := r.Clock.Now()
+	s := r.planner.Plan(observed, now)
+	if r.Workloads.follow(s) {
+		observed.Workload, observed.Etcd = r.Workloads.known(config)
+		s = r.planner.Plan(observed, now)
+	}
 	return s, nil
 }
 
@@ -43,7 +47,7 @@ func (r *Reconciler) observe(ctx context.Context, config *v1alpha1.KVMConfig) (p
 	o := plan.Observed{Settings: r.Settings, Connects: r.Workloads != nil, Doubt: r.doubt(), Namespace: *namespace, Hold: hold, Config: config}
 	if o.Connects { // without them, it would never be known that etcd was founded
 		o.Config, o.Held = state.HoldFounders(config, namespace, hold)
-		o.Workload, o.Etcd = r.Workloads.Seen(client.ObjectKeyFromObject(config)), r.Workloads.Members.State(client.ObjectKeyFromObject(config))
+		o.Workload, o.Etcd = r.Workloads.known(config)
 	}
 	var volumes corev1.PersistentVolumeList
 	o.Objects, err = r.reader().Objects(ctx, o.Config)
@@ -94,28 +98,42 @@ func (r *Reconciler) readSecrets(ctx context.Context, o *plan.Observed) error {
 	return nil
 }
 
-// readBootData reads the boot data of nodes with machines: the private part, and the public one of masters.
+// readBootData reads the boot data of nodes with machines: the private part, and the public one of masters. Of masters
+// that are no longer in the spec only the public part matters.
 func (r *Reconciler) readBootData(ctx context.Context, o *plan.Observed) error {
 	o.BootData = map[string]plan.BootData{}
-	machines := slices.Collect(maps.Values(o.Deployments))
-	for i := range o.Retired {
-		machines = append(machines, &o.Retired[i])
+	for _, n := range state.NewNodes(o.Config.Spec) {
+		if o.Deployments[key.DeploymentName(n.Role, n.ID)] == nil {
+			continue
+		}
+		if err := r.readHalves(ctx, o, n.Role, n.ID, true, n.Role == key.RoleMaster); err != nil {
+			return err
+		}
 	}
-	for _, d := range machines {
-		role := d.Labels[key.LabelApp]
-		object := client.ObjectKey{Namespace: d.Namespace, Name: key.BootDataName(role, o.Config.Spec.Cluster.ID, d.Labels[key.LabelNode])}
-		var data plan.BootData
-		var err error
+	for _, d := range o.Retired {
+		if err := r.readHalves(ctx, o, key.RoleMaster, d.Labels[key.LabelNode], false, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readHalves reads one or both halves of the boot data of a node.
+func (r *Reconciler) readHalves(ctx context.Context, o *plan.Observed, role, id string, private, public bool) (err error) {
+	cluster := o.Config.Spec.Cluster.ID
+	object := client.ObjectKey{Namespace: key.Namespace(cluster), Name: key.BootDataName(role, cluster, id)}
+	var data plan.BootData
+	if private {
 		if data.Private, err = read(ctx, r.Client, object, &corev1.Secret{}); err != nil {
 			return err
 		}
-		if role == key.RoleMaster {
-			if data.Public, err = read(ctx, r.Client, object, &corev1.ConfigMap{}); err != nil {
-				return err
-			}
-		}
-		o.BootData[object.Name] = data
 	}
+	if public {
+		if data.Public, err = read(ctx, r.Client, object, &corev1.ConfigMap{}); err != nil {
+			return err
+		}
+	}
+	o.BootData[object.Name] = data
 	return nil
 }
 

@@ -74,19 +74,20 @@ func (m *Members) launch(k *keeper) {
 	m.ended.Go(func() { k.Run(k.life) })
 }
 
-// want sets the members that a cluster should have.
-func (m *Members) want(name types.NamespacedName, a etcd.Access, masters []etcd.Master) {
+// want sets the members that a cluster should have. It returns whether they begin to be managed.
+func (m *Members) want(name types.NamespacedName, a etcd.Access, masters []etcd.Master) (begins bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.spared, name)
 	k := m.keepers[name]
-	if k == nil {
+	if begins = k == nil; begins {
 		k = &keeper{Keeper: etcd.NewKeeper(log.Log.WithName("etcd").WithValues("cluster", name.String()), m.fence, func() { m.changed(name) })}
 		k.life, k.end = context.WithCancel(context.Background())
 		m.keepers[name] = k
 		defer m.launch(k)
 	}
 	k.Want(a, masters)
+	return begins
 }
 
 // State returns what is known of the members of a cluster.
@@ -122,12 +123,14 @@ func (m *Members) of(name types.NamespacedName) (k *keeper, spared bool) {
 	return m.keepers[name], m.spared[name]
 }
 
-// spare stops managing and querying the members of a cluster.
-func (m *Members) spare(name types.NamespacedName) {
+// spare stops managing and querying the members of a cluster. It returns whether they were managed.
+func (m *Members) spare(name types.NamespacedName) (ends bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	ends = m.keepers[name] != nil
 	m.drop(name)
 	m.spared[name] = true
+	return ends
 }
 
 // forget removes a cluster that is gone.
@@ -148,13 +151,12 @@ func (m *Members) drop(name types.NamespacedName) {
 
 // followMembers sets the members that the cluster's etcd should have, and the machines that are queried: those that may
 // run a member, including those of masters that are no longer in the spec. While a snapshot is restored, members are
-// stopped on purpose, and new ones will replace them.
-func (w *Workloads) followMembers(s *state.Cluster) {
+// stopped on purpose, and new ones will replace them. It returns whether that began or ended.
+func (w *Workloads) followMembers(s *state.Cluster) bool {
 	pair, stored := s.Certificates[pki.EtcdClient]
 	address := w.etcdAddresses(s)
 	if address == nil || !stored || s.NamespaceTaken || s.Restore.Halted() {
-		w.spareMembers(nameOf(s))
-		return
+		return w.spareMembers(nameOf(s))
 	}
 	access := etcd.Access{CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key}
 	stay := slices.DeleteFunc(slices.Clone(s.Gone), s.Former)
@@ -163,7 +165,7 @@ func (w *Workloads) followMembers(s *state.Cluster) {
 			access.Endpoints = append(access.Endpoints, etcd.Endpoint{Name: pki.EtcdMember(n.ID), Address: address(pod), ServerName: s.MemberHost(n.ID)})
 		}
 	}
-	w.Members.want(nameOf(s), access, s.EtcdMasters())
+	return w.Members.want(nameOf(s), access, s.EtcdMasters())
 }
 
 func (w *Workloads) etcdAddresses(s *state.Cluster) func(*corev1.Pod) string {

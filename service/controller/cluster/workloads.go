@@ -17,7 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/addons"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
@@ -91,28 +93,35 @@ func nameOf(s *state.Cluster) types.NamespacedName { return client.ObjectKeyFrom
 
 // follow connects to the cluster, unless it is connected already, and sets the members that its etcd should have. It
 // does not wait: what comes of it is observed in a later reconcile. The operator uses the key pair that is stored: one
-// that was just issued may never be stored.
-func (w *Workloads) follow(s *state.Cluster) {
+// that was just issued may never be stored. It returns whether anything begins or ends to be followed.
+func (w *Workloads) follow(s *state.Cluster) bool {
 	if w == nil || s.Config.DeletionTimestamp != nil {
-		return
+		return false
 	}
-	w.followMembers(s)
+	changed := w.followMembers(s)
 	pair, refusal := s.Connection()
 	switch {
 	case s.NamespaceTaken:
 		w.Pool.Forget(nameOf(s))
 	case refusal == nil || refusal.Reason == state.ReasonNoMaster:
 		// A cluster without an address is followed too, because the time without an address counts.
+		changed = w.Pool.Get(nameOf(s)) == nil || changed
 		w.Pool.Ensure(nameOf(s), workload.Access{
 			Addresses: s.Addresses, ServerName: s.APIServerName(), CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key,
 		})
 	}
-	w.refuse(nameOf(s), refusal)
+	return w.refuse(nameOf(s), refusal) || changed
 }
 
-// refuse notes why the operator does not use the connection to a cluster, nil when it does, and wakes the controllers
-// when that changes.
-func (w *Workloads) refuse(name types.NamespacedName, refusal *state.Workload) {
+// known returns what is known of a cluster and of the members of its etcd.
+func (w *Workloads) known(config *v1alpha1.KVMConfig) (state.Workload, etcd.State) {
+	name := client.ObjectKeyFromObject(config)
+	return w.Seen(name), w.Members.State(name)
+}
+
+// refuse notes why the operator does not use the connection to a cluster, nil when it does. When that changes, it wakes
+// the controllers and returns true.
+func (w *Workloads) refuse(name types.NamespacedName, refusal *state.Workload) bool {
 	w.mu.Lock()
 	before := w.refusals[name]
 	if refusal == nil {
@@ -121,9 +130,11 @@ func (w *Workloads) refuse(name types.NamespacedName, refusal *state.Workload) {
 		w.refusals[name] = *refusal
 	}
 	w.mu.Unlock()
-	if refusal == nil && before.Reason != "" || refusal != nil && before.Reason != refusal.Reason {
+	changed := refusal == nil && before.Reason != "" || refusal != nil && before.Reason != refusal.Reason
+	if changed {
 		w.changed(name)
 	}
+	return changed
 }
 
 // refusal returns why the operator does not use the connection to a cluster.
@@ -143,10 +154,10 @@ func (w *Workloads) Seen(name types.NamespacedName) state.Workload {
 	if cluster == nil {
 		return state.Workload{Reason: string(workload.Connecting)}
 	}
-	return known(cluster)
+	return knownOf(cluster)
 }
 
-func known(cluster *workload.Cluster) state.Workload {
+func knownOf(cluster *workload.Cluster) state.Workload {
 	nodes, connected := cluster.Nodes()
 	requests, seen := cluster.Requests()
 	daemonSets, deployments, listed := cluster.AddOns()
@@ -224,9 +235,7 @@ func (w *Workloads) forget(name types.NamespacedName) {
 	}
 }
 
-// spareMembers stops managing the members of a cluster's etcd.
-func (w *Workloads) spareMembers(name types.NamespacedName) {
-	if w != nil && w.Members != nil {
-		w.Members.spare(name)
-	}
+// spareMembers stops managing the members of a cluster's etcd. It returns whether they were managed.
+func (w *Workloads) spareMembers(name types.NamespacedName) (changed bool) {
+	return w != nil && w.Members != nil && w.Members.spare(name)
 }

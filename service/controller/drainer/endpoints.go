@@ -85,7 +85,7 @@ func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*st
 	if err != nil {
 		return nil, err
 	}
-	o := plan.Observed{Config: config, Settings: r.Settings, Namespace: *namespace, Hold: hold, Connects: r.Workloads != nil}
+	o := plan.Observed{Config: config, Settings: r.Settings, Namespace: *namespace, Hold: hold, Connects: r.Workloads != nil, OnlyMachines: true}
 	if o.Connects { // without them, it would never be known that etcd was founded
 		o.Config, _ = state.HoldFounders(config, namespace, hold)
 	}

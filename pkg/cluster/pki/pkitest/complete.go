@@ -3,6 +3,7 @@
 package pkitest
 
 import (
+	"errors"
 	"maps"
 	"time"
 
@@ -23,19 +24,24 @@ type Completed struct {
 
 // Complete issues the pairs that are missing and renews those that are due. The error says which pairs are missing.
 func Complete(existing pki.Set, requests []pki.Request, issuer pki.Issuer, now time.Time, doubt error) (Completed, error) {
-	fresh, absent := pki.Missing(existing, requests, issuer, now)
 	c := Completed{Set: pki.Set{}, Renewed: map[string]string{}}
 	for _, request := range requests {
 		if pair, exists := existing[request.Name]; exists {
 			c.Set[request.Name] = pair
 		}
 	}
-	maps.Copy(c.Set, fresh)
+	var absent error
+	for range 2 { // CAs, then what they sign
+		fresh, err := pki.Missing(c.Set, requests, issuer, now)
+		maps.Copy(c.Set, fresh)
+		absent = err
+	}
 	due := pki.RenewalsOf(c.Set, requests, now).Due
-	renewed, failed := pki.Renew(c.Set, requests, issuer, now, doubt)
+	renewed, failed := pki.Renew(c.Set, requests, due, issuer, now, doubt)
 	for name, pair := range renewed {
 		c.Set[name], c.Renewed[name] = pair, due[name]
 	}
-	c.Next, c.Failed = pki.RenewalsOf(c.Set, requests, now).Next, failed
+	after := pki.RenewalsOf(c.Set, requests, now)
+	c.Next, c.Failed = after.Next, errors.Join(failed, after.Early)
 	return c, absent
 }
