@@ -6,7 +6,6 @@ package workload
 import (
 	"context"
 	"slices"
-	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/sessions"
 )
 
 // Options are the same for all clusters of a Pool.
@@ -41,14 +41,8 @@ type Options struct {
 // Pool is all known workload clusters. It is a manager.Runnable. Its methods are safe for concurrent use and, except
 // Start, never block.
 type Pool struct {
-	options Options
-
-	mu       sync.Mutex
-	clusters map[types.NamespacedName]*Cluster
-	// running is nil until Start is called.
-	running context.Context // clusters that are added later live as long
-	// ended counts the goroutines of clusters.
-	ended sync.WaitGroup
+	options  Options
+	sessions *sessions.Sessions[*Cluster]
 }
 
 // CustomResourceDefinitions are read as protobuf, like all other kinds, because the memory that protobuf takes is known
@@ -63,71 +57,33 @@ func NewPool(options Options) *Pool {
 	if options.Changed == nil {
 		options.Changed = func(types.NamespacedName) {}
 	}
-	return &Pool{options: options, clusters: map[types.NamespacedName]*Cluster{}}
+	run := func(ctx context.Context, c *Cluster) { c.run(ctx) }
+	return &Pool{options: options, sessions: sessions.New(run, (*Cluster).end)}
 }
 
 // Start runs the clusters, including those that Ensure added before, until the context ends and all connections are
 // closed.
-func (p *Pool) Start(ctx context.Context) error {
-	p.mu.Lock()
-	p.running = ctx
-	for _, c := range p.clusters {
-		p.launch(c)
-	}
-	p.mu.Unlock()
-	<-ctx.Done()
-	p.mu.Lock()
-	for _, c := range p.clusters {
-		c.end()
-	}
-	p.mu.Unlock()
-	p.ended.Wait()
-	return nil
-}
-
-// launch runs a cluster. It launches nothing once the Pool has ended, because then Start waits for the goroutines.
-func (p *Pool) launch(c *Cluster) {
-	if p.running == nil || p.running.Err() != nil {
-		return
-	}
-	ctx := p.running
-	p.ended.Go(func() { c.run(ctx) })
-}
+func (p *Pool) Start(ctx context.Context) error { return p.sessions.Start(ctx) }
 
 // Ensure returns the cluster of the given name and creates it if there is none. An existing cluster takes over changed
 // addresses; if the certificates or the server name changed, a new cluster replaces it and reconnects. The slices of
 // the Access must not be changed afterwards.
 func (p *Pool) Ensure(name types.NamespacedName, a Access) *Cluster {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.clusters[name]
-	if c != nil && c.access.trustsLike(a) {
+	c, created := p.sessions.Ensure(name, func(c *Cluster) bool { return c.access.trustsLike(a) }, func() *Cluster {
+		a.Addresses = slices.Clone(a.Addresses)
+		return newCluster(name, a, p.options)
+	})
+	if !created {
 		c.reachAt(a.Addresses)
-		return c
 	}
-	if c != nil {
-		c.end()
-	}
-	a.Addresses = slices.Clone(a.Addresses)
-	c = newCluster(name, a, p.options)
-	p.clusters[name] = c
-	p.launch(c)
 	return c
 }
 
 // Get returns the cluster of the given name, or nil if Ensure was not called for it.
 func (p *Pool) Get(name types.NamespacedName) *Cluster {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.clusters[name]
+	c, _ := p.sessions.Get(name)
+	return c
 }
 
 // Forget closes the connections to a cluster that is gone.
-func (p *Pool) Forget(name types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.clusters[name]; c != nil {
-		c.end()
-		delete(p.clusters, name)
-	}
-}
+func (p *Pool) Forget(name types.NamespacedName) { p.sessions.End(name) }

@@ -16,6 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/sessions"
 )
 
 // Members manage the members of each cluster's etcd so that they match its masters. It is a manager.Runnable; only
@@ -23,15 +24,12 @@ import (
 type Members struct {
 	changed func(types.NamespacedName)
 	fence   *fence.Fence
+	keepers *sessions.Sessions[*keeper]
 
-	mu      sync.Mutex
-	keepers map[types.NamespacedName]*keeper
-	// spared are the clusters whose members are not queried on purpose. Clusters in neither map have not been
-	// reconciled yet.
+	mu sync.Mutex
+	// spared are the clusters whose members are not queried on purpose. Clusters that are neither there nor have a
+	// keeper have not been reconciled yet.
 	spared map[types.NamespacedName]bool
-	// running is nil until Start is called.
-	running context.Context // the context of keepers that are added later
-	ended   sync.WaitGroup
 }
 
 // keeper is the keeper of one cluster. end may be called before the keeper starts.
@@ -44,48 +42,26 @@ type keeper struct {
 // NewMembers creates Members that connect to no server before they are started, and change nothing unless the fence is
 // open.
 func NewMembers(changed func(types.NamespacedName), f *fence.Fence) *Members {
-	return &Members{changed: changed, fence: f, keepers: map[types.NamespacedName]*keeper{}, spared: map[types.NamespacedName]bool{}}
+	run := func(_ context.Context, k *keeper) { k.Run(k.life) }
+	end := func(k *keeper) { k.end() }
+	return &Members{changed: changed, fence: f, keepers: sessions.New(run, end), spared: map[types.NamespacedName]bool{}}
 }
 
 // Start runs the keepers until the context ends and waits until all have ended.
-func (m *Members) Start(ctx context.Context) error {
-	m.mu.Lock()
-	m.running = ctx
-	for _, k := range m.keepers {
-		m.launch(k)
-	}
-	m.mu.Unlock()
-	<-ctx.Done()
-	m.mu.Lock()
-	for _, k := range m.keepers {
-		k.end()
-	}
-	m.mu.Unlock()
-	m.ended.Wait()
-	return nil
-}
-
-// launch runs a keeper. It starts none once the context of Start has ended, because Start then waits for the
-// goroutines.
-func (m *Members) launch(k *keeper) {
-	if m.running == nil || m.running.Err() != nil {
-		return
-	}
-	m.ended.Go(func() { k.Run(k.life) })
-}
+func (m *Members) Start(ctx context.Context) error { return m.keepers.Start(ctx) }
 
 // want sets the members that a cluster should have. It returns whether they begin to be managed.
 func (m *Members) want(name types.NamespacedName, a etcd.Access, masters []etcd.Master) (begins bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.spared, name)
-	k := m.keepers[name]
-	if begins = k == nil; begins {
-		k = &keeper{Keeper: etcd.NewKeeper(log.Log.WithName("etcd").WithValues("cluster", name.String()), m.fence, func() { m.changed(name) })}
+	k, begins := m.keepers.Ensure(name, func(*keeper) bool { return true }, func() *keeper {
+		k := &keeper{Keeper: etcd.NewKeeper(log.Log.WithName("etcd").WithValues("cluster", name.String()), m.fence, func() { m.changed(name) })}
 		k.life, k.end = context.WithCancel(context.Background())
-		m.keepers[name] = k
-		defer m.launch(k)
-	}
+		// What is wanted is known before the keeper runs.
+		k.Want(a, masters)
+		return k
+	})
 	k.Want(a, masters)
 	return begins
 }
@@ -120,33 +96,24 @@ func (m *Members) Ask(ctx context.Context, name types.NamespacedName) bool {
 func (m *Members) of(name types.NamespacedName) (k *keeper, spared bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.keepers[name], m.spared[name]
+	k, _ = m.keepers.Get(name)
+	return k, m.spared[name]
 }
 
 // spare stops managing and querying the members of a cluster. It returns whether they were managed.
 func (m *Members) spare(name types.NamespacedName) (ends bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ends = m.keepers[name] != nil
-	m.drop(name)
 	m.spared[name] = true
-	return ends
+	return m.keepers.End(name)
 }
 
 // forget removes a cluster that is gone.
 func (m *Members) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(name)
 	delete(m.spared, name)
-}
-
-// drop stops the keeper of a cluster. mu is held.
-func (m *Members) drop(name types.NamespacedName) {
-	if k := m.keepers[name]; k != nil {
-		k.end()
-		delete(m.keepers, name)
-	}
+	m.keepers.End(name)
 }
 
 // followMembers sets the members that the cluster's etcd should have, and the machines that are queried: those that may

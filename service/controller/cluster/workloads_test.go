@@ -76,7 +76,8 @@ func TestWhoIsNotReached(t *testing.T) {
 			config := fixture.MakeCluster("ab1cd").Obj()
 			s := &state.Cluster{Config: config, Nodes: state.NewNodes(config.Spec), Certificates: test.stored, Addresses: []string{"127.0.0.1:1"}, NamespaceTaken: test.taken}
 			w.follow(s)
-			if members := w.Members.State(nameOf(s)); len(members.Members) > 0 || len(w.Members.keepers) > 0 || w.Members.Vote(nameOf(s), "etcd-m0aaa") != etcd.VoteUnknown {
+			keeper, _ := w.Members.of(nameOf(s))
+			if members := w.Members.State(nameOf(s)); len(members.Members) > 0 || keeper != nil || w.Members.Vote(nameOf(s), "etcd-m0aaa") != etcd.VoteUnknown {
 				t.Errorf("somebody keeps members of etcd: %+v", members)
 			}
 			if got := w.Seen(nameOf(s)); got.Connected || got.Reason != test.reason || w.Pool.Get(nameOf(s)) != nil {
