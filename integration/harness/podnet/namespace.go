@@ -14,11 +14,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/netns"
 )
 
 // Namespace is a separate network namespace. Host, Pod and Guest are namespaces.
@@ -69,25 +70,13 @@ func (n *Namespace) Path() string { return n.path }
 
 // Do calls f in the namespace: sockets that f creates and interface names that it uses are those of the namespace.
 // Goroutines that f starts are not in it. The sockets remain in the namespace after Do has returned. Do may be nested.
-func (n *Namespace) Do(f func() error) (err error) {
-	runtime.LockOSThread()
-	origin, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("opening the namespace of the thread: %w", err)
-	}
-	defer func() {
-		back := unix.Setns(int(origin.Fd()), unix.CLONE_NEWNET)
-		err = errors.Join(err, back, origin.Close())
-		// A thread that is stuck in the namespace stays locked, so the runtime ends it with the goroutine.
-		if back == nil {
-			runtime.UnlockOSThread()
+func (n *Namespace) Do(f func() error) error {
+	return netns.Do(func() error {
+		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("entering the namespace %s: %w", n.path, err)
 		}
-	}()
-	if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("entering the namespace %s: %w", n.path, err)
-	}
-	return f()
+		return nil
+	}, f)
 }
 
 // Command returns a program that will run in the namespace, with the mounts and processes of the test. It is killed
@@ -115,21 +104,13 @@ func (n *Namespace) Run(t testing.TB, name string, args ...string) string {
 }
 
 // Dial connects from within the namespace. The address has an IP address, not a name.
-func (n *Namespace) Dial(ctx context.Context, network, address string) (connection net.Conn, err error) {
-	err = n.Do(func() (err error) {
-		connection, err = new(net.Dialer).DialContext(ctx, network, address)
-		return err
-	})
-	return connection, err
+func (n *Namespace) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return netns.Dial(ctx, n, network, address)
 }
 
 // Listen listens within the namespace for connections of a stream network ("tcp", "tcp4", "tcp6").
-func (n *Namespace) Listen(ctx context.Context, network, address string) (listener net.Listener, err error) {
-	err = n.Do(func() (err error) {
-		listener, err = new(net.ListenConfig).Listen(ctx, network, address)
-		return err
-	})
-	return listener, err
+func (n *Namespace) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	return netns.Listen(ctx, n, network, address)
 }
 
 // ListenPacket listens within the namespace on a packet network ("udp", "udp4", "udp6").

@@ -3,16 +3,14 @@ package realcluster
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 )
 
 const pollInterval = 50 * time.Millisecond
@@ -20,45 +18,15 @@ const pollInterval = 50 * time.Millisecond
 // await calls try until it succeeds. It gives up when the process that try depends on ends, or the context does. The
 // error is that of the last complete try, with the end of the process's log.
 func await(ctx context.Context, p *process.Process, what string, try func(context.Context) error) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	var last error
-	for {
-		err := try(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		select {
-		case <-p.Done():
-			return fmt.Errorf("waiting for %s: %w; %w", what, last, p.Failure())
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w (%w); %w", what, last, context.Cause(ctx), p.Failure())
-		case <-ticker.C:
-		}
+	if err := poll.Until(ctx, pollInterval, p.Done(), try); err != nil {
+		return fmt.Errorf("waiting for %s: %w; %w", what, err, p.Failure())
 	}
+	return nil
 }
 
-// get succeeds when a URL answers 200. Otherwise the error quotes the answer, which says what is not ready.
+// get succeeds when a URL answers 200.
 func get(ctx context.Context, dial func(context.Context, string, string) (net.Conn, error), url string) error {
-	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode == http.StatusOK {
-		return nil
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
-	return errors.Join(fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body))), err)
+	return poll.Get(ctx, &http.Transport{DialContext: dial, DisableKeepAlives: true}, url)
 }
 
 // combined runs a command and returns its output.

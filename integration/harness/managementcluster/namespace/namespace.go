@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/netns"
 )
 
 // The kinds of namespaces, which can be combined.
@@ -99,43 +100,18 @@ func (n *Namespaces) join(kinds int) error {
 
 // Do calls f in the network namespace: sockets that f creates and interface names that it uses are those of the
 // namespace. Goroutines that f starts are not in it. The sockets remain in the namespace.
-func (n *Namespaces) Do(f func() error) (err error) {
-	runtime.LockOSThread()
-	origin, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("opening the namespace of the thread: %w", err)
-	}
-	defer func() {
-		back := unix.Setns(int(origin.Fd()), unix.CLONE_NEWNET)
-		err = errors.Join(err, back, origin.Close())
-		// A thread that is stuck in the namespace stays locked, so the runtime ends it with the goroutine.
-		if back == nil {
-			runtime.UnlockOSThread()
-		}
-	}()
-	if err := n.join(Network); err != nil {
-		return err
-	}
-	return f()
+func (n *Namespaces) Do(f func() error) error {
+	return netns.Do(func() error { return n.join(Network) }, f)
 }
 
 // Dial connects from within the network namespace. The address has an IP address, not a name.
-func (n *Namespaces) Dial(ctx context.Context, network, address string) (connection net.Conn, err error) {
-	err = n.Do(func() (err error) {
-		connection, err = new(net.Dialer).DialContext(ctx, network, address)
-		return err
-	})
-	return connection, err
+func (n *Namespaces) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return netns.Dial(ctx, n, network, address)
 }
 
 // Listen listens within the network namespace for connections of a stream network ("tcp", "tcp4", "tcp6").
-func (n *Namespaces) Listen(ctx context.Context, network, address string) (listener net.Listener, err error) {
-	err = n.Do(func() (err error) {
-		listener, err = new(net.ListenConfig).Listen(ctx, network, address)
-		return err
-	})
-	return listener, err
+func (n *Namespaces) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	return netns.Listen(ctx, n, network, address)
 }
 
 // Inside calls f on a thread in all of the namespaces except the PID namespace, which only new processes can enter.
