@@ -123,15 +123,9 @@ func apiServerCommand(p Params) []string {
 		// in a projected volume.
 		"--service-account-extend-token-expiration=false",
 		"--service-cluster-ip-range=" + api.ClusterIPRange,
-
-		"--audit-policy-file=" + auditPolicyFile,
-		"--audit-log-path=" + auditLogDirectory + "/audit.log",
-		"--audit-log-maxage=30",
-		// This is at most 1.1 GB; the original's 3 GB do not fit on a master's disk.
-		"--audit-log-maxbackup=10",
-		"--audit-log-maxsize=100",
-		"--profiling=false",
 	}
+	command = append(command, auditFlags...)
+	command = append(command, "--profiling=false")
 	if prefix := p.Cluster.Etcd.Prefix; prefix != "" {
 		command = append(command, "--etcd-prefix="+prefix)
 	}
@@ -139,6 +133,16 @@ func apiServerCommand(p Params) []string {
 		command = append(command, "--feature-gates="+strings.Join(gates, ","))
 	}
 	return command
+}
+
+// auditFlags are the flags of the audit log.
+var auditFlags = []string{
+	"--audit-policy-file=" + auditPolicyFile,
+	"--audit-log-path=" + auditLogDirectory + "/audit.log",
+	"--audit-log-maxage=30",
+	// This is at most 1.1 GB; the original's 3 GB do not fit on a master's disk.
+	"--audit-log-maxbackup=10",
+	"--audit-log-maxsize=100",
 }
 
 // apiServerGates are the features that an emulated API server does without, because they cost it too much.
