@@ -65,8 +65,10 @@ func (r Result) is(state State) bool {
 // Repeats returns whether the results of a run say nothing yet, because the next one begins at once: a handler changed
 // what the state was made from, and none has a decision to store.
 func Repeats(results []Result) bool {
-	any := func(state State) bool { return slices.ContainsFunc(results, func(r Result) bool { return r.is(state) }) }
-	return any(StateAgain) && !any(StateStore)
+	some := func(state State) bool {
+		return slices.ContainsFunc(results, func(r Result) bool { return r.is(state) })
+	}
+	return some(StateAgain) && !some(StateStore)
 }
 
 // IsProblem returns whether only a person can fix the result.
