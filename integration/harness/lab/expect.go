@@ -117,9 +117,8 @@ func (l *Lab) AwaitReady(t *testing.T, configs ...*v1alpha1.KVMConfig) {
 	}
 }
 
-// Succeeded returns an error unless the CAs of a cluster are those that its KVMConfig requests and the only trusted
-// ones.
-func (l *Lab) Succeeded(ctx context.Context, config *v1alpha1.KVMConfig, authorities ...string) error {
+// Rotated returns an error unless the CAs of a cluster are those that its KVMConfig requests and the only trusted ones.
+func (l *Lab) Rotated(ctx context.Context, config *v1alpha1.KVMConfig, authorities ...string) error {
 	for _, name := range authorities {
 		secret := &corev1.Secret{}
 		object := client.ObjectKey{Namespace: config.Namespace, Name: key.SecretName(config.Spec.Cluster.ID, name)}
@@ -128,7 +127,7 @@ func (l *Lab) Succeeded(ctx context.Context, config *v1alpha1.KVMConfig, authori
 		}
 		have, want := secret.Annotations[key.AnnotationAuthorityGeneration], strconv.FormatInt(config.Spec.Certificates.AuthorityGeneration, 10)
 		if have != want || !bytes.Equal(secret.Data[state.SecretKeyCA], secret.Data[state.SecretKeyCertificate]) {
-			return fmt.Errorf("authority %s is of generation %q, want %s alone", name, have, want)
+			return fmt.Errorf("CA %s is of generation %q, want %s and no other one trusted", name, have, want)
 		}
 	}
 	return nil

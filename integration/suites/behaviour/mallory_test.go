@@ -94,7 +94,7 @@ func isAs(t *testing.T, calm, victim *v1alpha1.KVMConfig, mallory *forger) {
 	}
 	for _, name := range authorities {
 		if secret := secretOf(t, victim, name); !bytes.Equal(secret.Data["ca"], secret.Data["crt"]) {
-			t.Errorf("authority %s is not believed alone", name)
+			t.Errorf("CA %s is not the only trusted one", name)
 		}
 	}
 }
@@ -174,12 +174,12 @@ func TestMalloryBesideTheKVMConfigWouldSucceed(t *testing.T) {
 		trusted.forged = append(trusted.forged, secret)
 	}
 	if len(offered) != 3 || len(claimed) != 1 {
-		t.Fatalf("offered are %v, claimed %v, want three authorities and one key", offered, claimed)
+		t.Fatalf("offered are %v, claimed %v, want three CAs and one key", offered, claimed)
 	}
 	createReady(t, config)
 	for _, name := range []string{pki.CA, pki.EtcdCA, pki.FrontProxyCA} {
 		if theLab.Exists(t, &corev1.Secret{ObjectMeta: beside(config, name)}) {
-			t.Errorf("the authority %s that was offered is not taken", name)
+			t.Errorf("the CA %s that was offered is not adopted", name)
 		}
 	}
 	found := strings.Join(trusted.foundIn(t, "mal3"), "; ")
@@ -227,7 +227,7 @@ func TestMalloryInTheNamespaceOfAClusterToBe(t *testing.T) {
 	stop()
 	mallory.untouched(t)
 	if found := mallory.foundIn(t, "victims"); len(found) > 0 {
-		t.Errorf("what is mallory's was believed: %v", found)
+		t.Errorf("what is mallory's was used: %v", found)
 	}
 
 	mallory.repent(t)

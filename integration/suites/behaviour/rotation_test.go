@@ -23,9 +23,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
-// TestAuthoritiesAreSucceededInThreeRolls: etcd never loses quorum, no phase begins while a machine runs with the phase
-// before the last one, and in the end no Secret of the cluster contains the old CAs.
-func TestAuthoritiesAreSucceededInThreeRolls(t *testing.T) {
+// TestCAsAreRotatedInThreePhases: etcd never loses quorum, no phase begins while a machine runs with the phase before
+// the last one, and in the end no Secret of the cluster contains the old CAs.
+func TestCAsAreRotatedInThreePhases(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("rotat").Masters(3).Workers(2).Obj())
 	before := secretOf(t, config, pki.CA)
@@ -34,7 +34,7 @@ func TestAuthoritiesAreSucceededInThreeRolls(t *testing.T) {
 	theLab.AwaitCondition(t, config, lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "RotatingAuthorities"})
 	lab.Eventually(t, 2*lab.Timeout, func() error {
 		if after := secretOf(t, config, pki.CA); bytes.Equal(after.Data["crt"], before.Data["crt"]) || !bytes.Equal(after.Data["ca"], after.Data["crt"]) {
-			return fmt.Errorf("the authority is not succeeded: %+v", theLab.Current(t, config).Status.Conditions)
+			return fmt.Errorf("the CA is not rotated: %+v", theLab.Current(t, config).Status.Conditions)
 		}
 		return nil
 	})
@@ -48,7 +48,7 @@ func TestAuthoritiesAreSucceededInThreeRolls(t *testing.T) {
 	for _, secret := range secrets.Items {
 		for name, data := range secret.Data {
 			if bytes.Contains(data, bytes.TrimSpace(before.Data["crt"])) && secret.Labels[key.LabelCertificate] != pki.ServiceAccount {
-				t.Errorf("key %s of Secret %s holds the old authority", name, secret.Name)
+				t.Errorf("key %s of Secret %s has the old CA", name, secret.Name)
 			}
 		}
 	}
@@ -118,8 +118,8 @@ func secretOf(t *testing.T, config *v1alpha1.KVMConfig, name string) *corev1.Sec
 	return secret
 }
 
-// succession follows the phases of a CA and the pods that were started in each phase.
-type succession struct {
+// rotation follows the phases of a CA and the pods that were started in each phase.
+type rotation struct {
 	mu sync.Mutex
 	// phase is how often the CA has moved to another phase.
 	phase int
@@ -129,13 +129,13 @@ type succession struct {
 	wrong []string
 }
 
-func followPhases(t *testing.T, config *v1alpha1.KVMConfig) *succession {
+func followPhases(t *testing.T, config *v1alpha1.KVMConfig) *rotation {
 	t.Helper()
 	pods, err := listPods(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &succession{begun: map[string]int{}, last: string(secretOf(t, config, pki.CA).Data["ca"])}
+	s := &rotation{begun: map[string]int{}, last: string(secretOf(t, config, pki.CA).Data["ca"])}
 	for _, pod := range pods {
 		s.begun[pod.Name] = 0
 	}
@@ -146,7 +146,7 @@ func followPhases(t *testing.T, config *v1alpha1.KVMConfig) *succession {
 	return s
 }
 
-func (s *succession) seePod(event watch.EventType, pod *corev1.Pod) {
+func (s *rotation) seePod(event watch.EventType, pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.begun[pod.Name]; event == watch.Deleted {
@@ -157,7 +157,7 @@ func (s *succession) seePod(event watch.EventType, pod *corev1.Pod) {
 }
 
 // seeSecret checks that every pod was started in the phase that ends when the CA moves on.
-func (s *succession) seeSecret(_ watch.EventType, secret *corev1.Secret) {
+func (s *rotation) seeSecret(_ watch.EventType, secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := string(secret.Data["ca"])
@@ -173,7 +173,7 @@ func (s *succession) seeSecret(_ watch.EventType, secret *corev1.Secret) {
 	s.phase++
 }
 
-func (s *succession) verdict(t *testing.T) {
+func (s *rotation) verdict(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +181,7 @@ func (s *succession) verdict(t *testing.T) {
 		t.Error(w)
 	}
 	if s.phase != 3 {
-		t.Errorf("the authority went %d phases further, want 3", s.phase)
+		t.Errorf("the CA went through %d phases, want 3", s.phase)
 	}
 	for name, phase := range s.begun {
 		if phase != 3 {

@@ -53,7 +53,7 @@ func (c *life) settled(ctx context.Context, from client.Reader) error {
 	if err := isRestored(config); err != nil {
 		return err
 	}
-	if err := c.areSucceeded(ctx, config); err != nil {
+	if err := c.areRotated(ctx, config); err != nil {
 		return err
 	}
 	if hasEtcd(c.id) { // otherwise the operator does not know members
@@ -90,15 +90,15 @@ func areKept(config *v1alpha1.KVMConfig) error {
 	return nil
 }
 
-// areSucceeded returns an error unless the operator's CAs are the ones requested last and the only trusted ones.
-func (c *life) areSucceeded(ctx context.Context, config *v1alpha1.KVMConfig) error {
+// areRotated returns an error unless the operator's CAs are the ones requested last and the only trusted ones.
+func (c *life) areRotated(ctx context.Context, config *v1alpha1.KVMConfig) error {
 	if config.Spec.Certificates == nil {
 		return nil
 	}
 	if have := meta.FindStatusCondition(config.Status.Conditions, "CertificatesReady"); have == nil || have.Reason == "RotatingAuthorities" {
 		return told{fmt.Errorf("the condition CertificatesReady is %+v", have)}
 	}
-	return c.world.lab.Succeeded(ctx, config, pki.EtcdCA, pki.FrontProxyCA)
+	return c.world.lab.Rotated(ctx, config, pki.EtcdCA, pki.FrontProxyCA)
 }
 
 // ofNodes returns an error unless there is one pod for each node.

@@ -46,7 +46,7 @@ var steps = []step{
 	{"pods must not be evicted for a while", (*life).block},
 	{"somebody removes what belongs to the cluster", (*life).drift},
 	{"a snapshot is restored", (*life).restore},
-	{"authorities are succeeded", (*life).succeed},
+	{"the CAs are rotated", (*life).rotate},
 	{"strangers forge owners", (*life).forge},
 	{"the cluster is made anew", (*life).again},
 }
@@ -276,9 +276,9 @@ func (c *life) restore(ctx context.Context) error {
 	return c.forAWhile(ctx, do, func(config *v1alpha1.KVMConfig) { config.Spec.Etcd.Restore = nil })
 }
 
-// succeed rotates the operator's own CAs. The other CAs are those of the API servers.
-func (c *life) succeed(ctx context.Context) error {
-	c.say("authorities are to be succeeded")
+// rotate rotates the operator's own CAs. The other CAs are those of the API servers.
+func (c *life) rotate(ctx context.Context) error {
+	c.say("the CAs are to be rotated")
 	return c.change(ctx, func(config *v1alpha1.KVMConfig) {
 		if config.Spec.Certificates == nil {
 			config.Spec.Certificates = &v1alpha1.Certificates{}

@@ -44,19 +44,19 @@ func scaled(workers int) func(*testing.T, *v1alpha1.KVMConfig) {
 }
 
 var operations = map[string]operation{
-	"create":          {do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Create(t, config) }, done: observed},
-	"scale up":        {from: base, do: scaled(3), done: observed},
-	"scale down":      {from: base, do: scaled(1), done: observed},
-	"change version":  {from: base, do: changeVersion, done: observed},
-	"new authorities": {from: alone, do: newAuthorities, done: succeeded, every: 7},
-	"restore":         {from: withSnapshots, do: restore, done: restored},
-	"delete":          {from: base, do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Delete(t, config) }, done: gone},
+	"create":         {do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Create(t, config) }, done: observed},
+	"scale up":       {from: base, do: scaled(3), done: observed},
+	"scale down":     {from: base, do: scaled(1), done: observed},
+	"change version": {from: base, do: changeVersion, done: observed},
+	"rotate CAs":     {from: oneMaster, do: rotateCAs, done: rotated, every: 7},
+	"restore":        {from: withSnapshots, do: restore, done: restored},
+	"delete":         {from: base, do: func(t *testing.T, config *v1alpha1.KVMConfig) { theLab.Delete(t, config) }, done: gone},
 }
 
-// alone is a cluster of one master. It has every write of a CA rotation once.
-func alone(id string) *v1alpha1.KVMConfig { return fixture.MakeCluster(id).Obj() }
+// oneMaster is a cluster of one master. It has every write of a CA rotation once.
+func oneMaster(id string) *v1alpha1.KVMConfig { return fixture.MakeCluster(id).Obj() }
 
-func newAuthorities(t *testing.T, config *v1alpha1.KVMConfig) {
+func rotateCAs(t *testing.T, config *v1alpha1.KVMConfig) {
 	lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 1} })
 }
 
@@ -101,12 +101,12 @@ func restored(config *v1alpha1.KVMConfig) error {
 	return observed(config)
 }
 
-// succeeded returns an error unless the CAs are new and the only trusted ones.
-func succeeded(config *v1alpha1.KVMConfig) error {
+// rotated returns an error unless the CAs are new and the only trusted ones.
+func rotated(config *v1alpha1.KVMConfig) error {
 	if err := observed(config); err != nil {
 		return err
 	}
-	return theLab.Succeeded(context.Background(), config, pki.Authorities...)
+	return theLab.Rotated(context.Background(), config, pki.Authorities...)
 }
 
 func changeVersion(t *testing.T, config *v1alpha1.KVMConfig) {

@@ -97,8 +97,8 @@ func verify(request pki.Request, set pki.Set) error {
 	return nil
 }
 
-// TestVaultIssuesRenewsSucceedsAndRevokes covers the life of a cluster's certificates.
-func TestVaultIssuesRenewsSucceedsAndRevokes(t *testing.T) {
+// TestVaultIssuesRenewsRotatesAndRevokes covers the life of a cluster's certificates.
+func TestVaultIssuesRenewsRotatesAndRevokes(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	v := s.use(t, nil)
@@ -136,12 +136,12 @@ func TestVaultIssuesRenewsSucceedsAndRevokes(t *testing.T) {
 			}
 		}
 	})
-	t.Run("succeed", func(t *testing.T) {
+	t.Run("rotate", func(t *testing.T) {
 		old := set[pki.EtcdCA].Certificate
 		now := maps.Clone(set)
 		for range 3 {
 			for _, name := range pki.Authorities {
-				pair, err := pki.Succeed(now[name], func() (pki.KeyPair, error) { return pki.Successor(name, requests(), issuers(v)) })
+				pair, err := pki.Advance(now[name], func() (pki.KeyPair, error) { return pki.Successor(name, requests(), issuers(v)) })
 				must(t, err)
 				now[name] = pair
 			}
@@ -158,7 +158,7 @@ func TestVaultIssuesRenewsSucceedsAndRevokes(t *testing.T) {
 			}
 		}
 		if bytes.Equal(now[pki.EtcdCA].CA, old) || now[pki.EtcdCA].Vault == set[pki.EtcdCA].Vault {
-			t.Errorf("the authority is the same")
+			t.Errorf("the CA is the same")
 		}
 	})
 	t.Run("revoke", func(t *testing.T) {
@@ -176,13 +176,13 @@ func TestVaultsOfOthersAreLeftAlone(t *testing.T) {
 	s := Start(t)
 	v := s.use(t, nil)
 	taken := "pki-etcd-" + id
-	must(t, s.Client.Sys().Mount(taken, &api.MountInput{Type: "pki", Description: "of somebody else"}))
+	must(t, s.Client.Sys().Mount(taken, &api.MountInput{Type: "pki", Description: "of another owner"}))
 	completed, err := pkitest.Complete(nil, requests(), issuers(v), time.Now(), nil)
 	if p, ok := problem.As(err); !ok || !strings.HasPrefix(p.Reason, "VaultMountTaken") || !strings.Contains(p.Message, taken) {
 		t.Errorf("err = %v, want one about %s", err, taken)
 	}
 	if _, issued := completed.Set[pki.EtcdMember("m0aaa")]; issued {
-		t.Error("a certificate was issued by somebody else's authority")
+		t.Error("a certificate was issued by the CA of another owner")
 	}
 	must(t, v.Revoke(requests()))
 	if diff := cmp.Diff([]string{taken + "/"}, s.Mounts(t)); diff != "" {

@@ -93,10 +93,10 @@ func TestVaultThatFailsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestVaultThatFailsInTheMiddleOfASuccession: during a CA rotation, when the new CAs have signed only some of the
+// TestVaultThatFailsInTheMiddleOfARotation: during a CA rotation, when the new CAs have signed only some of the
 // certificates, the cluster reports the phase and the reason. Each pair is complete and trusted. Once Vault works again
 // the rotation is completed.
-func TestVaultThatFailsInTheMiddleOfASuccession(t *testing.T) {
+func TestVaultThatFailsInTheMiddleOfARotation(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range troubles {
 		t.Run(name, func(t *testing.T) {
@@ -120,23 +120,23 @@ func TestVaultThatFailsInTheMiddleOfASuccession(t *testing.T) {
 				return nil
 			})
 			middle := pairs(t, config)
-			renewed := believed(t, config, middle, before)
+			renewed := trusted(t, config, middle, before)
 			if renewed == 0 || renewed == len(middle) {
 				t.Errorf("%d of %d pairs are other ones in the middle", renewed, len(middle))
 			}
 			trouble.passes(t, s, way)
 			lab.Eventually(t, 2*lab.Timeout, func() error {
-				return theLab.Succeeded(t.Context(), theLab.Current(t, config), pki.Authorities...)
+				return theLab.Rotated(t.Context(), theLab.Current(t, config), pki.Authorities...)
 			})
 			theLab.AwaitReady(t, config)
-			believed(t, config, pairs(t, config), before)
+			trusted(t, config, pairs(t, config), before)
 		})
 	}
 }
 
-// believed checks that each pair is complete, matches its request and is signed by a trusted CA. It returns how many
+// trusted checks that each pair is complete, matches its request and is signed by a trusted CA. It returns how many
 // pairs have changed.
-func believed(t *testing.T, config *v1alpha1.KVMConfig, now, before map[string]map[string][]byte) (others int) {
+func trusted(t *testing.T, config *v1alpha1.KVMConfig, now, before map[string]map[string][]byte) (others int) {
 	t.Helper()
 	requests := pki.Requests(config.Spec.Cluster, lab.Settings().ClusterDomain)
 	set := pki.Set{}
@@ -197,7 +197,7 @@ func isWhole(pair map[string][]byte) error {
 		return err
 	}
 	if _, err := pki.ParseCertificate(pair[state.SecretKeyCA]); err != nil {
-		return fmt.Errorf("the authority: %w", err)
+		return fmt.Errorf("the CA: %w", err)
 	}
 	if private := pair[state.SecretKeyKey]; len(private) > 0 || !cert.IsCA {
 		_, err = tls.X509KeyPair(pair[state.SecretKeyCertificate], private)

@@ -18,14 +18,14 @@ type Issuer interface {
 	Issue(request Request, authority KeyPair) (KeyPair, error)
 }
 
-// errAuthoritysName prevents a certificate from replacing a CA of the same name.
-var errAuthoritysName = errors.New("an authority has this name; a node's id has to be another one")
+// errNameOfCA prevents a certificate from replacing a CA of the same name.
+var errNameOfCA = errors.New("a CA has this name; choose another id for the node")
 
 // proper drops requests for certificates that would replace a CA, and reports them.
 func proper(requests []Request) (left []Request, told failures) {
 	for _, request := range requests {
 		if request.Usage != UsageAuthority && slices.Contains(Authorities, request.Name) {
-			told.add(request.Name, errAuthoritysName)
+			told.add(request.Name, errNameOfCA)
 			continue
 		}
 		left = append(left, request)
@@ -132,9 +132,9 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// Trust returns the set with every CA that signed one of its pairs added to the CA field of that pair's authority: an
-// adopted pair brings its own CA, and its peers have to trust that CA too. Pairs that are only kept for their key
-// (Keep) are skipped, because their signer does not matter.
+// Trust returns the set with every CA that signed one of its pairs added to the trust bundle of the CA that the request
+// names: an adopted pair brings its own CA, and its peers have to trust that CA too. Pairs that are only kept for their
+// key (Keep) are skipped, because their signer does not matter.
 func Trust(set Set, requests []Request) Set {
 	trusting := Set{}
 	for name, pair := range set {

@@ -53,14 +53,14 @@ func TestCompleteMakesWhatIsMissingAndKeepsWhatExists(t *testing.T) {
 		existing pki.Set
 		kept     []string
 	}{
-		"nothing exists":            {nil, nil},
-		"everything exists":         {whole, all},
-		"the authorities exist":     {pki.Set{pki.CA: whole[pki.CA], pki.EtcdCA: whole[pki.EtcdCA]}, []string{pki.CA, pki.EtcdCA}},
-		"a leaf is missing":         {without(whole, pki.API), slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == pki.API })},
-		"what nobody asked for":     {pki.Set{"prometheus": whole[pki.API]}, nil},
-		"an authority is missing":   {without(whole, pki.CA), slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == pki.CA })},
-		"a leaf without authority":  {pki.Set{pki.API: whole[pki.API]}, []string{pki.API}},
-		"an authority that is over": {pki.Set{pki.CA: over(t)}, []string{pki.CA}},
+		"nothing exists":               {nil, nil},
+		"everything exists":            {whole, all},
+		"the CAs exist":                {pki.Set{pki.CA: whole[pki.CA], pki.EtcdCA: whole[pki.EtcdCA]}, []string{pki.CA, pki.EtcdCA}},
+		"a leaf is missing":            {without(whole, pki.API), slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == pki.API })},
+		"a pair that is not requested": {pki.Set{"prometheus": whole[pki.API]}, nil},
+		"a CA is missing":              {without(whole, pki.CA), slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == pki.CA })},
+		"a leaf without its CA":        {pki.Set{pki.API: whole[pki.API]}, []string{pki.API}},
+		"a CA that has expired":        {pki.Set{pki.CA: expiredCA(t)}, []string{pki.CA}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := complete(test.existing, now)
@@ -80,8 +80,8 @@ func without(set pki.Set, name string) pki.Set {
 	return rest
 }
 
-// over returns an expired CA.
-func over(t *testing.T) pki.KeyPair {
+// expiredCA returns an expired CA.
+func expiredCA(t *testing.T) pki.KeyPair {
 	t.Helper()
 	past := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now.AddDate(-20, 0, 0))}
 	pair, err := past.Issue(requests()[0], pki.KeyPair{})
@@ -91,8 +91,8 @@ func over(t *testing.T) pki.KeyPair {
 	return pair
 }
 
-// TestLeavesEndWithTheirAuthority: a certificate that outlives its CA is useless and hides when renewal is due.
-func TestLeavesEndWithTheirAuthority(t *testing.T) {
+// TestCertificatesEndWithTheirCA: a certificate that outlives its CA is useless and hides when renewal is due.
+func TestCertificatesEndWithTheirCA(t *testing.T) {
 	old := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now.Add(-87600*time.Hour + 48*time.Hour))}
 	authority, err := old.Issue(requests()[0], pki.KeyPair{})
 	if err != nil {
@@ -107,9 +107,9 @@ func TestLeavesEndWithTheirAuthority(t *testing.T) {
 	}
 }
 
-// TestAuthoritiesThatCannotSign: adopted CAs come without their key. The pairs that they would have to sign are
-// reported; all others are issued.
-func TestAuthoritiesThatCannotSign(t *testing.T) {
+// TestCAsThatCannotSign: adopted CAs come without their key. The pairs that they would have to sign are reported; all
+// others are issued.
+func TestCAsThatCannotSign(t *testing.T) {
 	whole := issued(t)
 	for name, test := range map[string]struct {
 		spoil func(*pki.KeyPair)
@@ -117,17 +117,17 @@ func TestAuthoritiesThatCannotSign(t *testing.T) {
 	}{
 		"without key": {
 			func(p *pki.KeyPair) { p.Key = nil },
-			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: authority "front-proxy-ca" has no private key, so nothing can be signed with it`},
+			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: CA "front-proxy-ca" has no private key, so it cannot sign certificates`},
 		},
 		"with a key of another kind": {
 			func(p *pki.KeyPair) {
 				p.Key = []byte("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n")
 			},
-			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: the private key of authority "front-proxy-ca" is not an EC key`},
+			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: the private key of CA "front-proxy-ca" is not an EC key`},
 		},
 		"with another thing than a certificate": {
 			func(p *pki.KeyPair) { p.Certificate = p.Key },
-			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: the certificate of authority "front-proxy-ca": it is not a PEM certificate`},
+			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: the certificate of CA "front-proxy-ca": it is not a PEM certificate`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestIssuerThatFailsInTheMiddle(t *testing.T) {
 		for _, request := range requests() {
 			if _, there := first.Set[request.Name]; there && request.Authority != "" {
 				if _, there := first.Set[request.Authority]; !there {
-					t.Errorf("after %d pairs there is %s and not its authority %s", made, request.Name, request.Authority)
+					t.Errorf("after %d pairs there is %s and not its CA %s", made, request.Name, request.Authority)
 				}
 			}
 		}
@@ -185,9 +185,9 @@ func TestIssuerThatFailsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestTrustBelievesAdoptedCertificates: a peer that trusts the cluster's trust bundle afterwards accepts the adopted
-// pairs that bring their own CA, and otherwise trusts only what it did before.
-func TestTrustBelievesAdoptedCertificates(t *testing.T) {
+// TestAdoptedCertificatesAreTrusted: a peer that trusts the cluster's trust bundle afterwards accepts the adopted pairs
+// that bring their own CA, and otherwise trusts only what it did before.
+func TestAdoptedCertificatesAreTrusted(t *testing.T) {
 	foreign := issued(t)
 	completed, err := complete(pki.Set{pki.API: foreign[pki.API], pki.Worker: foreign[pki.Worker]}, now)
 	if err != nil {
@@ -200,11 +200,11 @@ func TestTrustBelievesAdoptedCertificates(t *testing.T) {
 		bundle, certificate []byte
 		want                bool
 	}{
-		"untrusted before":              {set[pki.CA].CA, foreign[pki.API].Certificate, false},
-		"the adopted pair":              {trusting[pki.CA].CA, foreign[pki.API].Certificate, true},
-		"the cluster's own":             {trusting[pki.CA].CA, set[pki.Scheduler].Certificate, true},
-		"etcd still believes its own":   {trusting[pki.EtcdCA].CA, set[pki.EtcdClient].Certificate, true},
-		"etcd does not believe the API": {trusting[pki.EtcdCA].CA, foreign[pki.API].Certificate, false},
+		"untrusted before":            {set[pki.CA].CA, foreign[pki.API].Certificate, false},
+		"the adopted pair":            {trusting[pki.CA].CA, foreign[pki.API].Certificate, true},
+		"the cluster's own":           {trusting[pki.CA].CA, set[pki.Scheduler].Certificate, true},
+		"etcd still trusts its own":   {trusting[pki.EtcdCA].CA, set[pki.EtcdClient].Certificate, true},
+		"etcd does not trust the API": {trusting[pki.EtcdCA].CA, foreign[pki.API].Certificate, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := accepted(t, test.bundle, test.certificate, x509.ExtKeyUsageAny, ""); got != test.want {
@@ -213,7 +213,7 @@ func TestTrustBelievesAdoptedCertificates(t *testing.T) {
 		})
 	}
 	if n := bytes.Count(trusting[pki.CA].CA, []byte("BEGIN CERTIFICATE")); n != 2 {
-		t.Errorf("the bundle holds %d authorities, want each of 2 once", n)
+		t.Errorf("the bundle has %d CAs, want each of 2 once", n)
 	}
 	if diff := cmp.Diff(before, set); diff != "" {
 		t.Errorf("the set passed in was changed (-before +after):\n%s", diff)
@@ -268,8 +268,8 @@ func TestPlaceholdersSayWhatWouldStandThere(t *testing.T) {
 	}
 }
 
-// TestNoCertificateTakesAnAuthoritysPlace covers a master with the id "ca" that no API server has rejected.
-func TestNoCertificateTakesAnAuthoritysPlace(t *testing.T) {
+// TestNoCertificateReplacesACA covers a master with the id "ca" that no API server has rejected.
+func TestNoCertificateReplacesACA(t *testing.T) {
 	requests := []pki.Request{
 		{Name: pki.EtcdCA, CommonName: "etcd", Usage: pki.UsageAuthority},
 		{Name: pki.EtcdMember("ca"), Authority: pki.EtcdCA, CommonName: pki.EtcdMember("ca"), Usage: pki.UsageBoth},
@@ -277,7 +277,7 @@ func TestNoCertificateTakesAnAuthoritysPlace(t *testing.T) {
 	now := time.Now()
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
 	first, err := pkitest.Complete(nil, requests, issuer, now, nil)
-	if err == nil || !strings.Contains(err.Error(), "an authority has this name") {
+	if err == nil || !strings.Contains(err.Error(), "a CA has this name") {
 		t.Errorf("err = %v", err)
 	}
 	second, err := pkitest.Complete(first.Set, requests, issuer, now, nil)

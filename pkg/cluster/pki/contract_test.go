@@ -165,9 +165,8 @@ func accepted(t *testing.T, bundle, certificate []byte, usage x509.ExtKeyUsage, 
 	return err == nil
 }
 
-// TestAuthoritiesAreSeparate: each certificate is accepted for its purpose by peers that trust its own CA, and by no
-// others.
-func TestAuthoritiesAreSeparate(t *testing.T) {
+// TestCAsAreSeparate: each certificate is accepted for its purpose by peers that trust its own CA, and by no others.
+func TestCAsAreSeparate(t *testing.T) {
 	set := issued(t)
 	for _, request := range requests() {
 		if request.Usage == pki.UsageAuthority {
@@ -185,7 +184,7 @@ func TestAuthoritiesAreSeparate(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(string(set[request.Authority].Certificate), string(set[request.Name].CA)); diff != "" {
-			t.Errorf("%s carries another authority (-want +got):\n%s", request.Name, diff)
+			t.Errorf("%s has another CA (-want +got):\n%s", request.Name, diff)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (i Issuers) Issue(request Request, authority KeyPair) (KeyPair, error) {
 	case request.Usage == UsageAuthority && i.Vault != nil, authority.Vault != "" && i.Vault != nil:
 		return i.Vault.Issue(request, authority)
 	case authority.Vault != "":
-		return KeyPair{}, problem.Newf("VaultMissing", "authority %q is in Vault at %q, and the operator is not told where Vault is; set service.vault.address",
+		return KeyPair{}, problem.Newf("VaultMissing", "the key of CA %q is in Vault at %q, and the operator does not know the address of Vault; set service.vault.address",
 			request.Authority, authority.Vault)
 	default:
 		return i.Embedded.Issue(request, authority)

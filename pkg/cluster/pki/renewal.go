@@ -22,10 +22,10 @@ type Renewals struct {
 	Early error
 }
 
-// whyTrust is the reason of a pair whose trust bundle changes.
-const whyTrust = "others are believed now"
+// whyTrust is the reason of a pair of which only the trust bundle changes.
+const whyTrust = "its trust bundle changes"
 
-// RenewalsOf returns what has to change in existing pairs. No CA is ever renewed: see Succeed.
+// RenewalsOf returns what has to change in existing pairs. No CA is ever renewed: see Advance.
 func RenewalsOf(existing Set, requests []Request, now time.Time) Renewals {
 	r := Renewals{Due: map[string]string{}}
 	requests, _ = proper(requests)
@@ -102,13 +102,13 @@ func due(request Request, pair, authority KeyPair, now time.Time) string {
 	at := renewal(request, pair, authority)
 	switch name, more := lacks(cert, request), exceeds(cert, request); {
 	case name != "":
-		return "it does not speak for " + name
+		return "it lacks " + name
 	case more != "":
 		return more
 	case !at.IsZero() && !now.Before(at):
 		return whyTerm
 	case !signedByOneOf(pair.Certificate, authority.Certificate) && signedByOneOf(pair.Certificate, authority.CA):
-		return "its authority has a successor"
+		return "its CA was rotated"
 	}
 	return ""
 }
@@ -200,14 +200,14 @@ func lacks(cert *x509.Certificate, request Request) string {
 func exceeds(cert *x509.Certificate, request Request) string {
 	for _, group := range cert.Subject.Organization {
 		if !slices.Contains(request.Organizations, group) {
-			return "it speaks for the group " + group
+			return "it has the group " + group
 		}
 	}
 	switch {
 	case request.Usage == UsageServer && slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth):
-		return "it introduces clients"
+		return "it is valid for clients as well"
 	case request.Term > 0 && cert.NotAfter.Sub(cert.NotBefore) > request.Term+2*backdating:
-		return "it holds for too long"
+		return "its term is too long"
 	}
 	return ""
 }

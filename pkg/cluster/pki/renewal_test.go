@@ -70,15 +70,15 @@ func TestRenewal(t *testing.T) {
 		},
 		"a group less": {
 			change:  func(r []pki.Request) { of(r, pki.Operator).Organizations = nil },
-			renewed: []string{pki.Operator}, why: "it speaks for the group system:masters",
+			renewed: []string{pki.Operator}, why: "it has the group system:masters",
 		},
 		"a use less": {
 			change:  func(r []pki.Request) { of(r, pki.EtcdMember("m0aaa")).Usage = pki.UsageServer },
-			renewed: []string{pki.EtcdMember("m0aaa")}, why: "it introduces clients",
+			renewed: []string{pki.EtcdMember("m0aaa")}, why: "it is valid for clients",
 		},
 		"a shorter term": {
 			change:  func(r []pki.Request) { of(r, pki.Operator).Term = 24 * time.Hour },
-			renewed: []string{pki.Operator}, why: "it holds for too long",
+			renewed: []string{pki.Operator}, why: "its term is too long",
 		},
 		"a name less":           {change: func(r []pki.Request) { of(r, pki.API).DNSNames = nil }},
 		"what is others' stays": {after: 2 * year, change: keepAll},
@@ -98,7 +98,7 @@ func TestRenewal(t *testing.T) {
 				t.Fatal(err, got.Failed)
 			}
 			if diff := cmp.Diff(test.renewed, slices.Sorted(maps.Keys(got.Renewed)), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("other pairs were issued anew (-want +got):\n%s", diff)
+				t.Errorf("other pairs were renewed (-want +got):\n%s", diff)
 			}
 			for name, pair := range got.Set {
 				why, renewed := got.Renewed[name]
@@ -106,11 +106,11 @@ func TestRenewal(t *testing.T) {
 					t.Errorf("%s: renewed %t, and the pair is as before: %t", name, renewed, !renewed)
 				}
 				if !strings.Contains(why, test.why) && renewed {
-					t.Errorf("%s is issued anew for %q, want %q", name, why, test.why)
+					t.Errorf("%s is renewed for %q, want %q", name, why, test.why)
 				}
 			}
 			if again, err := pkitest.Complete(got.Set, asked, issuerAt(at), at, nil); err != nil || len(again.Renewed) > 0 {
-				t.Errorf("issued anew a second time: %v, %v", again.Renewed, err)
+				t.Errorf("renewed a second time: %v, %v", again.Renewed, err)
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func keepAll(requests []pki.Request) {
 // TestIssuerThatIsAhead: a pair that is not valid yet never replaces another.
 func TestIssuerThatIsAhead(t *testing.T) {
 	whole, ahead := issued(t), issuerAt(now.Add(dueAfter+2*time.Hour))
-	for name, existing := range map[string]pki.Set{"of a new cluster": {}, "of one that has to be issued anew": whole} {
+	for name, existing := range map[string]pki.Set{"of a new cluster": {}, "of one that has to be renewed": whole} {
 		at := now
 		if len(existing) > 0 {
 			at = now.Add(dueAfter)
@@ -137,7 +137,7 @@ func TestIssuerThatIsAhead(t *testing.T) {
 		got, err := pkitest.Complete(existing, requests(), ahead, at, nil)
 		p, told := problem.As(errors.Join(err, got.Failed))
 		if !told || p.Reason != "IssuerAhead" || len(got.Renewed) > 0 {
-			t.Errorf("%s: %v, %v; issued anew: %v", name, err, got.Failed, got.Renewed)
+			t.Errorf("%s: %v, %v; renewed: %v", name, err, got.Failed, got.Renewed)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestRenewalThatWouldNotHelp(t *testing.T) {
 			first, err1 := complete(whole, at)
 			second, err2 := complete(first.Set, at.Add(time.Minute))
 			if len(second.Renewed) > 0 || err1 != nil || err2 != nil {
-				t.Errorf("issued anew again and again: %v; errors %v %v", second.Renewed, err1, err2)
+				t.Errorf("renewed over and over: %v; errors %v %v", second.Renewed, err1, err2)
 			}
 		})
 	}
@@ -215,28 +215,28 @@ func TestRenewalThatFails(t *testing.T) {
 
 // machine is the certificates that one machine was started with.
 type machine struct {
-	believes []byte
-	shows    []byte
+	trusts []byte
+	shows  []byte
 }
 
 func machineOf(set pki.Set) machine {
-	return machine{believes: pki.Trust(set, requests())[pki.CA].CA, shows: set[pki.API].Certificate}
+	return machine{trusts: pki.Trust(set, requests())[pki.CA].CA, shows: set[pki.API].Certificate}
 }
 
 func (m machine) accepts(t *testing.T, other machine) bool {
 	t.Helper()
-	return accepted(t, m.believes, other.shows, x509.ExtKeyUsageServerAuth, "")
+	return accepted(t, m.trusts, other.shows, x509.ExtKeyUsageServerAuth, "")
 }
 
-// TestSuccessionIsNeverNoticed: in every phase, a machine that was started in it and one that was started in the phase
-// before trust each other. In the end, no machine trusts the old CA.
-func TestSuccessionIsNeverNoticed(t *testing.T) {
+// TestMachinesTrustEachOtherDuringARotation: in every phase, a machine that was started in it and one that was started
+// in the phase before trust each other. In the end, no machine trusts the old CA.
+func TestMachinesTrustEachOtherDuringARotation(t *testing.T) {
 	set := issued(t)
 	old := set[pki.CA].Certificate
 	before := machineOf(set)
-	for _, want := range []pki.Phase{pki.Announced, pki.Succeeded, pki.Alone} {
+	for _, want := range []pki.Phase{pki.Prepared, pki.Switched, pki.Stable} {
 		next := maps.Clone(set)
-		pair, err := pki.Succeed(set[pki.CA], func() (pki.KeyPair, error) { return pki.Successor(pki.CA, requests(), issuer()) })
+		pair, err := pki.Advance(set[pki.CA], func() (pki.KeyPair, error) { return pki.Successor(pki.CA, requests(), issuer()) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,49 +247,49 @@ func TestSuccessionIsNeverNoticed(t *testing.T) {
 		}
 		after := machineOf(got.Set)
 		if !before.accepts(t, after) || !after.accepts(t, before) {
-			t.Errorf("in phase %d a machine does not believe one of the phase before, or that one it", want)
+			t.Errorf("in phase %d a machine does not trust one of the phase before, or the other way round", want)
 		}
 		if again, err := complete(got.Set, now); err != nil || len(again.Renewed) > 0 {
-			t.Errorf("in phase %d pairs are issued anew over and over: %v, %v", want, again.Renewed, err)
+			t.Errorf("in phase %d pairs are renewed over and over: %v, %v", want, again.Renewed, err)
 		}
 		set, before = got.Set, after
 	}
-	if bytes.Contains(before.believes, bytes.TrimSpace(old)) {
-		t.Error("the predecessor is believed after the end")
+	if bytes.Contains(before.trusts, bytes.TrimSpace(old)) {
+		t.Error("the predecessor is trusted after the end")
 	}
 	for _, name := range leaves(set) {
 		if bytes.Contains(set[name].CA, bytes.TrimSpace(old)) {
-			t.Errorf("%s still brings the predecessor along", name)
+			t.Errorf("the trust bundle of %s still has the predecessor", name)
 		}
 	}
 }
 
-// TestAuthorityBetween: peers that trust only the root accept what an intermediate CA signs, because a leaf brings both
+// TestIntermediateCA: peers that trust only the root accept what an intermediate CA signs, because a leaf brings both
 // certificates. Nothing is rewritten over and over.
-func TestAuthorityBetween(t *testing.T) {
+func TestIntermediateCA(t *testing.T) {
 	top, err := issuer().Issue(pki.Request{Name: "top", CommonName: "top", Usage: pki.UsageAuthority}, pki.KeyPair{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	between := signedAuthority(t, top)
-	got, err := complete(pki.Set{pki.CA: between}, now)
+	intermediate := intermediateOf(t, top)
+	got, err := complete(pki.Set{pki.CA: intermediate}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	trusting := pki.Trust(got.Set, requests())
 	if !accepted(t, trusting[pki.CA].CA, got.Set[pki.API].Certificate, x509.ExtKeyUsageServerAuth, "") {
-		t.Error("guests do not believe what the authority between has signed")
+		t.Error("guests do not trust what the intermediate CA has signed")
 	}
 	if n := bytes.Count(trusting[pki.CA].CA, []byte("BEGIN CERTIFICATE")); n != 2 {
-		t.Errorf("the bundle holds %d authorities, want each of 2 once", n)
+		t.Errorf("the bundle has %d CAs, want each of 2 once", n)
 	}
 	if again, err := complete(got.Set, now); err != nil || len(again.Renewed) > 0 {
 		t.Errorf("written again: %v, err %v", again.Renewed, err)
 	}
 }
 
-// signedAuthority returns an intermediate CA that another CA signed and whose CA field names only that one.
-func signedAuthority(t *testing.T, top pki.KeyPair) pki.KeyPair {
+// intermediateOf returns an intermediate CA that another CA signed and whose CA field names only that one.
+func intermediateOf(t *testing.T, top pki.KeyPair) pki.KeyPair {
 	t.Helper()
 	pair, err := issuer().Issue(*of(requests(), pki.CA), pki.KeyPair{})
 	if err != nil {
@@ -309,18 +309,18 @@ func signedAuthority(t *testing.T, top pki.KeyPair) pki.KeyPair {
 	return pair
 }
 
-// TestWhatOthersAreBelievedCostsNoKey: while a CA has a successor that does not sign yet, and after its predecessor was
-// dropped, pairs keep their certificate and key: nothing has to be signed.
-func TestWhatOthersAreBelievedCostsNoKey(t *testing.T) {
+// TestChangedTrustBundlesKeepTheirKeys: while a CA has a successor that does not sign yet, and after its predecessor
+// was dropped, pairs keep their certificate and key: nothing has to be signed.
+func TestChangedTrustBundlesKeepTheirKeys(t *testing.T) {
 	set := issued(t)
 	for range 3 {
-		pair, err := pki.Succeed(set[pki.CA], func() (pki.KeyPair, error) { return pki.Successor(pki.CA, requests(), issuer()) })
+		pair, err := pki.Advance(set[pki.CA], func() (pki.KeyPair, error) { return pki.Successor(pki.CA, requests(), issuer()) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		next := maps.Clone(set)
 		next[pki.CA] = pair
-		signs := pki.PhaseOf(pair) == pki.Succeeded
+		signs := pki.PhaseOf(pair) == pki.Switched
 		var by pki.Issuer = refuses{}
 		if signs {
 			by = issuer()
@@ -336,16 +336,16 @@ func TestWhatOthersAreBelievedCostsNoKey(t *testing.T) {
 	}
 }
 
-// TestSuccessionOfALostAuthority: if the CA was lost and issued again, nothing that the old one signed is renewed at
-// once, because running machines do not trust the new one yet.
-func TestSuccessionOfALostAuthority(t *testing.T) {
+// TestCAThatWasLost: if the CA was lost and issued again, nothing that the old one signed is renewed at once, because
+// running machines do not trust the new one yet.
+func TestCAThatWasLost(t *testing.T) {
 	whole := issued(t)
 	got, err := complete(without(whole, pki.CA), now)
 	if err != nil || len(got.Renewed) > 0 {
-		t.Fatalf("issued anew: %v, err %v", got.Renewed, err)
+		t.Fatalf("renewed: %v, err %v", got.Renewed, err)
 	}
 	before, after := machineOf(whole), machineOf(got.Set)
 	if !before.accepts(t, after) || !after.accepts(t, before) {
-		t.Error("machines do not believe each other")
+		t.Error("machines do not trust each other")
 	}
 }

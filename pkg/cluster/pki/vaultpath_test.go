@@ -16,7 +16,7 @@ func TestIssuersOfOtherMountsAreRefused(t *testing.T) {
 		"by name":                     {mount + "/issuer/default", true, true},
 		"another prefix":              {"kvm/kubernetes-ab1cd/issuer/default", false, true},
 		"another cluster":             {"pki-kubernetes-victm/issuer/default", false, false},
-		"another authority":           {"pki-etcd-ab1cd/issuer/default", false, false},
+		"another CA":                  {"pki-etcd-ab1cd/issuer/default", false, false},
 		"a longer mount":              {mount + "x/issuer/default", false, false},
 		"nothing":                     {"", false, false},
 		"the mount alone":             {mount + "/issuer/", false, false},
@@ -42,6 +42,6 @@ func TestIssuersOfOtherMountsAreRefused(t *testing.T) {
 		})
 	}
 	if pki.IssuerOf("pki-x/issuer/default", "") || pki.IssuerIn("/issuer/default", "") {
-		t.Error("an authority without a name, or a mount without one, has an issuer")
+		t.Error("a CA without a name, or a mount without one, has an issuer")
 	}
 }

@@ -175,21 +175,20 @@ func TestEmulatedMastersJoinInEtcdsOrder(t *testing.T) {
 	}
 }
 
-// TestWorkersThatBeginDuringASuccessionWaitForTheMasters: they wait so that no kubelet gets a certificate of the old
-// CA.
-func TestWorkersThatBeginDuringASuccessionWaitForTheMasters(t *testing.T) {
+// TestWorkersThatStartDuringARotationWaitForTheMasters: they wait so that no kubelet gets a certificate of the old CA.
+func TestWorkersThatStartDuringARotationWaitForTheMasters(t *testing.T) {
 	issuer := pki.Embedded{Clock: testingclock.NewFakePassiveClock(time.Now())}
 	old, err := issuer.Issue(pki.Request{Name: pki.CA, CommonName: "old", Usage: pki.UsageAuthority}, pki.KeyPair{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	announced, err := pki.Succeed(old, func() (pki.KeyPair, error) {
+	prepared, err := pki.Advance(old, func() (pki.KeyPair, error) {
 		return issuer.Issue(pki.Request{Name: pki.CA, CommonName: "new", Usage: pki.UsageAuthority}, pki.KeyPair{})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	succeeded, err := pki.Succeed(announced, nil)
+	switched, err := pki.Advance(prepared, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,12 +204,12 @@ func TestWorkersThatBeginDuringASuccessionWaitForTheMasters(t *testing.T) {
 		begun     bool
 		waits     bool
 	}{
-		"nobody is succeeded":                      {old, "old", true, false, false},
-		"the predecessor signs":                    {announced, "old", true, false, false},
-		"the successor signs, and not on a master": {succeeded, "old", true, false, true},
-		"a master is not Ready":                    {succeeded, "new", false, false, true},
-		"the successor signs everywhere":           {succeeded, "new", true, false, false},
-		"the worker has begun":                     {succeeded, "old", true, true, false},
+		"no CA is rotated":                         {old, "old", true, false, false},
+		"the predecessor signs":                    {prepared, "old", true, false, false},
+		"the successor signs, and not on a master": {switched, "old", true, false, true},
+		"a master is not Ready":                    {switched, "new", false, false, true},
+		"the successor signs everywhere":           {switched, "new", true, false, false},
+		"the worker has begun":                     {switched, "old", true, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &state.Cluster{Config: &v1alpha1.KVMConfig{}, Founders: []string{"m1", "m2"}, Nodes: []state.Node{

@@ -24,8 +24,8 @@ func authoritiesOf(requests []pki.Request) map[string]string {
 func checkVault(secret *corev1.Secret, pair pki.KeyPair, commonName string) error {
 	for name, path := range map[string]string{secretKeyVault: pair.Vault, secretKeyNextVault: pair.NextVault} {
 		if path != "" && !pki.IssuerOf(path, commonName) {
-			return problem.Newf("SecretMalformed", "Secret %s/%s: key %q does not name an issuer of this cluster's authority in Vault; remove the key, "+
-				"or delete the Secret to get a new authority", secret.Namespace, secret.Name, name)
+			return problem.Newf("SecretMalformed", "Secret %s/%s: key %q does not name an issuer of this cluster's CA in Vault; remove the key, "+
+				"or delete the Secret to get a new CA", secret.Namespace, secret.Name, name)
 		}
 	}
 	return nil

@@ -107,7 +107,7 @@ func (s *Cluster) unsafe(n Node) string {
 		return "its machine begins once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
 	}
 	if signer := s.awaitsSigner(n); signer != "" {
-		return fmt.Sprintf("it begins once master %s is Ready with the successor of the authority, which signs its certificate", signer)
+		return fmt.Sprintf("it begins once master %s is Ready with the new CA, which signs its certificate", signer)
 	}
 	return ""
 }
@@ -115,7 +115,7 @@ func (s *Cluster) unsafe(n Node) string {
 // awaitsSigner returns the ID of the master that a worker waits for while a CA is rotated: a master that still issues
 // certificates by the old CA, which will not be trusted in the end. It is empty if the worker waits for none.
 func (s *Cluster) awaitsSigner(n Node) string {
-	if n.Deployment != nil || n.Role != key.RoleWorker || pki.PhaseOf(s.Certificates[pki.CA]) != pki.Succeeded {
+	if n.Deployment != nil || n.Role != key.RoleWorker || pki.PhaseOf(s.Certificates[pki.CA]) != pki.Switched {
 		return ""
 	}
 	for _, m := range s.Masters() {

@@ -32,21 +32,21 @@ type fakeVault struct {
 	*httptest.Server
 	// change is applied to each certificate before it is signed, and signer signs in place of the mount's CA.
 	change func(*x509.Certificate)
-	signer *fakeAuthority
+	signer *fakeCA
 
 	mu     sync.Mutex
-	mounts map[string]*fakeAuthority
+	mounts map[string]*fakeCA
 	asked  []string
 }
 
-type fakeAuthority struct {
+type fakeCA struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
 func newFakeVault(t *testing.T) (*fakeVault, *Issuer) {
 	t.Helper()
-	f := &fakeVault{mounts: map[string]*fakeAuthority{}}
+	f := &fakeVault{mounts: map[string]*fakeCA{}}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	token := filepath.Join(t.TempDir(), "token")
@@ -72,7 +72,7 @@ func (f *fakeVault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := map[string]any{}
 	switch {
 	case strings.HasPrefix(rest, "issuers/generate/root/"):
-		f.mounts[mount] = newFakeAuthority(body["common_name"].(string))
+		f.mounts[mount] = newFakeCA(body["common_name"].(string))
 		key, _ := x509.MarshalECPrivateKey(f.mounts[mount].key)
 		answer = map[string]any{
 			"certificate": encoded("CERTIFICATE", f.mounts[mount].certificate.Raw), "issuer_id": "4e7d61d1", "private_key": encoded("EC PRIVATE KEY", key),
@@ -83,7 +83,7 @@ func (f *fakeVault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": answer})
 }
 
-func (f *fakeVault) sign(by *fakeAuthority, body map[string]any) string {
+func (f *fakeVault) sign(by *fakeCA, body map[string]any) string {
 	block, _ := pem.Decode([]byte(body["csr"].(string)))
 	csr, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
@@ -110,7 +110,7 @@ func (f *fakeVault) sign(by *fakeAuthority, body map[string]any) string {
 	return encoded("CERTIFICATE", der)
 }
 
-func newFakeAuthority(commonName string) *fakeAuthority {
+func newFakeCA(commonName string) *fakeCA {
 	key := newKey()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: commonName}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(100 * time.Hour),
@@ -124,7 +124,7 @@ func newFakeAuthority(commonName string) *fakeAuthority {
 	if err != nil {
 		panic(err)
 	}
-	return &fakeAuthority{certificate: certificate, key: key}
+	return &fakeCA{certificate: certificate, key: key}
 }
 
 func newKey() *ecdsa.PrivateKey {
@@ -179,21 +179,21 @@ func TestSecretsCannotChooseAnotherClustersIssuer(t *testing.T) {
 	nameless := requestsOf("victm")[3]
 	nameless.Signer = ""
 	if _, err := issuer.Issue(nameless, victims.Set[pki.CA]); err == nil {
-		t.Error("a request whose authority is not known was signed")
+		t.Error("a request whose CA is not known was signed")
 	}
 }
 
 // TestWhatVaultAnswersIsChecked: certificates that do not match their request are rejected.
 func TestWhatVaultAnswersIsChecked(t *testing.T) {
-	other := newFakeAuthority("etcd-ab1cd")
+	other := newFakeCA("etcd-ab1cd")
 	for name, test := range map[string]struct {
 		change func(*x509.Certificate)
-		signer *fakeAuthority
+		signer *fakeCA
 		want   string
 	}{
 		"as asked":                 {func(*x509.Certificate) {}, nil, ""},
 		"the name is repeated":     {func(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, c.Subject.CommonName) }, nil, ""},
-		"another authority":        {nil, other, "the cluster's authority has not signed it"},
+		"another CA":               {nil, other, "the cluster's CA did not sign it"},
 		"another key":              {func(c *x509.Certificate) { c.PublicKey = &newKey().PublicKey }, nil, "do not belong together"},
 		"another user":             {func(c *x509.Certificate) { c.Subject.CommonName = "x" }, nil, "another user"},
 		"a group less":             {func(c *x509.Certificate) { c.Subject.Organization = nil }, nil, "other groups"},
@@ -204,8 +204,8 @@ func TestWhatVaultAnswersIsChecked(t *testing.T) {
 		"a mail address":           {func(c *x509.Certificate) { c.EmailAddresses = []string{"a@example.com"} }, nil, "other names"},
 		"a use less":               {func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] }, nil, "other uses"},
 		"a use more":               {func(c *x509.Certificate) { c.ExtKeyUsage = append(c.ExtKeyUsage, x509.ExtKeyUsageCodeSigning) }, nil, "other uses"},
-		"an authority":             {func(c *x509.Certificate) { c.IsCA = true }, nil, "sign others"},
-		"a certificate that signs": {func(c *x509.Certificate) { c.KeyUsage |= x509.KeyUsageCertSign }, nil, "sign others"},
+		"a CA":                     {func(c *x509.Certificate) { c.IsCA = true }, nil, "sign other certificates"},
+		"a certificate that signs": {func(c *x509.Certificate) { c.KeyUsage |= x509.KeyUsageCertSign }, nil, "sign other certificates"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, issuer := newFakeVault(t)

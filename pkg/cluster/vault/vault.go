@@ -136,7 +136,7 @@ func (i *Issuer) authority(request pki.Request) (pki.KeyPair, error) {
 	pair := pki.KeyPair{Certificate: text(made, "certificate"), Key: text(made, "private_key"), Vault: mount + "/issuer/" + string(field(made, "issuer_id"))}
 	pair.CA = pair.Certificate
 	if err := i.checkAuthority(request, pair, mount); err != nil {
-		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault does not answer with the authority that it was to make at %q: %s", mount, err)
+		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault did not create the requested CA at %q: %s", mount, err)
 	}
 	return pair, nil
 }
@@ -155,8 +155,8 @@ func (i *Issuer) signer(request pki.Request, authority pki.KeyPair) (string, err
 	mount := i.mountOf(request.Signer)
 	if request.Signer == "" || !pki.IssuerIn(authority.Vault, mount) {
 		return "", problem.Newf("VaultForeignIssuer",
-			"authority %q names the issuer %q of Vault, and this cluster's are in %q: nothing is signed there; delete its Secret, "+
-				"or set service.vault.mountprefix back if that was changed", request.Authority, authority.Vault, mount+"/issuer/")
+			"CA %q names the issuer %q of Vault, and the issuers of this cluster are in %q: the operator signs nothing there; delete its Secret, "+
+				"or set service.vault.mountprefix back if it was changed", request.Authority, authority.Vault, mount+"/issuer/")
 	}
 	return authority.Vault, nil
 }
@@ -240,7 +240,7 @@ func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 		Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
 	}
 	if err := checkLeaf(request, pair, authority); err != nil {
-		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault does not answer with the certificate %q that it was to sign: %s", request.Name, err)
+		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault did not sign certificate %q as requested: %s", request.Name, err)
 	}
 	return pair, nil
 }

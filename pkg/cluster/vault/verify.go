@@ -17,11 +17,11 @@ func (i *Issuer) checkAuthority(request pki.Request, pair pki.KeyPair, mount str
 	case err != nil:
 		return err
 	case !cert.IsCA || cert.Subject.CommonName != request.CommonName:
-		return errors.New("it is another cluster's certificate")
+		return errors.New("it is not the certificate of the requested CA")
 	case cert.CheckSignatureFrom(cert) != nil:
-		return errors.New("it has not signed itself")
+		return errors.New("it is not self-signed")
 	case !pki.IssuerIn(pair.Vault, mount):
-		return errors.New("the answer does not name the issuer")
+		return errors.New("the response does not name the issuer")
 	case request.Name == pki.CA:
 		return matches(pair)
 	}
@@ -43,12 +43,12 @@ func checkLeaf(request pki.Request, pair, authority pki.KeyPair) error {
 		return err
 	}
 	if cert.CheckSignatureFrom(signer) != nil {
-		return errors.New("the cluster's authority has not signed it")
+		return errors.New("the cluster's CA did not sign it")
 	}
 	asked := template(request)
 	switch {
 	case cert.IsCA || cert.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0:
-		return errors.New("it may sign others")
+		return errors.New("it may sign other certificates")
 	case cert.Subject.CommonName != asked.Subject.CommonName || !sameSet(cert.Subject.Organization, asked.Subject.Organization):
 		return errors.New("it is for another user or other groups")
 	case !sameSet(named(cert.DNSNames, cert), named(asked.DNSNames, cert)) || !sameSet(texts(cert.IPAddresses), texts(asked.IPAddresses)),

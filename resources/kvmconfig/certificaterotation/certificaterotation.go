@@ -54,7 +54,7 @@ func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Ou
 	set := apply.Set{Owner: s.Owner("certificates"), Places: s.Places(), CreateOnly: true}
 	var errs []error
 	for _, name := range d.further {
-		secret, err := h.succeed(s, name)
+		secret, err := h.advance(s, name)
 		if err != nil {
 			// The results for other CAs are kept because otherwise Vault would have to create them again on each
 			// attempt.
@@ -69,14 +69,14 @@ func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Ou
 	return d.outcome, errors.Join(errs...)
 }
 
-// succeed returns the Secret of a CA in the next phase.
-func (h *handler) succeed(s *state.Cluster, name string) (client.Object, error) {
-	pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Terms.Requests, h.issuer) })
+// advance returns the Secret of a CA in the next phase.
+func (h *handler) advance(s *state.Cluster, name string) (client.Object, error) {
+	pair, err := pki.Advance(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Terms.Requests, h.issuer) })
 	if err != nil {
 		return nil, err
 	}
 	secret := s.CertificateSecret(name, pair, s.Terms.Versions[name])
-	if pki.PhaseOf(s.Certificates[name]) == pki.Alone {
+	if pki.PhaseOf(s.Certificates[name]) == pki.Stable {
 		s.MarkGeneration(secret)
 	}
 	return secret, nil
@@ -96,9 +96,9 @@ type decision struct {
 
 // phases describes what nodes are being replaced for.
 var phases = map[pki.Phase]string{
-	pki.Alone:     "before its succession begins",
-	pki.Announced: "step 1 of 3, its successor is believed as well",
-	pki.Succeeded: "step 2 of 3, its successor signs",
+	pki.Stable:   "before its rotation begins",
+	pki.Prepared: "step 1 of 3, its successor is trusted as well",
+	pki.Switched: "step 2 of 3, its successor signs",
 }
 
 // decide continues rotations in progress and starts those that are requested or due. It reports what only a person can
@@ -108,8 +108,8 @@ func decide(s *state.Cluster) (decision, error) {
 	var d decision
 	var going []string
 	for _, name := range pki.Authorities {
-		phase, moves := course(s, name, now)
-		if !moves {
+		phase, rotates := rotationOf(s, name, now)
+		if !rotates {
 			continue
 		}
 		if waits == "" {
@@ -135,27 +135,27 @@ func decide(s *state.Cluster) (decision, error) {
 	return d, nil
 }
 
-// wished reports whether the KVMConfig requests a rotation that a CA has not had.
-func wished(s *state.Cluster, name string) bool {
+// requested reports whether the KVMConfig requests a rotation that a CA has not had.
+func requested(s *state.Cluster, name string) bool {
 	return s.AuthorityGeneration() > s.Terms.Generations[name]
 }
 
-// course returns the phase of a CA and whether it has to leave that phase.
-func course(s *state.Cluster, name string, now time.Time) (phase pki.Phase, moves bool) {
+// rotationOf returns the phase of a CA and whether it has to leave that phase.
+func rotationOf(s *state.Cluster, name string, now time.Time) (phase pki.Phase, rotates bool) {
 	pair, ok := s.Certificates[name]
 	if !ok || s.Adopted[name] || s.Terms.Versions[name] == "" {
-		return pki.Alone, false
+		return pki.Stable, false
 	}
 	phase = pki.PhaseOf(pair)
-	due := pki.SuccessionDue(pair)
-	return phase, phase != pki.Alone || wished(s, name) || !due.IsZero() && !now.Before(due)
+	due := pki.RotationDue(pair)
+	return phase, phase != pki.Stable || requested(s, name) || !due.IsZero() && !now.Before(due)
 }
 
 // others reports CAs that are to be rotated but that the operator adopted.
 func others(s *state.Cluster) error {
 	var names []string
 	for _, name := range pki.Authorities {
-		if s.Adopted[name] && wished(s, name) {
+		if s.Adopted[name] && requested(s, name) {
 			names = append(names, name)
 		}
 	}
@@ -173,7 +173,7 @@ func unsettled(s *state.Cluster) string {
 	switch {
 	case s.CertificatesErr != nil || len(s.Issuing()) > 0:
 		return "certificates are being issued"
-	case stale(s) && slices.ContainsFunc(pki.Authorities, func(name string) bool { return pki.PhaseOf(s.Certificates[name]) == pki.Succeeded }):
+	case stale(s) && slices.ContainsFunc(pki.Authorities, func(name string) bool { return pki.PhaseOf(s.Certificates[name]) == pki.Switched }):
 		// Earlier phases do not wait for this: the new CA does not sign yet, and a CA that can no longer sign is
 		// rotated anyway.
 		return "not all certificates could be renewed"
@@ -182,7 +182,7 @@ func unsettled(s *state.Cluster) string {
 	case s.Workload.Reason != "" && !s.Workload.Connected:
 		return "the workload cluster does not answer: " + s.Workload.Message
 	case len(s.Leaving)+len(s.Retiring) > 0:
-		return "machines of nodes that were removed are going"
+		return "machines of nodes that were removed are terminating"
 	}
 	for _, n := range s.Nodes {
 		switch {
@@ -268,13 +268,13 @@ func rest(s *state.Cluster, now time.Time) chain.Outcome {
 	}
 	for _, name := range pki.Authorities {
 		if !s.Adopted[name] {
-			times = append(times, pki.SuccessionDue(s.Certificates[name]))
+			times = append(times, pki.RotationDue(s.Certificates[name]))
 		}
 	}
 	outcome := chain.Done()
 	for _, t := range times {
 		if wait := t.Sub(now); wait > 0 && (outcome.After == 0 || wait < outcome.After) {
-			outcome.After, outcome.Message = wait, "no certificate needs care before "+t.UTC().Format(time.DateOnly)
+			outcome.After, outcome.Message = wait, "no certificate is due before "+t.UTC().Format(time.DateOnly)
 		}
 	}
 	return outcome

@@ -69,18 +69,18 @@ func settled(t *testing.T) *state.Cluster {
 	return s
 }
 
-func wish(s *state.Cluster) {
+func request(s *state.Cluster) {
 	s.Config.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 3}
 }
 
-// announced moves CAs of a cluster one phase further, all if none is named, and has the other pairs follow.
-func announced(t *testing.T, s *state.Cluster, names ...string) {
+// advanced moves CAs of a cluster to their next phase, all if none is named, and renews the other pairs.
+func advanced(t *testing.T, s *state.Cluster, names ...string) {
 	t.Helper()
 	if len(names) == 0 {
 		names = pki.Authorities
 	}
 	for _, name := range names {
-		pair, err := pki.Succeed(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Terms.Requests, issuer(now)) })
+		pair, err := pki.Advance(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Terms.Requests, issuer(now)) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,8 +114,8 @@ func adopt(s *state.Cluster) {
 	}
 }
 
-// TestWhenAuthoritiesGoOn: a phase begins only once every node runs with the phase before.
-func TestWhenAuthoritiesGoOn(t *testing.T) {
+// TestWhenCAsAdvance: a phase begins only once every node runs with the phase before.
+func TestWhenCAsAdvance(t *testing.T) {
 	all := []string{"ab1cd-ca@7 generation 3", "ab1cd-etcd-ca@7 generation 3", "ab1cd-front-proxy-ca@7 generation 3"}
 	// A CA in rotation already has its mark.
 	unmarked := []string{"ab1cd-ca@7 generation ", "ab1cd-etcd-ca@7 generation ", "ab1cd-front-proxy-ca@7 generation "}
@@ -126,13 +126,13 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 		// says is the start of the condition, and message is part of its message.
 		says, message string
 	}{
-		"at rest": {says: "Done", message: "no certificate needs care before 2027-07-23"},
-		"the user wishes": {
-			change: func(_ *testing.T, s *state.Cluster) { wish(s) }, want: all, says: "RotatingAuthorities", message: "the next step begins",
+		"at rest": {says: "Done", message: "no certificate is due before 2027-07-23"},
+		"the user requests a rotation": {
+			change: func(_ *testing.T, s *state.Cluster) { request(s) }, want: all, says: "RotatingAuthorities", message: "the next step begins",
 		},
-		"the wish is fulfilled": {
+		"the CAs have been rotated as requested": {
 			change: func(_ *testing.T, s *state.Cluster) {
-				wish(s)
+				request(s)
 				for _, name := range pki.Authorities {
 					s.Terms.Generations[name] = 3
 				}
@@ -140,75 +140,75 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 		},
 		"one of them was not written": {
 			change: func(t *testing.T, s *state.Cluster) {
-				wish(s)
-				announced(t, s, pki.CA, pki.FrontProxyCA)
+				request(s)
+				advanced(t, s, pki.CA, pki.FrontProxyCA)
 			}, want: []string{unmarked[0], all[1], unmarked[2]}, says: "RotatingAuthorities",
-			message: "ca (step 1 of 3, its successor is believed as well), etcd-ca (before",
+			message: "ca (step 1 of 3, its successor is trusted as well), etcd-ca (before",
 		},
 		"a third of the term is left": {
 			after: 7 * year, change: func(t *testing.T, s *state.Cluster) { renewed(t, s, now.Add(7*year)) }, want: unmarked, says: "RotatingAuthorities",
 		},
-		"every machine believes the successor": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s) }, want: unmarked, says: "RotatingAuthorities", message: "step 1 of 3",
+		"every machine trusts the successor": {
+			change: func(t *testing.T, s *state.Cluster) { advanced(t, s) }, want: unmarked, says: "RotatingAuthorities", message: "step 1 of 3",
 		},
-		"a larger wish on the way": {
+		"another request during a rotation": {
 			change: func(t *testing.T, s *state.Cluster) {
-				announced(t, s)
-				wish(s)
+				advanced(t, s)
+				request(s)
 				s.Config.Spec.Certificates.AuthorityGeneration = 4
 			},
 			want: unmarked, says: "RotatingAuthorities",
 		},
-		"a renewal fails on the way": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); due(s) }, want: unmarked, says: "RotatingAuthorities",
+		"a renewal fails during a rotation": {
+			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); due(s) }, want: unmarked, says: "RotatingAuthorities",
 		},
 		"a renewal fails when the successor signs": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); announced(t, s); due(s) },
+			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); advanced(t, s); due(s) },
 			says:   "RotatingAuthorities", message: "step 2 of 3, its successor signs), etcd-ca (step 2 of 3, its successor signs), front-proxy-ca (step 2 of 3, its successor signs): not all certificates could be renewed",
 		},
 		"a machine is outdated": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Nodes[1].Hash = "new" },
+			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); s.Nodes[1].Hash = "new" },
 			says:   "RotatingAuthorities", message: "worker w0aaa has to be replaced",
 		},
 		"a machine is not Ready": {
 			change: func(t *testing.T, s *state.Cluster) {
-				announced(t, s)
+				advanced(t, s)
 				s.Nodes[0].Ready, s.Nodes[0].Message = false, "it boots"
 			},
 			says: "RotatingAuthorities", message: "master m0aaa is not Ready: it boots",
 		},
 		"a machine is missing": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Nodes[1].Deployment = nil },
+			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); s.Nodes[1].Deployment = nil },
 			says:   "RotatingAuthorities", message: "worker w0aaa has no machine yet",
 		},
 		"the cluster does not answer": {
 			change: func(t *testing.T, s *state.Cluster) {
-				announced(t, s)
+				advanced(t, s)
 				s.Workload.Reason, s.Workload.Message = "Refused", "connection refused"
 			},
 			says: "RotatingAuthorities", message: "the workload cluster does not answer: connection refused",
 		},
 		"certificates are being issued": {
 			change: func(t *testing.T, s *state.Cluster) {
-				announced(t, s)
+				advanced(t, s)
 				s.CertificatesErr = errSecret
 			},
 			says: "RotatingAuthorities", message: "certificates are being issued",
 		},
 		"machines of removed nodes are there": {
-			change: func(t *testing.T, s *state.Cluster) { announced(t, s); s.Leaving = []corev1.Pod{{}} },
+			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); s.Leaving = []corev1.Pod{{}} },
 			says:   "RotatingAuthorities", message: "machines of nodes that were removed",
 		},
 		"it has not been stored yet": {
-			change: func(_ *testing.T, s *state.Cluster) { wish(s); s.Terms.Versions = nil }, says: "Done",
+			change: func(_ *testing.T, s *state.Cluster) { request(s); s.Terms.Versions = nil }, says: "Done",
 		},
-		"others' authorities, and a wish": {
-			change: func(_ *testing.T, s *state.Cluster) { wish(s); adopt(s) }, says: "AuthorityAdopted", message: "the operator does not rotate ca, etcd-ca, front-proxy-ca",
+		"adopted CAs, and a request": {
+			change: func(_ *testing.T, s *state.Cluster) { request(s); adopt(s) }, says: "AuthorityAdopted", message: "the operator does not rotate ca, etcd-ca, front-proxy-ca",
 		},
-		"others' certificates": {
-			change: func(_ *testing.T, s *state.Cluster) { adopt(s); s.Terms.Renewals.Next = time.Time{} }, says: "Done", message: "no certificate needs care before 2027-10-23",
+		"adopted certificates": {
+			change: func(_ *testing.T, s *state.Cluster) { adopt(s); s.Terms.Renewals.Next = time.Time{} }, says: "Done", message: "no certificate is due before 2027-10-23",
 		},
-		"others' certificates end": {
+		"adopted certificates end": {
 			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *state.Cluster) { adopt(s) },
 			says: "CertificateEnds", message: `certificate "api" is not the operator's and expires on 2027-11-22`,
 		},
@@ -218,7 +218,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 		},
 		"a machine's certificates end later": {
 			change: func(_ *testing.T, s *state.Cluster) { s.Nodes[0].CertificatesEnd = now.Add(40 * 24 * time.Hour) },
-			says:   "Done", message: "no certificate needs care before 2026-12-02",
+			says:   "Done", message: "no certificate is due before 2026-12-02",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestWhenAuthoritiesGoOn(t *testing.T) {
 				t.Errorf("it says %s: %s, want %s: %s; Secrets (-want +got):\n%s", says, message, test.says, test.message, diff)
 			}
 			if says == "Done" && outcome.After <= 0 {
-				t.Error("it does not come back by itself when a certificate needs care")
+				t.Error("it does not come back by itself when a certificate is due")
 			}
 		})
 	}

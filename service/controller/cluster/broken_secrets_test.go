@@ -101,7 +101,7 @@ func TestAdoptedCertificates(t *testing.T) {
 	}
 	trusted := s.snapshot(t, world{}).BootParams(s.snapshot(t, world{}).Nodes[1]).Certificates[pki.CA].CA
 	if foreign := s.inputs.Secrets[0].Data["ca"]; !strings.Contains(string(trusted), strings.TrimSpace(string(foreign))) {
-		t.Errorf("guests do not believe the authority of the adopted certificate:\n%s", trusted)
+		t.Errorf("guests do not trust the CA of the adopted certificate:\n%s", trusted)
 	}
 }
 

@@ -131,8 +131,8 @@ func TestForgedOwnersElsewhere(t *testing.T) {
 	}
 }
 
-// TestNothingInAForeignNamespaceIsBelieved: neither its machines, nor its annotations, nor its Services are trusted.
-func TestNothingInAForeignNamespaceIsBelieved(t *testing.T) {
+// TestNothingInAForeignNamespaceIsTrusted: neither its machines, nor its annotations, nor its Services are trusted.
+func TestNothingInAForeignNamespaceIsTrusted(t *testing.T) {
 	s := simple()
 	w := s.running(t)
 	w.Namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ab1cd", UID: "n", Annotations: map[string]string{

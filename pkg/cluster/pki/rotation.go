@@ -12,34 +12,35 @@ import (
 type Phase int
 
 const (
-	// Alone means that the CA signs, and only it is trusted.
-	Alone Phase = iota
-	// Announced means that the CA signs, and its successor is trusted as well.
-	Announced
-	// Succeeded means that the successor signs, and its predecessor is trusted as well.
-	Succeeded
+	// Stable means that the CA signs, and only it is trusted.
+	Stable Phase = iota
+	// Prepared means that the CA signs, and its successor is trusted as well.
+	Prepared
+	// Switched means that the successor signs, and its predecessor is trusted as well.
+	Switched
 )
 
 // PhaseOf returns the rotation phase of a CA's pair.
 func PhaseOf(pair KeyPair) Phase {
 	switch {
 	case len(pair.NextCertificate) > 0:
-		return Announced
+		return Prepared
 	case len(parseAll(pair.CA)) > 1:
-		return Succeeded
+		return Switched
 	default:
-		return Alone
+		return Stable
 	}
 }
 
-// Succeed moves a CA to the next phase of its rotation. successor issues the pair of the new CA.
-func Succeed(pair KeyPair, successor func() (KeyPair, error)) (KeyPair, error) {
+// Advance moves a CA to the next phase of its rotation. successor issues the pair of the new CA, and is called only
+// when the rotation begins.
+func Advance(pair KeyPair, successor func() (KeyPair, error)) (KeyPair, error) {
 	switch PhaseOf(pair) {
-	case Announced:
+	case Prepared:
 		return KeyPair{
 			CA: both(pair.NextCertificate, pair.Certificate), Certificate: pair.NextCertificate, Key: pair.NextKey, Vault: pair.NextVault,
 		}, nil
-	case Succeeded:
+	case Switched:
 		return KeyPair{CA: pair.Certificate, Certificate: pair.Certificate, Key: pair.Key, Vault: pair.Vault}, nil
 	}
 	next, err := successor()
@@ -55,14 +56,14 @@ func Succeed(pair KeyPair, successor func() (KeyPair, error)) (KeyPair, error) {
 func Successor(name string, requests []Request, issuer Issuer) (KeyPair, error) {
 	i := slices.IndexFunc(requests, func(r Request) bool { return r.Name == name })
 	if i < 0 {
-		return KeyPair{}, fmt.Errorf("nothing is known of an authority %q", name)
+		return KeyPair{}, fmt.Errorf("no CA %q is requested", name)
 	}
 	return issuer.Issue(requests[i], KeyPair{})
 }
 
-// SuccessionDue returns when the rotation of a CA has to begin: when a third of its validity is left. It is zero if its
+// RotationDue returns when the rotation of a CA has to begin: when a third of its validity is left. It is zero if its
 // certificate cannot be parsed.
-func SuccessionDue(pair KeyPair) time.Time {
+func RotationDue(pair KeyPair) time.Time {
 	cert, err := ParseCertificate(pair.Certificate)
 	if err != nil {
 		return time.Time{}
