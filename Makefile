@@ -30,7 +30,7 @@ HA_TIMEOUT            ?= 2h
 BENCH_TIMEOUT         ?= 2h
 SOAK                  ?= 1h
 RUN                   ?= .
-COURSES_FOR           ?= 0s
+CHAOS_FOR             ?= 0s
 SEED                  ?= $(shell date +%s)
 # Packages whose tests run virtual machines.
 WITH_MACHINES := /(integration/.*/(live|machine|realcluster|runnerimage)|pkg/vm/(guestnet|qemu))$$
@@ -74,14 +74,14 @@ golden: ## Rewrite all golden files. Review the difference before you commit it
 hooks: ## Make git check commit messages in this checkout
 	@git config core.hooksPath .githooks && echo "git checks messages of commits with .githooks/commit-msg"
 
-.PHONY: test states vault courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
-test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then e2e-life, courses, vault and e2e-operations as time permits. Lists what it skips
+.PHONY: test states vault chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then e2e-life, chaos-rest, vault and e2e-operations as time permits. Lists what it skips
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/suites/(e2e|issuer)$$') | $(suites)
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)') | $(suites)
 	@$(MAKE) --no-print-directory states
-	@integration/ifthereistime.sh $(STARTED) e2e-life:50 courses:25 vault:15 e2e-operations:60
+	@integration/ifthereistime.sh $(STARTED) e2e-life:50 chaos-rest:25 vault:15 e2e-operations:60
 
 states: ## Check the decisions about etcd, drain, remediation and rollout in every small state, and print the number of states
 	@for package in pkg/cluster/etcd pkg/cluster/drain pkg/cluster/remediation pkg/cluster/rolling; do \
@@ -94,14 +94,17 @@ vault: ## Test certificates from a real Vault server. Slow to build; test skips 
 	@integration/build.sh .tools kubeall kwok vault
 	@go test -timeout $(TEST_TIMEOUT) ./integration/suites/issuer
 
-courses: tools ## Run chaos runs 51 to 500, or as many as start within COURSES_FOR. test skips it when time is short
-	@go test -v -timeout $(BENCH_TIMEOUT) -run TestCoursesWithFaults ./integration/suites/chaos -seed=51 -courses=450 -for=$(COURSES_FOR)
+chaos-rest: tools ## Run chaos runs 51 to 500, or as many as start within CHAOS_FOR. test skips it when time is short
+	@go test -v -timeout $(BENCH_TIMEOUT) -run TestRunsWithFaults ./integration/suites/chaos -seed=51 -runs=450 -for=$(CHAOS_FOR)
+
+# The former name of chaos-rest.
+courses: chaos-rest
 
 chaos: tools ## Run all 500 chaos runs (random changes and injected faults from fixed seeds) and crash the operator at every write of a drain. test runs the first 50, and one crash point in seventeen
-	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/suites/chaos -courses=500 -every=1
+	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/suites/chaos -runs=500 -every=1
 
 soak: tools ## Run chaos runs for SOAK (default 1h) from SEED (default: random)
-	@go test -v -timeout 0 -run TestCoursesWithFaults ./integration/suites/chaos -courses=0 -for=$(SOAK) -seed=$(SEED)
+	@go test -v -timeout 0 -run TestRunsWithFaults ./integration/suites/chaos -runs=0 -for=$(SOAK) -seed=$(SEED)
 
 e2e: e2e-life e2e-operations ## Run e2e-life and e2e-operations: workload clusters of virtual machines on a real management cluster
 

@@ -13,5 +13,5 @@ for part in "$@"; do
     continue
   fi
   echo "==> make $target, $passed minutes after the beginning; it has $minutes"
-  make --no-print-directory "$target" TEST_TIMEOUT="${minutes}m" E2E_TIMEOUT="${minutes}m" COURSES_FOR="$((minutes * 2 / 3))m"
+  make --no-print-directory "$target" TEST_TIMEOUT="${minutes}m" E2E_TIMEOUT="${minutes}m" CHAOS_FOR="$((minutes * 2 / 3))m"
 done

@@ -17,16 +17,16 @@ import (
 )
 
 var (
-	courses = flag.Int("courses", 50, "end after so many `courses`; 0 for no end but that of -for")
-	atOnce  = flag.Int("at-once", 50, "how many `courses` there are at a time")
-	first   = flag.Uint64("seed", 1, "the `seed` of the first course; those of the others follow")
+	runs    = flag.Int("runs", 50, "the number of chaos `runs`; 0 for no end but that of -for")
+	atOnce  = flag.Int("at-once", 50, "how many chaos `runs` there are at a time")
+	first   = flag.Uint64("seed", 1, "the `seed` of the first chaos run; those of the others follow")
 	strict  = flag.Bool("strict", true, "fail on suspects, too")
-	lasting = flag.Duration("for", 0, "begin no batch of courses later than this after the first; for example 1h; 0 for no such end")
+	lasting = flag.Duration("for", 0, "begin no batch of chaos runs later than this after the first; for example 1h; 0 for no such end")
 )
 
-// TestCoursesWithFaults runs seeded chaos runs: whatever faults occur, no rule is ever violated, and in the end each
+// TestRunsWithFaults runs seeded chaos runs: whatever faults occur, no rule is ever violated, and in the end each
 // cluster is what its KVMConfig says.
-func TestCoursesWithFaults(t *testing.T) {
+func TestRunsWithFaults(t *testing.T) {
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -40,10 +40,10 @@ func TestCoursesWithFaults(t *testing.T) {
 		}
 	})
 	began, done := time.Now(), 0
-	for ctx.Err() == nil && (*courses == 0 || done < *courses) && (*lasting == 0 || time.Since(began) < *lasting) {
+	for ctx.Err() == nil && (*runs == 0 || done < *runs) && (*lasting == 0 || time.Since(began) < *lasting) {
 		n := *atOnce
-		if *courses > 0 {
-			n = min(n, *courses-done)
+		if *runs > 0 {
+			n = min(n, *runs-done)
 		}
 		seed := *first + uint64(done)
 		r := world.Batch(ctx, seed, n)
@@ -51,7 +51,7 @@ func TestCoursesWithFaults(t *testing.T) {
 			t.Fatal(context.Cause(ctx))
 		}
 		done += n
-		fmt.Printf("%6.0fs  %d courses from seed %d: %d lives of the operator with %v, %d requests (%s); %s of faults, %s until all were settled; %d violations\n",
+		fmt.Printf("%6.0fs  %d chaos runs from seed %d: %d lives of the operator with %v, %d requests (%s); %s of faults, %s until all were settled; %d violations\n",
 			time.Since(began).Seconds(), n, seed, r.Lives, r.Faults, r.Requests, r.Busiest,
 			r.Stormy.Round(time.Second), r.Settled.Round(time.Second), len(r.Violations))
 		for _, v := range r.Violations {
@@ -59,7 +59,7 @@ func TestCoursesWithFaults(t *testing.T) {
 		}
 		suspect(t, r.Suspects)
 		if len(r.Violations) > 0 {
-			t.Fatalf("make it again with: go test ./integration/suites/chaos -seed=%d -courses=%d -at-once=%d", seed, n, *atOnce)
+			t.Fatalf("reproduce it with: go test ./integration/suites/chaos -seed=%d -runs=%d -at-once=%d", seed, n, *atOnce)
 		}
 	}
 	violations, suspects := world.End(ctx)
@@ -70,10 +70,10 @@ func TestCoursesWithFaults(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatal(context.Cause(ctx))
 	}
-	fmt.Printf("%d courses without a violation\n", done)
-	if done < *courses {
-		fmt.Printf("LEFT OUT: %d of %d courses, for want of time: go test ./integration/suites/chaos -run TestCoursesWithFaults -seed=%d -courses=%d\n",
-			*courses-done, *courses, *first+uint64(done), *courses-done)
+	fmt.Printf("%d chaos runs without a violation\n", done)
+	if done < *runs {
+		fmt.Printf("LEFT OUT: %d of %d chaos runs, because the time was up: go test ./integration/suites/chaos -run TestRunsWithFaults -seed=%d -runs=%d\n",
+			*runs-done, *runs, *first+uint64(done), *runs-done)
 	}
 }
 

@@ -119,19 +119,19 @@ func (c *life) complaints() []string {
 	if c.complaint == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("cluster %s: %s\n  %s", c.id, c.complaint, c.story())}
+	return []string{fmt.Sprintf("cluster %s: %s\n  %s", c.id, c.complaint, c.storyLocked())}
+}
+
+// storyLocked returns the log of the chaos run. The caller holds the lock.
+func (c *life) storyLocked() string {
+	return fmt.Sprintf("seed %d\n  %s", c.seed, strings.Join(c.log, "\n  "))
 }
 
 // story returns the log of the chaos run.
 func (c *life) story() string {
-	return fmt.Sprintf("seed %d\n  %s", c.seed, strings.Join(c.log, "\n  "))
-}
-
-// course returns the story for callers that do not hold the lock.
-func (c *life) course() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.story()
+	return c.storyLocked()
 }
 
 // storm changes the cluster and injects faults into it. It creates the cluster first if there is none.
@@ -193,7 +193,7 @@ func (c *life) make(ctx context.Context, masters, workers int) error {
 		c.line.Cut()
 		go c.serve(ctx, c.line, c.books())
 	}
-	return c.world.server.Declare(ctx, c.world.lab.Client, fixture.MakeCluster(c.id).Masters(masters).Workers(workers).Label(labelCourse, c.id).Obj())
+	return c.world.server.Declare(ctx, c.world.lab.Client, fixture.MakeCluster(c.id).Masters(masters).Workers(workers).Label(labelRun, c.id).Obj())
 }
 
 // serve makes the API server answer once etcd does. No API server works without etcd.
@@ -211,8 +211,8 @@ func (c *life) serve(ctx context.Context, line *tenant.Line, ledger *etcdguest.L
 	}
 }
 
-// labelCourse is a label on KVMConfigs with the id of the cluster, by which an operator can select only that one.
-const labelCourse = "example.org/course"
+// labelRun is a label on KVMConfigs with the id of the cluster, by which an operator can select only that one.
+const labelRun = "example.org/chaos-run"
 
 // await gives the cluster some time and continues in any case, because operators meet faults now.
 func (c *life) await(ctx context.Context, condition func(context.Context) error) {

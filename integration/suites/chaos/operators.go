@@ -48,7 +48,7 @@ func (o *operators) begin(clock clock.PassiveClock) *operator {
 		c.REST.Wrap(life.way.transport)
 		c.MachinesOnly, c.Addresses, c.Release, c.Clock = false, o.world.places.Answers, o.world.park.release, clock
 		if o.only != "" {
-			c.Selector = labels.SelectorFromSet(labels.Set{labelCourse: o.only})
+			c.Selector = labels.SelectorFromSet(labels.Set{labelRun: o.only})
 		}
 		c.DrainTimeout, c.EtcdAddresses = time.Hour, o.world.etcdAddresses
 	})

@@ -2,8 +2,8 @@
 // time.
 //
 // A World is a management cluster, an operator that crashes, lags and gets no answers, an API server of workload
-// clusters, and a park of simulated machines. A chaos run, called a course in the code, is a part of one cluster's life
-// in it. Its seed determines what happens, but not when, because all parts are real processes.
+// clusters, and a park of simulated machines. A chaos run is a part of one cluster's life in it. Its seed determines
+// what happens, but not when, because all parts are real processes.
 package chaos
 
 import (
@@ -151,16 +151,16 @@ type Result struct {
 	Stormy, Settled time.Duration
 }
 
-// Batch runs chaos runs in parallel, the first one with the given seed, while the operator meets faults. At the end the
-// faults stop. Then each cluster has to become what its KVMConfig says and cause no more requests. The clusters stay
-// for the next batch.
-func (w *World) Batch(ctx context.Context, seed uint64, courses int) Result {
+// Batch starts count chaos runs in parallel, the first one with the given seed, while the operator meets faults. At the
+// end the faults stop. Then each cluster has to become what its KVMConfig says and cause no more requests. The clusters
+// stay for the next batch.
+func (w *World) Batch(ctx context.Context, seed uint64, count int) Result {
 	var r Result
 	lap := stopwatch()
-	for _, id := range ids(courses)[min(courses, len(w.lives)):] {
+	for _, id := range ids(count)[min(count, len(w.lives)):] {
 		w.lives = append(w.lives, &life{world: w, id: id})
 	}
-	lives := w.lives[:courses]
+	lives := w.lives[:count]
 	o := newOperators(w, rand.New(rand.NewPCG(seed, 0)))
 	stormy, calm := context.WithCancel(ctx)
 	defer calm()
@@ -214,7 +214,7 @@ func (w *World) verdict(lives []*life) (violations, suspects []string) {
 		for i, text := range found {
 			for _, l := range lives {
 				if strings.Contains(text, " "+l.id+"/") {
-					found[i] += "\n  " + l.course()
+					found[i] += "\n  " + l.story()
 				}
 			}
 		}

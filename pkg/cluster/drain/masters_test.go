@@ -24,13 +24,13 @@ const (
 
 var names = [masters]string{"a", "b", "c"}
 
-type course [masters]going
+type situation [masters]going
 
 // stay counts the masters that stay if the i-th goes.
-func (c course) stay(i int) int {
+func (s situation) stay(i int) int {
 	n := 0
-	for j, other := range c {
-		if j != i && drain.Stays(names[i], c[i].certain, drain.Master{
+	for j, other := range s {
+		if j != i && drain.Stays(names[i], s[i].certain, drain.Master{
 			Pod: names[j], Ready: !other.gone, Deleted: other.deleted, Leaving: other.announced || other.certain || other.gone,
 		}) {
 			n++
@@ -41,15 +41,15 @@ func (c course) stay(i int) int {
 
 // after returns the states that one step leads to: a pod is deleted, an operator does its next step or crashes, or
 // another operator takes over.
-func (c course) after() []course {
-	var all []course
+func (s situation) after() []situation {
+	var all []situation
 	step := func(i int, change func(*going)) {
-		next := c
+		next := s
 		change(&next[i])
 		all = append(all, next)
 	}
-	for i, g := range c {
-		enough := c.stay(i) > masters/2
+	for i, g := range s {
+		enough := s.stay(i) > masters/2
 		switch {
 		case g.gone:
 			continue
@@ -76,17 +76,17 @@ func (c course) after() []course {
 }
 
 // stuck returns whether masters are being deleted and none can ever go, even if all announcements are withdrawn.
-func (c course) stuck() bool {
+func (s situation) stuck() bool {
 	deleted := false
-	for i := range c {
-		c[i].announced = false
+	for i := range s {
+		s[i].announced = false
 	}
-	for i, g := range c {
+	for i, g := range s {
 		if g.gone {
 			return false
 		}
 		deleted = deleted || g.deleted
-		if g.deleted && c.stay(i) > masters/2 {
+		if g.deleted && s.stay(i) > masters/2 {
 			return false
 		}
 	}
@@ -96,27 +96,27 @@ func (c course) stuck() bool {
 // TestNoTwoMastersGoAtATime goes through every order in which the masters of a cluster are deleted and operators decide
 // on them, with operators that crash at any point, and shows that a majority stays and that always one master can go.
 func TestNoTwoMastersGoAtATime(t *testing.T) {
-	seen, queue := map[course]bool{}, []course{{}}
+	seen, queue := map[situation]bool{}, []situation{{}}
 	for len(queue) > 0 {
-		c := queue[0]
+		s := queue[0]
 		queue = queue[1:]
-		if seen[c] {
+		if seen[s] {
 			continue
 		}
-		seen[c] = true
+		seen[s] = true
 		leave := 0
-		for _, g := range c {
+		for _, g := range s {
 			if g.certain || g.gone {
 				leave++
 			}
 		}
 		if leave > 1 {
-			t.Fatalf("%d of %d masters go: %+v", leave, masters, c)
+			t.Fatalf("%d of %d masters go: %+v", leave, masters, s)
 		}
-		if c.stuck() {
-			t.Fatalf("nobody can go: %+v", c)
+		if s.stuck() {
+			t.Fatalf("nobody can go: %+v", s)
 		}
-		queue = append(queue, c.after()...)
+		queue = append(queue, s.after()...)
 	}
 	t.Logf("%d situations", len(seen))
 	if len(seen) != situations {
