@@ -112,15 +112,15 @@ func TestListsMayBeWrittenInAnyForm(t *testing.T) {
 		environment map[string]string
 		want        []string
 	}{
-		"F-10: a list":                      {files: file("[10.0.0.0/8, .svc]"), args: []string{config}, want: []string{"10.0.0.0/8", ".svc"}},
-		"F-10: a comma separated text":      {files: file(`"10.0.0.0/8,.svc"`), args: []string{config}, want: []string{"10.0.0.0/8", ".svc"}},
-		"F-10: with spaces and a comma end": {files: file(`" 10.0.0.0/8 , .svc, "`), args: []string{config}, want: []string{"10.0.0.0/8", ".svc"}},
-		"F-10: an empty list":               {files: file("[]"), args: []string{config}, want: []string{}},
-		"F-10: an empty text":               {files: file(`""`), args: []string{config}, want: []string{}},
-		"one flag":                          {args: []string{"--service.workload.proxy.noproxy=a,b"}, want: []string{"a", "b"}},
-		"two flags":                         {args: []string{"--service.workload.proxy.noproxy=a", "--service.workload.proxy.noproxy=b"}, want: []string{"a", "b"}},
-		"the environment replaces a file":   {files: file("[a, b]"), args: []string{config}, environment: variable, want: []string{"c", "d"}},
-		"a flag is not added to":            {files: file("[a, b]"), args: []string{config, "--service.workload.proxy.noproxy=e"}, environment: variable, want: []string{"e"}},
+		"a list":                          {files: file("[10.0.0.0/8, .svc]"), args: []string{config}, want: []string{"10.0.0.0/8", ".svc"}},
+		"a comma separated text":          {files: file(`"10.0.0.0/8,.svc"`), args: []string{config}, want: []string{"10.0.0.0/8", ".svc"}},
+		"with spaces and a comma end":     {files: file(`" 10.0.0.0/8 , .svc, "`), args: []string{config}, want: []string{"10.0.0.0/8", ".svc"}},
+		"an empty list":                   {files: file("[]"), args: []string{config}, want: []string{}},
+		"an empty text":                   {files: file(`""`), args: []string{config}, want: []string{}},
+		"one flag":                        {args: []string{"--service.workload.proxy.noproxy=a,b"}, want: []string{"a", "b"}},
+		"two flags":                       {args: []string{"--service.workload.proxy.noproxy=a", "--service.workload.proxy.noproxy=b"}, want: []string{"a", "b"}},
+		"the environment replaces a file": {files: file("[a, b]"), args: []string{config}, environment: variable, want: []string{"c", "d"}},
+		"a flag is not added to":          {files: file("[a, b]"), args: []string{config, "--service.workload.proxy.noproxy=e"}, environment: variable, want: []string{"e"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fs, _ := setup(t, test.files, test.args...)

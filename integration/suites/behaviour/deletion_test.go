@@ -24,7 +24,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
-func TestF20DeletedClusterLeavesNothingAndMachinesGoFirst(t *testing.T) {
+func TestDeletedClusterLeavesNothingAndMachinesGoFirst(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	config := createReady(t, makeCluster("del1").Masters(3).Workers(2).Obj())
@@ -93,7 +93,7 @@ func deletionByHand(t *testing.T, name string, machines int) time.Duration {
 	return time.Since(began)
 }
 
-func TestF20HostVolumeIsClaimableAgainAndItsDataStays(t *testing.T) {
+func TestHostVolumeIsClaimableAgainAndItsDataStays(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "precious")
 	if err := os.WriteFile(data, []byte("data"), 0o600); err != nil {
@@ -131,7 +131,7 @@ func TestF20HostVolumeIsClaimableAgainAndItsDataStays(t *testing.T) {
 	}
 }
 
-func TestF21DeletionNeedsNeitherReleaseNorStatus(t *testing.T) {
+func TestDeletionNeedsNeitherReleaseNorStatus(t *testing.T) {
 	t.Parallel()
 	release := releaseOf("21.0.0")
 	create(t, release)
@@ -149,7 +149,7 @@ func TestF21DeletionNeedsNeitherReleaseNorStatus(t *testing.T) {
 	awaitNothingLeft(t, config)
 }
 
-func TestF22DeletionBeforeTheClusterIsWhole(t *testing.T) {
+func TestDeletionBeforeTheClusterIsComplete(t *testing.T) {
 	t.Parallel()
 	for name, moment := range map[string]struct {
 		id    string
@@ -181,7 +181,7 @@ func TestF22DeletionBeforeTheClusterIsWhole(t *testing.T) {
 	}
 }
 
-func TestF22DeletionOfAClusterThatNeverWasLeavesTheForeignNamespace(t *testing.T) {
+func TestDeletionLeavesAForeignNamespaceAlone(t *testing.T) {
 	t.Parallel()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "del5"}}
 	theirs := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "del5", Name: "master"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
@@ -229,7 +229,7 @@ func TestFinalizersOfTheOriginalGoWithTheCluster(t *testing.T) {
 	theLab.AwaitGone(t, config)
 }
 
-func TestF33RestartInTheMiddleOfDeletion(t *testing.T) {
+func TestDeletionSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	first := theLab.Run(t, ofShard("restart"))
 	config := fixture.MakeCluster("del7").Workers(2).Label(shard, "restart").Obj()

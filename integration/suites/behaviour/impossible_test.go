@@ -70,13 +70,13 @@ func impossibles() map[string]impossible {
 				change(t, c, func(c *v1alpha1.KVMConfig) { c.Spec.Versions.Kubernetes = "1.35.4" })
 			},
 		},
-		"F-28: no volume carries the tag": {
+		"no volume carries the tag": {
 			config: volume("imp4").Obj(), handler: "pvc", condition: "InfrastructureReady", reason: "HostVolumeMissing",
 			message: "worker w0aaa: no PersistentVolume carries the label mount-tag=imp4; create one or remove the host volume",
 			makes:   []string{"m0aaa", "w1aaa"},
 			mend:    func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); create(t, fixture.MakeVolume("imp4", "imp4")) },
 		},
-		"F-28: two volumes carry the tag": {
+		"two volumes carry the tag": {
 			config: volume("imp5").Obj(), handler: "pvc", condition: "InfrastructureReady", reason: "HostVolumeAmbiguous",
 			world:   []client.Object{fixture.MakeVolume("imp5-a", "imp5"), fixture.MakeVolume("imp5-b", "imp5")},
 			message: "worker w0aaa: the PersistentVolumes imp5-a and imp5-b both carry the label mount-tag=imp5; exactly one may",
@@ -86,7 +86,7 @@ func impossibles() map[string]impossible {
 				theLab.Delete(t, fixture.MakeVolume("imp5-b", "imp5"))
 			},
 		},
-		"F-28: the volume is claimed by somebody else": {
+		"the volume is claimed by another claim": {
 			config: volume("imp6").Obj(), handler: "pvc", condition: "InfrastructureReady", reason: "HostVolumeClaimed", world: []client.Object{bound},
 			message: "worker w0aaa: PersistentVolume imp6 with the label mount-tag=imp6 is claimed by elsewhere/data",
 			makes:   []string{"m0aaa", "w1aaa"},

@@ -14,7 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-func TestF29TwoClustersShareHosts(t *testing.T) {
+func TestTwoClustersShareHosts(t *testing.T) {
 	t.Parallel()
 	a, b := makeCluster("twoa").Masters(3).Workers(3).Obj(), makeCluster("twob").Masters(3).Workers(3).Obj()
 	create(t, a, b)

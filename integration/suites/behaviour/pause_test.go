@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-func TestF23PausedClusterIsNotWritten(t *testing.T) {
+func TestPausedClusterIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for name, annotation := range map[string]string{"pausa": key.AnnotationPaused, "pausb": key.AnnotationClusterAPIPaused} {
 		t.Run(annotation, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestF23PausedClusterIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestF35ClusterOfAForeignVersionIsIgnored(t *testing.T) {
+func TestClusterOfAForeignVersionIsIgnored(t *testing.T) {
 	t.Parallel()
 	operator := theLab.Run(t, func(c *service.Config) {
 		c.Selector = labels.SelectorFromSet(labels.Set{key.LabelVersion: "35.0.0"})

@@ -11,9 +11,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 )
 
-// TestD2MasterComesBackWhereItsDataIs: the host is stored once the first pod is bound, and every later pod runs there.
-// If that is impossible, the master waits and does not start with empty data elsewhere.
-func TestD2MasterComesBackWhereItsDataIs(t *testing.T) {
+// TestMasterComesBackWhereItsDataIs: the host is stored once the first pod is bound, and every later pod runs there. If
+// that is impossible, the master waits and does not start with empty data elsewhere.
+func TestMasterComesBackWhereItsDataIs(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("place").Obj())
 	first := podOf(t, config, "m0aaa")

@@ -18,7 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
-func TestF16VersionChangeReplacesMastersOneByOneThenWorkers(t *testing.T) {
+func TestVersionChangeReplacesMastersOneByOneThenWorkers(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("roll3").Masters(3).Workers(2).Label(key.LabelVersion, "4.0.0").Obj())
 	legacy := followLegacyStatus(t, config)
@@ -33,7 +33,7 @@ func TestF16VersionChangeReplacesMastersOneByOneThenWorkers(t *testing.T) {
 	lab.Eventually(t, lab.Timeout, func() error { return legacy.is("Created", "Updating", "Updated") })
 }
 
-func TestF16RollSaysWhomItWaitsFor(t *testing.T) {
+func TestRolloutSaysWhichNodeItWaitsFor(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("rollw").Masters(3).Workers(1).Obj())
 	held := refusePods(t, config, key.LabelNode, "m1aaa")
@@ -45,9 +45,9 @@ func TestF16RollSaysWhomItWaitsFor(t *testing.T) {
 	theLab.AwaitReady(t, config)
 }
 
-// TestF16NodesWithoutTheLabelOfTheCachesWaitForTheirTurn covers a user who removes the label by which the operator sees
-// a Deployment.
-func TestF16NodesWithoutTheLabelOfTheCachesWaitForTheirTurn(t *testing.T) {
+// TestNodesWithoutTheLabelOfTheCachesWaitForTheirTurn covers a user who removes the label by which the operator sees a
+// Deployment.
+func TestNodesWithoutTheLabelOfTheCachesWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("rolll").Workers(2).Obj())
 	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Rollout = &v1alpha1.Rollout{Paused: true} })
@@ -95,7 +95,7 @@ func TestReadyIsTakenBackBeforeAReplacementBegins(t *testing.T) {
 	theLab.AwaitReady(t, config)
 }
 
-func TestF15AddedSSHKeyRollsAndNeverComesWithAChanceRestart(t *testing.T) {
+func TestSSHKeyIsRolledOutAndNotAppliedByARestart(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("rollk").Workers(2).Obj())
 	old := podOf(t, config, "w1aaa")

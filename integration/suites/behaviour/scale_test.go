@@ -30,7 +30,7 @@ func TestScaleUpAddsOnlyTheNewWorker(t *testing.T) {
 	awaitEndpoints(t, config, key.RoleWorker)
 }
 
-func TestF18ScaleDownTakesTheMiddleWorkerAndNobodyElse(t *testing.T) {
+func TestScaleDownRemovesOnlyTheMiddleWorker(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("scdn1").Workers(3).Obj())
 	others := []string{"m0aaa", "w0aaa", "w2aaa"}

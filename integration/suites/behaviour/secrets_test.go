@@ -65,7 +65,7 @@ func (o certOperator) key(name, value string) *corev1.Secret {
 	}
 }
 
-func TestF11SecretsOfOthersAreNeverUsed(t *testing.T) {
+func TestSecretsOfOthersAreNeverUsed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		id      string
@@ -95,7 +95,7 @@ func TestF11SecretsOfOthersAreNeverUsed(t *testing.T) {
 	}
 }
 
-func TestF12ExistingSecretsAreAdoptedAndStayWhatTheyAre(t *testing.T) {
+func TestExistingSecretsAreAdoptedUnchanged(t *testing.T) {
 	t.Parallel()
 	config := makeCluster("sec5").Obj()
 	o := newCertOperator(t, config)
@@ -132,7 +132,7 @@ func TestF12ExistingSecretsAreAdoptedAndStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-func TestF12MalformedSecretHoldsUpOnlyWhatNeedsIt(t *testing.T) {
+func TestMalformedSecretBlocksOnlyWhatNeedsIt(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		id     string
@@ -176,7 +176,7 @@ func TestF12MalformedSecretHoldsUpOnlyWhatNeedsIt(t *testing.T) {
 	}
 }
 
-func TestF12SecretThatBreaksLaterLeavesTheMachinesAlone(t *testing.T) {
+func TestSecretThatBreaksLaterLeavesTheMachinesAlone(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("sec9").Workers(1).Obj())
 	uids := podUIDs(t, config, "m0aaa", "w0aaa")

@@ -44,7 +44,7 @@ func TestNewClusterCostsItsObjectsAndThreeWrites(t *testing.T) {
 	}
 }
 
-func TestF14ConvergedClusterCostsNothing(t *testing.T) {
+func TestConvergedClusterCausesNoRequests(t *testing.T) {
 	t.Parallel()
 	lab.AwaitSteadyTokens(t)
 	config := fixture.MakeCluster("quiet").Workers(2).Obj()

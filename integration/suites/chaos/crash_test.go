@@ -13,9 +13,9 @@ import (
 
 var every = flag.Int("every", 17, "take every so many-eth `point` of those where an operation can crash; 1 for all")
 
-// TestF33CrashAtEveryWriteOfADrain: drains, and changes of masters whose members belong to a real etcd, end as they do
-// without a crash, wherever the operator crashes. No rule is violated on the way.
-func TestF33CrashAtEveryWriteOfADrain(t *testing.T) {
+// TestDrainSurvivesACrashAtEveryWrite: drains, and changes of masters whose members belong to a real etcd, end as they
+// do without a crash, wherever the operator crashes. No rule is violated on the way.
+func TestDrainSurvivesACrashAtEveryWrite(t *testing.T) {
 	for operation := range chaos.Operations {
 		t.Run(operation, func(t *testing.T) {
 			crashes(t, operation, func(ctx context.Context, w *chaos.World) (int, []string, []string) {
@@ -25,9 +25,9 @@ func TestF33CrashAtEveryWriteOfADrain(t *testing.T) {
 	}
 }
 
-// TestF33CrashAtEveryWriteOfAFounding: etcd is founded wherever the operator crashes while it creates a cluster, even
-// if masters, with or without machines, are then removed from the spec.
-func TestF33CrashAtEveryWriteOfAFounding(t *testing.T) {
+// TestFoundingSurvivesACrashAtEveryWrite: etcd is founded wherever the operator crashes while it creates a cluster,
+// even if masters, with or without machines, are then removed from the spec.
+func TestFoundingSurvivesACrashAtEveryWrite(t *testing.T) {
 	crashes(t, "a cluster is made", func(ctx context.Context, w *chaos.World) (int, []string, []string) {
 		return w.CrashWhileFounding(ctx, *every, clusters)
 	})

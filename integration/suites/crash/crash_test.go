@@ -133,7 +133,7 @@ func prepare(t *testing.T, driver *lab.Driver, o operation, id string) *v1alpha1
 	return config
 }
 
-func TestF33CrashAtEveryWriteEndsAsWithoutCrash(t *testing.T) {
+func TestOperationsSurviveACrashAtEveryWrite(t *testing.T) {
 	driver := theLab.Driver(t)
 	number := 0
 	for name, o := range operations {

@@ -26,8 +26,8 @@ func (l *living) joinAll(t testing.TB) {
 	}
 }
 
-// TestF17RollWithoutAPI: the state of the nodes is unknown, so nodes that look healthy stay.
-func TestF17RollWithoutAPI(t *testing.T) {
+// TestRolloutWithoutAPI: the state of the nodes is unknown, so nodes that look healthy stay.
+func TestRolloutWithoutAPI(t *testing.T) {
 	t.Parallel()
 	t.Run("of three masters that seem to be well none is replaced, and no worker", func(t *testing.T) {
 		t.Parallel()

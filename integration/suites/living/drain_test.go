@@ -28,9 +28,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
-// TestF19DrainOfANode: a deleted node pod keeps its machine until the Node is empty, whatever happens to the operator,
-// and a deleted cluster is not drained.
-func TestF19DrainOfANode(t *testing.T) {
+// TestDrainOfANode: a deleted node pod keeps its machine until the Node is empty, whatever happens to the operator, and
+// a deleted cluster is not drained.
+func TestDrainOfANode(t *testing.T) {
 	t.Parallel()
 	operator := theLab.Run(t, ofShard("shard=drain"))
 	l := create(t, crowd, "drain", fixture.MakeCluster("drain").Workers(2))
@@ -58,7 +58,7 @@ func TestF19DrainOfANode(t *testing.T) {
 		t.Fatal("there is no other pod of the node")
 	}
 
-	t.Run("F-33: an operator that is restarted goes on where it was", func(t *testing.T) {
+	t.Run("an operator that is restarted goes on where it was", func(t *testing.T) {
 		operator.Stop()
 		theLab.Run(t, ofShard("shard=drain"))
 		l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "default/web")
@@ -79,7 +79,7 @@ func TestF19DrainOfANode(t *testing.T) {
 			t.Error("a pod of another Node was evicted")
 		}
 	})
-	t.Run("F-20: a cluster that is deleted is not drained", func(t *testing.T) {
+	t.Run("a cluster that is deleted is not drained", func(t *testing.T) {
 		theLab.Run(t, ofShard("shard=drain"))
 		must(t, theLab.Client.Delete(t.Context(), l.named()))
 		lab.Eventually(t, patience, func() error {
@@ -145,8 +145,8 @@ func (l *living) awaitOneGone(t testing.TB, pods ...*corev1.Pod) *corev1.Pod {
 	return gone
 }
 
-// TestF25UnhealthyNodesAreReplaced: unhealthy nodes are only replaced if that is enabled.
-func TestF25UnhealthyNodesAreReplaced(t *testing.T) {
+// TestUnhealthyNodesAreReplaced: unhealthy nodes are only replaced if that is enabled.
+func TestUnhealthyNodesAreReplaced(t *testing.T) {
 	t.Parallel()
 	theLab.Run(t, ofShard("shard=repair"))
 	l := create(t, crowd, "repair", fixture.MakeCluster("repair").Workers(2))

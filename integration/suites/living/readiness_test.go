@@ -33,8 +33,8 @@ func TestNodesAndTheirPods(t *testing.T) {
 	l.await(t, isTrue("Available"), isTrue("AddOnsReady"), isTrue("NodesJoined"), absent("NodesRepaired"))
 
 	t.Run("a worker serves once its Node is Ready, a master before", func(t *testing.T) { servesWhenReady(t, l) })
-	t.Run("F-24: the address of a worker leaves with its Node, a master's stays", func(t *testing.T) { leavesWhenNotReady(t, l) })
-	t.Run("F-24: the readiness gate closes when the Node is deleted", func(t *testing.T) { closesWithoutNode(t, l) })
+	t.Run("the address of a worker leaves with its Node, a master's stays", func(t *testing.T) { leavesWhenNotReady(t, l) })
+	t.Run("the readiness gate closes when the Node is deleted", func(t *testing.T) { closesWithoutNode(t, l) })
 	t.Run("Ready needs add-ons that serve, Available does not", func(t *testing.T) { needsAddOns(t, l) })
 	t.Run("nothing happens while the API server is away", func(t *testing.T) { staysWhileBlind(t, l, line) })
 	t.Run("writes that hang are told of, and hold up nothing else", func(t *testing.T) { writesHang(t, l) })
@@ -50,7 +50,7 @@ func TestNodesAndTheirPods(t *testing.T) {
 	l.settle(t, first, time.Second)
 	l.await(t, isTrue("Ready"))
 	first.Stop()
-	t.Run("F-14: a cluster at rest costs nothing, with everything on", func(t *testing.T) { costsNothing(t, l, theLab.Run(t, ofShard("shard=live"))) })
+	t.Run("a cluster at rest costs nothing, with everything on", func(t *testing.T) { costsNothing(t, l, theLab.Run(t, ofShard("shard=live"))) })
 }
 
 // awaitBehind waits until exactly the pods are behind a Service, and returns how long that took.

@@ -162,8 +162,8 @@ func pass(t *testing.T, engine *apply.Engine, asked *requests, p addons.Params) 
 	return asked.take()
 }
 
-// TestAddonsConverge covers F-14 for objects in workload clusters: a real API server accepts every object, what it adds
-// does not make the engine write again, neither now nor after a restart, and disabled add-ons are removed.
+// TestAddonsConverge covers objects in workload clusters: a real API server accepts every object, what it adds does not
+// make the engine write again, neither now nor after a restart, and disabled add-ons are removed.
 func TestAddonsConverge(t *testing.T) {
 	m, asked := connect(t, startAPIServer(t))
 	engine := apply.New(m.GetClient(), m.GetAPIReader(), clock.RealClock{})

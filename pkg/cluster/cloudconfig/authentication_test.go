@@ -17,11 +17,11 @@ func TestSignOn(t *testing.T) {
 		want     []jwtAuthenticator
 	}{
 		"none": {want: []jwtAuthenticator{}},
-		"F-07: issuer and client alone give exactly these": {
+		"issuer and client alone give exactly these": {
 			settings: v1alpha1.OIDC{IssuerURL: issuer, ClientID: client},
 			want:     wantJWT(issuer, client, jwtClaim{"sub", issuer + "#"}, nil),
 		},
-		"F-08: a prefix that ends in a colon is valid YAML": {
+		"a prefix that ends in a colon is valid YAML": {
 			settings: v1alpha1.OIDC{
 				IssuerURL: issuer, ClientID: client, UsernameClaim: "name", UsernamePrefix: "oidc:", GroupsClaim: "groups", GroupsPrefix: "a: b #c",
 			},

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// F-09: mirrors, in order, for none, one and several.
+// TestMirrorsAreAskedInOrder covers no mirror, one and several.
 func TestMirrorsAreAskedInOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		registry string

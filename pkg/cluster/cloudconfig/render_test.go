@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 )
 
-// F-13: the same input gives the same bytes.
+// TestRenderingTwiceGivesTheSameBytes: a difference would replace nodes that need not be replaced.
 func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 	for name, params := range golden {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 )
 
-// T-37: systemd rejects a mount unit whose name is not its path.
+// TestMountUnitsAreNamedByTheirPath: systemd rejects a mount unit whose name is not its path.
 func TestMountUnitsAreNamedByTheirPath(t *testing.T) {
 	names := map[string]string{}
 	for _, u := range mustRender(t, volumesParams()).Public.Systemd.Units {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestIndexesAreLowestFreeAndStable covers F-01, F-02 and F-03 of the acceptance list.
+// TestIndexesAreLowestFreeAndStable: a new node gets the lowest free index, and no index changes.
 func TestIndexesAreLowestFreeAndStable(t *testing.T) {
 	type indexes = map[string]int32
 	for name, test := range map[string]struct {
@@ -18,14 +18,14 @@ func TestIndexesAreLowestFreeAndStable(t *testing.T) {
 		nodes   []string
 		want    indexes
 	}{
-		"F-01: the first node gets 1":                             {nil, []string{"a"}, indexes{"a": 1}},
+		"the first node gets 1":                                   {nil, []string{"a"}, indexes{"a": 1}},
 		"an empty cluster has no indexes":                         {indexes{}, nil, indexes{}},
 		"nodes get them in order":                                 {nil, []string{"a", "b", "c"}, indexes{"a": 1, "b": 2, "c": 3}},
 		"after 1, 2, 3 comes 4":                                   {indexes{"a": 1, "b": 2, "c": 3}, []string{"a", "b", "c", "d"}, indexes{"a": 1, "b": 2, "c": 3, "d": 4}},
-		"F-02: a hole is filled first":                            {indexes{"a": 1, "b": 2, "c": 4}, []string{"a", "b", "c", "d"}, indexes{"a": 1, "b": 2, "c": 4, "d": 3}},
-		"F-02: after the hole comes the end":                      {indexes{"a": 1, "b": 2, "c": 4}, []string{"a", "b", "c", "d", "e"}, indexes{"a": 1, "b": 2, "c": 4, "d": 3, "e": 5}},
-		"F-03: an index freed in this pass is not reused in it":   {indexes{"a": 1, "b": 2}, []string{"b", "c"}, indexes{"b": 2, "c": 3}},
-		"F-03: an index freed in an earlier pass is reused":       {indexes{"b": 2}, []string{"b", "c"}, indexes{"b": 2, "c": 1}},
+		"a hole is filled first":                                  {indexes{"a": 1, "b": 2, "c": 4}, []string{"a", "b", "c", "d"}, indexes{"a": 1, "b": 2, "c": 4, "d": 3}},
+		"after the hole comes the end":                            {indexes{"a": 1, "b": 2, "c": 4}, []string{"a", "b", "c", "d", "e"}, indexes{"a": 1, "b": 2, "c": 4, "d": 3, "e": 5}},
+		"an index freed in this pass is not reused in it":         {indexes{"a": 1, "b": 2}, []string{"b", "c"}, indexes{"b": 2, "c": 3}},
+		"an index freed in an earlier pass is reused":             {indexes{"b": 2}, []string{"b", "c"}, indexes{"b": 2, "c": 1}},
 		"the order of the list does not matter to those who have": {indexes{"a": 1, "b": 2}, []string{"b", "a"}, indexes{"a": 1, "b": 2}},
 		"a node that goes loses its index":                        {indexes{"a": 1, "b": 2}, []string{"a"}, indexes{"a": 1}},
 	} {

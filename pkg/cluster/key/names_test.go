@@ -12,8 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// TestNames covers the table of names of the original (spec §4) and those that are keyed by node id instead of
-// position.
+// TestNames covers the names that the original gave and those that are keyed by node id instead of position.
 func TestNames(t *testing.T) {
 	for name, test := range map[string]struct{ got, want string }{
 		"namespace, service account and role binding": {Namespace("ab1cd"), "ab1cd"},
@@ -64,7 +63,8 @@ func TestNamesOfJobsFit(t *testing.T) {
 	}
 }
 
-// TestDomains covers F-06. That an API domain must begin with "api." is a rule of the CRD and tested with it.
+// TestDomains: the domains of etcd and of workers are derived from that of the API. That an API domain must begin with
+// "api." is a rule of the CRD and tested with it.
 func TestDomains(t *testing.T) {
 	domains := func(change func(*v1alpha1.Cluster)) [3]string {
 		var c v1alpha1.Cluster
@@ -76,7 +76,7 @@ func TestDomains(t *testing.T) {
 		change func(*v1alpha1.Cluster)
 		want   [3]string
 	}{
-		"F-06: derived from the API's": {
+		"derived from the API's": {
 			func(*v1alpha1.Cluster) {},
 			[3]string{"x.k8s.example.com", "etcd.x.k8s.example.com", "worker.x.k8s.example.com"},
 		},

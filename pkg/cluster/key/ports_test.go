@@ -8,8 +8,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
-// TestPortsOfServices covers the ports of spec §3.10. The original's ports on hosts (23000, 47000 and 21000 plus VNI)
-// are not used anywhere: a guest has its pod's address, so two clusters cannot collide (F-29, T-30).
+// TestPortsOfServices covers the ports of the original's Services. The original's ports on hosts (23000, 47000 and
+// 21000 plus VNI) are not used anywhere: a guest has its pod's address, so two clusters cannot collide.
 func TestPortsOfServices(t *testing.T) {
 	var c v1alpha1.Cluster
 	c.Kubernetes.API.SecurePort = 6443

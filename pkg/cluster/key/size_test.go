@@ -16,9 +16,9 @@ func TestMemoryOfThePod(t *testing.T) {
 		emulated bool
 		want     string
 	}{
-		"F-04: 4G":                {"4G", 2, false, "4373Mi"},
-		"F-04: 12G":               {"12G", 4, false, "12078Mi"},
-		"F-04: 32G":               {"32G", 8, false, "31332Mi"},
+		"4G":                      {"4G", 2, false, "4373Mi"},
+		"12G":                     {"12G", 4, false, "12078Mi"},
+		"32G":                     {"32G", 8, false, "31332Mi"},
 		"4G that may be emulated": {"4G", 2, true, "5397Mi"},
 		"4Gi is more than 4G":     {"4Gi", 2, false, "4656Mi"},
 		"the smallest":            {"512M", 1, false, "1013Mi"},
@@ -32,7 +32,8 @@ func TestMemoryOfThePod(t *testing.T) {
 	}
 }
 
-// TestGuestFitsIntoThePod covers F-04b and T-22 for every form that the CRD accepts and every size up to 1 TB.
+// TestGuestFitsIntoThePod: the memory of a pod suffices for its guest and QEMU, for every form that the CRD accepts and
+// every size up to 1 TB.
 func TestGuestFitsIntoThePod(t *testing.T) {
 	// This is what QEMU itself needs at least, for any size of the guest: 150 MiB were measured, and 1 GiB for
 	// translated code.
@@ -57,7 +58,7 @@ func TestGuestFitsIntoThePod(t *testing.T) {
 	}
 }
 
-// TestDisks covers F-05.
+// TestDisks covers the sizes of disks, with and without sizes in the spec.
 func TestDisks(t *testing.T) {
 	for name, test := range map[string]struct {
 		role    string
@@ -65,7 +66,7 @@ func TestDisks(t *testing.T) {
 		want    Disks
 	}{
 		"a worker without sizes":              {RoleWorker, v1alpha1.Machine{}, Disks{"5G", "50G", "5G"}},
-		"F-05: disk is rounded to whole GB":   {RoleWorker, v1alpha1.Machine{Disk: 40.4}, Disks{"5G", "40G", "40G"}},
+		"disk is rounded to whole GB":         {RoleWorker, v1alpha1.Machine{Disk: 40.4}, Disks{"5G", "40G", "40G"}},
 		"disk is rounded up from a half":      {RoleWorker, v1alpha1.Machine{Disk: 40.5}, Disks{"5G", "41G", "41G"}},
 		"dockerVolumeSizeGB goes before disk": {RoleWorker, v1alpha1.Machine{Disk: 40.4, DockerVolumeSizeGB: 100}, Disks{"5G", "100G", "100G"}},
 		"a disk that rounds to nothing":       {RoleWorker, v1alpha1.Machine{Disk: 0.4}, Disks{"5G", "50G", "5G"}},

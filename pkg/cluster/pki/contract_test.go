@@ -77,7 +77,7 @@ func contractOf(cert *x509.Certificate) contract {
 }
 
 // TestContract checks names, common names, organizations and alternative names against those of the original's
-// cert-operator (spec E.1), and those that today's control plane needs in addition.
+// cert-operator, and those that today's control plane needs in addition.
 func TestContract(t *testing.T) {
 	const base = "ab1cd.k8s.example.org"
 	client, both := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}

@@ -167,7 +167,8 @@ func TestManyIllNodes(t *testing.T) {
 	}
 }
 
-// TestLimitsOfRemediation covers F-25: one node in a small cluster, a tenth of a large one, the longest unready first.
+// TestLimitsOfRemediation covers how many nodes are replaced: one node in a small cluster, a tenth of a large one, the
+// longest unready first.
 func TestLimitsOfRemediation(t *testing.T) {
 	for name, test := range map[string]struct {
 		workers, dead int

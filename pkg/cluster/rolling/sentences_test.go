@@ -28,7 +28,7 @@ func parse(t *testing.T, text string) []rolling.Node {
 	return nodes
 }
 
-// sentences of the comment at Decide; F-16 and F-17 are among them.
+// sentences of the comment at Decide.
 var sentences = map[string]struct {
 	nodes              string
 	limits             rolling.Limits
@@ -36,15 +36,15 @@ var sentences = map[string]struct {
 	reason, waitingFor string
 }{
 	"what is up to date stays": {nodes: "m0 new ready, w0 new ready"},
-	"F-16: masters go first, one at a time": {
+	"masters go first, one at a time": {
 		nodes:   "m0 old ready, m1 old ready, m2 old ready, w0 old ready",
 		replace: "m0", waiting: "m1 m2 w0", reason: "MasterNotReady", waitingFor: "m0",
 	},
-	"F-16: the next master waits until the last one is Ready": {
+	"the next master waits until the last one is Ready": {
 		nodes:   "m0 new away, m1 old ready, m2 old ready, w0 old ready",
 		waiting: "m1 m2 w0", reason: "MasterNotReady", waitingFor: "m0",
 	},
-	"F-16: then it goes": {
+	"the next master goes once the last one is Ready": {
 		nodes:   "m0 new ready, m1 old ready, m2 old ready",
 		replace: "m1", waiting: "m2", reason: "MasterNotReady", waitingFor: "m1",
 	},
@@ -80,8 +80,8 @@ var sentences = map[string]struct {
 		nodes:   "m0 new ready, w0 old away, w1 new away",
 		waiting: "w0", reason: "WorkersNotReady", waitingFor: "w1",
 	},
-	"F-17: a broken master does not wait for itself": {nodes: "m0 old away, w0 new ready", replace: "m0"},
-	"F-17: it goes before its healthy peers": {
+	"a broken master does not wait for itself": {nodes: "m0 old away, w0 new ready", replace: "m0"},
+	"a broken master goes before its healthy peers": {
 		nodes:   "m0 old ready, m1 old away, m2 old ready",
 		replace: "m1", waiting: "m0 m2", reason: "MasterNotReady", waitingFor: "m1",
 	},

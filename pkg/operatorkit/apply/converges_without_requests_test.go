@@ -40,8 +40,8 @@ func TestWantedObjectsAreNotChanged(t *testing.T) {
 	equal(t, "the object passed in", before, wanted)
 }
 
-// TestEveryObjectOfAClusterConverges covers F-14 for all objects of a KVMConfig: what the API server adds to objects,
-// mainly defaults, does not make the engine write again, neither now nor after a restart.
+// TestEveryObjectOfAClusterConverges covers all objects of a KVMConfig: what the API server adds to objects, mainly
+// defaults, does not make the engine write again, neither now nor after a restart.
 func TestEveryObjectOfAClusterConverges(t *testing.T) {
 	config := fixture.MakeCluster("conv1").Masters(3).Workers(2).Release("20.0.0", "4.0.0").EtcdOnVolume("1Gi").HostVolume(0, "data", "/data").Obj()
 	settings := state.Settings{

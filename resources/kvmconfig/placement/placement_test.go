@@ -36,7 +36,7 @@ func pod(name, host string, isGated, terminating bool) corev1.Pod {
 	return p
 }
 
-func TestD2MasterStaysWhereItsDataIs(t *testing.T) {
+func TestMasterStaysWhereItsDataIs(t *testing.T) {
 	tests := map[string]struct {
 		known      string
 		pods       []corev1.Pod // the newest first

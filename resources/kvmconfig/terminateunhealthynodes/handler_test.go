@@ -47,9 +47,9 @@ func node(id string, gate corev1.ConditionStatus, ago time.Duration) state.Node 
 	return state.Node{ID: id, Role: key.RoleWorker, Pods: []corev1.Pod{pod}}
 }
 
-// TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced covers the gates of pods: this handler runs before a pod's gate has
+// TestOnlyWhatHasNotBeenReadyForLongIsReplaced covers the gates of pods: this handler runs before a pod's gate has
 // followed a Node that has just become not Ready.
-func TestF25OnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
+func TestOnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		gate  corev1.ConditionStatus
 		ago   time.Duration

@@ -44,9 +44,9 @@ func behind(t *testing.T, s scenario, w world) map[string]string {
 	return got
 }
 
-// TestRow3_14WhoIsBehindTheServices: only node pods that are Ready and not terminating, so that a draining worker gets
-// no new traffic; members of etcd as soon as they have an address.
-func TestRow3_14WhoIsBehindTheServices(t *testing.T) {
+// TestPodsBehindTheServices: only node pods that are Ready and not terminating, so that a draining worker gets no new
+// traffic; members of etcd as soon as they have an address.
+func TestPodsBehindTheServices(t *testing.T) {
 	const master, worker0, worker1 = "10.244.0.1", "10.244.0.2", "10.244.0.3"
 	for name, test := range map[string]struct {
 		change func(*world)

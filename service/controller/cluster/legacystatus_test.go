@@ -77,8 +77,8 @@ func legacySnapshot(desired string, versions []string, status *v1alpha1.LegacyCl
 	return s
 }
 
-// TestRow3_1Conditions covers every line of the original's table of conditions, and cases that the original missed.
-func TestRow3_1Conditions(t *testing.T) {
+// TestLegacyConditions covers every line of the original's table of conditions, and cases that the original missed.
+func TestLegacyConditions(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, desired string
 		nodes           []string
@@ -145,8 +145,8 @@ func TestLegacyStatusComesToRest(t *testing.T) {
 	}
 }
 
-// TestRow3_1NodesKeepTheirTimes: nodes keep their times unless they changed.
-func TestRow3_1NodesKeepTheirTimes(t *testing.T) {
+// TestLegacyNodesKeepTheirTimes: nodes keep their times unless they changed.
+func TestLegacyNodesKeepTheirTimes(t *testing.T) {
 	node := func(name, version string, at metav1.Time) v1alpha1.LegacyNode {
 		return v1alpha1.LegacyNode{Name: name, Version: version, Labels: map[string]string{"role": "worker"}, LastTransitionTime: at}
 	}
@@ -159,8 +159,8 @@ func TestRow3_1NodesKeepTheirTimes(t *testing.T) {
 	}
 }
 
-// TestRow3_1FieldsOfOthersStay: cluster-operator wrote scaling there.
-func TestRow3_1FieldsOfOthersStay(t *testing.T) {
+// TestLegacyFieldsOfOthersStay: cluster-operator wrote scaling there.
+func TestLegacyFieldsOfOthersStay(t *testing.T) {
 	status := before(t, "Created | 1.0.0")
 	status.Scaling.DesiredCapacity, status.Network.CIDR = 3, "10.0.0.0/24"
 	got := legacyStatus(legacySnapshot("1.0.0", []string{"1.0.0"}, status), now)

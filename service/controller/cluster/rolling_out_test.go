@@ -64,10 +64,10 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 		change func(*scenario, *world)
 		want   outline
 	}{
-		"nothing changed":           {func(*scenario, *world) {}, outline{all, "", "Done"}},
-		"F-15: an SSH key is added": {func(s *scenario, _ *world) { key(s) }, mastersFirst},
-		"F-16: another Kubernetes":  {func(s *scenario, _ *world) { s.config.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.35.5"} }, mastersFirst},
-		"F-16: another version label": {func(s *scenario, _ *world) {
+		"nothing changed":     {func(*scenario, *world) {}, outline{all, "", "Done"}},
+		"an SSH key is added": {func(s *scenario, _ *world) { key(s) }, mastersFirst},
+		"another Kubernetes":  {func(s *scenario, _ *world) { s.config.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.35.5"} }, mastersFirst},
+		"another version label": {func(s *scenario, _ *world) {
 			s.config.Labels = map[string]string{"kvm-operator.giantswarm.io/version": "4.0.1"}
 		}, mastersFirst},
 		"another pod network, which must not meet what the one before left on the nodes": {func(s *scenario, _ *world) {

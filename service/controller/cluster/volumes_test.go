@@ -31,9 +31,9 @@ func claims(t *testing.T, s scenario) map[string]claim {
 	return got
 }
 
-// TestRow3_7Claims: claims are named after node IDs, not after positions as in the original; only one pod can use that
+// TestVolumeClaims: claims are named after node IDs, not after positions as in the original; only one pod can use that
 // of etcd.
-func TestRow3_7Claims(t *testing.T) {
+func TestVolumeClaims(t *testing.T) {
 	onVolume := func(etcd *v1alpha1.EtcdVolume) scenario {
 		s := simple()
 		s.config.Spec.KVM.K8sKVM.StorageType, s.config.Spec.KVM.Etcd = v1alpha1.StorageTypePersistentVolume, etcd

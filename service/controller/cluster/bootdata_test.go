@@ -11,9 +11,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/bootdata"
 )
 
-// TestRow3_6BootDataOneEachNode: a ConfigMap <role>-<cluster>-<node> with user_data like the original's and a Secret of
+// TestEachNodeHasItsBootData: a ConfigMap <role>-<cluster>-<node> with user_data like the original's and a Secret of
 // the same name with the private half; nothing else.
-func TestRow3_6BootDataOneEachNode(t *testing.T) {
+func TestEachNodeHasItsBootData(t *testing.T) {
 	s := simple()
 	id := s.config.Spec.Cluster.ID
 	rendered := s.render(t)

@@ -13,8 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
-// The names of the tests in this file have the numbers of rows in a description of the original's behavior. They cover
-// what a user of the original relies on; the golden files cover the rest.
+// The tests in this file cover what a user of the original relies on. The golden files cover the rest.
 
 // one returns the object of a handler with the name.
 func one[T client.Object](t *testing.T, rendered []Rendered, handler, name string) T {
@@ -47,31 +46,31 @@ func TestLabelsOfTheOriginalAreKept(t *testing.T) {
 		handler, object string
 		want            labels
 	}{
-		"3.3 cluster role binding": {"clusterrolebinding", "full1", labels{"app": "kvm-operator", "giantswarm.io/cluster-id": "full1", "giantswarm.io/customer-id": "acme"}},
-		"3.4 namespace":            {"namespace", "full1", labels{"cluster": "full1", "customer": "acme"}},
-		"3.5 service account":      {"serviceaccount", "full1", labels{"cluster-id": "full1", "customer-id": "acme"}},
-		"3.6 config map": {"configmap", "worker-full1-w0aaa", labels{
+		"cluster role binding": {"clusterrolebinding", "full1", labels{"app": "kvm-operator", "giantswarm.io/cluster-id": "full1", "giantswarm.io/customer-id": "acme"}},
+		"namespace":            {"namespace", "full1", labels{"cluster": "full1", "customer": "acme"}},
+		"service account":      {"serviceaccount", "full1", labels{"cluster-id": "full1", "customer-id": "acme"}},
+		"config map": {"configmap", "worker-full1-w0aaa", labels{
 			"cluster": "full1", "customer": "acme", "giantswarm.io/cluster": "full1", "giantswarm.io/managed-by": "kvm-operator", "giantswarm.io/organization": "acme",
 		}},
-		"3.7 claim of etcd": {"pvc", "pvc-master-etcd-full1-m0aaa", labels{
+		"claim of etcd": {"pvc", "pvc-master-etcd-full1-m0aaa", labels{
 			"giantswarm.io/managed-by": "kvm-operator", "customer": "acme", "app": "master", "giantswarm.io/cluster": "full1", "cluster": "full1",
 			"giantswarm.io/version-bundle": "4.0.0", "node": "m0aaa",
 		}},
-		"3.7 claim of a host volume": {"pvc", "local-pvc-worker-full1-w1aaa-data1", labels{
+		"claim of a host volume": {"pvc", "local-pvc-worker-full1-w1aaa-data1", labels{
 			"giantswarm.io/managed-by": "kvm-operator", "customer": "acme", "app": "worker", "giantswarm.io/cluster": "full1", "cluster": "full1",
 			"giantswarm.io/version-bundle": "4.0.0", "node": "w1aaa",
 		}},
-		"3.8 deployment": {"deployment", "worker-w0aaa", labels{
+		"deployment": {"deployment", "worker-w0aaa", labels{
 			"app": "worker", "cluster": "full1", "customer": "acme", "giantswarm.io/cluster": "full1", "giantswarm.io/organization": "acme",
 			"giantswarm.io/managed-by": "kvm-operator", "node": "w0aaa",
 		}},
-		"3.9 ingress": {"ingress", "api", labels{"cluster": "full1", "customer": "acme", "app": "master"}},
-		"3.10 service": {"service", "worker", labels{
+		"ingress": {"ingress", "api", labels{"cluster": "full1", "customer": "acme", "app": "master"}},
+		"service": {"service", "worker", labels{
 			"cluster": "full1", "customer": "acme", "app": "worker", "giantswarm.io/cluster": "full1", "giantswarm.io/organization": "acme",
 			"giantswarm.io/version-bundle": "4.0.0",
 		}},
-		"E.1 certificate":    {"certificates", "full1-api", labels{"giantswarm.io/certificate": "api", "giantswarm.io/cluster": "full1"}},
-		"E.2 encryption key": {"randomkey", "full1-encryption", labels{"giantswarm.io/randomkey": "encryption", "giantswarm.io/cluster": "full1", "clusterID": "full1", "clusterKey": "encryption"}},
+		"certificate":    {"certificates", "full1-api", labels{"giantswarm.io/certificate": "api", "giantswarm.io/cluster": "full1"}},
+		"encryption key": {"randomkey", "full1-encryption", labels{"giantswarm.io/randomkey": "encryption", "giantswarm.io/cluster": "full1", "clusterID": "full1", "clusterKey": "encryption"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := one[client.Object](t, rendered, test.handler, test.object)
@@ -82,7 +81,7 @@ func TestLabelsOfTheOriginalAreKept(t *testing.T) {
 	}
 }
 
-func TestRow3_3ClusterRoleBindings(t *testing.T) {
+func TestClusterRoleBindings(t *testing.T) {
 	type binding struct{ Name, Role, Subject string }
 	bindings := func(rendered []Rendered) []binding {
 		var list []binding
@@ -105,7 +104,7 @@ func TestRow3_3ClusterRoleBindings(t *testing.T) {
 	}
 }
 
-func TestRow3_4Namespace(t *testing.T) {
+func TestNamespace(t *testing.T) {
 	namespace := one[*corev1.Namespace](t, must(t, renderedSimple), "namespace", "ab1cd")
 	if diff := cmp.Diff("privileged", namespace.Labels["pod-security.kubernetes.io/enforce"]); diff != "" {
 		t.Errorf("node pods are not admitted (-want +got):\n%s", diff)
@@ -119,8 +118,8 @@ func TestRow3_4Namespace(t *testing.T) {
 	}
 }
 
-// TestRow3_5ServiceAccount: the name is the original's; unlike there, node pods get no token.
-func TestRow3_5ServiceAccount(t *testing.T) {
+// TestServiceAccount: the name is the original's; unlike there, node pods get no token.
+func TestServiceAccount(t *testing.T) {
 	rendered := must(t, renderedSimple)
 	account := one[*corev1.ServiceAccount](t, rendered, "serviceaccount", "ab1cd")
 	pod := one[*appsv1.Deployment](t, rendered, "deployment", "master-m0aaa").Spec.Template.Spec
@@ -130,7 +129,7 @@ func TestRow3_5ServiceAccount(t *testing.T) {
 	}
 }
 
-func TestRow3_9Ingress(t *testing.T) {
+func TestIngresses(t *testing.T) {
 	type route struct {
 		Name, TLSHost, Host, Path, Service, Class, Passthrough string
 		Port                                                   int32
@@ -155,9 +154,9 @@ func TestRow3_9Ingress(t *testing.T) {
 	}
 }
 
-// TestRow3_10Services: types, ports and annotations are the original's; there is no selector, because the handler
-// "endpoints" decides which pods are behind the Services.
-func TestRow3_10Services(t *testing.T) {
+// TestServices: types, ports and annotations are the original's; there is no selector, because the handler "endpoints"
+// decides which pods are behind the Services.
+func TestServices(t *testing.T) {
 	type port struct {
 		Name                 string
 		Port, Target, OnNode int32
@@ -198,8 +197,8 @@ func TestRow3_10Services(t *testing.T) {
 	}
 }
 
-// TestRow3_2IndexesAreStoredFirst: the handler's result stops the chain until the indexes are in the status.
-func TestRow3_2IndexesAreStoredFirst(t *testing.T) {
+// TestIndexesAreStoredFirst: the handler's result stops the chain until the indexes are in the status.
+func TestIndexesAreStoredFirst(t *testing.T) {
 	s := simple().snapshot(t, world{})
 	handler := machines(nil, nil, nil)[0].Handler
 	stored, err1 := handler.EnsureCreated(t.Context(), s)

@@ -31,7 +31,7 @@ func environment(d *appsv1.Deployment) map[string]string {
 	return env
 }
 
-func TestRow3_8DeploymentOneEachNode(t *testing.T) {
+func TestEachNodeHasItsDeployment(t *testing.T) {
 	var got []string
 	for _, object := range objects(t, must(t, renderedFull), "deployment") {
 		got = append(got, object.GetNamespace()+"/"+object.GetName())
@@ -45,7 +45,7 @@ func TestRow3_8DeploymentOneEachNode(t *testing.T) {
 	}
 }
 
-func TestRow3_8DeploymentItself(t *testing.T) {
+func TestDeploymentReplicasAndSelector(t *testing.T) {
 	d := deploymentOf(t, must(t, renderedFull), "worker-w0aaa")
 	selector := map[string]string{"app": "worker", "cluster": "full1", "node": "w0aaa"}
 	annotations := map[string]string{"giantswarm.io/release-version": "20.0.0", "giantswarm.io/version-bundle-version": "4.0.0"}
@@ -56,8 +56,8 @@ func TestRow3_8DeploymentItself(t *testing.T) {
 	}
 }
 
-// TestRow3_8DeploymentPodMetadata covers labels and annotations by which other software recognizes node pods.
-func TestRow3_8DeploymentPodMetadata(t *testing.T) {
+// TestDeploymentPodMetadata covers labels and annotations by which other software recognizes node pods.
+func TestDeploymentPodMetadata(t *testing.T) {
 	template := deploymentOf(t, must(t, renderedFull), "master-m0aaa").Spec.Template
 	labels := map[string]string{
 		"app": "master", "cluster": "full1", "customer": "acme", "giantswarm.io/cluster": "full1", "giantswarm.io/organization": "acme", "node": "m0aaa",
@@ -79,7 +79,7 @@ func TestRow3_8DeploymentPodMetadata(t *testing.T) {
 	}
 }
 
-func TestRow3_8DeploymentPodSpec(t *testing.T) {
+func TestDeploymentPodSpec(t *testing.T) {
 	type pod struct {
 		HostNetwork, Privileged bool
 		NodeSelector            map[string]string
@@ -169,8 +169,8 @@ func TestDiskRequestIsASetting(t *testing.T) {
 	}
 }
 
-// TestRow3_8DeploymentKeepsMachinesApart: one machine of a cluster per host, unless the settings allow shared hosts.
-func TestRow3_8DeploymentKeepsMachinesApart(t *testing.T) {
+// TestMachinesOfAClusterAreKeptApart: one machine of a cluster per host, unless the settings allow shared hosts.
+func TestMachinesOfAClusterAreKeptApart(t *testing.T) {
 	apart, shared := simple(), simple()
 	shared.settings.SharedHosts = true
 	count := func(s scenario) [2]int {
@@ -187,9 +187,8 @@ func TestRow3_8DeploymentKeepsMachinesApart(t *testing.T) {
 	}
 }
 
-// TestRow3_8DeploymentEnvironment covers the variables of the original's runner; MEMORY is in MiB, equal to the
-// quantity.
-func TestRow3_8DeploymentEnvironment(t *testing.T) {
+// TestDeploymentEnvironment covers the variables of the original's runner; MEMORY is in MiB, equal to the quantity.
+func TestDeploymentEnvironment(t *testing.T) {
 	want := map[string]map[string]string{
 		"master-m0aaa": {
 			"HOSTNAME": "$metadata.name", "ROLE": "master", "CORES": "2", "MEMORY": "3814M", "DISK_OS": "5G", "DISK_DOCKER": "50G", "DISK_KUBELET": "5G",
@@ -209,8 +208,8 @@ func TestRow3_8DeploymentEnvironment(t *testing.T) {
 	}
 }
 
-// TestRow3_8DeploymentVolumes covers where the data of a machine is.
-func TestRow3_8DeploymentVolumes(t *testing.T) {
+// TestDeploymentVolumes covers where the data of a machine is.
+func TestDeploymentVolumes(t *testing.T) {
 	source := func(v corev1.Volume) string {
 		switch {
 		case v.HostPath != nil:
