@@ -70,14 +70,6 @@ func (r *Reconciler) observe(ctx context.Context, config *v1alpha1.KVMConfig) (p
 // those of all clusters, so the cluster's own Secrets are read by name.
 func (r *Reconciler) readSecrets(ctx context.Context, o *plan.Observed) error {
 	cluster := o.Config.Spec.Cluster
-	for _, namespace := range r.secretPlaces(o.Config) {
-		var list corev1.SecretList
-		err := r.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{observe.IndexCluster: cluster.ID}, client.DisableReadYourWritesConsistency)
-		if err != nil {
-			return err
-		}
-		o.Secrets = append(o.Secrets, list.Items...)
-	}
 	own := []client.ObjectKey{{Namespace: key.Namespace(cluster.ID), Name: key.KubeconfigName(cluster.ID)}}
 	for _, name := range state.RandomKeys {
 		own = append(own, client.ObjectKey{Namespace: o.Config.Namespace, Name: key.SecretName(cluster.ID, name)})
@@ -90,9 +82,21 @@ func (r *Reconciler) readSecrets(ctx context.Context, o *plan.Observed) error {
 		if err != nil {
 			return err
 		}
-		o.Secrets = slices.DeleteFunc(o.Secrets, func(s corev1.Secret) bool { return client.ObjectKeyFromObject(&s) == object })
 		if secret != nil {
 			o.Secrets = append(o.Secrets, *secret)
+		}
+	}
+	for _, namespace := range r.secretPlaces(o.Config) {
+		var list corev1.SecretList
+		err := r.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{observe.IndexCluster: cluster.ID},
+			client.DisableReadYourWritesConsistency, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if other := &list.Items[i]; !slices.Contains(own, client.ObjectKeyFromObject(other)) {
+				o.Secrets = append(o.Secrets, *other.DeepCopy())
+			}
 		}
 	}
 	return nil
