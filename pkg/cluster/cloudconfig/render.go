@@ -50,13 +50,12 @@ func Render(p Params) (BootData, error) {
 	if err != nil {
 		return BootData{}, err
 	}
-	// Both halves together are validated as well, which finds a path that both of them define.
+	// Both halves are validated together, which also finds a path that both of them define. Whatever is valid in the
+	// whole is valid in its half.
 	whole := data.Public
 	whole.Storage.Files = append(append([]types.File{}, data.Public.Storage.Files...), data.Private.Storage.Files...)
-	for _, config := range []types.Config{data.Public, data.Private, whole} {
-		if err := validate(config); err != nil {
-			return BootData{}, err
-		}
+	if err := validate(whole); err != nil {
+		return BootData{}, err
 	}
 	return data, nil
 }

@@ -32,6 +32,21 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 	}
 }
 
+// TestHalvesAreValidByThemselves: Ignition merges them, and refuses a half that is invalid. Rendering validates only both
+// together, which costs half of the time.
+func TestHalvesAreValidByThemselves(t *testing.T) {
+	for name, params := range golden {
+		t.Run(name, func(t *testing.T) {
+			data := mustRender(t, params())
+			for _, half := range []types.Config{data.Public, data.Private} {
+				if err := validate(half); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 func TestNoSecretIsInThePublicHalf(t *testing.T) {
 	for name, params := range golden {
 		t.Run(name, func(t *testing.T) {
