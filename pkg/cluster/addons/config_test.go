@@ -32,6 +32,9 @@ func files(t *testing.T, objects []client.Object) map[string]string {
 
 // TestKubeProxyReadsItsConfiguration: the real kube-proxy prints what it has parsed. An unknown field would stop it.
 func TestKubeProxyReadsItsConfiguration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: it needs the kube-proxy of make tools")
+	}
 	tool, err := filepath.Abs("../../../.tools/kube-proxy")
 	if err != nil {
 		t.Fatal(err)

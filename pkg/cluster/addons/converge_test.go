@@ -68,6 +68,9 @@ func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
 // startAPIServer starts a real API server, of this repository unless another is configured.
 func startAPIServer(t *testing.T) *rest.Config {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("left out by -short: it needs the API server of make tools")
+	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		tools, err := filepath.Abs("../../../.tools")
 		if err != nil {

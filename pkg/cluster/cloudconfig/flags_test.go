@@ -57,6 +57,9 @@ func TestWhichAPIServersEstimateSizes(t *testing.T) {
 // tool returns the path of a binary that `make tools` builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("left out by -short: it needs the " + name + " of make tools")
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
