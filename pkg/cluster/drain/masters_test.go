@@ -114,7 +114,7 @@ func TestNoTwoMastersGoAtATime(t *testing.T) {
 			t.Fatalf("%d of %d masters go: %+v", leave, masters, s)
 		}
 		if s.stuck() {
-			t.Fatalf("nobody can go: %+v", s)
+			t.Fatalf("no master can go: %+v", s)
 		}
 		queue = append(queue, s.after()...)
 	}

@@ -64,9 +64,11 @@ type BootData struct {
 	Public  *corev1.ConfigMap
 }
 
-// outside returns what was observed without the objects in the cluster's namespace, which belongs to another owner:
-// nothing in it is trusted.
-func (o Observed) outside() Observed {
+// trusted returns what was observed, without the objects in the cluster's namespace if that belongs to another owner.
+func (o Observed) trusted() Observed {
+	if o.Hold != state.HoldForeign {
+		return o
+	}
 	return Observed{
 		Config: o.Config, Settings: o.Settings, Connects: o.Connects, OnlyMachines: o.OnlyMachines, Rendering: o.Rendering, Doubt: o.Doubt,
 		Release: o.Release, Secrets: o.Secrets, Hold: o.Hold, Volumes: o.Volumes, Workload: o.Workload, Etcd: o.Etcd,

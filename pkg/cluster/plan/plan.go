@@ -29,7 +29,8 @@ func NewPlanner() Planner {
 
 // Plan decides what to do. Each step uses the results of those before it.
 func (p Planner) Plan(o Observed, now time.Time) *state.Cluster {
-	s := Machines(&o, now)
+	s := Machines(o, now)
+	o = o.trusted()
 	deleting := s.Config.DeletionTimestamp != nil
 	resolveVersions(s, o)
 	snapshots(s, o.Snapshots)
@@ -53,22 +54,20 @@ func (p Planner) Plan(o Observed, now time.Time) *state.Cluster {
 	return s
 }
 
-// Machines returns the part of the state that is about machines and the members of etcd. Of o, it drops what lies in a
-// namespace of another owner.
-func Machines(o *Observed, now time.Time) *state.Cluster {
+// Machines returns the part of the state that is about machines and the members of etcd.
+func Machines(o Observed, now time.Time) *state.Cluster {
 	s := &state.Cluster{Config: state.WithDefaults(o.Config), Settings: o.Settings, Nodes: state.NewNodes(o.Config.Spec), Now: now}
-	if s.LookAtNamespace(&o.Namespace, o.Hold); o.Hold == state.HoldForeign {
-		*o = o.outside()
-	}
+	s.LookAtNamespace(&o.Namespace, o.Hold)
+	o = o.trusted()
 	deleting := o.Config.DeletionTimestamp != nil
 	if !deleting && !o.OnlyMachines {
-		secrets(s, *o)
+		secrets(s, o)
 	}
 	s.Gone = attach(s, o.Objects)
 	s.LookAtRestore(&o.Namespace, o.Restores, o.Pods)
 	s.Founders = state.FoundersOf(&o.Namespace, s.Config.Status.Etcd, s.Nodes, s.Gone, s.Restore)
 	if o.Connects && !deleting {
-		s.Etcd = members(s, *o)
+		s.Etcd = members(s, o)
 	}
 	s.LookAtRetiring(s.Gone)
 	return s

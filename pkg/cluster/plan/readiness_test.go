@@ -36,7 +36,7 @@ func TestMasterIsReadyWithItsMember(t *testing.T) {
 		members []etcd.Member
 		want    string
 	}{
-		"nobody knows":  {nil, ""},
+		"unknown":       {nil, ""},
 		"well":          {healthy(s, "m0aaa"), ""},
 		"none":          {healthy(s, "m1aaa"), "it has no member of etcd yet"},
 		"without vote":  {change(func(m *etcd.Member) { m.Learner = true }), "its member of etcd has no vote yet"},

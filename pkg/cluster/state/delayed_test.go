@@ -41,7 +41,7 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 		want         string
 	}{
 		"there is no API":                         {v1alpha1.AccelerationTCG, "", founding, 1, booting, "", false, false, noAPI},
-		"nobody looks":                            {v1alpha1.AccelerationTCG, "", state.Workload{}, 1, "", "", false, false, nothing},
+		"no connection":                           {v1alpha1.AccelerationTCG, "", state.Workload{}, 1, "", "", false, false, nothing},
 		"the only master is not Ready":            {v1alpha1.AccelerationTCG, "", connected, 1, booting, ready, false, false, nothing},
 		"one of two masters is not Ready":         {v1alpha1.AccelerationTCG, "", connected, 2, booting, ready, false, false, forM1},
 		"one of two masters has no network yet":   {v1alpha1.AccelerationTCG, "", connected, 2, bare, ready, false, false, forM1},
@@ -112,7 +112,7 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 		"one founds":                                   {masters: 1, workload: founding},
 		"three found":                                  {masters: 3, workload: founding, want: []string{"m3: " + noAPI}},
 		"five found":                                   {masters: 5, workload: founding, want: []string{"m4: " + noAPI, "m5: " + noAPI}},
-		"nobody looks":                                 {masters: 3},
+		"no connection":                                {masters: 3},
 		"the API answers":                              {masters: 3, workload: connected, want: []string{"m3: " + forM1}},
 		"a majority is Ready":                          {masters: 3, workload: connected, ready: 2},
 		"a majority of five is Ready":                  {masters: 5, workload: connected, ready: 3, want: []string{"m5: " + forM4}},

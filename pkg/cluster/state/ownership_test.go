@@ -62,7 +62,7 @@ func TestWhoseTheNamespaceIs(t *testing.T) {
 		"of another KVMConfig":          {annotations: map[string]string{ownership.Annotation: "default/other/namespace"}, labels: handedOver, condition: &made, want: state.HoldForeign},
 		"of another handler":            {annotations: marked("1", "service"), want: state.HoldForeign},
 		"handed over":                   {labels: handedOver, want: state.HoldOffered},
-		"nobody's":                      {want: state.HoldForeign},
+		"no owner":                      {want: state.HoldForeign},
 		"of the original":               {labels: map[string]string{key.LabelCluster: "ab1cd", key.LabelCustomer: "acme"}, want: state.HoldForeign},
 		"handed over to another one":    {labels: map[string]string{key.LabelGSCluster: "other"}, want: state.HoldForeign},
 		"its owner cannot be read":      {annotations: map[string]string{ownership.Annotation: "x"}, labels: handedOver, condition: &made, want: state.HoldForeign},

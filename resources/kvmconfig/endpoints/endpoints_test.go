@@ -39,10 +39,10 @@ func TestWhoAnswersForTheAPI(t *testing.T) {
 		members         []etcd.Member
 		want            []string
 	}{
-		"those of the spec":                     {nodes: []state.Node{one}, retiring: []state.Node{two}, want: []string{"10.0.0.1"}},
-		"those that leave, where no other is":   {nodes: []state.Node{ill}, retiring: []state.Node{two}, want: []string{"10.0.0.2"}},
-		"nobody, when those that leave are ill": {nodes: []state.Node{ill}, retiring: []state.Node{alsoIll}},
-		"all, as nothing is known of etcd":      {nodes: []state.Node{one, two}, want: []string{"10.0.0.1", "10.0.0.2"}},
+		"those of the spec":                   {nodes: []state.Node{one}, retiring: []state.Node{two}, want: []string{"10.0.0.1"}},
+		"those that leave, where no other is": {nodes: []state.Node{ill}, retiring: []state.Node{two}, want: []string{"10.0.0.2"}},
+		"none, when those that leave are ill": {nodes: []state.Node{ill}, retiring: []state.Node{alsoIll}},
+		"all, as nothing is known of etcd":    {nodes: []state.Node{one, two}, want: []string{"10.0.0.1", "10.0.0.2"}},
 		"all that have etcd": {nodes: []state.Node{one, two}, members: []etcd.Member{member("10.0.0.1"), member("10.0.0.2")},
 			want: []string{"10.0.0.1", "10.0.0.2"}},
 		"not the one whose etcd does not answer": {nodes: []state.Node{one, two}, members: []etcd.Member{silent, member("10.0.0.2")}, want: []string{"10.0.0.2"}},

@@ -58,11 +58,12 @@ func (m *Members) want(name types.NamespacedName, a etcd.Access, masters []etcd.
 	k, begins := m.keepers.Ensure(name, func(*keeper) bool { return true }, func() *keeper {
 		k := &keeper{Keeper: etcd.NewKeeper(log.Log.WithName("etcd").WithValues("cluster", name.String()), m.fence, func() { m.changed(name) })}
 		k.life, k.end = context.WithCancel(context.Background())
-		// What is wanted is known before the keeper runs.
-		k.Want(a, masters)
+		k.Want(a, masters) // before it runs
 		return k
 	})
-	k.Want(a, masters)
+	if !begins {
+		k.Want(a, masters)
+	}
 	return begins
 }
 

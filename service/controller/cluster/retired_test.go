@@ -110,7 +110,7 @@ func (l leaver) snapshot() *state.Cluster {
 		}
 		jobs = append(jobs, j)
 	}
-	s := plan.Machines(&w, now)
+	s := plan.Machines(w, now)
 	s.LookAtRetired(s.Gone, jobs)
 	return s
 }

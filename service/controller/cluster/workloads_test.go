@@ -78,7 +78,7 @@ func TestWhoIsNotReached(t *testing.T) {
 			w.follow(s)
 			keeper, _ := w.Members.of(nameOf(s))
 			if members := w.Members.State(nameOf(s)); len(members.Members) > 0 || keeper != nil || w.Members.Vote(nameOf(s), "etcd-m0aaa") != etcd.VoteUnknown {
-				t.Errorf("somebody keeps members of etcd: %+v", members)
+				t.Errorf("members of etcd are managed: %+v", members)
 			}
 			if got := w.Seen(nameOf(s)); got.Connected || got.Reason != test.reason || w.Pool.Get(nameOf(s)) != nil {
 				t.Errorf("the cluster is reached: %+v, want %s", got, test.reason)

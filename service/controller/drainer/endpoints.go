@@ -97,7 +97,7 @@ func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*st
 			return nil, err
 		}
 	}
-	return plan.Machines(&o, r.Clock.Now()), nil
+	return plan.Machines(o, r.Clock.Now()), nil
 }
 
 // Store writes the controller's condition. On deletion, the cluster controller says what is waited for.
