@@ -94,7 +94,7 @@ func TestVaultThatFailsInTheMiddle(t *testing.T) {
 }
 
 // TestVaultThatFailsInTheMiddleOfARotation: during a CA rotation, when the new CAs have signed only some of the
-// certificates, the cluster reports the phase and the reason. Each pair is complete and trusted. Once Vault works again
+// certificates, the cluster reports the reason and the phase. Each pair is complete and trusted. Once Vault works again
 // the rotation is completed.
 func TestVaultThatFailsInTheMiddleOfARotation(t *testing.T) {
 	t.Parallel()
@@ -113,7 +113,7 @@ func TestVaultThatFailsInTheMiddleOfARotation(t *testing.T) {
 			lab.Change(t, theLab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 1} })
 			lab.Eventually(t, lab.Timeout, func() error {
 				have := meta.FindStatusCondition(theLab.Current(t, config).Status.Conditions, "CertificatesReady")
-				if have == nil || have.Status != metav1.ConditionFalse || have.Reason != "RotatingAuthorities" ||
+				if have == nil || have.Status != metav1.ConditionFalse || have.Reason != trouble.reason ||
 					!strings.Contains(have.Message, "step 2 of 3") || !strings.Contains(have.Message, "Vault at "+way.URL) {
 					return fmt.Errorf("the condition CertificatesReady is %+v", have)
 				}

@@ -56,8 +56,16 @@ const Masters = "system:masters"
 const operatorTerm = 30 * 24 * time.Hour
 
 // AdminRequest is the request for the administrator's certificate, in a group that gets its rights from a binding.
-func AdminRequest(group string, term time.Duration) Request {
-	return Request{Name: Admin, Authority: CA, CommonName: "kvm-operator:administrator", Organizations: []string{group}, Usage: UsageClient, Term: term}
+func AdminRequest(clusterID, group string, term time.Duration) Request {
+	return Request{
+		Name: Admin, Authority: CA, Signer: authorityName(CA, clusterID), CommonName: "kvm-operator:administrator",
+		Organizations: []string{group}, Usage: UsageClient, Term: term,
+	}
+}
+
+// authorityName returns the common name of a cluster's CA.
+func authorityName(authority, clusterID string) string {
+	return map[string]string{CA: "kubernetes-", EtcdCA: "etcd-", FrontProxyCA: "front-proxy-"}[authority] + clusterID
 }
 
 // Administers reports whether a pair authenticates a client that may do everything.
@@ -73,9 +81,9 @@ var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAdd
 func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) []Request {
 	base := key.BaseDomain(c.Kubernetes.API.Domain)
 	requests := []Request{
-		{Name: CA, CommonName: "kubernetes-" + c.ID, Usage: UsageAuthority},
-		{Name: EtcdCA, CommonName: "etcd-" + c.ID, Usage: UsageAuthority},
-		{Name: FrontProxyCA, CommonName: "front-proxy-" + c.ID, Usage: UsageAuthority},
+		{Name: CA, CommonName: authorityName(CA, c.ID), Usage: UsageAuthority},
+		{Name: EtcdCA, CommonName: authorityName(EtcdCA, c.ID), Usage: UsageAuthority},
+		{Name: FrontProxyCA, CommonName: authorityName(FrontProxyCA, c.ID), Usage: UsageAuthority},
 		{
 			Name: API, Authority: CA, CommonName: "api." + base, Organizations: []string{"api"}, Usage: UsageServer,
 			DNSNames: append(apiNames(c, base, clusterDomain), names(alternatives)...),
@@ -101,19 +109,10 @@ func Requests(c v1alpha1.Cluster, clusterDomain string, alternatives ...string) 
 	for _, master := range c.Masters {
 		requests = append(requests, memberRequest(c, master.ID, clusterDomain))
 	}
-	return withSigners(requests)
-}
-
-// withSigners sets in each request the common name of its CA.
-func withSigners(requests []Request) []Request {
-	names := map[string]string{}
-	for _, request := range requests {
-		if request.Usage == UsageAuthority {
-			names[request.Name] = request.CommonName
-		}
-	}
 	for i := range requests {
-		requests[i].Signer = names[requests[i].Authority]
+		if authority := requests[i].Authority; authority != "" {
+			requests[i].Signer = authorityName(authority, c.ID)
+		}
 	}
 	return requests
 }

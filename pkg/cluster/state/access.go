@@ -39,7 +39,7 @@ func CertificateRequests(config *v1alpha1.KVMConfig, settings Settings) []pki.Re
 			names = append(names, access.Host)
 		}
 	}
-	admin := pki.AdminRequest(Administrators(config, settings), cmp.Or(settings.KubeconfigTerm, DefaultKubeconfigTerm))
+	admin := pki.AdminRequest(config.Spec.Cluster.ID, Administrators(config, settings), cmp.Or(settings.KubeconfigTerm, DefaultKubeconfigTerm))
 	return append(pki.Requests(config.Spec.Cluster, settings.ClusterDomain, names...), admin)
 }
 

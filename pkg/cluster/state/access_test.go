@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
@@ -60,6 +61,26 @@ func TestIngressThatNobodyMakes(t *testing.T) {
 		}).Obj()}
 		if url, missing := s.PublishedURL(); strings.Contains(missing, "service.ingress.classname") != told || (url == "") != told {
 			t.Errorf("with the host %q the address is %q (%s)", host, url, missing)
+		}
+	}
+}
+
+// TestEachRequestNamesItsCA: Vault signs only in the place of the CA that a request names, so each request names the CA
+// of its own cluster.
+func TestEachRequestNamesItsCA(t *testing.T) {
+	requests := state.CertificateRequests(fixture.MakeCluster("ab1cd").Masters(3).Obj(), state.Settings{})
+	authorities := map[string]string{}
+	for _, request := range requests {
+		if request.Usage == pki.UsageAuthority {
+			authorities[request.Name] = request.CommonName
+		}
+	}
+	if len(authorities) != 3 {
+		t.Errorf("the CAs are %v", authorities)
+	}
+	for _, request := range requests {
+		if want := authorities[request.Authority]; request.Signer != want {
+			t.Errorf("the CA of %s is %q, want %q", request.Name, request.Signer, want)
 		}
 	}
 }
