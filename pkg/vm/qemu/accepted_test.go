@@ -165,6 +165,14 @@ func handedOver(t *testing.T, m Machine) []*os.File {
 			files = append(files, openFile(t, "/dev/vhost-net", os.O_RDWR))
 		}
 	}
+	if m.Firmware != nil && m.Firmware.VarsDescriptor > 0 {
+		files = append(files, openFile(t, m.Firmware.Vars, os.O_RDWR))
+	}
+	for _, cd := range m.CDs {
+		if cd.Descriptor > 0 {
+			files = append(files, openFile(t, cd.Path, os.O_RDONLY))
+		}
+	}
 	for _, d := range m.Disks {
 		if d.Descriptor == 0 {
 			continue

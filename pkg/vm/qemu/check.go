@@ -49,7 +49,7 @@ var (
 func (m Machine) check() error {
 	var found FieldErrors
 	for _, c := range []func(Machine, *FieldErrors){
-		Machine.checkBoard, Machine.checkCPU, Machine.checkBoot, Machine.checkFirmware, Machine.checkSockets, Machine.checkDisks,
+		Machine.checkBoard, Machine.checkClock, Machine.checkCPU, Machine.checkBoot, Machine.checkFirmware, Machine.checkSockets, Machine.checkDisks,
 		Machine.checkCDs, Machine.checkNetworks, Machine.checkShares, Machine.checkDisplay, Machine.checkRoom,
 	} {
 		c(m, &found)

@@ -105,11 +105,51 @@ func TestMachineThatBreaksARuleIsRefused(t *testing.T) {
 		},
 		"CD with a relative path and a number for a name": {func(m *Machine) { m.CDs = []CD{{ID: "0", Path: "ssh:a"}, {ID: "0"}} }, []string{
 			`CDs[0].ID: "0" is not a letter and up to 19 letters, digits, '.', '_' or '-'`,
-			`CDs[0].Path: "ssh:a" is neither an absolute path nor a URL`,
+			`CDs[0].Path: "ssh:a" is neither an absolute path nor a URL of http or https`,
 			`CDs[1].ID: "0" is not a letter and up to 19 letters, digits, '.', '_' or '-'`,
 			`CDs[1].ID: "0" is there twice`,
 		}},
 
+		"CDs that QEMU would get from elsewhere": {
+			func(m *Machine) {
+				for i, medium := range []string{"nbd://host/disk", "ssh://host/disk", "file:///etc/shadow", `json:{"driver":"file"}`, "http:///disk", "HTTP://host/disk"} {
+					m.CDs = append(m.CDs, CD{ID: fmt.Sprintf("cd%d", i), Path: medium})
+				}
+			},
+			[]string{
+				`CDs[0].Path: "nbd://host/disk" is neither an absolute path nor a URL of http or https`,
+				`CDs[1].Path: "ssh://host/disk" is neither an absolute path nor a URL of http or https`,
+				`CDs[2].Path: "file:///etc/shadow" is neither an absolute path nor a URL of http or https`,
+				`CDs[3].Path: "json:{\"driver\":\"file\"}" is neither an absolute path nor a URL of http or https`,
+				`CDs[4].Path: "http:///disk" is neither an absolute path nor a URL of http or https`,
+				`CDs[5].Path: "HTTP://host/disk" is neither an absolute path nor a URL of http or https`,
+			},
+		},
+		"CD from a URL by descriptor": {func(m *Machine) { m.CDs = []CD{{ID: "cd0", Path: "http://host/disk", Descriptor: 3}} }, []string{
+			"CDs[0].Descriptor: it is 3 or more, and takes a path",
+		}},
+		"firmware by standard error": {func(m *Machine) { m.Firmware = &Firmware{Code: "/a", Vars: "/b", VarsDescriptor: 2} }, []string{
+			"Firmware.VarsDescriptor: 2 is less than 3",
+		}},
+		"clock with an injection": {func(m *Machine) { m.Clock = Clock{Base: "utc,clock=vm", Clock: "rt\n-device x"} }, []string{
+			`Clock.Base: "utc,clock=vm" is none of utc, localtime and a date such as 2006-06-17T16:01:21`,
+			`Clock.Clock: "rt\n-device x" is none of host, rt and vm`,
+		}},
+		"clock with a date that is none": {func(m *Machine) { m.Clock.Base = "2006-02-30" }, []string{
+			`Clock.Base: "2006-02-30" is none of utc, localtime and a date such as 2006-06-17T16:01:21`,
+		}},
+
+		"network of another model": {func(m *Machine) { mac(m, func(n *Network) { n.Model = "virtio-net,romfile=/etc/shadow" }) }, []string{
+			`Networks[0].Model: "virtio-net,romfile=/etc/shadow" is none of virtio-net, e1000e, e1000, rtl8139`,
+		}},
+		"what only virtio has": {
+			func(m *Machine) {
+				mac(m, func(n *Network) {
+					n.User, n.Tap, n.Model, n.Queues, n.VHost, n.MTU = nil, "tap0", ModelE1000, 2, true, 1450
+				})
+			},
+			[]string{"Networks[0].MTU: only virtio-net announces it", "Networks[0].Queues: only virtio-net has several", "Networks[0].VHost: only virtio-net has it"},
+		},
 		"network without address": {func(m *Machine) { mac(m, func(n *Network) { n.MAC = "" }) }, []string{
 			`Networks[0].MAC: "" is not a unicast address such as 52:54:00:12:34:56`,
 		}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // Format is how a disk's content is stored.
@@ -47,9 +48,10 @@ type CD struct {
 	// ID is the drive's name in QMP's commands on trays and its DEVICE_TRAY_MOVED event: a letter, then letters,
 	// digits, '.', '_' or '-', at most 20 bytes, and unique.
 	ID string
-	// Path is the medium: a path that begins with "/", or a URL that QEMU's block drivers support. Empty: the tray is
-	// empty.
+	// Path is the medium: a path that begins with "/", or a URL of http or https. Empty: the tray is empty.
 	Path string
+	// Descriptor is as for disks; the file is open for reading. A URL has none.
+	Descriptor int
 	// BootIndex is as for disks.
 	BootIndex int
 }
@@ -62,7 +64,7 @@ const (
 var (
 	serialPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	cdPattern     = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*$`)
-	mediumPattern = regexp.MustCompile(`^(/|[a-z][a-z0-9+]*://.)`)
+	mediumPattern = regexp.MustCompile(`^(/|https?://[^/])`)
 )
 
 func (m Machine) checkDisks(found *FieldErrors) {
@@ -104,7 +106,8 @@ func (m Machine) checkCDs(found *FieldErrors) {
 		found.unless(cdPattern.MatchString(cd.ID) && len(cd.ID) <= maxSerial, field+".ID",
 			"%q is not a letter and up to %d letters, digits, '.', '_' or '-'", cd.ID, maxSerial-1)
 		found.unless(!slices.Contains(ids, cd.ID), field+".ID", "%q is there twice", cd.ID)
-		found.unless(cd.Path == "" || mediumPattern.MatchString(cd.Path), field+".Path", "%q is neither an absolute path nor a URL", cd.Path)
+		found.unless(cd.Path == "" || mediumPattern.MatchString(cd.Path), field+".Path", "%q is neither an absolute path nor a URL of http or https", cd.Path)
+		found.unless(cd.Descriptor == 0 || cd.Descriptor > 2 && strings.HasPrefix(cd.Path, "/"), field+".Descriptor", "it is 3 or more, and takes a path")
 		ids = append(ids, cd.ID)
 	}
 }
@@ -140,7 +143,7 @@ func (d Disk) addNodes(a *arguments) {
 	if d.BlockDevice {
 		storage = []string{"driver=host_device", "aio=native", "cache.direct=on"}
 	}
-	storage = append(storage, "node-name="+file, text("filename", d.filename(a)))
+	storage = append(storage, "node-name="+file, text("filename", passed(a, d.Path, d.Descriptor)))
 	a.add("-blockdev", append(storage, access...)...)
 	content := []string{"driver=" + string(format), "node-name=" + d.NodeName(), "file=" + file}
 	if !d.ReadOnly {
@@ -149,14 +152,14 @@ func (d Disk) addNodes(a *arguments) {
 	a.add("-blockdev", append(content, access...)...)
 }
 
-// filename returns where QEMU finds the bytes. A file descriptor is in a set with its own number, from which QEMU takes
-// a duplicate whenever it opens the file of the set (docs/interop: add-fd).
-func (d Disk) filename(a *arguments) string {
-	if d.Descriptor == 0 {
-		return d.Path
+// passed returns where QEMU finds the bytes of a file. A file descriptor is in a set with its own number, from which
+// QEMU takes a duplicate whenever it opens the file of the set (docs/interop: add-fd).
+func passed(a *arguments, path string, descriptor int) string {
+	if descriptor == 0 {
+		return path
 	}
-	a.add("-add-fd", fmt.Sprintf("fd=%d", d.Descriptor), fmt.Sprintf("set=%d", d.Descriptor), text("opaque", d.Path))
-	return fmt.Sprintf("/dev/fdset/%d", d.Descriptor)
+	a.add("-add-fd", fmt.Sprintf("fd=%d", descriptor), fmt.Sprintf("set=%d", descriptor), text("opaque", path))
+	return fmt.Sprintf("/dev/fdset/%d", descriptor)
 }
 
 func (m Machine) addCDs(a *arguments) {
@@ -164,7 +167,7 @@ func (m Machine) addCDs(a *arguments) {
 		// Unlike -blockdev, -drive supports an empty tray and finds the block driver of a URL.
 		drive := []string{"if=none", "id=medium-" + cd.ID, "media=cdrom", "readonly=on"}
 		if cd.Path != "" {
-			drive = append(drive, "format=raw", text("file", cd.Path))
+			drive = append(drive, "format=raw", text("file", passed(a, cd.Path, cd.Descriptor)))
 		}
 		a.add("-drive", drive...)
 		a.add("-device", withBootIndex([]string{"ide-cd", "id=" + cd.ID, fmt.Sprintf("bus=ide.%d", i), "drive=medium-" + cd.ID}, cd.BootIndex)...)

@@ -15,6 +15,9 @@ type Firmware struct {
 	// Vars is the path of this machine's own copy of the firmware's variables. Required; it matches Code, see
 	// FindFirmware.
 	Vars string
+	// VarsDescriptor is the file descriptor, from 3, that the copy, open for reading and writing, has in QEMU's process.
+	// 0: QEMU opens Vars.
+	VarsDescriptor int
 	// Secure protects the variables from the guest's kernel, as secure boot requires.
 	Secure bool
 }
@@ -93,6 +96,7 @@ func (m Machine) checkFirmware(found *FieldErrors) {
 	found.unless(!m.microVM(), "Firmware", "a microvm has its own")
 	found.unless(m.Firmware.Code != "", "Firmware.Code", "the path is empty")
 	found.unless(m.Firmware.Vars != "", "Firmware.Vars", "the path is empty")
+	found.unless(m.Firmware.VarsDescriptor == 0 || m.Firmware.VarsDescriptor > 2, "Firmware.VarsDescriptor", "%d is less than 3", m.Firmware.VarsDescriptor)
 	found.unless(m.Firmware.Code == "" || m.Firmware.Code != m.Firmware.Vars, "Firmware.Vars", "the file is the code's")
 }
 
@@ -110,7 +114,7 @@ func (m Machine) addFirmware(a *arguments) {
 	}
 	a.add("-blockdev", "driver=file", "node-name=firmware-code-file", text("filename", m.Firmware.Code), "read-only=on")
 	a.add("-blockdev", "driver=raw", "node-name=firmware-code", "file=firmware-code-file", "read-only=on")
-	a.add("-blockdev", "driver=file", "node-name=firmware-vars-file", text("filename", m.Firmware.Vars))
+	a.add("-blockdev", "driver=file", "node-name=firmware-vars-file", text("filename", passed(a, m.Firmware.Vars, m.Firmware.VarsDescriptor)))
 	a.add("-blockdev", "driver=raw", "node-name=firmware-vars", "file=firmware-vars-file")
 	if m.Firmware.Secure {
 		a.add("-global", "driver=cfi.pflash01", "property=secure", "value=on")

@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -31,6 +32,10 @@ var golden = map[string]func(directory string) Machine{
 	"secure-boot":                     secureBoot,
 	"tpm":                             tpm,
 	"user-network":                    userNetwork,
+	"network-models":                  networkModels,
+	"clock":                           clock,
+	"clock-of-a-microvm":              clockOfMicroVM,
+	"firmware-and-cd-by-descriptor":   firmwareByDescriptor,
 	"many-queues":                     manyQueues,
 	"vhost":                           vhost,
 	"all-by-descriptor":               allByDescriptor,
@@ -194,6 +199,32 @@ func userNetwork(dir string) Machine {
 			},
 		}}, {MAC: "52:54:00:12:34:57", User: &UserNetwork{}}}
 	})
+}
+
+func networkModels(dir string) Machine {
+	return withMonitor(dir, func(m *Machine) {
+		for i, model := range Models {
+			m.Networks = append(m.Networks, Network{Model: model, MAC: fmt.Sprintf("52:54:00:12:34:%02x", i), User: &UserNetwork{}})
+		}
+	})
+}
+
+func clock(dir string) Machine {
+	return withMonitor(dir, func(m *Machine) { m.Clock = Clock{Base: "2006-06-17T16:01:21", Clock: "vm"} })
+}
+
+func clockOfMicroVM(dir string) Machine {
+	m := micro(dir)
+	m.Clock = Clock{Base: "localtime", Clock: "rt"}
+	return m
+}
+
+// firmwareByDescriptor has files that QEMU's user cannot open.
+func firmwareByDescriptor(dir string) Machine {
+	m := uefi(dir)
+	m.Firmware.VarsDescriptor = 3
+	m.CDs = []CD{{ID: "cd0", Path: dir + "/installer.iso", Descriptor: 4}}
+	return m
 }
 
 func manyQueues(dir string) Machine {

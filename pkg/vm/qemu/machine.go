@@ -31,7 +31,7 @@ type Machine struct {
 	Disks []Disk
 	// CDs are drives for removable media, at most 6.
 	CDs []CD
-	// Networks are virtio network interfaces, in the order in which the guest finds them.
+	// Networks are network interfaces, in the order in which the guest finds them.
 	Networks []Network
 	// Shares are directories of the host that the guest can mount by their tags.
 	Shares []Share
@@ -49,6 +49,8 @@ type Machine struct {
 	TPM string
 	// Display is a screen, keyboard and tablet. Nil: none, the guest has only its serial console.
 	Display *Display
+	// Clock is the guest's real-time clock.
+	Clock Clock
 	// BootMenu shows the firmware's menu.
 	BootMenu bool
 	// Paused makes the guest wait for QMP's "cont" (-S).
@@ -127,11 +129,10 @@ func (m Machine) addBoard(a *arguments) {
 	} else {
 		a.add("-accel", "kvm")
 	}
+	a.add("-rtc", m.clockOptions()...)
 	if m.microVM() {
-		a.add("-rtc", "base=utc")
 		return
 	}
-	a.add("-rtc", "base=utc", "driftfix=slew")
 	// A suspended node is down, because nothing resumes it.
 	a.add("-global", "ICH9-LPC.disable_s3=1")
 	a.add("-global", "ICH9-LPC.disable_s4=1")

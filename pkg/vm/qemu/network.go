@@ -9,8 +9,10 @@ import (
 	"strings"
 )
 
-// Network is a virtio network interface. It is connected to a tap interface, to a socket or to QEMU's user network.
+// Network is a network interface. It is connected to a tap interface, to a socket or to QEMU's user network.
 type Network struct {
+	// Model is ModelVirtio, also if empty, or one of the other models, which are slower.
+	Model string
 	// MAC is the interface's address as the guest sees it: a unicast one, such as 52:54:00:12:34:56, and unique.
 	MAC string
 	// Tap is the name of an existing tap interface of the host, with the given number of Queues if there are several.
@@ -23,13 +25,14 @@ type Network struct {
 	SocketDescriptor int
 	// User is QEMU's own network, which needs no interface of the host and no privileges.
 	User *UserNetwork
-	// MTU is announced to the guest, 68 to 65535. 0: the guest uses its default, 1500. The tap interface needs the
-	// same.
+	// MTU is announced to the guest, 68 to 65535; ModelVirtio only. 0: the guest uses its default, 1500. The tap
+	// interface needs the same.
 	MTU int
-	// Queues is how many pairs of queues a tap interface has, for as many CPUs. 0 means 1.
+	// Queues is how many pairs of queues a tap interface has, for as many CPUs; several are for ModelVirtio only. 0
+	// means 1.
 	Queues int
-	// VHost moves a tap interface's packets in the host's kernel. It needs /dev/vhost-net, without which QEMU 7.2
-	// aborts.
+	// VHost moves a tap interface's packets in the host's kernel; ModelVirtio only. It needs /dev/vhost-net, without
+	// which QEMU 7.2 aborts.
 	VHost bool
 	// VHostDescriptor is the file descriptor that /dev/vhost-net has in QEMU's process. 0: QEMU opens it.
 	VHostDescriptor int
@@ -53,6 +56,20 @@ type Forward struct {
 	HostPort, GuestPort int
 }
 
+// Models of network interfaces.
+const (
+	// ModelVirtio is the fastest. A guest needs a driver for it, which Linux has.
+	ModelVirtio = "virtio-net"
+	// ModelE1000E and ModelE1000 are Intel's 82574L and 82540EM.
+	ModelE1000E = "e1000e"
+	ModelE1000  = "e1000"
+	// ModelRTL8139 is for guests that know none of the others.
+	ModelRTL8139 = "rtl8139"
+)
+
+// Models are all models of network interfaces.
+var Models = []string{ModelVirtio, ModelE1000E, ModelE1000, ModelRTL8139}
+
 const (
 	minMTU, maxPort = 68, 65535
 	maxQueues       = 256 // MAX_TAP_QUEUES of the Linux kernel
@@ -70,8 +87,22 @@ func (m Machine) checkNetworks(found *FieldErrors) {
 		found.unless(!slices.Contains(addresses, mac.String()), field+".MAC", "%q is there twice", n.MAC)
 		addresses = append(addresses, mac.String())
 		n.checkLink(found, field)
+		m.checkModel(n, found, field)
 	}
 }
+
+func (m Machine) checkModel(n Network, found *FieldErrors, field string) {
+	if n.virtio() {
+		return
+	}
+	found.unless(slices.Contains(Models, n.Model), field+".Model", "%q is none of %s", n.Model, strings.Join(Models, ", "))
+	found.unless(!m.microVM(), field+".Model", "a microvm has %s only", ModelVirtio)
+	found.unless(n.MTU == 0, field+".MTU", "only %s announces it", ModelVirtio)
+	found.unless(n.Queues <= 1, field+".Queues", "only %s has several", ModelVirtio)
+	found.unless(!n.VHost, field+".VHost", "only %s has it", ModelVirtio)
+}
+
+func (n Network) virtio() bool { return n.Model == "" || n.Model == ModelVirtio }
 
 func (n Network) checkLink(found *FieldErrors, field string) {
 	found.unless(n.links() == 1, field, "it has one of Tap, SocketDescriptor and User")
@@ -126,7 +157,11 @@ func (m Machine) addNetworks(a *arguments) {
 	for i, n := range m.Networks {
 		link := fmt.Sprintf("net%d", i)
 		a.add("-netdev", n.link("id="+link)...)
-		device := []string{m.device("virtio-net"), fmt.Sprintf("id=nic%d", i), "netdev=" + link, "mac=" + strings.ToLower(n.MAC)}
+		model := n.Model
+		if n.virtio() {
+			model = m.device(ModelVirtio)
+		}
+		device := []string{model, fmt.Sprintf("id=nic%d", i), "netdev=" + link, "mac=" + strings.ToLower(n.MAC)}
 		if n.MTU > 0 {
 			device = append(device, fmt.Sprintf("host_mtu=%d", n.MTU))
 		}
