@@ -12,7 +12,7 @@ import (
 type Acceleration struct {
 	// Mode says whether the guest runs on KVM.
 	Mode qemu.Mode
-	// Kernel is the path of the kernel that a canary boots to prove that KVM works.
+	// Kernel is the path of the kernel that a canary boots to prove that KVM works. Empty: nothing is proved.
 	Kernel string
 	// MachineType is QEMU's machine type.
 	MachineType string
@@ -25,7 +25,7 @@ type Acceleration struct {
 // ChooseAccelerator chooses KVM or emulation, and shows the choice in the status.
 func (l *Launch) ChooseAccelerator(ctx context.Context, a Acceleration) (qemu.Choice, error) {
 	k := l.keeper
-	prover := qemu.Prover{Binary: k.settings.QEMU, Kernel: a.Kernel, Cache: a.Cache, MachineType: a.MachineType, Jail: l.Jail}
+	prover := qemu.Prover{Binary: k.settings.QEMU, Kernel: a.Kernel, Cache: a.Cache, MachineType: a.MachineType, Jail: l.Jail, Unproved: a.Kernel == ""}
 	choice, err := prover.Choose(ctx, a.Mode)
 	if errors.Is(err, exec.ErrNotFound) {
 		return choice, Because(ReasonQEMUMissing, err)

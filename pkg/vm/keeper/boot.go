@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // boot starts QEMU with the guest paused, checks that QEMU responds, and then starts the guest, so that no event of the
@@ -34,7 +35,7 @@ func (k *Keeper) boot(ctx context.Context, l *Launch) (*guest, error) {
 		return nil, err
 	}
 	g.reach = l.Reach
-	if err := k.startGuest(ctx, g); err != nil {
+	if err := k.startGuest(ctx, g, l.Configure); err != nil {
 		g.kill()
 		return nil, err
 	}
@@ -74,8 +75,8 @@ func listen(path string) (*os.File, error) {
 	return file, err
 }
 
-// startGuest connects to QEMU, and lets it run the guest.
-func (k *Keeper) startGuest(ctx context.Context, g *guest) error {
+// startGuest connects to QEMU, and lets it run the guest once it is configured.
+func (k *Keeper) startGuest(ctx context.Context, g *guest, configure func(context.Context, *qmp.Client)) error {
 	ctx, cancel := context.WithTimeout(ctx, k.settings.Timeouts.Start)
 	defer cancel()
 	if err := g.connect(ctx, k.settings.monitor()); err != nil {
@@ -86,6 +87,9 @@ func (k *Keeper) startGuest(ctx context.Context, g *guest) error {
 		k.board.set(func(s *Status) { s.Resets = g.countResets() })
 		k.awaken(g)
 	})
+	if configure != nil {
+		configure(ctx, g.talk())
+	}
 	if err := g.talk().Cont(ctx); err != nil {
 		return Failf(ReasonMonitorSilent, "telling QEMU to run the guest: %w", err)
 	}

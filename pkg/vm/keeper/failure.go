@@ -31,6 +31,7 @@ const (
 	ReasonQEMUCrashed             Reason = "QEMUCrashed"
 	ReasonMonitorSilent           Reason = "MonitorSilent"
 	ReasonGuestKilled             Reason = "GuestKilled"
+	ReasonFirmwareMissing         Reason = "FirmwareMissing"
 )
 
 // codes are the exit codes. They are an interface: alerts and scripts depend on them.
@@ -43,7 +44,7 @@ var codes = map[Reason]int{
 	ReasonNetworkFailed:           17,
 	ReasonAccelerationUnavailable: 18,
 	ReasonQEMUMissing:             19, ReasonQEMURefused: 20, ReasonQEMUCrashed: 21, ReasonMonitorSilent: 22,
-	ReasonGuestKilled: 23,
+	ReasonGuestKilled: 23, ReasonFirmwareMissing: 24,
 }
 
 // ExitCode returns the exit code of the program, 0 if nothing went wrong.

@@ -31,6 +31,8 @@ type Guest struct {
 	Prepare func(context.Context, *Launch) error
 	// Status returns what the control socket answers: what Keeper.Status returns, or a struct that embeds it.
 	Status func(context.Context) any
+	// Ended is called once the machine has ended, before the reason is stored and the keeper returns. May be nil.
+	Ended func(End)
 }
 
 // New returns a Keeper. The guest's console goes to output, QEMU's messages to messages, and the keeper's own messages
@@ -45,6 +47,9 @@ func New(settings Settings, guest Guest, log *slog.Logger, output, messages io.W
 // and finally killed, each within its timeout.
 func (k *Keeper) Run(ctx context.Context) End {
 	end := k.run(ctx)
+	if k.guest.Ended != nil {
+		k.guest.Ended(end)
+	}
 	k.enter(StateStopped, string(end.Reason))
 	if err := WriteTermination(k.settings.TerminationLog, end, k.console.tail(consoleKept)); err != nil {
 		k.log.Error("The reason of the end cannot be stored", "error", err)
@@ -76,6 +81,9 @@ func (k *Keeper) run(ctx context.Context) End {
 
 // prematureEnd is the end of a machine that never ran.
 func (k *Keeper) prematureEnd(ctx context.Context, err error) End {
+	if ctx.Err() != nil && k.board.get().State == StateParked {
+		return End{Reason: ReasonPoweredDown, Message: "the machine was parked when it was stopped"}
+	}
 	if ctx.Err() != nil {
 		return End{Reason: ReasonPoweredDown, Message: "the machine was stopped before it was started"}
 	}

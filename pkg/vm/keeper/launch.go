@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/jail"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // Launch is everything that QEMU is started with. A caller's preparation fills it step by step; the keeper releases
@@ -24,6 +25,9 @@ type Launch struct {
 	Jail jail.Jail
 	// Reach is how the guest can be reached. The zero value is for a guest that cannot be.
 	Reach Reach
+	// Configure is called when QEMU responds, before the guest runs; ctx ends with the time that QEMU has to start. May be
+	// nil.
+	Configure func(ctx context.Context, monitor *qmp.Client)
 
 	keeper *Keeper
 	// handed are those of the files that the keeper itself does not keep open.

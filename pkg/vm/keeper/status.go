@@ -27,6 +27,9 @@ const (
 	StateQuitting State = "Quitting"
 	// StateKilling means that QEMU did not quit either, and is killed.
 	StateKilling State = "Killing"
+	// StateParked means that the guest shut itself down, and that its machine is not started again for now. It comes
+	// before StatePreparing, in a keeper that was started after the one that kept the machine.
+	StateParked State = "Parked"
 	// StateStopped means that the machine has ended.
 	StateStopped State = "Stopped"
 )
@@ -155,6 +158,8 @@ func judge(s Status, complaint string) Status {
 	switch {
 	case s.State == StatePreparing || s.State == StateStarting:
 		s.Unready = "the machine has not been started yet: " + s.Step
+	case s.State == StateParked:
+		s.Unready = "the machine is parked: " + s.Step
 	case s.State == StateStopped:
 		s.Unready = "the machine has ended"
 	case s.Machine != machineRunning:

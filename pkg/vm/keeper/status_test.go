@@ -52,7 +52,10 @@ func TestJudge(t *testing.T) {
 		},
 		"a QEMU that quits lives":     {Status{State: StateQuitting, Answers: true, Machine: "shutdown"}, "", verdict{false, true, "QEMU: shutdown"}},
 		"a QEMU that is killed lives": {Status{State: StateKilling, Machine: "closed"}, "", verdict{false, true, "QEMU: closed"}},
-		"what has ended is neither":   {Status{State: StateStopped, Answers: true, Machine: "running"}, "ok", verdict{false, false, "the machine has ended"}},
+		"a parked machine lives and is not ready": {
+			Status{State: StateParked, Step: "waiting"}, "ok", verdict{false, true, "the machine is parked: waiting"},
+		},
+		"what has ended is neither": {Status{State: StateStopped, Answers: true, Machine: "running"}, "ok", verdict{false, false, "the machine has ended"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			probes := []Probe{{Subject: "API server"}, {Subject: "service"}}

@@ -146,6 +146,21 @@ func TestForcedModesSendNoCanary(t *testing.T) {
 	}
 }
 
+func TestKVMIsNotProvedWhereThereIsNothingToProveItWith(t *testing.T) {
+	f := newFake(t, hangs)
+	f.Unproved, f.Kernel = true, ""
+	if got := f.choose(ModeAuto); got.Accelerator != KVM || !strings.Contains(got.Reason, "not proved") {
+		t.Errorf("a device that opens gives %v", got)
+	}
+	f.Device = "/nonexistent/kvm"
+	if got := f.choose(ModeAuto); got.Accelerator != TCG || !strings.Contains(got.Reason, "/nonexistent/kvm") {
+		t.Errorf("a device that is missing gives %v", got)
+	}
+	if starts := f.starts(); len(starts) > 0 {
+		t.Errorf("QEMU was started: %v", starts)
+	}
+}
+
 func TestChoiceFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode   Mode
