@@ -26,6 +26,8 @@ const (
 	CloudInitDirectory = "/etc/opt/vmrunner-cloud-init"
 	// DataDirectory keeps what survives a restart: the firmware's variables, the state of the TPM.
 	DataDirectory = "/var/local/vm-data"
+	// StateDirectory keeps what survives the runner but not the pod: that the guest shut itself down.
+	StateDirectory = "/var/local/vm-state"
 	// ImageRepository has the images of CDs that are given as a file name.
 	ImageRepository = "/var/local/vmop-image-repository"
 )

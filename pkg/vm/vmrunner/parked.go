@@ -1,0 +1,93 @@
+package vmrunner
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
+)
+
+// markName is the name of the file which says that the guest shut itself down. It is in the directory for state.
+const markName = "guest-shut-down"
+
+func (s Settings) mark() string { return filepath.Join(s.State, markName) }
+
+// ended marks that the guest shut itself down, before the runner ends: kubelet starts the container again, and the
+// machine with it unless the next runner knows. A mark that is missing means a reboot.
+func (r *Runner) ended(end keeper.End) {
+	if end.Reason != keeper.ReasonGuestShutDown {
+		return
+	}
+	err := os.MkdirAll(r.settings.State, 0o700)
+	if err == nil {
+		err = store(r.settings.mark(), []byte("The guest shut itself down.\n"))
+	}
+	if err != nil {
+		r.log.Error("It cannot be noted that the guest shut itself down; if the container is started again, so is the machine", "error", err)
+	}
+}
+
+// beginning is what a runner does first.
+type beginning string
+
+const (
+	// boots starts the machine.
+	boots beginning = "boots"
+	// waits parks the machine for a while, in which the operator can replace the pod.
+	waits beginning = "waits"
+	// stays parks the machine until the pod ends.
+	stays beginning = "stays"
+)
+
+// begin decides what a runner does first. marked says that the guest of the runner before shut itself down, and stops
+// that this stops the machine. parked is for how long the machine has been parked, and most for how long it is while it
+// is to be started again.
+func begin(marked, stops bool, parked, most time.Duration) beginning {
+	switch {
+	case !marked:
+		return boots
+	case stops:
+		return stays
+	case parked < most:
+		return waits
+	}
+	return boots
+}
+
+// why says what a parked machine waits for.
+var why = map[beginning]string{
+	waits: "the guest shut itself down; the machine is started again unless its pod is replaced",
+	stays: "the guest shut itself down, and that stops the machine",
+}
+
+// park parks the machine as long as it is not to be started. It follows the configuration.
+func (p *preparation) park(ctx context.Context) error {
+	marked := p.marked()
+	stops := p.live.GuestShutdownStops
+	err := p.Park(ctx, func(parked time.Duration) (bool, string) {
+		if live, err := p.settings.readLive(); err == nil {
+			stops = live.GuestShutdownStops
+		}
+		next := begin(marked, stops, parked, p.settings.ParkedFor)
+		return next == boots, why[next]
+	})
+	if err != nil || !marked {
+		return err
+	}
+	if err := os.Remove(p.settings.mark()); err != nil {
+		p.log.Error("It stays noted that the guest shut itself down; a container that is started again parks its machine", "error", err)
+	}
+	return nil
+}
+
+func (p *preparation) marked() bool {
+	_, err := os.Lstat(p.settings.mark())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.log.Error("It is not known whether the guest shut itself down; the machine is started", "error", err)
+	}
+	return err == nil
+}
