@@ -54,7 +54,8 @@ Several people may be attached at once.`,
 		Example: `  kvm-operator runner console
   kvm-operator runner console --tail            # what it has printed last, for a script
   kvm-operator runner console --type=reboot     # type a line, for a script
-  kubectl -n <id> exec -it deploy/worker-<nodeID> -- /opt/kvm-operator/kvm-operator runner console`,
+  kubectl -n <id> exec -it deploy/worker-<nodeID> -- /opt/kvm-operator/kvm-operator runner console
+  kubectl exec -it <vm>-0 -- /opt/kvm-operator/kvm-operator runner console`,
 		Args: cobra.NoArgs,
 	}
 	tail := c.Flags().Bool("tail", false, "print the last 64 KiB and end")

@@ -46,11 +46,28 @@ func registerImage(fs *pflag.FlagSet) {
 	fs.String("images", "/usr/code/images", "directory with the cache of images, shared by all machines of a host; read-only where the image is in it")
 	fs.String("max-image-file", "8G", "how large each file of the image may be; empty means as large as it is")
 	fs.String("signing-keys", "", "file with the OpenPGP keys that sign images; empty means Flatcar's")
+	registerTerminationLog(fs)
+}
+
+func registerTerminationLog(fs *pflag.FlagSet) {
 	fs.String("termination-log", "/dev/termination-log", "file that gets the reason of the end; empty for none")
 }
 
+// registerKeeper registers the flags of machines of all kinds.
+func registerKeeper(fs *pflag.FlagSet) {
+	t := keeper.DefaultTimeouts
+	fs.Bool("allow-emulation", false, "let the guest be emulated in software where KVM does not work; service.machine.allowemulation of the operator")
+	fs.Duration("lock-timeout", t.Lock, "how long another machine may go on using a disk of this one, as a pod does that is being replaced")
+	fs.Duration("monitor-timeout", t.Monitor, "how long QEMU may be silent before it is taken for dead")
+	fs.Duration("powerdown-timeout", t.Powerdown, "how long the guest may take to shut down")
+	fs.String("qemu", "qemu-system-x86_64", "QEMU, by name or path")
+	fs.Int("qemu-user", keeper.QEMUUser, "number of the user and group that QEMU runs as; 0, and whatever a runner says that is not root, is the runner's own")
+	fs.Duration("quit-timeout", t.Quit, "how long QEMU may take to quit when the guest did not shut down")
+	fs.Duration("start-timeout", t.Start, "how long QEMU may take until it answers")
+}
+
 // nameVariables adds the variable that sets a flag to the usage of the flag.
-func nameVariables(fs *pflag.FlagSet) {
+func nameVariables(fs *pflag.FlagSet, variables map[string]string) {
 	for name, variable := range variables {
 		if f := fs.Lookup(name); f != nil {
 			f.Usage += " (" + variable + ")"
@@ -61,7 +78,6 @@ func nameVariables(fs *pflag.FlagSet) {
 func register(fs *pflag.FlagSet) {
 	t := keeper.DefaultTimeouts
 	fs.String("acceleration", "auto", "auto, kvm or tcg; auto is kvm where a canary guest proves that it works")
-	fs.Bool("allow-emulation", false, "let the guest be emulated in software where KVM does not work; service.machine.allowemulation of the operator")
 	fs.Bool("nested-virtualization", false, "let the guest run virtual machines of its own on KVM")
 	fs.Int("api-port", 0, "port of a master's API server for /readyz; 0 disables the check")
 	fs.String("boot-data", "", "file with boot data: base64 of gzip of an Ignition config")
@@ -75,43 +91,37 @@ func register(fs *pflag.FlagSet) {
 	fs.Bool("foreign-sources", false, "let the guest send with addresses that are not its own")
 	fs.Int("health-port", 10248, "port of the guest's kubelet for /healthz; 0 disables the check")
 	fs.Duration("hold-timeout", t.Hold, "how long a machine that was told to stop is kept running until runner release")
-	fs.Duration("lock-timeout", t.Lock, "how long another machine may go on using a disk of this one, as a pod does that is being replaced")
 	fs.String("machine", "q35", "QEMU's machine type")
 	fs.String("memory", "1024M", "memory of the guest in M or G (powers of 1024)")
-	fs.Duration("monitor-timeout", t.Monitor, "how long QEMU may be silent before it is taken for dead")
 	fs.String("name", "", "host name of the guest")
 	fs.String("network", noderunner.NetworkPod, "pod hands the pod's network to the guest; proxy carries its connections under the pod's address, without rights;\nuser puts it behind QEMU's address translation")
 	fs.String("ntp-servers", "", "time servers for the guest, separated by commas")
 	fs.String("ports", "", "ports of a guest on the network proxy that others reach, as <protocol>:<number>, separated by commas")
-	fs.Duration("powerdown-timeout", t.Powerdown, "how long the guest may take to shut down")
-	fs.String("qemu", "qemu-system-x86_64", "QEMU, by name or path")
-	fs.Int("qemu-user", keeper.QEMUUser, "number of the user and group that QEMU runs as; 0, and whatever a runner says that is not root, is the runner's own")
 	fs.StringArray("qemu-arg", nil, "further argument of QEMU; may repeat")
-	fs.Duration("quit-timeout", t.Quit, "how long QEMU may take to quit when the guest did not shut down")
 	fs.String("shares", "", "directories for the guest as <tag>:<path>, separated by commas; it mounts them over 9p")
 	fs.String("search-domains", "", "domains for the guest, separated by commas; empty means those of /etc/resolv.conf")
-	fs.Duration("start-timeout", t.Start, "how long QEMU may take until it answers")
 	fs.String("state", "/usr/code/rootfs", "directory with disks and what else outlives a restart of the runner")
+	registerKeeper(fs)
 	registerImage(fs)
-	nameVariables(fs)
+	nameVariables(fs, variables)
 }
 
 // load reads flags and, where a flag is not given, the environment. The error names everything that is wrong.
 func load(fs *pflag.FlagSet, environment func(string) (string, bool)) (noderunner.Settings, error) {
-	r := newReader(fs, environment)
+	r := newReader(fs, variables, environment)
 	settings := r.settings(environment)
 	return settings, errors.Join(append(r.errs, settings.Validate())...)
 }
 
 // loadImage does the same for a command that gets an image. The second result is the file for the termination message.
 func loadImage(fs *pflag.FlagSet, environment func(string) (string, bool)) (osimage.Source, string, error) {
-	r := newReader(fs, environment)
+	r := newReader(fs, variables, environment)
 	settings := r.source()
 	return settings, r.terminationLog(), errors.Join(r.errs...)
 }
 
-func newReader(fs *pflag.FlagSet, environment func(string) (string, bool)) *reader {
-	r := &reader{fs: fs}
+func newReader(fs *pflag.FlagSet, variables map[string]string, environment func(string) (string, bool)) *reader {
+	r := &reader{fs: fs, variables: variables}
 	for name, variable := range variables {
 		value, ok := environment(variable)
 		if fs.Lookup(name) == nil || !ok || value == "" || fs.Changed(name) {
@@ -126,20 +136,29 @@ func newReader(fs *pflag.FlagSet, environment func(string) (string, bool)) *read
 
 // reader reads flags and collects what is wrong with them.
 type reader struct {
-	fs   *pflag.FlagSet
-	errs []error
+	fs *pflag.FlagSet
+	// variables maps flags to the environment variables that set them.
+	variables map[string]string
+	errs      []error
+}
+
+// keeper reads the flags of machines of all kinds.
+func (r *reader) keeper(name string) keeper.Settings {
+	return keeper.Settings{
+		Name: name, Run: r.text("run"), QEMU: r.text("qemu"), QEMUUser: r.number("qemu-user"), TerminationLog: r.terminationLog(),
+		Timeouts: keeper.Timeouts{
+			Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Powerdown: r.duration("powerdown-timeout"),
+			Quit: r.duration("quit-timeout"), Monitor: r.duration("monitor-timeout"),
+		},
+	}
 }
 
 func (r *reader) settings(environment func(string) (string, bool)) noderunner.Settings {
+	settings := r.keeper(r.text("name"))
+	settings.Timeouts.Boot, settings.Timeouts.Hold = r.duration("boot-timeout"), r.duration("hold-timeout")
 	return noderunner.Settings{
-		Settings: keeper.Settings{
-			Name: r.text("name"), Run: r.text("run"), QEMU: r.text("qemu"), QEMUUser: r.number("qemu-user"), TerminationLog: r.terminationLog(),
-			Timeouts: keeper.Timeouts{
-				Lock: r.duration("lock-timeout"), Start: r.duration("start-timeout"), Boot: r.duration("boot-timeout"), Hold: r.duration("hold-timeout"), Powerdown: r.duration("powerdown-timeout"),
-				Quit: r.duration("quit-timeout"), Monitor: r.duration("monitor-timeout"),
-			},
-		},
-		Source: r.source(), MachineType: r.text("machine"), CPUs: r.number("cpus"), Memory: r.memory(), Disks: r.disks(environment),
+		Settings: settings,
+		Source:   r.source(), MachineType: r.text("machine"), CPUs: r.number("cpus"), Memory: r.memory(), Disks: r.disks(environment),
 		DNSServers: r.dnsServers(), NTPServers: addresses(list(r.text("ntp-servers"))), SearchDomains: r.searchDomains(),
 		BootData: compact(r.text("boot-data"), r.text("private-boot-data")), State: r.text("state"), Etcd: r.text("etcd"), EtcdDisk: r.size("etcd-disk"),
 		Shares: r.shares(), Network: r.text("network"), Ports: r.ports(), ForeignSources: r.yes("foreign-sources"),
@@ -170,7 +189,7 @@ func (r *reader) yes(name string) bool               { return must(r.fs.GetBool(
 func (r *reader) duration(name string) time.Duration { return must(r.fs.GetDuration(name)) }
 
 func (r *reader) wrong(name string, err error) {
-	if variable, ok := variables[name]; ok {
+	if variable, ok := r.variables[name]; ok {
 		name += " (" + variable + ")"
 	}
 	r.errs = append(r.errs, fmt.Errorf("--%s: %w", name, err))

@@ -27,7 +27,7 @@ downloaded when the image is there. The command takes the flags and variables of
 		RunE: func(c *cobra.Command, _ []string) error { return fetchImage(c) },
 	}
 	registerImage(c.Flags())
-	nameVariables(c.Flags())
+	nameVariables(c.Flags(), variables)
 	return c
 }
 

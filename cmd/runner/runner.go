@@ -1,9 +1,12 @@
-// Package runner holds the command that is PID 1 of a node pod, and the commands that talk to it.
+// Package runner holds the commands that are PID 1 of a node pod and of the pod of a virtual machine, and the commands
+// that talk to them.
 package runner
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -47,8 +50,8 @@ func Execute(c *cobra.Command) int {
 func New() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runner",
-		Short: "Run one virtual machine; PID 1 of a node pod",
-		Long: `Run one virtual machine: merge its boot data, get its image, make its disks, give it the address of the pod, start QEMU,
+		Short: "Run the virtual machine of a node; PID 1 of a node pod",
+		Long: `Run the virtual machine of a node of a workload cluster: merge its boot data, get its image, make its disks, give it the address of the pod, start QEMU,
 watch over it, and power it down in order when told to stop.
 
 Every flag can be set by the variable of the environment that its description names. Node pods are configured that way.`,
@@ -64,16 +67,33 @@ Every flag can be set by the variable of the environment that its description na
 	}
 	c.PersistentFlags().String("run", "/run/kvm-operator", "directory of the runner's sockets")
 	register(c.Flags())
-	c.AddCommand(newImage(), newStatus(), newRelease(), newQMP(), newConsole(), newEtcdSnapshot(), newEtcdData())
+	c.AddCommand(newVM(), newImage(), newStatus(), newRelease(), newQMP(), newConsole(), newEtcdSnapshot(), newEtcdData())
 	return c
 }
 
 func run(c *cobra.Command) error {
 	settings, err := load(c.Flags(), os.LookupEnv)
 	if err != nil {
-		end := keeper.End{Reason: keeper.ReasonSettingsInvalid, Message: err.Error()}
-		return errorOf(end, keeper.WriteTermination(settings.TerminationLog, end, nil))
+		return refuse(settings.TerminationLog, err)
 	}
+	return keep(c, func(log *slog.Logger, console, messages io.Writer) machine {
+		return noderunner.New(settings, log, console, messages)
+	})
+}
+
+// refuse ends the program because of its settings.
+func refuse(terminationLog string, err error) error {
+	end := keeper.End{Reason: keeper.ReasonSettingsInvalid, Message: err.Error()}
+	return errorOf(end, keeper.WriteTermination(terminationLog, end, nil))
+}
+
+// machine is one of any kind.
+type machine interface {
+	Run(ctx context.Context) keeper.End
+}
+
+// keep runs a machine until it ends.
+func keep(c *cobra.Command, newMachine func(log *slog.Logger, console, messages io.Writer) machine) error {
 	// The runner shares its memory with the machine, so memory that only the start needs is freed soon.
 	debug.SetGCPercent(25)
 	// These signals must not end the runner as they end other programs because QEMU would end with it, without a signal
@@ -87,7 +107,7 @@ func run(c *cobra.Command) error {
 	messages, console := keeper.NewOutlet(c.ErrOrStderr()), keeper.NewOutlet(c.OutOrStdout())
 	defer func() { _ = errors.Join(messages.Close(), console.Close()) }()
 	log := slog.New(slog.NewTextHandler(messages, nil))
-	end := noderunner.New(settings, log, console, messages).Run(ctx)
+	end := newMachine(log, console, messages).Run(ctx)
 	log.Info("The machine has ended", "reason", end.Reason, "message", end.Message)
 	return errorOf(end, nil)
 }

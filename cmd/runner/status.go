@@ -23,8 +23,8 @@ func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Say how the machine is; fails when it is not ready",
-		Long: `Say how the machine is. The command fails when the machine is not ready for work: QEMU does not run it, the kubelet in
-it is not healthy, or the API server of a master is not ready. With --live it fails when the machine is past help: then it is worth a restart.`,
+		Long: `Say how the machine is. The command fails when the machine is not ready for work: QEMU does not run it, it is
+parked, the kubelet in a node is not healthy, or the API server of a master is not ready. With --live it fails when the machine is past help: then it is worth a restart.`,
 		Example: `  kvm-operator runner status
   kubectl -n <id> exec deploy/worker-<nodeID> -- /opt/kvm-operator/kvm-operator runner status --output=json`,
 		Args: cobra.NoArgs,
