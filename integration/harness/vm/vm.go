@@ -25,6 +25,8 @@ import (
 type Options struct {
 	// Name is the guest's host name. The default is "vm".
 	Name string
+	// Declared makes it a virtual machine that is declared as one. Then only Directory, Args, Env and Before matter.
+	Declared *Declared
 	// Pod is the network that the guest takes over.
 	Pod *podnet.Pod
 	// Directory holds state and sockets. With a directory that was used before, the runner is a restarted one. The
@@ -95,7 +97,7 @@ func (o Options) complete(t testing.TB) Options {
 	if o.Directory == "" {
 		o.Directory = Directory(t)
 	}
-	if o.Image.Kernel == "" {
+	if o.Image.Kernel == "" && o.Declared == nil {
 		o.Image = Tiny(t)
 	}
 	if o.BootData == nil {
@@ -123,6 +125,9 @@ func Directory(t testing.TB) string {
 
 func (v *VM) arguments(t testing.TB, o Options) []string {
 	t.Helper()
+	if o.Declared != nil {
+		return append(o.Declared.arguments(t, v.Directory), o.Args...)
+	}
 	network := noderunner.NetworkUser
 	if o.Pod != nil {
 		network = noderunner.NetworkPod
@@ -130,7 +135,7 @@ func (v *VM) arguments(t testing.TB, o Options) []string {
 	arguments := []string{
 		"runner", "--name=" + o.Name, fmt.Sprintf("--cpus=%d", o.CPUs), fmt.Sprintf("--memory=%dM", o.Memory),
 		"--image=" + o.Image.json(t), "--images=" + filepath.Join(v.Directory, "images"), "--state=" + filepath.Join(v.Directory, "state"),
-		"--run=" + filepath.Join(v.Directory, "run"), "--termination-log=" + v.terminationLog(), "--network=" + network,
+		"--run=" + filepath.Join(v.Directory, "run"), "--termination-log=" + terminationLog(v.Directory), "--network=" + network,
 		"--acceleration=tcg", "--allow-emulation", "--image-directories=/",
 	}
 	for i, half := range o.BootData {
@@ -143,7 +148,7 @@ func (v *VM) arguments(t testing.TB, o Options) []string {
 	return append(arguments, o.Args...)
 }
 
-func (v *VM) terminationLog() string { return filepath.Join(v.Directory, "termination-log") }
+func terminationLog(directory string) string { return filepath.Join(directory, "termination-log") }
 
 // start waits for the runner in the goroutine that starts it, because podnet and the parent-death signal tie the runner
 // to that thread.
@@ -278,7 +283,7 @@ func (v *VM) Wait(t testing.TB, timeout time.Duration) End {
 	case <-time.After(timeout):
 		t.Fatalf("the runner did not end within %s", timeout)
 	}
-	message, err := os.ReadFile(v.terminationLog())
+	message, err := os.ReadFile(terminationLog(v.Directory))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
