@@ -94,11 +94,23 @@ func TestEveryStateAndEndOfARunnerIsDocumented(t *testing.T) {
 			t.Errorf("docs/runner.md does not have the state %s", state)
 		}
 	}
-	command.New().Flags().VisitAll(func(f *pflag.Flag) {
+	expectFlags(t, command.New().Flags(), "docs/runner.md")
+	vm, _, err := command.New().Find([]string{"vm"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectFlags(t, vm.Flags(), "docs/vm-runner.md")
+}
+
+// expectFlags checks that a page has all flags, and the variables that set them.
+func expectFlags(t *testing.T, flags *pflag.FlagSet, path string) {
+	t.Helper()
+	page := read(t, path)
+	flags.VisitAll(func(f *pflag.Flag) {
 		_, variable, _ := strings.Cut(f.Usage, " (")
 		for _, name := range append(regexp.MustCompile("[A-Z]{2}[A-Z_]+").FindAllString(variable, -1), "--"+f.Name) {
 			if !strings.Contains(page, "`"+name+"`") {
-				t.Errorf("docs/runner.md does not have %s", name)
+				t.Errorf("%s does not have %s", path, name)
 			}
 		}
 	})
