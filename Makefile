@@ -21,6 +21,8 @@ MODULES := $(filter-out integration/tools/vault,. $(patsubst %/go.mod,%,$(wildca
 STARTED := $(shell date +%s)
 CRDS    := helm/$(NAME)/crds
 CHART   := helm/$(NAME)/Chart.yaml
+# controller-gen has no marker for values of maps that may be null: a type with this format stands for them.
+nullable := sed -i 's/^\( *\)format: nullable$$/\1nullable: true/'
 
 # Several management clusters at a time are fast; more of them than cores make timeouts a matter of luck.
 TEST_PACKAGES_AT_ONCE ?= 2
@@ -151,6 +153,7 @@ verify-generated: $(TOOLS)/controller-gen
 	@echo "==> generated files"
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
 	$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config="$$new/crds"; \
+	$(nullable) "$$new"/crds/*.yaml; \
 	diff -ru $(CRDS) "$$new/crds" || { echo "error: $(CRDS) is outdated: run make generate"; exit 1; }; \
 	for package in $$(dirname pkg/apis/*/*/zz_generated.deepcopy.go); do \
 		mkdir -p "$$new/$$package"; \
@@ -225,6 +228,7 @@ $(TOOLS)/golangci-lint:
 
 generate: $(TOOLS)/controller-gen ## Write deep copies and CRDs from the API types
 	@$(TOOLS)/controller-gen object crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config=$(CRDS)
+	@$(nullable) $(CRDS)/*.yaml
 
 update-deps: ## Update all modules to their latest minor versions
 	@go get -u ./... && go mod tidy

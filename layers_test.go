@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 // on, not even indirectly, except for some.
 var foreign = map[string]struct{ only, never, except []string }{
 	"pkg/apis":                {only: []string{"k8s.io/apimachinery"}},
+	"pkg/apis/vmoperator":     {only: []string{"k8s.io/api/core/v1", "k8s.io/apimachinery"}},
 	"pkg/cluster/key":         {only: []string{"k8s.io/apimachinery"}},
 	"pkg/cluster/cloudconfig": {never: []string{"k8s.io/client-go", runtimePackage}},
 	"pkg/cluster/etcd":        {never: []string{"k8s.io", "sigs.k8s.io"}},
