@@ -20,6 +20,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	vmv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
@@ -35,6 +36,14 @@ var kinds = map[string]struct {
 		`{spec: {etcd: {snapshots: {volume: {nfs: null, hostPath: /snapshots}}}}}`,
 	}},
 	"Release": {crd: "release.giantswarm.io_releases", object: "release"},
+	"VirtualMachine": {crd: "vmoperator.jdrupes.org_vms", object: "virtualmachine", variants: []string{
+		`{spec: {image: {repository: null, path: null, version: null, source: a}}}`,
+		`{spec: {cloudInit: {userData: null, userDataFrom: &secret {secretKeyRef: {name: a, key: b}}, networkConfig: null, networkConfigFrom: *secret}}}`,
+		`{spec: {permissions: [{role: a}]}}`,
+		`{spec: {vm: {maximumCpus: null, cpuTopology: {sockets: 1, diesPerSocket: 1, coresPerDie: 1, threadsPerCore: 1}}}}`,
+		`{spec: {vm: {networks: [{user: {device: e1000, net: 10.9.0.0/24}}]}}}`,
+		`{spec: {vm: {disks: [{cdrom: {image: a}}]}}}`,
+	}},
 }
 
 // odd are values that some field or other cannot hold. Numbers are at the limits of what 32 and 64 bits, and a float,
@@ -101,6 +110,9 @@ func TestNumbersHaveTheBoundsOfTheirTypes(t *testing.T) {
 			switch {
 			case p.Format == "int32":
 				checked++
+				if strings.HasSuffix(where, ".preferredDuringSchedulingIgnoredDuringExecution.[].weight") {
+					return // Kubernetes' own type: the rules of spec.affinity are about it
+				}
 				if p.Minimum == nil || p.Maximum == nil || *p.Minimum < -1<<31 || *p.Maximum > 1<<31-1 {
 					t.Errorf("%s is a number of 32 bits without a minimum and a maximum inside", where)
 				}
@@ -268,7 +280,7 @@ func set(t *testing.T, object map[string]any, path []string, value any) {
 // codecs are those of the operator's caches.
 var codecs = func() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, releasev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, releasev1alpha1.AddToScheme, vmv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err)
 		}

@@ -10,18 +10,23 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	vmv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
 // TestMissing removes every field from the chart's definitions, one at a time.
 func TestMissing(t *testing.T) {
-	for crd, object := range map[string]reflect.Type{
-		"provider.giantswarm.io_kvmconfigs": reflect.TypeFor[v1alpha1.KVMConfig](),
-		"release.giantswarm.io_releases":    reflect.TypeFor[releasev1alpha1.Release](),
+	for crd, kind := range map[string]struct {
+		version string
+		object  reflect.Type
+	}{
+		"provider.giantswarm.io_kvmconfigs": {"v1alpha1", reflect.TypeFor[v1alpha1.KVMConfig]()},
+		"release.giantswarm.io_releases":    {"v1alpha1", reflect.TypeFor[releasev1alpha1.Release]()},
+		"vmoperator.jdrupes.org_vms":        {"v1", reflect.TypeFor[vmv1.VirtualMachine]()},
 	} {
 		t.Run(crd, func(t *testing.T) {
 			whole := parse(t, readCRD(t, crd))
-			if missing := schema.Missing(whole, "v1alpha1", object); missing != "" {
+			if missing := schema.Missing(whole, kind.version, kind.object); missing != "" {
 				t.Fatalf("the chart's definition lacks %s", missing)
 			}
 			count := 0
@@ -31,7 +36,7 @@ func TestMissing(t *testing.T) {
 				}
 				definition := whole.DeepCopy()
 				remove(definition.Spec.Versions[0].Schema.OpenAPIV3Schema, "", path)
-				if missing := schema.Missing(definition, "v1alpha1", object); missing != path {
+				if missing := schema.Missing(definition, kind.version, kind.object); missing != path {
 					t.Errorf("without %s the definition is said to lack %q", path, missing)
 				}
 				count++
