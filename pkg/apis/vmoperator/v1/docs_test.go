@@ -1,0 +1,63 @@
+package v1_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestTheExamplesOfTheDocumentationAreAccepted(t *testing.T) {
+	for _, name := range []string{"minimal", "full"} {
+		content, err := os.ReadFile(root + "/docs/examples/virtualmachine-" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		example := &unstructured.Unstructured{Object: parse(t, string(content))}
+		if err := server.Create(context.Background(), example, client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, after, _ := strings.Cut(page(t), "```yaml\n")
+	inline, _, _ := strings.Cut(after, "```")
+	if diff := cmp.Diff(load(t, "minimal").Object, parse(t, inline)); diff != "" {
+		t.Errorf("the page has another minimal example (-want +got):\n%s", diff)
+	}
+}
+
+// TestEveryFieldIsDocumented looks for every field in the page of the CRD. Types of Kubernetes are not described again.
+func TestEveryFieldIsDocumented(t *testing.T) {
+	content, documented := page(t), 0
+	for _, field := range fields(t, crd) {
+		path := strings.TrimSuffix(field.path, "[]")
+		ours := strings.HasPrefix(path, "spec.") || strings.HasPrefix(path, "status.")
+		if !ours || !field.leaf {
+			continue
+		}
+		for _, whole := range []string{"spec.affinity", "status.conditions", "spec.vm.disks[].volumeClaimTemplate.spec.selector", "spec.vm.disks[].volumeClaimTemplate.spec.dataSource", "spec.vm.disks[].volumeClaimTemplate.spec.dataSourceRef"} {
+			if strings.HasPrefix(path, whole+".") || strings.HasPrefix(path, whole+"[") {
+				path = whole
+			}
+		}
+		documented++
+		if !strings.Contains(content, "`"+path+"`") {
+			t.Errorf("docs/virtualmachine.md does not speak of %s", path)
+		}
+	}
+	if documented < 80 {
+		t.Errorf("the test has found %d fields and overlooks most", documented)
+	}
+}
+
+func page(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(root + "/docs/virtualmachine.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
