@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,9 +23,9 @@ const (
 	ConditionReady = state.ConditionReady
 	// ConditionReconciling exists, and is True, while the operator works or waits for something that does not need a
 	// person.
-	ConditionReconciling = "Reconciling"
+	ConditionReconciling = reconciler.ConditionReconciling
 	// ConditionStalled exists, and is True, while only a person can fix the problem.
-	ConditionStalled = "Stalled"
+	ConditionStalled = reconciler.ConditionStalled
 	// ConditionAvailable is True while the API of the workload cluster responds. Unlike Ready it does not depend on
 	// nodes and add-ons.
 	ConditionAvailable = "Available"
@@ -98,7 +97,7 @@ func conditions(s *state.Cluster, results []chain.Result, now time.Time) []metav
 	if !deleting {
 		others = ofOthers(s.Config.Status.Conditions)
 	}
-	wanted := fold(results, others, deleting)
+	wanted := reconciler.Summarize(results, others, deleting)
 	if available := available(s, results); available != nil {
 		wanted = append(wanted, *available)
 	}
@@ -108,16 +107,7 @@ func conditions(s *state.Cluster, results []chain.Result, now time.Time) []metav
 			wanted = append(wanted, c)
 		}
 	}
-	var kept []metav1.Condition
-	for _, c := range wanted {
-		if before := meta.FindStatusCondition(s.Config.Status.Conditions, c.Type); before != nil {
-			kept = append(kept, *before)
-		}
-		c.ObservedGeneration = s.Config.Generation
-		c.LastTransitionTime = metav1.NewTime(now)
-		meta.SetStatusCondition(&kept, c)
-	}
-	return append(kept, others...)
+	return append(reconciler.Merge(s.Config.Status.Conditions, wanted, s.Config.Generation, now), others...)
 }
 
 // of returns the results of the handlers of an area.
@@ -128,55 +118,6 @@ func of(area string, results []chain.Result) []chain.Result {
 // ofOthers returns the conditions that other controllers write.
 func ofOthers(all []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool { return !slices.Contains(state.ConditionsOfOthers, c.Type) })
-}
-
-// fold summarizes the results and the conditions of other controllers. A problem that only a person can fix comes
-// before a handler that waits, that before a blocked one, and that before other controllers: the first reason is the
-// one to act on.
-func fold(results []chain.Result, others []metav1.Condition, deleting bool) []metav1.Condition {
-	ready := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: "every step is done"}
-	var summary []metav1.Condition
-	if waiting := first(results, isWaiting); waiting != nil {
-		summary = append(summary, isTrue(waiting.Condition(ConditionReconciling)))
-	}
-	if problem := first(results, chain.Result.IsProblem); problem != nil {
-		summary = append(summary, isTrue(problem.Condition(ConditionStalled)))
-	}
-	for _, pick := range []func(chain.Result) bool{chain.Result.IsProblem, isWaiting, notDone} {
-		if r := first(results, pick); r != nil {
-			ready = r.Condition(ConditionReady)
-			ready.Status = metav1.ConditionFalse
-			ready.Message = fmt.Sprintf("%s: %s", r.Handler, ready.Message)
-			break
-		}
-	}
-	for _, c := range others {
-		if ready.Status == metav1.ConditionTrue && c.Status != metav1.ConditionTrue {
-			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, c.Reason, c.Message
-			summary = append(summary, metav1.Condition{Type: sumOf(c), Status: metav1.ConditionTrue, Reason: c.Reason, Message: c.Message})
-		}
-	}
-	if deleting {
-		ready.Status = metav1.ConditionFalse
-		if ready.Reason == "Ready" {
-			ready.Reason, ready.Message = "Deleting", "the cluster is being deleted"
-		}
-	}
-	return append([]metav1.Condition{ready}, summary...)
-}
-
-// sumOf returns the condition that sums up a condition of another controller. An object that the API server refuses needs
-// a person.
-func sumOf(c metav1.Condition) string {
-	if c.Reason == "Refused" {
-		return ConditionStalled
-	}
-	return ConditionReconciling
-}
-
-func isTrue(c metav1.Condition) metav1.Condition {
-	c.Status = metav1.ConditionTrue
-	return c
 }
 
 // available returns whether the API of the workload cluster is available now; nil if the operator does not connect to
@@ -194,19 +135,6 @@ func available(s *state.Cluster, results []chain.Result) *metav1.Condition {
 	}
 	return &c
 }
-
-func first(results []chain.Result, pick func(chain.Result) bool) *chain.Result {
-	for i := range results {
-		if pick(results[i]) {
-			return &results[i]
-		}
-	}
-	return nil
-}
-
-func isWaiting(r chain.Result) bool { return !r.Done() && len(r.BlockedBy) == 0 && !r.IsProblem() }
-
-func notDone(r chain.Result) bool { return !r.Done() }
 
 // notes are what a condition of an area reports in addition to the results of its handlers.
 func notes(s *state.Cluster) []chain.Result {

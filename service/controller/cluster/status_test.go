@@ -16,6 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 )
 
 // readyPod returns a node pod that is Ready.
@@ -101,7 +102,7 @@ func TestConditionsThatSumUp(t *testing.T) {
 		},
 		"deleting is not Ready even when everything is done": {
 			results(isDone, isDone, isDone), nil, true,
-			"False Deleting: the cluster is being deleted", "", "",
+			"False Deleting: it is being deleted", "", "",
 		},
 		"deleting tells what it waits for": {
 			results(isBlocked, isDone, isWaitingOn), nil, true,
@@ -110,7 +111,7 @@ func TestConditionsThatSumUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, c := range fold(test.results, test.others, test.deleting) {
+			for _, c := range reconciler.Summarize(test.results, test.others, test.deleting) {
 				got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 			}
 			want := []string{"Ready=" + test.ready}
