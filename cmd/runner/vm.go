@@ -31,7 +31,7 @@ the guest shuts itself down, the runner ends, and the next runner in the same po
 		Example: `  # a machine that boots the file system-disk of this directory, and is emulated
   MACHINE='{"version":1,"name":"try","firmware":"bios","maximumCpus":2,"maximumRam":2147483648,
     "network":[{"type":"user"}],"drives":[{"type":"raw","name":"system-disk","bootindex":0}]}' \
-    kvm-operator runner vm --devices=. --config=try.yaml --data=try --state=try --run=try/run --allow-emulation
+    kvm-operator runner vm --devices=. --config=try.json --data=try --state=try --run=try/run --allow-emulation
 
   # its console, from another terminal
   kvm-operator runner console --run=try/run`,
@@ -45,7 +45,7 @@ the guest shuts itself down, the runner ends, and the next runner in the same po
 func registerVM(fs *pflag.FlagSet) {
 	fs.String("canary-kernel", "", "kernel with which a canary guest proves that KVM works; empty means that KVM works if its device opens")
 	fs.String("cloud-init", vmconfig.CloudInitDirectory, "directory with the files for cloud-init")
-	fs.String("config", vmconfig.ConfigFile, "file with the part of the machine that can change; without it, the guest has all CPUs and memory")
+	fs.String("config", vmconfig.LiveFile, "file with the part of the machine that can change; without it, the guest has all CPUs and memory")
 	fs.String("data", vmconfig.DataDirectory, "directory for what outlives the pod: the firmware's variables")
 	fs.String("devices", "/dev", "directory with the disks, each under its name")
 	fs.String("image-repository", vmconfig.ImageRepository, "directory with the images of CDs")

@@ -34,16 +34,16 @@ func (d Declared) arguments(t testing.TB, directory string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := vmconfig.Marshal(d.Machine, d.Live)
+	config, err := d.Live.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := func(name string) string { return filepath.Join(directory, name) }
-	if err := os.WriteFile(in("config.yaml"), config, 0o600); err != nil {
+	if err := os.WriteFile(in("live.json"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return []string{
-		"runner", "vm", "--machine=" + machine, "--config=" + in("config.yaml"), "--devices=" + d.Devices, "--cloud-init=" + d.CloudInit,
+		"runner", "vm", "--machine=" + machine, "--config=" + in("live.json"), "--devices=" + d.Devices, "--cloud-init=" + d.CloudInit,
 		"--data=" + in("data"), "--image-repository=" + in("images"), "--state=" + in("state"), "--run=" + in("run"),
 		"--termination-log=" + terminationLog(directory), "--allow-emulation",
 	}

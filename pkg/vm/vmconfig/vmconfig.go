@@ -4,8 +4,7 @@
 package vmconfig
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +19,8 @@ const Variable = "MACHINE"
 
 // Paths in the runner's container.
 const (
-	// ConfigFile has the File. The directory also has the files of the display's Secret.
-	ConfigFile = "/etc/opt/vmrunner/config.yaml"
+	// ConfigDirectory has the file LiveName, and ConfigName for people.
+	ConfigDirectory = "/etc/opt/vmrunner"
 	// CloudInitDirectory has the files CloudInitFiles.
 	CloudInitDirectory = "/etc/opt/vmrunner-cloud-init"
 	// DataDirectory keeps what survives a restart: the firmware's variables, the state of the TPM.
@@ -30,6 +29,17 @@ const (
 	StateDirectory = "/var/local/vm-state"
 	// ImageRepository has the images of CDs that are given as a file name.
 	ImageRepository = "/var/local/vmop-image-repository"
+)
+
+// Names of files in ConfigDirectory.
+const (
+	// LiveName has the Live, as JSON.
+	LiveName = "live.json"
+	// LiveFile is its path.
+	LiveFile = ConfigDirectory + "/" + LiveName
+	// ConfigName describes the whole machine as VM-Operator's runner reads it. A runner of this project does not read
+	// it, because it may describe a later machine than the one of the runner's pod.
+	ConfigName = "config.yaml"
 )
 
 // CloudInitFiles are the files of a NoCloud data source, of which the last is optional.
@@ -83,6 +93,8 @@ type Machine struct {
 	Drives    []Drive  `json:"drives,omitempty"`
 	Display   *Display `json:"display,omitempty"`
 	CloudInit bool     `json:"cloudInit,omitempty"`
+	// DiskLinks says that the guest gets /dev/<name> for each disk, by cloud-init.
+	DiskLinks bool `json:"diskLinks,omitempty"`
 	// ExtraArgs are appended to QEMU's command line.
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 }
@@ -161,11 +173,36 @@ func (m Machine) Encode() (string, error) {
 	return string(text), err
 }
 
-// Hash identifies the content of a machine.
-func (m Machine) Hash() (string, error) {
-	text, err := m.Encode()
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:8]), err
+// Difference returns the names of the fields in which two machines differ, sorted.
+func Difference(a, b Machine) []string {
+	one, other := fields(a), fields(b)
+	var names []string
+	for name, value := range one {
+		if !bytes.Equal(value, other[name]) {
+			names = append(names, name)
+		}
+	}
+	for name := range other {
+		if _, ok := one[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// fields returns a machine by the names of its fields.
+func fields(m Machine) map[string]json.RawMessage {
+	m.Version = Version
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // the types can be encoded
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		panic(err)
+	}
+	return all
 }
 
 // Decode parses the value of Variable.
@@ -178,6 +215,24 @@ func Decode(text string) (Machine, error) {
 		return Machine{}, fmt.Errorf("%s has version %d and this runner understands version %d: use a runner and an operator of the same major version", Variable, m.Version, Version)
 	}
 	return m, m.check()
+}
+
+// Encode returns the content of the file LiveName.
+func (l Live) Encode() (string, error) {
+	text, err := json.Marshal(l)
+	return string(text), err
+}
+
+// ParseLive parses the content of the file LiveName.
+func ParseLive(text []byte) (Live, error) {
+	var l Live
+	if err := json.Unmarshal(text, &l); err != nil {
+		return Live{}, fmt.Errorf("%s is not JSON: %w", LiveName, err)
+	}
+	if l.CurrentCPUs < 1 || l.CurrentRAM < 1 || l.PowerdownTimeout < 1 {
+		return Live{}, fmt.Errorf("%s: currentCpus, currentRam and powerdownTimeout have to be positive", LiveName)
+	}
+	return l, nil
 }
 
 func (m Machine) check() error {

@@ -36,6 +36,9 @@ func (p *preparation) readCloudInit(context.Context) error {
 	for _, d := range p.settings.disks() {
 		names = append(names, d.Name)
 	}
+	if !p.settings.Machine.DiskLinks {
+		names = nil
+	}
 	links, err := cloudinit.DiskLinks(names...)
 	if err != nil {
 		return keeper.Because(keeper.ReasonSettingsInvalid, err)

@@ -149,7 +149,7 @@ func TestMachineHasItsOwnFirmwareVariables(t *testing.T) {
 
 func TestGuestGetsTheDataForCloudInit(t *testing.T) {
 	s := example(t)
-	s.Machine.CloudInit = true
+	s.Machine.CloudInit, s.Machine.DiskLinks = true, true
 	write(t, filepath.Join(s.CloudInit, "meta-data"), "instance-id: v1\n")
 	write(t, filepath.Join(s.CloudInit, "user-data"), "#cloud-config\n")
 	err := prepare(t, s, func(ctx context.Context, p *preparation) error {

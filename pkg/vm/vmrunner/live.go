@@ -42,7 +42,7 @@ func fit(live vmconfig.Live, m vmconfig.Machine) (vmconfig.Live, []string) {
 	case live.CurrentRAM <= 0:
 		live.CurrentRAM = most.CurrentRAM
 	case live.CurrentRAM > most.CurrentRAM:
-		changes = append(changes, fmt.Sprintf("currentRam is %s and the machine has %s", vmconfig.Size(live.CurrentRAM), vmconfig.Size(most.CurrentRAM)))
+		changes = append(changes, fmt.Sprintf("currentRam is %d MiB and the machine has %d MiB", live.CurrentRAM>>20, most.CurrentRAM>>20))
 		live.CurrentRAM = most.CurrentRAM
 	}
 	if len(live.Media) != len(most.Media) {

@@ -32,7 +32,7 @@ func example(t *testing.T) Settings {
 			Acceleration: "tcg", MaximumCPUs: 4, MaximumRAM: 1 << 30, Networks: []vmconfig.Network{{Type: vmconfig.NetworkUser}},
 			Drives: []vmconfig.Drive{{Type: vmconfig.DriveCD}, {Type: vmconfig.DriveRaw, Name: "system-disk"}},
 		},
-		Config: in("config.yaml"), CloudInit: in("cloud-init"), Data: in("data"), Images: in("images"), Devices: in("dev"), State: in("state"),
+		Config: in("live.json"), CloudInit: in("cloud-init"), Data: in("data"), Images: in("images"), Devices: in("dev"), State: in("state"),
 		AllowEmulation: true, ParkedFor: ParkedFor,
 	}
 }
@@ -43,11 +43,11 @@ func configure(t *testing.T, s Settings, change func(*vmconfig.Live)) {
 	live := all(s.Machine)
 	live.PowerdownTimeout = 60
 	change(&live)
-	text, err := vmconfig.Marshal(s.Machine, live)
+	text, err := live.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, s.Config, string(text))
+	write(t, s.Config, text)
 }
 
 func write(t *testing.T, path, content string) {
