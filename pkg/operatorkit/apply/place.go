@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
 // PlacePod removes a scheduling gate from a pod and binds it to the named host; an empty host leaves the choice to the
@@ -37,4 +39,27 @@ func boundTo(host string) *corev1.NodeAffinity {
 	return &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
 	}
+}
+
+// SetField replaces the value of a field, such as /spec/vm/state, if the object is the same one and the field still has
+// the value from. A lost race is no error: the next reconcile sees what the field has become.
+func (e *Engine) SetField(ctx context.Context, object client.Object, field string, from, to any) error {
+	_, ref, err := e.identify(object)
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": object.GetUID()},
+		{"op": "test", "path": field, "value": from},
+		{"op": "replace", "path": field, "value": to},
+	})
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	err = e.client.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(ownership.Operator))
+	// The API server answers a failed test with 422 (Invalid).
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil
+	}
+	return wrote(ctx, "set "+field+" of", ref, err, "from", from, "to", to)
 }

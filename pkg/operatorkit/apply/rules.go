@@ -1,11 +1,14 @@
 package apply
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -29,8 +32,9 @@ var rules = map[string]rule{
 	"PersistentVolumeClaim":                        {keep: keepClaimSpec},
 	"Deployment.apps":                              {keep: keepSelector},
 	"ClusterRoleBinding.rbac.authorization.k8s.io": {recreate: roleRefDiffers},
-	"Service":   {recreate: becomesHeadless},
-	"Namespace": {anchor: true},
+	"StatefulSet.apps":                             {keep: keepClaimTemplates, recreate: claimTemplatesMayChange},
+	"Service":                                      {recreate: becomesHeadless},
+	"Namespace":                                    {anchor: true},
 	// Traffic waits for these, so an update must take only one request.
 	"EndpointSlice.discovery.k8s.io": {wholeFields: true},
 }
@@ -68,6 +72,46 @@ func roleRefDiffers(live, desired client.Object) bool {
 func becomesHeadless(live, desired client.Object) bool {
 	have, want := live.(*corev1.Service).Spec.ClusterIP, desired.(*corev1.Service).Spec.ClusterIP
 	return want == corev1.ClusterIPNone && have != "" && have != want
+}
+
+// claimTemplatesMayChange reports whether a StatefulSet has to get other claim templates, which needs its recreation, and
+// has no pod. Recreated beside a pod that lacks a claim, a StatefulSet neither accepts nor replaces that pod
+// (kubernetes/kubernetes#141876). The claims themselves are kept.
+func claimTemplatesMayChange(live, desired client.Object) bool {
+	current := live.(*appsv1.StatefulSet)
+	idle := ptr.Deref(current.Spec.Replicas, 1) == 0 && current.Status.Replicas == 0 && current.Status.ObservedGeneration == current.Generation
+	return idle && !sameClaimTemplates(current, desired.(*appsv1.StatefulSet))
+}
+
+// keepClaimTemplates keeps the claim templates, which are immutable, and what else cannot be changed. If they differ, the
+// pod template is kept too, because it refers to them.
+func keepClaimTemplates(live, desired client.Object) error {
+	current, wanted := live.(*appsv1.StatefulSet), desired.(*appsv1.StatefulSet)
+	if !sameClaimTemplates(current, wanted) {
+		wanted.Spec.Template = *current.Spec.Template.DeepCopy()
+	}
+	wanted.Spec.VolumeClaimTemplates = nil
+	for _, c := range current.Spec.VolumeClaimTemplates {
+		c = *c.DeepCopy()
+		c.Status = corev1.PersistentVolumeClaimStatus{}
+		wanted.Spec.VolumeClaimTemplates = append(wanted.Spec.VolumeClaimTemplates, c)
+	}
+	wanted.Spec.Selector, wanted.Spec.ServiceName, wanted.Spec.PodManagementPolicy = current.Spec.Selector, current.Spec.ServiceName, current.Spec.PodManagementPolicy
+	return nil
+}
+
+// sameClaimTemplates compares the templates by what decides which volume a claim gets. A larger size is no other
+// template, because an existing claim is grown.
+func sameClaimTemplates(live, wanted *appsv1.StatefulSet) bool {
+	return slices.EqualFunc(live.Spec.VolumeClaimTemplates, wanted.Spec.VolumeClaimTemplates, func(have, want corev1.PersistentVolumeClaim) bool {
+		mode := corev1.PersistentVolumeFilesystem
+		return have.Name == want.Name && have.Spec.VolumeName == want.Spec.VolumeName &&
+			ptr.Deref(have.Spec.VolumeMode, mode) == ptr.Deref(want.Spec.VolumeMode, mode) &&
+			equality.Semantic.DeepEqual(have.Spec.StorageClassName, want.Spec.StorageClassName) &&
+			equality.Semantic.DeepEqual(have.Spec.AccessModes, want.Spec.AccessModes) &&
+			equality.Semantic.DeepEqual(have.Spec.Selector, want.Spec.Selector) &&
+			equality.Semantic.DeepEqual(have.Spec.DataSource, want.Spec.DataSource)
+	})
 }
 
 // deletePropagation returns foreground deletion for a Deployment: it must exist until its pods are gone, or it would be
