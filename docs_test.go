@@ -52,7 +52,7 @@ func TestEverySettingIsDocumentedWithItsDefault(t *testing.T) {
 }
 
 func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
-	conditions, modes, ends := read(t, "docs/kvmconfig.md"), read(t, "docs/failure-modes.md")+read(t, "docs/drain-and-repair.md"), read(t, "docs/runner.md")
+	conditions, modes, ends := read(t, "docs/kvmconfig.md"), read(t, "docs/failure-modes.md")+read(t, "docs/drain-and-repair.md")+read(t, "docs/virtualmachine.md"), read(t, "docs/runner.md")
 	types, reasons := map[string]bool{}, map[string]bool{}
 	for _, p := range checkedPackages(t) {
 		collectReasons(p, reasons)

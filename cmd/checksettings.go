@@ -104,6 +104,10 @@ var checks = map[string]check{
 	flag.MachinePodSecurity:     podSecurity,
 	flag.MachineMaxImageFile:    text(isDiskSize, "has to be a size of at least 1M, such as 8G"),
 	flag.MachineDiskRequest:     percentage,
+	flag.VMImage:                oneOf(empty, text(isImage, "has to be an image, such as registry.example.org/vm-runner:4.0.0")),
+	flag.VMAllowedImages:        each(isImage, "has to hold images or their repositories, such as registry.example.org/vm-runner"),
+	flag.VMImageRepository:      oneOf(empty, text(isDomain, "has to be the name of a PersistentVolumeClaim, such as vmop-image-repository")),
+	flag.VMDataStorageClass:     oneOf(empty, text(isDomain, "has to be the name of a StorageClass, such as local")),
 	flag.WorkloadFlatcarChannel: text(isLabel, "has to be a release channel of Flatcar, such as stable"),
 	flag.WorkloadFlatcarMirror:  oneOf(empty, flatcarMirror),
 	flag.DrainTimeout:           duration(0, "has to be zero or more, such as 1h; zero waits without an end"),
@@ -113,20 +117,6 @@ var checks = map[string]check{
 	flag.VaultKubernetesMount: text(isVaultPath, "has to be the path of an auth method, such as kubernetes"),
 	flag.VaultMountPrefix:     text(isVaultPath, "has to be the beginning of a path of Vault, such as pki-"),
 	flag.VaultTTL:             duration(vault.LeastTTL, "has to be 168h or more: each renewal replaces the masters of a cluster"),
-}
-
-// fileChecks holds the checks of settings that name files on the operator's machine. Rendering does not need them.
-var fileChecks = map[string]check{
-	flag.ServerTLSCrtFile:         with(flag.ServerTLSKeyFile),
-	flag.ServerTLSKeyFile:         with(flag.ServerTLSCrtFile),
-	flag.KubernetesKubeconfig:     kubeconfig,
-	flag.KubernetesKubeconfigPath: readable,
-	flag.KubernetesTLSCAFile:      readable,
-	flag.KubernetesTLSCrtFile:     with(flag.KubernetesTLSKeyFile),
-	flag.KubernetesTLSKeyFile:     with(flag.KubernetesTLSCrtFile),
-	flag.VaultCAFile:              readable,
-	flag.VaultTokenFile:           readable,
-	flag.VaultKubernetesTokenFile: vaultToken,
 }
 
 // validate returns one sentence for each wrong setting, which says what to write instead.

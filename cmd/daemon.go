@@ -76,10 +76,11 @@ func runDaemon(c *cobra.Command) error {
 		ListenAddress: r.text(flag.ServerListenAddress), MetricsAddress: r.text(flag.ServerListenMetricsAddress),
 		CertFile: r.text(flag.ServerTLSCrtFile), KeyFile: r.text(flag.ServerTLSKeyFile),
 		LogAccess: r.yes(flag.ServerLogAccess), Debug: r.yes(flag.ServerEnableDebugServer),
-		MachinesOnly: !r.yes(flag.WorkloadConnect),
-		DrainTimeout: r.duration(flag.DrainTimeout),
-		Vault:        vaultConfig(r),
-		Election:     electionConfig(r),
+		MachinesOnly:    !r.yes(flag.WorkloadConnect),
+		DrainTimeout:    r.duration(flag.DrainTimeout),
+		Vault:           vaultConfig(r),
+		VirtualMachines: machineSettings(fs),
+		Election:        electionConfig(r),
 	})
 	if err != nil {
 		return err

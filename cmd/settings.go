@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -11,6 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
 
 // runnerImage is the image of node pods that belongs to this binary.
@@ -87,6 +89,23 @@ func clusterSettings(fs *pflag.FlagSet) state.Settings {
 
 		TerminateUnhealthyNodes: r.yes(flag.TerminateUnhealthyNodes),
 	}
+}
+
+// machineSettings are the settings for VirtualMachines; nil if the operator ignores them.
+func machineSettings(fs *pflag.FlagSet) *virtualmachine.Settings {
+	r := reader{fs}
+	if !r.yes(flag.VMEnabled) {
+		return nil
+	}
+	s := &virtualmachine.Settings{
+		RunnerImage: cmp.Or(r.text(flag.VMImage), r.text(flag.ImageRunner)), AllowedImages: r.list(flag.VMAllowedImages),
+		AllowEmulation: r.yes(flag.MachineAllowEmulation), DeviceResources: r.list(flag.MachineKVMResource),
+		ImageRepository: r.text(flag.VMImageRepository), ExtraArgs: r.yes(flag.VMExtraArgs),
+	}
+	if class := r.text(flag.VMDataStorageClass); class != "" {
+		s.DataStorageClass = &class
+	}
+	return s
 }
 
 // podSettings expects values that validate has accepted.

@@ -84,6 +84,12 @@ const (
 	VaultTTL                 = "service.vault.ttl"
 	WorkloadBinariesURL      = "service.workload.binaries.url"
 	WorkloadCNIPluginsURL    = "service.workload.cniplugins.url"
+	VMAllowedImages          = "service.virtualmachine.allowedimages"
+	VMDataStorageClass       = "service.virtualmachine.datastorageclass"
+	VMEnabled                = "service.virtualmachine.enabled"
+	VMExtraArgs              = "service.virtualmachine.extraargs"
+	VMImage                  = "service.virtualmachine.image"
+	VMImageRepository        = "service.virtualmachine.imagerepository"
 	WorkloadConnect          = "service.workload.connect"
 	WorkloadFlatcarChannel   = "service.workload.flatcar.channel"
 	WorkloadFlatcarMirror    = "service.workload.flatcar.mirror"
@@ -117,6 +123,7 @@ func Register(fs *pflag.FlagSet, runnerImage string) {
 	registerKubernetes(fs)
 	registerInstallation(fs)
 	registerNodePods(fs)
+	registerVirtualMachines(fs)
 	registerWorkload(fs)
 	registerVault(fs)
 	registerTenants(fs)
@@ -174,6 +181,15 @@ func registerInstallation(fs *pflag.FlagSet) {
 	fs.String(OIDCUsernamePrefix, "", "prefix of OIDC user names")
 	fs.String(OIDCGroupsClaim, "", "OIDC claim that is the groups")
 	fs.String(OIDCGroupsPrefix, "", "prefix of OIDC groups")
+}
+
+func registerVirtualMachines(fs *pflag.FlagSet) {
+	fs.Bool(VMEnabled, true, "run the VirtualMachines of vmoperator.jdrupes.org, once they are defined")
+	fs.String(VMImage, "", "image of the runners of VirtualMachines; empty for that of node pods")
+	fs.StringSlice(VMAllowedImages, nil, "images that spec.image of a VirtualMachine may name, each one or all with that repository, such as registry.example.org/vm; without it, the operator's own is used")
+	fs.String(VMImageRepository, "", "claim, in the namespace of each VirtualMachine, that has the images of CDs; empty for none")
+	fs.String(VMDataStorageClass, "", "StorageClass for the variables of a machine's firmware; empty for the default one")
+	fs.Bool(VMExtraArgs, false, "let VirtualMachines add arguments to QEMU's command line, by which a user may read any file of the pod")
 }
 
 func registerNodePods(fs *pflag.FlagSet) {

@@ -25,6 +25,7 @@ import (
 
 	providerv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
@@ -37,7 +38,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		apiextensionsv1.AddToScheme, appsv1.AddToScheme, certificatesv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme,
 		batchv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
-		providerv1alpha1.AddToScheme, releasev1alpha1.AddToScheme,
+		providerv1alpha1.AddToScheme, releasev1alpha1.AddToScheme, vmoperatorv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, microerror.Mask(err)
@@ -57,6 +58,9 @@ var clusterScoped = []schema.GroupVersionKind{
 	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
 	releasev1alpha1.GroupVersion.WithKind("Release"),
 }
+
+// plurals are the names of resources that do not follow from their kind.
+var plurals = map[string]struct{ singular, plural string }{"VirtualMachine": {"vm", "vms"}}
 
 // NewMapper returns a mapper with a fixed list of the resources in use, so that the operator never needs discovery: it
 // does not depend on the health of other API groups and starts without a request.
@@ -78,6 +82,11 @@ func mapperOf(kinds []client.Object) (meta.RESTMapper, error) {
 			if gvk == gvks[0] {
 				scope = meta.RESTScopeRoot
 			}
+		}
+		if plural, ok := plurals[gvks[0].Kind]; ok {
+			resource := gvks[0].GroupVersion()
+			mapper.AddSpecific(gvks[0], resource.WithResource(plural.plural), resource.WithResource(plural.singular), scope)
+			continue
 		}
 		mapper.Add(gvks[0], scope)
 	}

@@ -25,6 +25,7 @@ import (
 
 	providerv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
@@ -55,19 +56,39 @@ type definitions struct {
 	told map[string]string
 }
 
-// ownKinds are the Go types of the operator's kinds, by the names of their definitions.
-var ownKinds = map[string]reflect.Type{
-	"kvmconfigs." + providerv1alpha1.GroupVersion.Group: reflect.TypeFor[providerv1alpha1.KVMConfig](),
-	"releases." + releasev1alpha1.GroupVersion.Group:    reflect.TypeFor[releasev1alpha1.Release](),
+// ownKind is a kind of the operator: its version and its Go type.
+type ownKind struct {
+	version string
+	kind    reflect.Type
 }
 
-const ownVersion = "v1alpha1"
+// ownKinds are the operator's kinds, by the names of their definitions.
+var ownKinds = map[string]ownKind{
+	"kvmconfigs." + providerv1alpha1.GroupVersion.Group: {"v1alpha1", reflect.TypeFor[providerv1alpha1.KVMConfig]()},
+	"releases." + releasev1alpha1.GroupVersion.Group:    {"v1alpha1", reflect.TypeFor[releasev1alpha1.Release]()},
+	definitionVirtualMachines:                           {"v1", reflect.TypeFor[vmoperatorv1.VirtualMachine]()},
+}
 
-// outdated returns what is wrong with the definitions and how to fix it. It is empty while all definitions have what
-// the operator needs. It reads the caches instead of told, so that what they have before the first reconcile counts.
+// definitionVirtualMachines is the name of the definition of VirtualMachines. The controllers of clusters do not need it.
+const definitionVirtualMachines = "vms.vmoperator.jdrupes.org"
+
+// outdated returns what is wrong with the definitions that the controllers of clusters need, and how to fix it. It is
+// empty while they have what the operator needs.
 func (d *definitions) outdated(ctx context.Context) string {
+	return d.outdatedOf(ctx, slices.DeleteFunc(slices.Sorted(maps.Keys(d.caches)), func(name string) bool { return name == definitionVirtualMachines })...)
+}
+
+// exists returns whether there is a definition, as far as its cache is filled.
+func (d *definitions) exists(ctx context.Context, name string) bool {
+	cached, ok := d.caches[name]
+	return ok && cached.Get(ctx, client.ObjectKey{Name: name}, &apiextensionsv1.CustomResourceDefinition{}) == nil
+}
+
+// outdatedOf does the same for the named definitions. It reads the caches instead of told, so that what they have before
+// the first reconcile counts.
+func (d *definitions) outdatedOf(ctx context.Context, names ...string) string {
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(d.caches)) {
+	for _, name := range names {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := d.caches[name].Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
 			continue // the caches are not filled, or there is no definition and therefore no object of the kind
@@ -135,8 +156,8 @@ func judge(object any) (any, error) {
 	trimmed := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
 		Name: definition.Name, UID: definition.UID, ResourceVersion: definition.ResourceVersion,
 	}}
-	if kind, own := ownKinds[definition.Name]; own {
-		trimmed.Annotations = map[string]string{annotationMissing: schema.Missing(definition, ownVersion, kind)}
+	if own, ok := ownKinds[definition.Name]; ok {
+		trimmed.Annotations = map[string]string{annotationMissing: schema.Missing(definition, own.version, own.kind)}
 	}
 	return trimmed, nil
 }

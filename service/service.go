@@ -28,6 +28,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/election"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 	"github.com/kvm-operator/kvm-operator/service/controller/deleter"
 	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
@@ -63,6 +64,9 @@ type Config struct {
 	// EtcdAddresses returns the addresses (host:port) of the members of a cluster's etcd by their node pods, and nil
 	// for a cluster whose etcd is ignored. It is used only if Addresses is set.
 	EtcdAddresses func(s *state.Cluster) func(pod *corev1.Pod) string
+
+	// VirtualMachines are the settings for VirtualMachines; nil ignores them.
+	VirtualMachines *virtualmachine.Settings
 
 	// DrainTimeout is how long the operator waits for the pods of a node before it shuts its machine down, unless the
 	// KVMConfig sets a timeout; 0 means without a limit.
@@ -218,6 +222,9 @@ func (s *Service) addControllers(c Config) error {
 		return err
 	}
 	if err := addReports(m, c, writer); err != nil {
+		return err
+	}
+	if err := s.addVirtualMachines(c); err != nil {
 		return err
 	}
 	return s.addDrainer(c, writer, r.Workloads)

@@ -28,7 +28,8 @@ import (
 const pspRole = "node-pods-psp"
 
 // TestOperatorNeedsWhatTheChartGivesItAndNoMore: helm installs and upgrades the chart. The operator runs with only the
-// installed files and permissions, and during a cluster's life it uses every permission and lacks none.
+// installed files and permissions, and during the lives of a cluster and of a virtual machine it uses every
+// permission and lacks none.
 func TestOperatorNeedsWhatTheChartGivesItAndNoMore(t *testing.T) {
 	i := start(t)
 	notes := i.helm(t, "install", release, chart)
@@ -51,6 +52,7 @@ func TestOperatorNeedsWhatTheChartGivesItAndNoMore(t *testing.T) {
 	address, stop := i.operate(t)
 	i.answersWhereItIsAsked(t, address)
 	i.lifeOfACluster(t)
+	i.lifeOfAMachine(t)
 	stop()
 	grants := i.grants(t)
 	i.everyGrantIsUsed(t, grants)

@@ -1,0 +1,141 @@
+package virtualmachine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
+)
+
+// CloudInit is the data of a NoCloud data source.
+type CloudInit struct {
+	// InstanceID is the instance-id in it.
+	InstanceID string
+	// Hash is that of the data without the instance-id.
+	Hash string
+	// Files are the files that the Secret has, by name.
+	Files map[string][]byte
+	// From are the Secrets of the user that have other files, by the file's name.
+	From map[string]v1.SecretKeyRef
+	// Err is why the data cannot be used. The guest is then started with the former data, or not at all.
+	Err error
+}
+
+// mostCloudInit is how long the data may be, in bytes: what fits into a Secret, with room for its metadata.
+const mostCloudInit = 1000 << 10
+
+// Names of the files.
+var (
+	fileMetaData, fileUserData, fileNetwork = vmconfig.CloudInitFiles[0], vmconfig.CloudInitFiles[1], vmconfig.CloudInitFiles[2]
+)
+
+// cloudInitOf returns the data of a virtual machine, and nil if it declares none. The user's data is not checked; only
+// missing keys of its metadata are added.
+func cloudInitOf(o Observed) *CloudInit {
+	spec := o.VM.Spec.CloudInit
+	if spec == nil {
+		return nil
+	}
+	c := &CloudInit{Files: map[string][]byte{}, From: map[string]v1.SecretKeyRef{}}
+	meta := map[string]string{"local-hostname": o.VM.Name}
+	maps.Copy(meta, spec.MetaData)
+	c.Err = c.fill(spec)
+	c.Hash = c.hash(meta)
+	if meta[keyInstanceID] == "" {
+		meta[keyInstanceID] = instanceID(o, c.Hash)
+	}
+	c.InstanceID = meta[keyInstanceID]
+	text, err := yaml.Marshal(meta)
+	c.Files[fileMetaData] = text
+	c.Err = errors.Join(c.Err, err)
+	if size := c.size(); size > mostCloudInit {
+		c.Err = problem.Newf("CloudInitTooLarge", "the cloud-init data has %d bytes, and %d fit: let the guest download large files", size, mostCloudInit)
+	}
+	return c
+}
+
+const keyInstanceID = "instance-id"
+
+// fill adds the user's data.
+func (c *CloudInit) fill(spec *v1.CloudInit) error {
+	user, err := toYAML(spec.UserData)
+	if err != nil {
+		return err
+	}
+	if spec.UserDataFrom != nil {
+		c.From[fileUserData] = spec.UserDataFrom.SecretKeyRef
+	} else {
+		c.Files[fileUserData] = append([]byte("#cloud-config\n"), user...)
+	}
+	network, err := toYAML(spec.NetworkConfig)
+	switch {
+	case err != nil:
+		return err
+	case spec.NetworkConfigFrom != nil:
+		c.From[fileNetwork] = spec.NetworkConfigFrom.SecretKeyRef
+	case len(network) > 0:
+		c.Files[fileNetwork] = network
+	}
+	return nil
+}
+
+// toYAML turns free JSON into YAML; nothing stays nothing.
+func toYAML(raw *runtime.RawExtension) ([]byte, error) {
+	if raw == nil || len(raw.Raw) == 0 {
+		return nil, nil
+	}
+	return yaml.JSONToYAML(raw.Raw)
+}
+
+func (c *CloudInit) hash(meta map[string]string) string {
+	text, err := json.Marshal(map[string]any{"files": c.Files, "from": c.From, "meta": meta})
+	if err != nil {
+		panic(err) // strings and bytes only
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+func (c *CloudInit) size() int {
+	size := 0
+	for _, file := range c.Files {
+		size += len(file)
+	}
+	return size
+}
+
+// instanceID returns the instance-id of data. By default it changes only with the data, because a guest whose
+// instance-id changes sets itself up again. It is taken from the resource version of the moment of that change.
+func instanceID(o Observed, hash string) string {
+	fresh := "v" + o.VM.ResourceVersion
+	switch o.VM.Spec.CloudInit.InstanceIDPolicy {
+	case v1.InstanceIDStable:
+		return string(o.VM.UID)
+	case v1.InstanceIDPerResourceVersion:
+		return fresh
+	}
+	if o.StatefulSet != nil {
+		there := o.StatefulSet.Spec.Template.Annotations
+		if there[AnnotationCloudInit] == hash && there[AnnotationInstance] != "" {
+			return there[AnnotationInstance]
+		}
+	}
+	return fresh
+}
+
+// linksDisks returns whether the guest gets /dev/<disk> by cloud-init.
+func linksDisks(vm *v1.VirtualMachine) bool {
+	return vm.Spec.CloudInit != nil && ptr.Deref(vm.Spec.CloudInit.DiskLinks, true)
+}
+
+func isURL(medium string) bool { return strings.Contains(medium, "://") }

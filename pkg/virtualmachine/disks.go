@@ -1,0 +1,110 @@
+package virtualmachine
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
+)
+
+// Disk is a disk of a virtual machine that is a persistent volume.
+type Disk struct {
+	// Name is the name of the disk: /dev/<Name> in the container, and the name of the claim template.
+	Name string
+	// Claim is the name of the claim.
+	Claim string
+	// Template is the user's.
+	Template *v1.VolumeClaimTemplate
+}
+
+// disksOf returns the disks of a virtual machine, in the order of their declaration. The number in the name of a disk
+// without one counts claim templates, named ones included.
+func disksOf(vm *v1.VirtualMachine) []Disk {
+	var disks []Disk
+	for i := range vm.Spec.VM.Disks {
+		template := vm.Spec.VM.Disks[i].VolumeClaimTemplate
+		if template == nil {
+			continue
+		}
+		name := fmt.Sprintf("disk-%d", len(disks))
+		if given := nameOf(template); given != "" {
+			name = given + "-disk"
+		}
+		disks = append(disks, Disk{Name: name, Claim: claimName(name, vm.Name), Template: template})
+	}
+	return disks
+}
+
+func nameOf(template *v1.VolumeClaimTemplate) string {
+	if template.Metadata == nil {
+		return ""
+	}
+	return ptr.Deref(template.Metadata.Name, "")
+}
+
+// drivesOf returns the drives of a machine, and the media in its CD drives.
+func drivesOf(vm *v1.VirtualMachine, disks []Disk) (drives []vmconfig.Drive, media []string) {
+	for _, d := range vm.Spec.VM.Disks {
+		var place *int
+		if d.BootIndex != nil {
+			place = new(int(*d.BootIndex))
+		}
+		if d.CDROM != nil {
+			drives = append(drives, vmconfig.Drive{Type: vmconfig.DriveCD, BootIndex: place})
+			media = append(media, d.CDROM.Image)
+			continue
+		}
+		drives = append(drives, vmconfig.Drive{Type: vmconfig.DriveRaw, Name: disks[0].Name, BootIndex: place})
+		disks = disks[1:]
+	}
+	return drives, media
+}
+
+// Pending returns, for each disk without a bound claim, what it waits for.
+func (s *State) Pending() []string {
+	var waits []string
+	for _, claim := range s.claimNames() {
+		c, ok := s.Claims[claim]
+		switch {
+		case !ok:
+			waits = append(waits, fmt.Sprintf("PersistentVolumeClaim %s does not exist yet; the machine's StatefulSet creates it when the machine is started", claim))
+		case c.Status.Phase == corev1.ClaimLost:
+			waits = append(waits, fmt.Sprintf("PersistentVolumeClaim %s has lost its volume %s; restore the volume, or delete the claim", claim, c.Spec.VolumeName))
+		case c.Status.Phase != corev1.ClaimBound:
+			waits = append(waits, fmt.Sprintf("PersistentVolumeClaim %s is not bound: %s", claim, whyUnbound(c)))
+		}
+	}
+	return waits
+}
+
+// whyUnbound says what a claim needs, from what is in the claim alone.
+func whyUnbound(c *corev1.PersistentVolumeClaim) string {
+	switch class := c.Spec.StorageClassName; {
+	case class == nil:
+		return "it names no StorageClass, and there is no default one, or the volume is not provisioned yet"
+	case *class == "":
+		return "it needs an existing volume that matches it; create one, or set storageClassName"
+	default:
+		return fmt.Sprintf("StorageClass %s has not provisioned its volume yet", *class)
+	}
+}
+
+// claimNames returns the names of all claims of a virtual machine.
+func (s *State) claimNames() []string {
+	var names []string
+	for _, d := range s.Disks {
+		names = append(names, d.Claim)
+	}
+	if s.keepsData() {
+		names = append(names, claimName(RunnerData, s.VM.Name))
+	}
+	return names
+}
+
+// keepsData returns whether the machine has something to keep besides its disks.
+func (s *State) keepsData() bool {
+	return s.Machine.TPM || s.Machine.Firmware != vmconfig.FirmwareBIOS
+}

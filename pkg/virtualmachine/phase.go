@@ -1,0 +1,111 @@
+package virtualmachine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+)
+
+// Phase returns what the virtual machine does now.
+func (s *State) Phase() v1.Phase {
+	switch {
+	case s.Pod == nil && !s.Wanted():
+		return v1.PhaseStopped
+	case s.Pod == nil:
+		return v1.PhaseStarting
+	case !s.Wanted() || s.Pod.DeletionTimestamp != nil:
+		return v1.PhaseStopping
+	case s.Serves():
+		return v1.PhaseRunning
+	case s.failure() != "":
+		return v1.PhaseFailed
+	}
+	return v1.PhaseStarting
+}
+
+// Serves returns whether the pod's QEMU runs.
+func (s *State) Serves() bool {
+	return s.Pod != nil && s.Pod.DeletionTimestamp == nil && slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == s.VM.Name && c.Ready
+	})
+}
+
+// failure returns why the runner ended the last time, if it failed; empty otherwise.
+func (s *State) failure() string {
+	c, ok := s.container0()
+	if !ok {
+		return ""
+	}
+	ended := c.State.Terminated
+	if ended == nil && c.State.Waiting != nil {
+		ended = c.LastTerminationState.Terminated
+	}
+	if ended == nil || ended.ExitCode == 0 {
+		return ""
+	}
+	why, _, _ := strings.Cut(strings.TrimSpace(ended.Message), "\n")
+	if why == "" {
+		why = fmt.Sprintf("exit code %d, %s", ended.ExitCode, ended.Reason)
+	}
+	return why
+}
+
+func (s *State) container0() (corev1.ContainerStatus, bool) {
+	at := slices.IndexFunc(s.Pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == s.VM.Name })
+	if at < 0 {
+		return corev1.ContainerStatus{}, false
+	}
+	return s.Pod.Status.ContainerStatuses[at], true
+}
+
+// Reasons why a machine that is wanted does not run, and why one that is not wanted still does.
+const (
+	ReasonNoPod        = "PodMissing"
+	ReasonUnscheduled  = "Unscheduled"
+	ReasonPulling      = "ImageNotPulled"
+	ReasonContainer    = "ContainerNotStarted"
+	ReasonFailed       = "RunnerFailed"
+	ReasonStarting     = "Starting"
+	ReasonShuttingDown = "ShuttingDown"
+	ReasonGuestDown    = "GuestShutDown"
+)
+
+// Obstacle returns the reason, and a sentence, why the machine is not as declared; empty if it is.
+func (s *State) Obstacle() (reason, message string) {
+	switch phase := s.Phase(); {
+	case phase == v1.PhaseStopped || phase == v1.PhaseRunning:
+		return "", ""
+	case phase == v1.PhaseStopping:
+		return ReasonShuttingDown, fmt.Sprintf("the guest of pod %s shuts down; it has %d s", s.Pod.Name, s.Live.PowerdownTimeout)
+	case s.Pod == nil:
+		return ReasonNoPod, fmt.Sprintf("StatefulSet %s has not created its pod; if this lasts, its events tell why: kubectl -n %s describe statefulset %s", s.VM.Name, s.VM.Namespace, s.VM.Name)
+	case parked(s.Pod, s.VM.Name):
+		return ReasonGuestDown, "the guest shut itself down"
+	}
+	return s.obstacleOfPod()
+}
+
+func (s *State) obstacleOfPod() (reason, message string) {
+	pod := s.Pod
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return ReasonUnscheduled, fmt.Sprintf("pod %s has no host: %s", pod.Name, c.Message)
+		}
+	}
+	if why := s.failure(); why != "" {
+		return ReasonFailed, fmt.Sprintf("the runner of pod %s failed and is started again: %s", pod.Name, why)
+	}
+	c, ok := s.container0()
+	if ok && c.State.Waiting != nil {
+		reason := ReasonContainer
+		if strings.Contains(c.State.Waiting.Reason, "Image") {
+			reason = ReasonPulling
+		}
+		return reason, strings.TrimSuffix(fmt.Sprintf("pod %s waits: %s: %s", pod.Name, c.State.Waiting.Reason, c.State.Waiting.Message), ": ")
+	}
+	return ReasonStarting, fmt.Sprintf("the runner of pod %s starts the machine", pod.Name)
+}

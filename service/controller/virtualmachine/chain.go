@@ -1,0 +1,40 @@
+package virtualmachine
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/cloudinit"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/configmap"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/declaration"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/disks"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/guestshutdown"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/machine"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/statefulset"
+)
+
+// newChain returns the ordered handlers of the controller.
+func newChain(e *apply.Engine, a guestshutdown.Actor) chain.Chain[*virtualmachine.State] {
+	return chain.Chain[*virtualmachine.State]{
+		{Handler: declaration.Handler{}, Condition: ConditionDeclaration},
+		{Handler: cloudinit.New().Handle(e), Condition: ConditionObjects},
+		{Handler: configmap.New().Handle(e), Condition: ConditionObjects},
+		// Before the StatefulSet, so that a machine whose guest shut down for good gets no other pod.
+		{Handler: guestshutdown.New(a), Condition: ConditionRunning},
+		// A pod may not start before its configuration is there.
+		{Handler: statefulset.New().Handle(e), Needs: []string{"configmap"}, Follows: []string{"cloudinit"}, Condition: ConditionObjects},
+		{Handler: disks.Handler{}, Condition: ConditionDisks},
+		{Handler: machine.Handler{}, Condition: ConditionRunning},
+	}
+}
+
+// Kinds are the kinds of object that the controller creates.
+func Kinds() []client.Object {
+	var kinds []client.Object
+	for _, resource := range apply.Resources(newChain(nil, nil)) {
+		kinds = append(kinds, resource.Kinds...)
+	}
+	return kinds
+}

@@ -1,0 +1,139 @@
+// Package virtualmachine is the controller that runs the virtual machine of each VirtualMachine.
+package virtualmachine
+
+import (
+	"context"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+)
+
+// Name of the controller.
+const Name = "virtualmachine"
+
+// reconcileTimeout bounds one reconcile of one virtual machine.
+const reconcileTimeout = time.Minute
+
+// Reconciler reconciles the management cluster with VirtualMachines. They have no finalizer: what belongs to one is
+// garbage-collected with it, also while no operator runs.
+type Reconciler struct {
+	// Client reads from informers and writes to the API server; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Settings are the operator's.
+	Settings virtualmachine.Settings
+	Clock    clock.PassiveClock
+	Events   events.EventRecorder
+	// Outdated returns what the definition of the kind lacks: nothing is reconciled then. Nil if it is known to be
+	// current.
+	Outdated func(ctx context.Context) string
+
+	reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]
+
+	engine *apply.Engine
+}
+
+// Init creates the engine and the chain. It fails if the chain is inconsistent.
+func (r *Reconciler) Init() error {
+	r.engine = apply.New(r.Client, r.Live, r.Clock)
+	r.engine.Adopts = adopts
+	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{r.engine, r.Events}), Outdated: r.Outdated}
+	return microerror.Mask(r.Chain.Validate())
+}
+
+// adopts takes over an object that has no owner and that VM-Operator created for the same virtual machine: it has its
+// labels, and its owner reference names the virtual machine.
+func adopts(live, wanted metav1.Object, _ bool) (bool, string) {
+	const handOver = "give it the labels and the owner reference of the VirtualMachine, if it is the machine's"
+	owner := metav1.GetControllerOfNoCopy(wanted)
+	labels := live.GetLabels()
+	if owner == nil || labels[virtualmachine.LabelName] != virtualmachine.Runner || labels[virtualmachine.LabelInstance] != owner.Name {
+		return false, handOver
+	}
+	for _, reference := range live.GetOwnerReferences() {
+		if reference.UID == owner.UID {
+			return true, handOver
+		}
+	}
+	return false, handOver
+}
+
+// Get returns the VirtualMachine of a request. One that is being deleted is left to the garbage collector.
+func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1.VirtualMachine, bool, error) {
+	vm := &v1.VirtualMachine{}
+	err := r.Client.Get(ctx, request.NamespacedName, vm)
+	if err != nil {
+		return nil, false, microerror.Mask(client.IgnoreNotFound(err))
+	}
+	return vm, vm.DeletionTimestamp == nil && undecodable.Why(vm) == "", nil
+}
+
+// Gather reads what belongs to the virtual machine, and plans.
+func (r *Reconciler) Gather(ctx context.Context, vm *v1.VirtualMachine) (*virtualmachine.State, error) {
+	observed, err := r.observe(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	return virtualmachine.Plan(observed), nil
+}
+
+// Store writes the status if it differs.
+func (r *Reconciler) Store(ctx context.Context, vm *v1.VirtualMachine, s *virtualmachine.State, results []chain.Result) error {
+	updated := vm.DeepCopy()
+	updated.Status = status(s, results)
+	if equality.Semantic.DeepEqual(vm.Status, updated.Status) {
+		return nil
+	}
+	stored, err := r.engine.UpdateStatus(ctx, updated)
+	if stored {
+		tell(ctx, vm, updated)
+	}
+	return err
+}
+
+// Again returns when the chain wants to run again.
+func (*Reconciler) Again(_ *virtualmachine.State, after time.Duration) time.Duration { return after }
+
+// actor acts on machines whose guest has shut down, and reports it.
+type actor struct {
+	engine *apply.Engine
+	events events.EventRecorder
+}
+
+// Stop declares a machine stopped.
+func (a actor) Stop(ctx context.Context, vm *v1.VirtualMachine) error {
+	if err := a.engine.SetField(ctx, vm, "/spec/vm/state", v1.StateRunning, v1.StateStopped); err != nil {
+		return err
+	}
+	a.tell(vm, "GuestShutDown", "Stop", "The guest shut itself down, and the machine stays stopped")
+	return nil
+}
+
+// DeletePod deletes the pod of a machine.
+func (a actor) DeletePod(ctx context.Context, vm *v1.VirtualMachine, pod *corev1.Pod) error {
+	if err := a.engine.DeletePod(ctx, pod); err != nil {
+		return err
+	}
+	a.tell(vm, "GuestShutDown", "Restart", "The guest shut itself down, and the machine is started again in a new pod")
+	return nil
+}
+
+func (a actor) tell(vm *v1.VirtualMachine, reason, action, note string) {
+	if a.events != nil {
+		a.events.Eventf(vm, nil, corev1.EventTypeNormal, reason, action, "%s", note)
+	}
+}

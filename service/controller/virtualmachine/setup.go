@@ -1,0 +1,109 @@
+package virtualmachine
+
+import (
+	"context"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+)
+
+// indexInstance is an index over claims, by the virtual machine that their labels name.
+const indexInstance = "metadata.labels.instance"
+
+// watched are the kinds of object that belong to virtual machines. All of them have the labels of VM-Operator.
+func watched() []client.Object {
+	return append(Kinds(), &corev1.Pod{}, &corev1.PersistentVolumeClaim{})
+}
+
+// AllKinds are the kinds that the controller reads or writes.
+func AllKinds() []client.Object { return append(watched(), &v1.VirtualMachine{}) }
+
+// Objects returns which objects the cache of the controller has.
+func Objects() map[client.Object]cache.ByObject {
+	selector := labels.SelectorFromSet(labels.Set{virtualmachine.LabelName: virtualmachine.Runner})
+	objects := map[client.Object]cache.ByObject{}
+	for _, kind := range watched() {
+		objects[kind] = cache.ByObject{Label: selector}
+	}
+	return objects
+}
+
+// SetupIndexes adds the indexes that the controller uses.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, kind := range Kinds() {
+		if err := indexer.IndexField(ctx, kind, apply.IndexOwner, apply.OwnerOf); err != nil {
+			return microerror.Mask(err)
+		}
+	}
+	return microerror.Mask(indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexInstance, func(object client.Object) []string {
+		return []string{object.GetLabels()[virtualmachine.LabelInstance]}
+	}))
+}
+
+// SetupWithManager makes the controller run when a VirtualMachine, or an object that belongs to it, changes. The cache
+// is the controller's own.
+func (r *Reconciler) SetupWithManager(m manager.Manager, c cache.Cache) error {
+	options := reconciler.Options(m, Name, reconcileTimeout)
+	options.Reconciler, options.LogConstructor = &r.Loop, chain.LoggerOf(m.GetLogger(), Name, "virtualmachine")
+	made, err := controller.New(Name, m, options)
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	sources := []source.Source{source.Kind[client.Object](c, &v1.VirtualMachine{}, &handler.EnqueueRequestForObject{})}
+	for _, kind := range watched() {
+		sources = append(sources, source.Kind[client.Object](c, kind, handler.EnqueueRequestsFromMapFunc(owner)))
+	}
+	for _, s := range sources {
+		if err := made.Watch(s); err != nil {
+			return microerror.Mask(err)
+		}
+	}
+	return nil
+}
+
+// owner returns the virtual machine of an object: the one that its annotation names, or, of pods and claims, which the
+// StatefulSet creates, the one that their label names.
+func owner(_ context.Context, object client.Object) []reconcile.Request {
+	name := object.GetLabels()[virtualmachine.LabelInstance]
+	if named, ok := ownership.Parse(object.GetAnnotations()); ok && named.Kind == virtualmachine.OwnerKind && named.Namespace == object.GetNamespace() {
+		name = named.Name
+	}
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+}
+
+// Trim removes from objects in the cache what the controller does not read. Of the managed fields, only the operator's
+// own entry remains.
+func Trim(object any) (any, error) {
+	accessor, ok := object.(metav1.Object)
+	if !ok {
+		return object, nil // a tombstone: the object was deleted
+	}
+	var managers []metav1.ManagedFieldsEntry
+	for _, entry := range accessor.GetManagedFields() {
+		if entry.Manager == ownership.Operator && entry.Subresource == "" {
+			managers = append(managers, metav1.ManagedFieldsEntry{Manager: entry.Manager, Operation: entry.Operation, Time: entry.Time})
+		}
+	}
+	accessor.SetManagedFields(managers)
+	return object, nil
+}

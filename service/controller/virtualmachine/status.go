@@ -1,0 +1,103 @@
+package virtualmachine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+)
+
+// Conditions of a VirtualMachine besides Ready, Reconciling and Stalled.
+const (
+	// ConditionDeclaration says what in the declaration has no effect, or cannot be carried out.
+	ConditionDeclaration = "DeclarationAccepted"
+	// ConditionObjects is about the objects of the machine: Secret, ConfigMap and StatefulSet.
+	ConditionObjects = "ObjectsReady"
+	// ConditionDisks is True when every claim is bound.
+	ConditionDisks = "DisksBound"
+	// ConditionRunning is True while the machine's QEMU runs, as with VM-Operator.
+	ConditionRunning = "Running"
+	// ConditionRestart exists, and is True, while changes wait for the next start of the machine.
+	ConditionRestart = "RestartRequired"
+)
+
+var areas = []string{ConditionDeclaration, ConditionObjects, ConditionDisks}
+
+// status returns the whole status that follows from a run of the chain.
+func status(s *virtualmachine.State, results []chain.Result) v1.VirtualMachineStatus {
+	next := *s.VM.Status.DeepCopy()
+	next.ObservedGeneration, next.Phase = s.VM.Generation, s.Phase()
+	next.Node, next.PodIP, next.CPUs, next.RAM = "", "", 0, "0"
+	if s.Pod != nil {
+		next.Node, next.PodIP = s.Pod.Spec.NodeName, s.Pod.Status.PodIP
+	}
+	if s.Serves() {
+		next.CPUs, next.RAM = s.CPUs(), resource.NewQuantity(s.Live.CurrentRAM, resource.BinarySI).String()
+	}
+	next.InstanceID = ""
+	if s.CloudInit != nil {
+		next.InstanceID = s.CloudInit.InstanceID
+	}
+	next.Disks = nil
+	for _, d := range s.Disks {
+		next.Disks = append(next.Disks, v1.DiskStatus{Name: d.Name, Claim: d.Claim, Device: "/dev/" + d.Name})
+	}
+	next.Conditions = conditions(s, results)
+	return next
+}
+
+func conditions(s *virtualmachine.State, results []chain.Result) []metav1.Condition {
+	wanted := reconciler.Summarize(results, nil, false)
+	for _, area := range areas {
+		of := slices.DeleteFunc(slices.Clone(results), func(r chain.Result) bool { return r.Area != area })
+		if c, ok := reconciler.Condition(area, of); ok {
+			wanted = append(wanted, c)
+		}
+	}
+	wanted = append(wanted, running(s))
+	if fields := s.RestartFor(); len(fields) > 0 {
+		wanted = append(wanted, metav1.Condition{
+			Type: ConditionRestart, Status: metav1.ConditionTrue, Reason: "FieldsChanged",
+			Message: fmt.Sprintf("%s: a change takes effect when the machine starts the next time; set spec.vm.state to Stopped, then to Running", strings.Join(fields, ", ")),
+		})
+	}
+	return reconciler.Merge(s.VM.Status.Conditions, wanted, s.VM.Generation, s.Now)
+}
+
+// running returns the condition of VM-Operator's name: True from the start of QEMU until its end.
+func running(s *virtualmachine.State) metav1.Condition {
+	c := metav1.Condition{Type: ConditionRunning, Status: metav1.ConditionFalse, Reason: "VmStopped", Message: "the machine is stopped"}
+	switch reason, message := s.Obstacle(); {
+	case s.Serves() && s.Wanted():
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "VmStarted", "the machine runs"
+	case reason == virtualmachine.ReasonShuttingDown:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "VmTerminating", message
+	case reason != "":
+		c.Reason, c.Message = reason, message
+	}
+	return c
+}
+
+// tell logs what has changed.
+func tell(ctx context.Context, before, after *v1.VirtualMachine) {
+	logger := log.FromContext(ctx)
+	if before.Status.Phase != after.Status.Phase {
+		logger.Info("phase changed", "from", before.Status.Phase, "to", after.Status.Phase)
+	}
+	for _, c := range after.Status.Conditions {
+		known := meta.FindStatusCondition(before.Status.Conditions, c.Type)
+		if known == nil || known.Status != c.Status || known.Reason != c.Reason {
+			logger.Info("condition changed", "type", c.Type, "status", c.Status, "reason", c.Reason, "message", c.Message)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
+	"github.com/kvm-operator/kvm-operator/service/controller/virtualmachine"
+)
+
+// definitionLook is how often the service checks, without a request, whether VirtualMachines are defined.
+const definitionLook = time.Second
+
+// addVirtualMachines adds the controller of VirtualMachines as soon as their definition exists. Clusters do not wait for
+// it, because an upgrade of the chart does not apply new definitions. The controller has a cache of its own,
+// because its objects have the labels of VM-Operator, and it follows none that belong to clusters.
+func (s *Service) addVirtualMachines(c Config) error {
+	if c.VirtualMachines == nil {
+		return nil
+	}
+	return microerror.Mask(s.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		for !s.definitions.exists(ctx, definitionVirtualMachines) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(definitionLook):
+			}
+		}
+		return s.startVirtualMachines(ctx, c)
+	})))
+}
+
+func (s *Service) startVirtualMachines(ctx context.Context, c Config) error {
+	m := s.manager
+	mapper, err := mapperOf(virtualmachine.AllKinds())
+	if err != nil {
+		return err
+	}
+	informers, err := undecodable.Informers(m.GetConfig(), m.GetHTTPClient(), m.GetScheme(), undecodable.Kind{
+		Object: &vmoperatorv1.VirtualMachine{}, List: &vmoperatorv1.VirtualMachineList{}, Resource: vmoperatorv1.GroupVersion.WithResource("vms"),
+	})
+	if err != nil {
+		return err
+	}
+	cached, err := cache.New(m.GetConfig(), cache.Options{
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: mapper, ByObject: virtualmachine.Objects(),
+		DefaultTransform: virtualmachine.Trim, NewInformer: informers, DefaultWatchErrorHandler: s.obstacles.note,
+	})
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	if err := virtualmachine.SetupIndexes(ctx, cached); err != nil {
+		return err
+	}
+	writer, err := client.New(m.GetConfig(), client.Options{
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: mapper,
+		Cache: &client.CacheOptions{Reader: cached, EnableReadYourWritesConsistency: ptr.To(true)},
+	})
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	live, err := client.New(m.GetConfig(), client.Options{HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: mapper})
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	writer = patience.New(writer, patience.Limit)
+	if c.WrapClient != nil {
+		writer = c.WrapClient(writer)
+	}
+	r := &virtualmachine.Reconciler{
+		Client: writer, Live: live, Settings: *c.VirtualMachines, Clock: s.clock, Events: m.GetEventRecorder("kvm-operator"),
+		Outdated: func(ctx context.Context) string { return s.definitions.outdatedOf(ctx, definitionVirtualMachines) },
+	}
+	if err := r.Init(); err != nil {
+		return err
+	}
+	if err := m.Add(aCache{cached}); err != nil {
+		return microerror.Mask(err)
+	}
+	return r.SetupWithManager(m, cached)
+}
