@@ -145,7 +145,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 	if set.CreateOnly {
 		return errors.Join(e.replace(ctx, live, intent), e.remark(ctx, live, intent))
 	}
-	if e.settled(live, intent) {
+	if !intent.recreates(live) && e.settled(live, intent) {
 		return nil
 	}
 	return e.update(ctx, live, intent)

@@ -41,8 +41,8 @@ func boundTo(host string) *corev1.NodeAffinity {
 	}
 }
 
-// SetField replaces the value of a field, such as /spec/vm/state, if the object is the same one and the field still has
-// the value from. A lost race is no error: the next reconcile sees what the field has become.
+// SetField replaces the value of a field, such as /spec/vm/state, if the object has not changed since it was read. A lost
+// race is an error, because the decision was made from outdated objects.
 func (e *Engine) SetField(ctx context.Context, object client.Object, field string, from, to any) error {
 	_, ref, err := e.identify(object)
 	if err != nil {
@@ -50,7 +50,7 @@ func (e *Engine) SetField(ctx context.Context, object client.Object, field strin
 	}
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": object.GetUID()},
-		{"op": "test", "path": field, "value": from},
+		{"op": "test", "path": "/metadata/resourceVersion", "value": object.GetResourceVersion()},
 		{"op": "replace", "path": field, "value": to},
 	})
 	if err != nil {
@@ -58,8 +58,8 @@ func (e *Engine) SetField(ctx context.Context, object client.Object, field strin
 	}
 	err = e.client.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(ownership.Operator))
 	// The API server answers a failed test with 422 (Invalid).
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		return nil
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
+		return outdatedf("%s has changed since it was read, or refuses %s to be %v", ref, field, to)
 	}
 	return wrote(ctx, "set "+field+" of", ref, err, "from", from, "to", to)
 }

@@ -32,7 +32,7 @@ var rules = map[string]rule{
 	"PersistentVolumeClaim":                        {keep: keepClaimSpec},
 	"Deployment.apps":                              {keep: keepSelector},
 	"ClusterRoleBinding.rbac.authorization.k8s.io": {recreate: roleRefDiffers},
-	"StatefulSet.apps":                             {keep: keepClaimTemplates, recreate: claimTemplatesMayChange},
+	"StatefulSet.apps":                             {keep: keepClaimTemplates, recreate: claimsMayChange},
 	"Service":                                      {recreate: becomesHeadless},
 	"Namespace":                                    {anchor: true},
 	// Traffic waits for these, so an update must take only one request.
@@ -74,13 +74,32 @@ func becomesHeadless(live, desired client.Object) bool {
 	return want == corev1.ClusterIPNone && have != "" && have != want
 }
 
-// claimTemplatesMayChange reports whether a StatefulSet has to get other claim templates, which needs its recreation, and
-// has no pod. Recreated beside a pod that lacks a claim, a StatefulSet neither accepts nor replaces that pod
-// (kubernetes/kubernetes#141876). The claims themselves are kept.
-func claimTemplatesMayChange(live, desired client.Object) bool {
-	current := live.(*appsv1.StatefulSet)
+// claimsMayChange reports whether a StatefulSet that has no pod needs its recreation: because it has to get other claim
+// templates, or because its claims are no longer to be deleted with it. Its deletion orphans the claims, see
+// deletePropagation. Recreated beside a pod that lacks a claim, a StatefulSet neither accepts nor replaces that pod
+// (kubernetes/kubernetes#141876).
+func claimsMayChange(live, desired client.Object) bool {
+	current, wanted := live.(*appsv1.StatefulSet), desired.(*appsv1.StatefulSet)
 	idle := ptr.Deref(current.Spec.Replicas, 1) == 0 && current.Status.Replicas == 0 && current.Status.ObservedGeneration == current.Generation
-	return idle && !sameClaimTemplates(current, desired.(*appsv1.StatefulSet))
+	return idle && (!equalClaimTemplates(current, wanted) || deletesClaims(current) && !deletesClaims(wanted))
+}
+
+// deletesClaims returns whether claims are deleted with a StatefulSet. The controller of StatefulSets has then made it
+// their owner, and takes that back only for those of a pod.
+func deletesClaims(set *appsv1.StatefulSet) bool {
+	policy := set.Spec.PersistentVolumeClaimRetentionPolicy
+	return policy != nil && policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+}
+
+// equalClaimTemplates reports whether new claims would be the same ones.
+func equalClaimTemplates(live, wanted *appsv1.StatefulSet) bool {
+	return sameClaimTemplates(live, wanted) &&
+		slices.EqualFunc(live.Spec.VolumeClaimTemplates, wanted.Spec.VolumeClaimTemplates, func(have, want corev1.PersistentVolumeClaim) bool {
+			return equality.Semantic.DeepEqual(have.Labels, want.Labels) && equality.Semantic.DeepEqual(have.Annotations, want.Annotations) &&
+				equality.Semantic.DeepEqual(have.Spec.Resources, want.Spec.Resources) &&
+				equality.Semantic.DeepEqual(have.Spec.DataSourceRef, want.Spec.DataSourceRef) &&
+				equality.Semantic.DeepEqual(have.Spec.VolumeAttributesClassName, want.Spec.VolumeAttributesClassName)
+		})
 }
 
 // keepClaimTemplates keeps the claim templates, which are immutable, and what else cannot be changed. If they differ, the
@@ -115,10 +134,14 @@ func sameClaimTemplates(live, wanted *appsv1.StatefulSet) bool {
 }
 
 // deletePropagation returns foreground deletion for a Deployment: it must exist until its pods are gone, or it would be
-// unknown that a machine still runs.
+// unknown that a machine still runs. It returns orphaning for a StatefulSet, which is only deleted to be recreated: its
+// claims may name it as their owner.
 func deletePropagation(object client.Object) client.DeleteOption {
-	if _, ok := object.(*appsv1.Deployment); ok {
+	switch object.(type) {
+	case *appsv1.Deployment:
 		return client.PropagationPolicy(metav1.DeletePropagationForeground)
+	case *appsv1.StatefulSet:
+		return client.PropagationPolicy(metav1.DeletePropagationOrphan)
 	}
 	return client.PropagationPolicy(metav1.DeletePropagationBackground)
 }

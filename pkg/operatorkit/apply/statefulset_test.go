@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func claimTemplate(name string, change func(*corev1.PersistentVolumeClaimSpec)) corev1.PersistentVolumeClaim {
@@ -29,7 +30,7 @@ func statefulSet(image string, replicas int32, claims ...corev1.PersistentVolume
 }
 
 // TestStatefulSetsGetOtherClaimsWhileTheyHaveNoPod: with a pod, the former claims and the pod template that refers to
-// them are kept. A larger size is no other claim.
+// them are kept. A larger size is no other claim, but one that does not exist yet gets it.
 func TestStatefulSetsGetOtherClaimsWhileTheyHaveNoPod(t *testing.T) {
 	larger := func(c *corev1.PersistentVolumeClaimSpec) {
 		c.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
@@ -44,7 +45,8 @@ func TestStatefulSetsGetOtherClaimsWhileTheyHaveNoPod(t *testing.T) {
 		recreate bool
 	}{
 		"the same claims":                 {[]corev1.PersistentVolumeClaim{claimTemplate("a", nil)}, 1, 1, false, true, false},
-		"a larger one":                    {[]corev1.PersistentVolumeClaim{claimTemplate("a", larger)}, 0, 0, false, true, false},
+		"a larger one, stopped":           {[]corev1.PersistentVolumeClaim{claimTemplate("a", larger)}, 0, 0, false, true, true},
+		"a larger one, running":           {[]corev1.PersistentVolumeClaim{claimTemplate("a", larger)}, 1, 1, false, true, false},
 		"another class, running":          {[]corev1.PersistentVolumeClaim{claimTemplate("a", class)}, 1, 1, false, false, false},
 		"another class, ending":           {[]corev1.PersistentVolumeClaim{claimTemplate("a", class)}, 0, 1, false, false, false},
 		"another class, not yet observed": {[]corev1.PersistentVolumeClaim{claimTemplate("a", class)}, 0, 0, true, false, false},
@@ -59,7 +61,7 @@ func TestStatefulSetsGetOtherClaimsWhileTheyHaveNoPod(t *testing.T) {
 			live.Status.ObservedGeneration = 1
 		}
 		wanted := statefulSet("new", 1, test.wanted...)
-		if got := claimTemplatesMayChange(live, wanted); got != test.recreate {
+		if got := claimsMayChange(live, wanted); got != test.recreate {
 			t.Errorf("%s: it is recreated: %t, want %t", name, got, test.recreate)
 		}
 		if err := keepClaimTemplates(live, wanted); err != nil {
@@ -70,5 +72,28 @@ func TestStatefulSetsGetOtherClaimsWhileTheyHaveNoPod(t *testing.T) {
 		if got := wanted.Spec.Template.Spec.Containers[0].Image; got != image || len(claims) != 1 || !sameClaimTemplates(live, wanted) {
 			t.Errorf("%s: the template is the %s one, want the %s one; claims %v", name, got, image, claims)
 		}
+	}
+}
+
+// TestClaimsAreNoLongerDeletedWithTheirStatefulSet: while it had no pod, only its recreation takes that back.
+func TestClaimsAreNoLongerDeletedWithTheirStatefulSet(t *testing.T) {
+	policy := func(set *appsv1.StatefulSet, whenDeleted appsv1.PersistentVolumeClaimRetentionPolicyType) *appsv1.StatefulSet {
+		set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: whenDeleted}
+		return set
+	}
+	const keeps, deletes = appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	for _, test := range []struct {
+		have, want appsv1.PersistentVolumeClaimRetentionPolicyType
+		recreate   bool
+	}{{keeps, keeps, false}, {keeps, deletes, false}, {deletes, deletes, false}, {deletes, keeps, true}} {
+		live, wanted := policy(statefulSet("a", 0), test.have), policy(statefulSet("a", 0), test.want)
+		if got := claimsMayChange(live, wanted); got != test.recreate {
+			t.Errorf("%s, then %s: it is recreated: %t", test.have, test.want, got)
+		}
+	}
+	orphan := &client.DeleteOptions{}
+	deletePropagation(&appsv1.StatefulSet{}).ApplyToDelete(orphan)
+	if got := *orphan.PropagationPolicy; got != metav1.DeletePropagationOrphan {
+		t.Errorf("a StatefulSet is deleted with propagation %s", got)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // update applies the intent to the existing object.
 func (e *Engine) update(ctx context.Context, live client.Object, in *intent) error {
 	rule := rules[in.key.kind]
-	if rule.recreate != nil && rule.recreate(live, in.object) {
+	if in.recreates(live) {
 		return e.recreate(ctx, live, in)
 	}
 	if rule.keep != nil {
@@ -34,6 +34,13 @@ func (e *Engine) update(ctx context.Context, live client.Object, in *intent) err
 		}
 	}
 	return e.apply(ctx, live, in)
+}
+
+// recreates returns whether the object has to be recreated to hold the intent. What was kept of an object before, because
+// it could not be recreated then, is no reason not to.
+func (in *intent) recreates(live client.Object) bool {
+	recreate := rules[in.key.kind].recreate
+	return recreate != nil && recreate(live, in.object)
 }
 
 // replace replaces the resource version that the intent names; an intent that names none changes nothing. Labels and
