@@ -57,13 +57,27 @@ func (c CPU) complete(a Accelerator) CPU {
 	}
 	c.Model = name
 	if features != "" {
-		c.Model += "," + features
+		c.Model += "," + plainFeatures(features)
 	}
 	if c.Max == 0 {
 		c.Max = c.Count
 	}
 	c.Topology = c.Topology.complete(c.Max)
 	return c
+}
+
+// plainFeatures writes "+f" as "f=on" and "-f" as "f=off". QEMU applies the former notation last, whatever the order, and
+// it would undo what the operator's settings forbid.
+func plainFeatures(features string) string {
+	list := strings.Split(features, ",")
+	for i, feature := range list {
+		if name, on := strings.CutPrefix(feature, "+"); on {
+			list[i] = name + "=on"
+		} else if name, off := strings.CutPrefix(feature, "-"); off {
+			list[i] = name + "=off"
+		}
+	}
+	return strings.Join(list, ",")
 }
 
 // modelPattern matches what QEMU's parser of -cpu can parse: it has no escape for a comma.
