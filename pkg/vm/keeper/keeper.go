@@ -82,7 +82,7 @@ func (k *Keeper) run(ctx context.Context) End {
 // prematureEnd is the end of a machine that never ran.
 func (k *Keeper) prematureEnd(ctx context.Context, err error) End {
 	if ctx.Err() != nil && k.board.get().State == StateParked {
-		return End{Reason: ReasonPoweredDown, Message: "the machine was parked when it was stopped"}
+		return parkedEnd
 	}
 	if ctx.Err() != nil {
 		return End{Reason: ReasonPoweredDown, Message: "the machine was stopped before it was started"}

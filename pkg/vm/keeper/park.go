@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"os"
 	"time"
 )
 
@@ -17,7 +18,12 @@ func (l *Launch) Park(ctx context.Context, over func(parked time.Duration) (done
 	for {
 		done, why := over(time.Since(begin))
 		if done {
-			return nil
+			return l.parked(End{}, shown != "")
+		}
+		if shown == "" {
+			if err := l.parked(parkedEnd, true); err != nil {
+				return err
+			}
 		}
 		if why != shown {
 			l.keeper.enter(StateParked, why)
@@ -29,4 +35,19 @@ func (l *Launch) Park(ctx context.Context, over func(parked time.Duration) (done
 		case <-ticker.C:
 		}
 	}
+}
+
+// parkedEnd is the end of a machine that was parked, however it comes: the guest is down, and is to stay so.
+var parkedEnd = End{Reason: ReasonGuestShutDown, Message: "the machine was parked, because the guest had shut itself down"}
+
+// parked stores the end at once that a machine has if it is killed while it is parked, or removes it again.
+func (l *Launch) parked(end End, changed bool) error {
+	path := l.keeper.settings.TerminationLog
+	if !changed || path == "" {
+		return nil
+	}
+	if end == (End{}) {
+		return Because(ReasonInternal, os.Truncate(path, 0))
+	}
+	return Because(ReasonInternal, WriteTermination(path, end, nil))
 }

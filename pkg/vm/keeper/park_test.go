@@ -47,7 +47,7 @@ func TestParkedMachineEndsWhenItIsToldTo(t *testing.T) {
 		},
 		Ended: func(end End) { told = append(told, end) },
 	}, slog.New(slog.DiscardHandler), io.Discard, io.Discard).Run(ctx)
-	if end.Reason != ReasonPoweredDown || !strings.Contains(end.Message, "parked") {
+	if end.Reason != ReasonGuestShutDown || !strings.Contains(end.Message, "parked") {
 		t.Errorf("it ended with %+v", end)
 	}
 	if len(told) != 1 || told[0] != end {

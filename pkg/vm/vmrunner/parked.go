@@ -14,6 +14,9 @@ import (
 // markName is the name of the file which says that the guest shut itself down. It is in the directory for state.
 const markName = "guest-shut-down"
 
+// modeOfState keeps QEMU's user out of the directory for state.
+const modeOfState fs.FileMode = 0o700
+
 func (s Settings) mark() string { return filepath.Join(s.State, markName) }
 
 // ended marks that the guest shut itself down, before the runner ends: kubelet starts the container again, and the
@@ -66,6 +69,10 @@ var why = map[beginning]string{
 
 // park parks the machine as long as it is not to be started. It follows the configuration.
 func (p *preparation) park(ctx context.Context) error {
+	// The kubelet creates the directory for everybody.
+	if err := os.Chmod(p.settings.State, modeOfState); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return keeper.Because(keeper.ReasonInternal, err)
+	}
 	marked := p.marked()
 	stops := p.live.GuestShutdownStops
 	err := p.Park(ctx, func(parked time.Duration) (bool, string) {

@@ -105,7 +105,7 @@ func TestMachineOfAGuestThatStopsStaysParked(t *testing.T) {
 	go func() { ended <- r.Run(ctx) }()
 	awaitParked(t, s)
 	stop()
-	if end := <-ended; end.Reason != keeper.ReasonPoweredDown {
+	if end := <-ended; end.Reason != keeper.ReasonGuestShutDown {
 		t.Errorf("it ended with %+v", end)
 	}
 	if _, err := os.Lstat(s.mark()); err != nil {
