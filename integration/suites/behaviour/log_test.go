@@ -38,6 +38,13 @@ func TestLifeOfAClusterIsInTheLog(t *testing.T) {
 	got += log.take("changed")
 	theLab.Delete(t, config)
 	theLab.AwaitGone(t, config)
+	// A line is logged after the API server's answer, by which the object is gone.
+	lab.Eventually(t, lab.Timeout, func() error {
+		if n := log.count("removed the finalizer of KVMConfig"); n != 3 {
+			return fmt.Errorf("%d of 3 controllers have logged that they removed their finalizers", n)
+		}
+		return nil
+	})
 	got += log.take("deleted")
 
 	const record = "testdata/life.log"
@@ -81,6 +88,19 @@ func awaitServed(t *testing.T, config *v1alpha1.KVMConfig) {
 type lines struct {
 	mu  sync.Mutex
 	all []string
+}
+
+// count returns how many lines contain a text.
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, line := range l.all {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
 }
 
 // random matches the random suffixes of pod names.
