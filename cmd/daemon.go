@@ -79,7 +79,7 @@ func runDaemon(c *cobra.Command) error {
 		MachinesOnly:    !r.yes(flag.WorkloadConnect),
 		DrainTimeout:    r.duration(flag.DrainTimeout),
 		Vault:           vaultConfig(r),
-		VirtualMachines: machineSettings(fs),
+		VirtualMachines: servedMachines(fs),
 		Election:        electionConfig(r),
 	})
 	if err != nil {

@@ -20,15 +20,17 @@ import (
 	"github.com/kvm-operator/kvm-operator/helm"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
-// manifests holds the KVMConfigs from files and the objects that they depend on.
+// manifests holds the KVMConfigs and VirtualMachines from files and the objects that they depend on.
 type manifests struct {
 	configs  []*v1alpha1.KVMConfig
+	machines []*vmoperatorv1.VirtualMachine
 	releases map[string]*releasev1alpha1.Release
 	secrets  []corev1.Secret
 	volumes  []corev1.PersistentVolume
@@ -40,10 +42,19 @@ func (m manifests) inputs(config *v1alpha1.KVMConfig) cluster.Inputs {
 	return cluster.Inputs{Release: release, Secrets: m.secrets, Volumes: m.volumes}
 }
 
+// definitions are those of the kinds that are rendered.
+type definitions struct{ kvmConfig, virtualMachine *schema.Schema }
+
+func newDefinitions() (definitions, error) {
+	config, configErr := schema.New(helm.KVMConfigCRD)
+	machine, machineErr := schema.New(helm.VirtualMachineCRD)
+	return definitions{config, machine}, errors.Join(configErr, machineErr)
+}
+
 // readManifests reads the files, of which "-" is standard input. It ignores other kinds.
 func readManifests(files []string, stdin io.Reader) (manifests, error) {
 	m := manifests{releases: map[string]*releasev1alpha1.Release{}}
-	definition, err := schema.New(helm.KVMConfigCRD)
+	d, err := newDefinitions()
 	if err != nil {
 		return m, err
 	}
@@ -52,12 +63,12 @@ func readManifests(files []string, stdin io.Reader) (manifests, error) {
 		if err != nil {
 			return m, err
 		}
-		if err := m.add(definition, data); err != nil {
+		if err := m.add(d, data); err != nil {
 			return m, fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	if len(m.configs) == 0 {
-		return m, fmt.Errorf("no KVMConfig in %q", files)
+	if len(m.configs)+len(m.machines) == 0 {
+		return m, fmt.Errorf("no KVMConfig and no VirtualMachine in %q", files)
 	}
 	return m, nil
 }
@@ -72,7 +83,7 @@ func readFile(file string, stdin io.Reader) ([]byte, error) {
 }
 
 // add reads a stream of YAML documents, lists included.
-func (m *manifests) add(definition *schema.Schema, data []byte) error {
+func (m *manifests) add(d definitions, data []byte) error {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		document, err := documents.Read()
@@ -82,13 +93,13 @@ func (m *manifests) add(definition *schema.Schema, data []byte) error {
 		if err != nil {
 			return microerror.Mask(err)
 		}
-		if err := m.addDocument(definition, document); err != nil {
+		if err := m.addDocument(d, document); err != nil {
 			return err
 		}
 	}
 }
 
-func (m *manifests) addDocument(definition *schema.Schema, document []byte) error {
+func (m *manifests) addDocument(d definitions, document []byte) error {
 	text, err := yaml.YAMLToJSON(document)
 	if err != nil {
 		return fmt.Errorf("reading YAML: %w", err)
@@ -103,24 +114,21 @@ func (m *manifests) addDocument(definition *schema.Schema, document []byte) erro
 		return nil
 	case u.IsList():
 		return u.EachListItem(func(item runtime.Object) error {
-			return m.addObject(definition, item.(*unstructured.Unstructured))
+			return m.addObject(d, item.(*unstructured.Unstructured))
 		})
 	}
-	return m.addObject(definition, u)
+	return m.addObject(d, u)
 }
 
-func (m *manifests) addObject(definition *schema.Schema, u *unstructured.Unstructured) error {
-	ref := fmt.Sprintf("%s %s", u.GetKind(), u.GetName())
+func (m *manifests) addObject(d definitions, u *unstructured.Unstructured) error {
 	switch u.GroupVersionKind() {
 	case v1alpha1.GroupVersion.WithKind("KVMConfig"):
-		if u.GetNamespace() == "" {
-			u.SetNamespace("default")
-		}
-		if err := definition.Complete(context.Background(), u.Object); err != nil {
-			return fmt.Errorf("%s is not valid: %w", ref, err)
-		}
-		config, err := convert[v1alpha1.KVMConfig](u)
+		config, err := declared[v1alpha1.KVMConfig](d.kvmConfig, u)
 		m.configs = append(m.configs, config)
+		return err
+	case vmoperatorv1.GroupVersion.WithKind("VirtualMachine"):
+		machine, err := declared[vmoperatorv1.VirtualMachine](d.virtualMachine, u)
+		m.machines = append(m.machines, machine)
 		return err
 	case releasev1alpha1.GroupVersion.WithKind("Release"):
 		release, err := convert[releasev1alpha1.Release](u)
@@ -136,6 +144,17 @@ func (m *manifests) addObject(definition *schema.Schema, u *unstructured.Unstruc
 		return err
 	}
 	return nil
+}
+
+// declared returns an object with the defaults of its definition, which it has to meet.
+func declared[T any](definition *schema.Schema, u *unstructured.Unstructured) (*T, error) {
+	if u.GetNamespace() == "" {
+		u.SetNamespace("default")
+	}
+	if err := definition.Complete(context.Background(), u.Object); err != nil {
+		return nil, fmt.Errorf("%s %s is not valid: %w", u.GetKind(), u.GetName(), err)
+	}
+	return convert[T](u)
 }
 
 func convert[T any](u *unstructured.Unstructured) (*T, error) {

@@ -15,9 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/flag"
-	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/service"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
+	"github.com/kvm-operator/kvm-operator/service/controller/virtualmachine"
 )
 
 type renderOptions struct {
@@ -31,8 +32,8 @@ func newRender() *cobra.Command {
 	var o renderOptions
 	c := &cobra.Command{
 		Use:   "render",
-		Short: "Print every object that a KVMConfig leads to",
-		Long: `Print, as YAML, every object that the KVMConfigs in the files lead to. No cluster is needed.
+		Short: "Print every object that a KVMConfig or a VirtualMachine leads to",
+		Long: `Print, as YAML, every object that the KVMConfigs and VirtualMachines in the files lead to. No cluster is needed.
 
 The files may also hold what a KVMConfig depends on: its Release, its Secrets and the PersistentVolumes of host volumes.
 Certificates and keys that no Secret among them holds are placeholders.
@@ -75,12 +76,18 @@ func runRender(c *cobra.Command, o renderOptions) error {
 			return err
 		}
 	}
+	renderings, err := renderAll(c, read, live)
+	if err != nil {
+		return err
+	}
+	if err := checkHandlers(o.handlers, renderings); err != nil {
+		return err
+	}
 	differs := false
-	for _, config := range read.configs {
-		objects, renderErr := renderOne(c, o, read, config, live)
-		changed, err := show(c, live, objects)
-		if err := errors.Join(renderErr, err); err != nil {
-			return fmt.Errorf("KVMConfig %s/%s: %w", config.Namespace, config.Name, err)
+	for _, r := range renderings {
+		changed, err := show(c, live, r.of(o.handlers))
+		if err := errors.Join(r.err, err); err != nil {
+			return fmt.Errorf("%s: %w", r.ref, err)
 		}
 		differs = differs || changed
 	}
@@ -88,6 +95,54 @@ func runRender(c *cobra.Command, o renderOptions) error {
 		return errDiffers
 	}
 	return nil
+}
+
+// rendering is what an object leads to. err says what could not be rendered.
+type rendering struct {
+	ref      string
+	rendered []apply.Rendered
+	err      error
+}
+
+// renderAll renders all objects. The error is about reading from the management cluster.
+func renderAll(c *cobra.Command, read manifests, live client.Client) ([]rendering, error) {
+	var all []rendering
+	for _, config := range read.configs {
+		inputs := read.inputs(config)
+		if live != nil {
+			found, err := cluster.ReadInputs(c.Context(), live, config)
+			if err != nil {
+				return nil, err
+			}
+			inputs = found
+		}
+		rendered, err := cluster.Render(c.Context(), clusterSettings(c.Flags()), config, inputs)
+		all = append(all, rendering{fmt.Sprintf("KVMConfig %s/%s", config.Namespace, config.Name), rendered, err})
+	}
+	for _, vm := range read.machines {
+		var inputs virtualmachine.Inputs
+		if live != nil {
+			found, err := virtualmachine.ReadInputs(c.Context(), live, vm)
+			if err != nil {
+				return nil, err
+			}
+			inputs = found
+		}
+		rendered, err := virtualmachine.Render(machineSettings(c.Flags()), vm, inputs)
+		all = append(all, rendering{fmt.Sprintf("VirtualMachine %s/%s", vm.Namespace, vm.Name), rendered, err})
+	}
+	return all, nil
+}
+
+// of returns the objects of some handlers; without names, those of all.
+func (r rendering) of(handlers []string) []client.Object {
+	var objects []client.Object
+	for _, part := range r.rendered {
+		if len(handlers) == 0 || slices.Contains(handlers, part.Handler) {
+			objects = append(objects, part.Objects...)
+		}
+	}
+	return objects
 }
 
 // show prints the objects. If live is set, it prints how the cluster differs from them and reports whether it differs.
@@ -98,34 +153,15 @@ func show(c *cobra.Command, live client.Client, objects []client.Object) (bool, 
 	return false, printAll(c.OutOrStdout(), objects)
 }
 
-// renderOne returns the objects of one KVMConfig and an error for what could not be rendered.
-func renderOne(c *cobra.Command, o renderOptions, read manifests, config *v1alpha1.KVMConfig, live client.Client) ([]client.Object, error) {
-	inputs := read.inputs(config)
-	if live != nil {
-		found, err := cluster.ReadInputs(c.Context(), live, config)
-		if err != nil {
-			return nil, err
-		}
-		inputs = found
-	}
-	rendered, err := cluster.Render(c.Context(), clusterSettings(c.Flags()), config, inputs)
-	if unknown := checkHandlers(o.handlers, rendered); unknown != nil {
-		return nil, unknown
-	}
-	var objects []client.Object
-	for _, r := range rendered {
-		if wanted(o.handlers, r.Handler) {
-			objects = append(objects, r.Objects...)
-		}
-	}
-	return objects, err
-}
-
 // checkHandlers rejects misspelt handlers because they would silently print nothing.
-func checkHandlers(handlers []string, rendered []cluster.Rendered) error {
+func checkHandlers(handlers []string, renderings []rendering) error {
 	var names []string
-	for _, r := range rendered {
-		names = append(names, r.Handler)
+	for _, r := range renderings {
+		for _, part := range r.rendered {
+			if !slices.Contains(names, part.Handler) {
+				names = append(names, part.Handler)
+			}
+		}
 	}
 	for _, h := range handlers {
 		if len(names) > 0 && !slices.Contains(names, h) {
@@ -133,10 +169,6 @@ func checkHandlers(handlers []string, rendered []cluster.Rendered) error {
 		}
 	}
 	return nil
-}
-
-func wanted(handlers []string, handler string) bool {
-	return len(handlers) == 0 || slices.Contains(handlers, handler)
 }
 
 func liveClient(kubeconfig string) (client.Client, error) {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kvm-operator/kvm-operator/cmd"
+	"github.com/kvm-operator/kvm-operator/flag"
 )
 
 const examples = "../docs/examples/"
@@ -170,6 +171,27 @@ func TestWhereRenderingsComeFrom(t *testing.T) {
 	}
 }
 
+// TestMachinesAreRendered beside clusters, and a handler may be one of either.
+func TestMachinesAreRendered(t *testing.T) {
+	all := []string{"Secret default/desk-7-cloud-init", "ConfigMap default/desk-7", "StatefulSet default/desk-7"}
+	for name, test := range map[string]struct {
+		stdin string
+		args  []string
+		want  []string
+	}{
+		"a virtual machine":  {"", []string{"-f", examples + "virtualmachine-full.yaml"}, all},
+		"one handler of it":  {"", []string{"-f", examples + "virtualmachine-full.yaml", "--handler=statefulset"}, all[2:]},
+		"beside a KVMConfig": {minimal(t), []string{"-f", examples + "virtualmachine-full.yaml,-", "--handler=namespace,statefulset"}, []string{"Namespace ab1cd", all[2]}},
+		"the smallest one":   {"", []string{"-f", examples + "virtualmachine-minimal.yaml", "--handler=configmap"}, []string{"ConfigMap default/tiny"}},
+	} {
+		args := append([]string{"render", "--" + flag.VMImageRepository + "=images"}, test.args...)
+		out, failure := run(t, test.stdin, args...)
+		if diff := cmp.Diff([]any{test.want, ""}, []any{printed(t, out), failure}); diff != "" {
+			t.Errorf("%s: objects and error (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // volumes are the PersistentVolumes that the example with every setting mounts.
 const volumes = `
 ---
@@ -205,14 +227,14 @@ func TestRenderingsThatFail(t *testing.T) {
 			`-: KVMConfig ab1cd is not valid: `, false,
 		},
 		"no YAML":         {"a: [", []string{"-f", "-"}, "-: reading YAML: ", false},
-		"no KVMConfig":    {"", []string{"-f", examples + "release.yaml"}, `no KVMConfig in ["` + examples + `release.yaml"]`, false},
+		"no KVMConfig":    {"", []string{"-f", examples + "release.yaml"}, `no KVMConfig and no VirtualMachine in ["` + examples + `release.yaml"]`, false},
 		"no such file":    {"", []string{"-f", "nowhere.yaml"}, "open nowhere.yaml: no such file or directory", false},
 		"no file named":   {"", nil, `required flag(s) "filename" not set`, false},
 		"an argument":     {"", []string{"-f", "-", "minimal.yaml"}, `unknown command "minimal.yaml" for "kvm-operator render"`, false},
 		"unknown setting": {minimal(t), []string{"-f", "-", "--service.registry.domian=x"}, "unknown flag: --service.registry.domian", false},
 		"an unknown handler": {
 			minimal(t), []string{"-f", "-", "--handler", "namespace,deploymnet"},
-			`KVMConfig default/ab1cd: there is no handler "deploymnet"; the handlers are namespace, certificates, randomkey, `, false,
+			`there is no handler "deploymnet"; the handlers are namespace, certificates, randomkey, `, false,
 		},
 		"a Release that is not among the files": {
 			minimal(t, "  namespace: default\n", "  namespace: default\n  labels: {release.giantswarm.io/version: 20.0.0}\n"), []string{"-f", "-"},

@@ -91,13 +91,10 @@ func clusterSettings(fs *pflag.FlagSet) state.Settings {
 	}
 }
 
-// machineSettings are the settings for VirtualMachines; nil if the operator ignores them.
-func machineSettings(fs *pflag.FlagSet) *virtualmachine.Settings {
+// machineSettings are the settings for VirtualMachines.
+func machineSettings(fs *pflag.FlagSet) virtualmachine.Settings {
 	r := reader{fs}
-	if !r.yes(flag.VMEnabled) {
-		return nil
-	}
-	s := &virtualmachine.Settings{
+	s := virtualmachine.Settings{
 		RunnerImage: cmp.Or(r.text(flag.VMImage), r.text(flag.ImageRunner)), AllowedImages: r.list(flag.VMAllowedImages),
 		AllowEmulation: r.yes(flag.MachineAllowEmulation), DeviceResources: r.list(flag.MachineKVMResource),
 		ImageRepository: r.text(flag.VMImageRepository), ExtraArgs: r.yes(flag.VMExtraArgs),
@@ -106,6 +103,14 @@ func machineSettings(fs *pflag.FlagSet) *virtualmachine.Settings {
 		s.DataStorageClass = &class
 	}
 	return s
+}
+
+// servedMachines are the settings for VirtualMachines; nil if the operator ignores them.
+func servedMachines(fs *pflag.FlagSet) *virtualmachine.Settings {
+	if !(reader{fs}).yes(flag.VMEnabled) {
+		return nil
+	}
+	return new(machineSettings(fs))
 }
 
 // podSettings expects values that validate has accepted.

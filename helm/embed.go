@@ -7,3 +7,8 @@ import _ "embed" // for the files below
 //
 //go:embed kvm-operator/crds/provider.giantswarm.io_kvmconfigs.yaml
 var KVMConfigCRD []byte
+
+// VirtualMachineCRD is the CustomResourceDefinition of VirtualMachine.
+//
+//go:embed kvm-operator/crds/vmoperator.jdrupes.org_vms.yaml
+var VirtualMachineCRD []byte

@@ -34,11 +34,7 @@ type Inputs struct {
 }
 
 // Rendered are the objects that one handler wants.
-type Rendered struct {
-	Handler string
-	Owner   string
-	Objects []client.Object
-}
+type Rendered = apply.Rendered
 
 // Render returns all objects that a KVMConfig leads to, in the order of the chain, without a cluster. Keys and
 // certificates that have no Secret among the inputs are placeholders. The error contains what could not be rendered;
@@ -54,18 +50,7 @@ func Render(ctx context.Context, settings state.Settings, config *v1alpha1.KVMCo
 	}
 	s := planned(o, in.Now)
 	_, conflict := network.Handler{}.EnsureCreated(ctx, s)
-	errs := []error{conflict, s.VersionsErr, s.VersionsRefused, s.BootDataErr}
-	var all []Rendered
-	for _, resource := range renderable() {
-		desired, err := resource.Build(s)
-		owner := s.Owner(resource.Handler)
-		for _, object := range desired.Objects {
-			apply.SetOwner(object, owner)
-		}
-		all = append(all, Rendered{Handler: resource.Handler, Owner: owner.String(), Objects: desired.Objects})
-		errs = append(errs, err)
-	}
-	return all, joinDistinct(errs)
+	return apply.Render(renderable(), s, conflict, s.VersionsErr, s.VersionsRefused, s.BootDataErr)
 }
 
 // planned returns the state of a cluster whose indexes are stored.
@@ -79,19 +64,6 @@ func planned(o plan.Observed, now time.Time) *state.Cluster {
 // renderable returns the handlers whose objects are rendered: those of this controller, and the drainer's.
 func renderable() []apply.Resource[*state.Cluster] {
 	return append(resources(), endpoints.New())
-}
-
-// joinDistinct joins errors, each text once, because several handlers often miss the same thing.
-func joinDistinct(errs []error) error {
-	seen := map[string]bool{}
-	var distinct []error
-	for _, err := range errs {
-		if err != nil && !seen[err.Error()] {
-			seen[err.Error()] = true
-			distinct = append(distinct, err)
-		}
-	}
-	return errors.Join(distinct...)
 }
 
 // ReadInputs reads what a rendering depends on from a management cluster.

@@ -1,0 +1,48 @@
+package virtualmachine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/giantswarm/microerror"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+)
+
+// unstoredUID stands for the UID of a VirtualMachine that is not stored.
+const unstoredUID = "00000000-0000-0000-0000-000000000000"
+
+// Inputs are the objects besides the VirtualMachine that a rendering depends on; those that do not exist are nil.
+type Inputs struct {
+	StatefulSet *appsv1.StatefulSet
+	// CloudInit is the Secret with the cloud-init data.
+	CloudInit *corev1.Secret
+}
+
+// Render returns the objects that a VirtualMachine leads to, without a cluster. The error says what cannot be rendered;
+// the rest is.
+func Render(settings virtualmachine.Settings, vm *v1.VirtualMachine, in Inputs) ([]apply.Rendered, error) {
+	if vm.UID == "" {
+		vm = vm.DeepCopy()
+		vm.UID = unstoredUID
+	}
+	s := virtualmachine.Plan(virtualmachine.Observed{VM: vm, StatefulSet: in.StatefulSet, CloudInit: in.CloudInit, Settings: settings})
+	return apply.Render(apply.Resources(newChain(nil, nil)), s, s.Err)
+}
+
+// ReadInputs reads what a rendering depends on from a management cluster, and the identity of the VirtualMachine, which it
+// sets in vm.
+func ReadInputs(ctx context.Context, reader client.Reader, vm *v1.VirtualMachine) (Inputs, error) {
+	stored, storedErr := read(ctx, reader, vm.Namespace, vm.Name, &v1.VirtualMachine{})
+	if stored != nil {
+		vm.UID, vm.ResourceVersion, vm.Generation = stored.UID, stored.ResourceVersion, stored.Generation
+	}
+	set, setErr := read(ctx, reader, vm.Namespace, vm.Name, &appsv1.StatefulSet{})
+	secret, secretErr := read(ctx, reader, vm.Namespace, virtualmachine.CloudInitName(vm.Name), &corev1.Secret{})
+	return Inputs{StatefulSet: set, CloudInit: secret}, microerror.Mask(errors.Join(storedErr, setErr, secretErr))
+}
