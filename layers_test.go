@@ -212,6 +212,7 @@ func TestHandlersCannotWrite(t *testing.T) {
 		"resources/kvmconfig/vault.Revoker.Revoke",
 		"resources/kvmconfig/workload.Forgetter.Forget",
 		"resources/virtualmachine/guestshutdown.Actor.DeletePod", "resources/virtualmachine/guestshutdown.Actor.Stop",
+		"resources/virtualmachine/stop.Scaler.ScaleToZero",
 	}
 	var asked []string
 	handlers := 0

@@ -27,7 +27,7 @@ func (s *Service) addVirtualMachines(c Config) error {
 		return nil
 	}
 	return microerror.Mask(s.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		for !s.definitions.exists(ctx, definitionVirtualMachines) {
+		for !s.definitions.exists(ctx, definitionVirtualMachines) || s.definitions.outdatedOf(ctx, definitionVirtualMachines) != "" {
 			select {
 			case <-ctx.Done():
 				return nil

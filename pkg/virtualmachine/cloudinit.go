@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -117,21 +119,37 @@ func (c *CloudInit) size() int {
 // instanceID returns the instance-id of data. By default it changes only with the data, because a guest whose
 // instance-id changes sets itself up again. It is taken from the resource version of the moment of that change.
 func instanceID(o Observed, hash string) string {
-	fresh := "v" + o.VM.ResourceVersion
-	switch o.VM.Spec.CloudInit.InstanceIDPolicy {
-	case v1.InstanceIDStable:
+	policy := o.VM.Spec.CloudInit.InstanceIDPolicy
+	if policy == v1.InstanceIDStable {
 		return string(o.VM.UID)
-	case v1.InstanceIDPerResourceVersion:
-		return fresh
 	}
-	if o.StatefulSet != nil {
-		there := o.StatefulSet.Spec.Template.Annotations
-		if there[AnnotationCloudInit] == hash && there[AnnotationInstance] != "" {
+	if o.CloudInit != nil {
+		there := o.CloudInit.Annotations
+		same := there[AnnotationCloudInit] == hash
+		if policy == v1.InstanceIDPerResourceVersion {
+			same = there[AnnotationGeneration] == generation(o.VM)
+		}
+		if same && there[AnnotationInstance] != "" {
 			return there[AnnotationInstance]
 		}
 	}
-	return fresh
+	return "v" + o.VM.ResourceVersion
 }
+
+// CloudInitSecret returns the Secret with the data. Its annotations say what the instance-id was chosen for: the status
+// cannot, because writing it changes the resource version from which an instance-id is taken.
+func (s *State) CloudInitSecret() *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: s.ObjectMeta(CloudInitName(s.VM.Name)), Type: corev1.SecretTypeOpaque, Data: s.CloudInit.Files}
+	secret.Annotations = map[string]string{
+		AnnotationCloudInit: s.CloudInit.Hash, AnnotationInstance: s.CloudInit.InstanceID, AnnotationGeneration: generation(s.VM),
+	}
+	if s.VM.Spec.CloudInit.InstanceIDPolicy != v1.InstanceIDPerResourceVersion {
+		delete(secret.Annotations, AnnotationGeneration)
+	}
+	return secret
+}
+
+func generation(vm *v1.VirtualMachine) string { return strconv.FormatInt(vm.Generation, 10) }
 
 // linksDisks returns whether the guest gets /dev/<disk> by cloud-init.
 func linksDisks(vm *v1.VirtualMachine) bool {

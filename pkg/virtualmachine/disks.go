@@ -63,8 +63,22 @@ func drivesOf(vm *v1.VirtualMachine, disks []Disk) (drives []vmconfig.Drive, med
 	return drives, media
 }
 
-// Pending returns, for each disk without a bound claim, what it waits for.
+// ForeignClaims returns the claims of the machine's names that belong to another one, whose disks they are.
+func (s *State) ForeignClaims() []string {
+	var names []string
+	for _, claim := range s.claimNames() {
+		if c, ok := s.Claims[claim]; ok && c.Labels[LabelInstance] != s.VM.Name {
+			names = append(names, claim)
+		}
+	}
+	return names
+}
+
+// Pending returns, for each disk without a bound claim, what it waits for. The pod of a machine that runs has them.
 func (s *State) Pending() []string {
+	if s.Serves() {
+		return nil
+	}
 	var waits []string
 	for _, claim := range s.claimNames() {
 		c, ok := s.Claims[claim]
@@ -92,7 +106,14 @@ func whyUnbound(c *corev1.PersistentVolumeClaim) string {
 	}
 }
 
-// claimNames returns the names of all claims of a virtual machine.
+// ClaimNames returns the names of all claims of a virtual machine.
+func ClaimNames(vm *v1.VirtualMachine) []string {
+	disks := disksOf(vm)
+	m, _ := machineOf(vm, disks)
+	return (&State{Observed: Observed{VM: vm}, Disks: disks, Machine: m}).claimNames()
+}
+
+// claimNames does the same.
 func (s *State) claimNames() []string {
 	var names []string
 	for _, d := range s.Disks {

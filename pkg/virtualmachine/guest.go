@@ -37,8 +37,20 @@ func (s *State) AfterShutdown() Next {
 		return NextNothing
 	case s.VM.Spec.GuestShutdownStops:
 		return NextStop
+	case s.restartsSoon():
+		return NextNothing
 	}
 	return NextRestart
+}
+
+// answerWithin is how long after its start a parked runner is replaced. It starts the guest by itself after 30 seconds
+// (vmrunner.ParkedFor), and a guest that has just begun to boot does not notice that it is told to shut down.
+const answerWithin = 20 * time.Second
+
+// restartsSoon returns whether a parked runner is about to start the guest by itself.
+func (s *State) restartsSoon() bool {
+	c, ok := s.runnerStatus()
+	return ok && c.State.Running != nil && s.Now.Sub(c.State.Running.StartedAt.Time) > answerWithin
 }
 
 // parked returns whether the guest of a pod shut down and does not run again yet. A pod that was Ready since then runs

@@ -24,10 +24,14 @@ const (
 const (
 	// AnnotationMachine has a hash of each part of a pod that needs a restart to change, as JSON, by its field.
 	AnnotationMachine = "kvm-operator.giantswarm.io/machine"
-	// AnnotationCloudInit is the hash of the cloud-init data of a pod template.
+	// AnnotationLive is what can change of a machine, as it was when its pod was created, as JSON.
+	AnnotationLive = "kvm-operator.giantswarm.io/live"
+	// AnnotationCloudInit is the hash of the cloud-init data of a pod template, and of the Secret that has the data.
 	AnnotationCloudInit = "kvm-operator.giantswarm.io/cloud-init"
-	// AnnotationInstance is the instance-id that the data got.
+	// AnnotationInstance is the instance-id in a Secret.
 	AnnotationInstance = "kvm-operator.giantswarm.io/instance-id"
+	// AnnotationGeneration is the generation of the VirtualMachine for which it was chosen.
+	AnnotationGeneration = "kvm-operator.giantswarm.io/instance-generation"
 )
 
 // OwnerKind is the kind and group of owners in annotations.

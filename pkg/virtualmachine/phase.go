@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,16 +28,20 @@ func (s *State) Phase() v1.Phase {
 	return v1.PhaseStarting
 }
 
-// Serves returns whether the pod's QEMU runs.
+// Serves returns whether the pod's QEMU runs, on a host that answers.
 func (s *State) Serves() bool {
-	return s.Pod != nil && s.Pod.DeletionTimestamp == nil && slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-		return c.Name == s.VM.Name && c.Ready
-	})
+	if s.Pod == nil || s.Pod.DeletionTimestamp != nil || !slices.ContainsFunc(s.Pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	}) {
+		return false
+	}
+	c, ok := s.runnerStatus()
+	return ok && c.Ready
 }
 
 // failure returns why the runner ended the last time, if it failed; empty otherwise.
 func (s *State) failure() string {
-	c, ok := s.container0()
+	c, ok := s.runnerStatus()
 	if !ok {
 		return ""
 	}
@@ -54,13 +59,16 @@ func (s *State) failure() string {
 	return why
 }
 
-func (s *State) container0() (corev1.ContainerStatus, bool) {
+func (s *State) runnerStatus() (corev1.ContainerStatus, bool) {
 	at := slices.IndexFunc(s.Pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == s.VM.Name })
 	if at < 0 {
 		return corev1.ContainerStatus{}, false
 	}
 	return s.Pod.Status.ContainerStatuses[at], true
 }
+
+// ConditionObjects is about the objects of the machine: Secret, ConfigMap and StatefulSet.
+const ConditionObjects = "ObjectsReady"
 
 // Reasons why a machine that is wanted does not run, and why one that is not wanted still does.
 const (
@@ -72,13 +80,31 @@ const (
 	ReasonStarting     = "Starting"
 	ReasonShuttingDown = "ShuttingDown"
 	ReasonGuestDown    = "GuestShutDown"
+	ReasonHostSilent   = "HostSilent"
+	ReasonUnwell       = "MachineUnwell"
 )
+
+// Overdue returns whether the pod should have ended by now.
+func (s *State) Overdue() bool {
+	return s.Pod != nil && s.Pod.DeletionTimestamp != nil && s.Now.After(s.Pod.DeletionTimestamp.Add(slack))
+}
+
+// UntilOverdue returns how long the pod may still take to end; zero for a pod that is not ending.
+func (s *State) UntilOverdue() time.Duration {
+	if s.Pod == nil || s.Pod.DeletionTimestamp == nil || s.Overdue() {
+		return 0
+	}
+	return s.Pod.DeletionTimestamp.Add(slack + time.Second).Sub(s.Now)
+}
 
 // Obstacle returns the reason, and a sentence, why the machine is not as declared; empty if it is.
 func (s *State) Obstacle() (reason, message string) {
 	switch phase := s.Phase(); {
 	case phase == v1.PhaseStopped || phase == v1.PhaseRunning:
 		return "", ""
+	case phase == v1.PhaseStopping && s.Overdue():
+		return ReasonHostSilent, fmt.Sprintf("host %s has not confirmed that pod %s ended, although its time is over; once it is certain that the host is off, "+
+			"taint it with node.kubernetes.io/out-of-service, or delete the pod with --force", s.Pod.Spec.NodeName, s.Pod.Name)
 	case phase == v1.PhaseStopping:
 		return ReasonShuttingDown, fmt.Sprintf("the guest of pod %s shuts down; it has %d s", s.Pod.Name, s.Live.PowerdownTimeout)
 	case s.Pod == nil:
@@ -99,13 +125,19 @@ func (s *State) obstacleOfPod() (reason, message string) {
 	if why := s.failure(); why != "" {
 		return ReasonFailed, fmt.Sprintf("the runner of pod %s failed and is started again: %s", pod.Name, why)
 	}
-	c, ok := s.container0()
+	c, ok := s.runnerStatus()
+	if ok && c.State.Waiting != nil && c.State.Waiting.Message == "" {
+		return ReasonContainer, fmt.Sprintf("pod %s waits: %s; if this lasts, its events tell why: kubectl -n %s describe pod %s", pod.Name, c.State.Waiting.Reason, pod.Namespace, pod.Name)
+	}
 	if ok && c.State.Waiting != nil {
 		reason := ReasonContainer
 		if strings.Contains(c.State.Waiting.Reason, "Image") {
 			reason = ReasonPulling
 		}
-		return reason, strings.TrimSuffix(fmt.Sprintf("pod %s waits: %s: %s", pod.Name, c.State.Waiting.Reason, c.State.Waiting.Message), ": ")
+		return reason, fmt.Sprintf("pod %s waits: %s: %s", pod.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
+	}
+	if ok && c.State.Running != nil && readySince(pod, c.State.Running.StartedAt.Time) {
+		return ReasonUnwell, fmt.Sprintf("the machine of pod %s ran and is no longer ready: kubectl -n %s exec %s -- %s runner status tells why", pod.Name, pod.Namespace, pod.Name, Binary)
 	}
 	return ReasonStarting, fmt.Sprintf("the runner of pod %s starts the machine", pod.Name)
 }

@@ -38,9 +38,13 @@ func (s *State) Template() (corev1.PodTemplateSpec, error) {
 	if err != nil {
 		return corev1.PodTemplateSpec{}, err
 	}
-	annotations := map[string]string{AnnotationMachine: parts}
+	live, err := s.Live.Encode()
+	if err != nil {
+		return corev1.PodTemplateSpec{}, err
+	}
+	annotations := map[string]string{AnnotationMachine: parts, AnnotationLive: live}
 	if s.CloudInit != nil {
-		annotations[AnnotationCloudInit], annotations[AnnotationInstance] = s.CloudInit.Hash, s.CloudInit.InstanceID
+		annotations[AnnotationCloudInit] = s.CloudInit.Hash
 	}
 	spec := s.VM.Spec
 	return corev1.PodTemplateSpec{
@@ -159,7 +163,7 @@ func (s *State) resources() corev1.ResourceRequirements {
 			corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
 		}
 	}
-	for _, name := range s.Settings.DeviceResources {
+	for _, name := range s.devices() {
 		if r.Limits == nil {
 			r.Limits = corev1.ResourceList{}
 		}
@@ -168,12 +172,20 @@ func (s *State) resources() corev1.ResourceRequirements {
 	return r
 }
 
+// devices are the resources of device plugins that the machine needs. An emulated machine needs none.
+func (s *State) devices() []string {
+	if s.Machine.Acceleration == string(v1.AccelerationTCG) {
+		return nil
+	}
+	return s.Settings.DeviceResources
+}
+
 // capabilities let the runner run QEMU as another user, without capabilities.
 var capabilities = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETPCAP", "SETUID"}
 
 // securityContext is privileged only if the machine needs devices of its host that no device plugin provides.
 func (s *State) securityContext() *corev1.SecurityContext {
-	if len(s.Settings.DeviceResources) == 0 && s.Machine.Acceleration != string(v1.AccelerationTCG) {
+	if len(s.devices()) == 0 && s.Machine.Acceleration != string(v1.AccelerationTCG) {
 		return &corev1.SecurityContext{Privileged: ptr.To(true)}
 	}
 	return &corev1.SecurityContext{
@@ -188,7 +200,7 @@ func (s *State) volumes() []corev1.Volume {
 		{Name: volumeConfig, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: s.VM.Name}, DefaultMode: ptr.To[int32](0o444),
 		}}},
-		{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(1<<20, resource.BinarySI)}}},
 	}
 	if s.CloudInit != nil {
 		list = append(list, corev1.Volume{Name: volumeCloudInit, VolumeSource: corev1.VolumeSource{Projected: s.cloudInitSources()}})

@@ -2,6 +2,7 @@ package virtualmachine
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -43,7 +44,9 @@ type Observed struct {
 	// StatefulSet and Pod are nil if they do not exist.
 	StatefulSet *appsv1.StatefulSet
 	Pod         *corev1.Pod
-	// Claims are the claims of the machine, by name.
+	// CloudInit is the Secret with the cloud-init data; nil if there is none.
+	CloudInit *corev1.Secret
+	// Claims are those with the names of the machine's claims, by name.
 	Claims   map[string]*corev1.PersistentVolumeClaim
 	Settings Settings
 	Now      time.Time
@@ -90,7 +93,7 @@ func (s *State) ObjectMeta(name string) metav1.ObjectMeta {
 		Namespace: s.VM.Namespace, Name: name, Labels: Labels(s.VM.Name),
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachine", Name: s.VM.Name, UID: s.VM.UID,
-			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+			Controller: ptr.To(true),
 		}},
 	}
 }
@@ -137,18 +140,25 @@ func networksOf(spec v1.VM) []vmconfig.Network {
 	for _, n := range spec.Networks {
 		switch {
 		case n.Tap != nil:
-			networks = append(networks, vmconfig.Network{Type: vmconfig.NetworkTap, Device: string(n.Tap.Device), Bridge: n.Tap.Bridge, MAC: ptr.Deref(n.Tap.MAC, "")})
+			networks = append(networks, vmconfig.Network{Type: vmconfig.NetworkTap, Device: model(n.Tap.Device), Bridge: n.Tap.Bridge, MAC: ptr.Deref(n.Tap.MAC, "")})
 		case n.User != nil:
-			networks = append(networks, vmconfig.Network{Type: vmconfig.NetworkUser, Device: string(n.User.Device), Net: ptr.Deref(n.User.Net, "")})
+			networks = append(networks, vmconfig.Network{Type: vmconfig.NetworkUser, Device: model(n.User.Device), Net: ptr.Deref(n.User.Net, "")})
 		}
 	}
 	return networks
 }
 
-// CPUs returns how many CPUs the machine has now, if it runs.
-func (s *State) CPUs() int32 {
-	most := maximumCPUs(s.VM.Spec.VM)
-	return min(ptr.Deref(s.VM.Spec.VM.CurrentCPUs, most), most)
+// model returns the runner's name for a network card.
+func model(d v1.Device) string { return strings.TrimSuffix(string(d), "-pci") }
+
+// Started returns what can change of the machine as it is in its pod.
+func (s *State) Started() vmconfig.Live {
+	if s.Pod != nil {
+		if live, err := vmconfig.ParseLive([]byte(s.Pod.Annotations[AnnotationLive])); err == nil {
+			return live
+		}
+	}
+	return s.Live
 }
 
 func maximumCPUs(spec v1.VM) int32 {

@@ -141,42 +141,82 @@ func TestImageIsAllowed(t *testing.T) {
 	}
 }
 
-// TestInstanceID: by default the instance-id changes with the data alone.
+// TestInstanceID: by default the instance-id changes with the data alone. What it was chosen for is in the Secret, so that
+// nothing that the operator writes changes it.
 func TestInstanceID(t *testing.T) {
 	withData := func(policy v1.InstanceIDPolicy, data, given string) *v1.VirtualMachine {
 		return machine(func(vm *v1.VirtualMachine) {
+			vm.Generation = 3
 			vm.Spec.CloudInit = &v1.CloudInit{InstanceIDPolicy: policy, UserData: &runtime.RawExtension{Raw: []byte(data)}, MetaData: map[string]string{}}
 			if given != "" {
 				vm.Spec.CloudInit.MetaData["instance-id"] = given
 			}
 		})
 	}
-	first := Plan(Observed{VM: withData(v1.InstanceIDOnDataChange, `{"a":1}`, "")})
-	set, err := first.StatefulSet()
-	if err != nil {
-		t.Fatal(err)
-	}
+	secretOf := func(vm *v1.VirtualMachine) *corev1.Secret { return Plan(Observed{VM: vm}).CloudInitSecret() }
+	first := secretOf(withData(v1.InstanceIDOnDataChange, `{"a":1}`, ""))
+	eachVersion := secretOf(withData(v1.InstanceIDPerResourceVersion, `{"a":1}`, ""))
 	for name, test := range map[string]struct {
-		vm   *v1.VirtualMachine
-		set  *appsv1.StatefulSet
-		want string
+		vm     *v1.VirtualMachine
+		secret *corev1.Secret
+		want   string
 	}{
 		"new":                     {withData(v1.InstanceIDOnDataChange, `{"a":1}`, ""), nil, "v8"},
-		"unchanged data":          {withData(v1.InstanceIDOnDataChange, `{"a":1}`, ""), set, "v7"},
-		"changed data":            {withData(v1.InstanceIDOnDataChange, `{"a":2}`, ""), set, "v8"},
-		"stable":                  {withData(v1.InstanceIDStable, `{"a":2}`, ""), set, "u-1"},
-		"for each version":        {withData(v1.InstanceIDPerResourceVersion, `{"a":1}`, ""), set, "v8"},
-		"given":                   {withData(v1.InstanceIDOnDataChange, `{"a":1}`, "mine"), set, "mine"},
+		"unchanged data":          {withData(v1.InstanceIDOnDataChange, `{"a":1}`, ""), first, "v7"},
+		"changed data":            {withData(v1.InstanceIDOnDataChange, `{"a":2}`, ""), first, "v8"},
+		"stable":                  {withData(v1.InstanceIDStable, `{"a":2}`, ""), first, "u-1"},
+		"for a new version":       {withData(v1.InstanceIDPerResourceVersion, `{"a":1}`, ""), first, "v8"},
+		"for the same generation": {withData(v1.InstanceIDPerResourceVersion, `{"a":1}`, ""), eachVersion, "v7"},
+		"given":                   {withData(v1.InstanceIDOnDataChange, `{"a":1}`, "mine"), first, "mine"},
 		"changed, and then given": {withData(v1.InstanceIDOnDataChange, `{"a":3}`, "mine"), nil, "mine"},
 	} {
 		test.vm.ResourceVersion = "8"
-		s := Plan(Observed{VM: test.vm, StatefulSet: test.set})
+		s := Plan(Observed{VM: test.vm, CloudInit: test.secret})
 		if s.CloudInit.InstanceID != test.want || !strings.Contains(string(s.CloudInit.Files["meta-data"]), "instance-id: "+test.want) {
 			t.Errorf("%s: the instance-id is %q, want %q:\n%s", name, s.CloudInit.InstanceID, test.want, s.CloudInit.Files["meta-data"])
 		}
 	}
-	if text := string(first.CloudInit.Files["user-data"]); text != "#cloud-config\na: 1\n" {
+	if text := string(first.Data["user-data"]); text != "#cloud-config\na: 1\n" {
 		t.Errorf("the user data is %q", text)
+	}
+}
+
+// TestClaimOfAnotherMachineIsNotUsed: the names of two machines and their disks may add up to the same name.
+func TestClaimOfAnotherMachineIsNotUsed(t *testing.T) {
+	declared := machine(func(vm *v1.VirtualMachine) {
+		vm.Spec.VM.Firmware, vm.Spec.VM.Disks = v1.FirmwareBIOS, []v1.Disk{disk("a")}
+	})
+	for instance, want := range map[string]int32{"tiny": 1, "other": 0, "": 0} {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelInstance: instance}}}
+		s := Plan(Observed{VM: declared, Claims: map[string]*corev1.PersistentVolumeClaim{"a-disk-tiny-0": claim}})
+		set, err := s.StatefulSet()
+		if err != nil || *set.Spec.Replicas != want || (len(s.ForeignClaims()) > 0) != (want == 0) {
+			t.Errorf("claim of %q: %d replicas, want %d (%v)", instance, *set.Spec.Replicas, want, err)
+		}
+	}
+}
+
+// TestMachineCanAlwaysBeStopped: what prevents a StatefulSet from being applied does not keep the machine running.
+func TestMachineCanAlwaysBeStopped(t *testing.T) {
+	failing := []metav1.Condition{{Type: ConditionObjects, Status: metav1.ConditionFalse}}
+	for name, test := range map[string]struct {
+		state      v1.State
+		replicas   int32
+		conditions []metav1.Condition
+		want       bool
+	}{
+		"it is to run":            {v1.StateRunning, 1, failing, false},
+		"nothing fails":           {v1.StateStopped, 1, nil, false},
+		"it is stopped":           {v1.StateStopped, 0, failing, false},
+		"it is to stop and fails": {v1.StateStopped, 1, failing, true},
+	} {
+		s := Plan(Observed{
+			VM:          machine(func(vm *v1.VirtualMachine) { vm.Spec.VM.State, vm.Status.Conditions = test.state, test.conditions }),
+			StatefulSet: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(test.replicas)}},
+		})
+		if got := s.MustStop(); got != test.want {
+			t.Errorf("%s: must stop: %t, want %t", name, got, test.want)
+		}
 	}
 }
 
@@ -192,11 +232,10 @@ func TestRestartIsRequired(t *testing.T) {
 		change func(*v1.VirtualMachine)
 		want   []string
 	}{
-		"nothing": {nil, nil},
-		"live fields": {func(vm *v1.VirtualMachine) {
-			vm.Spec.VM.CurrentCPUs, vm.Spec.GuestShutdownStops = ptr.To[int32](1), true
-		}, nil},
-		"memory":           {func(vm *v1.VirtualMachine) { vm.Spec.VM.MaximumRAM = "2Gi" }, []string{"vm.maximumRam"}},
+		"nothing":          {nil, nil},
+		"a live field":     {func(vm *v1.VirtualMachine) { vm.Spec.GuestShutdownStops = true }, nil},
+		"CPUs of now":      {func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](1) }, []string{"vm.currentCpus"}},
+		"memory":           {func(vm *v1.VirtualMachine) { vm.Spec.VM.MaximumRAM = "2Gi" }, []string{"vm.currentRam", "vm.maximumRam"}},
 		"a disk":           {func(vm *v1.VirtualMachine) { vm.Spec.VM.Disks = []v1.Disk{disk("a")} }, []string{"vm.drives"}},
 		"firmware, a node": {func(vm *v1.VirtualMachine) { vm.Spec.VM.Firmware, vm.Spec.NodeName = v1.FirmwareBIOS, "n1" }, []string{"nodeName", "vm.firmware"}},
 		"cloud-init":       {func(vm *v1.VirtualMachine) { vm.Spec.CloudInit = &v1.CloudInit{} }, []string{"cloudInit", "vm.cloudInit", "vm.diskLinks"}},
@@ -223,6 +262,7 @@ func TestAfterShutdown(t *testing.T) {
 		unready   metav1.Time
 		stopped   bool
 		gone      bool
+		late      bool
 		parked    bool
 	}{
 		"it runs":                       {now: runs, ready: true},
@@ -230,6 +270,7 @@ func TestAfterShutdown(t *testing.T) {
 		"the guest shut down":           {now: down, parked: true},
 		"the runner waits to restart":   {now: backsOff, last: down, unready: at(-2), parked: true},
 		"the runner is parked":          {now: runs, last: down, unready: at(-2), parked: true},
+		"it starts by itself soon":      {now: runs, last: down, unready: at(-2), late: true, parked: true},
 		"it was never ready":            {now: runs, last: down, unready: at(-90), parked: true},
 		"it started by itself":          {now: runs, last: down, ready: true},
 		"it started, and a probe fails": {now: runs, last: down, unready: at(300)},
@@ -246,10 +287,14 @@ func TestAfterShutdown(t *testing.T) {
 		}
 		for stops, next := range map[bool]Next{true: NextStop, false: NextRestart} {
 			want := NextNothing
-			if test.parked {
+			if test.parked && (stops || !test.late) {
 				want = next
 			}
-			s := Plan(Observed{Pod: pod, VM: machine(func(vm *v1.VirtualMachine) {
+			now := began.Add(time.Second)
+			if test.late {
+				now = began.Add(answerWithin + time.Second)
+			}
+			s := Plan(Observed{Pod: pod, Now: now, VM: machine(func(vm *v1.VirtualMachine) {
 				vm.Spec.GuestShutdownStops = stops
 				if test.stopped {
 					vm.Spec.VM.State = v1.StateStopped

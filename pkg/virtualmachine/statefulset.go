@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -20,7 +21,7 @@ func (s *State) StatefulSet() (*appsv1.StatefulSet, error) {
 		return nil, err
 	}
 	replicas := int32(0)
-	if s.Wanted() {
+	if s.Wanted() && (len(s.ForeignClaims()) == 0 || s.replicas() > 0) {
 		replicas = 1
 	}
 	retention := appsv1.RetainPersistentVolumeClaimRetentionPolicyType
@@ -40,6 +41,20 @@ func (s *State) StatefulSet() (*appsv1.StatefulSet, error) {
 			VolumeClaimTemplates: s.claims(),
 		},
 	}, nil
+}
+
+// replicas returns how many replicas the StatefulSet has now.
+func (s *State) replicas() int32 {
+	if s.Observed.StatefulSet == nil {
+		return 0
+	}
+	return ptr.Deref(s.Observed.StatefulSet.Spec.Replicas, 1)
+}
+
+// MustStop returns whether the machine is to stop and its StatefulSet does not say so, because something prevents it from
+// being applied. A machine can always be stopped.
+func (s *State) MustStop() bool {
+	return !s.Wanted() && s.replicas() > 0 && meta.IsStatusConditionFalse(s.VM.Status.Conditions, ConditionObjects)
 }
 
 // claims returns the claim templates: the user's, and one for what the runner keeps.

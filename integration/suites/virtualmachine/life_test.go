@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
 
 // TestLifeOfAVirtualMachine: the objects that VM-Operator's documentation promises exist under their names, the pod
@@ -119,6 +121,7 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	vm.Spec.VM.State = v1.StateRunning
 	foreign := setOf(vm)
 	labels := map[string]string{"of": "others"}
+	foreign.Labels = virtualmachine.Labels(vm.Name) // with it, the operator sees the StatefulSet
 	foreign.Spec = appsv1.StatefulSetSpec{
 		Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "taken", Image: "x"}}}},
@@ -138,6 +141,77 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	if !maps.Equal(foreign.Spec.Selector.MatchLabels, labels) || len(foreign.OwnerReferences) > 0 {
 		t.Errorf("the StatefulSet of others was changed: %+v", foreign)
 	}
+}
+
+// TestDisksSurviveOtherDisks: with diskRetention Delete, claims belong to the StatefulSet. When the machine gets another
+// disk, the StatefulSet is recreated, and the claims stay. When they are to be retained after all, they are.
+func TestDisksSurviveOtherDisks(t *testing.T) {
+	serve(t)
+	vm := machine("kept")
+	vm.Spec.VM.State, vm.Spec.DiskRetention = v1.StateRunning, v1.DiskRetentionDelete
+	theLab.Create(t, volume("kept-system"))
+	theLab.Create(t, vm)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: "system-disk-kept-0"}}
+	await(t, vm, "running with a claim of its StatefulSet", func() error {
+		if err := theLab.Client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		if len(claim.OwnerReferences) == 0 {
+			return errors.New("its claim has no owner")
+		}
+		return phaseIs(t, vm, v1.PhaseRunning)
+	})
+	stop := func(what string, change func(*v1.VirtualMachine), is func() error) {
+		lab.Change(t, theLab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.State = v1.StateStopped; change(vm) })
+		await(t, vm, what, func() error { return all(phaseIs(t, vm, v1.PhaseStopped), is()) })
+		time.Sleep(3 * time.Second) // long enough for the garbage collector
+		uid := claim.UID
+		if theLab.Get(t, claim); claim.UID != uid || claim.DeletionTimestamp != nil {
+			t.Fatalf("%s: the claim is gone, or goes: %+v", what, claim.ObjectMeta)
+		}
+	}
+	stop("stopped with another disk", func(vm *v1.VirtualMachine) {
+		vm.Spec.VM.Disks = append(vm.Spec.VM.Disks, v1.Disk{VolumeClaimTemplate: &v1.VolumeClaimTemplate{Spec: v1.ClaimSpec{StorageClassName: ptr.To(""), VolumeMode: "Block", Resources: oneGiB()}}})
+	}, func() error { return claimTemplatesAre(t, vm, "system-disk", "disk-1") })
+	lab.Change(t, theLab, vm, func(vm *v1.VirtualMachine) {
+		vm.Spec.VM.State, vm.Spec.VM.Disks = v1.StateRunning, vm.Spec.VM.Disks[:1]
+	})
+	await(t, vm, "running again", func() error { return phaseIs(t, vm, v1.PhaseRunning) })
+	stop("stopped with its disks retained", func(vm *v1.VirtualMachine) { vm.Spec.DiskRetention = v1.DiskRetentionRetain }, func() error {
+		if theLab.Get(t, claim); len(claim.OwnerReferences) > 0 {
+			return errors.New("its claim has an owner")
+		}
+		return nil
+	})
+	theLab.Delete(t, vm)
+	theLab.AwaitGone(t, setOf(vm))
+	theLab.Get(t, claim)
+}
+
+// TestQuietMachineCostsNoWrite: nothing that the operator writes makes it write again.
+func TestQuietMachineCostsNoWrite(t *testing.T) {
+	serve(t)
+	for _, policy := range []v1.InstanceIDPolicy{v1.InstanceIDOnDataChange, v1.InstanceIDPerResourceVersion} {
+		vm := machine("quiet-" + strings.ToLower(string(policy)))
+		vm.Spec.VM.Disks, vm.Spec.CloudInit = nil, &v1.CloudInit{InstanceIDPolicy: policy}
+		theLab.Create(t, vm)
+		await(t, vm, "stopped", func() error {
+			return all(phaseIs(t, vm, v1.PhaseStopped), isTrue(t, vm, "Ready"), instanceIsTold(t, vm))
+		})
+		before := current(t, vm).ResourceVersion
+		time.Sleep(2 * time.Second)
+		if after := current(t, vm).ResourceVersion; after != before {
+			t.Errorf("policy %s: the machine is written at rest: version %s, then %s", policy, before, after)
+		}
+	}
+}
+
+func instanceIsTold(t *testing.T, vm *v1.VirtualMachine) error {
+	t.Helper()
+	if current(t, vm).Status.InstanceID == "" {
+		return errors.New("its status has no instance-id")
+	}
+	return nil
 }
 
 // machine returns the example of VM-Operator's documentation: a disk on a volume that is selected by labels, and a CD

@@ -17,12 +17,15 @@ func New() apply.Resource[*virtualmachine.State] {
 
 func build(s *virtualmachine.State) (apply.Desired, error) {
 	if s.CloudInit == nil {
+		// A pod that was created with data needs its Secret to start again.
+		secret := &corev1.Secret{ObjectMeta: s.ObjectMeta(virtualmachine.CloudInitName(s.VM.Name))}
+		if s.Pod != nil && s.Pod.Annotations[virtualmachine.AnnotationCloudInit] != "" {
+			return apply.Desired{NotConfigured: true, Keep: []client.Object{secret}}, nil
+		}
 		return apply.Desired{NotConfigured: true}, nil
 	}
 	if s.CloudInit.Err != nil {
 		return apply.Desired{}, s.CloudInit.Err // the Secret, if there is one, stays as it is
 	}
-	return apply.Desired{Objects: []client.Object{&corev1.Secret{
-		ObjectMeta: s.ObjectMeta(virtualmachine.CloudInitName(s.VM.Name)), Type: corev1.SecretTypeOpaque, Data: s.CloudInit.Files,
-	}}}, nil
+	return apply.Desired{Objects: []client.Object{s.CloudInitSecret()}}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
 
@@ -18,6 +19,11 @@ func (Handler) Name() string { return "disks" }
 
 // EnsureCreated waits until every claim is bound. A stopped machine does not need its claims.
 func (Handler) EnsureCreated(_ context.Context, s *virtualmachine.State) (chain.Outcome, error) {
+	if foreign := s.ForeignClaims(); len(foreign) > 0 {
+		return chain.Outcome{}, problem.Newf("ClaimOfOther",
+			"PersistentVolumeClaim %s is not of this machine: it lacks the label %s=%s. The machine is not started with it; name the disk otherwise, or label the claim",
+			strings.Join(foreign, ", "), virtualmachine.LabelInstance, s.VM.Name)
+	}
 	waits := s.Pending()
 	switch {
 	case len(waits) == 0:

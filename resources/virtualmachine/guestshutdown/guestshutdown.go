@@ -15,8 +15,8 @@ import (
 
 // Actor acts on a machine whose guest has shut down.
 type Actor interface {
-	// Stop sets spec.vm.state to Stopped, if the object has not changed since it was read.
-	Stop(ctx context.Context, vm *v1.VirtualMachine) error
+	// Stop sets spec.vm.state to Stopped, if the object has not changed since it was read, and the pod still exists.
+	Stop(ctx context.Context, vm *v1.VirtualMachine, pod *corev1.Pod) error
 	// DeletePod deletes the pod of a machine.
 	DeletePod(ctx context.Context, vm *v1.VirtualMachine, pod *corev1.Pod) error
 }
@@ -34,7 +34,7 @@ func (h handler) EnsureCreated(ctx context.Context, s *virtualmachine.State) (ch
 	switch s.AfterShutdown() {
 	case virtualmachine.NextStop:
 		const message = "the guest shut itself down, and spec.guestShutdownStops is set: the machine is declared stopped"
-		return chain.Wait(virtualmachine.ReasonGuestDown, message, 0), h.actor.Stop(ctx, s.VM)
+		return chain.Wait(virtualmachine.ReasonGuestDown, message, 0), h.actor.Stop(ctx, s.VM, s.Pod)
 	case virtualmachine.NextRestart:
 		message := fmt.Sprintf("the guest shut itself down: pod %s is replaced", s.Pod.Name)
 		return chain.Wait(virtualmachine.ReasonGuestDown, message, 0), h.actor.DeletePod(ctx, s.VM, s.Pod)

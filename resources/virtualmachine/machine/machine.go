@@ -17,7 +17,7 @@ func (Handler) Name() string { return "machine" }
 // EnsureCreated waits until the machine runs, or is stopped.
 func (Handler) EnsureCreated(_ context.Context, s *virtualmachine.State) (chain.Outcome, error) {
 	if reason, message := s.Obstacle(); reason != "" {
-		return chain.Wait(reason, message, 0), nil
+		return chain.Wait(reason, message, s.UntilOverdue()), nil
 	}
 	return chain.Done(), nil
 }

@@ -13,18 +13,27 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/guestshutdown"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/machine"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/statefulset"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/stop"
 )
 
+// acts are what handlers do besides applying objects.
+type acts interface {
+	guestshutdown.Actor
+	stop.Scaler
+}
+
 // newChain returns the ordered handlers of the controller.
-func newChain(e *apply.Engine, a guestshutdown.Actor) chain.Chain[*virtualmachine.State] {
+func newChain(e *apply.Engine, a acts) chain.Chain[*virtualmachine.State] {
 	return chain.Chain[*virtualmachine.State]{
 		{Handler: declaration.Handler{}, Condition: ConditionDeclaration},
+		// Before everything that may fail.
+		{Handler: stop.New(a), Condition: ConditionRunning},
 		{Handler: cloudinit.New().Handle(e), Condition: ConditionObjects},
 		{Handler: configmap.New().Handle(e), Condition: ConditionObjects},
 		// Before the StatefulSet, so that a machine whose guest shut down for good gets no other pod.
 		{Handler: guestshutdown.New(a), Condition: ConditionRunning},
-		// A pod may not start before its configuration is there.
-		{Handler: statefulset.New().Handle(e), Needs: []string{"configmap"}, Follows: []string{"cloudinit"}, Condition: ConditionObjects},
+		// A pod may not start before its configuration is there, all of it.
+		{Handler: statefulset.New().Handle(e), Needs: []string{"configmap", "cloudinit"}, Condition: ConditionObjects},
 		{Handler: disks.Handler{}, Condition: ConditionDisks},
 		{Handler: machine.Handler{}, Condition: ConditionRunning},
 	}

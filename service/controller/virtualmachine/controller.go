@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/giantswarm/microerror"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,7 +52,7 @@ type Reconciler struct {
 func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	r.engine.Adopts = adopts
-	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{r.engine, r.Events}), Outdated: r.Outdated}
+	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{r.engine, r.Live, r.Events}), Outdated: r.Outdated}
 	return microerror.Mask(r.Chain.Validate())
 }
 
@@ -111,11 +112,26 @@ func (*Reconciler) Again(_ *virtualmachine.State, after time.Duration) time.Dura
 // actor acts on machines whose guest has shut down, and reports it.
 type actor struct {
 	engine *apply.Engine
+	live   client.Reader
 	events events.EventRecorder
 }
 
+// ScaleToZero sets the replicas of a StatefulSet to zero.
+func (a actor) ScaleToZero(ctx context.Context, set *appsv1.StatefulSet) error {
+	return a.engine.SetField(ctx, set, "/spec/replicas", set.Spec.Replicas, 0)
+}
+
+// there returns whether the pod still exists, and is not ending: the cache may lag behind.
+func (a actor) there(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	now, err := read(ctx, a.live, pod.Namespace, pod.Name, &corev1.Pod{})
+	return now != nil && now.UID == pod.UID && now.DeletionTimestamp == nil, microerror.Mask(err)
+}
+
 // Stop declares a machine stopped.
-func (a actor) Stop(ctx context.Context, vm *v1.VirtualMachine) error {
+func (a actor) Stop(ctx context.Context, vm *v1.VirtualMachine, pod *corev1.Pod) error {
+	if there, err := a.there(ctx, pod); err != nil || !there {
+		return err
+	}
 	if err := a.engine.SetField(ctx, vm, "/spec/vm/state", v1.StateRunning, v1.StateStopped); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
@@ -16,33 +17,35 @@ import (
 
 // observe reads, from caches, what belongs to a virtual machine.
 func (r *Reconciler) observe(ctx context.Context, vm *v1.VirtualMachine) (virtualmachine.Observed, error) {
-	o := virtualmachine.Observed{VM: vm, Settings: r.Settings, Claims: map[string]*corev1.PersistentVolumeClaim{}}
-	set, setErr := read[*appsv1.StatefulSet](ctx, r.Client, vm.Namespace, vm.Name, &appsv1.StatefulSet{})
-	pod, podErr := read[*corev1.Pod](ctx, r.Client, vm.Namespace, virtualmachine.PodName(vm.Name), &corev1.Pod{})
-	var claims corev1.PersistentVolumeClaimList
-	err := r.Client.List(ctx, &claims, client.InNamespace(vm.Namespace), client.MatchingFields{indexInstance: vm.Name}, client.DisableReadYourWritesConsistency)
-	if err := errors.Join(setErr, podErr, err); err != nil {
-		return o, microerror.Mask(err)
-	}
-	o.StatefulSet = set
-	// A pod of the same name that is not the StatefulSet's is no runner, whatever it reports.
-	if pod != nil && set != nil && isOf(pod, set) {
-		o.Pod = pod
-	}
-	for i := range claims.Items {
-		o.Claims[claims.Items[i].Name] = &claims.Items[i]
-	}
-	return o, nil
-}
-
-// isOf returns whether a StatefulSet controls a pod.
-func isOf(pod *corev1.Pod, set *appsv1.StatefulSet) bool {
-	for _, reference := range pod.OwnerReferences {
-		if reference.UID == set.UID && reference.Controller != nil && *reference.Controller {
-			return true
+	o := virtualmachine.Observed{VM: vm, Settings: r.Settings, Now: r.Clock.Now(), Claims: map[string]*corev1.PersistentVolumeClaim{}}
+	set, setErr := read(ctx, r.Client, vm.Namespace, vm.Name, &appsv1.StatefulSet{})
+	pod, podErr := read(ctx, r.Client, vm.Namespace, virtualmachine.PodName(vm.Name), &corev1.Pod{})
+	secret, secretErr := read(ctx, r.Client, vm.Namespace, virtualmachine.CloudInitName(vm.Name), &corev1.Secret{})
+	errs := []error{setErr, podErr, secretErr}
+	for _, name := range virtualmachine.ClaimNames(vm) {
+		claim, err := read(ctx, r.Client, vm.Namespace, name, &corev1.PersistentVolumeClaim{})
+		errs = append(errs, err)
+		if claim != nil {
+			o.Claims[name] = claim
 		}
 	}
-	return false
+	if err := errors.Join(errs...); err != nil {
+		return o, microerror.Mask(err)
+	}
+	// Objects of others are not believed, whatever their labels and annotations.
+	if set != nil && metav1.IsControlledBy(set, vm) {
+		o.StatefulSet = set
+	} else {
+		set = nil
+	}
+	if secret != nil && metav1.IsControlledBy(secret, vm) {
+		o.CloudInit = secret
+	}
+	// A pod of the same name that is not the StatefulSet's is no runner, whatever it reports.
+	if pod != nil && set != nil && metav1.IsControlledBy(pod, set) {
+		o.Pod = pod
+	}
+	return o, nil
 }
 
 // read returns an object, or nil if there is none.

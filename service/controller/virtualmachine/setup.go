@@ -2,6 +2,7 @@ package virtualmachine
 
 import (
 	"context"
+	"time"
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
@@ -23,9 +24,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
-
-// indexInstance is an index over claims, by the virtual machine that their labels name.
-const indexInstance = "metadata.labels.instance"
 
 // watched are the kinds of object that belong to virtual machines. All of them have the labels of VM-Operator.
 func watched() []client.Object {
@@ -52,16 +50,19 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			return microerror.Mask(err)
 		}
 	}
-	return microerror.Mask(indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexInstance, func(object client.Object) []string {
-		return []string{object.GetLabels()[virtualmachine.LabelInstance]}
-	}))
+	return nil
 }
+
+// noTimeout is longer than an operator lives.
+const noTimeout = 100 * 365 * 24 * time.Hour
 
 // SetupWithManager makes the controller run when a VirtualMachine, or an object that belongs to it, changes. The cache
 // is the controller's own.
 func (r *Reconciler) SetupWithManager(m manager.Manager, c cache.Cache) error {
 	options := reconciler.Options(m, Name, reconcileTimeout)
 	options.Reconciler, options.LogConstructor = &r.Loop, chain.LoggerOf(m.GetLogger(), Name, "virtualmachine")
+	// A cache that does not fill is no reason to end the operator, which has clusters too.
+	options.CacheSyncTimeout = noTimeout
 	made, err := controller.New(Name, m, options)
 	if err != nil {
 		return microerror.Mask(err)

@@ -22,7 +22,7 @@ const (
 	// ConditionDeclaration says what in the declaration has no effect, or cannot be carried out.
 	ConditionDeclaration = "DeclarationAccepted"
 	// ConditionObjects is about the objects of the machine: Secret, ConfigMap and StatefulSet.
-	ConditionObjects = "ObjectsReady"
+	ConditionObjects = virtualmachine.ConditionObjects
 	// ConditionDisks is True when every claim is bound.
 	ConditionDisks = "DisksBound"
 	// ConditionRunning is True while the machine's QEMU runs, as with VM-Operator.
@@ -42,11 +42,11 @@ func status(s *virtualmachine.State, results []chain.Result) v1.VirtualMachineSt
 		next.Node, next.PodIP = s.Pod.Spec.NodeName, s.Pod.Status.PodIP
 	}
 	if s.Serves() {
-		next.CPUs, next.RAM = s.CPUs(), resource.NewQuantity(s.Live.CurrentRAM, resource.BinarySI).String()
+		next.CPUs, next.RAM = cpus(s), resource.NewQuantity(s.Started().CurrentRAM, resource.BinarySI).String()
 	}
 	next.InstanceID = ""
-	if s.CloudInit != nil {
-		next.InstanceID = s.CloudInit.InstanceID
+	if secret := s.Observed.CloudInit; secret != nil && s.CloudInit != nil {
+		next.InstanceID = secret.Annotations[virtualmachine.AnnotationInstance]
 	}
 	next.Disks = nil
 	for _, d := range s.Disks {
@@ -54,6 +54,12 @@ func status(s *virtualmachine.State, results []chain.Result) v1.VirtualMachineSt
 	}
 	next.Conditions = conditions(s, results)
 	return next
+}
+
+// cpus returns how many CPUs the machine has; the API admits at most 288.
+func cpus(s *virtualmachine.State) int32 {
+	const most = 288
+	return int32(min(max(s.Started().CurrentCPUs, 0), most))
 }
 
 func conditions(s *virtualmachine.State, results []chain.Result) []metav1.Condition {

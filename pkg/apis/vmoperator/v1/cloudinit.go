@@ -75,7 +75,7 @@ type SecretKeyRef struct {
 	// Name of the Secret.
 	//
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a Secret, lower-case letters, digits, '-' and '.', for example web-1-cloud-init"
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a Secret, lower-case letters, digits, '-' and '.', for example web-1-user-data"
 	Name string `json:"name"`
 
 	// Key in the Secret.

@@ -140,7 +140,7 @@ var rejectedPods = map[string]rejection{
 	},
 	"a Secret in upper case": {
 		change: "spec: {cloudInit: {userDataFrom: {secretKeyRef: {name: A, key: b}}}}",
-		want:   `spec.cloudInit.userDataFrom.secretKeyRef.name: Invalid value: "A": must be the name of a Secret, lower-case letters, digits, '-' and '.', for example web-1-cloud-init`,
+		want:   `spec.cloudInit.userDataFrom.secretKeyRef.name: Invalid value: "A": must be the name of a Secret, lower-case letters, digits, '-' and '.', for example web-1-user-data`,
 	},
 	"a path as key": {
 		change: "spec: {cloudInit: {userDataFrom: {secretKeyRef: {name: a, key: ../b}}}}",
