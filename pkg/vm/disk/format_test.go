@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kvm-operator/kvm-operator/pkg/vm/ownfile"
 )
 
@@ -41,6 +43,30 @@ func newDevice(t *testing.T) string {
 		}
 	})
 	return device
+}
+
+// TestDevicesAreOpenedDirectly: QEMU checks whether a descriptor has O_DIRECT.
+func TestDevicesAreOpenedDirectly(t *testing.T) {
+	device := newDevice(t)
+	for name, test := range map[string]struct {
+		open func() (*os.File, error)
+		want bool
+	}{
+		"a device":             {func() (*os.File, error) { return OpenDevice(device) }, true},
+		"a device as an image": {func() (*os.File, error) { return Open(device, imageSize) }, false},
+	} {
+		file, err := test.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0)
+		if err != nil || flags&unix.O_DIRECT != 0 != test.want {
+			t.Errorf("%s has the flags %#x (%v), O_DIRECT wanted: %t", name, flags, err, test.want)
+		}
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 var kinds = map[string]func(*testing.T) string{"an image": newImage, "a block device": newDevice}

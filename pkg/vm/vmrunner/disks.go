@@ -78,7 +78,7 @@ func openDisk(path string) (file *os.File, device bool, err error) {
 		return file, false, err
 	}
 	foreign := err
-	file, err = os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	file, err = os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_DIRECT, 0) // as for disk.OpenDevice
 	if err != nil {
 		return nil, false, err
 	}

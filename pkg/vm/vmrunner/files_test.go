@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kvm-operator/kvm-operator/pkg/vm/cloudinit"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
@@ -62,6 +64,8 @@ func TestQEMUGetsABlockDevice(t *testing.T) {
 		err := errors.Join(p.lockDisks(ctx), p.openDisks(ctx))
 		if opened := p.disks[filepath.Base(loop)]; err == nil && !opened.device {
 			t.Errorf("the disk is %+v", opened)
+		} else if flags, err := unix.FcntlInt(p.Files[opened.descriptor-keeper.FirstDescriptor].Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_DIRECT == 0 {
+			t.Errorf("QEMU's descriptor has the flags %#x (%v), and cache.direct needs O_DIRECT", flags, err)
 		}
 		if _, err := disk.Acquire(loop); !errors.Is(err, disk.ErrLocked) {
 			t.Errorf("the disk is not locked: %v", err)
