@@ -27,6 +27,7 @@ import (
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
@@ -151,20 +152,13 @@ func exists(label string) labels.Selector {
 	return labels.NewSelector().Add(*requirement)
 }
 
-// trim removes what the operator does not read. Of the managed fields only the operator's own entry remains, with its
-// time, because the engine needs to know whether a field was ever applied, not which one.
+// trim removes what the operator does not read.
 func trim(object any) (any, error) {
 	accessor, ok := object.(metav1.Object)
 	if !ok {
 		return object, nil // a tombstone: the object was deleted
 	}
-	var managers []metav1.ManagedFieldsEntry
-	for _, entry := range accessor.GetManagedFields() {
-		if entry.Manager == key.Operator && entry.Subresource == "" {
-			managers = append(managers, metav1.ManagedFieldsEntry{Manager: entry.Manager, Operation: entry.Operation, Time: entry.Time})
-		}
-	}
-	accessor.SetManagedFields(managers)
+	apply.TrimManagedFields(accessor)
 	switch o := object.(type) {
 	case *corev1.Pod:
 		trimPod(o)

@@ -32,6 +32,18 @@ func SetOwner(object client.Object, owner ownership.Owner) {
 	}
 }
 
+// TrimManagedFields removes from an object in a cache all managed fields but the operator's own entry, of which the time
+// remains: the engine needs to know whether a field was ever applied, not which one.
+func TrimManagedFields(object metav1.Object) {
+	var managers []metav1.ManagedFieldsEntry
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager == ownership.Operator && entry.Subresource == "" {
+			managers = append(managers, metav1.ManagedFieldsEntry{Manager: entry.Manager, Operation: entry.Operation, Time: entry.Time})
+		}
+	}
+	object.SetManagedFields(managers)
+}
+
 // Places are where the objects of an owner lie. An object elsewhere is not the owner's, whatever its annotation,
 // because any client that may create it may set the annotation. The zero value contains no place.
 type Places struct {

@@ -92,19 +92,12 @@ func owner(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// Trim removes from objects in the cache what the controller does not read. Of the managed fields, only the operator's
-// own entry remains.
+// Trim removes from objects in the cache what the controller does not read.
 func Trim(object any) (any, error) {
 	accessor, ok := object.(metav1.Object)
 	if !ok {
 		return object, nil // a tombstone: the object was deleted
 	}
-	var managers []metav1.ManagedFieldsEntry
-	for _, entry := range accessor.GetManagedFields() {
-		if entry.Manager == ownership.Operator && entry.Subresource == "" {
-			managers = append(managers, metav1.ManagedFieldsEntry{Manager: entry.Manager, Operation: entry.Operation, Time: entry.Time})
-		}
-	}
-	accessor.SetManagedFields(managers)
+	apply.TrimManagedFields(accessor)
 	return object, nil
 }

@@ -98,7 +98,7 @@ var rejectedPods = map[string]rejection{
 		change: "spec: {loadBalancerService: {annotations: {a: 1}}}",
 		want:   `spec.loadBalancerService.annotations.a: Invalid value: "integer": spec.loadBalancerService.annotations.a in body must be of type string: "integer"`,
 	},
-	"a permission for nobody": {
+	"a permission without a user or a role": {
 		change: "spec: {permissions: [{may: [start]}]}",
 		want:   "spec.permissions[0]: Invalid value: must have exactly one of user and role; write two permissions to grant to both",
 	},

@@ -16,7 +16,7 @@ import (
 	vmv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 )
 
-// refusedStatuses are statuses that nobody may write.
+// refusedStatuses are statuses that the API server refuses.
 var refusedStatuses = map[string]rejection{
 	"an unknown phase": {
 		change: "status: {phase: Booting}",
