@@ -202,7 +202,7 @@ func available(media []string, repository string) ([]string, error) {
 	for _, medium := range media {
 		if medium != "" && !isURL(medium) && repository == "" {
 			errs = append(errs, problem.Newf("NoImageRepository",
-				"the image %q of a CD is a file, and the operator has no repository of images: set service.virtualmachine.imagerepository to the name of a claim, or use a URL", medium))
+				"the image %q of a CD is a file, and the operator has no repository of images: set service.virtualmachine.imagerepository to the name of a claim that has it", medium))
 			medium = ""
 		}
 		usable = append(usable, medium)
