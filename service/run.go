@@ -22,8 +22,15 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.listen(); err != nil {
 		return err
 	}
+	// The manager does not end while it waits for caches. It would only use all of a CPU, so it learns of the end of
+	// the context once they are filled.
+	managed, stop := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		<-s.filled
+		stop()
+	})
 	ended := make(chan error, 1)
-	go func() { ended <- s.manager.Start(ctx) }()
+	go func() { ended <- s.manager.Start(managed) }()
 	go s.explain(ctx)
 	select {
 	case err := <-ended:
@@ -36,8 +43,7 @@ func (s *Service) Run(ctx context.Context) error {
 	case <-s.filled:
 		return microerror.Mask(<-ended)
 	default:
-		// The manager does not stop while it waits for caches. There is no work in progress yet that has to end in
-		// order.
+		// There is no work in progress yet that has to end in order.
 		return nil
 	}
 }
