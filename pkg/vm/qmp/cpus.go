@@ -13,10 +13,6 @@ import (
 // peripherals is where QEMU's object model has devices with an id.
 const peripherals = "/machine/peripheral/"
 
-// removalMark is the name of an object in QEMU that records that a CPU of this emulated machine was removed. The object
-// has no function. It is kept in QEMU because it then lives exactly as long as the damage.
-const removalMark = "kvm-operator-cpu-removed"
-
 // CPUSlot is a place for CPUs in the machine.
 type CPUSlot struct {
 	// Driver is the device that fits.
@@ -71,12 +67,8 @@ func PluggedCPUs(slots []CPUSlot) int {
 // AddCPU plugs a CPU with an id into an empty slot. The CPU is in the machine when AddCPU returns; the guest decides
 // when to use it. ErrUnsafe: see RemoveCPU.
 func (c *Client) AddCPU(ctx context.Context, slot CPUSlot, id string) error {
-	marks, err := c.children(ctx, "/objects")
-	if err != nil {
-		return err
-	}
-	if slices.Contains(marks, removalMark) {
-		return fmt.Errorf("adding %s: %w: QEMU aborts after an earlier removal", id, ErrUnsafe)
+	if err := c.dareAddition(ctx); err != nil {
+		return fmt.Errorf("adding %s: %w", id, err)
 	}
 	device := arguments{"driver": slot.Driver, "id": id}
 	for property, value := range slot.Place {
@@ -88,11 +80,13 @@ func (c *Client) AddCPU(ctx context.Context, slot CPUSlot, id string) error {
 // RemoveCPU asks the guest to release a plugged CPU and returns when it is out of the machine. ErrGuestRefused and
 // ErrGuestSilent say that it is not; after the latter it may still be removed.
 //
-// Without KVM it fails with ErrUnsafe unless the client was created WithUnsafeUnplug: QEMU 7.2 corrupts its memory when
-// an emulated CPU is removed, and nearly always aborts at the next reset or added CPU; with accel=tcg,thread=single it
-// aborts at once. From then on AddCPU fails, for every client.
+// Without KVM it fails with ErrUnsafe, unless the client was created WithUnsafeUnplug, before QEMU 10: QEMU 7.2 corrupts
+// its memory when an emulated CPU is removed, and nearly always aborts at the next reset or added CPU; with
+// accel=tcg,thread=single it aborts at once. From then on AddCPU fails, for every client. QEMU 10 aborts when, over its
+// life, it has created more emulated CPUs than the machine can have at a time (tcg_register_thread): there, AddCPU fails
+// before that.
 func (c *Client) RemoveCPU(ctx context.Context, id string) error {
-	unmark, err := c.dareRemoval(ctx)
+	unmark, err := c.dareRemoval(ctx, id)
 	if err != nil {
 		return fmt.Errorf("removing %s: %w", id, err)
 	}
@@ -105,27 +99,6 @@ func (c *Client) RemoveCPU(ctx context.Context, id string) error {
 		return fmt.Errorf("removing %s: %w", id, err)
 	}
 	return nil
-}
-
-// WithUnsafeUnplug allows CPUs to be removed from a machine without KVM; see RemoveCPU.
-func WithUnsafeUnplug() Option { return func(c *Client) { c.unsafeUnplug = true } }
-
-// dareRemoval leaves a mark before a removal that damages QEMU; unmark removes the mark if this call created it.
-func (c *Client) dareRemoval(ctx context.Context) (unmark func() error, err error) {
-	unmark = func() error { return nil }
-	kvm, err := c.KVM(ctx)
-	switch {
-	case err != nil || kvm:
-		return unmark, err
-	case !c.unsafeUnplug:
-		return unmark, fmt.Errorf("%w: QEMU aborts at the next reset or added CPU", ErrUnsafe)
-	}
-	marks, err := c.children(ctx, "/objects")
-	if err != nil || slices.Contains(marks, removalMark) {
-		return unmark, err
-	}
-	unmark = func() error { return c.Execute(ctx, "object-del", arguments{"id": removalMark}, nil) }
-	return unmark, c.Execute(ctx, "object-add", arguments{"qom-type": "rng-builtin", "id": removalMark}, nil)
 }
 
 // unplug removes a CPU and waits until it is gone.
@@ -205,16 +178,24 @@ func (c *Client) stepCPUs(ctx context.Context, slots []CPUSlot, n int) error {
 		}
 		return c.RemoveCPU(ctx, id)
 	}
-	slot, id, err := firstEmpty(slots, n)
+	removed, err := c.removed(ctx)
+	if err != nil {
+		return err
+	}
+	slot, id, err := firstEmpty(slots, removed, n)
 	if err != nil {
 		return err
 	}
 	return c.AddCPU(ctx, slot, id)
 }
 
-// firstEmpty chooses the slot for the next CPU of n and a unique id: cpu-<place in the order>, if free.
-func firstEmpty(slots []CPUSlot, n int) (CPUSlot, string, error) {
+// firstEmpty chooses the slot for the next CPU of n and an id that no other CPU has, or had: cpu-<place in the order>, if
+// free.
+func firstEmpty(slots []CPUSlot, removed []string, n int) (CPUSlot, string, error) {
 	taken := map[string]bool{}
+	for _, id := range removed {
+		taken[id] = true
+	}
 	for _, s := range slots {
 		taken[s.ID()] = true
 	}

@@ -101,16 +101,36 @@ func TestSetCPUs(t *testing.T) {
 		},
 		"removal without KVM, wanted all the same": {
 			machine: &machine{slots: cpuSlots(3, "", "a", "b"), unplug: guests["lets go"]}, n: 1, options: unsafe,
-			sent: []string{"object-add kvm-operator-cpu-removed", "device_del b", "device_del a"},
+			sent: []string{"object-add kvm-operator-removed-b", "device_del b", "object-add kvm-operator-removed-a", "device_del a"},
 		},
 		"adding after a removal without KVM": {
-			machine: &machine{slots: cpuSlots(3, "", "a"), objects: []string{"kvm-operator-cpu-removed"}}, n: 3, options: unsafe,
+			machine: &machine{slots: cpuSlots(3, "", "a"), objects: []string{"kvm-operator-removed-b"}}, n: 3, options: unsafe,
 			err: qmp.ErrUnsafe,
 		},
 		"a refused removal without KVM leaves no mark": {
 			machine: &machine{slots: cpuSlots(2, "", "a"), unplug: guests["refuses"]}, n: 1, options: unsafe,
-			sent: []string{"object-add kvm-operator-cpu-removed", "device_del a", "object-del kvm-operator-cpu-removed"},
+			sent: []string{"object-add kvm-operator-removed-a", "device_del a", "object-del kvm-operator-removed-a"},
 			err:  qmp.ErrGuestRefused,
+		},
+		"removal without KVM by a newer QEMU": {
+			machine: &machine{qemu: 10, slots: cpuSlots(4, "", "a", "b"), unplug: guests["lets go"]}, n: 2,
+			sent: []string{"object-add kvm-operator-removed-b", "device_del b"},
+		},
+		"adding after that, under an id of its own": {
+			machine: &machine{qemu: 10, slots: cpuSlots(4, "", "cpu-1"), objects: []string{"kvm-operator-removed-cpu-2"}}, n: 3,
+			sent: []string{"device_add cpu-3"},
+		},
+		"adding when all CPUs were created once": {
+			machine: &machine{qemu: 10, slots: cpuSlots(3, "", "cpu-1"), objects: []string{"kvm-operator-removed-cpu-2"}}, n: 3,
+			err: qmp.ErrUnsafe,
+		},
+		"a CPU that the guest keeps is not counted twice": {
+			machine: &machine{qemu: 10, slots: cpuSlots(3, "", "cpu-1"), objects: []string{"kvm-operator-removed-cpu-1"}}, n: 3,
+			sent: []string{"device_add cpu-2"},
+		},
+		"a CPU that was to be removed before": {
+			machine: &machine{qemu: 10, slots: cpuSlots(3, "", "a"), objects: []string{"kvm-operator-removed-a"}, unplug: guests["lets go"]}, n: 1,
+			sent: []string{"device_del a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

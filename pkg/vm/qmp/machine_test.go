@@ -1,6 +1,7 @@
 package qmp_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -21,7 +22,9 @@ type machine struct {
 	// patience is the client's; 0 is more than enough for guests that do what they are asked to.
 	patience time.Duration
 
-	kvm     bool
+	kvm bool
+	// qemu is the major release; 0 is 7.
+	qemu    int
 	objects []string // below /objects
 	slots   []qmp.CPUSlot
 	// unplug is what the guest does when a CPU is to be removed; it may call release.
@@ -77,6 +80,8 @@ func (m *machine) answer(p *peer, r request) {
 	switch r.Execute {
 	case "query-kvm":
 		result = map[string]bool{"enabled": m.kvm, "present": true}
+	case "query-version":
+		result = map[string]any{"qemu": map[string]int{"major": cmp.Or(m.qemu, 7), "minor": 2}}
 	case "qom-list":
 		result = m.children()
 	case "query-hotpluggable-cpus":
