@@ -6,13 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 )
 
 // call is a command on its way to QEMU and back.
 type call struct {
 	command string
 	message map[string]json.RawMessage // without id
+	file    *os.File                   // sent along with the command, and then closed; nil for none
 	reply   chan reply                 // takes one without blocking, so that a call can be abandoned
 }
 
@@ -27,15 +32,21 @@ type reply struct {
 // command, the error is a *CommandError; if the connection ends, it is ErrClosed. If ctx ends first, the command may
 // still be carried out; the client stays usable.
 func (c *Client) Execute(ctx context.Context, command string, arguments, result any) error {
+	return c.executeWith(ctx, command, arguments, nil, result)
+}
+
+// executeWith executes a command along with which a file is sent and then closed, unless it is nil.
+func (c *Client) executeWith(ctx context.Context, command string, arguments any, file *os.File, result any) error {
 	message := map[string]json.RawMessage{"execute": quote(command)}
 	if arguments != nil {
 		encoded, err := json.Marshal(arguments)
 		if err != nil {
+			(&call{file: file}).close()
 			return fmt.Errorf("encoding the arguments of %s: %w", command, err)
 		}
 		message["arguments"] = encoded
 	}
-	r, err := c.send(ctx, &call{command: command, message: message})
+	r, err := c.send(ctx, &call{command: command, message: message, file: file})
 	if err != nil {
 		return fmt.Errorf("executing %s: %w", command, err)
 	}
@@ -101,6 +112,7 @@ func (c *Client) send(ctx context.Context, sent *call) (reply, error) {
 	for _, value := range sent.message {
 		// QEMU responds to bytes that it cannot parse with errors that belong to no command.
 		if !utf8.Valid(value) {
+			sent.close()
 			return reply{}, errors.New("the command is no UTF-8")
 		}
 	}
@@ -108,8 +120,10 @@ func (c *Client) send(ctx context.Context, sent *call) (reply, error) {
 	select {
 	case c.calls <- sent:
 	case <-c.done:
+		sent.close()
 		return reply{}, c.Err()
 	case <-ctx.Done():
+		sent.close()
 		return reply{}, ctx.Err()
 	}
 	select {
@@ -128,12 +142,47 @@ func (c *Client) write() {
 			if line := c.register(sent); line != nil {
 				// An error here means that QEMU has closed the socket; the reader finds out after it has read what QEMU
 				// sent last.
-				_, _ = c.conn.Write(line)
+				if err := c.transmit(line, sent.file); err != nil && sent.file != nil {
+					c.abandon(sent, err)
+				}
 			}
+			sent.close()
 		case <-c.done:
 			return
 		}
 	}
+}
+
+// close closes the file of a call that has been sent, or will not be.
+func (s *call) close() {
+	if s.file != nil {
+		_ = s.file.Close()
+	}
+}
+
+// abandon ends a call that could not be sent although QEMU did not close the socket.
+func (c *Client) abandon(sent *call, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, waiting := range c.pending {
+		if waiting == sent {
+			delete(c.pending, id)
+			sent.reply <- reply{err: err}
+		}
+	}
+}
+
+// transmit sends a line and, along with it, a file that may be nil.
+func (c *Client) transmit(line []byte, file *os.File) error {
+	if socket, ok := c.conn.(*net.UnixConn); ok && file != nil {
+		n, _, err := socket.WriteMsgUnix(line, unix.UnixRights(int(file.Fd())), nil)
+		if err != nil {
+			return err
+		}
+		line = line[n:]
+	}
+	_, err := c.conn.Write(line)
+	return err
 }
 
 // register gives a call its id and encodes it. It returns nil if the call has failed already.
