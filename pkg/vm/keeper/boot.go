@@ -100,10 +100,28 @@ func (k *Keeper) startGuest(ctx context.Context, g *guest, configure func(contex
 		}
 	})
 	k.setLive(g)
+	if k.guest.Running != nil {
+		g.company.Go(func() { k.accompany(g) })
+	}
 	// Memory for the start is not needed afterwards, and each machine of a host has a keeper.
 	go debug.FreeOSMemory()
 	k.enter(StateRunning, "")
 	return nil
+}
+
+// accompany runs what runs beside the guest until the machine is being stopped or has ended.
+func (k *Keeper) accompany(g *guest) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		defer cancel()
+		select {
+		case <-g.stopping:
+		case <-g.exited:
+		case <-ctx.Done():
+		}
+	}()
+	k.guest.Running(ctx, g.talk)
 }
 
 func (k *Keeper) setLive(g *guest) {

@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -85,29 +84,5 @@ func (c Client) dial(ctx context.Context) (net.Conn, error) {
 // Attach connects to the guest's console: reads return what the guest printed, starting 64 KiB back, and writes are
 // typed in.
 func (c Client) Attach(ctx context.Context) (io.ReadWriteCloser, error) {
-	connection, err := c.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	request := "GET /console HTTP/1.1\r\nHost: runner\r\nConnection: Upgrade\r\nUpgrade: " + consoleUpgrade + "\r\n\r\n"
-	if _, err := io.WriteString(connection, request); err != nil {
-		return nil, fmt.Errorf("attaching to the console: %w", err)
-	}
-	reader := bufio.NewReader(connection)
-	response, err := http.ReadResponse(reader, nil) //nolint:bodyclose // what follows the header is the console, which the caller closes
-	if err != nil {
-		return nil, fmt.Errorf("attaching to the console: %w", err)
-	}
-	if response.StatusCode != http.StatusSwitchingProtocols {
-		return nil, fmt.Errorf("attaching to the console: the runner answers %s", response.Status)
-	}
-	return attached{reader, connection}, nil
+	return c.Connect(ctx, "/console", consoleUpgrade)
 }
-
-// attached first reads what was buffered with the response.
-type attached struct {
-	io.Reader
-	net.Conn
-}
-
-func (a attached) Read(p []byte) (int, error) { return a.Reader.Read(p) }

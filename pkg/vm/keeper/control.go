@@ -52,6 +52,9 @@ func (k *Keeper) serveControl() (io.Closer, error) {
 	mux.HandleFunc("POST /qmp", k.answerQMP)
 	mux.HandleFunc("GET /console", k.answerConsole)
 	mux.HandleFunc("POST /console", k.answerTyping)
+	if k.guest.Routes != nil {
+		k.guest.Routes(mux)
+	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -123,16 +126,15 @@ func (k *Keeper) answerConsole(w http.ResponseWriter, request *http.Request) {
 		_, _ = w.Write(k.console.tail(consoleKept))
 		return
 	}
-	connection, buffered, err := http.NewResponseController(w).Hijack()
+	connection, err := Accept(w, consoleUpgrade)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	client := NewOutlet(connection)
-	_, _ = fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: %s\r\nConnection: Upgrade\r\n\r\n", consoleUpgrade)
 	detach := k.console.attach(client)
 	// This lasts until the client disconnects; closing the connection ends a write to a client that does not read.
-	_, _ = io.Copy(typist{k.console}, buffered)
+	_, _ = io.Copy(typist{k.console}, connection)
 	detach()
 	_ = connection.Close()
 	_ = client.Close()

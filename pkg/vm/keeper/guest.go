@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,6 +23,8 @@ type guest struct {
 	pulse   pulse // only for the goroutine that attends to the guest
 	exited  chan struct{}
 	err     error // how the process ended; valid once exited is closed
+	// company are the goroutines that run beside the guest.
+	company sync.WaitGroup
 
 	attention
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 )
 
 // Keeper keeps one machine from its preparation to its end. It is used once.
@@ -22,6 +25,8 @@ type Keeper struct {
 	// live is the running QEMU, for requests from outside.
 	mu   sync.Mutex
 	live *guest
+	// powerdown is how long the guest may take to shut down.
+	powerdown time.Duration
 }
 
 // Guest is the part of a machine that its keeper knows nothing of.
@@ -31,6 +36,11 @@ type Guest struct {
 	Prepare func(context.Context, *Launch) error
 	// Status returns what the control socket answers: what Keeper.Status returns, or a struct that embeds it.
 	Status func(context.Context) any
+	// Running is called beside the running guest, with a context that ends when the machine is being stopped or has ended.
+	// monitor returns the connection to QEMU's monitor, which may have ended. May be nil.
+	Running func(ctx context.Context, monitor func() *qmp.Client)
+	// Routes adds to what the control socket serves. May be nil.
+	Routes func(*http.ServeMux)
 	// Ended is called once the machine has ended, before the reason is stored and the keeper returns. May be nil.
 	Ended func(End)
 }
@@ -38,7 +48,7 @@ type Guest struct {
 // New returns a Keeper. The guest's console goes to output, QEMU's messages to messages, and the keeper's own messages
 // to log. None of them may block: see Outlet.
 func New(settings Settings, guest Guest, log *slog.Logger, output, messages io.Writer) *Keeper {
-	k := &Keeper{settings: settings, guest: guest, log: log, messages: messages, console: newConsole(output), released: make(chan struct{})}
+	k := &Keeper{settings: settings, guest: guest, log: log, messages: messages, console: newConsole(output), released: make(chan struct{}), powerdown: settings.Timeouts.Powerdown}
 	k.board.status = Status{Name: settings.Name, State: StatePreparing, Since: time.Now()}
 	return k
 }
@@ -78,6 +88,23 @@ func (k *Keeper) run(ctx context.Context) End {
 	}
 	return k.watch(ctx, g)
 }
+
+// SetPowerdown changes how long the guest may take to shut down, from the next time that it is told to.
+func (k *Keeper) SetPowerdown(timeout time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.powerdown = timeout
+}
+
+func (k *Keeper) powerdownTimeout() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.powerdown
+}
+
+// Known returns what the keeper knows of its machine without asking QEMU, and a channel that is closed when that has
+// changed.
+func (k *Keeper) Known() (Status, <-chan struct{}) { return k.board.known() }
 
 // prematureEnd is the end of a machine that never ran.
 func (k *Keeper) prematureEnd(ctx context.Context, err error) End {

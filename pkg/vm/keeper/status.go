@@ -74,6 +74,18 @@ type Status struct {
 type board struct {
 	mu     sync.Mutex
 	status Status
+	// changed is closed when the status changes; nil if no reader waits for that.
+	changed chan struct{}
+}
+
+// known returns the status, and a channel that is closed when it has changed.
+func (b *board) known() (Status, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.changed == nil {
+		b.changed = make(chan struct{})
+	}
+	return b.status, b.changed
 }
 
 func (b *board) get() Status {
@@ -85,7 +97,12 @@ func (b *board) get() Status {
 func (b *board) set(change func(*Status)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	before := b.status
 	change(&b.status)
+	if b.changed != nil && before != b.status {
+		close(b.changed)
+		b.changed = nil
+	}
 }
 
 // Probe asks something in the guest how it is.

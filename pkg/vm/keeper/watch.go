@@ -14,6 +14,7 @@ func (k *Keeper) watch(ctx context.Context, g *guest) End {
 	defer func() {
 		g.kill()
 		<-g.attended
+		g.leave()
 		k.setLive(nil)
 	}()
 	select {
@@ -27,6 +28,19 @@ func (k *Keeper) watch(ctx context.Context, g *guest) End {
 		}
 		g.kill()
 		return End{Reason: ReasonMonitorSilent, Message: fmt.Sprintf("%v; it was killed", g.silence)}
+	}
+}
+
+// companyTimeout is how long what runs beside a guest may take to notice the guest's end. It may hang on a file system.
+const companyTimeout = 5 * time.Second
+
+// leave waits for what runs beside the guest.
+func (g *guest) leave() {
+	left := make(chan struct{})
+	go func() { g.company.Wait(); close(left) }()
+	select {
+	case <-left:
+	case <-time.After(companyTimeout):
 	}
 }
 
@@ -60,10 +74,10 @@ const again = 5 * time.Second
 
 // stages returns the steps of a termination in order; each ends when the machine has ended.
 func (k *Keeper) stages() []stage {
-	t := k.settings.Timeouts
+	t, powerdown := k.settings.Timeouts, k.powerdownTimeout()
 	return []stage{
 		{state: StateHeld, step: fmt.Sprintf("waiting for release, for %s at most", t.Hold), timeout: t.Hold, enough: k.released},
-		{state: StatePoweringDown, step: fmt.Sprintf("waiting for the guest to shut down, for %s at most", t.Powerdown), timeout: t.Powerdown,
+		{state: StatePoweringDown, step: fmt.Sprintf("waiting for the guest to shut down, for %s at most", powerdown), timeout: powerdown,
 			act: pressPowerButton, every: again},
 		{state: StateQuitting, step: fmt.Sprintf("waiting for QEMU to quit, for %s at most", t.Quit), timeout: t.Quit,
 			act: func(ctx context.Context, monitor *qmp.Client) error { return monitor.Quit(ctx) }, every: t.Quit},
@@ -106,7 +120,7 @@ func (k *Keeper) terminate(g *guest) End {
 }
 
 func (k *Keeper) ignored(how string) End {
-	return End{Reason: ReasonGuestKilled, Message: fmt.Sprintf("the guest did not shut down within %s; %s", k.settings.Timeouts.Powerdown, how)}
+	return End{Reason: ReasonGuestKilled, Message: fmt.Sprintf("the guest did not shut down within %s; %s", k.powerdownTimeout(), how)}
 }
 
 // pass runs a stage and reports whether the machine has ended in it.
