@@ -67,7 +67,7 @@ Every flag can be set by the variable of the environment that its description na
 	}
 	c.PersistentFlags().String("run", "/run/kvm-operator", "directory of the runner's sockets")
 	register(c.Flags())
-	c.AddCommand(newVM(), newImage(), newStatus(), newRelease(), newQMP(), newConsole(), newEtcdSnapshot(), newEtcdData())
+	c.AddCommand(newVM(), newImage(), newStatus(), newRelease(), newQMP(), newConsole(), newLink(), newEtcdSnapshot(), newEtcdData())
 	return c
 }
 

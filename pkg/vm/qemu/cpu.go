@@ -19,9 +19,14 @@ type CPU struct {
 	// Max is how many it can have. 0 means Count. If it is more, every CPU except the first is a device cpu-<n>, with n
 	// counting from 1, which QMP's device_del removes, and device_add can add more in ascending order.
 	Max int
+	// Removable makes every CPU except the first a device also if Max is not more than Count.
+	Removable bool
 	// Topology is how the Max CPUs are arranged.
 	Topology Topology
 }
+
+// plugged returns whether every CPU except the first is a device. CPUs that -smp creates have no id and cannot be removed.
+func (c CPU) plugged() bool { return c.Max > c.Count || c.Removable && c.Max > 1 }
 
 // Topology arranges CPUs: their number is the product of the four. Sockets, Dies and Threads default to 1; Cores
 // defaults to as many as that number requires.
@@ -88,7 +93,7 @@ func (m Machine) checkCPU(found *FieldErrors) {
 	found.unless(modelPattern.MatchString(c.Model), "CPU.Model", "%q is not a model with features, such as EPYC,pmu=off", c.Model)
 	found.unless(c.Count >= 1, "CPU.Count", "%d: a machine has 1 CPU or more", c.Count)
 	found.unless(c.Max >= c.Count, "CPU.Max", "%d is less than the %d CPUs to start with", c.Max, c.Count)
-	found.unless(c.Max == c.Count || !m.microVM(), "CPU.Max", "a microvm cannot plug CPUs")
+	found.unless(!c.plugged() || !m.microVM(), "CPU.Max", "a microvm cannot plug CPUs")
 	t := c.Topology
 	found.unless(min(t.Sockets, t.Dies, t.Cores, t.Threads) > 0, "CPU.Topology", "a part of it is negative")
 	found.unless(t.product() == c.Max, "CPU.Topology", "%d sockets × %d dies × %d cores × %d threads are not %d CPUs",
@@ -104,8 +109,7 @@ func (m Machine) addCPUs(a *arguments) {
 	a.add("-cpu", model)
 	t := m.CPU.Topology
 	smp := []string{fmt.Sprint(m.CPU.Count)}
-	if m.CPU.Max > m.CPU.Count {
-		// CPUs that -smp creates have no id and cannot be removed.
+	if m.CPU.plugged() {
 		smp = []string{"1", fmt.Sprintf("maxcpus=%d", m.CPU.Max)}
 	}
 	smp = append(smp, fmt.Sprintf("sockets=%d", t.Sockets))
@@ -113,7 +117,7 @@ func (m Machine) addCPUs(a *arguments) {
 		smp = append(smp, fmt.Sprintf("dies=%d", t.Dies))
 	}
 	a.add("-smp", append(smp, fmt.Sprintf("cores=%d", t.Cores), fmt.Sprintf("threads=%d", t.Threads))...)
-	if m.CPU.Max > m.CPU.Count {
+	if m.CPU.plugged() {
 		m.addPluggedCPUs(a)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 )
 
@@ -229,10 +230,24 @@ func ParseLive(text []byte) (Live, error) {
 	if err := json.Unmarshal(text, &l); err != nil {
 		return Live{}, fmt.Errorf("%s is not JSON: %w", LiveName, err)
 	}
-	if l.CurrentCPUs < 1 || l.CurrentRAM < 1 || l.PowerdownTimeout < 1 {
-		return Live{}, fmt.Errorf("%s: currentCpus, currentRam and powerdownTimeout have to be positive", LiveName)
+	if err := l.check(); err != nil {
+		return Live{}, fmt.Errorf("%s: %w", LiveName, err)
 	}
 	return l, nil
+}
+
+func (l Live) check() error {
+	if l.CurrentCPUs < 1 || l.CurrentRAM < 1 || l.PowerdownTimeout < 1 {
+		return errors.New("currentCpus, currentRam and powerdownTimeout have to be positive")
+	}
+	return nil
+}
+
+// Same returns whether two Lives are the same.
+func (l Live) Same(other Live) bool {
+	media := slices.Equal(l.Media, other.Media)
+	l.Media, other.Media = nil, nil
+	return media && reflect.DeepEqual(l, other)
 }
 
 func (m Machine) check() error {

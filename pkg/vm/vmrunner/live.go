@@ -30,25 +30,28 @@ func (s Settings) readLive() (vmconfig.Live, error) {
 	return live, nil
 }
 
-// fit returns what of the configuration this machine can have. The configuration may describe a later machine than this
-// one, because it changes at once and the machine with its pod. The sentences say what was changed.
-func fit(live vmconfig.Live, m vmconfig.Machine) (vmconfig.Live, []string) {
-	most, changes := all(m), []string(nil)
+// fit returns what of the wanted this machine can have, and why a part of it is another. What is wanted may describe a
+// later machine than this one, because it changes at once and the machine with its pod.
+func fit(live vmconfig.Live, m vmconfig.Machine) (vmconfig.Live, map[string]string) {
+	most, problems := all(m), map[string]string{}
 	if live.CurrentCPUs > most.CurrentCPUs {
-		changes = append(changes, fmt.Sprintf("currentCpus is %d and the machine has room for %d", live.CurrentCPUs, most.CurrentCPUs))
+		problems[vmconfig.PartCPUs] = fmt.Sprintf("%d CPUs are wanted and the machine has room for %d until it is restarted", live.CurrentCPUs, most.CurrentCPUs)
 		live.CurrentCPUs = most.CurrentCPUs
 	}
 	switch {
 	case live.CurrentRAM <= 0:
 		live.CurrentRAM = most.CurrentRAM
 	case live.CurrentRAM > most.CurrentRAM:
-		changes = append(changes, fmt.Sprintf("currentRam is %d MiB and the machine has %d MiB", live.CurrentRAM>>20, most.CurrentRAM>>20))
+		problems[vmconfig.PartRAM] = fmt.Sprintf("%d MiB are wanted and the machine has %d MiB until it is restarted", live.CurrentRAM>>20, most.CurrentRAM>>20)
 		live.CurrentRAM = most.CurrentRAM
 	}
-	if len(live.Media) != len(most.Media) {
+	switch {
+	case live.Media == nil:
+		live.Media = most.Media
+	case len(live.Media) != len(most.Media):
 		// Which medium is for which drive is not known.
-		changes = append(changes, fmt.Sprintf("the configuration has %d CD drives and the machine %d, which stay empty", len(live.Media), len(most.Media)))
+		problems[vmconfig.PartMedia] = fmt.Sprintf("there are to be %d CD drives and the machine has %d until it is restarted", len(live.Media), len(most.Media))
 		live.Media = most.Media
 	}
-	return live, changes
+	return live, problems
 }

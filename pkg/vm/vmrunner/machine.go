@@ -9,7 +9,7 @@ import (
 )
 
 // machine returns the machine that the settings describe, with what has been prepared, and without the keeper's part.
-// Its disks are in the order of the declaration, and the one for cloud-init is the last.
+// Its disks are in the order of the declaration, and the one for cloud-init is the last. Its CD drives are empty.
 func machine(s Settings, live vmconfig.Live, p prepared) qemu.Machine {
 	v := s.Machine
 	m := qemu.Machine{
@@ -20,10 +20,7 @@ func machine(s Settings, live vmconfig.Live, p prepared) qemu.Machine {
 	m.Networks, _ = networks(v)
 	for _, d := range v.Drives {
 		if d.Type == vmconfig.DriveCD {
-			medium := p.media[len(m.CDs)]
-			m.CDs = append(m.CDs, qemu.CD{
-				ID: fmt.Sprintf("cd%d", len(m.CDs)), Path: medium.path, Descriptor: medium.descriptor, BootIndex: bootPlace(d),
-			})
+			m.CDs = append(m.CDs, qemu.CD{ID: driveID(len(m.CDs)), BootIndex: bootPlace(d)})
 			continue
 		}
 		m.Disks = append(m.Disks, qemu.Disk{
@@ -39,10 +36,13 @@ func machine(s Settings, live vmconfig.Live, p prepared) qemu.Machine {
 	return m
 }
 
+// driveID returns the id of a CD drive in QEMU, by its place among them.
+func driveID(drive int) string { return fmt.Sprintf("cd%d", drive) }
+
 func cpu(m vmconfig.Machine, live vmconfig.Live) qemu.CPU {
 	t := m.Topology
 	return qemu.CPU{
-		Model: m.CPUModel, Count: live.CurrentCPUs, Max: m.MaximumCPUs,
+		Model: m.CPUModel, Count: live.CurrentCPUs, Max: m.MaximumCPUs, Removable: true,
 		Topology: qemu.Topology{Sockets: t.Sockets, Dies: t.Dies, Cores: t.Cores, Threads: t.Threads},
 	}
 }

@@ -28,13 +28,12 @@ func TestMachineIsAsDeclared(t *testing.T) {
 	p := prepared{
 		choice: qemu.Choice{Accelerator: qemu.KVM}, firmware: &qemu.Firmware{Code: "/code", Vars: "/vars", VarsDescriptor: 9},
 		disks:               map[string]opened{"system-disk": {4, true}, "a-disk-with-a-long-name": {5, false}},
-		media:               []medium{{"/images/installer.iso", 7}, {"https://example.com/drivers.iso", 0}},
 		cloudInitDescriptor: 8,
 	}
 	live := vmconfig.Live{CurrentCPUs: 3, CurrentRAM: 4 << 30}
 	want := qemu.Machine{
 		UUID: s.Machine.UUID, Type: "pc-q35-7.2", Accelerator: qemu.KVM, Memory: 8192, Firmware: p.firmware, BootMenu: true,
-		CPU:   qemu.CPU{Model: "host,pmu=off", Count: 3, Max: 8, Topology: qemu.Topology{Sockets: 2, Threads: 2}},
+		CPU:   qemu.CPU{Model: "host,pmu=off", Count: 3, Max: 8, Removable: true, Topology: qemu.Topology{Sockets: 2, Threads: 2}},
 		Clock: qemu.Clock{Base: "localtime", Clock: "vm"}, ExtraArgs: s.Machine.ExtraArgs,
 		Networks: []qemu.Network{
 			{Model: "e1000e", MAC: macOf(s.Machine, 0), User: &qemu.UserNetwork{Subnet: netip.MustParsePrefix("10.9.0.0/24")}},
@@ -45,7 +44,7 @@ func TestMachineIsAsDeclared(t *testing.T) {
 			{Serial: "a-disk-wi-d09ad85cce", Path: "/dev/a-disk-with-a-long-name", Descriptor: 5, Format: qemu.Raw},
 			{Serial: "CIDATA", Path: "CIDATA", Descriptor: 8, Format: qemu.Raw, ReadOnly: true},
 		},
-		CDs: []qemu.CD{{ID: "cd0", Path: "/images/installer.iso", Descriptor: 7, BootIndex: 1}, {ID: "cd1", Path: "https://example.com/drivers.iso"}},
+		CDs: []qemu.CD{{ID: "cd0", BootIndex: 1}, {ID: "cd1"}},
 	}
 	got := machine(s, live, p)
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {

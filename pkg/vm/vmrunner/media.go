@@ -8,51 +8,26 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/jail"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
-// medium is what is in a CD drive.
-type medium struct {
-	// path is a path or a URL; empty if the drive is empty.
-	path string
-	// descriptor is the file descriptor of a file in QEMU's process.
-	descriptor int
-}
-
-// insertMedia opens the media of the CD drives.
-func (p *preparation) insertMedia(context.Context) error {
-	p.media = make([]medium, len(p.live.Media))
-	for i, text := range p.live.Media {
-		m, err := p.medium(text)
-		if err != nil {
-			return keeper.Failf(keeper.ReasonImageUnavailable, "the image of CD drive %d: %w", i, err)
-		}
-		p.media[i] = m
+// openNetwork lets QEMU reach the network of the pod if its guest, or a medium, needs that.
+func (p *preparation) openNetwork(context.Context) error {
+	remote := slices.ContainsFunc(p.live.Media, func(text string) bool {
+		where, err := place(text)
+		return err == nil && where == inNetwork
+	})
+	if remote {
+		p.Jail.Offline = false
+	}
+	if !p.Jail.Offline {
+		p.showCertificates()
 	}
 	return nil
-}
-
-func (p *preparation) medium(text string) (medium, error) {
-	where, err := place(text)
-	if err != nil {
-		return medium{}, err
-	}
-	switch where {
-	case inNetwork:
-		p.Jail.Offline = false
-		p.showCertificates()
-	case inRepository:
-		file, err := openImage(p.settings.Images, text)
-		if err != nil {
-			return medium{}, err
-		}
-		return medium{path: filepath.Join("/", p.settings.Images, text), descriptor: p.Give(file)}, nil
-	}
-	return medium{path: text}, nil
 }
 
 // whereabouts is where a medium is.

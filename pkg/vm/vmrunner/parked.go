@@ -76,7 +76,9 @@ func (p *preparation) park(ctx context.Context) error {
 	marked := p.marked()
 	stops := p.live.GuestShutdownStops
 	err := p.Park(ctx, func(parked time.Duration) (bool, string) {
-		if live, err := p.settings.readLive(); err == nil {
+		if live, ordered := p.tuner.latest(); ordered {
+			stops = live.GuestShutdownStops
+		} else if live, err := p.settings.readLive(); err == nil {
 			stops = live.GuestShutdownStops
 		}
 		next := begin(marked, stops, parked, p.settings.ParkedFor)

@@ -17,6 +17,7 @@ type preparation struct {
 	prepared
 	settings Settings
 	log      *slog.Logger
+	tuner    *tuner
 	// root is the directory below which the firmware is searched.
 	root string
 	// live is the part of the machine that can change.
@@ -30,24 +31,22 @@ type prepared struct {
 	choice qemu.Choice
 	// disks are those that are no CD drives, by name.
 	disks map[string]opened
-	// media are in the order of the CD drives.
-	media []medium
 	// firmware is nil for QEMU's own.
 	firmware *qemu.Firmware
 	// cloudInitDescriptor is the file descriptor of the disk for cloud-init in QEMU's process.
 	cloudInitDescriptor int
 }
 
-func newPreparation(s Settings, log *slog.Logger, l *keeper.Launch) *preparation {
+func newPreparation(s Settings, t *tuner, log *slog.Logger, l *keeper.Launch) *preparation {
 	l.Jail.Offline = !talks(s.Machine)
-	return &preparation{Launch: l, settings: s, log: log, root: "/", prepared: prepared{disks: map[string]opened{}}}
+	return &preparation{Launch: l, settings: s, log: log, tuner: t, root: "/", prepared: prepared{disks: map[string]opened{}}}
 }
 
 func (r *Runner) prepare(ctx context.Context, l *keeper.Launch) error {
 	if err := r.settings.Validate(); err != nil {
 		return keeper.Because(keeper.ReasonSettingsInvalid, err)
 	}
-	return newPreparation(r.settings, r.log, l).run(ctx)
+	return newPreparation(r.settings, r.tuner, r.log, l).run(ctx)
 }
 
 // run does everything that can fail before something is started, the cheap steps first. A parked machine holds nothing,
@@ -67,7 +66,7 @@ func (p *preparation) run(ctx context.Context) error {
 		keeper.Step{What: "opening disks", Do: p.openDisks},
 		keeper.Step{What: "preparing the firmware", Do: p.prepareFirmware},
 		keeper.Step{What: "making the disk for cloud-init", Do: p.makeCloudInit},
-		keeper.Step{What: "inserting media", Do: p.insertMedia},
+		keeper.Step{What: "opening the network", Do: p.openNetwork},
 	)
 	if err != nil {
 		return err
@@ -76,19 +75,26 @@ func (p *preparation) run(ctx context.Context) error {
 		p.log.Warn("This runner serves no display; the machine has a serial console")
 	}
 	p.Machine = machine(p.settings, p.live, p.prepared)
-	p.Configure = p.setMemory
+	p.tuner.begin(p.live, !p.Jail.Offline)
+	p.Configure = func(ctx context.Context, monitor *qmp.Client) {
+		p.setMemory(ctx, monitor)
+		p.tuner.insertFirst(ctx, monitor)
+	}
 	return nil
 }
 
 func (p *preparation) readConfig(context.Context) error {
-	live, err := p.settings.readLive()
-	if err != nil {
-		return keeper.Because(keeper.ReasonSettingsInvalid, err)
+	live, ordered := p.tuner.latest()
+	if !ordered {
+		var err error
+		if live, err = p.settings.readLive(); err != nil {
+			return keeper.Because(keeper.ReasonSettingsInvalid, err)
+		}
 	}
-	var changes []string
-	p.live, changes = fit(live, p.settings.Machine)
-	for _, change := range changes {
-		p.log.Warn("The configuration describes a later machine; restart this one", "because", change)
+	var problems map[string]string
+	p.live, problems = fit(live, p.settings.Machine)
+	for part, problem := range problems {
+		p.log.Warn("The configuration describes a later machine", "part", part, "problem", problem)
 	}
 	return nil
 }

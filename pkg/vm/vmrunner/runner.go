@@ -7,9 +7,11 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 )
 
 // Runner is the keeper of a virtual machine. It is used once.
@@ -17,6 +19,7 @@ type Runner struct {
 	*keeper.Keeper
 	settings Settings
 	log      *slog.Logger
+	tuner    *tuner
 }
 
 // New returns a Runner. See keeper.New for its arguments. It reads from the configuration how long the guest may take
@@ -27,8 +30,10 @@ func New(settings Settings, log *slog.Logger, output, messages io.Writer) *Runne
 		settings.Timeouts.Powerdown = time.Duration(live.PowerdownTimeout) * time.Second
 	}
 	r := &Runner{settings: settings, log: log}
+	r.tuner = newTuner(settings, log, func(timeout time.Duration) { r.SetPowerdown(timeout) })
 	r.Keeper = keeper.New(settings.Settings, keeper.Guest{
-		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Ended: r.ended,
+		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Running: r.tuner.run, Ended: r.ended,
+		Routes: func(mux *http.ServeMux) { mux.HandleFunc("GET "+vmconfig.LinkPath, r.serveLink) },
 	}, log, output, messages)
 	return r
 }

@@ -81,7 +81,7 @@ func (s Settings) Validate() error {
 
 // example stands for what will have been prepared.
 func (s Settings) example() prepared {
-	p := prepared{choice: qemu.Choice{Accelerator: qemu.TCG}, disks: map[string]opened{}, media: make([]medium, s.Machine.CDs())}
+	p := prepared{choice: qemu.Choice{Accelerator: qemu.TCG}, disks: map[string]opened{}}
 	if s.Machine.Firmware != vmconfig.FirmwareBIOS {
 		p.firmware = &qemu.Firmware{Code: "code", Vars: "vars", Secure: strings.HasPrefix(s.Machine.Firmware, vmconfig.FirmwareSecure)}
 	}
