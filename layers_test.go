@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"pkg/vm":                   {"pkg/vm"},
 	"pkg/cluster":              {"pkg/cluster", "pkg/operatorkit", "pkg/vm", "pkg/apis"},
 	"pkg/virtualmachine":       {"pkg/operatorkit", "pkg/vm/vmconfig", "pkg/apis"},
+	"pkg/virtualmachine/links": {"pkg/virtualmachine", "pkg/operatorkit", "pkg/vm/vmconfig"},
 	"integration/harness":      {"cmd", "flag", "service", "pkg", "integration/harness"},
 	"integration/images":       {"pkg", "integration/harness"},
 	"integration/demo":         {"cmd", "flag", "service", "pkg", "integration/harness"},
@@ -57,18 +58,19 @@ var mayImport = map[string][]string{
 // foreign says which packages of other modules the packages of a folder may import, and which ones they must not depend
 // on, not even indirectly.
 var foreign = map[string]struct{ only, never []string }{
-	"pkg/apis":                {only: []string{"k8s.io/apimachinery"}},
-	"pkg/apis/vmoperator":     {only: []string{"k8s.io/api/core/v1", "k8s.io/apimachinery"}},
-	"pkg/cluster/key":         {only: []string{"k8s.io/apimachinery"}},
-	"pkg/virtualmachine":      {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml"}},
-	"pkg/cluster/cloudconfig": {never: []string{"k8s.io/client-go", runtimePackage}},
-	"pkg/cluster/etcd":        {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/cluster/etcdfiles":   {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/cluster/noderunner":  {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/operatorkit/fence":   {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"resources":               {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
-	"pkg/vm":                  {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"runner":                  {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/apis":                 {only: []string{"k8s.io/apimachinery"}},
+	"pkg/apis/vmoperator":      {only: []string{"k8s.io/api/core/v1", "k8s.io/apimachinery"}},
+	"pkg/cluster/key":          {only: []string{"k8s.io/apimachinery"}},
+	"pkg/virtualmachine":       {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml"}},
+	"pkg/virtualmachine/links": {only: []string{"k8s.io/apimachinery", "golang.org/x/time/rate"}},
+	"pkg/cluster/cloudconfig":  {never: []string{"k8s.io/client-go", runtimePackage}},
+	"pkg/cluster/etcd":         {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/cluster/etcdfiles":    {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/cluster/noderunner":   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/operatorkit/fence":    {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"resources":                {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
+	"pkg/vm":                   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"runner":                   {never: []string{"k8s.io", "sigs.k8s.io"}},
 }
 
 func TestPackagesImportDownwardOnly(t *testing.T) {
@@ -212,6 +214,7 @@ func TestHandlersCannotWrite(t *testing.T) {
 		"resources/kvmconfig/vault.Revoker.Revoke",
 		"resources/kvmconfig/workload.Forgetter.Forget",
 		"resources/virtualmachine/guestshutdown.Actor.DeletePod", "resources/virtualmachine/guestshutdown.Actor.Stop",
+		"resources/virtualmachine/live.Commander.Order",
 		"resources/virtualmachine/stop.Scaler.ScaleToZero",
 	}
 	var asked []string

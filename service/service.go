@@ -29,6 +29,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine/links"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 	"github.com/kvm-operator/kvm-operator/service/controller/deleter"
 	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
@@ -78,6 +79,8 @@ type Config struct {
 	// Release tells the runner of a node pod to shut its machine down; nil means by exec. Tests without runners set
 	// their own.
 	Release func(ctx context.Context, namespace, pod string) error
+	// Link connects with the runner of a virtual machine; nil means by exec. Tests without runners set another.
+	Link links.Dial
 
 	// Logger is the logger of the controllers; the zero value means controller-runtime's.
 	Logger logr.Logger

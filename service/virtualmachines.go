@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/giantswarm/microerror"
@@ -13,6 +14,7 @@ import (
 	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine/links"
 	"github.com/kvm-operator/kvm-operator/service/controller/virtualmachine"
 )
 
@@ -79,10 +81,17 @@ func (s *Service) startVirtualMachines(ctx context.Context, c Config) error {
 		Client: writer, Live: live, Settings: *c.VirtualMachines, Clock: s.clock, Events: m.GetEventRecorder("kvm-operator"),
 		Outdated: func(ctx context.Context) string { return s.definitions.outdatedOf(ctx, definitionVirtualMachines) },
 	}
+	dial := c.Link
+	if dial == nil {
+		if dial, err = linker(m.GetConfig()); err != nil {
+			return err
+		}
+	}
+	r.Links = links.New(dial, r.Wake, s.fence.Check)
 	if err := r.Init(); err != nil {
 		return err
 	}
-	if err := m.Add(aCache{cached}); err != nil {
+	if err := errors.Join(m.Add(aCache{cached}), m.Add(r.Links)); err != nil {
 		return microerror.Mask(err)
 	}
 	return r.SetupWithManager(m, cached)

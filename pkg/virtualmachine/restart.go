@@ -31,6 +31,9 @@ func (s *State) parts() (map[string]string, error) {
 		sum := sha256.Sum256(text)
 		parts[name] = hex.EncodeToString(sum[:6])
 	}
+	if s.mountsRepository() {
+		parts["imageRepository"] = s.Settings.ImageRepository
+	}
 	if s.CloudInit != nil {
 		parts["cloudInit"] = s.CloudInit.Hash
 	}
@@ -74,25 +77,11 @@ func (s *State) RestartFor() []string {
 			fields = append(fields, name)
 		}
 	}
-	fields = append(fields, s.changedLive()...)
-	slices.Sort(fields)
-	return fields
-}
-
-// changedLive returns the fields that a later runner will change while the machine runs, and that need a restart until
-// then. guestShutdownStops takes effect at once.
-func (s *State) changedLive() []string {
-	started, wanted := s.Started(), s.Live
-	var fields []string
-	for name, changed := range map[string]bool{
-		"vm.currentCpus": started.CurrentCPUs != wanted.CurrentCPUs, "vm.currentRam": started.CurrentRAM != wanted.CurrentRAM,
-		"vm.powerdownTimeout": started.PowerdownTimeout != wanted.PowerdownTimeout,
-		"vm.disks.cdrom":      len(started.Media) == len(wanted.Media) && !slices.Equal(started.Media, wanted.Media),
-	} {
-		if changed {
-			fields = append(fields, name)
-		}
+	if s.Live.PowerdownTimeout > s.Started().PowerdownTimeout {
+		// The pod was created with a grace period for less.
+		fields = append(fields, "vm.powerdownTimeout")
 	}
+	slices.Sort(fields)
 	return fields
 }
 

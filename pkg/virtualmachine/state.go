@@ -47,7 +47,9 @@ type Observed struct {
 	// CloudInit is the Secret with the cloud-init data; nil if there is none.
 	CloudInit *corev1.Secret
 	// Claims are those with the names of the machine's claims, by name.
-	Claims   map[string]*corev1.PersistentVolumeClaim
+	Claims map[string]*corev1.PersistentVolumeClaim
+	// Link is about the runner of Pod.
+	Link     Link
 	Settings Settings
 	Now      time.Time
 }

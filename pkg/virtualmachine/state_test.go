@@ -234,8 +234,10 @@ func TestRestartIsRequired(t *testing.T) {
 	}{
 		"nothing":          {nil, nil},
 		"a live field":     {func(vm *v1.VirtualMachine) { vm.Spec.GuestShutdownStops = true }, nil},
-		"CPUs of now":      {func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](1) }, []string{"vm.currentCpus"}},
-		"memory":           {func(vm *v1.VirtualMachine) { vm.Spec.VM.MaximumRAM = "2Gi" }, []string{"vm.currentRam", "vm.maximumRam"}},
+		"CPUs of now":      {func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](1) }, nil},
+		"memory":           {func(vm *v1.VirtualMachine) { vm.Spec.VM.MaximumRAM = "2Gi" }, []string{"vm.maximumRam"}},
+		"less patience":    {func(vm *v1.VirtualMachine) { vm.Spec.VM.PowerdownTimeout = 1 }, nil},
+		"more patience":    {func(vm *v1.VirtualMachine) { vm.Spec.VM.PowerdownTimeout = 10000 }, []string{"vm.powerdownTimeout"}},
 		"a disk":           {func(vm *v1.VirtualMachine) { vm.Spec.VM.Disks = []v1.Disk{disk("a")} }, []string{"vm.drives"}},
 		"firmware, a node": {func(vm *v1.VirtualMachine) { vm.Spec.VM.Firmware, vm.Spec.NodeName = v1.FirmwareBIOS, "n1" }, []string{"nodeName", "vm.firmware"}},
 		"cloud-init":       {func(vm *v1.VirtualMachine) { vm.Spec.CloudInit = &v1.CloudInit{} }, []string{"cloudInit", "vm.cloudInit", "vm.diskLinks"}},

@@ -11,6 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/declaration"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/disks"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/guestshutdown"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/live"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/machine"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/statefulset"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/stop"
@@ -20,6 +21,7 @@ import (
 type acts interface {
 	guestshutdown.Actor
 	stop.Scaler
+	live.Commander
 }
 
 // newChain returns the ordered handlers of the controller.
@@ -36,6 +38,7 @@ func newChain(e *apply.Engine, a acts) chain.Chain[*virtualmachine.State] {
 		{Handler: statefulset.New().Handle(e), Needs: []string{"configmap", "cloudinit"}, Condition: ConditionObjects},
 		{Handler: disks.Handler{}, Condition: ConditionDisks},
 		{Handler: machine.Handler{}, Condition: ConditionRunning},
+		{Handler: live.New(a), Condition: ConditionChanges},
 	}
 }
 

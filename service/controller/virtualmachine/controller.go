@@ -3,12 +3,14 @@ package virtualmachine
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -21,6 +23,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine/links"
 )
 
 // Name of the controller.
@@ -35,6 +38,8 @@ type Reconciler struct {
 	// Client reads from informers and writes to the API server; Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
+	// Links are the links with runners; nil links with none.
+	Links *links.Links
 	// Settings are the operator's.
 	Settings virtualmachine.Settings
 	Clock    clock.PassiveClock
@@ -46,13 +51,14 @@ type Reconciler struct {
 	reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]
 
 	engine *apply.Engine
+	woken  atomic.Pointer[queue]
 }
 
 // Init creates the engine and the chain. It fails if the chain is inconsistent.
 func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	r.engine.Adopts = adopts
-	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{r.engine, r.Live, r.Events}), Outdated: r.Outdated}
+	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{r.engine, r.Live, r.Events, r.Links}), Outdated: r.Outdated}
 	return microerror.Mask(r.Chain.Validate())
 }
 
@@ -78,6 +84,9 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1.Vi
 	vm := &v1.VirtualMachine{}
 	err := r.Client.Get(ctx, request.NamespacedName, vm)
 	if err != nil {
+		if apierrors.IsNotFound(err) && r.Links != nil {
+			r.Links.Forget(request.NamespacedName)
+		}
 		return nil, false, microerror.Mask(client.IgnoreNotFound(err))
 	}
 	return vm, vm.DeletionTimestamp == nil && undecodable.Why(vm) == "", nil
@@ -114,6 +123,14 @@ type actor struct {
 	engine *apply.Engine
 	live   client.Reader
 	events events.EventRecorder
+	links  *links.Links
+}
+
+// Order tells the runner of a machine what the machine is to be.
+func (a actor) Order(s *virtualmachine.State) {
+	if a.links != nil {
+		a.links.Order(client.ObjectKeyFromObject(s.VM), s.Order())
+	}
 }
 
 // ScaleToZero sets the replicas of a StatefulSet to zero.

@@ -45,7 +45,22 @@ func (r *Reconciler) observe(ctx context.Context, vm *v1.VirtualMachine) (virtua
 	if pod != nil && set != nil && metav1.IsControlledBy(pod, set) {
 		o.Pod = pod
 	}
+	o.Link = r.follow(vm, o.Pod)
 	return o, nil
+}
+
+// follow links with the runner of a pod, if one runs, and returns what is known through the link. It does not wait.
+func (r *Reconciler) follow(vm *v1.VirtualMachine, pod *corev1.Pod) virtualmachine.Link {
+	if r.Links == nil {
+		return virtualmachine.Link{}
+	}
+	name := client.ObjectKeyFromObject(vm)
+	runner, ok := virtualmachine.RunnerOf(pod, vm.Name)
+	if !ok {
+		r.Links.Forget(name)
+		return virtualmachine.Link{}
+	}
+	return r.Links.Follow(name, runner)
 }
 
 // read returns an object, or nil if there is none.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -71,12 +72,25 @@ func (r *Reconciler) SetupWithManager(m manager.Manager, c cache.Cache) error {
 	for _, kind := range watched() {
 		sources = append(sources, source.Kind[client.Object](c, kind, handler.EnqueueRequestsFromMapFunc(owner)))
 	}
+	sources = append(sources, source.Func(func(_ context.Context, q queue) error {
+		r.woken.Store(&q)
+		return nil
+	}))
 	for _, s := range sources {
 		if err := made.Watch(s); err != nil {
 			return microerror.Mask(err)
 		}
 	}
 	return nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Wake makes the controller run for a virtual machine, once the controller has been started.
+func (r *Reconciler) Wake(name types.NamespacedName) {
+	if q := r.woken.Load(); q != nil {
+		(*q).Add(reconcile.Request{NamespacedName: name})
+	}
 }
 
 // owner returns the virtual machine of an object: the one that its annotation names, or, of pods and claims, which the

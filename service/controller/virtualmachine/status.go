@@ -27,23 +27,23 @@ const (
 	ConditionDisks = "DisksBound"
 	// ConditionRunning is True while the machine's QEMU runs, as with VM-Operator.
 	ConditionRunning = "Running"
+	// ConditionChanges is False while a running machine is not what is declared, although that needs no restart.
+	ConditionChanges = virtualmachine.ConditionChanges
 	// ConditionRestart exists, and is True, while changes wait for the next start of the machine.
 	ConditionRestart = "RestartRequired"
 )
 
-var areas = []string{ConditionDeclaration, ConditionObjects, ConditionDisks}
+var areas = []string{ConditionDeclaration, ConditionObjects, ConditionDisks, ConditionChanges}
 
 // status returns the whole status that follows from a run of the chain.
 func status(s *virtualmachine.State, results []chain.Result) v1.VirtualMachineStatus {
 	next := *s.VM.Status.DeepCopy()
 	next.ObservedGeneration, next.Phase = s.VM.Generation, s.Phase()
-	next.Node, next.PodIP, next.CPUs, next.RAM = "", "", 0, "0"
+	next.Node, next.PodIP = "", ""
 	if s.Pod != nil {
 		next.Node, next.PodIP = s.Pod.Spec.NodeName, s.Pod.Status.PodIP
 	}
-	if s.Serves() {
-		next.CPUs, next.RAM = cpus(s), resource.NewQuantity(s.Started().CurrentRAM, resource.BinarySI).String()
-	}
+	next.CPUs, next.RAM, next.Accelerator = has(s)
 	next.InstanceID = ""
 	if secret := s.Observed.CloudInit; secret != nil && s.CloudInit != nil {
 		next.InstanceID = secret.Annotations[virtualmachine.AnnotationInstance]
@@ -56,10 +56,26 @@ func status(s *virtualmachine.State, results []chain.Result) v1.VirtualMachineSt
 	return next
 }
 
-// cpus returns how many CPUs the machine has; the API admits at most 288.
-func cpus(s *virtualmachine.State) int32 {
+// has returns what the running machine has. While that is not known, because the operator has just started, it is what
+// was known before, or what the machine was started with.
+func has(s *virtualmachine.State) (cpus int32, ram, accelerator string) {
+	if !s.Serves() {
+		return 0, "0", ""
+	}
+	if n, bytes, known := s.Has(); known {
+		return bounded(n), resource.NewQuantity(bytes, resource.BinarySI).String(), s.Accelerator()
+	}
+	if before := s.VM.Status; before.CPUs > 0 {
+		return before.CPUs, before.RAM, before.Accelerator
+	}
+	started := s.Started()
+	return bounded(started.CurrentCPUs), resource.NewQuantity(started.CurrentRAM, resource.BinarySI).String(), ""
+}
+
+// bounded returns a number of CPUs that the API admits.
+func bounded(cpus int) int32 {
 	const most = 288
-	return int32(min(max(s.Started().CurrentCPUs, 0), most))
+	return int32(min(max(cpus, 0), most))
 }
 
 func conditions(s *virtualmachine.State, results []chain.Result) []metav1.Condition {

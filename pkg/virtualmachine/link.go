@@ -1,0 +1,169 @@
+package virtualmachine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
+)
+
+// Link is what is known through the link with the runner of a machine's pod.
+type Link struct {
+	// Report is the last one of this runner, also after the link was cut. Nil: there was none.
+	Report *vmconfig.Report
+	// Err is why there is no link now. Nil: there is one, or it is being made.
+	Err error
+}
+
+// RunnerID identifies a runner: a container of a pod, from its start to its end.
+type RunnerID struct {
+	Pod types.NamespacedName
+	// UID is the pod's, Container its name, and Instance the container's identity in the container runtime.
+	UID                 types.UID
+	Container, Instance string
+}
+
+// RunnerOf returns the runner of a machine's pod; false if none runs, or if the pod is being deleted.
+func RunnerOf(pod *corev1.Pod, container string) (RunnerID, bool) {
+	if pod == nil || pod.DeletionTimestamp != nil {
+		return RunnerID{}, false
+	}
+	at := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == container })
+	if at < 0 || pod.Status.ContainerStatuses[at].State.Running == nil {
+		return RunnerID{}, false
+	}
+	return RunnerID{
+		Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, Container: container,
+		Instance: pod.Status.ContainerStatuses[at].ContainerID,
+	}, true
+}
+
+// Order returns what the running machine is to be: what is declared, within what this machine can have until it is
+// restarted. RestartFor tells the rest. The CDs stay as they are if it is not known what is for which drive, or if the
+// pod has no files for them.
+func (s *State) Order() vmconfig.Live {
+	order, started := s.Live, s.Started()
+	if there, err := vmconfig.Decode(machineOfPod(s.Pod, s.VM.Name)); err == nil {
+		order.CurrentCPUs, order.CurrentRAM = min(order.CurrentCPUs, there.MaximumCPUs), min(order.CurrentRAM, there.MaximumRAM)
+		if len(order.Media) != there.CDs() {
+			order.Media = nil
+		}
+	}
+	if s.Err != nil || slices.ContainsFunc(order.Media, isFile) && !s.podHasRepository() {
+		order.Media = nil
+	}
+	// The pod was created with a grace period for this.
+	order.PowerdownTimeout = min(order.PowerdownTimeout, started.PowerdownTimeout)
+	return order
+}
+
+// isFile returns whether a medium is a file of the image repository.
+func isFile(medium string) bool { return medium != "" && !isURL(medium) }
+
+// podHasRepository returns whether the pod has the image repository.
+func (s *State) podHasRepository() bool {
+	return slices.ContainsFunc(s.Pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volumeRepository })
+}
+
+// changes returns whether an order changes a machine that is as it was started.
+func (s *State) changes(order vmconfig.Live) bool {
+	started := s.Started()
+	if order.Media == nil {
+		started.Media = nil
+	}
+	return !order.Same(started)
+}
+
+// wasAdjusted returns whether an operator has found that the machine is what is declared now.
+func (s *State) wasAdjusted() bool {
+	c := meta.FindStatusCondition(s.VM.Status.Conditions, ConditionChanges)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == s.VM.Generation
+}
+
+// ConditionChanges is False while a running machine is not what is declared, although that needs no restart.
+const ConditionChanges = "ChangesApplied"
+
+// Reasons why a running machine is not as declared, although that needs no restart.
+const (
+	ReasonChanging          = "Changing"
+	ReasonNotLinked         = "RunnerNotLinked"
+	ReasonCPUsNotAdjusted   = "CPUsNotAdjusted"
+	ReasonMemoryNotAdjusted = "MemoryNotAdjusted"
+	ReasonMediumNotInserted = "MediumNotInserted"
+)
+
+// problems are the parts of which a runner reports problems, in the order in which they are told.
+var problems = []struct{ part, field, reason string }{
+	{vmconfig.PartCPUs, "vm.currentCpus", ReasonCPUsNotAdjusted},
+	{vmconfig.PartRAM, "vm.currentRam", ReasonMemoryNotAdjusted},
+	{vmconfig.PartMedia, "vm.disks.cdrom", ReasonMediumNotInserted},
+}
+
+// maxProblem bounds what is repeated of what a runner reports, in bytes.
+const maxProblem = 300
+
+// Unadjusted returns the reason, and a sentence, why the running machine is not what was ordered; empty if it is.
+func (s *State) Unadjusted() (reason, message string) {
+	if !s.Serves() {
+		return "", ""
+	}
+	report, order := s.Link.Report, s.Order()
+	switch {
+	case report == nil && (!s.changes(order) || s.wasAdjusted()):
+		return "", ""
+	case s.Link.Err != nil && (report == nil || !report.Wanted.Same(order)):
+		return ReasonNotLinked, fmt.Sprintf("changes wait because the operator cannot reach the runner in pod %s: %s", s.Pod.Name, text.Beginning(s.Link.Err.Error(), maxProblem))
+	case report == nil:
+		return ReasonChanging, fmt.Sprintf("the operator connects with the runner in pod %s", s.Pod.Name)
+	case !report.Wanted.Same(order):
+		return ReasonChanging, fmt.Sprintf("the runner in pod %s is told what has changed", s.Pod.Name)
+	case report.Busy:
+		return ReasonChanging, fmt.Sprintf("the runner in pod %s changes the machine", s.Pod.Name)
+	}
+	return problemsOf(*report)
+}
+
+// problemsOf returns what a runner reports as a reason and a sentence. Its text is not trusted, and is shortened.
+func problemsOf(report vmconfig.Report) (reason, message string) {
+	var notes []string
+	for _, p := range problems {
+		said := report.Problems[p.part]
+		if said == "" {
+			continue
+		}
+		notes = append(notes, p.field+": "+text.Beginning(said, maxProblem))
+		if reason == "" {
+			reason = p.reason
+		}
+	}
+	return reason, strings.Join(notes, "; ")
+}
+
+// Has returns how many CPUs, and how many bytes of memory, the running machine has; false if that is not known.
+func (s *State) Has() (cpus int, ram int64, known bool) {
+	report := s.Link.Report
+	if report == nil || report.CPUs <= 0 {
+		return 0, 0, false
+	}
+	const most = 1 << 50 // more than any machine has
+	ram = min(report.RAM, most)
+	if ram <= 0 {
+		ram = s.Started().CurrentRAM
+	}
+	return report.CPUs, ram, true
+}
+
+// Accelerator returns what runs the guest's instructions, kvm or tcg, as the runner reports it; empty if it is not known.
+func (s *State) Accelerator() string {
+	if report := s.Link.Report; report != nil && (report.Accelerator == "kvm" || report.Accelerator == "tcg") {
+		return report.Accelerator
+	}
+	return ""
+}
