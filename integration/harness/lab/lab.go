@@ -38,17 +38,27 @@ func Start(ctx context.Context, options managementcluster.Options) (*Lab, error)
 	if err != nil {
 		return nil, err
 	}
+	l, err := On(mc)
+	if err != nil {
+		return nil, stopAnd(mc, err)
+	}
+	return l, nil
+}
+
+// On returns a Lab in a management cluster that runs, in which it installs the operator's definitions. The cluster stays
+// the caller's.
+func On(mc *managementcluster.Cluster) (*Lab, error) {
 	l := &Lab{Cluster: mc}
 	if _, err := envtest.InstallCRDs(mc.RESTConfig(), envtest.CRDInstallOptions{Paths: []string{crds()}, ErrorIfPathMissing: true}); err != nil {
-		return nil, fmt.Errorf("installing CRDs: %w", stopAnd(mc, err))
+		return nil, fmt.Errorf("installing CRDs: %w", err)
 	}
 	scheme, err := service.NewScheme()
 	if err != nil {
-		return nil, stopAnd(mc, err)
+		return nil, err
 	}
 	l.Client, err = client.New(mc.RESTConfig(), client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, stopAnd(mc, err)
+		return nil, err
 	}
 	return l, nil
 }

@@ -1,7 +1,7 @@
 package realcluster_test
 
 import (
-	"encoding/json"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,30 +10,36 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
-	controller "github.com/kvm-operator/kvm-operator/service/controller/virtualmachine"
+	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// TestPodOfAVirtualMachineRunsIt: the StatefulSet that the operator creates makes a claim and a pod, whose runner starts
-// QEMU with the block device of the claim, which needs no privileges. Nothing is on the disk, so the guest is its BIOS.
-func TestPodOfAVirtualMachineRunsIt(t *testing.T) {
+// TestVirtualMachineRunsInAPod: an operator, a kubelet and a runner run a virtual machine with the block device of its
+// claim, which needs no privileges, and change it while it runs. Nothing is on the disk, so the guest is its BIOS.
+func TestVirtualMachineRunsInAPod(t *testing.T) {
 	c := theCluster(t)
+	l, err := lab.On(c.ControlPlane())
+	if err != nil {
+		t.Fatal(err)
+	}
 	const namespace = "virtual-machine"
 	vm := &v1.VirtualMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tiny", UID: "9a3e5b0e-2f5c-4a39-8f0f-0242ac120002", ResourceVersion: "1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tiny"},
 		Spec: v1.VirtualMachineSpec{
 			CloudInit: &v1.CloudInit{},
 			VM: v1.VM{
-				State: v1.StateRunning, MaximumCPUs: ptr.To[int32](2), MaximumRAM: "128Mi", Firmware: v1.FirmwareBIOS, PowerdownTimeout: 2, Acceleration: v1.AccelerationTCG,
-				RTCBase: "utc", RTCClock: "rt", CPUModel: "host",
+				State: v1.StateRunning, MaximumCPUs: ptr.To[int32](2), CurrentCPUs: ptr.To[int32](1), MaximumRAM: "128Mi", Firmware: v1.FirmwareBIOS,
+				PowerdownTimeout: 2, Acceleration: v1.AccelerationTCG, RTCBase: "utc", RTCClock: "rt", CPUModel: "host",
 				Disks: []v1.Disk{{VolumeClaimTemplate: &v1.VolumeClaimTemplate{Metadata: &v1.ClaimMetadata{Name: ptr.To("system")}, Spec: v1.ClaimSpec{
 					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To(""), VolumeMode: "Block", VolumeName: "tiny-system",
 					Resources: &v1.Resources{Requests: map[corev1.ResourceName]v1.Amount{corev1.ResourceStorage: {Quantity: resource.MustParse("64Mi")}}},
@@ -41,46 +47,54 @@ func TestPodOfAVirtualMachineRunsIt(t *testing.T) {
 			},
 		},
 	}
-	settings := virtualmachine.Settings{RunnerImage: "docker.io/kvm-operator/kvm-operator-runner:" + project.Version(), AllowEmulation: true}
-	rendered, err := controller.Render(settings, vm, controller.Inputs{})
+	l.Create(t, blockVolume(t, "tiny-system"))
+	l.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	kubeconfig, err := c.Publish(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	items := []any{blockVolume(t, "tiny-system")}
-	for _, part := range rendered {
-		for _, object := range part.Objects {
-			object.SetOwnerReferences(nil) // no VirtualMachine is stored
-			kind, err := apiutil.GVKForObject(object, scheme.Scheme)
-			if err != nil {
-				t.Fatal(err)
-			}
-			object.GetObjectKind().SetGroupVersionKind(kind)
-			items = append(items, object)
+	// The exec of client-go ignores how the configuration dials, so the operator connects through a forwarded port.
+	reachable, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Run(t, func(c *service.Config) {
+		c.REST = reachable
+		c.VirtualMachines = &virtualmachine.Settings{RunnerImage: "docker.io/kvm-operator/kvm-operator-runner:" + project.Version(), AllowEmulation: true}
+	})
+	l.Create(t, vm)
+	becomes := func(what string, is func(v1.VirtualMachineStatus) bool) {
+		t.Helper()
+		err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+			l.Get(t, vm)
+			return is(vm.Status), nil
+		})
+		if err != nil {
+			t.Fatalf("the machine is not %s: %+v\n%s", what, vm.Status, explained(c, namespace, "tiny-0"))
 		}
 	}
-	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
-	if err != nil {
-		t.Fatal(err)
+	ready := func(s v1.VirtualMachineStatus) bool { return meta.IsStatusConditionTrue(s.Conditions, "Ready") }
+	becomes("running", func(s v1.VirtualMachineStatus) bool {
+		return ready(s) && s.Phase == v1.PhaseRunning && s.CPUs == 1 && s.RAM == "128Mi" && s.Accelerator == "tcg"
+	})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tiny-0"}}
+	l.Get(t, pod)
+
+	lab.Change(t, l, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](2) })
+	becomes("larger", func(s v1.VirtualMachineStatus) bool { return ready(s) && s.CPUs == 2 })
+	lab.Change(t, l, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](1) })
+	becomes("stuck, because a BIOS gives no CPU back", func(s v1.VirtualMachineStatus) bool {
+		c := meta.FindStatusCondition(s.Conditions, "ChangesApplied")
+		return c != nil && c.Reason == virtualmachine.ReasonCPUsNotAdjusted && strings.Contains(c.Message, "vm.currentCpus") && s.CPUs == 2
+	})
+	was := pod.UID
+	if l.Get(t, pod); pod.UID != was || pod.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the machine was restarted: %+v", pod.Status.ContainerStatuses)
 	}
-	apply(t, c, namespace, string(list))
-	wait := func(more ...string) error {
-		_, err := c.Kubectl(t.Context(), append([]string{"--namespace=" + namespace, "wait", "--timeout=120s"}, more...)...)
-		return err
-	}
-	if err := wait("--for=create", "pod/tiny-0"); err != nil {
-		t.Fatal(err)
-	}
-	if err := wait("--for=condition=Ready", "pod/tiny-0"); err != nil {
-		t.Fatalf("%v\n%s", err, explained(c, namespace, "tiny-0"))
-	}
-	status := kubectl(t, c, "--namespace="+namespace, "exec", "tiny-0", "--", virtualmachine.Binary, "runner", "status")
-	if !strings.Contains(status, "Running") {
-		t.Errorf("the runner says %q", status)
-	}
-	kubectl(t, c, "--namespace="+namespace, "scale", "statefulset/tiny", "--replicas=0")
-	if err := wait("--for=delete", "pod/tiny-0"); err != nil {
-		t.Errorf("%v\n%s", err, explained(c, namespace, "tiny-0"))
-	}
+
+	lab.Change(t, l, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.State = v1.StateStopped })
+	becomes("stopped", func(s v1.VirtualMachineStatus) bool { return ready(s) && s.Phase == v1.PhaseStopped && s.CPUs == 0 })
+	l.Delete(t, vm)
 	kubectl(t, c, "--namespace="+namespace, "get", "pvc", "system-disk-tiny-0")
 }
 
