@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	runs    = flag.Int("runs", 50, "the number of chaos `runs`; 0 for no end but that of -for")
+	runs    = flag.Int("runs", 30, "the number of chaos `runs`; 0 for no end but that of -for")
 	atOnce  = flag.Int("at-once", 50, "how many chaos `runs` there are at a time")
 	first   = flag.Uint64("seed", 1, "the `seed` of the first chaos run; those of the others follow")
 	strict  = flag.Bool("strict", true, "fail on suspects, too")
