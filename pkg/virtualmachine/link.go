@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -72,13 +73,24 @@ func (s *State) podHasRepository() bool {
 	return slices.ContainsFunc(s.Pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volumeRepository })
 }
 
-// changes returns whether an order changes a machine that is as it was started.
+// changes returns whether an order changes a machine that is as it was started, or one that is known to have changed
+// since then.
 func (s *State) changes(order vmconfig.Live) bool {
 	started := s.Started()
 	if order.Media == nil {
 		started.Media = nil
 	}
-	return !order.Same(started)
+	if !order.Same(started) {
+		return true
+	}
+	ram, err := resource.ParseQuantity(s.VM.Status.RAM)
+	return s.VM.Status.CPUs > 0 && (int(s.VM.Status.CPUs) != order.CurrentCPUs || err == nil && ram.Value() != order.CurrentRAM)
+}
+
+// keepsMedia returns whether CDs that were changed in the declaration stay as they are, because the pod has no files.
+func (s *State) keepsMedia(order vmconfig.Live) bool {
+	there, err := vmconfig.Decode(machineOfPod(s.Pod, s.VM.Name))
+	return err == nil && len(s.Live.Media) == there.CDs() && order.Media == nil && !slices.Equal(s.Live.Media, s.Started().Media)
 }
 
 // wasAdjusted returns whether an operator has found that the machine is what is declared now.
@@ -127,7 +139,10 @@ func (s *State) Unadjusted() (reason, message string) {
 	case report.Busy:
 		return ReasonChanging, fmt.Sprintf("the runner in pod %s changes the machine", s.Pod.Name)
 	}
-	return problemsOf(*report)
+	if reason, message = problemsOf(*report); reason == "" && s.keepsMedia(order) {
+		return ReasonMediumNotInserted, fmt.Sprintf("vm.disks.cdrom: all CDs stay as they are because pod %s has no image repository for those that are files; restart the machine", s.Pod.Name)
+	}
+	return reason, message
 }
 
 // problemsOf returns what a runner reports as a reason and a sentence. Its text is not trusted, and is shortened.

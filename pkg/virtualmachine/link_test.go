@@ -109,6 +109,12 @@ func TestUnadjusted(t *testing.T) {
 		}
 		return r
 	}
+	file := sized(func(vm *v1.VirtualMachine) { vm.Spec.VM.Disks[0].CDROM.Image = "a.iso" })
+	has := func(vm *v1.VirtualMachine, cpus int32) *v1.VirtualMachine {
+		vm = vm.DeepCopy()
+		vm.Status.CPUs, vm.Status.RAM = cpus, "2Gi"
+		return vm
+	}
 	cut := errors.New("the link was cut")
 	done := func(vm *v1.VirtualMachine) *v1.VirtualMachine {
 		vm = vm.DeepCopy()
@@ -120,8 +126,10 @@ func TestUnadjusted(t *testing.T) {
 		link          Link
 		reason, words string
 	}{
-		"no link, and nothing to say":      {same, Link{}, "", ""},
-		"no link, and it was done before":  {done(more), Link{Err: cut}, "", ""},
+		"no link, and nothing to say":               {same, Link{}, "", ""},
+		"no link, and it was done before":           {done(more), Link{Err: cut}, "", ""},
+		"it has other CPUs than at its start":       {has(same, 4), Link{Err: cut}, ReasonNotLinked, "the link was cut"},
+		"a CD that is a file, without a repository": {file, Link{Report: report(file, nil)}, ReasonMediumNotInserted, "no image repository"},
 		"no link yet":                      {more, Link{}, ReasonChanging, "connects"},
 		"no link, because of an error":     {more, Link{Err: cut}, ReasonNotLinked, "the link was cut"},
 		"an error, and nothing to say":     {same, Link{Err: cut}, "", ""},

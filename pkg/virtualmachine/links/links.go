@@ -127,6 +127,10 @@ func (s *link) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+		case <-s.ordered:
+			// A person waits for this change.
+			s.tell()
+			pause = firstPause
 		case <-time.After(wait.Jitter(pause, 1)):
 		}
 	}

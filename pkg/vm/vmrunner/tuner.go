@@ -19,6 +19,8 @@ const (
 	retryAfter = time.Minute
 	// bootTime is how long a guest may take to load the driver of its balloon, before it is reported that it has none.
 	bootTime = 2 * time.Minute
+	// insertTime is how long the media of the start may take, which a guest waits for.
+	insertTime = 20 * time.Second
 	// cleanupTimeout bounds what is done after a change that was given up.
 	cleanupTimeout = 10 * time.Second
 )
@@ -52,10 +54,12 @@ type tuner struct {
 
 // have is what a machine has.
 type have struct {
-	busy  bool
-	cpus  int
-	ram   int64
-	media []string
+	busy bool
+	// pending says that the guest may still reach the memory that is wanted.
+	pending bool
+	cpus    int
+	ram     int64
+	media   []string
 	// problems say why it is not what is wanted, by part.
 	problems map[string]string
 }
@@ -73,13 +77,15 @@ func (t *tuner) begin(live vmconfig.Live, online bool) {
 			t.wanted = live
 		}
 		// With that, QEMU is started.
-		t.done = &live
+		t.done, t.busy = &live, !t.wanted.Same(live)
 	})
 }
 
 // insertFirst inserts the media with which the machine starts, before its firmware looks for them. A machine without one
 // of them starts, too: run tries again.
 func (t *tuner) insertFirst(ctx context.Context, monitor *qmp.Client) {
+	ctx, cancel := context.WithTimeout(ctx, insertTime)
+	defer cancel()
 	if err := t.changeMedia(ctx, monitor, t.started.Media); err != nil {
 		t.log.Error("The machine starts without a CD", "error", err)
 		t.set(func() { t.problems = map[string]string{vmconfig.PartMedia: err.Error()} })
@@ -94,7 +100,7 @@ func (t *tuner) order(live vmconfig.Live) {
 		}
 		t.wanted, t.ordered = live, true
 		if t.done != nil && !t.done.Same(live) {
-			t.busy, t.problems = true, nil
+			t.busy, t.pending, t.problems = true, false, nil
 		}
 		close(t.woken)
 		t.woken = make(chan struct{})
@@ -121,7 +127,7 @@ func (t *tuner) set(change func()) {
 func (t *tuner) report(r *vmconfig.Report) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r.Wanted, r.Busy, r.CPUs, r.RAM, r.Problems = t.wanted, t.busy, t.cpus, t.ram, maps.Clone(t.problems)
+	r.Wanted, r.Busy, r.CPUs, r.RAM, r.Problems = t.wanted, t.busy || t.pending, t.cpus, t.ram, maps.Clone(t.problems)
 	return t.changed
 }
 
@@ -137,7 +143,7 @@ func (t *tuner) run(ctx context.Context, monitor func() *qmp.Client) {
 }
 
 // pass makes all changes once, and returns whether one has to be tried again. It ends early if something else is wanted.
-func (t *tuner) pass(ctx context.Context, woken <-chan struct{}, monitor *qmp.Client, wanted vmconfig.Live) (again bool) {
+func (t *tuner) pass(ctx context.Context, woken chan struct{}, monitor *qmp.Client, wanted vmconfig.Live) (again bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -148,10 +154,15 @@ func (t *tuner) pass(ctx context.Context, woken <-chan struct{}, monitor *qmp.Cl
 		}
 	}()
 	problems, again := t.adjust(ctx, monitor, wanted)
-	if ctx.Err() != nil {
+	superseded := ctx.Err() != nil
+	t.set(func() {
+		if superseded = superseded || t.woken != woken; !superseded {
+			t.busy, t.pending, t.problems, t.done = false, again, problems, &wanted
+		}
+	})
+	if superseded {
 		return false
 	}
-	t.set(func() { t.busy, t.problems, t.done = false, problems, &wanted })
 	for part, problem := range problems {
 		t.log.Warn("The machine is not what it is to be", "part", part, "problem", problem)
 	}
@@ -160,7 +171,7 @@ func (t *tuner) pass(ctx context.Context, woken <-chan struct{}, monitor *qmp.Cl
 
 // rest waits until something else is wanted, until a change is due again, or until the machine has something else than
 // after the last pass.
-func (t *tuner) rest(ctx context.Context, woken <-chan struct{}, failed bool, monitor func() *qmp.Client) {
+func (t *tuner) rest(ctx context.Context, woken chan struct{}, failed bool, monitor func() *qmp.Client) {
 	watch := time.NewTicker(watchEvery)
 	defer watch.Stop()
 	var again <-chan time.Time
@@ -189,7 +200,9 @@ func (t *tuner) look(ctx context.Context, monitor *qmp.Client) (differs bool) {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery)
 	defer cancel()
 	if ram, err := monitor.Balloon(ctx); err == nil {
-		differs = t.hasMemory(ram)
+		if differs = t.hasMemory(ram); differs {
+			t.since = time.Now() // a guest that boots again has to load its driver again
+		}
 	}
 	if slots, err := monitor.HotpluggableCPUs(ctx); err == nil {
 		differs = t.hasCPUs(qmp.PluggedCPUs(slots)) || differs
@@ -207,21 +220,22 @@ func (t *tuner) hasCPUs(count int) (differs bool) {
 	return differs
 }
 
-// hasMemory notes the size of the guest. A guest that has reached what is wanted after all has no problem.
+// hasMemory notes the size of the guest, and returns whether it differs from the one before and from what is wanted. A
+// guest that has reached what is wanted after all has no problem.
 func (t *tuner) hasMemory(bytes int64) (differs bool) {
 	t.mu.Lock()
-	differs = t.ram != bytes
-	wanted := t.wanted.CurrentRAM
+	same, wanted := t.ram == bytes, min(t.wanted.CurrentRAM, t.settings.Machine.MaximumRAM)
 	t.mu.Unlock()
-	if differs {
-		t.set(func() {
-			t.ram = bytes
-			if bytes == wanted {
-				delete(t.problems, vmconfig.PartRAM)
-			}
-		})
+	if same {
+		return false
 	}
-	return differs
+	t.set(func() {
+		t.ram, t.pending = bytes, bytes != wanted && t.problems[vmconfig.PartRAM] == ""
+		if bytes == wanted {
+			delete(t.problems, vmconfig.PartRAM)
+		}
+	})
+	return bytes != wanted
 }
 
 // adjust brings the machine to what is wanted. It returns why a part is not, and whether it has to be tried again.
@@ -276,11 +290,14 @@ func (t *tuner) changeMedia(ctx context.Context, monitor *qmp.Client, wanted []s
 		if t.medium(i) == text {
 			continue
 		}
-		// A change that is given up may have been made, so it is not known what is in the drive until one succeeds.
-		t.setMedium(i, unknown)
+		before := t.medium(i)
 		err := t.changeMedium(ctx, monitor, i, text)
-		if err == nil {
+		switch {
+		case err == nil:
 			t.setMedium(i, text)
+		case ctx.Err() == nil:
+			// QEMU keeps the medium that it has when it cannot open another, or when the guest does not open the tray.
+			t.setMedium(i, before)
 		}
 		errs = append(errs, err)
 	}
@@ -304,15 +321,18 @@ func (t *tuner) changeMedium(ctx context.Context, monitor *qmp.Client, drive int
 	if err != nil {
 		return err
 	}
+	if where == inNetwork && !t.online {
+		return errOffline
+	}
+	// A change that is given up may have been made, so it is not known what is in the drive until one succeeds.
 	switch id := driveID(drive); where {
 	case inNetwork:
-		if !t.online {
-			return errOffline
-		}
+		t.setMedium(drive, unknown)
 		return monitor.ChangeCD(ctx, id, text)
 	case inRepository:
-		return t.insertFile(ctx, monitor, id, text)
+		return t.insertFile(ctx, monitor, drive, text)
 	default:
+		t.setMedium(drive, unknown)
 		return monitor.EjectCD(ctx, id)
 	}
 }
@@ -320,7 +340,7 @@ func (t *tuner) changeMedium(ctx context.Context, monitor *qmp.Client, drive int
 var errOffline = errors.New("this QEMU cannot reach a network; a CD with a URL is inserted when the machine starts the next time")
 
 // insertFile passes a file of the image repository to QEMU, which cannot open it by itself.
-func (t *tuner) insertFile(ctx context.Context, monitor *qmp.Client, id, name string) error {
+func (t *tuner) insertFile(ctx context.Context, monitor *qmp.Client, drive int, name string) error {
 	file, err := openImage(t.settings.Images, name)
 	if err != nil {
 		return err
@@ -330,7 +350,8 @@ func (t *tuner) insertFile(ctx context.Context, monitor *qmp.Client, id, name st
 	if err != nil {
 		return err
 	}
-	err = monitor.ChangeCD(ctx, id, path)
+	t.setMedium(drive, unknown)
+	err = monitor.ChangeCD(ctx, driveID(drive), path)
 	// QEMU keeps the file open while it is in the drive.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
