@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/giantswarm/microerror"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine/links"
+	"github.com/kvm-operator/kvm-operator/service/controller/report"
 	"github.com/kvm-operator/kvm-operator/service/controller/virtualmachine"
 )
 
@@ -81,18 +83,28 @@ func (s *Service) startVirtualMachines(ctx context.Context, c Config) error {
 		Client: writer, Live: live, Settings: *c.VirtualMachines, Clock: s.clock, Events: m.GetEventRecorder("kvm-operator"),
 		Outdated: func(ctx context.Context) string { return s.definitions.outdatedOf(ctx, definitionVirtualMachines) },
 	}
-	dial := c.Link
-	if dial == nil {
-		if dial, err = linker(m.GetConfig()); err != nil {
-			return err
-		}
+	if r.Links, err = s.newLinks(c, r.Wake); err != nil {
+		return err
 	}
-	r.Links = links.New(dial, r.Wake, s.fence.Check)
 	if err := r.Init(); err != nil {
 		return err
 	}
 	if err := errors.Join(m.Add(aCache{cached}), m.Add(r.Links)); err != nil {
 		return microerror.Mask(err)
 	}
-	return r.SetupWithManager(m, cached)
+	if err := r.SetupWithManager(m, cached); err != nil {
+		return err
+	}
+	u := report.VirtualMachines()
+	u.Client, u.Live, u.Clock, u.Events, u.Cache, u.CacheSyncTimeout = writer, live, c.Clock, m.GetEventRecorder("kvm-operator"), cached, virtualmachine.NoTimeout
+	return u.SetupWithManager(m)
+}
+
+// newLinks returns the links with runners.
+func (s *Service) newLinks(c Config, wake func(types.NamespacedName)) (*links.Links, error) {
+	if c.Link != nil {
+		return links.New(c.Link, wake, s.fence.Check), nil
+	}
+	dial, err := linker(s.manager.GetConfig())
+	return links.New(dial, wake, s.fence.Check), err
 }

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) { os.Exit(lab.Main(m, &theLab, 1, managementcluster.
 const (
 	kvmConfigs = "kvmconfigs.provider.giantswarm.io"
 	releases   = "releases.release.giantswarm.io"
+	machines   = "vms.vmoperator.jdrupes.org"
 )
 
 // changeSchema changes the schema of a kind until the returned function is called, or the test ends.

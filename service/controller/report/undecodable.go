@@ -19,17 +19,21 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -66,6 +70,14 @@ type Undecodable struct {
 	New func() client.Object
 	// Kind and Resource are the names of the kind in messages and for kubectl.
 	Kind, Resource string
+	// Left says what becomes of an object until it is corrected.
+	Left string
+	// Conditions returns the conditions of an object; nil if the kind has none.
+	Conditions func(client.Object) []metav1.Condition
+	// Cache has the objects of the kind; nil means the manager's. CacheSyncTimeout is how long it may take to fill; 0 means
+	// controller-runtime's default.
+	Cache            cache.Cache
+	CacheSyncTimeout time.Duration
 
 	engine *apply.Engine
 	mu     sync.Mutex
@@ -75,21 +87,43 @@ type Undecodable struct {
 
 // KVMConfigs reports KVMConfigs.
 func KVMConfigs() *Undecodable {
-	return &Undecodable{New: func() client.Object { return &v1alpha1.KVMConfig{} }, Kind: "KVMConfig", Resource: "kvmconfigs.provider.giantswarm.io"}
+	return &Undecodable{
+		New: func() client.Object { return &v1alpha1.KVMConfig{} }, Kind: "KVMConfig", Resource: "kvmconfigs.provider.giantswarm.io",
+		Left:       "the operator leaves the cluster as it is",
+		Conditions: func(o client.Object) []metav1.Condition { return o.(*v1alpha1.KVMConfig).Status.Conditions },
+	}
 }
 
 // Releases reports Releases.
 func Releases() *Undecodable {
-	return &Undecodable{New: func() client.Object { return &releasev1alpha1.Release{} }, Kind: "Release", Resource: "releases.release.giantswarm.io"}
+	return &Undecodable{
+		New: func() client.Object { return &releasev1alpha1.Release{} }, Kind: "Release", Resource: "releases.release.giantswarm.io",
+		Left: "no cluster that names it gets its versions",
+	}
+}
+
+// VirtualMachines reports VirtualMachines.
+func VirtualMachines() *Undecodable {
+	return &Undecodable{
+		New: func() client.Object { return &vmoperatorv1.VirtualMachine{} }, Kind: "VirtualMachine", Resource: "vms.vmoperator.jdrupes.org",
+		Left:       "the operator leaves the machine as it is",
+		Conditions: func(o client.Object) []metav1.Condition { return o.(*vmoperatorv1.VirtualMachine).Status.Conditions },
+	}
 }
 
 // SetupWithManager makes the controller run when an object becomes undecodable or decodable.
 func (r *Undecodable) SetupWithManager(m manager.Manager) error {
 	r.engine, r.told = apply.New(r.Client, r.Live, r.Clock), map[client.ObjectKey]string{}
 	name := "undecodable-" + strings.ToLower(r.Kind)
-	return microerror.Mask(builder.ControllerManagedBy(m).Named(name).For(r.New(), builder.WithPredicates(concerned)).
+	objects := r.Cache
+	if objects == nil {
+		objects = m.GetCache()
+	}
+	return microerror.Mask(builder.ControllerManagedBy(m).Named(name).
+		WatchesRawSource(source.Kind(objects, r.New(), &handler.EnqueueRequestForObject{}, predicate.Predicate(concerned))).
 		WithOptions(controller.Options{
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
+			CacheSyncTimeout: r.CacheSyncTimeout,
+			RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
 		}).Complete(r))
 }
 
@@ -119,10 +153,10 @@ func (r *Undecodable) Reconcile(ctx context.Context, request reconcile.Request) 
 	}
 	undecodables.WithLabelValues(r.Kind, request.Namespace, request.Name).Set(1)
 	message := r.message(object, why)
-	config, hasConditions := object.(*v1alpha1.KVMConfig)
+	hasConditions := r.Conditions != nil
 	conditions := []metav1.Condition(nil)
 	if hasConditions {
-		conditions = conditionsOf(config, message, metav1.NewTime(r.Clock.Now()))
+		conditions = conditionsOf(r.Conditions(object), object.GetGeneration(), message, metav1.NewTime(r.Clock.Now()))
 	}
 	if hasConditions && conditions == nil {
 		return reconcile.Result{}, nil // it was reported already
@@ -165,18 +199,15 @@ func (r *Undecodable) message(object client.Object, why string) string {
 	if strings.HasPrefix(why, "status.") {
 		edit += " --subresource=status"
 	}
-	left := "until it is corrected, no cluster that names it gets its versions"
-	if r.Kind == "KVMConfig" {
-		left = "until it is corrected, the operator leaves the cluster as it is"
-		if object.GetDeletionTimestamp() != nil {
-			left += " and does not delete it either"
-		}
+	left := r.Left
+	if object.GetDeletionTimestamp() != nil && r.Conditions != nil {
+		left += " and does not delete it either"
 	}
-	return fmt.Sprintf("the %s cannot be read: %s; %s: %s", r.Kind, why, left, edit)
+	return fmt.Sprintf("the %s cannot be read: %s; until it is corrected, %s: %s", r.Kind, why, left, edit)
 }
 
 // conditionsOf returns the conditions that report the object; none if it has them already.
-func conditionsOf(config *v1alpha1.KVMConfig, message string, now metav1.Time) []metav1.Condition {
+func conditionsOf(known []metav1.Condition, generation int64, message string, now metav1.Time) []metav1.Condition {
 	conditions := []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionFalse, Reason: ReasonInvalidObject, Message: message},
 		{Type: "Stalled", Status: metav1.ConditionTrue, Reason: ReasonInvalidObject, Message: message},
@@ -185,8 +216,8 @@ func conditionsOf(config *v1alpha1.KVMConfig, message string, now metav1.Time) [
 	said := 0
 	for i := range conditions {
 		c := &conditions[i]
-		c.LastTransitionTime, c.ObservedGeneration = now, config.Generation
-		before := meta.FindStatusCondition(config.Status.Conditions, c.Type)
+		c.LastTransitionTime, c.ObservedGeneration = now, generation
+		before := meta.FindStatusCondition(known, c.Type)
 		if before == nil || before.Status != c.Status {
 			continue
 		}

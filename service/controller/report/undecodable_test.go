@@ -16,13 +16,13 @@ var now = metav1.NewTime(time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC))
 // time if the status is the same.
 func TestConditionsAreWrittenOnce(t *testing.T) {
 	config := &v1alpha1.KVMConfig{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
-	first := conditionsOf(config, "why", now)
+	first := conditionsOf(config.Status.Conditions, config.Generation, "why", now)
 	if len(first) != 3 {
 		t.Fatalf("the conditions are %v", first)
 	}
 	config.Status.Conditions = first
 	later := metav1.NewTime(now.Add(time.Hour))
-	if again := conditionsOf(config, "why", later); again != nil {
+	if again := conditionsOf(config.Status.Conditions, config.Generation, "why", later); again != nil {
 		t.Errorf("they are written again: %v", again)
 	}
 	for name, change := range map[string]func(*v1alpha1.KVMConfig){
@@ -35,7 +35,7 @@ func TestConditionsAreWrittenOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			changed := config.DeepCopy()
 			change(changed)
-			again := conditionsOf(changed, "why", later)
+			again := conditionsOf(changed.Status.Conditions, changed.Generation, "why", later)
 			if len(again) != 3 {
 				t.Fatalf("they are not written: %v", again)
 			}
@@ -49,7 +49,7 @@ func TestConditionsAreWrittenOnce(t *testing.T) {
 			}
 		})
 	}
-	if again := conditionsOf(config, "another reason", later); len(again) != 3 {
+	if again := conditionsOf(config.Status.Conditions, config.Generation, "another reason", later); len(again) != 3 {
 		t.Errorf("another message is not written: %v", again)
 	}
 }
@@ -71,6 +71,9 @@ func TestTheMessageHasTheWayOut(t *testing.T) {
 		"a field of the status": {KVMConfigs(), here, "status.a: 1: bad", "kubectl edit kvmconfigs.provider.giantswarm.io ab1cd -n default --subresource=status"},
 		"one that is being deleted": {
 			KVMConfigs(), metav1.ObjectMeta{Name: "ab1cd", DeletionTimestamp: &now}, "spec.a: 1: bad", "leaves the cluster as it is and does not delete it either",
+		},
+		"a VirtualMachine": {
+			VirtualMachines(), here, "spec.a: 1: bad", "the operator leaves the machine as it is: kubectl edit vms.vmoperator.jdrupes.org ab1cd -n default",
 		},
 		"a Release": {
 			Releases(), metav1.ObjectMeta{Name: "v1.0.0"}, "spec.date: 1: bad",

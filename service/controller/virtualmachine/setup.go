@@ -54,8 +54,8 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// noTimeout is longer than an operator lives.
-const noTimeout = 100 * 365 * 24 * time.Hour
+// NoTimeout is longer than an operator lives.
+const NoTimeout = 100 * 365 * 24 * time.Hour
 
 // SetupWithManager makes the controller run when a VirtualMachine, or an object that belongs to it, changes. The cache
 // is the controller's own.
@@ -63,7 +63,7 @@ func (r *Reconciler) SetupWithManager(m manager.Manager, c cache.Cache) error {
 	options := reconciler.Options(m, Name, reconcileTimeout)
 	options.Reconciler, options.LogConstructor = &r.Loop, chain.LoggerOf(m.GetLogger(), Name, "virtualmachine")
 	// A cache that does not fill is no reason to end the operator, which has clusters too.
-	options.CacheSyncTimeout = noTimeout
+	options.CacheSyncTimeout = NoTimeout
 	made, err := controller.New(Name, m, options)
 	if err != nil {
 		return microerror.Mask(err)
