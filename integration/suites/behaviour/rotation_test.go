@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -118,15 +119,25 @@ func secretOf(t *testing.T, config *v1alpha1.KVMConfig, name string) *corev1.Sec
 	return secret
 }
 
-// rotation follows the phases of a CA and the pods that were started in each phase.
+// rotation follows the phases of a CA and the pods that were started in each phase. It compares revisions of etcd,
+// because events of two watches do not arrive in the order in which they happened.
 type rotation struct {
-	mu sync.Mutex
-	// phase is how often the CA has moved to another phase.
-	phase int
-	last  string
-	// begun is the phase in which each pod started.
-	begun map[string]int
-	wrong []string
+	mu   sync.Mutex
+	last string
+	// moved are the revisions at which the CA has moved to another phase, in order.
+	moved []uint64
+	pods  map[string]lifetime
+}
+
+// lifetime is the revisions between which a pod existed; to is 0 while it does.
+type lifetime struct{ from, to uint64 }
+
+func revision(object client.Object) uint64 {
+	n, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		panic(err) // resource versions of Kubernetes are revisions of etcd
+	}
+	return n
 }
 
 func followPhases(t *testing.T, config *v1alpha1.KVMConfig) *rotation {
@@ -135,9 +146,9 @@ func followPhases(t *testing.T, config *v1alpha1.KVMConfig) *rotation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &rotation{begun: map[string]int{}, last: string(secretOf(t, config, pki.CA).Data["ca"])}
+	s := &rotation{pods: map[string]lifetime{}, last: string(secretOf(t, config, pki.CA).Data["ca"])}
 	for _, pod := range pods {
-		s.begun[pod.Name] = 0
+		s.pods[pod.Name] = lifetime{}
 	}
 	lab.Watch(t, theLab, &corev1.PodList{}, s.seePod, client.InNamespace(key.Namespace(config.Spec.Cluster.ID)))
 	lab.Watch(t, theLab, &corev1.SecretList{}, s.seeSecret, client.InNamespace(config.Namespace), client.MatchingLabels{
@@ -149,43 +160,49 @@ func followPhases(t *testing.T, config *v1alpha1.KVMConfig) *rotation {
 func (s *rotation) seePod(event watch.EventType, pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.begun[pod.Name]; event == watch.Deleted {
-		delete(s.begun, pod.Name)
-	} else if !known {
-		s.begun[pod.Name] = s.phase
+	life, known := s.pods[pod.Name]
+	if !known {
+		life.from = revision(pod)
 	}
+	if event == watch.Deleted {
+		life.to = revision(pod)
+	}
+	s.pods[pod.Name] = life
 }
 
-// seeSecret checks that every pod was started in the phase that ends when the CA moves on.
 func (s *rotation) seeSecret(_ watch.EventType, secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := string(secret.Data["ca"])
-	if now == s.last {
-		return
+	if now := string(secret.Data["ca"]); now != s.last {
+		s.last = now
+		s.moved = append(s.moved, revision(secret))
 	}
-	for name, phase := range s.begun {
-		if phase != s.phase {
-			s.wrong = append(s.wrong, fmt.Sprintf("pod %s was begun in phase %d, and phase %d ends", name, phase, s.phase))
-		}
-	}
-	s.last = now
-	s.phase++
 }
 
+// phase returns the phase of the CA at a revision.
+func (s *rotation) phase(at uint64) int {
+	return len(slices.DeleteFunc(slices.Clone(s.moved), func(moved uint64) bool { return moved > at }))
+}
+
+// verdict checks that every pod was started in the phase that ends when the CA moves on.
 func (s *rotation) verdict(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, w := range s.wrong {
-		t.Error(w)
+	for phase, moved := range s.moved {
+		for name, life := range s.pods {
+			existed := life.from < moved && (life.to == 0 || life.to > moved)
+			if began := s.phase(life.from); existed && began != phase {
+				t.Errorf("pod %s was begun in phase %d, and phase %d ends", name, began, phase)
+			}
+		}
 	}
-	if s.phase != 3 {
-		t.Errorf("the CA went through %d phases, want 3", s.phase)
+	if len(s.moved) != 3 {
+		t.Errorf("the CA went through %d phases, want 3", len(s.moved))
 	}
-	for name, phase := range s.begun {
-		if phase != 3 {
-			t.Errorf("pod %s was begun in phase %d, and nothing has replaced it since", name, phase)
+	for name, life := range s.pods {
+		if began := s.phase(life.from); life.to == 0 && began != 3 {
+			t.Errorf("pod %s was begun in phase %d, and nothing has replaced it since", name, began)
 		}
 	}
 }
