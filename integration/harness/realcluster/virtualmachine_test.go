@@ -10,12 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
@@ -63,6 +65,7 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 		c.VirtualMachines = &virtualmachine.Settings{RunnerImage: "docker.io/kvm-operator/kvm-operator-runner:" + project.Version(), AllowEmulation: true}
 	})
 	l.Create(t, vm)
+	t.Cleanup(func() { endMachine(t, l, vm) })
 	becomes := func(what string, is func(v1.VirtualMachineStatus) bool) {
 		t.Helper()
 		err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
@@ -96,6 +99,22 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 	becomes("stopped", func(s v1.VirtualMachineStatus) bool { return ready(s) && s.Phase == v1.PhaseStopped && s.CPUs == 0 })
 	l.Delete(t, vm)
 	kubectl(t, c, "--namespace="+namespace, "get", "pvc", "system-disk-tiny-0")
+}
+
+// endMachine deletes a machine, also one that a failed test left, and waits until nothing uses its volume.
+func endMachine(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine) {
+	t.Helper()
+	ctx := context.Background()
+	err := client.IgnoreNotFound(l.Client.Delete(ctx, vm))
+	if err == nil {
+		err = wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+			err := l.Client.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: virtualmachine.PodName(vm.Name)}, &corev1.Pod{})
+			return apierrors.IsNotFound(err), nil
+		})
+	}
+	if err != nil {
+		t.Errorf("ending the machine: %v", err)
+	}
 }
 
 // blockVolume returns a volume that is a loop device of this machine.
