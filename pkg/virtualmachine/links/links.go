@@ -128,8 +128,7 @@ func (s *link) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-s.ordered:
-			// A person waits for this change.
-			s.tell()
+			// A person waits for this change, with which the next attempt begins.
 			pause = firstPause
 		case <-time.After(wait.Jitter(pause, 1)):
 		}

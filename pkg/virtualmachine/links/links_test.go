@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +152,21 @@ func TestRunnerThatWasOrderedSomethingElse(t *testing.T) {
 	close(others)
 	await(t, l, changed, runner("1"), has(7))
 	await(t, l, changed, runner("1"), has(3))
+}
+
+// TestRunnerThatCannotBeReached is dialled with growing pauses, also while an order waits for it.
+func TestRunnerThatCannotBeReached(t *testing.T) {
+	var dials atomic.Int32
+	l, _ := start(t, func(context.Context, virtualmachine.RunnerID, io.Reader, io.Writer) error {
+		dials.Add(1)
+		return errors.New("exec is forbidden")
+	}, allow)
+	l.Follow(name, runner("1"))
+	l.Order(name, live(3))
+	time.Sleep(3 * time.Second)
+	if n := dials.Load(); n > 5 {
+		t.Errorf("within 3 s, it was dialled %d times", n)
+	}
 }
 
 // TestReplicaThatDoesNotLeadOrdersNothing, but hears what the runner reports.

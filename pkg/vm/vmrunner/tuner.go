@@ -287,10 +287,10 @@ var errNoBalloon = errors.New("the guest does not give memory back, or take it: 
 func (t *tuner) changeMedia(ctx context.Context, monitor *qmp.Client, wanted []string) error {
 	var errs []error
 	for i, text := range wanted {
-		if t.medium(i) == text {
+		before := t.medium(i)
+		if before == text {
 			continue
 		}
-		before := t.medium(i)
 		err := t.changeMedium(ctx, monitor, i, text)
 		switch {
 		case err == nil:
