@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 )
@@ -33,6 +34,8 @@ const (
 	// silenceBeforePing and pingTimeout are the keepalive settings after which a dead connection is closed.
 	silenceBeforePing = 30 * time.Second
 	pingTimeout       = 10 * time.Second
+	// connectTimeout bounds an attempt to connect.
+	connectTimeout = 20 * time.Second
 )
 
 // Quota is the size of the database in bytes at which members reject writes: 8 GiB, the maximum that etcd's authors
@@ -113,6 +116,7 @@ func (a Access) client(e Endpoint, f *fence.Fence) (*clientv3.Client, error) {
 		Endpoints: []string{"https://" + net.JoinHostPort(e.ServerName, port)}, TLS: config, Logger: zap.NewNop(),
 		DialKeepAliveTime: silenceBeforePing, DialKeepAliveTimeout: pingTimeout, MaxCallRecvMsgSize: largestAnswer,
 		DialOptions: []grpc.DialOption{
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnecting(), MinConnectTimeout: connectTimeout}),
 			grpc.WithChainUnaryInterceptor(fenced(f)),
 			grpc.WithMaxHeaderListSize(largestAnswer), grpc.WithStaticStreamWindowSize(unread), grpc.WithStaticConnWindowSize(unread),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -120,6 +124,14 @@ func (a Access) client(e Endpoint, f *fence.Fence) (*clientv3.Client, error) {
 			}),
 		},
 	})
+}
+
+// reconnecting is how often a client tries to reach a member that is away. By default, gRPC pauses for up to two minutes,
+// by which the Keeper would see a member's return later than it looks.
+func reconnecting() backoff.Config {
+	c := backoff.DefaultConfig
+	c.MaxDelay = longestPause
+	return c
 }
 
 // reading are the calls that change nothing. Alarm is not among them because it both lists and disarms alarms.
