@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -148,8 +149,12 @@ func (l *Ledger) client(ctx context.Context) (*clientv3.Client, error) {
 	l.introduced = secret.ResourceVersion
 	l.connected, err = clientv3.New(clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(),
-		TLS:         &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(l.machines.dial)},
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
+		DialOptions: []grpc.DialOption{
+			grpc.WithContextDialer(l.machines.dial),
+			// By default, gRPC connects to a member that was away only every two minutes.
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: pace, Multiplier: 1.6, MaxDelay: answering}, MinConnectTimeout: answering}),
+		},
 	})
 	return l.connected, err
 }

@@ -129,7 +129,8 @@ type rotation struct {
 	pods  map[string]lifetime
 }
 
-// lifetime is the revisions between which a pod existed; to is 0 while it does.
+// lifetime is the revisions between which a pod's containers could run; to is 0 while they can. A pod that has ended
+// stays until its finalizer is removed.
 type lifetime struct{ from, to uint64 }
 
 func revision(object client.Object) uint64 {
@@ -164,7 +165,8 @@ func (s *rotation) seePod(event watch.EventType, pod *corev1.Pod) {
 	if !known {
 		life.from = revision(pod)
 	}
-	if event == watch.Deleted {
+	ended := event == watch.Deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if ended && life.to == 0 {
 		life.to = revision(pod)
 	}
 	s.pods[pod.Name] = life
@@ -193,7 +195,8 @@ func (s *rotation) verdict(t *testing.T) {
 		for name, life := range s.pods {
 			existed := life.from < moved && (life.to == 0 || life.to > moved)
 			if began := s.phase(life.from); existed && began != phase {
-				t.Errorf("pod %s was begun in phase %d, and phase %d ends", name, began, phase)
+				t.Errorf("pod %s was begun in phase %d, and phase %d ends: it lived from revision %d to %d, and the CA moved on at %v",
+					name, began, phase, life.from, life.to, s.moved)
 			}
 		}
 	}
