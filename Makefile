@@ -14,6 +14,7 @@ VERSION ?= $(shell git describe --tags --exact-match --match 'v*' 2>/dev/null | 
 LDFLAGS := -s -w $(if $(VERSION),-X $(PROJECT)/pkg/project.version=$(VERSION))
 IMAGE   ?= docker.io/kvm-operator/$(NAME):$(or $(VERSION),$(shell sed -n 's/^var version = "\(.*\)"/\1/p' pkg/project/project.go))
 RUNNER_IMAGE ?= docker.io/kvm-operator/kvm-operator-runner:$(lastword $(subst :, ,$(IMAGE)))
+VM_RUNNER_IMAGE ?= docker.io/kvm-operator/kvm-operator-vm-runner:$(lastword $(subst :, ,$(IMAGE)))
 
 TOOLS   := $(CURDIR)/.tools
 # Vault's module is left out: what it needs is as much as all the others together.
@@ -196,9 +197,10 @@ clean: ## Stop the demo and remove what was built here; the cache of built tools
 	@[ ! -d .demo ] || $(MAKE) demo-down
 	@rm -rf bin .tools cover.out
 
-build-docker-runner: ## Build the container image of node pods; RUNNER_IMAGE names it
+build-docker-runner: ## Build the container images of node pods and VirtualMachines; RUNNER_IMAGE and VM_RUNNER_IMAGE name them
 	@command -v docker >/dev/null || { echo "error: docker is not installed: see https://docs.docker.com/engine/install/"; exit 1; }
-	@docker build --platform linux/amd64 --build-arg VERSION=$(VERSION) -f runner/Dockerfile -t $(RUNNER_IMAGE) .
+	@docker build --platform linux/amd64 --build-arg VERSION=$(VERSION) -f runner/Dockerfile --target runner -t $(RUNNER_IMAGE) .
+	@docker build --platform linux/amd64 --build-arg VERSION=$(VERSION) -f runner/Dockerfile --target vm-runner -t $(VM_RUNNER_IMAGE) .
 
 build-docker: ## Build the container image; IMAGE names it
 	@command -v docker >/dev/null || { echo "error: docker is not installed: see https://docs.docker.com/engine/install/"; exit 1; }
@@ -210,7 +212,7 @@ build-docker: ## Build the container image; IMAGE names it
 tools: machine-tools ## Build what tests need: machine-tools and kwok. Cached for all checkouts
 	@integration/build.sh .tools kwok
 
-machine-tools: ## Build what workload clusters need: Kubernetes, ignition, helm, add-ons, guest images, the runner's image
+machine-tools: ## Build what workload clusters need: Kubernetes, ignition, helm, add-ons, guest images, the runner's images
 	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins containerd
 	@integration/images/guestimage/build.sh .tools/guest
 	@integration/images/runnerimage/build.sh .tools

@@ -31,7 +31,7 @@ func TestEverySettingIsDocumentedWithItsDefault(t *testing.T) {
 		documented[row[1]] = []string{row[2] + strings.TrimSpace(row[3]), row[4]}
 	}
 	fs := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
-	flag.Register(fs, runnerImage)
+	flag.Register(fs, runnerImage, runnerImage)
 	fs.VisitAll(func(f *pflag.Flag) {
 		row, ok := documented[f.Name]
 		if !ok {

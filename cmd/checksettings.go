@@ -104,7 +104,7 @@ var checks = map[string]check{
 	flag.MachinePodSecurity:     podSecurity,
 	flag.MachineMaxImageFile:    text(isDiskSize, "has to be a size of at least 1M, such as 8G"),
 	flag.MachineDiskRequest:     percentage,
-	flag.VMImage:                oneOf(empty, text(isImage, "has to be an image, such as registry.example.org/vm-runner:4.0.0")),
+	flag.VMImage:                text(isImage, "has to be the reference of an image, such as registry.example.org/kvm-operator-vm-runner:4.0.0"),
 	flag.VMAllowedImages:        each(isImage, "has to hold images or their repositories, such as registry.example.org/vm-runner"),
 	flag.VMImageRepository:      oneOf(empty, text(isDomain, "has to be the name of a PersistentVolumeClaim, such as vmop-image-repository")),
 	flag.VMDataStorageClass:     oneOf(empty, text(isDomain, "has to be the name of a StorageClass, such as local")),

@@ -150,7 +150,7 @@ var rightValues = map[string][]string{
 func settingsWith(t *testing.T, name, value string, more ...string) *pflag.FlagSet {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	flag.Register(fs, runnerImage())
+	flag.Register(fs, runnerImage(), vmRunnerImage())
 	// Some settings depend on others: single sign-on, and Vault with a token of the service account.
 	base := []string{}
 	if strings.Contains(name, ".oidc.") && value != "" {
@@ -166,7 +166,7 @@ func settingsWith(t *testing.T, name, value string, more ...string) *pflag.FlagS
 // wrong values and the reason is listed. A new setting with neither fails the test.
 func TestEverySettingIsChecked(t *testing.T) {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	flag.Register(fs, runnerImage())
+	flag.Register(fs, runnerImage(), vmRunnerImage())
 	if err := validate(fs, checks, fileChecks); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}

@@ -42,7 +42,7 @@ A flag beats the environment, which beats files, of which the later beat the ear
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c) },
 	}
-	flag.Register(c.Flags(), runnerImage())
+	flag.Register(c.Flags(), runnerImage(), vmRunnerImage())
 	return c
 }
 

@@ -47,7 +47,7 @@ read too; nothing is changed. The command then exits with 1 when there is a diff
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runRender(c, o) },
 	}
-	flag.Register(c.Flags(), runnerImage())
+	flag.Register(c.Flags(), runnerImage(), vmRunnerImage())
 	c.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files with KVMConfigs and what they depend on; - is standard input")
 	c.Flags().BoolVar(&o.diff, "diff", false, "compare with a living management cluster")
 	c.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig for --diff; empty means KUBECONFIG or ~/.kube/config")

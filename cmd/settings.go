@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,6 +16,11 @@ import (
 
 // runnerImage is the image of node pods that belongs to this binary.
 func runnerImage() string { return "docker.io/kvm-operator/kvm-operator-runner:" + project.Version() }
+
+// vmRunnerImage is the one of VirtualMachines.
+func vmRunnerImage() string {
+	return "docker.io/kvm-operator/kvm-operator-vm-runner:" + project.Version()
+}
 
 // reader reads registered flags. A flag that is not registered is a mistake in this program.
 type reader struct{ *pflag.FlagSet }
@@ -95,7 +99,7 @@ func clusterSettings(fs *pflag.FlagSet) state.Settings {
 func machineSettings(fs *pflag.FlagSet) virtualmachine.Settings {
 	r := reader{fs}
 	s := virtualmachine.Settings{
-		RunnerImage: cmp.Or(r.text(flag.VMImage), r.text(flag.ImageRunner)), AllowedImages: r.list(flag.VMAllowedImages),
+		RunnerImage: r.text(flag.VMImage), AllowedImages: r.list(flag.VMAllowedImages),
 		AllowEmulation: r.yes(flag.MachineAllowEmulation), DeviceResources: r.list(flag.MachineKVMResource),
 		ImageRepository: r.text(flag.VMImageRepository), ExtraArgs: r.yes(flag.VMExtraArgs),
 	}

@@ -114,8 +114,9 @@ const (
 	defaultVaultTTL          = 365 * 24 * time.Hour
 )
 
-// Register adds the daemon's settings to the flags. runnerImage is the default image of node pods.
-func Register(fs *pflag.FlagSet, runnerImage string) {
+// Register adds the daemon's settings to the flags. runnerImage is the default image of node pods, vmRunnerImage that of
+// VirtualMachines.
+func Register(fs *pflag.FlagSet, runnerImage, vmRunnerImage string) {
 	fs.SetNormalizeFunc(normalize)
 	fs.StringSlice(ConfigDirs, []string{"."}, "directories that are searched for configuration files, the first that has one wins")
 	fs.StringSlice(ConfigFiles, nil, "names of configuration files without extension; later ones beat earlier ones")
@@ -123,7 +124,7 @@ func Register(fs *pflag.FlagSet, runnerImage string) {
 	registerKubernetes(fs)
 	registerInstallation(fs)
 	registerNodePods(fs)
-	registerVirtualMachines(fs)
+	registerVirtualMachines(fs, vmRunnerImage)
 	registerWorkload(fs)
 	registerVault(fs)
 	registerTenants(fs)
@@ -183,9 +184,9 @@ func registerInstallation(fs *pflag.FlagSet) {
 	fs.String(OIDCGroupsPrefix, "", "prefix of OIDC groups")
 }
 
-func registerVirtualMachines(fs *pflag.FlagSet) {
+func registerVirtualMachines(fs *pflag.FlagSet, image string) {
 	fs.Bool(VMEnabled, true, "run the VirtualMachines of vmoperator.jdrupes.org, once they are defined")
-	fs.String(VMImage, "", "image of the runners of VirtualMachines; empty for that of node pods")
+	fs.String(VMImage, image, "image of the runners of VirtualMachines")
 	fs.StringSlice(VMAllowedImages, nil, "images that spec.image of a VirtualMachine may name, each one or all with that repository, such as registry.example.org/vm; without it, the operator's own is used")
 	fs.String(VMImageRepository, "", "claim, in the namespace of each VirtualMachine, that has the images of CDs; empty for none")
 	fs.String(VMDataStorageClass, "", "StorageClass for the variables of a machine's firmware; empty for the default one")

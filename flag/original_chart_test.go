@@ -164,7 +164,7 @@ func TestEveryFlagOfTheOriginalIsAccepted(t *testing.T) {
 	for _, key := range slices.Sorted(maps.Keys(arguments)) {
 		t.Run(key, func(t *testing.T) {
 			fs := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
-			flag.Register(fs, "runner:1")
+			flag.Register(fs, "runner:1", "vm-runner:1")
 			if err := fs.Parse([]string{"--" + key + "=" + arguments[key]}); err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,7 @@ func setup(t *testing.T, files map[string]string, args ...string) (*pflag.FlagSe
 		}
 	}
 	fs := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
-	flag.Register(fs, "runner:1")
+	flag.Register(fs, "runner:1", "vm-runner:1")
 	dirs := "--config.dirs=" + filepath.Join(dir, "a") + "," + filepath.Join(dir, "b")
 	if err := fs.Parse(append([]string{dirs}, args...)); err != nil {
 		t.Fatal(err)

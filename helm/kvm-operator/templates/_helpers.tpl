@@ -35,6 +35,10 @@ app.giantswarm.io/commit: {{ . | quote }}
 {{ .Values.image.runner | default (printf "%s/%s-runner:%s" .Values.image.registry .Values.image.name (include "kvm-operator.tag" .)) }}
 {{- end }}
 
+{{- define "kvm-operator.vmRunnerImage" -}}
+{{ .Values.virtualMachines.image | default (printf "%s/%s-vm-runner:%s" .Values.image.registry .Values.image.name (include "kvm-operator.tag" .)) }}
+{{- end }}
+
 {{/* ClusterRole of node pods: the one in the values, else the chart's own. */}}
 {{- define "kvm-operator.nodeRole" -}}
 {{ .Values.rbac.clusterRole.general | default (printf "%s-node" (include "kvm-operator.name" .)) }}

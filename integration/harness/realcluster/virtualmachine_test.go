@@ -2,6 +2,7 @@ package realcluster_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,7 @@ import (
 )
 
 // TestVirtualMachineRunsInAPod: an operator, a kubelet and a runner run a virtual machine with the block device of its
-// claim, which needs no privileges, and change it while it runs. Nothing is on the disk, so the guest is its BIOS.
+// claim, which needs no privileges, and change it while it runs. Nothing is on the disk, so the guest is its firmware, UEFI.
 func TestVirtualMachineRunsInAPod(t *testing.T) {
 	c := theCluster(t)
 	l, err := lab.On(c.ControlPlane())
@@ -40,7 +41,7 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 		Spec: v1.VirtualMachineSpec{
 			CloudInit: &v1.CloudInit{},
 			VM: v1.VM{
-				State: v1.StateRunning, MaximumCPUs: ptr.To[int32](2), CurrentCPUs: ptr.To[int32](1), MaximumRAM: "128Mi", Firmware: v1.FirmwareBIOS,
+				State: v1.StateRunning, MaximumCPUs: ptr.To[int32](2), CurrentCPUs: ptr.To[int32](1), MaximumRAM: "128Mi", Firmware: v1.FirmwareUEFI,
 				PowerdownTimeout: 2, Acceleration: v1.AccelerationTCG, RTCBase: "utc", RTCClock: "rt", CPUModel: "host",
 				Disks: []v1.Disk{{VolumeClaimTemplate: &v1.VolumeClaimTemplate{Metadata: &v1.ClaimMetadata{Name: ptr.To("system")}, Spec: v1.ClaimSpec{
 					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To(""), VolumeMode: "Block", VolumeName: "tiny-system",
@@ -50,6 +51,7 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 		},
 	}
 	l.Create(t, blockVolume(t, "tiny-system"))
+	l.Create(t, directoryVolume(t, "tiny-data"))
 	l.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	kubeconfig, err := c.Publish(t.Context())
 	if err != nil {
@@ -62,7 +64,9 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 	}
 	l.Run(t, func(c *service.Config) {
 		c.REST = reachable
-		c.VirtualMachines = &virtualmachine.Settings{RunnerImage: "docker.io/kvm-operator/kvm-operator-runner:" + project.Version(), AllowEmulation: true}
+		c.VirtualMachines = &virtualmachine.Settings{
+			RunnerImage: "docker.io/kvm-operator/kvm-operator-vm-runner:" + project.Version(), AllowEmulation: true, DataStorageClass: ptr.To("tiny-data"),
+		}
 	})
 	l.Create(t, vm)
 	t.Cleanup(func() { endMachine(t, l, vm) })
@@ -83,10 +87,17 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tiny-0"}}
 	l.Get(t, pod)
 
+	await(t, 2*time.Minute, func() error {
+		if console := kubectl(t, c, "--namespace="+namespace, "logs", "tiny-0"); !strings.Contains(console, "BdsDxe: failed to load Boot0001") {
+			return errors.New("the firmware has not looked for a system yet: " + console)
+		}
+		return nil
+	})
+
 	lab.Change(t, l, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](2) })
 	becomes("larger", func(s v1.VirtualMachineStatus) bool { return ready(s) && s.CPUs == 2 })
 	lab.Change(t, l, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](1) })
-	becomes("stuck, because a BIOS gives no CPU back", func(s v1.VirtualMachineStatus) bool {
+	becomes("stuck, because a firmware gives no CPU back", func(s v1.VirtualMachineStatus) bool {
 		c := meta.FindStatusCondition(s.Conditions, "ChangesApplied")
 		return c != nil && c.Reason == virtualmachine.ReasonCPUsNotAdjusted && strings.Contains(c.Message, "vm.currentCpus") && s.CPUs == 2
 	})
@@ -141,12 +152,27 @@ func blockVolume(t *testing.T, name string) *corev1.PersistentVolume {
 			t.Errorf("detaching %s: %v", device, err)
 		}
 	})
+	v := localVolume(name, device)
+	v.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+	return v
+}
+
+// directoryVolume returns a volume that is a directory of this machine. Its StorageClass, which needs no object, has its
+// name.
+func directoryVolume(t *testing.T, name string) *corev1.PersistentVolume {
+	t.Helper()
+	v := localVolume(name, t.TempDir())
+	v.Spec.StorageClassName = name
+	return v
+}
+
+func localVolume(name, path string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}, ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: ptr.To(corev1.PersistentVolumeBlock),
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")},
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: device}},
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpExists}},

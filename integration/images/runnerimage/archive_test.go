@@ -1,4 +1,4 @@
-// Package runnerimage_test checks and runs the image of node pods that build.sh builds.
+// Package runnerimage_test checks and runs the images that build.sh builds: that of node pods, and that of VirtualMachines.
 package runnerimage_test
 
 import (
@@ -11,7 +11,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,8 +24,50 @@ import (
 // checkout is the root of the repository.
 const checkout = "../../.."
 
-// archivePath is where `make tools` puts the image.
-const archivePath = checkout + "/.tools/runner-image.tar"
+// product is an image that build.sh builds.
+type product struct {
+	// archive is the file below .tools, and repository the image's name without its tag.
+	archive, repository string
+	// stage begins its stage of runner/Dockerfile.
+	stage string
+	// systems is how many layers it has below the runner's.
+	systems int
+	// maxSize bounds the unpacked image, in bytes. A host stores it once, but has to download it before its first machine.
+	maxSize float64
+	// packages are some of the packages that it has files of.
+	packages []string
+
+	unpacked struct {
+		sync.Once
+		directory string
+		err       error
+	}
+}
+
+// inNodes are packages of both images.
+var inNodes = []string{"base-files", "ca-certificates", "e2fsprogs", "libc6", "qemu-system-x86", "seabios"}
+
+// The images have 81 and 108 MB.
+var (
+	forNodes = &product{
+		archive: "runner-image.tar", repository: "docker.io/kvm-operator/kvm-operator-runner", stage: "FROM node-system AS runner\n",
+		systems: 1, maxSize: 90e6, packages: inNodes,
+	}
+	forVMs = &product{
+		archive: "vm-runner-image.tar", repository: "docker.io/kvm-operator/kvm-operator-vm-runner", stage: "FROM vm-system AS vm-runner\n",
+		systems: 2, maxSize: 120e6, packages: slices.Concat(inNodes, []string{"libspice-server1", "ovmf", "qemu-block-extra", "qemu-system-modules-spice", "swtpm"}),
+	}
+)
+
+// ofEach tests both images.
+func ofEach(t *testing.T, test func(t *testing.T, p *product)) {
+	t.Helper()
+	for _, p := range []*product{forNodes, forVMs} {
+		t.Run(p.archive, func(t *testing.T) { test(t, p) })
+	}
+}
+
+func (p *product) path() string { return checkout + "/.tools/" + p.archive }
 
 // descriptor, manifest and config have the fields of the OCI image specification that the tests check.
 type (
@@ -128,55 +172,68 @@ func (a archive) decode(d descriptor, into any) error {
 }
 
 // built returns the image that `make tools` has built.
-func built(t *testing.T) image {
+func (p *product) built(t *testing.T) image {
 	t.Helper()
-	files, err := readArchive(archivePath)
+	files, err := readArchive(p.path())
 	if err != nil {
 		t.Fatal(err)
 	}
 	i, err := files.image()
 	if err != nil {
-		t.Fatalf("%s: %s", archivePath, err)
+		t.Fatalf("%s: %s", p.path(), err)
 	}
 	return i
 }
 
 func TestTheImageIsNamedForContainerd(t *testing.T) {
-	annotations := built(t).Annotations
-	repository, tag, _ := strings.Cut(annotations["io.containerd.image.name"], ":")
-	if repository != "docker.io/kvm-operator/kvm-operator-runner" || tag == "" || tag != annotations["org.opencontainers.image.ref.name"] {
-		t.Errorf("containerd is told the name %q by %v", repository+":"+tag, annotations)
-	}
+	ofEach(t, func(t *testing.T, p *product) {
+		annotations := p.built(t).Annotations
+		repository, tag, _ := strings.Cut(annotations["io.containerd.image.name"], ":")
+		if repository != p.repository || tag == "" || tag != annotations["org.opencontainers.image.ref.name"] {
+			t.Errorf("containerd is told the name %q by %v", repository+":"+tag, annotations)
+		}
+	})
 }
 
 func TestTheImageSaysHowItIsRun(t *testing.T) {
-	got := built(t).config
-	if got.OS != "linux" || got.Architecture != "amd64" {
-		t.Errorf("the image is for %s/%s", got.OS, got.Architecture)
-	}
-	if diff := cmp.Diff([]string{nodepod.Binary}, got.Config.Entrypoint); diff != "" {
-		t.Errorf("entrypoint (-want +got):\n%s", diff)
-	}
-	if got.Config.Labels["org.opencontainers.image.version"] == "" {
-		t.Errorf("labels %v, want a version among them", got.Config.Labels)
-	}
-	dockerfile := settingsOfDockerfile(t)
-	for name, setting := range map[string][]string{"ENTRYPOINT": got.Config.Entrypoint, "CMD": got.Config.Cmd, "ENV": got.Config.Env} {
-		if diff := cmp.Diff(dockerfile[name], setting); diff != "" {
-			t.Errorf("%s (-runner/Dockerfile +%s):\n%s", name, archivePath, diff)
+	ofEach(t, func(t *testing.T, p *product) {
+		got := p.built(t).config
+		if got.OS != "linux" || got.Architecture != "amd64" {
+			t.Errorf("the image is for %s/%s", got.OS, got.Architecture)
 		}
-	}
+		if diff := cmp.Diff([]string{nodepod.Binary}, got.Config.Entrypoint); diff != "" {
+			t.Errorf("entrypoint (-want +got):\n%s", diff)
+		}
+		labels := got.Config.Labels
+		if labels["org.opencontainers.image.version"] == "" {
+			t.Errorf("labels %v, want a version among them", labels)
+		}
+		dockerfile := p.settingsOfDockerfile(t)
+		if title := labels["org.opencontainers.image.title"]; title == "" || !strings.Contains(dockerfile["LABEL"][0], `"`+title+`"`) {
+			t.Errorf("the title is %q, and in the Dockerfile %v", title, dockerfile["LABEL"])
+		}
+		for name, setting := range map[string][]string{"ENTRYPOINT": got.Config.Entrypoint, "CMD": got.Config.Cmd, "ENV": got.Config.Env} {
+			if diff := cmp.Diff(dockerfile[name], setting); diff != "" {
+				t.Errorf("%s (-runner/Dockerfile +%s):\n%s", name, p.archive, diff)
+			}
+		}
+	})
 }
 
-// settingsOfDockerfile returns the arguments of the one-line instructions of the last stage.
-func settingsOfDockerfile(t *testing.T) map[string][]string {
+// settingsOfDockerfile returns the arguments of the one-line instructions of the image's stage.
+func (p *product) settingsOfDockerfile(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(checkout, "runner/Dockerfile"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, stage, found := bytes.Cut(text, []byte("\n"+p.stage))
+	if !found {
+		t.Fatalf("runner/Dockerfile has no stage %q", p.stage)
+	}
+	stage, _, _ = bytes.Cut(stage, []byte("\nFROM "))
 	settings := map[string][]string{}
-	for line := range bytes.Lines(text[bytes.LastIndex(text, []byte("\nFROM ")):]) {
+	for line := range bytes.Lines(stage) {
 		instruction, argument, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 		list := []string{argument}
 		if strings.HasPrefix(argument, "[") {
@@ -189,27 +246,46 @@ func settingsOfDockerfile(t *testing.T) map[string][]string {
 	return settings
 }
 
-func TestTheImageHasALayerForTheSystemAndOneForTheRunner(t *testing.T) {
-	i := built(t)
-	var ids []string
-	for _, layer := range i.layers {
-		ids = append(ids, fmt.Sprintf("sha256:%x", sha256.Sum256(layer)))
+func TestTheImageHasLayersForTheSystemAndOneForTheRunner(t *testing.T) {
+	ofEach(t, func(t *testing.T, p *product) {
+		i := p.built(t)
+		var ids []string
+		for _, layer := range i.layers {
+			ids = append(ids, fmt.Sprintf("sha256:%x", sha256.Sum256(layer)))
+		}
+		if diff := cmp.Diff(ids, i.config.RootFS.DiffIDs); diff != "" || len(ids) != p.systems+1 {
+			t.Fatalf("want %d layers (-digests of layers +diff_ids of config):\n%s", p.systems+1, diff)
+		}
+		if diff := cmp.Diff([]string{"opt/", "opt/kvm-operator/", strings.TrimPrefix(nodepod.Binary, "/")}, namesIn(t, i.layers[p.systems])); diff != "" {
+			t.Errorf("files of the upper layer (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestTheImagesShareLayers, which a host that has one of them need not download.
+func TestTheImagesShareLayers(t *testing.T) {
+	nodes, vms := forNodes.built(t), forVMs.built(t)
+	if !bytes.Equal(nodes.layers[0], vms.layers[0]) || !bytes.Equal(nodes.layers[1], vms.layers[2]) {
+		t.Error("system and runner are not the same layers in both images")
 	}
-	if diff := cmp.Diff(ids, i.config.RootFS.DiffIDs); diff != "" || len(ids) != 2 {
-		t.Fatalf("want two layers (-digests of layers +diff_ids of config):\n%s", diff)
+	for _, name := range namesIn(t, vms.layers[1]) {
+		if !strings.HasSuffix(name, "/") && slices.Contains(namesIn(t, nodes.layers[0]), name) {
+			t.Errorf("%s is in two layers", name)
+		}
 	}
-	var names []string
-	for r := tar.NewReader(bytes.NewReader(i.layers[1])); ; {
+}
+
+// namesIn returns the paths of a layer.
+func namesIn(t *testing.T, layer []byte) (names []string) {
+	t.Helper()
+	for r := tar.NewReader(bytes.NewReader(layer)); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return names
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		names = append(names, header.Name)
-	}
-	if diff := cmp.Diff([]string{"opt/", "opt/kvm-operator/", strings.TrimPrefix(nodepod.Binary, "/")}, names); diff != "" {
-		t.Errorf("files of the upper layer (-want +got):\n%s", diff)
 	}
 }

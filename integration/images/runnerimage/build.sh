@@ -1,14 +1,15 @@
 #!/bin/bash
-# build.sh DEST — builds the image of node pods without a container engine: DEST/runner-image.tar, an OCI archive for
-# `ctr -n k8s.io images import`. It has the same files and settings as that of runner/Dockerfile.
+# build.sh DEST — builds the images of pods that run machines without a container engine: DEST/runner-image.tar for nodes
+# and DEST/vm-runner-image.tar for VirtualMachines, OCI archives for `ctr -n k8s.io images import`. They have the same
+# files and settings as those of runner/Dockerfile. The second has all layers of the first and one more.
 #
-# Its system, QEMU with libraries from Debian packages, is cached by the content of its inputs in
+# Their systems, QEMU with libraries from Debian packages, are cached by the content of their inputs in
 # ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/runnerimage. To get newer Debian packages, remove that directory. Only
 # the runner's layer is built each time. A lock lets two checkouts build at the same time. Interrupting is safe at any
 # time: nothing half-built is ever left in DEST.
 #
-# The same packages and sources result in the same bytes. VERSION is the version of a release, and RUNNER_IMAGE the name
-# of the image. DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors.
+# The same packages and sources result in the same bytes. VERSION is the version of a release; RUNNER_IMAGE and
+# VM_RUNNER_IMAGE are the names of the images. DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -77,8 +78,9 @@ progress() {
   job='' ticker=''
 }
 
-# build_system OUT: the layer with everything except the runner. Nothing runs inside of that Debian, so nothing of this
-# machine is mounted there. An interrupt could leave such a mount behind, and the cleanup would delete files in it.
+# build_system OUT VM_OUT: the layers with everything except the runner, for nodes and what VirtualMachines need besides.
+# Nothing runs inside of that Debian, so nothing of this machine is mounted there. An interrupt could leave such a mount
+# behind, and the cleanup would delete files in it.
 build_system() {
   local packages
   packages=$(grep -v '^#' "$here/packages" | paste -sd,)
@@ -87,27 +89,34 @@ build_system() {
   progress "runner's system" env TMPDIR="$work" mmdebstrap --variant=extract --include="$packages" \
     --skip=chroot/mount --keyring=/usr/share/keyrings/debian-archive-keyring.gpg --aptopt='APT::Install-Recommends "false"' \
     --extract-hook="'$here/register.sh' \"\$1\"" --extract-hook="'$here/rootfs.sh' \"\$1\" \"\$1/image\"" \
-    --extract-hook="sync-out /image '$work/image'" trixie /dev/null "${mirrors[@]}"
-  tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$work/image" -cf "$1" .
+    --extract-hook="'$here/rootfs.sh' \"\$1\" \"\$1/vm-image\" \"\$1/image\"" \
+    --extract-hook="sync-out /image '$work/image'" --extract-hook="sync-out /vm-image '$work/vm-image'" trixie /dev/null "${mirrors[@]}"
+  pack_layer "$work/image" "$1"
+  pack_layer "$work/vm-image" "$2"
+}
+
+pack_layer() {
+  tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$1" -cf "$2" .
 }
 
 # system_key: a digest of everything that the system depends on.
 system_key() {
   {
     cat "$here/packages" "$here/register.sh" "$here/rootfs.sh"
-    declare -f build_system
+    declare -f build_system pack_layer
     printf '%s\n' "$SOURCE_DATE_EPOCH" "${mirrors[@]}"
   } | sha256sum | cut -c1-16
 }
 
-# build_system_once FILE: builds the system if it is missing. A second caller waits for the first.
+# build_system_once FILE VM_FILE: builds the systems if they are missing. A second caller waits for the first.
 build_system_once() {
   exec 9>"$cache/system.lock"
   flock -n 9 || { echo "==> runner's system: waiting for another build of it"; flock 9; }
-  if [ ! -e "$1" ]; then
+  if [ ! -e "$1" ] || [ ! -e "$2" ]; then
     SECONDS=0
     echo "==> runner's system: building"
-    build_system "$work/system.tar"
+    build_system "$work/system.tar" "$work/vm-system.tar"
+    mv "$work/vm-system.tar" "$2"
     mv "$work/system.tar" "$1"
     echo "==> runner's system: built in ${SECONDS}s"
   fi
@@ -117,18 +126,23 @@ build_system_once() {
 # version: the version of the release, or the one in the sources.
 version() { echo "${VERSION:-$(sed -n 's/^var version = "\(.*\)"/\1/p' "$root/pkg/project/project.go")}"; }
 
-# build_image SYSTEM OUT
-build_image() {
+build_runner() {
   SECONDS=0
-  echo "==> runner image: compiling the runner"
+  echo "==> runner images: compiling the runner"
   progress runner env CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -C "$root" -trimpath -buildvcs=false \
     -ldflags "-s -w ${VERSION:+-X $project.version=$VERSION}" -o "$work/runner" ./runner
-  unfinished=$2.$$
-  progress "runner image" go run -C "$here/pack" . -name "${RUNNER_IMAGE:-docker.io/kvm-operator/kvm-operator-runner:$(version)}" \
-    -version "$(version)" -system "$1" -runner "$work/runner" -o "$unfinished"
+}
+
+# build_image TITLE NAME OUT SYSTEM...: the layers from the lowest to the highest, on which the runner's comes.
+build_image() {
+  local title=$1 name=$2 out=$3
+  shift 3
+  unfinished=$out.$$
+  progress "$title image" "$work/pack" -name "$name" -title "$title" -version "$(version)" -runner "$work/runner" -o "$unfinished" "$@"
   # Processes that watch the file only see changes.
-  cmp -s "$unfinished" "$2" || mv "$unfinished" "$2"
-  echo "==> runner image: built in ${SECONDS}s, $(du -h "$2" | cut -f1)"
+  cmp -s "$unfinished" "$out" || mv "$unfinished" "$out"
+  rm -f "$unfinished"
+  echo "==> $(basename "$out"): built in ${SECONDS}s, $(du -h "$out" | cut -f1)"
 }
 
 [ $# = 1 ] || die "usage: $0 DEST"
@@ -139,6 +153,10 @@ dest=$(cd "$1" && pwd)
 job='' ticker='' unfinished=''
 work=$(mktemp -d "$cache/work.XXXXXX")
 trap 'end "$ticker"; end "$job"; rm -rf --one-file-system "$work" "$unfinished"' EXIT
-system=$cache/system-$(system_key).tar
-build_system_once "$system"
-build_image "$system" "$dest/runner-image.tar"
+system=$cache/system-$(system_key).tar vm_system=$cache/vm-system-$(system_key).tar
+build_system_once "$system" "$vm_system"
+build_runner
+go build -C "$here/pack" -o "$work/pack" .
+registry=docker.io/kvm-operator/kvm-operator
+build_image "kvm-operator runner" "${RUNNER_IMAGE:-$registry-runner:$(version)}" "$dest/runner-image.tar" "$system"
+build_image "kvm-operator VM runner" "${VM_RUNNER_IMAGE:-$registry-vm-runner:$(version)}" "$dest/vm-runner-image.tar" "$system" "$vm_system"

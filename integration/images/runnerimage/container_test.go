@@ -19,37 +19,32 @@ import (
 	"time"
 )
 
-// unpacked is the image's root file system, once for all tests. TestMain removes it.
-var unpacked struct {
-	sync.Once
-	directory string
-	err       error
-}
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if unpacked.directory != "" {
-		_ = os.RemoveAll(unpacked.directory)
+	for _, p := range []*product{forNodes, forVMs} {
+		if p.unpacked.directory != "" {
+			_ = os.RemoveAll(p.unpacked.directory)
+		}
 	}
 	os.Exit(code)
 }
 
-// rootfs returns the path of the image's root file system, which must not be changed.
-func rootfs(t *testing.T) string {
+// rootfs returns the path of the image's root file system, which must not be changed. TestMain removes it.
+func (p *product) rootfs(t *testing.T) string {
 	t.Helper()
-	i := built(t)
-	unpacked.Do(func() {
-		unpacked.directory, unpacked.err = os.MkdirTemp("", "runner-image") //nolint:usetesting // It outlives the first test.
+	i, u := p.built(t), &p.unpacked
+	u.Do(func() {
+		u.directory, u.err = os.MkdirTemp("", "runner-image") //nolint:usetesting // It outlives the first test.
 		for _, layer := range i.layers {
-			if unpacked.err == nil {
-				unpacked.err = unpack(layer, unpacked.directory)
+			if u.err == nil {
+				u.err = unpack(layer, u.directory)
 			}
 		}
 	})
-	if unpacked.err != nil {
-		t.Fatalf("unpack image: %s", unpacked.err)
+	if u.err != nil {
+		t.Fatalf("unpack image: %s", u.err)
 	}
-	return unpacked.directory
+	return u.directory
 }
 
 func unpack(layer []byte, directory string) error {
@@ -113,7 +108,7 @@ type container struct {
 }
 
 // start runs a command in a container of the image until the test ends. /guest has the files.
-func start(t *testing.T, files []string, command ...string) *container {
+func (p *product) start(t *testing.T, files []string, command ...string) *container {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Fatal("containers are made by root only: run the tests as root")
@@ -123,7 +118,7 @@ func start(t *testing.T, files []string, command ...string) *container {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := exec.CommandContext(ctx, "unshare", arguments...)
 	// The image's path is the only one for its programs. The shell also finds what it needs there.
-	c.Env = append([]string{"IMAGE=" + rootfs(t), "BOX=" + mountPoint(t)}, built(t).config.Config.Env...)
+	c.Env = append([]string{"IMAGE=" + p.rootfs(t), "BOX=" + mountPoint(t)}, p.built(t).config.Config.Env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	running := &container{output: &output{more: make(chan struct{})}, done: make(chan struct{})}
 	c.Stdout, c.Stderr = running.output, running.output

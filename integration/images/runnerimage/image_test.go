@@ -21,14 +21,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
 )
 
-// maxSize bounds the unpacked image, in bytes. It has 81 MB. A host stores it once, but has to download it before its
-// first node.
-const maxSize = 90e6
-
 // regularFiles calls visit for each regular file of the image.
-func regularFiles(t *testing.T, visit func(path string, info fs.FileInfo)) {
+func (p *product) regularFiles(t *testing.T, visit func(path string, info fs.FileInfo)) {
 	t.Helper()
-	err := filepath.WalkDir(rootfs(t), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(p.rootfs(t), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
@@ -44,118 +40,137 @@ func regularFiles(t *testing.T, visit func(path string, info fs.FileInfo)) {
 }
 
 func TestTheImageIsSmall(t *testing.T) {
-	var size int64
-	regularFiles(t, func(_ string, info fs.FileInfo) { size += info.Size() })
-	t.Logf("%.1f MB", float64(size)/1e6)
-	if size > maxSize {
-		t.Errorf("the unpacked image has %.1f MB, want %.1f at most", float64(size)/1e6, maxSize/1e6)
-	}
+	ofEach(t, func(t *testing.T, p *product) {
+		var size int64
+		p.regularFiles(t, func(_ string, info fs.FileInfo) { size += info.Size() })
+		t.Logf("%.1f MB", float64(size)/1e6)
+		if float64(size) > p.maxSize {
+			t.Errorf("the unpacked image has %.1f MB, want %.1f at most", float64(size)/1e6, p.maxSize/1e6)
+		}
+	})
 }
 
 func TestEveryProgramFindsItsLibraries(t *testing.T) {
-	root, linked := rootfs(t), 0
-	regularFiles(t, func(path string, _ fs.FileInfo) {
-		for _, library := range librariesOf(t, path) {
-			linked++
-			// The loader searches these directories by default, and without its cache, which the image does not have.
-			_, first := os.Stat(filepath.Join(root, "usr/lib/x86_64-linux-gnu", library))
-			_, second := os.Stat(filepath.Join(root, "usr/lib64", library))
-			if first != nil && second != nil {
-				t.Errorf("%s is linked against %s, which is not there", strings.TrimPrefix(path, root), library)
+	ofEach(t, func(t *testing.T, p *product) {
+		root, linked := p.rootfs(t), 0
+		p.regularFiles(t, func(path string, _ fs.FileInfo) {
+			libraries, directories := librariesOf(t, path)
+			// The loader searches these by default, and without its cache, which the image does not have.
+			directories = append(directories, "usr/lib/x86_64-linux-gnu", "usr/lib64")
+			for _, library := range libraries {
+				linked++
+				if !slices.ContainsFunc(directories, func(directory string) bool {
+					_, err := os.Stat(filepath.Join(root, directory, library))
+					return err == nil
+				}) {
+					t.Errorf("%s is linked against %s, which is not there", strings.TrimPrefix(path, root), library)
+				}
 			}
+		})
+		if linked == 0 {
+			t.Error("nothing is linked against anything")
 		}
 	})
-	if linked == 0 {
-		t.Error("nothing is linked against anything")
-	}
 }
 
-// librariesOf returns the names of the libraries that a program is linked against. It returns none for other files.
-func librariesOf(t *testing.T, path string) []string {
+// librariesOf returns the names of the libraries that a program is linked against, and its own directories for them. It
+// returns none for other files.
+func librariesOf(t *testing.T, path string) (libraries, directories []string) {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.HasPrefix(content, []byte(elf.ELFMAG)) {
-		return nil
+		return nil, nil
 	}
 	file, err := elf.NewFile(bytes.NewReader(content))
 	if err != nil {
 		t.Fatalf("%s: %s", path, err)
 	}
-	libraries, err := file.ImportedLibraries()
+	libraries, err = file.ImportedLibraries()
+	if err == nil {
+		directories, err = file.DynString(elf.DT_RUNPATH)
+	}
 	if err != nil {
 		t.Fatalf("%s: %s", path, err)
 	}
-	return libraries
+	return libraries, directories
 }
 
 func TestTheRunnerCanCheckServersOfGuestImages(t *testing.T) {
-	certificates, err := os.ReadFile(filepath.Join(rootfs(t), "etc/ssl/certs/ca-certificates.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var count int
-	for block, rest := pem.Decode(certificates); block != nil; block, rest = pem.Decode(rest) {
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			t.Errorf("certificate %d: %s", count, err)
+	ofEach(t, func(t *testing.T, p *product) {
+		certificates, err := os.ReadFile(filepath.Join(p.rootfs(t), "etc/ssl/certs/ca-certificates.crt"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		count++
-	}
-	if count < 100 {
-		t.Errorf("there are %d certificate authorities, want more than 100", count)
-	}
+		var count int
+		for block, rest := pem.Decode(certificates); block != nil; block, rest = pem.Decode(rest) {
+			if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+				t.Errorf("certificate %d: %s", count, err)
+			}
+			count++
+		}
+		if count < 100 {
+			t.Errorf("there are %d certificate authorities, want more than 100", count)
+		}
+	})
 }
 
 // TestEveryPackageIsKnown: scanners look for descriptions of packages and the distribution, and licences require their
 // text.
 func TestEveryPackageIsKnown(t *testing.T) {
-	root := rootfs(t)
-	descriptions, err := filepath.Glob(filepath.Join(root, "var/lib/dpkg/status.d/*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var packages []string
-	for _, path := range descriptions {
-		name := filepath.Base(path)
-		packages = append(packages, name)
-		description, err := os.ReadFile(path)
+	ofEach(t, func(t *testing.T, p *product) {
+		root := p.rootfs(t)
+		descriptions, err := filepath.Glob(filepath.Join(root, "var/lib/dpkg/status.d/*"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Contains(description, []byte("Package: "+name+"\n")) || !bytes.Contains(description, []byte("\nVersion: ")) {
-			t.Errorf("the description of %s is:\n%s", name, description)
+		var packages []string
+		for _, path := range descriptions {
+			name := filepath.Base(path)
+			packages = append(packages, name)
+			description, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(description, []byte("Package: "+name+"\n")) || !bytes.Contains(description, []byte("\nVersion: ")) {
+				t.Errorf("the description of %s is:\n%s", name, description)
+			}
+			if _, err := os.Stat(filepath.Join(root, "usr/share/doc", name, "copyright")); err != nil {
+				t.Error(err)
+			}
 		}
-		if _, err := os.Stat(filepath.Join(root, "usr/share/doc", name, "copyright")); err != nil {
-			t.Error(err)
+		for _, name := range p.packages {
+			if !slices.Contains(packages, name) {
+				t.Errorf("%s is not among the packages %v", name, packages)
+			}
 		}
-	}
-	for _, name := range []string{"base-files", "ca-certificates", "e2fsprogs", "libc6", "qemu-system-x86", "seabios"} {
-		if !slices.Contains(packages, name) {
-			t.Errorf("%s is not among the packages %v", name, packages)
+		if release, err := os.ReadFile(filepath.Join(root, "etc/os-release")); err != nil || !bytes.Contains(release, []byte("ID=debian")) {
+			t.Errorf("os-release: %v\n%s", err, release)
 		}
-	}
-	if release, err := os.ReadFile(filepath.Join(root, "etc/os-release")); err != nil || !bytes.Contains(release, []byte("ID=debian")) {
-		t.Errorf("os-release: %v\n%s", err, release)
-	}
+	})
 }
 
 // inGuest returns the path of a file in the container.
 func inGuest(path string) string { return "/guest/" + filepath.Base(path) }
 
 func TestQEMUOfTheImageStarts(t *testing.T) {
-	said := start(t, nil, "qemu-system-x86_64", "--version").wait(t, helpTimeout)
-	if !regexp.MustCompile(`^QEMU emulator version \d`).MatchString(said) {
-		t.Errorf("qemu-system-x86_64 --version says:\n%s", said)
-	}
+	ofEach(t, func(t *testing.T, p *product) {
+		said := p.start(t, nil, "qemu-system-x86_64", "--version").wait(t, helpTimeout)
+		if !regexp.MustCompile(`^QEMU emulator version \d`).MatchString(said) {
+			t.Errorf("qemu-system-x86_64 --version says:\n%s", said)
+		}
+	})
 }
 
 func TestTheRunnerOfTheImageStarts(t *testing.T) {
-	said := start(t, nil, nodepod.Binary, "runner", "--help").wait(t, helpTimeout)
-	if !strings.Contains(said, "kvm-operator runner [flags]") {
-		t.Errorf("runner --help says:\n%s", said)
-	}
+	ofEach(t, func(t *testing.T, p *product) {
+		said := p.start(t, nil, nodepod.Binary, "runner", "--help").wait(t, helpTimeout)
+		if !strings.Contains(said, "kvm-operator runner [flags]") {
+			t.Errorf("runner --help says:\n%s", said)
+		}
+	})
 }
 
 // remarkPattern matches QEMU's own messages, such as those about missing optional files.
@@ -192,7 +207,7 @@ func TestQEMUOfTheImageBootsAGuest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := start(t, []string{test.kernel, tiny.Initrd}, append([]string{"qemu-system-x86_64"}, arguments...)...)
+			c := forNodes.start(t, []string{test.kernel, tiny.Initrd}, append([]string{"qemu-system-x86_64"}, arguments...)...)
 			for _, text := range test.want {
 				c.await(t, text, bootTimeout)
 			}
@@ -217,7 +232,7 @@ func TestTheRunnerOfTheImageRunsAGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, []string{tiny.Kernel, tiny.Initrd, bootData}, nodepod.Binary, "runner", "--name=image", "--memory=256M",
+	c := forNodes.start(t, []string{tiny.Kernel, tiny.Initrd, bootData}, nodepod.Binary, "runner", "--name=image", "--memory=256M",
 		"--network=user", "--acceleration=tcg", "--allow-emulation", "--image-directories=/", "--image="+string(description), "--disk=rootfs:64M", "--boot-data="+inGuest(bootData))
 	c.await(t, fmt.Sprintf("tiny: disk=rootfs size=%d mounted", 64<<20), bootTimeout)
 	c.await(t, "tiny: ready", bootTimeout)

@@ -3,6 +3,7 @@ package chart_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -143,8 +144,12 @@ func TestImagesOfBothComeFromTheSamePlace(t *testing.T) {
 		"image.name=own/operator":           "docker.io/own/operator-runner:" + project.Version(),
 		"image.tag=4.0.1":                   "docker.io/kvm-operator/kvm-operator-runner:4.0.1",
 	} {
-		if got := notDefault(load(t, "--set="+set))[flag.ImageRunner]; got != want {
-			t.Errorf("with %s the image of node pods is %s, want %s", set, got, want)
+		got := notDefault(load(t, "--set="+set))
+		if got[flag.ImageRunner] != want {
+			t.Errorf("with %s the image of node pods is %s, want %s", set, got[flag.ImageRunner], want)
+		}
+		if want := strings.Replace(want, "-runner:", "-vm-runner:", 1); got[flag.VMImage] != want {
+			t.Errorf("with %s the image of VirtualMachines is %s, want %s", set, got[flag.VMImage], want)
 		}
 	}
 }
@@ -159,7 +164,7 @@ func TestListsMayBeText(t *testing.T) {
 // register returns the settings of an operator of this version.
 func register() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
-	flag.Register(fs, "docker.io/kvm-operator/kvm-operator-runner:"+project.Version())
+	flag.Register(fs, "docker.io/kvm-operator/kvm-operator-runner:"+project.Version(), "docker.io/kvm-operator/kvm-operator-vm-runner:"+project.Version())
 	return fs
 }
 

@@ -1,5 +1,5 @@
-// Command pack writes the runner's image without a container engine: an OCI archive of two layers, the system and the
-// runner. The same inputs result in the same bytes.
+// Command pack writes an image of the runner without a container engine: an OCI archive of the layers of the system, whose
+// tars are its arguments, the lowest first, and one with the runner. The same inputs result in the same bytes.
 package main
 
 import (
@@ -14,16 +14,20 @@ import (
 // epoch is the time of all files in the image.
 var epoch = time.Unix(1700000000, 0).UTC()
 
-type inputs struct{ name, version, system, runner, out string }
+type inputs struct {
+	name, title, version, runner, out string
+	systems                           []string
+}
 
 func main() {
 	var in inputs
 	flag.StringVar(&in.name, "name", "", "name of the image, with registry and tag")
+	flag.StringVar(&in.title, "title", "", "title of the image, for a label")
 	flag.StringVar(&in.version, "version", "", "version of the runner, for a label")
-	flag.StringVar(&in.system, "system", "", "tar of the root file system, all but the runner")
 	flag.StringVar(&in.runner, "runner", "", "the runner's program")
 	flag.StringVar(&in.out, "o", "", "archive to write")
 	flag.Parse()
+	in.systems = flag.Args()
 	if err := pack(in); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
@@ -35,16 +39,20 @@ func pack(in inputs) error {
 	if err != nil {
 		return fmt.Errorf("read name of image: %w", err)
 	}
-	system, err := os.ReadFile(in.system)
-	if err != nil {
-		return err
+	var layers [][]byte
+	for _, path := range in.systems {
+		layer, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		layers = append(layers, layer)
 	}
 	runner, err := runnerLayer(in.runner)
 	if err != nil {
 		return fmt.Errorf("pack runner: %w", err)
 	}
-	layers := [][]byte{system, runner}
-	image, err := build(in.version, layers)
+	layers = append(layers, runner)
+	image, err := build(in.title, in.version, layers)
 	if err != nil {
 		return fmt.Errorf("build image: %w", err)
 	}
