@@ -173,15 +173,15 @@ func TestWhereRenderingsComeFrom(t *testing.T) {
 
 // TestMachinesAreRendered beside clusters, and a handler may be one of either.
 func TestMachinesAreRendered(t *testing.T) {
-	all := []string{"Secret default/desk-7-cloud-init", "ConfigMap default/desk-7", "StatefulSet default/desk-7"}
+	all := []string{"Secret default/desk-7-cloud-init", "Secret default/desk-7-display-secret", "ConfigMap default/desk-7", "StatefulSet default/desk-7"}
 	for name, test := range map[string]struct {
 		stdin string
 		args  []string
 		want  []string
 	}{
 		"a virtual machine":  {"", []string{"-f", examples + "virtualmachine-full.yaml"}, all},
-		"one handler of it":  {"", []string{"-f", examples + "virtualmachine-full.yaml", "--handler=statefulset"}, all[2:]},
-		"beside a KVMConfig": {minimal(t), []string{"-f", examples + "virtualmachine-full.yaml,-", "--handler=namespace,statefulset"}, []string{"Namespace ab1cd", all[2]}},
+		"one handler of it":  {"", []string{"-f", examples + "virtualmachine-full.yaml", "--handler=statefulset"}, all[3:]},
+		"beside a KVMConfig": {minimal(t), []string{"-f", examples + "virtualmachine-full.yaml,-", "--handler=namespace,statefulset"}, []string{"Namespace ab1cd", all[3]}},
 		"the smallest one":   {"", []string{"-f", examples + "virtualmachine-minimal.yaml", "--handler=configmap"}, []string{"ConfigMap default/tiny"}},
 	} {
 		args := append([]string{"render", "--" + flag.VMImageRepository + "=images"}, test.args...)

@@ -47,6 +47,7 @@ func registerVM(fs *pflag.FlagSet) {
 	fs.String("cloud-init", vmconfig.CloudInitDirectory, "directory with the files for cloud-init")
 	fs.String("config", vmconfig.LiveFile, "file with the part of the machine that can change; without it, the guest has all CPUs and memory")
 	fs.String("data", vmconfig.DataDirectory, "directory for what outlives the pod: the firmware's variables")
+	fs.String("display", vmconfig.DisplayDirectory, "directory with the files of the display's Secret")
 	fs.String("devices", "/dev", "directory with the disks, each under its name")
 	fs.String("image-repository", vmconfig.ImageRepository, "directory with the images of CDs")
 	fs.String("machine", "", "the machine, as JSON")
@@ -71,7 +72,7 @@ func runVM(c *cobra.Command) error {
 func loadVM(fs *pflag.FlagSet, environment func(string) (string, bool)) (vmrunner.Settings, error) {
 	r := newReader(fs, vmVariables, environment)
 	settings := vmrunner.Settings{
-		Config: r.text("config"), CloudInit: r.text("cloud-init"), Data: r.text("data"), Images: r.text("image-repository"), Devices: r.text("devices"),
+		Config: r.text("config"), CloudInit: r.text("cloud-init"), Display: r.text("display"), Data: r.text("data"), Images: r.text("image-repository"), Devices: r.text("devices"),
 		State: r.text("state"), Kernel: r.text("canary-kernel"), AllowEmulation: r.yes("allow-emulation"), ParkedFor: r.duration("parked-for"),
 	}
 	var err error

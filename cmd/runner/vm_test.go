@@ -51,7 +51,7 @@ func TestLoadVM(t *testing.T) {
 	m.Version = vmconfig.Version
 	want := vmrunner.Settings{
 		Settings: keeper.Settings{Name: "test-vm", Run: "/run/vm", QEMU: "qemu-system-x86_64", QEMUUser: keeper.QEMUUser, Timeouts: timeouts},
-		Machine:  m, Config: vmconfig.LiveFile, CloudInit: vmconfig.CloudInitDirectory, Data: vmconfig.DataDirectory, Images: vmconfig.ImageRepository,
+		Machine:  m, Config: vmconfig.LiveFile, CloudInit: vmconfig.CloudInitDirectory, Display: vmconfig.DisplayDirectory, Data: vmconfig.DataDirectory, Images: vmconfig.ImageRepository,
 		Devices: filepath.Dir(m.Drives[0].Device()), State: vmconfig.StateDirectory, Kernel: "/usr/share/kvm-operator/vmlinuz", AllowEmulation: true,
 		ParkedFor: vmrunner.ParkedFor,
 	}

@@ -57,7 +57,7 @@ func (s *State) Order() vmconfig.Live {
 			order.Media = nil
 		}
 	}
-	if s.Err != nil || slices.ContainsFunc(order.Media, isFile) && !s.podHasRepository() {
+	if s.KeepMedia || slices.ContainsFunc(order.Media, isFile) && !s.podHasRepository() {
 		order.Media = nil
 	}
 	// The pod was created with a grace period for this.
@@ -109,6 +109,7 @@ const (
 	ReasonCPUsNotAdjusted   = "CPUsNotAdjusted"
 	ReasonMemoryNotAdjusted = "MemoryNotAdjusted"
 	ReasonMediumNotInserted = "MediumNotInserted"
+	ReasonDisplayLocked     = "DisplayLocked"
 )
 
 // problems are the parts of which a runner reports problems, in the order in which they are told.
@@ -116,6 +117,7 @@ var problems = []struct{ part, field, reason string }{
 	{vmconfig.PartCPUs, "vm.currentCpus", ReasonCPUsNotAdjusted},
 	{vmconfig.PartRAM, "vm.currentRam", ReasonMemoryNotAdjusted},
 	{vmconfig.PartMedia, "vm.disks.cdrom", ReasonMediumNotInserted},
+	{vmconfig.PartDisplay, "vm.display", ReasonDisplayLocked},
 }
 
 // maxProblem bounds what is repeated of what a runner reports, in bytes.

@@ -19,6 +19,7 @@ const (
 	Binary           = "/opt/kvm-operator/kvm-operator"
 	volumeConfig     = "config"
 	volumeCloudInit  = "cloud-init"
+	volumeDisplay    = "display"
 	volumeState      = "state"
 	volumeRepository = "vmop-image-repository"
 
@@ -45,6 +46,9 @@ func (s *State) Template() (corev1.PodTemplateSpec, error) {
 	annotations := map[string]string{AnnotationMachine: parts, AnnotationLive: live}
 	if s.CloudInit != nil {
 		annotations[AnnotationCloudInit] = s.CloudInit.Hash
+	}
+	if version := s.displayVersion(); version != "" {
+		annotations[AnnotationDisplay] = version
 	}
 	spec := s.VM.Spec
 	return corev1.PodTemplateSpec{
@@ -140,10 +144,11 @@ func (s *State) pullPolicy() corev1.PullPolicy {
 	return corev1.PullIfNotPresent
 }
 
-// overhead is the memory that the runner and QEMU need besides the guest's, in bytes; with emulation, QEMU keeps up to
-// 1 GiB of translated code.
+// overhead is the memory that the runner and QEMU need besides the guest's, in bytes, and screen what they need for each
+// monitor; with emulation, QEMU keeps up to 1 GiB of translated code.
 const (
 	overhead  = 256 << 20
+	screen    = 64 << 20
 	emulation = 1 << 30
 )
 
@@ -155,6 +160,9 @@ func (s *State) resources() corev1.ResourceRequirements {
 		r = corev1.ResourceRequirements{Limits: v1.List(declared.Limits), Requests: v1.List(declared.Requests)}
 	} else {
 		memory := s.Live.CurrentRAM + overhead
+		if d := s.Machine.Display; d != nil && d.SPICE != nil {
+			memory += int64(max(1, d.Outputs)) * screen
+		}
 		if s.Settings.AllowEmulation {
 			memory += emulation
 		}
@@ -205,6 +213,12 @@ func (s *State) volumes() []corev1.Volume {
 	if s.CloudInit != nil {
 		list = append(list, corev1.Volume{Name: volumeCloudInit, VolumeSource: corev1.VolumeSource{Projected: s.cloudInitSources()}})
 	}
+	if s.Display.Secret != "" {
+		// A machine whose Secret was deleted starts, with a display that is locked.
+		list = append(list, corev1.Volume{Name: volumeDisplay, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: s.Display.Secret, DefaultMode: ptr.To[int32](0o400), Optional: ptr.To(true),
+		}}})
+	}
 	if s.mountsRepository() {
 		list = append(list, corev1.Volume{Name: volumeRepository, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
 			ClaimName: s.Settings.ImageRepository, ReadOnly: true,
@@ -239,6 +253,9 @@ func (s *State) mounts() []corev1.VolumeMount {
 	}
 	if s.CloudInit != nil {
 		list = append(list, corev1.VolumeMount{Name: volumeCloudInit, MountPath: vmconfig.CloudInitDirectory, ReadOnly: true})
+	}
+	if s.Display.Secret != "" {
+		list = append(list, corev1.VolumeMount{Name: volumeDisplay, MountPath: vmconfig.DisplayDirectory, ReadOnly: true})
 	}
 	if s.keepsData() {
 		list = append(list, corev1.VolumeMount{Name: RunnerData, MountPath: vmconfig.DataDirectory})

@@ -34,6 +34,9 @@ func (s *State) parts() (map[string]string, error) {
 	if s.mountsRepository() {
 		parts["imageRepository"] = s.Settings.ImageRepository
 	}
+	if s.Display.Secret != "" {
+		parts["displaySecret"] = s.Display.Secret
+	}
 	if s.CloudInit != nil {
 		parts["cloudInit"] = s.CloudInit.Hash
 	}

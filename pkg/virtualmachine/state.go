@@ -46,6 +46,8 @@ type Observed struct {
 	Pod         *corev1.Pod
 	// CloudInit is the Secret with the cloud-init data; nil if there is none.
 	CloudInit *corev1.Secret
+	// Displays are the Secrets with the labels of the password of the machine's display. Their content is not read.
+	Displays []metav1.ObjectMeta
 	// Claims are those with the names of the machine's claims, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Link is about the runner of Pod.
@@ -65,6 +67,10 @@ type State struct {
 	Live    vmconfig.Live
 	// CloudInit is nil if the machine has no cloud-init data.
 	CloudInit *CloudInit
+	// Display is how the display is protected.
+	Display Display
+	// KeepMedia says that CDs are files and the operator has none.
+	KeepMedia bool
 	// Err says which part of the declaration cannot be carried out.
 	Err error
 }
@@ -74,7 +80,12 @@ func Plan(o Observed) *State {
 	s := &State{Observed: o, Disks: disksOf(o.VM), CloudInit: cloudInitOf(o)}
 	var media []string
 	s.Machine, media = machineOf(o.VM, s.Disks)
-	media, s.Err = available(media, o.Settings.ImageRepository)
+	media, missing := available(media, o.Settings.ImageRepository)
+	display, ambiguous := displayOf(o)
+	s.Display, s.Err, s.KeepMedia = display, errors.Join(missing, ambiguous), missing != nil
+	if m := s.Machine.Display; m != nil && m.SPICE != nil {
+		m.SPICE.Password = display.hasPassword()
+	}
 	if o.Settings.ExtraArgs {
 		s.Machine.ExtraArgs = o.VM.Spec.VM.ExtraArgs
 	}
@@ -226,7 +237,6 @@ func (s *State) Ignored() []string {
 		{len(spec.Pools) > 0, "pools: there are none"},
 		{spec.LoadBalancerService != nil, "loadBalancerService: not available yet"},
 		{spec.VM.Display != nil && spec.VM.Display.LoggedInUser != "", "vm.display.loggedInUser: there is no automatic login"},
-		{spec.VM.Display != nil && spec.VM.Display.SPICE != nil, "vm.display.spice: not available yet; the serial console is: kvm-operator runner console"},
 		{len(spec.VM.ExtraArgs) > 0 && !s.Settings.ExtraArgs, "vm.extraArgs: the operator's setting service.virtualmachine.extraargs does not allow it"},
 		{s.ReplacesImage(), "image: the operator's own is used, because service.virtualmachine.allowedimages does not allow this one"},
 	} {

@@ -3,6 +3,7 @@ package realcluster_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,9 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/spiceclient"
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
@@ -42,7 +46,7 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 			CloudInit: &v1.CloudInit{},
 			VM: v1.VM{
 				State: v1.StateRunning, MaximumCPUs: ptr.To[int32](2), CurrentCPUs: ptr.To[int32](1), MaximumRAM: "128Mi", Firmware: v1.FirmwareUEFI,
-				PowerdownTimeout: 2, Acceleration: v1.AccelerationTCG, RTCBase: "utc", RTCClock: "rt", CPUModel: "host",
+				PowerdownTimeout: 2, Display: &v1.Display{SPICE: &v1.SPICE{Port: 5900}}, Acceleration: v1.AccelerationTCG, RTCBase: "utc", RTCClock: "rt", CPUModel: "host",
 				Disks: []v1.Disk{{VolumeClaimTemplate: &v1.VolumeClaimTemplate{Metadata: &v1.ClaimMetadata{Name: ptr.To("system")}, Spec: v1.ClaimSpec{
 					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To(""), VolumeMode: "Block", VolumeName: "tiny-system",
 					Resources: &v1.Resources{Requests: map[corev1.ResourceName]v1.Amount{corev1.ResourceStorage: {Quantity: resource.MustParse("64Mi")}}},
@@ -94,6 +98,8 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 		return nil
 	})
 
+	testDisplay(t, c, l, vm, becomes)
+
 	lab.Change(t, l, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](2) })
 	becomes("larger", func(s v1.VirtualMachineStatus) bool { return ready(s) && s.CPUs == 2 })
 	lab.Change(t, l, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](1) })
@@ -110,6 +116,58 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 	becomes("stopped", func(s v1.VirtualMachineStatus) bool { return ready(s) && s.Phase == v1.PhaseStopped && s.CPUs == 0 })
 	l.Delete(t, vm)
 	kubectl(t, c, "--namespace="+namespace, "get", "pvc", "system-disk-tiny-0")
+}
+
+// testDisplay connects to the display of a running machine with the password of its Secret, and changes the password.
+func testDisplay(t *testing.T, c *realcluster.Cluster, l *lab.Lab, vm *v1.VirtualMachine, becomes func(string, func(v1.VirtualMachineStatus) bool)) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: virtualmachine.PodName(vm.Name)}}
+	l.Get(t, pod)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: virtualmachine.DisplaySecretName(vm.Name)}}
+	l.Get(t, secret)
+	connect := func(password string) (net.Conn, error) {
+		connection, err := c.Node(0).Dial(t.Context(), "tcp", net.JoinHostPort(pod.Status.PodIP, "5900"))
+		if err != nil {
+			return nil, err
+		}
+		return connection, spiceclient.Connect(connection, password)
+	}
+	first := string(secret.Data[vmconfig.DisplayPassword])
+	viewer, err := connect(first)
+	if err != nil {
+		t.Fatalf("with the password of the Secret: %v", err)
+	}
+	becomes("viewed", func(s v1.VirtualMachineStatus) bool { return s.ConsoleClient != "" && s.DisplayPasswordSerial == 1 })
+	if err := viewer.Close(); err != nil {
+		t.Error(err)
+	}
+	becomes("viewed no more", func(s v1.VirtualMachineStatus) bool { return s.ConsoleClient == "" })
+	if _, err := connect("guess"); !errors.Is(err, spiceclient.ErrRefused) {
+		t.Errorf("with another password: %v", err)
+	}
+
+	begun := time.Now()
+	lab.Change(t, l, secret, func(s *corev1.Secret) { s.Data[vmconfig.DisplayPassword] = []byte("new") })
+	becomes("given a new password", func(s v1.VirtualMachineStatus) bool { return s.DisplayPasswordSerial == 2 })
+	t.Logf("a new password took %s", time.Since(begun).Round(100*time.Millisecond))
+	if _, err := connect("new"); err != nil {
+		t.Errorf("with the new password: %v", err)
+	}
+	if _, err := connect(first); !errors.Is(err, spiceclient.ErrRefused) {
+		t.Errorf("with the password of before: %v", err)
+	}
+	lab.Change(t, l, secret, func(s *corev1.Secret) { s.Data[vmconfig.DisplayExpiry] = []byte("tomorrow") })
+	becomes("locked", func(s v1.VirtualMachineStatus) bool {
+		c := meta.FindStatusCondition(s.Conditions, "ChangesApplied")
+		return c != nil && c.Reason == virtualmachine.ReasonDisplayLocked && strings.Contains(c.Message, "none of now, never")
+	})
+	if _, err := connect("new"); !errors.Is(err, spiceclient.ErrRefused) {
+		t.Errorf("with an expiry that is none: %v", err)
+	}
+	lab.Change(t, l, secret, func(s *corev1.Secret) { s.Data[vmconfig.DisplayExpiry] = []byte("never") })
+	becomes("open again", func(s v1.VirtualMachineStatus) bool {
+		return meta.IsStatusConditionTrue(s.Conditions, "ChangesApplied")
+	})
 }
 
 // endMachine deletes a machine, also one that a failed test left, and waits until nothing uses its volume.

@@ -2,6 +2,8 @@ package apply
 
 import (
 	"context"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +71,20 @@ func Resources[T Owned](c chain.Chain[T]) []Resource[T] {
 		}
 	}
 	return all
+}
+
+// Kinds returns the kinds of object that resources create, each once.
+func Kinds[T Owned](resources []Resource[T]) []client.Object {
+	var kinds []client.Object
+	for _, resource := range resources {
+		for _, kind := range resource.Kinds {
+			same := func(other client.Object) bool { return reflect.TypeOf(other) == reflect.TypeOf(kind) }
+			if !slices.ContainsFunc(kinds, same) {
+				kinds = append(kinds, kind)
+			}
+		}
+	}
+	return kinds
 }
 
 type handler[T Owned] struct {

@@ -1,7 +1,7 @@
 package qmp
 
 // Names of events and what their data contains (QEMU: qapi/run-state.json, qdev.json, acpi.json, block.json,
-// char.json).
+// char.json, ui.json).
 const (
 	// EventShutdown says that the machine went down; see Shutdown.
 	EventShutdown = "SHUTDOWN"
@@ -21,6 +21,10 @@ const (
 	EventTrayMoved = "DEVICE_TRAY_MOVED"
 	// EventPortChange says that the guest opened or closed a virtio-serial port; see PortChange.
 	EventPortChange = "VSERPORT_CHANGE"
+	// EventSPICEInitialized says that a channel of a viewer is up; see SPICEChannel. EventSPICEDisconnected says that one
+	// is down; its data has only the address.
+	EventSPICEInitialized  = "SPICE_INITIALIZED"
+	EventSPICEDisconnected = "SPICE_DISCONNECTED"
 
 	eventDeviceDeleted = "DEVICE_DELETED"
 	eventUnplugRefused = "DEVICE_UNPLUG_GUEST_ERROR"
@@ -54,6 +58,19 @@ type PortChange struct {
 	ID   string `json:"id"`
 	Open bool   `json:"open"`
 }
+
+// SPICEChannel is the data of EventSPICEInitialized.
+type SPICEChannel struct {
+	Client struct {
+		Host string `json:"host"`
+		Port string `json:"port"`
+		// Type is 1 for the main channel, of which a viewer has one.
+		Type int `json:"channel-type"`
+	} `json:"client"`
+}
+
+// SPICEMain is the Type of the main channel (SPICE_CHANNEL_MAIN of spice/enums.h).
+const SPICEMain = 1
 
 // deletion is the data of eventDeviceDeleted and eventUnplugRefused.
 type deletion struct {

@@ -30,6 +30,8 @@ const (
 	PartCPUs  = "currentCpus"
 	PartRAM   = "currentRam"
 	PartMedia = "cdrom"
+	// PartDisplay is the display, whose Secret can change.
+	PartDisplay = "display"
 )
 
 // Report is what a runner tells its operator.
@@ -47,8 +49,18 @@ type Report struct {
 	// CPUs are those that QEMU has, and RAM is what the balloon leaves the guest, in bytes. 0: not known.
 	CPUs int   `json:"cpus,omitempty"`
 	RAM  int64 `json:"ram,omitempty"`
+	// Display is about the display; nil if the machine serves none.
+	Display *DisplayReport `json:"display,omitempty"`
 	// Problems say why the machine is not what it is to be, by the name of the part.
 	Problems map[string]string `json:"problems,omitempty"`
+}
+
+// DisplayReport is what a runner reports of a display.
+type DisplayReport struct {
+	// Serial is how often a password was set since QEMU's start; -1 without protection by a password.
+	Serial int `json:"serial"`
+	// Client is the address of the viewer that connected last; empty if none is connected.
+	Client string `json:"client,omitempty"`
 }
 
 // Encode returns the order as a line.

@@ -24,6 +24,8 @@ const (
 	ConfigDirectory = "/etc/opt/vmrunner"
 	// CloudInitDirectory has the files CloudInitFiles.
 	CloudInitDirectory = "/etc/opt/vmrunner-cloud-init"
+	// DisplayDirectory has the files DisplayPassword and DisplayExpiry.
+	DisplayDirectory = "/etc/opt/vmrunner-display"
 	// DataDirectory keeps what survives a restart: the firmware's variables, the state of the TPM.
 	DataDirectory = "/var/local/vm-data"
 	// StateDirectory keeps what survives the runner but not the pod: that the guest shut itself down.
@@ -46,6 +48,18 @@ const (
 // CloudInitFiles are the files of a NoCloud data source, of which the last is optional.
 // (https://docs.cloud-init.io/en/latest/reference/datasources/nocloud.html)
 var CloudInitFiles = []string{"meta-data", "user-data", "network-config"}
+
+// Files of the Secret of a display.
+const (
+	// DisplayPassword has the password, 1 to MaxPassword bytes.
+	DisplayPassword = "display-password"
+	// DisplayExpiry says when it expires: "now", "never", "+" and seconds from when it is set, or a unix time in seconds.
+	// Without the file, it does not expire.
+	DisplayExpiry = "password-expiry"
+	// MaxPassword is how long the password of a SPICE server may be, in bytes (SPICE_MAX_PASSWORD_LENGTH of
+	// spice/protocol.h).
+	MaxPassword = 60
+)
 
 // Types of a Network.
 const (
@@ -141,6 +155,9 @@ type SPICE struct {
 	Port           int    `json:"port"`
 	USBRedirects   int    `json:"usbRedirects"`
 	StreamingVideo string `json:"streamingVideo,omitempty"`
+	// Password says that the display is locked unless a Secret has a valid password. Otherwise it is served on the
+	// loopback address of the pod alone.
+	Password bool `json:"password,omitempty"`
 }
 
 // Live is the part of a virtual machine that can change while its QEMU runs.

@@ -48,5 +48,5 @@ func macOf(m vmconfig.Machine, i int) string {
 	return net.HardwareAddr{0x02, sum[0], sum[1], sum[2], sum[3], sum[4]}.String()
 }
 
-// talks reports whether QEMU itself sends packets for the machine.
-func talks(m vmconfig.Machine) bool { return len(m.Networks) > 0 }
+// talks reports whether QEMU itself needs a network: for the guest's packets, or for viewers.
+func (s Settings) talks() bool { return len(s.Machine.Networks) > 0 || s.spice() != nil }

@@ -18,6 +18,7 @@ type preparation struct {
 	settings Settings
 	log      *slog.Logger
 	tuner    *tuner
+	display  *display
 	// root is the directory below which the firmware is searched.
 	root string
 	// live is the part of the machine that can change.
@@ -37,16 +38,16 @@ type prepared struct {
 	cloudInitDescriptor int
 }
 
-func newPreparation(s Settings, t *tuner, log *slog.Logger, l *keeper.Launch) *preparation {
-	l.Jail.Offline = !talks(s.Machine)
-	return &preparation{Launch: l, settings: s, log: log, tuner: t, root: "/", prepared: prepared{disks: map[string]opened{}}}
+func newPreparation(s Settings, t *tuner, d *display, log *slog.Logger, l *keeper.Launch) *preparation {
+	l.Jail.Offline = !s.talks()
+	return &preparation{Launch: l, settings: s, log: log, tuner: t, display: d, root: "/", prepared: prepared{disks: map[string]opened{}}}
 }
 
 func (r *Runner) prepare(ctx context.Context, l *keeper.Launch) error {
 	if err := r.settings.Validate(); err != nil {
 		return keeper.Because(keeper.ReasonSettingsInvalid, err)
 	}
-	return newPreparation(r.settings, r.tuner, r.log, l).run(ctx)
+	return newPreparation(r.settings, r.tuner, r.display, r.log, l).run(ctx)
 }
 
 // run does everything that can fail before something is started, the cheap steps first. A parked machine holds nothing,
@@ -71,14 +72,12 @@ func (p *preparation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.settings.Machine.Display != nil {
-		p.log.Warn("This runner serves no display; the machine has a serial console")
-	}
 	p.Machine = machine(p.settings, p.live, p.prepared)
 	p.tuner.begin(p.live, !p.Jail.Offline)
 	p.Configure = func(ctx context.Context, monitor *qmp.Client) {
 		p.setMemory(ctx, monitor)
 		p.tuner.insertFirst(ctx, monitor)
+		p.display.begin(ctx, monitor)
 	}
 	return nil
 }

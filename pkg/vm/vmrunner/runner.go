@@ -8,9 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 )
 
@@ -20,6 +22,7 @@ type Runner struct {
 	settings Settings
 	log      *slog.Logger
 	tuner    *tuner
+	display  *display
 }
 
 // New returns a Runner. See keeper.New for its arguments. It reads from the configuration how long the guest may take
@@ -30,10 +33,19 @@ func New(settings Settings, log *slog.Logger, output, messages io.Writer) *Runne
 		settings.Timeouts.Powerdown = time.Duration(live.PowerdownTimeout) * time.Second
 	}
 	r := &Runner{settings: settings, log: log}
+	r.display = newDisplay(settings, log)
 	r.tuner = newTuner(settings, log, func(timeout time.Duration) { r.SetPowerdown(timeout) })
 	r.Keeper = keeper.New(settings.Settings, keeper.Guest{
-		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Running: r.tuner.run, Ended: r.ended,
+		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Running: r.accompany, Ended: r.ended,
 		Routes: func(mux *http.ServeMux) { mux.HandleFunc("GET "+vmconfig.LinkPath, r.serveLink) },
 	}, log, output, messages)
 	return r
+}
+
+// accompany runs beside QEMU until the context ends.
+func (r *Runner) accompany(ctx context.Context, monitor func() *qmp.Client) {
+	var both sync.WaitGroup
+	both.Go(func() { r.tuner.run(ctx, monitor) })
+	both.Go(func() { r.display.run(ctx, monitor) })
+	both.Wait()
 }

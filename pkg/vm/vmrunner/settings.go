@@ -29,6 +29,8 @@ type Settings struct {
 	Config string
 	// CloudInit is the directory with the files for cloud-init.
 	CloudInit string
+	// Display is the directory with the files of the display's Secret.
+	Display string
 	// Data is the directory for what outlives the pod: the firmware's variables.
 	Data string
 	// Images is the directory with the images of CDs that are given as a file name.
@@ -61,6 +63,7 @@ func (s Settings) Validate() error {
 	}
 	require(s.Config != "" && s.Data != "" && s.Devices != "" && s.State != "", "the configuration file and the directories for data, disks and state are all needed")
 	require(s.CloudInit != "" || !s.Machine.CloudInit, "the directory with the files for cloud-init is missing")
+	require(s.Display != "" || !s.hasPassword(), "the directory with the password of the display is missing")
 	require(s.ParkedFor >= 0, "the time to be parked has to be positive")
 	require(!s.Machine.TPM, "this runner has no TPM yet: remove spec.vm.useTpm")
 	for _, d := range s.disks() {

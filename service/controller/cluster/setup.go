@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,18 +41,7 @@ const (
 )
 
 // Kinds are the kinds of object that the controller creates; the cache needs the index apply.IndexOwner over each.
-func Kinds() []client.Object {
-	var kinds []client.Object
-	for _, resource := range resources() {
-		for _, kind := range resource.Kinds {
-			same := func(other client.Object) bool { return reflect.TypeOf(other) == reflect.TypeOf(kind) }
-			if !slices.ContainsFunc(kinds, same) {
-				kinds = append(kinds, kind)
-			}
-		}
-	}
-	return kinds
-}
+func Kinds() []client.Object { return apply.Kinds(resources()) }
 
 // resources are the handlers of the chain that are functions from the state to objects, with placeholders for keys that
 // are missing.

@@ -10,6 +10,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/configmap"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/declaration"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/disks"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/display"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/guestshutdown"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/live"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/machine"
@@ -22,31 +23,28 @@ type acts interface {
 	guestshutdown.Actor
 	stop.Scaler
 	live.Commander
+	display.Refresher
 }
 
-// newChain returns the ordered handlers of the controller.
-func newChain(e *apply.Engine, a acts) chain.Chain[*virtualmachine.State] {
+// newChain returns the ordered handlers of the controller. password makes the password of a display.
+func newChain(e *apply.Engine, a acts, password func() string) chain.Chain[*virtualmachine.State] {
 	return chain.Chain[*virtualmachine.State]{
 		{Handler: declaration.Handler{}, Condition: ConditionDeclaration},
 		// Before everything that may fail.
 		{Handler: stop.New(a), Condition: ConditionRunning},
 		{Handler: cloudinit.New().Handle(e), Condition: ConditionObjects},
+		{Handler: display.NewSecret(password).Handle(e), Condition: ConditionObjects},
 		{Handler: configmap.New().Handle(e), Condition: ConditionObjects},
 		// Before the StatefulSet, so that a machine whose guest shut down for good gets no other pod.
 		{Handler: guestshutdown.New(a), Condition: ConditionRunning},
 		// A pod may not start before its configuration is there, all of it.
-		{Handler: statefulset.New().Handle(e), Needs: []string{"configmap", "cloudinit"}, Condition: ConditionObjects},
+		{Handler: statefulset.New().Handle(e), Needs: []string{"configmap", "cloudinit", "displaysecret"}, Condition: ConditionObjects},
 		{Handler: disks.Handler{}, Condition: ConditionDisks},
 		{Handler: machine.Handler{}, Condition: ConditionRunning},
 		{Handler: live.New(a), Condition: ConditionChanges},
+		{Handler: display.New(a), Condition: ConditionChanges},
 	}
 }
 
 // Kinds are the kinds of object that the controller creates.
-func Kinds() []client.Object {
-	var kinds []client.Object
-	for _, resource := range apply.Resources(newChain(nil, nil)) {
-		kinds = append(kinds, resource.Kinds...)
-	}
-	return kinds
-}
+func Kinds() []client.Object { return apply.Kinds(apply.Resources(newChain(nil, nil, nil))) }

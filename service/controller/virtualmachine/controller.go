@@ -3,6 +3,7 @@ package virtualmachine
 
 import (
 	"context"
+	"crypto/rand"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +59,7 @@ type Reconciler struct {
 func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	r.engine.Adopts = adopts
-	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{r.engine, r.Live, r.Events, r.Links}), Outdated: r.Outdated}
+	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{r.engine, r.Live, r.Events, r.Links}, rand.Text), Outdated: r.Outdated}
 	return microerror.Mask(r.Chain.Validate())
 }
 
@@ -131,6 +132,11 @@ func (a actor) Order(s *virtualmachine.State) {
 	if a.links != nil {
 		a.links.Order(client.ObjectKeyFromObject(s.VM), s.Order())
 	}
+}
+
+// Refresh has the kubelet replace the files of a pod's Secrets at once.
+func (a actor) Refresh(ctx context.Context, pod *corev1.Pod, version string) error {
+	return a.engine.AnnotatePod(ctx, pod, virtualmachine.AnnotationDisplay, version)
 }
 
 // ScaleToZero sets the replicas of a StatefulSet to zero.

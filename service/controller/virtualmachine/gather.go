@@ -29,7 +29,9 @@ func (r *Reconciler) observe(ctx context.Context, vm *v1.VirtualMachine) (virtua
 			o.Claims[name] = claim
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	displays, err := displaysOf(ctx, r.Client, vm, client.MatchingFields{indexDisplay: vm.Name})
+	o.Displays = displays
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return o, microerror.Mask(err)
 	}
 	// Objects of others are not believed, whatever their labels and annotations.
@@ -47,6 +49,22 @@ func (r *Reconciler) observe(ctx context.Context, vm *v1.VirtualMachine) (virtua
 	}
 	o.Link = r.follow(vm, o.Pod)
 	return o, nil
+}
+
+// displaysOf returns the Secrets with the password of the machine's display.
+func displaysOf(ctx context.Context, reader client.Reader, vm *v1.VirtualMachine, theirs client.ListOption) ([]metav1.ObjectMeta, error) {
+	if d := vm.Spec.VM.Display; d == nil || d.SPICE == nil {
+		return nil, nil
+	}
+	var secrets corev1.SecretList
+	err := reader.List(ctx, &secrets, client.InNamespace(vm.Namespace), theirs)
+	var found []metav1.ObjectMeta
+	for _, secret := range secrets.Items {
+		if secret.DeletionTimestamp == nil {
+			found = append(found, secret.ObjectMeta)
+		}
+	}
+	return found, err
 }
 
 // follow links with the runner of a pod, if one runs, and returns what is known through the link. It does not wait.

@@ -67,7 +67,7 @@ func TestEveryObjectIsAsRecorded(t *testing.T) {
 func rendered(t *testing.T, s *virtualmachine.State) string {
 	t.Helper()
 	var texts []string
-	for _, resource := range apply.Resources(newChain(nil, nil)) {
+	for _, resource := range apply.Resources(newChain(nil, nil, unknownPassword)) {
 		desired, err := resource.Build(s)
 		if err != nil {
 			t.Fatal(err)

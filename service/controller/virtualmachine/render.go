@@ -7,6 +7,7 @@ import (
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
@@ -22,7 +23,12 @@ type Inputs struct {
 	StatefulSet *appsv1.StatefulSet
 	// CloudInit is the Secret with the cloud-init data.
 	CloudInit *corev1.Secret
+	// Displays are the Secrets with the labels of the password of the display.
+	Displays []metav1.ObjectMeta
 }
+
+// unknownPassword stands for a password that the operator would make.
+func unknownPassword() string { return "made by the operator" }
 
 // Render returns the objects that a VirtualMachine leads to, without a cluster. The error says what cannot be rendered;
 // the rest is.
@@ -31,8 +37,8 @@ func Render(settings virtualmachine.Settings, vm *v1.VirtualMachine, in Inputs) 
 		vm = vm.DeepCopy()
 		vm.UID = unstoredUID
 	}
-	s := virtualmachine.Plan(virtualmachine.Observed{VM: vm, StatefulSet: in.StatefulSet, CloudInit: in.CloudInit, Settings: settings})
-	return apply.Render(apply.Resources(newChain(nil, nil)), s, s.Err)
+	s := virtualmachine.Plan(virtualmachine.Observed{VM: vm, StatefulSet: in.StatefulSet, CloudInit: in.CloudInit, Displays: in.Displays, Settings: settings})
+	return apply.Render(apply.Resources(newChain(nil, nil, unknownPassword)), s, s.Err)
 }
 
 // ReadInputs reads what a rendering depends on from a management cluster, and the identity of the VirtualMachine, which it
@@ -44,5 +50,8 @@ func ReadInputs(ctx context.Context, reader client.Reader, vm *v1.VirtualMachine
 	}
 	set, setErr := read(ctx, reader, vm.Namespace, vm.Name, &appsv1.StatefulSet{})
 	secret, secretErr := read(ctx, reader, vm.Namespace, virtualmachine.CloudInitName(vm.Name), &corev1.Secret{})
-	return Inputs{StatefulSet: set, CloudInit: secret}, microerror.Mask(errors.Join(storedErr, setErr, secretErr))
+	displays, displaysErr := displaysOf(ctx, reader, vm, client.MatchingLabels{
+		virtualmachine.LabelName: virtualmachine.Runner, virtualmachine.LabelComponent: virtualmachine.DisplaySecretComponent, virtualmachine.LabelInstance: vm.Name,
+	})
+	return Inputs{StatefulSet: set, CloudInit: secret, Displays: displays}, microerror.Mask(errors.Join(storedErr, setErr, secretErr, displaysErr))
 }

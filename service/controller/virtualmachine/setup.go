@@ -51,7 +51,18 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			return microerror.Mask(err)
 		}
 	}
-	return nil
+	return microerror.Mask(indexer.IndexField(ctx, &corev1.Secret{}, indexDisplay, machineOfDisplay))
+}
+
+// indexDisplay finds Secrets with the password of a display by the name of the machine.
+const indexDisplay = "display"
+
+func machineOfDisplay(object client.Object) []string {
+	labels := object.GetLabels()
+	if labels[virtualmachine.LabelName] != virtualmachine.Runner || labels[virtualmachine.LabelComponent] != virtualmachine.DisplaySecretComponent {
+		return nil
+	}
+	return []string{labels[virtualmachine.LabelInstance]}
 }
 
 // NoTimeout is longer than an operator lives.
@@ -113,5 +124,8 @@ func Trim(object any) (any, error) {
 		return object, nil // a tombstone: the object was deleted
 	}
 	apply.TrimManagedFields(accessor)
+	if secret, ok := object.(*corev1.Secret); ok && len(machineOfDisplay(secret)) > 0 {
+		secret.Data = nil // the operator does not need to know passwords
+	}
 	return object, nil
 }

@@ -44,6 +44,7 @@ func status(s *virtualmachine.State, results []chain.Result) v1.VirtualMachineSt
 		next.Node, next.PodIP = s.Pod.Spec.NodeName, s.Pod.Status.PodIP
 	}
 	next.CPUs, next.RAM, next.Accelerator = has(s)
+	next.DisplayPasswordSerial, next.ConsoleClient = viewed(s)
 	next.InstanceID = ""
 	if secret := s.Observed.CloudInit; secret != nil && s.CloudInit != nil {
 		next.InstanceID = secret.Annotations[virtualmachine.AnnotationInstance]
@@ -70,6 +71,18 @@ func has(s *virtualmachine.State) (cpus int32, ram, accelerator string) {
 	}
 	started := s.Started()
 	return bounded(started.CurrentCPUs), resource.NewQuantity(started.CurrentRAM, resource.BinarySI).String(), ""
+}
+
+// viewed returns how often the password of the display was set, and who is connected. While that is not known, it is what
+// was known before.
+func viewed(s *virtualmachine.State) (serial int64, client string) {
+	if n, host, known := s.DisplayReported(); known {
+		return int64(n), host
+	}
+	if !s.Serves() {
+		return 0, ""
+	}
+	return s.VM.Status.DisplayPasswordSerial, s.VM.Status.ConsoleClient
 }
 
 // bounded returns a number of CPUs that the API admits.

@@ -1,0 +1,221 @@
+package vmrunner
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
+)
+
+const (
+	// readAccessEvery is how often the runner reads the Secret of the display, which the kubelet replaces.
+	readAccessEvery = time.Second
+	// mostUSBRedirects is how many USB devices of a viewer QEMU's controller has ports for.
+	mostUSBRedirects = 14
+)
+
+// display is the display of a machine, which is locked unless its Secret has a valid password.
+type display struct {
+	settings Settings
+	log      *slog.Logger
+
+	mu sync.Mutex
+	// set is what QEMU was told last; told says that it was told something.
+	set  access
+	told bool
+	// serial is how often a password was set.
+	serial int
+	// client is the address of the viewer that connected last, and main that of its main channel.
+	client, main string
+	problem      string
+	// changed is closed when the display is known to be different.
+	changed chan struct{}
+}
+
+func newDisplay(s Settings, log *slog.Logger) *display {
+	return &display{settings: s, log: log, changed: make(chan struct{})}
+}
+
+// spice is the SPICE server of the machine; nil if it has none.
+func (s Settings) spice() *vmconfig.SPICE {
+	if s.Machine.Display == nil {
+		return nil
+	}
+	return s.Machine.Display.SPICE
+}
+
+// hasPassword returns whether the display is protected by a password.
+func (s Settings) hasPassword() bool {
+	spice := s.spice()
+	return spice != nil && spice.Password
+}
+
+// screen returns the display for QEMU. It is served at all addresses of the pod if a password protects it, otherwise at
+// its loopback address, which `kubectl port-forward` reaches.
+func (s Settings) screen() *qemu.Display {
+	spice := s.spice()
+	if spice == nil {
+		return nil
+	}
+	d := &qemu.Display{Outputs: s.Machine.Display.Outputs, Password: spice.Password, SPICE: &qemu.SPICE{
+		Port: spice.Port, StreamingVideo: spice.StreamingVideo, USBRedirects: min(spice.USBRedirects, mostUSBRedirects),
+	}}
+	if spice.Password {
+		d.SPICE.Address = everywhere()
+	}
+	return d
+}
+
+// everywhere returns the address of all interfaces, of IPv6 too if the pod has it.
+func everywhere() netip.Addr {
+	listener, err := net.Listen("tcp6", "[::]:0")
+	if err != nil {
+		return netip.IPv4Unspecified()
+	}
+	_ = listener.Close()
+	return netip.IPv6Unspecified()
+}
+
+// begin sets the password with which a machine starts. Until one is set, the display is locked.
+func (d *display) begin(ctx context.Context, monitor *qmp.Client) {
+	d.note(func() { d.set, d.told, d.serial, d.client, d.main, d.problem = access{}, false, 0, "", "", "" })
+	if d.settings.hasPassword() {
+		d.apply(ctx, monitor)
+	}
+}
+
+// run follows the Secret, and who is connected, until the context ends.
+func (d *display) run(ctx context.Context, monitor func() *qmp.Client) {
+	if d.settings.spice() == nil {
+		return
+	}
+	ticker := time.NewTicker(readAccessEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		d.session(ctx, monitor(), ticker.C)
+	}
+}
+
+// session works with one connection to the monitor.
+func (d *display) session(ctx context.Context, monitor *qmp.Client, tick <-chan time.Time) {
+	events := monitor.Subscribe(qmp.EventSPICEInitialized, qmp.EventSPICEDisconnected)
+	defer events.Close()
+	incoming := events.Events()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-monitor.Done():
+			select {
+			case <-ctx.Done():
+			case <-tick: // until the keeper has another connection
+			}
+			return
+		case e, ok := <-incoming:
+			if !ok {
+				incoming = nil // the connection ends
+				continue
+			}
+			d.see(e)
+		case <-tick:
+			if d.settings.hasPassword() {
+				d.apply(ctx, monitor)
+			}
+		}
+	}
+}
+
+// apply tells QEMU what the Secret says, if that is something else than before. A Secret that is not valid locks the
+// display.
+func (d *display) apply(ctx context.Context, monitor *qmp.Client) {
+	wanted, err := readAccess(d.settings.Display)
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	d.mu.Lock()
+	same := d.told && d.set == wanted && d.problem == problem
+	locked := err != nil && !d.told
+	d.mu.Unlock()
+	if same {
+		return
+	}
+	if err != nil {
+		d.log.Warn("The display is locked", "reason", problem)
+	}
+	if !locked {
+		if err = tell(ctx, monitor, wanted); err != nil {
+			d.log.Error("The password of the display was not to be set", "error", err)
+			d.note(func() { d.problem = "QEMU refuses the password of the display: " + err.Error() })
+			return // the next tick tries again
+		}
+	}
+	d.note(func() {
+		d.set, d.told, d.problem = wanted, true, problem
+		if wanted.password != "" {
+			d.serial++
+		}
+	})
+}
+
+// tell sets a password. The zero access becomes a random password that has expired.
+func tell(ctx context.Context, monitor *qmp.Client, a access) error {
+	if a.password == "" {
+		a = access{rand.Text(), expiresNow}
+	}
+	return monitor.SetPassword(ctx, "spice", a.password, a.expiry)
+}
+
+// see notes who is connected.
+func (d *display) see(e qmp.Event) {
+	var channel qmp.SPICEChannel
+	if e.Decode(&channel) != nil {
+		return
+	}
+	address := net.JoinHostPort(channel.Client.Host, channel.Client.Port)
+	d.note(func() {
+		switch {
+		case e.Name == qmp.EventSPICEInitialized && channel.Client.Type == qmp.SPICEMain:
+			d.client, d.main = channel.Client.Host, address
+		case e.Name == qmp.EventSPICEDisconnected && address == d.main:
+			d.client, d.main = "", ""
+		}
+	})
+}
+
+func (d *display) note(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// report adds what is known to a report, and returns a channel that is closed when something else is known.
+func (d *display) report(r *vmconfig.Report) <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.settings.spice() == nil {
+		return d.changed
+	}
+	r.Display = &vmconfig.DisplayReport{Serial: -1, Client: d.client}
+	if d.settings.hasPassword() {
+		r.Display.Serial = d.serial
+	}
+	if d.problem != "" {
+		r.Problems = maps.Clone(r.Problems)
+		if r.Problems == nil {
+			r.Problems = map[string]string{}
+		}
+		r.Problems[vmconfig.PartDisplay] = d.problem
+	}
+	return d.changed
+}
