@@ -213,7 +213,7 @@ func TestHandlersCannotWrite(t *testing.T) {
 		"resources/kvmconfig/pvc.VolumeReleaser.MarkVolume", "resources/kvmconfig/pvc.VolumeReleaser.ReleaseVolume", "resources/kvmconfig/terminateunhealthynodes.Terminator.Terminate",
 		"resources/kvmconfig/vault.Revoker.Revoke",
 		"resources/kvmconfig/workload.Forgetter.Forget",
-		"resources/virtualmachine/display.Refresher.Refresh",
+		"resources/virtualmachine/disks.Grower.Grow", "resources/virtualmachine/display.Refresher.Refresh",
 		"resources/virtualmachine/guestshutdown.Actor.DeletePod", "resources/virtualmachine/guestshutdown.Actor.Stop",
 		"resources/virtualmachine/live.Commander.Order",
 		"resources/virtualmachine/stop.Scaler.ScaleToZero",

@@ -4,9 +4,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 )
 
@@ -104,6 +106,80 @@ func whyUnbound(c *corev1.PersistentVolumeClaim) string {
 	default:
 		return fmt.Sprintf("StorageClass %s has not provisioned its volume yet", *class)
 	}
+}
+
+// Growth is a claim that is to become larger.
+type Growth struct {
+	Claim *corev1.PersistentVolumeClaim
+	To    resource.Quantity
+}
+
+// Growths returns the bound claims of disks that are declared larger than their claims. A claim never becomes smaller.
+func (s *State) Growths() []Growth {
+	var list []Growth
+	for _, d := range s.Disks {
+		claim, wanted := s.ownClaim(d), declaredSize(d)
+		if claim != nil && wanted.Cmp(claim.Spec.Resources.Requests[corev1.ResourceStorage]) > 0 {
+			list = append(list, Growth{Claim: claim, To: wanted})
+		}
+	}
+	return list
+}
+
+// Growing returns, for each claim that was told to become larger and is not yet, what it waits for.
+func (s *State) Growing() []string {
+	var waits []string
+	for _, d := range s.Disks {
+		claim := s.ownClaim(d)
+		if claim == nil {
+			continue
+		}
+		wanted, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
+		if wanted.Cmp(has) <= 0 {
+			continue
+		}
+		waits = append(waits, fmt.Sprintf("PersistentVolumeClaim %s is being grown from %s to %s by the provider of its volume%s", claim.Name, has.String(), wanted.String(), saidOf(claim)))
+	}
+	return waits
+}
+
+// saidOf returns what a claim says of its growth.
+func saidOf(claim *corev1.PersistentVolumeClaim) string {
+	for _, c := range claim.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && c.Message != "" {
+			return ": " + text.Beginning(c.Message, maxProblem)
+		}
+	}
+	return ""
+}
+
+// ownClaim returns the claim of a disk if it is this machine's, and bound.
+func (s *State) ownClaim(d Disk) *corev1.PersistentVolumeClaim {
+	claim, ok := s.Claims[d.Claim]
+	if !ok || claim.Labels[LabelInstance] != s.VM.Name || claim.Status.Phase != corev1.ClaimBound || claim.DeletionTimestamp != nil {
+		return nil
+	}
+	return claim
+}
+
+// declaredSize returns the size that the user declares; zero if there is none.
+func declaredSize(d Disk) resource.Quantity {
+	if r := d.Template.Spec.Resources; r != nil {
+		return v1.List(r.Requests)[corev1.ResourceStorage]
+	}
+	return resource.Quantity{}
+}
+
+// DiskSize returns the size of a disk that the running guest sees, as the runner reports it; empty if it is not known.
+func (s *State) DiskSize(d Disk) string {
+	if s.Link.Report == nil || !s.Serves() {
+		return ""
+	}
+	size, ok := s.Link.Report.Disks[d.Name]
+	if !ok || size <= 0 {
+		return ""
+	}
+	return resource.NewQuantity(size, resource.BinarySI).String()
 }
 
 // ClaimNames returns the names of all claims of a virtual machine.

@@ -109,6 +109,7 @@ const (
 	ReasonCPUsNotAdjusted   = "CPUsNotAdjusted"
 	ReasonMemoryNotAdjusted = "MemoryNotAdjusted"
 	ReasonMediumNotInserted = "MediumNotInserted"
+	ReasonDiskNotResized    = "DiskNotResized"
 	ReasonDisplayLocked     = "DisplayLocked"
 )
 
@@ -117,6 +118,7 @@ var problems = []struct{ part, field, reason string }{
 	{vmconfig.PartCPUs, "vm.currentCpus", ReasonCPUsNotAdjusted},
 	{vmconfig.PartRAM, "vm.currentRam", ReasonMemoryNotAdjusted},
 	{vmconfig.PartMedia, "vm.disks.cdrom", ReasonMediumNotInserted},
+	{vmconfig.PartDisks, "vm.disks.volumeClaimTemplate", ReasonDiskNotResized},
 	{vmconfig.PartDisplay, "vm.display", ReasonDisplayLocked},
 }
 

@@ -48,13 +48,17 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 				State: v1.StateRunning, MaximumCPUs: ptr.To[int32](2), CurrentCPUs: ptr.To[int32](1), MaximumRAM: "128Mi", Firmware: v1.FirmwareUEFI,
 				PowerdownTimeout: 2, Display: &v1.Display{SPICE: &v1.SPICE{Port: 5900}}, Acceleration: v1.AccelerationTCG, RTCBase: "utc", RTCClock: "rt", CPUModel: "host",
 				Disks: []v1.Disk{{VolumeClaimTemplate: &v1.VolumeClaimTemplate{Metadata: &v1.ClaimMetadata{Name: ptr.To("system")}, Spec: v1.ClaimSpec{
-					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To(""), VolumeMode: "Block", VolumeName: "tiny-system",
+					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("tiny-system"), VolumeMode: "Block", VolumeName: "tiny-system",
 					Resources: &v1.Resources{Requests: map[corev1.ResourceName]v1.Amount{corev1.ResourceStorage: {Quantity: resource.MustParse("64Mi")}}},
 				}}}},
 			},
 		},
 	}
-	l.Create(t, blockVolume(t, "tiny-system"))
+	system := newDevice(t)
+	l.Create(t, system.volume("tiny-system"))
+	if _, err := c.KubectlInput(t.Context(), growingClass, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
 	l.Create(t, directoryVolume(t, "tiny-data"))
 	l.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	kubeconfig, err := c.Publish(t.Context())
@@ -99,6 +103,7 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 	})
 
 	testDisplay(t, c, l, vm, becomes)
+	testGrowth(t, l, vm, system, becomes)
 
 	lab.Change(t, l, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = ptr.To[int32](2) })
 	becomes("larger", func(s v1.VirtualMachineStatus) bool { return ready(s) && s.CPUs == 2 })
@@ -186,8 +191,42 @@ func endMachine(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine) {
 	}
 }
 
-// blockVolume returns a volume that is a loop device of this machine.
-func blockVolume(t *testing.T, name string) *corev1.PersistentVolume {
+// growingClass is the class of volumes whose claims may grow.
+const growingClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: tiny-system}, provisioner: example.org/test, allowVolumeExpansion: true}`
+
+// testGrowth declares a larger disk. The test does what the provider of a volume does.
+func testGrowth(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine, d device, becomes func(string, func(v1.VirtualMachineStatus) bool)) {
+	t.Helper()
+	becomes("running with its disk", func(s v1.VirtualMachineStatus) bool { return s.Disks[0].Size == "64Mi" })
+	larger := resource.MustParse("96Mi")
+	lab.Change(t, l, vm, func(vm *v1.VirtualMachine) {
+		vm.Spec.VM.Disks[0].VolumeClaimTemplate.Spec.Resources.Requests[corev1.ResourceStorage] = v1.Amount{Quantity: larger}
+	})
+	becomes("waiting for the provider", func(s v1.VirtualMachineStatus) bool {
+		c := meta.FindStatusCondition(s.Conditions, "DisksBound")
+		return c != nil && c.Reason == "ClaimGrowing" && strings.Contains(c.Message, "from 64Mi to 96Mi")
+	})
+	if meta.FindStatusCondition(vm.Status.Conditions, "RestartRequired") != nil {
+		t.Error("a larger disk needs a restart")
+	}
+	d.grow(t, larger.Value())
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "tiny-system"}}
+	lab.Change(t, l, volume, func(v *corev1.PersistentVolume) { v.Spec.Capacity[corev1.ResourceStorage] = larger })
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: vm.Status.Disks[0].Claim}}
+	l.Get(t, claim)
+	claim.Status.Capacity[corev1.ResourceStorage] = larger
+	if err := l.Client.Status().Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	becomes("grown", func(s v1.VirtualMachineStatus) bool {
+		return s.Disks[0].Size == "96Mi" && meta.IsStatusConditionTrue(s.Conditions, "Ready")
+	})
+}
+
+// device is a loop device of this machine, and the file behind it.
+type device struct{ path, file string }
+
+func newDevice(t *testing.T) device {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(file, make([]byte, 64<<20), 0o600); err != nil {
@@ -197,37 +236,53 @@ func blockVolume(t *testing.T, name string) *corev1.PersistentVolume {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device := strings.TrimSpace(string(out))
+	path := strings.TrimSpace(string(out))
 	t.Cleanup(func() {
 		// The kubelet has a loop device of its own on this one until it has unmapped the volume.
 		for range 60 {
-			if devices, _ := filepath.Glob("/sys/block/loop*/loop/backing_file"); !backs(device, devices) {
+			if len(onTop(path)) == 0 {
 				break
 			}
 			time.Sleep(time.Second)
 		}
-		if err := exec.Command("losetup", "--detach", device).Run(); err != nil {
-			t.Errorf("detaching %s: %v", device, err)
+		if err := exec.Command("losetup", "--detach", path).Run(); err != nil {
+			t.Errorf("detaching %s: %v", path, err)
 		}
 	})
-	v := localVolume(name, device)
+	return device{path: path, file: file}
+}
+
+// volume returns a volume that is the device. Its StorageClass has its name.
+func (d device) volume(name string) *corev1.PersistentVolume {
+	v := localVolume(name, d.path)
 	v.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
 	return v
 }
 
-// directoryVolume returns a volume that is a directory of this machine. Its StorageClass, which needs no object, has its
-// name.
+// grow makes the device larger, and the one that the kubelet has on top of it.
+func (d device) grow(t *testing.T, size int64) {
+	t.Helper()
+	if err := os.Truncate(d.file, size); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append([]string{d.path}, onTop(d.path)...) {
+		if output, err := exec.CommandContext(t.Context(), "losetup", "--set-capacity", path).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+	}
+}
+
+// directoryVolume returns a volume that is a directory of this machine. Its StorageClass has its name.
 func directoryVolume(t *testing.T, name string) *corev1.PersistentVolume {
 	t.Helper()
-	v := localVolume(name, t.TempDir())
-	v.Spec.StorageClassName = name
-	return v
+	return localVolume(name, t.TempDir())
 }
 
 func localVolume(name, path string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}, ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName:              name,
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")},
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
@@ -239,12 +294,13 @@ func localVolume(name, path string) *corev1.PersistentVolume {
 	}
 }
 
-// backs returns whether a device backs one of the loop devices with these descriptions.
-func backs(device string, descriptions []string) bool {
+// onTop returns the loop devices on a device.
+func onTop(path string) (devices []string) {
+	descriptions, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is a constant
 	for _, description := range descriptions {
-		if text, err := os.ReadFile(description); err == nil && strings.TrimSpace(string(text)) == device {
-			return true
+		if text, err := os.ReadFile(description); err == nil && strings.TrimSpace(string(text)) == path {
+			devices = append(devices, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(description))))
 		}
 	}
-	return false
+	return devices
 }

@@ -30,6 +30,8 @@ const (
 	PartCPUs  = "currentCpus"
 	PartRAM   = "currentRam"
 	PartMedia = "cdrom"
+	// PartDisks are disks, which can become larger.
+	PartDisks = "disks"
 	// PartDisplay is the display, whose Secret can change.
 	PartDisplay = "display"
 )
@@ -49,6 +51,8 @@ type Report struct {
 	// CPUs are those that QEMU has, and RAM is what the balloon leaves the guest, in bytes. 0: not known.
 	CPUs int   `json:"cpus,omitempty"`
 	RAM  int64 `json:"ram,omitempty"`
+	// Disks are the sizes of disks that the guest sees, in bytes, by the disk's name.
+	Disks map[string]int64 `json:"disks,omitempty"`
 	// Display is about the display; nil if the machine serves none.
 	Display *DisplayReport `json:"display,omitempty"`
 	// Problems say why the machine is not what it is to be, by the name of the part.
@@ -103,6 +107,17 @@ func checkVersion(version int) error {
 		return fmt.Errorf("the line has version %d, and %d is understood: use a runner and an operator of the same major version", version, Version)
 	}
 	return nil
+}
+
+// AddProblem adds why a part is not what it is to be; the empty text adds nothing.
+func (r *Report) AddProblem(part, problem string) {
+	if problem == "" {
+		return
+	}
+	if r.Problems == nil {
+		r.Problems = map[string]string{}
+	}
+	r.Problems[part] = problem
 }
 
 // Same returns whether two reports say the same.

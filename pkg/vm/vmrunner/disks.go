@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -20,6 +21,8 @@ type opened struct {
 	descriptor int
 	// device says that the disk is a block device.
 	device bool
+	// size is in bytes.
+	size int64
 }
 
 // lockDisks locks everything that at most one machine may use.
@@ -45,11 +48,15 @@ func (p *preparation) lockDisks(ctx context.Context) error {
 func (p *preparation) openDisks(context.Context) error {
 	for _, d := range p.settings.disks() {
 		file, device, err := openDisk(p.settings.device(d))
+		var size int64
+		if err == nil {
+			size, err = file.Seek(0, io.SeekEnd)
+		}
 		descriptor, err := p.GiveDisk(file, err)
 		if err != nil {
 			return fmt.Errorf("disk %s: %w", d.Name, err)
 		}
-		p.disks[d.Name] = opened{descriptor: descriptor, device: device}
+		p.disks[d.Name] = opened{descriptor: descriptor, device: device, size: size}
 	}
 	return nil
 }

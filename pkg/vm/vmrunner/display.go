@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -210,12 +209,6 @@ func (d *display) report(r *vmconfig.Report) <-chan struct{} {
 	if d.settings.hasPassword() {
 		r.Display.Serial = d.serial
 	}
-	if d.problem != "" {
-		r.Problems = maps.Clone(r.Problems)
-		if r.Problems == nil {
-			r.Problems = map[string]string{}
-		}
-		r.Problems[vmconfig.PartDisplay] = d.problem
-	}
+	r.AddProblem(vmconfig.PartDisplay, d.problem)
 	return d.changed
 }

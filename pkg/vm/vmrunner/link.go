@@ -56,7 +56,7 @@ func (r *Runner) takeOrders(from io.Reader) {
 // reportTo reports at the beginning and after each change.
 func (r *Runner) reportTo(ctx context.Context, to net.Conn) {
 	for last := (vmconfig.Report{}); ; {
-		report, changed := r.report()
+		report, state, changed := r.report()
 		if !report.Same(last) {
 			line, err := report.Encode()
 			if err == nil {
@@ -73,6 +73,7 @@ func (r *Runner) reportTo(ctx context.Context, to net.Conn) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-state:
 		case <-changed[0]:
 		case <-changed[1]:
 		case <-changed[2]:
@@ -81,10 +82,11 @@ func (r *Runner) reportTo(ctx context.Context, to net.Conn) {
 }
 
 // report returns what the runner knows, and channels that are closed when it knows something else.
-func (r *Runner) report() (report vmconfig.Report, changed [3]<-chan struct{}) {
+func (r *Runner) report() (report vmconfig.Report, state <-chan struct{}, changed [3]<-chan struct{}) {
 	known, state := r.Known()
 	report = vmconfig.Report{State: string(known.State), Step: known.Step, Accelerator: known.Accelerator}
-	return report, [3]<-chan struct{}{state, r.tuner.report(&report), r.display.report(&report)}
+	changed = r.companions.report(&report)
+	return report, state, changed
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -27,7 +27,7 @@ func TestMachineIsAsDeclared(t *testing.T) {
 	}}
 	p := prepared{
 		choice: qemu.Choice{Accelerator: qemu.KVM}, firmware: &qemu.Firmware{Code: "/code", Vars: "/vars", VarsDescriptor: 9},
-		disks:               map[string]opened{"system-disk": {4, true}, "a-disk-with-a-long-name": {5, false}},
+		disks:               map[string]opened{"system-disk": {4, true, 1 << 20}, "a-disk-with-a-long-name": {5, false, 1 << 20}},
 		cloudInitDescriptor: 8,
 	}
 	live := vmconfig.Live{CurrentCPUs: 3, CurrentRAM: 4 << 30}

@@ -17,8 +17,7 @@ type preparation struct {
 	prepared
 	settings Settings
 	log      *slog.Logger
-	tuner    *tuner
-	display  *display
+	companions
 	// root is the directory below which the firmware is searched.
 	root string
 	// live is the part of the machine that can change.
@@ -38,16 +37,16 @@ type prepared struct {
 	cloudInitDescriptor int
 }
 
-func newPreparation(s Settings, t *tuner, d *display, log *slog.Logger, l *keeper.Launch) *preparation {
+func newPreparation(s Settings, with companions, log *slog.Logger, l *keeper.Launch) *preparation {
 	l.Jail.Offline = !s.talks()
-	return &preparation{Launch: l, settings: s, log: log, tuner: t, display: d, root: "/", prepared: prepared{disks: map[string]opened{}}}
+	return &preparation{Launch: l, settings: s, log: log, companions: with, root: "/", prepared: prepared{disks: map[string]opened{}}}
 }
 
 func (r *Runner) prepare(ctx context.Context, l *keeper.Launch) error {
 	if err := r.settings.Validate(); err != nil {
 		return keeper.Because(keeper.ReasonSettingsInvalid, err)
 	}
-	return newPreparation(r.settings, r.tuner, r.display, r.log, l).run(ctx)
+	return newPreparation(r.settings, r.companions, r.log, l).run(ctx)
 }
 
 // run does everything that can fail before something is started, the cheap steps first. A parked machine holds nothing,
@@ -73,6 +72,7 @@ func (p *preparation) run(ctx context.Context) error {
 		return err
 	}
 	p.Machine = machine(p.settings, p.live, p.prepared)
+	p.growth.begin(p.disks)
 	p.tuner.begin(p.live, !p.Jail.Offline)
 	p.Configure = func(ctx context.Context, monitor *qmp.Client) {
 		p.setMemory(ctx, monitor)

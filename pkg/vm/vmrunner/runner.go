@@ -19,10 +19,20 @@ import (
 // Runner is the keeper of a virtual machine. It is used once.
 type Runner struct {
 	*keeper.Keeper
+	companions
 	settings Settings
 	log      *slog.Logger
-	tuner    *tuner
-	display  *display
+}
+
+// companions run beside QEMU: each looks after a part of the machine that can change.
+type companions struct {
+	tuner   *tuner
+	display *display
+	growth  *growth
+}
+
+func newCompanions(s Settings, log *slog.Logger, setPowerdown func(time.Duration)) companions {
+	return companions{newTuner(s, log, setPowerdown), newDisplay(s, log), newGrowth(s, log)}
 }
 
 // New returns a Runner. See keeper.New for its arguments. It reads from the configuration how long the guest may take
@@ -33,19 +43,24 @@ func New(settings Settings, log *slog.Logger, output, messages io.Writer) *Runne
 		settings.Timeouts.Powerdown = time.Duration(live.PowerdownTimeout) * time.Second
 	}
 	r := &Runner{settings: settings, log: log}
-	r.display = newDisplay(settings, log)
-	r.tuner = newTuner(settings, log, func(timeout time.Duration) { r.SetPowerdown(timeout) })
+	r.companions = newCompanions(settings, log, func(timeout time.Duration) { r.SetPowerdown(timeout) })
 	r.Keeper = keeper.New(settings.Settings, keeper.Guest{
-		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Running: r.accompany, Ended: r.ended,
+		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Running: r.companions.run, Ended: r.ended,
 		Routes: func(mux *http.ServeMux) { mux.HandleFunc("GET "+vmconfig.LinkPath, r.serveLink) },
 	}, log, output, messages)
 	return r
 }
 
-// accompany runs beside QEMU until the context ends.
-func (r *Runner) accompany(ctx context.Context, monitor func() *qmp.Client) {
-	var both sync.WaitGroup
-	both.Go(func() { r.tuner.run(ctx, monitor) })
-	both.Go(func() { r.display.run(ctx, monitor) })
-	both.Wait()
+// run runs beside QEMU until the context ends.
+func (c companions) run(ctx context.Context, monitor func() *qmp.Client) {
+	var all sync.WaitGroup
+	for _, run := range []func(context.Context, func() *qmp.Client){c.tuner.run, c.display.run, c.growth.run} {
+		all.Go(func() { run(ctx, monitor) })
+	}
+	all.Wait()
+}
+
+// report adds what all of them know to a report, and returns channels that are closed when one knows something else.
+func (c companions) report(r *vmconfig.Report) [3]<-chan struct{} {
+	return [3]<-chan struct{}{c.tuner.report(r), c.display.report(r), c.growth.report(r)}
 }

@@ -77,7 +77,7 @@ func prepare(t *testing.T, s Settings, steps func(context.Context, *preparation)
 	s.Run = shortDirectory(t)
 	log := slog.New(slog.DiscardHandler)
 	end := keeper.New(s.Settings, keeper.Guest{Prepare: func(ctx context.Context, l *keeper.Launch) error {
-		err = steps(ctx, newPreparation(s, newTuner(s, log, func(time.Duration) {}), newDisplay(s, log), log, l))
+		err = steps(ctx, newPreparation(s, newCompanions(s, log, func(time.Duration) {}), log, l))
 		return errors.Join(err, enough)
 	}}, log, io.Discard, io.Discard).Run(t.Context())
 	if !strings.Contains(end.Message, enough.Error()) {

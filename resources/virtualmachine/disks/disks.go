@@ -1,9 +1,10 @@
-// Package disks is the handler that reports the claims of a virtual machine. Its StatefulSet creates them, and
+// Package disks is the handler that grows and reports the claims of a virtual machine. Its StatefulSet creates them, and
 // the operator deletes none.
 package disks
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
@@ -11,21 +12,39 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
 
-// Handler reports claims that are not bound.
-type Handler struct{}
+// Grower makes claims larger.
+type Grower interface {
+	// Grow requests a larger size for a claim. A claim that cannot grow is a problem.
+	Grow(ctx context.Context, g virtualmachine.Growth) error
+}
+
+// New returns the handler.
+func New(g Grower) chain.Handler[*virtualmachine.State] { return handler{g} }
+
+type handler struct{ grower Grower }
 
 // Name is the handler's name.
-func (Handler) Name() string { return "disks" }
+func (handler) Name() string { return "disks" }
 
-// EnsureCreated waits until every claim is bound. A stopped machine does not need its claims.
-func (Handler) EnsureCreated(_ context.Context, s *virtualmachine.State) (chain.Outcome, error) {
+// EnsureCreated makes claims larger, and waits until every claim is bound and as large as it is to be. A stopped machine
+// does not need its claims.
+func (h handler) EnsureCreated(ctx context.Context, s *virtualmachine.State) (chain.Outcome, error) {
 	if foreign := s.ForeignClaims(); len(foreign) > 0 {
 		return chain.Outcome{}, problem.Newf("ClaimOfOther",
 			"PersistentVolumeClaim %s is not of this machine: it lacks the label %s=%s. The machine is not started with it; name the disk otherwise, or label the claim",
 			strings.Join(foreign, ", "), virtualmachine.LabelInstance, s.VM.Name)
 	}
+	var errs []error
+	for _, g := range s.Growths() {
+		errs = append(errs, h.grower.Grow(ctx, g))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return chain.Outcome{}, err
+	}
 	waits := s.Pending()
-	switch {
+	switch growing := s.Growing(); {
+	case len(waits) == 0 && len(growing) > 0:
+		return chain.Wait("ClaimGrowing", strings.Join(growing, "; "), 0), nil
 	case len(waits) == 0:
 		return chain.Done(), nil
 	case !s.Wanted():
@@ -35,6 +54,6 @@ func (Handler) EnsureCreated(_ context.Context, s *virtualmachine.State) (chain.
 }
 
 // EnsureDeleted does nothing because claims are kept.
-func (Handler) EnsureDeleted(context.Context, *virtualmachine.State) (chain.Outcome, error) {
+func (handler) EnsureDeleted(context.Context, *virtualmachine.State) (chain.Outcome, error) {
 	return chain.Done(), nil
 }

@@ -23,6 +23,7 @@ type acts interface {
 	guestshutdown.Actor
 	stop.Scaler
 	live.Commander
+	disks.Grower
 	display.Refresher
 }
 
@@ -39,7 +40,7 @@ func newChain(e *apply.Engine, a acts, password func() string) chain.Chain[*virt
 		{Handler: guestshutdown.New(a), Condition: ConditionRunning},
 		// A pod may not start before its configuration is there, all of it.
 		{Handler: statefulset.New().Handle(e), Needs: []string{"configmap", "cloudinit", "displaysecret"}, Condition: ConditionObjects},
-		{Handler: disks.Handler{}, Condition: ConditionDisks},
+		{Handler: disks.New(a), Condition: ConditionDisks},
 		{Handler: machine.Handler{}, Condition: ConditionRunning},
 		{Handler: live.New(a), Condition: ConditionChanges},
 		{Handler: display.New(a), Condition: ConditionChanges},

@@ -51,7 +51,7 @@ func status(s *virtualmachine.State, results []chain.Result) v1.VirtualMachineSt
 	}
 	next.Disks = nil
 	for _, d := range s.Disks {
-		next.Disks = append(next.Disks, v1.DiskStatus{Name: d.Name, Claim: d.Claim, Device: "/dev/" + d.Name})
+		next.Disks = append(next.Disks, v1.DiskStatus{Name: d.Name, Claim: d.Claim, Device: "/dev/" + d.Name, Size: s.DiskSize(d)})
 	}
 	next.Conditions = conditions(s, results)
 	return next

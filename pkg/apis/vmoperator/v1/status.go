@@ -117,6 +117,9 @@ type DiskStatus struct {
 
 	// Device is the path of the disk in the pod.
 	Device string `json:"device,omitempty"`
+
+	// Size of the disk that the running guest sees.
+	Size string `json:"size,omitempty"`
 }
 
 // Assignment is the pool and the user that a machine is assigned to.
