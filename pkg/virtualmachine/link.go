@@ -179,6 +179,14 @@ func (s *State) Has() (cpus int, ram int64, known bool) {
 	return report.CPUs, ram, true
 }
 
+// OS returns what the guest agent says about its operating system; nil if none answers.
+func (s *State) OS() *vmconfig.OS {
+	if s.Link.Report == nil || s.Link.Report.OS == nil || !s.Serves() {
+		return nil
+	}
+	return new(s.Link.Report.OS.Printable())
+}
+
 // Accelerator returns what runs the guest's instructions, kvm or tcg, as the runner reports it; empty if it is not known.
 func (s *State) Accelerator() string {
 	if report := s.Link.Report; report != nil && (report.Accelerator == "kvm" || report.Accelerator == "tcg") {

@@ -31,36 +31,24 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-// TestVirtualMachineRunsInAPod: an operator, a kubelet and a runner run a virtual machine with the block device of its
-// claim, which needs no privileges, and change it while it runs. Nothing is on the disk, so the guest is its firmware, UEFI.
-func TestVirtualMachineRunsInAPod(t *testing.T) {
+// stage is where virtual machines run: an operator on a real cluster.
+type vmStage struct {
+	*lab.Lab
+	cluster   *realcluster.Cluster
+	namespace string
+}
+
+// startVMs starts an operator that runs virtual machines in a new namespace, whose firmware variables are on the volume
+// of the StorageClass data.
+func startVMs(t *testing.T, namespace, data string) vmStage {
+	t.Helper()
 	c := theCluster(t)
 	l, err := lab.On(c.ControlPlane())
 	if err != nil {
 		t.Fatal(err)
 	}
-	const namespace = "virtual-machine"
-	vm := &v1.VirtualMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tiny"},
-		Spec: v1.VirtualMachineSpec{
-			CloudInit: &v1.CloudInit{},
-			VM: v1.VM{
-				State: v1.StateRunning, MaximumCPUs: ptr.To[int32](2), CurrentCPUs: ptr.To[int32](1), MaximumRAM: "128Mi", Firmware: v1.FirmwareUEFI,
-				PowerdownTimeout: 2, Display: &v1.Display{SPICE: &v1.SPICE{Port: 5900}}, Acceleration: v1.AccelerationTCG, RTCBase: "utc", RTCClock: "rt", CPUModel: "host",
-				Disks: []v1.Disk{{VolumeClaimTemplate: &v1.VolumeClaimTemplate{Metadata: &v1.ClaimMetadata{Name: ptr.To("system")}, Spec: v1.ClaimSpec{
-					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("tiny-system"), VolumeMode: "Block", VolumeName: "tiny-system",
-					Resources: &v1.Resources{Requests: map[corev1.ResourceName]v1.Amount{corev1.ResourceStorage: {Quantity: resource.MustParse("64Mi")}}},
-				}}}},
-			},
-		},
-	}
-	system := newDevice(t)
-	l.Create(t, system.volume("tiny-system"))
-	if _, err := c.KubectlInput(t.Context(), growingClass, "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
-	l.Create(t, directoryVolume(t, "tiny-data"))
 	l.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	l.Create(t, directoryVolume(t, data))
 	kubeconfig, err := c.Publish(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -73,22 +61,64 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 	l.Run(t, func(c *service.Config) {
 		c.REST = reachable
 		c.VirtualMachines = &virtualmachine.Settings{
-			RunnerImage: "docker.io/kvm-operator/kvm-operator-vm-runner:" + project.Version(), AllowEmulation: true, DataStorageClass: ptr.To("tiny-data"),
+			RunnerImage: "docker.io/kvm-operator/kvm-operator-vm-runner:" + project.Version(), AllowEmulation: true, DataStorageClass: &data,
 		}
 	})
+	return vmStage{l, c, namespace}
+}
+
+// becomes waits until the status of a machine is as wanted.
+func (s vmStage) becomes(t *testing.T, vm *v1.VirtualMachine, what string, is func(v1.VirtualMachineStatus) bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
+		s.Get(t, vm)
+		return is(vm.Status), nil
+	})
+	if err != nil {
+		t.Fatalf("the machine is not %s: %+v\n%s", what, vm.Status, explained(s.cluster, s.namespace, virtualmachine.PodName(vm.Name)))
+	}
+}
+
+// newVM returns an emulated machine with UEFI and one disk, whose volume is in the StorageClass with the machine's name.
+func (s vmStage) newVM(name, ram, size string) *v1.VirtualMachine {
+	return &v1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec: v1.VirtualMachineSpec{
+			CloudInit: &v1.CloudInit{},
+			VM: v1.VM{
+				State: v1.StateRunning, MaximumCPUs: ptr.To[int32](2), CurrentCPUs: ptr.To[int32](1), MaximumRAM: ram, Firmware: v1.FirmwareUEFI,
+				Display: &v1.Display{SPICE: &v1.SPICE{Port: 5900}}, Acceleration: v1.AccelerationTCG, RTCBase: "utc", RTCClock: "rt", CPUModel: "host",
+				Disks: []v1.Disk{{VolumeClaimTemplate: &v1.VolumeClaimTemplate{Metadata: &v1.ClaimMetadata{Name: ptr.To("system")}, Spec: v1.ClaimSpec{
+					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &name, VolumeMode: "Block",
+					Resources: &v1.Resources{Requests: map[corev1.ResourceName]v1.Amount{corev1.ResourceStorage: {Quantity: resource.MustParse(size)}}},
+				}}}},
+			},
+		},
+	}
+}
+
+// isReady returns whether a machine is as declared.
+func isReady(s v1.VirtualMachineStatus) bool {
+	return meta.IsStatusConditionTrue(s.Conditions, "Ready")
+}
+
+// TestVirtualMachineRunsInAPod: an operator, a kubelet and a runner run a virtual machine with the block device of its
+// claim, which needs no privileges, and change it while it runs. Nothing is on the disk, so the guest is its firmware, UEFI.
+func TestVirtualMachineRunsInAPod(t *testing.T) {
+	const namespace = "virtual-machine"
+	s := startVMs(t, namespace, "tiny-data")
+	c, l := s.cluster, s.Lab
+	system := newDevice(t, make([]byte, 64<<20))
+	l.Create(t, system.volume("tiny", "64Mi"))
+	if _, err := c.KubectlInput(t.Context(), growingClass, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	vm := s.newVM("tiny", "128Mi", "64Mi")
+	vm.Spec.VM.PowerdownTimeout = 2
 	l.Create(t, vm)
 	t.Cleanup(func() { endMachine(t, l, vm) })
-	becomes := func(what string, is func(v1.VirtualMachineStatus) bool) {
-		t.Helper()
-		err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
-			l.Get(t, vm)
-			return is(vm.Status), nil
-		})
-		if err != nil {
-			t.Fatalf("the machine is not %s: %+v\n%s", what, vm.Status, explained(c, namespace, "tiny-0"))
-		}
-	}
-	ready := func(s v1.VirtualMachineStatus) bool { return meta.IsStatusConditionTrue(s.Conditions, "Ready") }
+	becomes := func(what string, is func(v1.VirtualMachineStatus) bool) { t.Helper(); s.becomes(t, vm, what, is) }
+	ready := isReady
 	becomes("running", func(s v1.VirtualMachineStatus) bool {
 		return ready(s) && s.Phase == v1.PhaseRunning && s.CPUs == 1 && s.RAM == "128Mi" && s.Accelerator == "tcg"
 	})
@@ -192,7 +222,7 @@ func endMachine(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine) {
 }
 
 // growingClass is the class of volumes whose claims may grow.
-const growingClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: tiny-system}, provisioner: example.org/test, allowVolumeExpansion: true}`
+const growingClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: tiny}, provisioner: example.org/test, allowVolumeExpansion: true}`
 
 // testGrowth declares a larger disk. The test does what the provider of a volume does.
 func testGrowth(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine, d device, becomes func(string, func(v1.VirtualMachineStatus) bool)) {
@@ -210,7 +240,7 @@ func testGrowth(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine, d device, becom
 		t.Error("a larger disk needs a restart")
 	}
 	d.grow(t, larger.Value())
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "tiny-system"}}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "tiny"}}
 	lab.Change(t, l, volume, func(v *corev1.PersistentVolume) { v.Spec.Capacity[corev1.ResourceStorage] = larger })
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: vm.Status.Disks[0].Claim}}
 	l.Get(t, claim)
@@ -226,12 +256,19 @@ func testGrowth(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine, d device, becom
 // device is a loop device of this machine, and the file behind it.
 type device struct{ path, file string }
 
-func newDevice(t *testing.T) device {
+// newDevice returns a device with content.
+func newDevice(t *testing.T, content []byte) device {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
-	if err := os.WriteFile(file, make([]byte, 64<<20), 0o600); err != nil {
+	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return attach(t, file)
+}
+
+// attach returns a device with a file behind it.
+func attach(t *testing.T, file string) device {
+	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -252,9 +289,10 @@ func newDevice(t *testing.T) device {
 	return device{path: path, file: file}
 }
 
-// volume returns a volume that is the device. Its StorageClass has its name.
-func (d device) volume(name string) *corev1.PersistentVolume {
+// volume returns a volume of a size that is the device. Its StorageClass has its name.
+func (d device) volume(name, size string) *corev1.PersistentVolume {
 	v := localVolume(name, d.path)
+	v.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse(size)
 	v.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
 	return v
 }

@@ -1,10 +1,11 @@
 #!/bin/bash
-# build.sh DEST [tiny|image|bare]... — builds guest images from Debian packages and links them into DEST (README.md).
+# build.sh DEST [tiny|image|bare|cloud]... — builds guest images from Debian packages and links them into DEST (README.md).
 #
 #   tiny   vmlinuz, bzImage, tiny.cpio.gz: a guest that reports what it sees of its machine, for tests of the machine
 #   image  vmlinuz, bzImage, initrd.img, root.squashfs: Debian with systemd, containerd and Kubernetes, set up by
 #          Ignition. It needs kubeall, ignition, containerd and the tools of ../addons/images, which integration/build.sh builds, in
 #          DEST/.. or in $TOOLS
+#   cloud  cloud.img: a disk with Debian, cloud-init and the QEMU guest agent, which UEFI boots, for VirtualMachines
 #   bare   bare.squashfs: the same root file system with what Flatcar has: no kubelet, no kubectl, no CNI plugins
 #
 # Without a name, all are built. Each is cached by the content of its inputs in
@@ -194,6 +195,37 @@ build_root() {
 # which it has.
 build_bare() { bare=yes build_root "$@" && mv "$1/root.squashfs" "$1/bare.squashfs"; }
 
+# cloud_size is the size of the cloud image's root file system.
+cloud_size=900M
+
+# build_cloud OUT KERNEL: the disk. Its root file system has what has to be written for a boot, and room for more.
+build_cloud() {
+  need cpio=cpio modprobe=kmod mke2fs=e2fsprogs
+  local root=$work/root esp=$work/esp boot=$work/boot
+  add_kernel_modules "$2" "$work/overlay/usr/lib/modules/$(kernel_version "$2")"
+  bootstrap cloud --variant=minbase --format=directory \
+    --include="$(grep -v '^#' "$here/cloud/packages" | paste -sd,)" \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/info/*' \
+    --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
+    --customize-hook="sync-in '$work/overlay' /" --customize-hook="'$here/cloud/customize.sh' \"\$1\"" \
+    bookworm "$root"
+  add_busybox "$2" "$boot"
+  add_modules "$2" "$boot" boot virtio_pci virtio_blk crc32c_generic ext4 vfat nls_cp437 nls_ascii
+  cp "$here/cloud/init" "$boot/"
+  mkdir -p "$esp/EFI/BOOT" "$esp/loader/entries"
+  cp "$root/usr/lib/systemd/boot/efi/systemd-bootx64.efi" "$esp/EFI/BOOT/BOOTX64.EFI"
+  cp "$2/bzImage" "$esp/vmlinuz"
+  pack "$boot" "$esp/initrd.img"
+  cp "$here/cloud/loader.conf" "$esp/loader/entries/debian.conf"
+  printf 'timeout 0\ndefault debian.conf\n' >"$esp/loader/loader.conf"
+  find "$root" -xdev -newermt "@$SOURCE_DATE_EPOCH" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
+  mke2fs -q -t ext4 -L root -U 6f2c1a52-9d0b-4b58-8f0e-5f0c8f3e0003 -E hash_seed=6f2c1a52-9d0b-4b58-8f0e-5f0c8f3e0004 \
+    -d "$root" "$work/root.ext4" "$cloud_size"
+  go run -C "$here/clouddisk" . -esp "$esp" -root "$work/root.ext4" -o "$work/cloud.img"
+  cp --sparse=always "$work/cloud.img" "$1/cloud.img"
+}
+
 # packages: the Debian packages of the root file system.
 packages() {
   if [ -n "${bare:-}" ]; then
@@ -278,6 +310,7 @@ key() {
   case $stage in
     tiny) inputs=(tiny) ;;
     initrd) inputs=(initrd tiny/dhcp) ;;
+    cloud) inputs=(cloud clouddisk modules) ;;
     root | bare) inputs=(rootfs packages modules pause customize.sh containers.sh) ;;
   esac
   shift
@@ -346,6 +379,11 @@ image() { full root; }
 
 bare() { full bare; }
 
+cloud() {
+  stage cloud "$kernel"
+  link "$made/cloud.img"
+}
+
 # full STAGE: an image with the initrd that boots it.
 full() {
   local name binaries=() archives
@@ -357,13 +395,13 @@ full() {
   link "$made/$1.squashfs"
 }
 
-[ $# -ge 1 ] || die "usage: $0 DEST [tiny|image|bare]..."
+[ $# -ge 1 ] || die "usage: $0 DEST [tiny|image|bare|cloud]..."
 mkdir -p "$cache" "$1"
 dest=$(cd "$1" && pwd)
 shift
-[ $# -ge 1 ] || set -- tiny image bare
+[ $# -ge 1 ] || set -- tiny image bare cloud
 for target in "$@"; do
-  case $target in tiny | image | bare) ;; *) die "there is no guest image $target (there are: tiny, image, bare)" ;; esac
+  case $target in tiny | image | bare | cloud) ;; *) die "there is no guest image $target (there are: tiny, image, bare, cloud)" ;; esac
 done
 stage kernel
 kernel=$made

@@ -39,6 +39,9 @@ type Guest struct {
 	// Running is called beside the running guest, with a context that ends when the machine is being stopped or has ended.
 	// monitor returns the connection to QEMU's monitor, which may have ended. May be nil.
 	Running func(ctx context.Context, monitor func() *qmp.Client)
+	// ShutDown asks the guest to shut down in another way than by the power button, and returns whether it was asked. ctx
+	// ends after a few seconds. May be nil.
+	ShutDown func(ctx context.Context) bool
 	// Routes adds to what the control socket serves. May be nil.
 	Routes func(*http.ServeMux)
 	// Ended is called once the machine has ended, before the reason is stored and the keeper returns. May be nil.

@@ -84,9 +84,12 @@ func (s Settings) Validate() error {
 // Complete returns a machine with everything that the keeper adds to it: its name, the sockets of QEMU's monitor and of
 // the guest's agent, and that the guest waits until the monitor answers.
 func (s Settings) Complete(m qemu.Machine) qemu.Machine {
-	m.Name, m.Monitor, m.Agent, m.Paused = s.Name, s.monitor(), filepath.Join(s.Run, "agent.sock"), true
+	m.Name, m.Monitor, m.Agent, m.Paused = s.Name, s.monitor(), s.Agent(), true
 	return m
 }
+
+// Agent is the path of the socket of the guest agent's port.
+func (s Settings) Agent() string { return filepath.Join(s.Run, "agent.sock") }
 
 func (s Settings) socket() string   { return filepath.Join(s.Run, SocketName) }
 func (s Settings) monitor() string  { return filepath.Join(s.Run, "qmp.sock") }

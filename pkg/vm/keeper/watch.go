@@ -78,9 +78,24 @@ func (k *Keeper) stages() []stage {
 	return []stage{
 		{state: StateHeld, step: fmt.Sprintf("waiting for release, for %s at most", t.Hold), timeout: t.Hold, enough: k.released},
 		{state: StatePoweringDown, step: fmt.Sprintf("waiting for the guest to shut down, for %s at most", powerdown), timeout: powerdown,
-			act: pressPowerButton, every: again},
+			act: k.askToShutDown(), every: again},
 		{state: StateQuitting, step: fmt.Sprintf("waiting for QEMU to quit, for %s at most", t.Quit), timeout: t.Quit,
 			act: func(ctx context.Context, monitor *qmp.Client) error { return monitor.Quit(ctx) }, every: t.Quit},
+	}
+}
+
+// askToShutDown returns a function that asks the guest to shut down: at first by its agent, if that works, and then by the
+// power button.
+func (k *Keeper) askToShutDown() func(context.Context, *qmp.Client) error {
+	first := true
+	return func(ctx context.Context, monitor *qmp.Client) error {
+		if first && k.guest.ShutDown != nil {
+			first = false
+			if k.guest.ShutDown(ctx) {
+				return nil
+			}
+		}
+		return pressPowerButton(ctx, monitor)
 	}
 }
 

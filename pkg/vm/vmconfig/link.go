@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/guestagent"
 )
 
 // LinkProtocol is the protocol of the link between a runner and its operator, on the runner's control socket at LinkPath
@@ -51,6 +53,8 @@ type Report struct {
 	// CPUs are those that QEMU has, and RAM is what the balloon leaves the guest, in bytes. 0: not known.
 	CPUs int   `json:"cpus,omitempty"`
 	RAM  int64 `json:"ram,omitempty"`
+	// OS is what the guest agent says about its operating system; nil if none answers.
+	OS *OS `json:"os,omitempty"`
 	// Disks are the sizes of disks that the guest sees, in bytes, by the disk's name.
 	Disks map[string]int64 `json:"disks,omitempty"`
 	// Display is about the display; nil if the machine serves none.
@@ -58,6 +62,9 @@ type Report struct {
 	// Problems say why the machine is not what it is to be, by the name of the part.
 	Problems map[string]string `json:"problems,omitempty"`
 }
+
+// OS is what a guest agent says about its operating system. It is not trusted; see its method Printable.
+type OS = guestagent.OSInfo
 
 // DisplayReport is what a runner reports of a display.
 type DisplayReport struct {

@@ -35,12 +35,11 @@ type display struct {
 	// client is the address of the viewer that connected last, and main that of its main channel.
 	client, main string
 	problem      string
-	// changed is closed when the display is known to be different.
-	changed chan struct{}
+	*news
 }
 
-func newDisplay(s Settings, log *slog.Logger) *display {
-	return &display{settings: s, log: log, changed: make(chan struct{})}
+func newDisplay(s Settings, log *slog.Logger, n *news) *display {
+	return &display{settings: s, log: log, news: n}
 }
 
 // spice is the SPICE server of the machine; nil if it has none.
@@ -151,7 +150,7 @@ func (d *display) apply(ctx context.Context, monitor *qmp.Client) {
 		d.log.Warn("The display is locked", "reason", problem)
 	}
 	if !locked {
-		if err = tell(ctx, monitor, wanted); err != nil {
+		if err = setAccess(ctx, monitor, wanted); err != nil {
 			d.log.Error("The password of the display was not to be set", "error", err)
 			d.note(func() { d.problem = "QEMU refuses the password of the display: " + err.Error() })
 			return // the next tick tries again
@@ -165,8 +164,8 @@ func (d *display) apply(ctx context.Context, monitor *qmp.Client) {
 	})
 }
 
-// tell sets a password. The zero access becomes a random password that has expired.
-func tell(ctx context.Context, monitor *qmp.Client, a access) error {
+// setAccess sets a password. The zero access becomes a random password that has expired.
+func setAccess(ctx context.Context, monitor *qmp.Client, a access) error {
 	if a.password == "" {
 		a = access{rand.Text(), expiresNow}
 	}
@@ -194,21 +193,19 @@ func (d *display) note(change func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change()
-	close(d.changed)
-	d.changed = make(chan struct{})
+	d.tell()
 }
 
-// report adds what is known to a report, and returns a channel that is closed when something else is known.
-func (d *display) report(r *vmconfig.Report) <-chan struct{} {
+// report adds what is known to a report.
+func (d *display) report(r *vmconfig.Report) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.settings.spice() == nil {
-		return d.changed
+		return
 	}
 	r.Display = &vmconfig.DisplayReport{Serial: -1, Client: d.client}
 	if d.settings.hasPassword() {
 		r.Display.Serial = d.serial
 	}
 	r.AddProblem(vmconfig.PartDisplay, d.problem)
-	return d.changed
 }

@@ -89,7 +89,7 @@ func TestDisplayIsServedWhereAPasswordAllows(t *testing.T) {
 func TestViewerIsKnownByItsMainChannel(t *testing.T) {
 	s := example(t)
 	s.Machine.Display = &vmconfig.Display{SPICE: &vmconfig.SPICE{Port: 5900}}
-	d := newDisplay(s, nil)
+	d := newDisplay(s, nil, &news{})
 	for _, step := range []struct{ event, host, port, kind, want string }{
 		{qmp.EventSPICEInitialized, "192.0.2.1", "1000", "1", "192.0.2.1"},
 		{qmp.EventSPICEInitialized, "192.0.2.1", "1001", "2", "192.0.2.1"},

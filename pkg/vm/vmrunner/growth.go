@@ -29,12 +29,11 @@ type growth struct {
 	// sizes are what the guest sees, in bytes, by the name of the disk.
 	sizes   map[string]int64
 	problem string
-	// changed is closed when something else is known.
-	changed chan struct{}
+	*news
 }
 
-func newGrowth(s Settings, log *slog.Logger) *growth {
-	return &growth{settings: s, log: log, changed: make(chan struct{})}
+func newGrowth(s Settings, log *slog.Logger, n *news) *growth {
+	return &growth{settings: s, log: log, news: n}
 }
 
 // begin says how large the disks are with which the machine starts.
@@ -103,17 +102,15 @@ func (g *growth) note(sizes map[string]int64, problem string) {
 		g.log.Warn("The guest was not to be told of a larger disk", "problem", problem)
 	}
 	g.sizes, g.problem = sizes, problem
-	close(g.changed)
-	g.changed = make(chan struct{})
+	g.tell()
 }
 
-// report adds what is known to a report, and returns a channel that is closed when something else is known.
-func (g *growth) report(r *vmconfig.Report) <-chan struct{} {
+// report adds what is known to a report.
+func (g *growth) report(r *vmconfig.Report) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.Disks = maps.Clone(g.sizes)
 	r.AddProblem(vmconfig.PartDisks, g.problem)
-	return g.changed
 }
 
 // sizeOf returns the size of a block device or regular file in bytes. It reads nothing.

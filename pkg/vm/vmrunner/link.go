@@ -74,15 +74,13 @@ func (r *Runner) reportTo(ctx context.Context, to net.Conn) {
 		case <-ctx.Done():
 			return
 		case <-state:
-		case <-changed[0]:
-		case <-changed[1]:
-		case <-changed[2]:
+		case <-changed:
 		}
 	}
 }
 
 // report returns what the runner knows, and channels that are closed when it knows something else.
-func (r *Runner) report() (report vmconfig.Report, state <-chan struct{}, changed [3]<-chan struct{}) {
+func (r *Runner) report() (report vmconfig.Report, state, changed <-chan struct{}) {
 	known, state := r.Known()
 	report = vmconfig.Report{State: string(known.State), Step: known.Step, Accelerator: known.Accelerator}
 	changed = r.companions.report(&report)

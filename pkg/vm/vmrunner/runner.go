@@ -29,10 +29,42 @@ type companions struct {
 	tuner   *tuner
 	display *display
 	growth  *growth
+	agent   *agent
+	news    *news
+}
+
+// companion is one of them.
+type companion interface {
+	// run runs beside QEMU until the context ends.
+	run(ctx context.Context, monitor func() *qmp.Client)
+	// report adds what is known to a report.
+	report(r *vmconfig.Report)
 }
 
 func newCompanions(s Settings, log *slog.Logger, setPowerdown func(time.Duration)) companions {
-	return companions{newTuner(s, log, setPowerdown), newDisplay(s, log), newGrowth(s, log)}
+	n := &news{}
+	t := newTuner(s, log, n, setPowerdown)
+	return companions{tuner: t, display: newDisplay(s, log, n), growth: newGrowth(s, log, n), agent: newAgent(s.Agent(), t, log, n), news: n}
+}
+
+func (c companions) all() []companion { return []companion{c.tuner, c.display, c.growth, c.agent} }
+
+// run runs all of them until the context ends.
+func (c companions) run(ctx context.Context, monitor func() *qmp.Client) {
+	var running sync.WaitGroup
+	for _, one := range c.all() {
+		running.Go(func() { one.run(ctx, monitor) })
+	}
+	running.Wait()
+}
+
+// report adds what all of them know to a report, and returns a channel that is closed when one knows something else.
+func (c companions) report(r *vmconfig.Report) <-chan struct{} {
+	changed := c.news.wait()
+	for _, one := range c.all() {
+		one.report(r)
+	}
+	return changed
 }
 
 // New returns a Runner. See keeper.New for its arguments. It reads from the configuration how long the guest may take
@@ -45,22 +77,8 @@ func New(settings Settings, log *slog.Logger, output, messages io.Writer) *Runne
 	r := &Runner{settings: settings, log: log}
 	r.companions = newCompanions(settings, log, func(timeout time.Duration) { r.SetPowerdown(timeout) })
 	r.Keeper = keeper.New(settings.Settings, keeper.Guest{
-		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Running: r.companions.run, Ended: r.ended,
+		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Running: r.companions.run, ShutDown: r.agent.shutDown, Ended: r.ended,
 		Routes: func(mux *http.ServeMux) { mux.HandleFunc("GET "+vmconfig.LinkPath, r.serveLink) },
 	}, log, output, messages)
 	return r
-}
-
-// run runs beside QEMU until the context ends.
-func (c companions) run(ctx context.Context, monitor func() *qmp.Client) {
-	var all sync.WaitGroup
-	for _, run := range []func(context.Context, func() *qmp.Client){c.tuner.run, c.display.run, c.growth.run} {
-		all.Go(func() { run(ctx, monitor) })
-	}
-	all.Wait()
-}
-
-// report adds what all of them know to a report, and returns channels that are closed when one knows something else.
-func (c companions) report(r *vmconfig.Report) [3]<-chan struct{} {
-	return [3]<-chan struct{}{c.tuner.report(r), c.display.report(r), c.growth.report(r)}
 }

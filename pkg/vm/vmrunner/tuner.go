@@ -48,8 +48,9 @@ type tuner struct {
 	// online says that QEMU can reach a network.
 	online bool
 	have
-	// woken is closed when something else is wanted, and changed when the tuner knows something else.
-	woken, changed chan struct{}
+	// woken is closed when something else is wanted.
+	woken chan struct{}
+	*news
 }
 
 // have is what a machine has.
@@ -64,8 +65,8 @@ type have struct {
 	problems map[string]string
 }
 
-func newTuner(s Settings, log *slog.Logger, setPowerdown func(time.Duration)) *tuner {
-	return &tuner{settings: s, log: log, setPowerdown: setPowerdown, wanted: all(s.Machine), woken: make(chan struct{}), changed: make(chan struct{})}
+func newTuner(s Settings, log *slog.Logger, n *news, setPowerdown func(time.Duration)) *tuner {
+	return &tuner{settings: s, log: log, setPowerdown: setPowerdown, wanted: all(s.Machine), woken: make(chan struct{}), news: n}
 }
 
 // begin says what the machine is started with.
@@ -114,21 +115,26 @@ func (t *tuner) latest() (vmconfig.Live, bool) {
 	return t.wanted, t.ordered
 }
 
+// plugged returns how many CPUs QEMU has; 0 if that is not known.
+func (t *tuner) plugged() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cpus
+}
+
 // set changes what the tuner knows, and tells everyone who waits for that.
 func (t *tuner) set(change func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	change()
-	close(t.changed)
-	t.changed = make(chan struct{})
+	t.tell()
 }
 
-// report adds what the tuner knows to a report, and returns a channel that is closed when it knows something else.
-func (t *tuner) report(r *vmconfig.Report) <-chan struct{} {
+// report adds what the tuner knows to a report.
+func (t *tuner) report(r *vmconfig.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r.Wanted, r.Busy, r.CPUs, r.RAM, r.Problems = t.wanted, t.busy || t.pending, t.cpus, t.ram, maps.Clone(t.problems)
-	return t.changed
 }
 
 // run brings the machine to what is wanted until the context ends.

@@ -16,7 +16,7 @@ func TestTunerReports(t *testing.T) {
 	started := vmconfig.Live{CurrentCPUs: 2, CurrentRAM: 1 << 30, PowerdownTimeout: 90}
 	other := started
 	other.CurrentCPUs = 3
-	tuner := newTuner(Settings{Machine: vmconfig.Machine{MaximumCPUs: 4, MaximumRAM: 1 << 30}}, slog.New(slog.DiscardHandler), func(time.Duration) {})
+	tuner := newTuner(Settings{Machine: vmconfig.Machine{MaximumCPUs: 4, MaximumRAM: 1 << 30}}, slog.New(slog.DiscardHandler), &news{}, func(time.Duration) {})
 	report := func() (r vmconfig.Report) { tuner.report(&r); return r }
 	expect := func(what string, want vmconfig.Report) {
 		t.Helper()

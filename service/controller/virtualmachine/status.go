@@ -2,6 +2,7 @@ package virtualmachine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
@@ -27,6 +29,8 @@ const (
 	ConditionDisks = "DisksBound"
 	// ConditionRunning is True while the machine's QEMU runs, as with VM-Operator.
 	ConditionRunning = "Running"
+	// ConditionBooted is True while the guest agent answers, as with VM-Operator.
+	ConditionBooted = "Booted"
 	// ConditionChanges is False while a running machine is not what is declared, although that needs no restart.
 	ConditionChanges = virtualmachine.ConditionChanges
 	// ConditionRestart exists, and is True, while changes wait for the next start of the machine.
@@ -45,6 +49,7 @@ func status(s *virtualmachine.State, results []chain.Result) v1.VirtualMachineSt
 	}
 	next.CPUs, next.RAM, next.Accelerator = has(s)
 	next.DisplayPasswordSerial, next.ConsoleClient = viewed(s)
+	next.OSInfo = osInfo(s)
 	next.InstanceID = ""
 	if secret := s.Observed.CloudInit; secret != nil && s.CloudInit != nil {
 		next.InstanceID = secret.Annotations[virtualmachine.AnnotationInstance]
@@ -73,6 +78,22 @@ func has(s *virtualmachine.State) (cpus int32, ram, accelerator string) {
 	return bounded(started.CurrentCPUs), resource.NewQuantity(started.CurrentRAM, resource.BinarySI).String(), ""
 }
 
+// osInfo returns what the guest agent says. While the operator has no link with the runner, it is what was known before.
+func osInfo(s *virtualmachine.State) *runtime.RawExtension {
+	info := s.OS()
+	if info == nil {
+		if s.Serves() && s.Link.Report == nil {
+			return s.VM.Status.OSInfo
+		}
+		return nil
+	}
+	text, err := json.Marshal(info)
+	if err != nil {
+		return nil
+	}
+	return &runtime.RawExtension{Raw: text}
+}
+
 // viewed returns how often the password of the display was set, and who is connected. While that is not known, it is what
 // was known before.
 func viewed(s *virtualmachine.State) (serial int64, client string) {
@@ -99,7 +120,7 @@ func conditions(s *virtualmachine.State, results []chain.Result) []metav1.Condit
 			wanted = append(wanted, c)
 		}
 	}
-	wanted = append(wanted, running(s))
+	wanted = append(wanted, running(s), booted(s))
 	if fields := s.RestartFor(); len(fields) > 0 {
 		wanted = append(wanted, metav1.Condition{
 			Type: ConditionRestart, Status: metav1.ConditionTrue, Reason: "FieldsChanged",
@@ -119,6 +140,26 @@ func running(s *virtualmachine.State) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "VmTerminating", message
 	case reason != "":
 		c.Reason, c.Message = reason, message
+	}
+	return c
+}
+
+// booted returns the condition of VM-Operator's name: True while the guest agent answers. While the operator has no link
+// with the runner, it stays as it was.
+func booted(s *virtualmachine.State) metav1.Condition {
+	c := running(s)
+	c.Type, c.Status = ConditionBooted, metav1.ConditionFalse
+	if !s.Serves() {
+		return c
+	}
+	before := meta.FindStatusCondition(s.VM.Status.Conditions, ConditionBooted)
+	switch {
+	case s.OS() != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "VmBooted", "the guest agent answers"
+	case s.Link.Report == nil && before != nil:
+		c.Status, c.Reason, c.Message = before.Status, before.Reason, before.Message
+	case s.Wanted():
+		c.Message = "no guest agent answers"
 	}
 	return c
 }

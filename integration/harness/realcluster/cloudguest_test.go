@@ -1,0 +1,97 @@
+package realcluster_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+)
+
+// userData has the guest shut itself down when a line is written to its console, and tell on the console what it sees.
+const userData = `{"runcmd": [
+  ["systemctl", "stop", "serial-getty@ttyS0"],
+  ["sh", "-c", "(read line && poweroff) </dev/ttyS0 >/dev/null 2>&1 &"],
+  ["sh", "-c", "{ echo; echo guest: name $(hostname), system-disk $(readlink /dev/system-disk), root $(findmnt -no SOURCE /); } >/dev/ttyS0"]
+]}`
+
+// TestCloudGuest: a real Debian with cloud-init and a guest agent boots by UEFI, is set up by its declaration, gets a CPU
+// that it uses and gives it back, and is shut down in order.
+func TestCloudGuest(t *testing.T) {
+	s := startVMs(t, "cloud-guest", "cloud-data")
+	file := filepath.Join(t.TempDir(), "cloud.img")
+	if output, err := exec.CommandContext(t.Context(), "cp", "--sparse=always", filepath.Join(tools, "guest", "cloud.img"), file).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s; run `make tools`", err, output)
+	}
+	s.Create(t, attach(t, file).volume("cloud", "900Mi"))
+	vm := s.newVM("cloud", "1Gi", "900Mi")
+	vm.Spec.CloudInit.UserData = &runtime.RawExtension{Raw: []byte(userData)}
+	vm.Spec.VM.PowerdownTimeout, vm.Spec.VM.MaximumCPUs = 120, ptr.To[int32](4)
+	begun := time.Now()
+	s.Create(t, vm)
+	t.Cleanup(func() { endMachine(t, s.Lab, vm) })
+	s.becomes(t, vm, "booted", func(s v1.VirtualMachineStatus) bool { return meta.IsStatusConditionTrue(s.Conditions, "Booted") })
+	t.Logf("the guest agent answers after %s", time.Since(begun).Round(time.Second))
+	var system struct{ ID string }
+	if err := json.Unmarshal(vm.Status.OSInfo.Raw, &system); err != nil || system.ID != "debian" {
+		t.Errorf("the system is %s, %v", vm.Status.OSInfo.Raw, err)
+	}
+	await(t, 5*time.Minute, func() error {
+		const want = "guest: name cloud, system-disk vda, root /dev/vda2"
+		if console := kubectl(t, s.cluster, "--namespace="+s.namespace, "logs", "cloud-0"); !strings.Contains(console, want) {
+			return fmt.Errorf("the guest does not say %q: %s", want, console)
+		}
+		return nil
+	})
+	t.Logf("cloud-init is done after %s", time.Since(begun).Round(time.Second))
+
+	for _, cpus := range []int32{3, 2} {
+		changed := time.Now()
+		lab.Change(t, s.Lab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = &cpus })
+		s.becomes(t, vm, fmt.Sprintf("using %d CPUs", cpus), func(s v1.VirtualMachineStatus) bool {
+			return s.CPUs == cpus && isReady(s) && meta.IsStatusConditionTrue(s.Conditions, "ChangesApplied")
+		})
+		t.Logf("%d CPUs after %s", cpus, time.Since(changed).Round(100*time.Millisecond))
+	}
+
+	// The guest shuts itself down and comes back in another pod; then the machine is stopped.
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "cloud-0"}}
+	s.Get(t, pod)
+	shut := time.Now()
+	if output, err := s.cluster.KubectlInput(t.Context(), "off\n", "--namespace="+s.namespace, "exec", "-i", "cloud-0", "--", virtualmachine.Binary, "runner", "console"); err != nil {
+		t.Logf("the console ends with %v: %s", err, output)
+	}
+	s.becomes(t, vm, "back", func(status v1.VirtualMachineStatus) bool {
+		again := &corev1.Pod{}
+		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), again)
+		return err == nil && again.UID != pod.UID && status.Phase == v1.PhaseRunning && meta.IsStatusConditionTrue(status.Conditions, "Booted")
+	})
+	t.Logf("booted again %s after the guest was to shut itself down", time.Since(shut).Round(time.Second))
+
+	stopped := time.Now()
+	lab.Change(t, s.Lab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.State = v1.StateStopped })
+	s.becomes(t, vm, "stopped", func(s v1.VirtualMachineStatus) bool { return s.Phase == v1.PhaseStopped && isReady(s) })
+	took := time.Since(stopped)
+	t.Logf("stopped after %s", took.Round(time.Second))
+	if took > time.Duration(vm.Spec.VM.PowerdownTimeout)*time.Second {
+		t.Error("the guest did not shut itself down")
+	}
+	if s.Get(t, vm); vm.Status.OSInfo != nil {
+		t.Errorf("a stopped machine has the system %s", vm.Status.OSInfo.Raw)
+	}
+	s.Delete(t, vm)
+	kubectl(t, s.cluster, "--namespace="+s.namespace, "get", "pvc", "system-disk-cloud-0")
+}
