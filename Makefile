@@ -45,7 +45,7 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 
 ##@ Try it
 
-.PHONY: demo demo-down dev
+.PHONY: demo demo-vm demo-down dev
 demo: ## Start a management cluster, the operator and a workload cluster of virtual machines on this machine, as root. Ctrl-C stops it. Without a terminal it stops when the workload cluster serves, unless KEEP=1
 	@integration/progress.sh "demo: compiling" go build -o /dev/null ./integration/demo
 	@go run ./integration/demo check
@@ -57,6 +57,12 @@ dev: ## Like demo, and until Ctrl-C: build and replace the operator whenever its
 	@go run ./integration/demo check
 	@$(MAKE) machine-tools
 	@go run ./integration/demo up -develop
+
+demo-vm: ## Start a management cluster, the operator and a VirtualMachine with Debian on this machine, as root. Ctrl-C stops it. Without a terminal it stops when the machine has booted, unless KEEP=1
+	@integration/progress.sh "demo: compiling" go build -o /dev/null ./integration/demo
+	@go run ./integration/demo check
+	@$(MAKE) machine-tools
+	@go run ./integration/demo vm $(if $(KEEP),-exit=false)
 
 demo-down: ## Stop a demo that was left behind
 	@go run ./integration/demo down

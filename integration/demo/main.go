@@ -5,6 +5,7 @@
 //	go run ./integration/demo up     start everything, show what happens, stay until Ctrl-C
 //	go run ./integration/demo up -develop
 //	                                 also build and replace the operator whenever its sources change
+//	go run ./integration/demo vm     the same with one VirtualMachine in place of a workload cluster
 //	go run ./integration/demo down   stop a demo that was left behind
 //
 // It runs as root in the root of a checkout and needs the tools of `make tools`. Everything that it creates is in
@@ -43,13 +44,13 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-develop] [-timeout DURATION] | down")
+		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-develop] [-timeout DURATION] | vm [-exit] [-timeout DURATION] | down")
 		flags.PrintDefaults()
 	}
 	exit := flags.Bool("exit", !term.IsTerminal(int(os.Stdin.Fd())),
-		"stop as soon as the workload cluster has done its work (default: when standard input is no terminal)")
+		"stop as soon as the workload cluster has done its work, or the machine has booted (default: when standard input is no terminal)")
 	develops := flags.Bool("develop", false, "build and replace the operator whenever its sources change, until Ctrl-C")
-	timeout := flags.Duration("timeout", 90*time.Minute, "how long the workload cluster may take to do its work")
+	timeout := flags.Duration("timeout", 90*time.Minute, "how long the workload cluster may take to do its work, or the machine to boot")
 	if len(args) == 0 {
 		flags.Usage()
 		return flag.ErrHelp
@@ -73,6 +74,8 @@ func run(ctx context.Context, args []string) error {
 			why = prove
 		}
 		return up(ctx, state, *timeout, why)
+	case "vm":
+		return upMachine(ctx, state, *timeout, *exit)
 	case "down":
 		return down(state)
 	default:

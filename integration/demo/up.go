@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/blockdevice"
 	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
@@ -188,7 +189,7 @@ func (d *demo) end(success bool) error {
 	d.say("stopping")
 	var errs []error
 	if d.stage != nil {
-		errs = append(errs, d.stage.Stop())
+		errs = append(errs, d.stage.Stop(), blockdevice.DetachBelow(d.state.dir))
 	}
 	if success {
 		errs = append(errs, d.state.clear())

@@ -3,7 +3,6 @@ package realcluster_test
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/blockdevice"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
@@ -25,7 +25,7 @@ import (
 const userData = `{"runcmd": [
   ["systemctl", "stop", "serial-getty@ttyS0"],
   ["sh", "-c", "(read line && poweroff) </dev/ttyS0 >/dev/null 2>&1 &"],
-  ["sh", "-c", "{ echo; echo guest: name $(hostname), system-disk $(readlink /dev/system-disk), root $(findmnt -no SOURCE /); } >/dev/ttyS0"]
+  ["sh", "-c", "{ echo; echo guest: name $(hostname), system-disk $(readlink /dev/system-disk), root $(findmnt -no SOURCE /), TPM $(cat /sys/class/tpm/tpm0/tpm_version_major); } >/dev/ttyS0"]
 ]}`
 
 // TestCloudGuest: a real Debian with cloud-init and a guest agent boots by UEFI, is set up by its declaration, gets a CPU
@@ -33,13 +33,13 @@ const userData = `{"runcmd": [
 func TestCloudGuest(t *testing.T) {
 	s := startVMs(t, "cloud-guest", "cloud-data")
 	file := filepath.Join(t.TempDir(), "cloud.img")
-	if output, err := exec.CommandContext(t.Context(), "cp", "--sparse=always", filepath.Join(tools, "guest", "cloud.img"), file).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s; run `make tools`", err, output)
+	if err := blockdevice.Copy(t.Context(), filepath.Join(tools, "guest", "cloud.img"), file); err != nil {
+		t.Fatalf("%v; run `make tools`", err)
 	}
-	s.Create(t, attach(t, file).volume("cloud", "900Mi"))
+	s.Create(t, attach(t, file).Volume("cloud", "900Mi"))
 	vm := s.newVM("cloud", "1Gi", "900Mi")
 	vm.Spec.CloudInit.UserData = &runtime.RawExtension{Raw: []byte(userData)}
-	vm.Spec.VM.PowerdownTimeout, vm.Spec.VM.MaximumCPUs = 120, ptr.To[int32](4)
+	vm.Spec.VM.PowerdownTimeout, vm.Spec.VM.MaximumCPUs, vm.Spec.VM.UseTPM = 120, ptr.To[int32](4), true
 	begun := time.Now()
 	s.Create(t, vm)
 	t.Cleanup(func() { endMachine(t, s.Lab, vm) })
@@ -50,7 +50,7 @@ func TestCloudGuest(t *testing.T) {
 		t.Errorf("the system is %s, %v", vm.Status.OSInfo.Raw, err)
 	}
 	await(t, 5*time.Minute, func() error {
-		const want = "guest: name cloud, system-disk vda, root /dev/vda2"
+		const want = "guest: name cloud, system-disk vda, root /dev/vda2, TPM 2"
 		if console := kubectl(t, s.cluster, "--namespace="+s.namespace, "logs", "cloud-0"); !strings.Contains(console, want) {
 			return fmt.Errorf("the guest does not say %q: %s", want, console)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/blockdevice"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 	"github.com/kvm-operator/kvm-operator/integration/harness/spiceclient"
@@ -48,7 +48,7 @@ func startVMs(t *testing.T, namespace, data string) vmStage {
 		t.Fatal(err)
 	}
 	l.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	l.Create(t, directoryVolume(t, data))
+	l.Create(t, blockdevice.Directory(data, t.TempDir()))
 	kubeconfig, err := c.Publish(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 	s := startVMs(t, namespace, "tiny-data")
 	c, l := s.cluster, s.Lab
 	system := newDevice(t, make([]byte, 64<<20))
-	l.Create(t, system.volume("tiny", "64Mi"))
+	l.Create(t, system.Volume("tiny", "64Mi"))
 	if _, err := c.KubectlInput(t.Context(), growingClass, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func endMachine(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine) {
 const growingClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: tiny}, provisioner: example.org/test, allowVolumeExpansion: true}`
 
 // testGrowth declares a larger disk. The test does what the provider of a volume does.
-func testGrowth(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine, d device, becomes func(string, func(v1.VirtualMachineStatus) bool)) {
+func testGrowth(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine, d blockdevice.Device, becomes func(string, func(v1.VirtualMachineStatus) bool)) {
 	t.Helper()
 	becomes("running with its disk", func(s v1.VirtualMachineStatus) bool { return s.Disks[0].Size == "64Mi" })
 	larger := resource.MustParse("96Mi")
@@ -239,7 +239,9 @@ func testGrowth(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine, d device, becom
 	if meta.FindStatusCondition(vm.Status.Conditions, "RestartRequired") != nil {
 		t.Error("a larger disk needs a restart")
 	}
-	d.grow(t, larger.Value())
+	if err := d.Grow(t.Context(), larger.Value()); err != nil {
+		t.Fatal(err)
+	}
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "tiny"}}
 	lab.Change(t, l, volume, func(v *corev1.PersistentVolume) { v.Spec.Capacity[corev1.ResourceStorage] = larger })
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: vm.Status.Disks[0].Claim}}
@@ -253,11 +255,8 @@ func testGrowth(t *testing.T, l *lab.Lab, vm *v1.VirtualMachine, d device, becom
 	})
 }
 
-// device is a loop device of this machine, and the file behind it.
-type device struct{ path, file string }
-
 // newDevice returns a device with content.
-func newDevice(t *testing.T, content []byte) device {
+func newDevice(t *testing.T, content []byte) blockdevice.Device {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(file, content, 0o600); err != nil {
@@ -266,79 +265,17 @@ func newDevice(t *testing.T, content []byte) device {
 	return attach(t, file)
 }
 
-// attach returns a device with a file behind it.
-func attach(t *testing.T, file string) device {
+// attach returns a device with a file behind it, until the test ends.
+func attach(t *testing.T, file string) blockdevice.Device {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).Output()
+	device, err := blockdevice.Attach(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := strings.TrimSpace(string(out))
 	t.Cleanup(func() {
-		// The kubelet has a loop device of its own on this one until it has unmapped the volume.
-		for range 60 {
-			if len(onTop(path)) == 0 {
-				break
-			}
-			time.Sleep(time.Second)
-		}
-		if err := exec.Command("losetup", "--detach", path).Run(); err != nil {
-			t.Errorf("detaching %s: %v", path, err)
+		if err := device.Detach(context.Background()); err != nil {
+			t.Error(err)
 		}
 	})
-	return device{path: path, file: file}
-}
-
-// volume returns a volume of a size that is the device. Its StorageClass has its name.
-func (d device) volume(name, size string) *corev1.PersistentVolume {
-	v := localVolume(name, d.path)
-	v.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse(size)
-	v.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
-	return v
-}
-
-// grow makes the device larger, and the one that the kubelet has on top of it.
-func (d device) grow(t *testing.T, size int64) {
-	t.Helper()
-	if err := os.Truncate(d.file, size); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range append([]string{d.path}, onTop(d.path)...) {
-		if output, err := exec.CommandContext(t.Context(), "losetup", "--set-capacity", path).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
-	}
-}
-
-// directoryVolume returns a volume that is a directory of this machine. Its StorageClass has its name.
-func directoryVolume(t *testing.T, name string) *corev1.PersistentVolume {
-	t.Helper()
-	return localVolume(name, t.TempDir())
-}
-
-func localVolume(name, path string) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}, ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeSpec{
-			StorageClassName:              name,
-			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")},
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpExists}},
-			}}}},
-		},
-	}
-}
-
-// onTop returns the loop devices on a device.
-func onTop(path string) (devices []string) {
-	descriptions, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is a constant
-	for _, description := range descriptions {
-		if text, err := os.ReadFile(description); err == nil && strings.TrimSpace(string(text)) == path {
-			devices = append(devices, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(description))))
-		}
-	}
-	return devices
+	return device
 }

@@ -68,6 +68,8 @@ type Options struct {
 	Snapshots bool
 	// Audit records the requests to the management cluster.
 	Audit bool
+	// VirtualMachines gives the hosts the image of VirtualMachines' runners, and no image of nodes.
+	VirtualMachines bool
 	// Say receives lines of progress.
 	Say func(format string, arguments ...any)
 }
@@ -115,6 +117,9 @@ func (s *Stage) start(ctx context.Context) error {
 		}
 		images, shared = append(images, archive), []string{s.SnapshotDirectory()}
 	}
+	if s.options.VirtualMachines {
+		images = append(images, s.tool("vm-runner-image.tar"))
+	}
 	var nodes []realcluster.NodeOptions
 	for _, hosts := range []struct {
 		role          string
@@ -133,7 +138,10 @@ func (s *Stage) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.copyGuest(ctx, len(nodes)), s.startMirror(ctx)); err != nil {
+	if !s.options.VirtualMachines {
+		err = errors.Join(s.copyGuest(ctx, len(nodes)), s.startMirror(ctx))
+	}
+	if err != nil {
 		return err
 	}
 	return s.patiently("installing the operator from helm/kvm-operator", func() error { return s.install(ctx) })

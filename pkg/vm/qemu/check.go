@@ -72,7 +72,8 @@ func (m Machine) checkSockets(found *FieldErrors) {
 	found.socket("Monitor", m.Monitor)
 	found.socket("Agent", m.Agent)
 	found.socket("TPM", m.TPM)
-	found.unless(m.TPM == "" || !m.microVM(), "TPM", "a microvm has none")
+	found.unless(!m.hasTPM() || !m.microVM(), "TPM", "a microvm has none")
+	found.unless(m.TPMDescriptor == 0 || m.TPMDescriptor > 2, "TPMDescriptor", "%d is less than 3", m.TPMDescriptor)
 }
 
 const (

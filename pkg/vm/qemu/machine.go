@@ -47,6 +47,9 @@ type Machine struct {
 	Agent string
 	// TPM is the path of the control socket that swtpm serves, at most 107 bytes. Empty: no TPM.
 	TPM string
+	// TPMDescriptor is the file descriptor, from 3, that a connection to swtpm's control socket has in QEMU's process. It
+	// stands for TPM. 0: QEMU connects to TPM.
+	TPMDescriptor int
 	// Display is a screen, keyboard and tablet. Nil: none, the guest has only its serial console.
 	Display *Display
 	// Clock is the guest's real-time clock.
@@ -180,8 +183,12 @@ func (m Machine) addChannels(a *arguments) {
 		a.add("-chardev", served("agent", m.Agent, m.AgentDescriptor)...)
 		a.add("-device", "virtserialport", "id=agent", "chardev=agent", "name=org.qemu.guest_agent.0")
 	}
-	if m.TPM != "" {
-		a.add("-chardev", "socket", "id=tpm", text("path", m.TPM))
+	if m.hasTPM() {
+		connection := text("path", m.TPM)
+		if m.TPMDescriptor != 0 {
+			connection = fmt.Sprintf("fd=%d", m.TPMDescriptor)
+		}
+		a.add("-chardev", "socket", "id=tpm", connection)
 		a.add("-tpmdev", "emulator", "id=tpm0", "chardev=tpm")
 		a.add("-device", "tpm-tis", "tpmdev=tpm0")
 	}
@@ -217,3 +224,5 @@ func text(key, value string) string { return key + "=" + escape(value) }
 
 // escape doubles commas: one separates the parts of a value, two of them are a comma.
 func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }
+
+func (m Machine) hasTPM() bool { return m.TPM != "" || m.TPMDescriptor != 0 }

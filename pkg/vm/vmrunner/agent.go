@@ -69,9 +69,7 @@ func (a *agent) dial(ctx context.Context) (*guestagent.Client, error) {
 
 // follow asks the agent until it does not answer.
 func (a *agent) follow(ctx context.Context, client *guestagent.Client) error {
-	asked, cancel := context.WithTimeout(ctx, agentTimeout)
-	info, err := client.OSInfo(asked)
-	cancel()
+	info, err := ask(ctx, client.OSInfo)
 	if err != nil && !isRefusal(err) {
 		return err
 	}
@@ -82,17 +80,12 @@ func (a *agent) follow(ctx context.Context, client *guestagent.Client) error {
 	defer ping.Stop()
 	for used := 0; ; {
 		changed := a.wait()
-		cpus := a.tuner.plugged()
-		if cpus != used {
-			online, err := a.switchOn(ctx, client, cpus)
+		if cpus := a.tuner.plugged(); cpus != used {
+			problem, err := a.switchOn(ctx, client, cpus)
 			if err != nil {
 				return err
 			}
 			used = cpus
-			problem := ""
-			if online < cpus {
-				problem = fmt.Sprintf("the guest uses %d of its %d CPUs, as its agent says", online, cpus)
-			}
 			a.note(&info, problem)
 		}
 		select {
@@ -100,37 +93,38 @@ func (a *agent) follow(ctx context.Context, client *guestagent.Client) error {
 			return ctx.Err()
 		case <-changed:
 		case <-ping.C:
-			asked, cancel := context.WithTimeout(ctx, agentTimeout)
-			err := client.Ping(asked)
-			cancel()
-			if err != nil {
+			if _, err := ask(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, client.Ping(ctx) }); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// switchOn switches on the guest's CPUs, and waits until the guest has noticed all of them. An agent that cannot do so is
-// no error.
-func (a *agent) switchOn(ctx context.Context, client *guestagent.Client, cpus int) (online int, err error) {
+// ask asks the agent, which has a few seconds to answer.
+func ask[T any](ctx context.Context, what func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	return what(ctx)
+}
+
+// switchOn switches on the guest's CPUs, and waits until the guest has noticed all of them. It returns why the guest does
+// not use all; an agent that cannot tell is none.
+func (a *agent) switchOn(ctx context.Context, client *guestagent.Client, cpus int) (problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, switchOnTime)
 	defer cancel()
 	for {
-		asked, cancel := context.WithTimeout(ctx, agentTimeout)
-		online, err = client.SwitchOn(asked)
-		cancel()
+		online, err := ask(ctx, client.SwitchOn)
 		switch {
-		case isRefusal(err):
-			if online == 0 {
-				online = cpus // the agent does not know
-			}
-			return online, nil
-		case err != nil || online >= cpus:
-			return online, err
+		case isRefusal(err) && online == 0:
+			return "", nil
+		case err != nil && !isRefusal(err):
+			return "", err
+		case online >= cpus:
+			return "", nil
 		}
 		pause(ctx, switchOnEvery)
-		if ctx.Err() != nil {
-			return online, nil
+		if err != nil || ctx.Err() != nil {
+			return fmt.Sprintf("the guest uses %d of its %d CPUs, as its agent says", online, cpus), nil
 		}
 	}
 }

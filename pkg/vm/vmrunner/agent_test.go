@@ -15,13 +15,13 @@ import (
 )
 
 // guestWithAgent serves the agent's port of a guest, which has CPUs of which one is on.
-func guestWithAgent(t *testing.T, path string, cpus int) (online *atomic.Int64, end func()) {
+func guestWithAgent(t *testing.T, path string, cpus int) (*atomic.Int64, func()) {
 	t.Helper()
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	online = &atomic.Int64{}
+	online := &atomic.Int64{}
 	online.Store(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -38,7 +38,7 @@ func guestWithAgent(t *testing.T, path string, cpus int) (online *atomic.Int64, 
 			}()
 		}
 	}()
-	end = func() { cancel(); _ = listener.Close() }
+	end := func() { cancel(); _ = listener.Close() }
 	t.Cleanup(end)
 	return online, end
 }

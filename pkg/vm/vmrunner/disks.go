@@ -35,7 +35,7 @@ func (p *preparation) lockDisks(ctx context.Context) error {
 		}
 		paths = append(paths, path)
 	}
-	if p.settings.Machine.Firmware != vmconfig.FirmwareBIOS {
+	if p.settings.Machine.Firmware != vmconfig.FirmwareBIOS || p.settings.Machine.TPM {
 		if err := os.MkdirAll(p.settings.Data, 0o700); err != nil {
 			return keeper.BecauseOfDisk(err)
 		}

@@ -14,7 +14,7 @@ func machine(s Settings, live vmconfig.Live, p prepared) qemu.Machine {
 	v := s.Machine
 	m := qemu.Machine{
 		UUID: v.UUID, Type: v.Type, Accelerator: p.choice.Accelerator, CPU: cpu(v, live), Memory: qemu.MiB(v.MaximumRAM),
-		Firmware: p.firmware, Clock: qemu.Clock{Base: v.RTCBase, Clock: v.RTCClock}, BootMenu: v.BootMenu, Display: s.screen(), ExtraArgs: v.ExtraArgs,
+		Firmware: p.firmware, Clock: qemu.Clock{Base: v.RTCBase, Clock: v.RTCClock}, BootMenu: v.BootMenu, Display: s.screen(), TPMDescriptor: p.tpmDescriptor, ExtraArgs: v.ExtraArgs,
 	}
 	// The settings were checked.
 	m.Networks, _ = networks(v)

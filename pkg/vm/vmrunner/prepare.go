@@ -33,6 +33,8 @@ type prepared struct {
 	disks map[string]opened
 	// firmware is nil for QEMU's own.
 	firmware *qemu.Firmware
+	// tpmDescriptor is the file descriptor of the connection to the TPM in QEMU's process; 0 without one.
+	tpmDescriptor int
 	// cloudInitDescriptor is the file descriptor of the disk for cloud-init in QEMU's process.
 	cloudInitDescriptor int
 }
@@ -65,6 +67,7 @@ func (p *preparation) run(ctx context.Context) error {
 		keeper.Step{What: "choosing the accelerator", Do: p.chooseAccelerator},
 		keeper.Step{What: "opening disks", Do: p.openDisks},
 		keeper.Step{What: "preparing the firmware", Do: p.prepareFirmware},
+		keeper.Step{What: "starting the TPM", Do: p.startTPM},
 		keeper.Step{What: "making the disk for cloud-init", Do: p.makeCloudInit},
 		keeper.Step{What: "opening the network", Do: p.openNetwork},
 	)

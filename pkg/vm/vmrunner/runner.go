@@ -77,7 +77,7 @@ func New(settings Settings, log *slog.Logger, output, messages io.Writer) *Runne
 	r := &Runner{settings: settings, log: log}
 	r.companions = newCompanions(settings, log, func(timeout time.Duration) { r.SetPowerdown(timeout) })
 	r.Keeper = keeper.New(settings.Settings, keeper.Guest{
-		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Running: r.companions.run, ShutDown: r.agent.shutDown, Ended: r.ended,
+		Prepare: r.prepare, Status: func(ctx context.Context) any { return r.Status(ctx) }, Running: r.run, ShutDown: r.agent.shutDown, Ended: r.ended,
 		Routes: func(mux *http.ServeMux) { mux.HandleFunc("GET "+vmconfig.LinkPath, r.serveLink) },
 	}, log, output, messages)
 	return r

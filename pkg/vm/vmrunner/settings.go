@@ -65,7 +65,6 @@ func (s Settings) Validate() error {
 	require(s.CloudInit != "" || !s.Machine.CloudInit, "the directory with the files for cloud-init is missing")
 	require(s.Display != "" || !s.hasPassword(), "the directory with the password of the display is missing")
 	require(s.ParkedFor >= 0, "the time to be parked has to be positive")
-	require(!s.Machine.TPM, "this runner has no TPM yet: remove spec.vm.useTpm")
 	for _, d := range s.disks() {
 		require(diskName.MatchString(d.Name), "the name of a disk is %q, and has to be lower-case letters, digits, '.', '_' or '-'", d.Name)
 	}
@@ -87,6 +86,9 @@ func (s Settings) example() prepared {
 	p := prepared{choice: qemu.Choice{Accelerator: qemu.TCG}, disks: map[string]opened{}}
 	if s.Machine.Firmware != vmconfig.FirmwareBIOS {
 		p.firmware = &qemu.Firmware{Code: "code", Vars: "vars", Secure: strings.HasPrefix(s.Machine.Firmware, vmconfig.FirmwareSecure)}
+	}
+	if s.Machine.TPM {
+		p.tpmDescriptor = keeper.FirstDescriptor
 	}
 	return p
 }
