@@ -103,6 +103,11 @@ func machineSettings(fs *pflag.FlagSet) virtualmachine.Settings {
 		AllowEmulation: r.yes(flag.MachineAllowEmulation), DeviceResources: r.list(flag.MachineKVMResource),
 		ImageRepository: r.text(flag.VMImageRepository), ExtraArgs: r.yes(flag.VMExtraArgs),
 	}
+	if r.yes(flag.VMLoadBalancer) {
+		s.LoadBalancer = &virtualmachine.LoadBalancer{
+			Labels: r.pairs(flag.VMLoadBalancerLabels, state.ParseLabel), Annotations: r.pairs(flag.VMLoadBalancerAnnotations, state.ParseAnnotation),
+		}
+	}
 	if class := r.text(flag.VMDataStorageClass); class != "" {
 		s.DataStorageClass = &class
 	}
@@ -121,24 +126,26 @@ func servedMachines(fs *pflag.FlagSet) *virtualmachine.Settings {
 func podSettings(r reader) state.PodSettings {
 	s := state.PodSettings{
 		PriorityClass: r.text(flag.NodePodsPriorityClass), PullSecrets: r.list(flag.NodePodsPullSecrets),
-		ZoneSpread: state.ZoneSpread(r.text(flag.NodePodsZoneSpread)), NodeSelector: map[string]string{}, Annotations: map[string]string{},
+		ZoneSpread:   state.ZoneSpread(r.text(flag.NodePodsZoneSpread)),
+		NodeSelector: r.pairs(flag.NodePodsNodeSelector, state.ParseLabel), Annotations: r.pairs(flag.NodePodsAnnotations, state.ParseAnnotation),
 	}
 	for _, text := range r.list(flag.NodePodsTolerations) {
 		toleration, err := state.ParseToleration(text)
 		must(err)
 		s.Tolerations = append(s.Tolerations, toleration)
 	}
-	for _, text := range r.list(flag.NodePodsNodeSelector) {
-		name, value, err := state.ParseLabel(text)
-		must(err)
-		s.NodeSelector[name] = value
-	}
-	for _, text := range r.list(flag.NodePodsAnnotations) {
-		name, value, err := state.ParseAnnotation(text)
-		must(err)
-		s.Annotations[name] = value
-	}
 	return s
+}
+
+// pairs returns a setting of texts like key=value.
+func (r reader) pairs(name string, parse func(string) (key, value string, err error)) map[string]string {
+	all := map[string]string{}
+	for _, text := range r.list(name) {
+		key, value, err := parse(text)
+		must(err)
+		all[key] = value
+	}
+	return all
 }
 
 // atLeastADay bounds the validity of certificates from below. Frequent renewal costs requests, and a short outage would

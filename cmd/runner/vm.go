@@ -46,7 +46,7 @@ func registerVM(fs *pflag.FlagSet) {
 	fs.String("canary-kernel", "", "kernel with which a canary guest proves that KVM works; empty means that KVM works if its device opens")
 	fs.String("cloud-init", vmconfig.CloudInitDirectory, "directory with the files for cloud-init")
 	fs.String("config", vmconfig.LiveFile, "file with the part of the machine that can change; without it, the guest has all CPUs and memory")
-	fs.String("data", vmconfig.DataDirectory, "directory for what outlives the pod: the firmware's variables")
+	fs.String("data", vmconfig.DataDirectory, "directory for what outlives the pod: the firmware's variables and the state of the TPM")
 	fs.String("display", vmconfig.DisplayDirectory, "directory with the files of the display's Secret")
 	fs.String("devices", "/dev", "directory with the disks, each under its name")
 	fs.String("image-repository", vmconfig.ImageRepository, "directory with the images of CDs")

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kvm-operator/kvm-operator/integration/harness/blockdevice"
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 )
@@ -164,7 +163,7 @@ func down(s state) error {
 	if err := process.StopRecorded(s.record(), cleanupPatience); err != nil {
 		return err
 	}
-	if err := errors.Join(blockdevice.DetachBelow(s.dir), s.clear(), removeLeftovers()); err != nil {
+	if err := errors.Join(detachAll(s), s.clear(), removeLeftovers()); err != nil {
 		return err
 	}
 	fmt.Println("the demo is stopped and", s.dir, "is removed")

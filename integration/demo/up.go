@@ -189,7 +189,7 @@ func (d *demo) end(success bool) error {
 	d.say("stopping")
 	var errs []error
 	if d.stage != nil {
-		errs = append(errs, d.stage.Stop(), blockdevice.DetachBelow(d.state.dir))
+		errs = append(errs, d.stage.Stop(), detachAll(d.state))
 	}
 	if success {
 		errs = append(errs, d.state.clear())
@@ -199,6 +199,13 @@ func (d *demo) end(success bool) error {
 		d.say("everything is stopped; the logs are kept in %s until the next demo or `make demo-down`", d.state.dir)
 	}
 	return errors.Join(errs...)
+}
+
+// detachAll gives back the loop devices of a demo.
+func detachAll(s state) error {
+	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	defer cancel()
+	return blockdevice.DetachBelow(ctx, s.dir)
 }
 
 func (d *demo) namespace() string { return key.Namespace(d.config.Spec.Cluster.ID) }

@@ -172,7 +172,16 @@ func declaredSize(d Disk) resource.Quantity {
 
 // DiskSize returns the size of a disk that the running guest sees, as the runner reports it; empty if it is not known.
 func (s *State) DiskSize(d Disk) string {
-	if s.Link.Report == nil || !s.Serves() {
+	if !s.Serves() {
+		return ""
+	}
+	if s.Link.Report == nil {
+		// While the operator has no link with the runner, it is what was known before.
+		for _, before := range s.VM.Status.Disks {
+			if before.Name == d.Name {
+				return before.Size
+			}
+		}
 		return ""
 	}
 	size, ok := s.Link.Report.Disks[d.Name]

@@ -58,7 +58,7 @@ func displayOf(o Observed) (Display, error) {
 		}
 		slices.Sort(names)
 		return Display{Locked: true}, problem.Newf("DisplaySecretAmbiguous",
-			"the display is locked because the Secrets %s all have the labels of its password: delete all but one, or remove their label %s", strings.Join(names, ", "), LabelComponent)
+			"the Secrets %s all have the labels of the password of the display: delete all but one, or remove their label %s. A machine that runs keeps the one that it was started with, and the display of one that starts is locked", strings.Join(names, ", "), LabelComponent)
 	case len(foreign) == 1:
 		return Display{Secret: foreign[0].Name, Version: foreign[0].ResourceVersion}, nil
 	case own != nil:
@@ -86,19 +86,30 @@ func (s *State) displayVersion() string {
 	return s.Display.Version
 }
 
-// RefreshDisplay returns the version of the Secret that the kubelet has to be told of, so that it replaces the files of
-// the running pod at once, instead of within two minutes. It is empty if there is nothing to tell.
+// deletedDisplay stands for the version of a Secret that does not exist.
+const deletedDisplay = "deleted"
+
+// RefreshDisplay returns the version of the pod's Secret that the kubelet has to be told of, so that it replaces the
+// files of the running pod at once, instead of within two minutes. It is empty if there is nothing to tell. The pod may
+// have another Secret than the one for the next start.
 func (s *State) RefreshDisplay() string {
-	if s.Pod == nil || s.Pod.DeletionTimestamp != nil || s.Display.Version == "" || s.Pod.Annotations[AnnotationDisplay] == s.Display.Version {
+	if s.Pod == nil || s.Pod.DeletionTimestamp != nil {
 		return ""
 	}
-	// The pod may have another Secret, until the machine is restarted.
-	if !slices.ContainsFunc(s.Pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.Secret != nil && v.Name == volumeDisplay && v.Secret.SecretName == s.Display.Secret
-	}) {
+	at := slices.IndexFunc(s.Pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Name == volumeDisplay })
+	if at < 0 {
 		return ""
 	}
-	return s.Display.Version
+	version := deletedDisplay
+	for _, secret := range s.Displays {
+		if secret.Name == s.Pod.Spec.Volumes[at].Secret.SecretName {
+			version = secret.ResourceVersion
+		}
+	}
+	if s.Pod.Annotations[AnnotationDisplay] == version {
+		return ""
+	}
+	return version
 }
 
 // DisplayReported returns what the runner reports of the display: how often the password was set, -1 without one, and
@@ -109,7 +120,7 @@ func (s *State) DisplayReported() (serial int, client string, known bool) {
 	}
 	d := s.Link.Report.Display
 	if address, err := netip.ParseAddr(d.Client); err == nil {
-		client = address.String()
+		client = address.Unmap().String()
 	}
 	const most = 1 << 30 // more often than any password is set
 	return min(max(d.Serial, -1), most), client, true

@@ -90,14 +90,16 @@ func TestNewPasswordChangesThePodAlone(t *testing.T) {
 		t.Errorf("at the next start, the template has %v, %v", template.Annotations, err)
 	}
 	for name, o := range map[string]Observed{
-		"the kubelet knows":             {VM: vm, Displays: first, StatefulSet: set, Pod: pod},
-		"no pod":                        {VM: vm, Displays: second, StatefulSet: set},
-		"another Secret than the pod's": {VM: vm, Displays: []metav1.ObjectMeta{{Name: "other", ResourceVersion: "9"}}, StatefulSet: set, Pod: pod},
-		"the Secret is gone":            {VM: vm, StatefulSet: set, Pod: pod},
+		"the kubelet knows":                {VM: vm, Displays: first, StatefulSet: set, Pod: pod},
+		"no pod":                           {VM: vm, Displays: second, StatefulSet: set},
+		"another Secret besides the pod's": {VM: vm, Displays: append(first, metav1.ObjectMeta{Name: "other", ResourceVersion: "9"}), StatefulSet: set, Pod: pod},
 	} {
 		if version := Plan(o).RefreshDisplay(); version != "" {
 			t.Errorf("%s: the pod gets %q", name, version)
 		}
+	}
+	if version := Plan(Observed{VM: vm, StatefulSet: set, Pod: pod}).RefreshDisplay(); version != "deleted" {
+		t.Errorf("the Secret is deleted: the pod gets %q", version)
 	}
 	other := Plan(Observed{VM: vm, Displays: []metav1.ObjectMeta{{Name: "other"}}, StatefulSet: &appsv1.StatefulSet{}, Pod: pod})
 	if fields := other.RestartFor(); len(fields) != 1 || fields[0] != "displaySecret" {

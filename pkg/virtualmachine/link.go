@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
@@ -131,7 +132,10 @@ func (s *State) Unadjusted() (reason, message string) {
 		return "", ""
 	}
 	report, order := s.Link.Report, s.Order()
+	before := ptr.Deref(meta.FindStatusCondition(s.VM.Status.Conditions, ConditionChanges), metav1.Condition{})
 	switch {
+	case report == nil && s.Link.Err == nil && (before.Reason == ReasonDisplayLocked || before.Reason == ReasonDiskNotResized):
+		return before.Reason, before.Message // until the runner says more
 	case report == nil && (!s.changes(order) || s.wasAdjusted()):
 		return "", ""
 	case s.Link.Err != nil && (report == nil || !report.Wanted.Same(order)):

@@ -34,6 +34,8 @@ type Settings struct {
 	// ImageRepository is the name of the claim with images for CDs, in the namespace of each VirtualMachine; empty for
 	// none.
 	ImageRepository string
+	// LoadBalancer has displays reached by Services of type LoadBalancer; nil means that they are not.
+	LoadBalancer *LoadBalancer
 	// ExtraArgs allows spec.vm.extraArgs, with which a user can give the guest any file of the container.
 	ExtraArgs bool
 }
@@ -235,7 +237,10 @@ func (s *State) Ignored() []string {
 		{spec.LoggingProperties != "", "loggingProperties: the runner is not written in Java"},
 		{len(spec.Permissions) > 0, "permissions: there is no web interface; use RBAC"},
 		{len(spec.Pools) > 0, "pools: there are none"},
-		{spec.LoadBalancerService != nil, "loadBalancerService: not available yet"},
+		{
+			spec.LoadBalancerService != nil && len(spec.LoadBalancerService.Labels)+len(spec.LoadBalancerService.Annotations) > 0 && s.Service() == nil,
+			"loadBalancerService: the operator's setting service.virtualmachine.loadbalancer is off, the display has no password and is served inside its pod alone, or the machine's name begins with a digit",
+		},
 		{spec.VM.Display != nil && spec.VM.Display.LoggedInUser != "", "vm.display.loggedInUser: there is no automatic login"},
 		{len(spec.VM.ExtraArgs) > 0 && !s.Settings.ExtraArgs, "vm.extraArgs: the operator's setting service.virtualmachine.extraargs does not allow it"},
 		{s.ReplacesImage(), "image: the operator's own is used, because service.virtualmachine.allowedimages does not allow this one"},

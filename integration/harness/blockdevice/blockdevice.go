@@ -5,6 +5,7 @@ package blockdevice
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,10 +43,37 @@ const releaseTime = time.Minute
 
 // Detach gives the device back, once the kubelet has given back the device that it has on top of it.
 func (d Device) Detach(ctx context.Context) error {
-	for began := time.Now(); len(onTop(d.path)) > 0 && time.Since(began) < releaseTime; {
-		time.Sleep(time.Second)
+	for began := time.Now(); time.Since(began) < releaseTime; time.Sleep(time.Second) {
+		if above, err := onTop(ctx, d.path); err != nil || len(above) == 0 {
+			break
+		}
 	}
-	_, err := losetup(ctx, "--detach", d.path)
+	return detach(ctx, d.path)
+}
+
+// DetachBelow gives back the devices with files below a directory, also those of a process that was killed, and those
+// that a kubelet, which has ended, had on top of them.
+func DetachBelow(ctx context.Context, directory string) error {
+	all, err := loops(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range all {
+		if !strings.HasPrefix(l.File, directory+string(filepath.Separator)) {
+			continue
+		}
+		above, err := onTop(ctx, l.Path)
+		errs = append(errs, err)
+		for _, path := range append(above, l.Path) {
+			errs = append(errs, detach(ctx, path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func detach(ctx context.Context, path string) error {
+	_, err := losetup(ctx, "--detach", path)
 	return err
 }
 
@@ -53,7 +82,11 @@ func (d Device) Grow(ctx context.Context, size int64) error {
 	if err := os.Truncate(d.file, size); err != nil {
 		return err
 	}
-	for _, path := range append([]string{d.path}, onTop(d.path)...) {
+	above, err := onTop(ctx, d.path)
+	if err != nil {
+		return err
+	}
+	for _, path := range append([]string{d.path}, above...) {
 		if _, err := losetup(ctx, "--set-capacity", path); err != nil {
 			return err
 		}
@@ -72,29 +105,41 @@ func losetup(ctx context.Context, arguments ...string) (string, error) {
 	return string(output), nil
 }
 
-// DetachBelow gives back the devices with files below a directory, also those of a process that was killed.
-func DetachBelow(directory string) error {
-	var errs []error
-	for _, path := range devices(func(file string) bool { return strings.HasPrefix(file, directory+string(filepath.Separator)) }) {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*releaseTime)
-		errs = append(errs, Device{path: path}.Detach(ctx))
-		cancel()
+// loop is a loop device of this machine: its path, the device and the number of the file behind it, and the file's name,
+// which may be another one in the mount namespace that the device was made in.
+type loop struct {
+	Path   string `json:"name"`
+	Device string `json:"back-maj:min"`
+	Inode  uint64 `json:"back-ino"`
+	File   string `json:"back-file"`
+}
+
+func loops(ctx context.Context) ([]loop, error) {
+	output, err := losetup(ctx, "--list", "--json", "--output", "NAME,BACK-MAJ:MIN,BACK-INO,BACK-FILE")
+	if err != nil || output == "" {
+		return nil, err // without devices, it prints nothing
 	}
-	return errors.Join(errs...)
+	var list struct {
+		Loopdevices []loop `json:"loopdevices"`
+	}
+	err = json.Unmarshal([]byte(output), &list)
+	return list.Loopdevices, err
 }
 
 // onTop returns the loop devices on a device.
-func onTop(path string) []string { return devices(func(file string) bool { return file == path }) }
-
-// devices returns the loop devices whose file is one of those.
-func devices(is func(file string) bool) (paths []string) {
-	descriptions, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is a constant
-	for _, description := range descriptions {
-		if text, err := os.ReadFile(description); err == nil && is(strings.TrimSpace(string(text))) {
-			paths = append(paths, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(description))))
+func onTop(ctx context.Context, path string) (above []string, err error) {
+	var file unix.Stat_t
+	if err := unix.Stat(path, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	device := fmt.Sprintf("%d:%d", unix.Major(file.Dev), unix.Minor(file.Dev))
+	all, err := loops(ctx)
+	for _, l := range all {
+		if strings.TrimSpace(l.Device) == device && l.Inode == file.Ino {
+			above = append(above, l.Path)
 		}
 	}
-	return paths
+	return above, err
 }
 
 // Volume returns a volume of a size that is the device. Its StorageClass, which needs no object, has its name.

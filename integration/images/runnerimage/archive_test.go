@@ -55,7 +55,7 @@ var (
 	}
 	forVMs = &product{
 		archive: "vm-runner-image.tar", repository: "docker.io/kvm-operator/kvm-operator-vm-runner", stage: "FROM vm-system AS vm-runner\n",
-		systems: 2, maxSize: 120e6, packages: slices.Concat(inNodes, []string{"libspice-server1", "ovmf", "qemu-block-extra", "qemu-system-modules-spice", "swtpm"}),
+		systems: 2, maxSize: 125e6, packages: slices.Concat(inNodes, []string{"libspice-server1", "linux-image-", "ovmf", "qemu-block-extra", "qemu-system-modules-spice", "swtpm"}),
 	}
 )
 
@@ -241,7 +241,7 @@ func (p *product) settingsOfDockerfile(t *testing.T) map[string][]string {
 				t.Fatalf("%s: %s", line, err)
 			}
 		}
-		settings[instruction] = list
+		settings[instruction] = append(settings[instruction], list...)
 	}
 	return settings
 }

@@ -133,7 +133,7 @@ build_runner() {
     -ldflags "-s -w ${VERSION:+-X $project.version=$VERSION}" -o "$work/runner" ./runner
 }
 
-# build_image TITLE NAME OUT SYSTEM...: the layers from the lowest to the highest, on which the runner's comes.
+# build_image TITLE NAME OUT FLAG... SYSTEM...: the layers from the lowest to the highest, on which the runner's comes.
 build_image() {
   local title=$1 name=$2 out=$3
   shift 3
@@ -159,4 +159,4 @@ build_runner
 go build -C "$here/pack" -o "$work/pack" .
 registry=docker.io/kvm-operator/kvm-operator
 build_image "kvm-operator runner" "${RUNNER_IMAGE:-$registry-runner:$(version)}" "$dest/runner-image.tar" "$system"
-build_image "kvm-operator VM runner" "${VM_RUNNER_IMAGE:-$registry-vm-runner:$(version)}" "$dest/vm-runner-image.tar" "$system" "$vm_system"
+build_image "kvm-operator VM runner" "${VM_RUNNER_IMAGE:-$registry-vm-runner:$(version)}" "$dest/vm-runner-image.tar" -env CANARY_KERNEL=/usr/share/kvm-operator/vmlinuz "$system" "$vm_system"

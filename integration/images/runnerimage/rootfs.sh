@@ -102,6 +102,14 @@ fi
 
 mapfile -t linked < <(needed "${programs[@]}")
 taken=()
+if [ -n "$base" ]; then
+  # The kernel with which a canary guest proves that KVM works.
+  kernel=$(cd "$debian" && echo boot/vmlinuz-*)
+  mkdir -p "$out/usr/share/kvm-operator"
+  cp --preserve=mode "$debian/$kernel" "$out/usr/share/kvm-operator/vmlinuz"
+  chmod 644 "$out/usr/share/kvm-operator/vmlinuz" # QEMU's user reads it
+  taken+=("$kernel")
+fi
 take --dereference "${programs[@]}" "${linked[@]}"
 take --no-dereference "${files[@]}"
 packages=$(owners "${taken[@]}")

@@ -23,7 +23,11 @@ func wrote(ctx context.Context, verb, ref string, err error, more ...any) error 
 	if err != nil {
 		return requestError(verb, ref, err)
 	}
-	log.FromContext(ctx).Info(past[verb], append([]any{keyObject, ref}, more...)...)
+	done, known := past[verb]
+	if !known { // the verb names a field
+		done = "did: " + verb
+	}
+	log.FromContext(ctx).Info(done, append([]any{keyObject, ref}, more...)...)
 	return nil
 }
 

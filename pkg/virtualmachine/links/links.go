@@ -192,19 +192,40 @@ func (s *link) sendOrders(ctx context.Context, to io.Writer) error {
 	}
 }
 
-// takeReports takes reports until the link is cut, or one cannot be understood.
+// takeReports takes reports until the link is cut, or one cannot be understood. Of those that come faster than the
+// limiter allows, it takes the newest, because each says everything that the runner knows.
 func (s *link) takeReports(ctx context.Context, from io.Reader, limiter *rate.Limiter) error {
+	newest := make(chan vmconfig.Report, 1)
+	var learning sync.WaitGroup
+	learning.Go(func() {
+		for report := range newest {
+			if limiter.Wait(ctx) != nil {
+				continue // the link ends
+			}
+			select {
+			case later, ok := <-newest:
+				if ok {
+					report = later
+				}
+			default:
+			}
+			s.learn(report)
+		}
+	})
+	defer learning.Wait()
+	defer close(newest)
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, vmconfig.MaxLine)
 	for lines.Scan() {
 		report, err := vmconfig.DecodeReport(lines.Bytes())
-		if err == nil {
-			err = limiter.Wait(ctx)
-		}
 		if err != nil {
 			return err
 		}
-		s.learn(report)
+		select {
+		case <-newest: // an older one
+		default:
+		}
+		newest <- report
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return fmt.Errorf("a report is longer than %d bytes", vmconfig.MaxLine)

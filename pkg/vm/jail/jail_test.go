@@ -87,15 +87,17 @@ func TestProgramSeesWhatItIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	j := Jail{User: user, Paths: []Path{{Name: shown, File: file}, {Name: writable, Writable: true}}}
+	const below = "/usr/lib/os-release" // its directory is shown anyway
+	j := Jail{User: user, Paths: []Path{{Name: shown, File: file}, {Name: writable, Writable: true}, {Name: below}}}
 	said := inJail(t, j, `cat `+shown+`; echo
 		echo x 2>&- >`+shown+` || echo read-only
 		echo x >`+writable+`/new && echo written
+		grep -q ^ID= `+below+` && echo below
 		test -e `+hidden+` || echo hidden
 		mknod /tmp/x c 1 3 2>&- || echo no device
 		echo x 2>&- >/dev/x || echo no root
 		head -c 4 /dev/urandom | wc -c`)
-	for _, want := range []string{"as it was\n", "read-only\n", "written\n", "hidden\n", "no device\n", "no root\n", "4\n"} {
+	for _, want := range []string{"as it was\n", "read-only\n", "written\n", "below\n", "hidden\n", "no device\n", "no root\n", "4\n"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in\n%s", want, said)
 		}

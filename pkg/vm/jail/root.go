@@ -132,6 +132,9 @@ func (j Jail) show(p Path, flags uintptr) error {
 		return err
 	}
 	target := j.inside(p.Name)
+	if there, err := os.Stat(target); err == nil && os.SameFile(info, there) && p.File == nil && !p.Writable {
+		return nil // it is below a directory that is shown
+	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil { //nolint:gosec // G301: the program's user walks through it
 		return err
 	}

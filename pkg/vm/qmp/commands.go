@@ -131,6 +131,15 @@ func (c *Client) SetPassword(ctx context.Context, protocol, password, expiry str
 	return c.Execute(ctx, "expire_password", arguments{"protocol": protocol, "time": expiry}, nil)
 }
 
+// SPICEChannels queries the channels of the viewers that are connected.
+func (c *Client) SPICEChannels(ctx context.Context) ([]SPICEClient, error) {
+	var server struct {
+		Channels []SPICEClient `json:"channels"`
+	}
+	err := c.Execute(ctx, "query-spice", nil, &server)
+	return server.Channels, err
+}
+
 // children lists the names below an object of QEMU's object model.
 func (c *Client) children(ctx context.Context, parent string) ([]string, error) {
 	var properties []struct{ Name, Type string }

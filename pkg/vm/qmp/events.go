@@ -61,12 +61,15 @@ type PortChange struct {
 
 // SPICEChannel is the data of EventSPICEInitialized.
 type SPICEChannel struct {
-	Client struct {
-		Host string `json:"host"`
-		Port string `json:"port"`
-		// Type is 1 for the main channel, of which a viewer has one.
-		Type int `json:"channel-type"`
-	} `json:"client"`
+	Client SPICEClient `json:"client"`
+}
+
+// SPICEClient is a channel of a viewer.
+type SPICEClient struct {
+	Host string `json:"host"`
+	Port string `json:"port"`
+	// Type is SPICEMain for the main channel, of which a viewer has one.
+	Type int `json:"channel-type"`
 }
 
 // SPICEMain is the Type of the main channel (SPICE_CHANNEL_MAIN of spice/enums.h).

@@ -1,6 +1,7 @@
 package vmrunner
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 )
@@ -33,6 +36,8 @@ func readAccess(directory string) (access, error) {
 		return access{}, errNoPassword
 	case err != nil:
 		return access{}, fmt.Errorf("the display is locked because its Secret cannot be read: %w", err)
+	case !utf8.Valid(password) || bytes.ContainsFunc(password, unicode.IsControl):
+		return access{}, fmt.Errorf("the display is locked because the key %s of its Secret has something else than text, or a control character, such as a line break at its end", vmconfig.DisplayPassword)
 	case len(password) == 0 || len(password) > vmconfig.MaxPassword:
 		return access{}, fmt.Errorf("the display is locked because the key %s of its Secret does not have 1 to %d bytes", vmconfig.DisplayPassword, vmconfig.MaxPassword)
 	}

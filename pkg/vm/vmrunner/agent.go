@@ -17,7 +17,7 @@ const (
 	// lookForAgentEvery is how often the runner looks whether the guest has an agent.
 	lookForAgentEvery = 3 * time.Second
 	// agentTimeout bounds an answer of the agent, and pingEvery how late the runner knows that it is gone.
-	agentTimeout = 5 * time.Second
+	agentTimeout = 10 * time.Second
 	pingEvery    = 15 * time.Second
 	// switchOnTime is how long a guest may take to notice a CPU that was plugged.
 	switchOnTime  = 15 * time.Second
@@ -67,35 +67,39 @@ func (a *agent) dial(ctx context.Context) (*guestagent.Client, error) {
 	return guestagent.Dial(ctx, a.path)
 }
 
-// follow asks the agent until it does not answer.
+// follow asks the agent until it does not answer. It asks for the system again and again, because another one may have
+// booted.
 func (a *agent) follow(ctx context.Context, client *guestagent.Client) error {
-	info, err := ask(ctx, client.OSInfo)
-	if err != nil && !isRefusal(err) {
-		return err
-	}
-	a.log.Info("The guest agent answers", "system", info.PrettyName)
-	a.setAnswered(true)
-	a.note(&info, "")
-	ping := time.NewTicker(pingEvery)
-	defer ping.Stop()
-	for used := 0; ; {
+	look := time.NewTicker(pingEvery)
+	defer look.Stop()
+	var info guestagent.OSInfo
+	for used, problem, due := 0, "", true; ; {
 		changed := a.wait()
-		if cpus := a.tuner.plugged(); cpus != used {
-			problem, err := a.switchOn(ctx, client, cpus)
-			if err != nil {
+		if due {
+			now, err := ask(ctx, client.OSInfo)
+			if err != nil && !isRefusal(err) {
+				return err
+			}
+			if !a.setAnswered(true) {
+				a.log.Info("The guest agent answers", "system", now.PrettyName)
+			}
+			info = now
+		}
+		if cpus := a.tuner.plugged(); cpus != used || due && problem != "" {
+			var err error
+			if problem, err = a.switchOn(ctx, client, cpus); err != nil {
 				return err
 			}
 			used = cpus
-			a.note(&info, problem)
 		}
+		a.note(&info, problem)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changed:
-		case <-ping.C:
-			if _, err := ask(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, client.Ping(ctx) }); err != nil {
-				return err
-			}
+			due = false
+		case <-look.C:
+			due = true
 		}
 	}
 }
@@ -110,9 +114,7 @@ func ask[T any](ctx context.Context, what func(context.Context) (T, error)) (T, 
 // switchOn switches on the guest's CPUs, and waits until the guest has noticed all of them. It returns why the guest does
 // not use all; an agent that cannot tell is none.
 func (a *agent) switchOn(ctx context.Context, client *guestagent.Client, cpus int) (problem string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, switchOnTime)
-	defer cancel()
-	for {
+	for begun := time.Now(); ; pause(ctx, switchOnEvery) {
 		online, err := ask(ctx, client.SwitchOn)
 		switch {
 		case isRefusal(err) && online == 0:
@@ -121,9 +123,7 @@ func (a *agent) switchOn(ctx context.Context, client *guestagent.Client, cpus in
 			return "", err
 		case online >= cpus:
 			return "", nil
-		}
-		pause(ctx, switchOnEvery)
-		if err != nil || ctx.Err() != nil {
+		case err != nil || time.Since(begun) > switchOnTime:
 			return fmt.Sprintf("the guest uses %d of its %d CPUs, as its agent says", online, cpus), nil
 		}
 	}
@@ -150,16 +150,25 @@ func (a *agent) shutDown(ctx context.Context) bool {
 	return err == nil
 }
 
-func (a *agent) setAnswered(yes bool) {
+// setAnswered notes whether the guest has an agent, and returns what was known before.
+func (a *agent) setAnswered(yes bool) (before bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.answered = yes
+	before, a.answered = a.answered, yes
+	return before
 }
 
 func (a *agent) note(info *guestagent.OSInfo, problem string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.info, a.problem = info, problem
+	same := a.problem == problem && (a.info == nil) == (info == nil) && (info == nil || *a.info == *info)
+	if same {
+		return // telling would wake follow, which tells
+	}
+	a.problem, a.info = problem, nil
+	if info != nil {
+		a.info = new(*info)
+	}
 	a.tell()
 }
 

@@ -106,6 +106,7 @@ func (d *display) run(ctx context.Context, monitor func() *qmp.Client) {
 func (d *display) session(ctx context.Context, monitor *qmp.Client, tick <-chan time.Time) {
 	events := monitor.Subscribe(qmp.EventSPICEInitialized, qmp.EventSPICEDisconnected)
 	defer events.Close()
+	d.recall(ctx, monitor)
 	incoming := events.Events()
 	for {
 		select {
@@ -151,8 +152,7 @@ func (d *display) apply(ctx context.Context, monitor *qmp.Client) {
 	}
 	if !locked {
 		if err = setAccess(ctx, monitor, wanted); err != nil {
-			d.log.Error("The password of the display was not to be set", "error", err)
-			d.note(func() { d.problem = "QEMU refuses the password of the display: " + err.Error() })
+			d.refused(ctx, monitor, err)
 			return // the next tick tries again
 		}
 	}
@@ -162,6 +162,21 @@ func (d *display) apply(ctx context.Context, monitor *qmp.Client) {
 			d.serial++
 		}
 	})
+}
+
+// refused locks the display as far as QEMU lets it, so that no password of before stays valid.
+func (d *display) refused(ctx context.Context, monitor *qmp.Client, refusal error) {
+	problem := "QEMU refuses the password of the display: " + refusal.Error()
+	if err := setAccess(ctx, monitor, access{}); err != nil {
+		problem += "; the password of before may be valid still"
+	}
+	d.mu.Lock()
+	known := d.problem == problem
+	d.mu.Unlock()
+	if !known {
+		d.log.Error("The password of the display was not to be set", "error", refusal)
+		d.note(func() { d.set, d.told, d.problem = access{}, true, problem })
+	}
 }
 
 // setAccess sets a password. The zero access becomes a random password that has expired.
@@ -179,14 +194,31 @@ func (d *display) see(e qmp.Event) {
 		return
 	}
 	address := net.JoinHostPort(channel.Client.Host, channel.Client.Port)
-	d.note(func() {
-		switch {
-		case e.Name == qmp.EventSPICEInitialized && channel.Client.Type == qmp.SPICEMain:
-			d.client, d.main = channel.Client.Host, address
-		case e.Name == qmp.EventSPICEDisconnected && address == d.main:
-			d.client, d.main = "", ""
+	switch {
+	case e.Name == qmp.EventSPICEInitialized && channel.Client.Type == qmp.SPICEMain:
+		d.note(func() { d.client, d.main = channel.Client.Host, address })
+	case e.Name == qmp.EventSPICEDisconnected && address == d.main: // others may not even have the password
+		d.note(func() { d.client, d.main = "", "" })
+	}
+}
+
+// recall finds out who is connected, because events of the connection of before may be lost.
+func (d *display) recall(ctx context.Context, monitor *qmp.Client) {
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	channels, err := monitor.SPICEChannels(ctx)
+	if err != nil {
+		return
+	}
+	var client, main string
+	for _, c := range channels {
+		if c.Type == qmp.SPICEMain {
+			client, main = c.Host, net.JoinHostPort(c.Host, c.Port)
 		}
-	})
+	}
+	if main != d.main {
+		d.note(func() { d.client, d.main = client, main })
+	}
 }
 
 func (d *display) note(change func()) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,8 +22,8 @@ import (
 // have sealed the keys of their encryption with it.
 const tpmState = "tpm"
 
-// startTPM starts swtpm, which emulates a TPM 2.0 beside QEMU: as QEMU's user, without capabilities, in a root directory
-// that has only its state. It ends with its connection to QEMU.
+// startTPM starts swtpm, which emulates a TPM 2.0 beside QEMU: as QEMU's user, without capabilities and, where the runner
+// may make mount namespaces, in a root directory that has only its state. It ends with its connection to QEMU.
 func (p *preparation) startTPM(context.Context) error {
 	if !p.settings.Machine.TPM {
 		return nil
@@ -45,7 +46,7 @@ func (p *preparation) startTPM(context.Context) error {
 	command.Stdout, command.Stderr = lineLogger(p.log.Info), lineLogger(p.log.Warn)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	wait, err := jail.Jail{
-		User: p.Jail.User, Directory: filepath.Join(p.settings.Run, "tpm-root"), Paths: []jail.Path{{Name: state, Writable: true}}, Offline: true,
+		User: p.Jail.User, Directory: filepath.Join(p.settings.Run, "tpm-root"), Paths: []jail.Path{{Name: state, Writable: true}}, Offline: true, Say: p.Jail.Say,
 	}.Start(command)
 	if err = errors.Join(err, theirs.Close()); err != nil {
 		return keeper.Because(keeper.ReasonInternal, fmt.Errorf("starting %s: %w", program, err))
@@ -57,12 +58,24 @@ func (p *preparation) startTPM(context.Context) error {
 			p.log.Error("The TPM has ended", "error", err)
 		}
 	}()
-	p.OnClose(func() error {
-		_ = command.Process.Signal(syscall.SIGTERM) // it may have ended with QEMU
-		<-ended
-		return nil
-	})
+	p.OnClose(func() error { return end(command.Process, ended) })
 	return nil
+}
+
+// endTime is how long swtpm may take to end.
+const endTime = 5 * time.Second
+
+// end ends a process. It does not wait for one that hangs in the kernel, which would keep the runner from ending.
+func end(process *os.Process, ended <-chan struct{}) error {
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		_ = process.Signal(signal) // it may have ended with QEMU
+		select {
+		case <-ended:
+			return nil
+		case <-time.After(endTime):
+		}
+	}
+	return fmt.Errorf("the TPM, process %d, does not end", process.Pid)
 }
 
 // makeTPMState returns the directory for the TPM's state, which belongs to QEMU's user.

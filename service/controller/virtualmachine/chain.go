@@ -14,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/guestshutdown"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/live"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/machine"
+	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/service"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/statefulset"
 	"github.com/kvm-operator/kvm-operator/resources/virtualmachine/stop"
 )
@@ -35,6 +36,7 @@ func newChain(e *apply.Engine, a acts, password func() string) chain.Chain[*virt
 		{Handler: stop.New(a), Condition: ConditionRunning},
 		{Handler: cloudinit.New().Handle(e), Condition: ConditionObjects},
 		{Handler: display.NewSecret(password).Handle(e), Condition: ConditionObjects},
+		{Handler: service.New().Handle(e), Condition: ConditionObjects},
 		{Handler: configmap.New().Handle(e), Condition: ConditionObjects},
 		// Before the StatefulSet, so that a machine whose guest shut down for good gets no other pod.
 		{Handler: guestshutdown.New(a), Condition: ConditionRunning},

@@ -21,9 +21,7 @@ import (
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine/links"
@@ -61,7 +59,7 @@ type Reconciler struct {
 func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	r.engine.Adopts = adopts
-	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{r.engine, r.Live, r.Events, r.Links}, rand.Text), Outdated: r.Outdated}
+	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{newGrower(r.engine, r.Clock), r.engine, r.Live, r.Events, r.Links}, rand.Text), Outdated: r.Outdated}
 	return microerror.Mask(r.Chain.Validate())
 }
 
@@ -123,6 +121,7 @@ func (*Reconciler) Again(_ *virtualmachine.State, after time.Duration) time.Dura
 
 // actor acts on machines whose guest has shut down, and reports it.
 type actor struct {
+	*grower
 	engine *apply.Engine
 	live   client.Reader
 	events events.EventRecorder
@@ -140,21 +139,6 @@ func (a actor) Order(s *virtualmachine.State) {
 func (a actor) Refresh(ctx context.Context, pod *corev1.Pod, version string) error {
 	return a.engine.AnnotatePod(ctx, pod, virtualmachine.AnnotationDisplay, version)
 }
-
-// Grow requests a larger size for a claim.
-func (a actor) Grow(ctx context.Context, g virtualmachine.Growth) error {
-	const field = "/spec/resources/requests/storage"
-	from := g.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	err := a.engine.SetField(ctx, g.Claim, field, from.String(), g.To.String())
-	if apierrors.IsForbidden(err) {
-		return problem.Newf("ClaimNotGrown", "PersistentVolumeClaim %s has %s and cannot be grown to %s: %s. Set allowVolumeExpansion in its StorageClass, or declare its former size",
-			g.Claim.Name, from.String(), g.To.String(), text.Beginning(microerror.Cause(err).Error(), maxRefusal))
-	}
-	return err
-}
-
-// maxRefusal bounds what is repeated of a refusal by the API server, in bytes.
-const maxRefusal = 300
 
 // ScaleToZero sets the replicas of a StatefulSet to zero.
 func (a actor) ScaleToZero(ctx context.Context, set *appsv1.StatefulSet) error {

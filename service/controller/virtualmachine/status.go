@@ -87,7 +87,15 @@ func osInfo(s *virtualmachine.State) *runtime.RawExtension {
 		}
 		return nil
 	}
+	// As a map, because the API server sorts the fields, and what differs from it is written again.
+	var fields map[string]any
 	text, err := json.Marshal(info)
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err == nil {
+		text, err = json.Marshal(fields)
+	}
 	if err != nil {
 		return nil
 	}

@@ -33,7 +33,7 @@ func runnerLayer(path string) ([]byte, error) {
 
 // build creates an image of layers, the lowest first. They are not compressed because they only go from disk to disk,
 // and packing a changed runner should take a second.
-func build(title, version string, layers [][]byte) (v1.Image, error) {
+func build(in inputs, layers [][]byte) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	var err error
 	for _, layer := range layers {
@@ -51,20 +51,20 @@ func build(title, version string, layers [][]byte) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", "amd64", v1.Time{Time: epoch}
-	config.Config = containerConfig(title, version)
+	config.Config = containerConfig(in)
 	return mutate.ConfigFile(image, config)
 }
 
 // containerConfig returns the same configuration as runner/Dockerfile.
-func containerConfig(title, version string) v1.Config {
+func containerConfig(in inputs) v1.Config {
 	return v1.Config{
 		Entrypoint: []string{"/" + program},
 		Cmd:        []string{"runner"},
-		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Env:        append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, in.environment...),
 		Labels: map[string]string{
-			"org.opencontainers.image.title":   title,
+			"org.opencontainers.image.title":   in.title,
 			"org.opencontainers.image.source":  "https://github.com/kvm-operator/kvm-operator",
-			"org.opencontainers.image.version": version,
+			"org.opencontainers.image.version": in.version,
 		},
 	}
 }

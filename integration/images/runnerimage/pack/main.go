@@ -16,7 +16,7 @@ var epoch = time.Unix(1700000000, 0).UTC()
 
 type inputs struct {
 	name, title, version, runner, out string
-	systems                           []string
+	environment, systems              []string
 }
 
 func main() {
@@ -26,6 +26,10 @@ func main() {
 	flag.StringVar(&in.version, "version", "", "version of the runner, for a label")
 	flag.StringVar(&in.runner, "runner", "", "the runner's program")
 	flag.StringVar(&in.out, "o", "", "archive to write")
+	flag.Func("env", "variable of the container, as NAME=value; may be given several times", func(text string) error {
+		in.environment = append(in.environment, text)
+		return nil
+	})
 	flag.Parse()
 	in.systems = flag.Args()
 	if err := pack(in); err != nil {
@@ -52,7 +56,7 @@ func pack(in inputs) error {
 		return fmt.Errorf("pack runner: %w", err)
 	}
 	layers = append(layers, runner)
-	image, err := build(in.title, in.version, layers)
+	image, err := build(in, layers)
 	if err != nil {
 		return fmt.Errorf("build image: %w", err)
 	}

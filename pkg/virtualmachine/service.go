@@ -1,0 +1,81 @@
+package virtualmachine
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
+)
+
+// LoadBalancer are the operator's settings for Services of type LoadBalancer, by which displays are reached.
+type LoadBalancer struct {
+	// Labels and Annotations are those of each Service, unless a VirtualMachine says something else.
+	Labels, Annotations map[string]string
+}
+
+// servicePort is the name of the port, as VM-Operator has it.
+const servicePort = "spice"
+
+// Service returns the Service of the machine's display; nil if it gets none: the operator is not set up for it, the user
+// does not want it (an empty loadBalancerService), the display is served at the loopback address of its pod, or the name
+// of the machine is none of a Service, because it begins with a digit.
+func (s *State) Service() *corev1.Service {
+	wanted := s.VM.Spec.LoadBalancerService
+	none := wanted != nil && len(wanted.Labels)+len(wanted.Annotations) == 0
+	if s.Settings.LoadBalancer == nil || none || !s.Display.hasPassword() || len(validation.IsDNS1035Label(s.VM.Name)) > 0 {
+		return nil
+	}
+	service := &corev1.Service{ObjectMeta: s.ObjectMeta(s.VM.Name)}
+	labels, annotations := maps.Clone(s.Settings.LoadBalancer.Labels), maps.Clone(s.Settings.LoadBalancer.Annotations)
+	if wanted != nil {
+		labels, annotations = merged(labels, wanted.Labels), merged(annotations, wanted.Annotations)
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, service.Labels) // the operator's own win
+	service.Labels, service.Annotations = labels, annotations
+	port := s.Machine.Display.SPICE.Port
+	if there := s.startedDisplay(); there != nil {
+		port = there.Port
+	}
+	service.Spec = corev1.ServiceSpec{
+		Type:     corev1.ServiceTypeLoadBalancer,
+		Selector: map[string]string{LabelName: Runner, LabelInstance: s.VM.Name},
+		Ports: []corev1.ServicePort{{
+			Name: servicePort, Protocol: corev1.ProtocolTCP, Port: int32(port), TargetPort: intstr.FromInt(port), //nolint:gosec // G115: the API server checks it
+		}},
+	}
+	return service
+}
+
+// startedDisplay returns the display of the machine in the pod; nil if there is none.
+func (s *State) startedDisplay() *vmconfig.SPICE {
+	if s.Pod == nil {
+		return nil
+	}
+	there, err := vmconfig.Decode(machineOfPod(s.Pod, s.VM.Name))
+	if err != nil || there.Display == nil {
+		return nil
+	}
+	return there.Display.SPICE
+}
+
+// merged returns texts with those of a VirtualMachine over them; one that is null is removed.
+func merged(under map[string]string, over map[string]*v1.NullableText) map[string]string {
+	if under == nil {
+		under = map[string]string{}
+	}
+	for name, text := range over {
+		if text == nil {
+			delete(under, name)
+			continue
+		}
+		under[name] = string(*text)
+	}
+	return under
+}
