@@ -31,22 +31,28 @@ func (i installation) lifeOfAMachine(t *testing.T) {
 	lab.Change(t, i.Lab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.State = v1.StateRunning })
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: vm.Name + "-0"}}
 	lab.Eventually(t, lab.Timeout, func() error { return i.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) })
-	down := pod.DeepCopy()
-	down.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: vm.Name, Image: pod.Spec.Containers[0].Image,
-		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "GuestShutDown: the guest shut itself down\n"}},
-	}}
-	if err := i.Client.Status().Patch(t.Context(), down, client.MergeFrom(pod)); err != nil {
-		t.Fatal(err)
-	}
 	lab.Eventually(t, lab.Timeout, func() error {
-		i.Get(t, vm)
-		if vm.Spec.VM.State != v1.StateStopped || vm.Status.Phase == "" {
-			return errors.New("the machine is not declared stopped: " + fmt.Sprint(vm.Status))
+		if i.Get(t, vm); vm.Spec.VM.State == v1.StateStopped && vm.Status.Phase != "" {
+			return nil
 		}
-		return nil
+		return errors.Join(errors.New("the machine is not declared stopped: "+fmt.Sprint(vm.Status)), i.shutsDown(t, pod))
 	})
 	i.Delete(t, vm)
+}
+
+// shutsDown makes a pod that of a guest that has shut itself down. What plays the kubelet may overwrite it, so it is called
+// until the operator has seen it.
+func (i installation) shutsDown(t *testing.T, pod *corev1.Pod) error {
+	t.Helper()
+	if err := i.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	down := pod.DeepCopy()
+	down.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "GuestShutDown: the guest shut itself down\n"}},
+	}}
+	return client.IgnoreNotFound(i.Client.Status().Patch(t.Context(), down, client.MergeFrom(pod)))
 }
 
 // claims waits until the StatefulSet of a stopped machine has as many claim templates.
