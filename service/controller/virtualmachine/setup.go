@@ -79,6 +79,9 @@ func (r *Reconciler) SetupWithManager(m manager.Manager, c cache.Cache) error {
 	if err != nil {
 		return microerror.Mask(err)
 	}
+	if err := m.Add(manager.RunnableFunc(counter{c}.count)); err != nil {
+		return microerror.Mask(err)
+	}
 	sources := []source.Source{source.Kind[client.Object](c, &v1.VirtualMachine{}, &handler.EnqueueRequestForObject{})}
 	for _, kind := range watched() {
 		sources = append(sources, source.Kind[client.Object](c, kind, handler.EnqueueRequestsFromMapFunc(owner)))
