@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kvm-operator/kvm-operator/pkg/project"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmrunner"
 )
@@ -72,7 +73,8 @@ func runVM(c *cobra.Command) error {
 func loadVM(fs *pflag.FlagSet, environment func(string) (string, bool)) (vmrunner.Settings, error) {
 	r := newReader(fs, vmVariables, environment)
 	settings := vmrunner.Settings{
-		Config: r.text("config"), CloudInit: r.text("cloud-init"), Display: r.text("display"), Data: r.text("data"), Images: r.text("image-repository"), Devices: r.text("devices"),
+		Version: project.Version(),
+		Config:  r.text("config"), CloudInit: r.text("cloud-init"), Display: r.text("display"), Data: r.text("data"), Images: r.text("image-repository"), Devices: r.text("devices"),
 		State: r.text("state"), Kernel: r.text("canary-kernel"), AllowEmulation: r.yes("allow-emulation"), ParkedFor: r.duration("parked-for"),
 	}
 	var err error

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/kvm-operator/kvm-operator/pkg/project"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmrunner"
@@ -51,6 +52,7 @@ func TestLoadVM(t *testing.T) {
 	m.Version = vmconfig.Version
 	want := vmrunner.Settings{
 		Settings: keeper.Settings{Name: "test-vm", Run: "/run/vm", QEMU: "qemu-system-x86_64", QEMUUser: keeper.QEMUUser, Timeouts: timeouts},
+		Version:  project.Version(),
 		Machine:  m, Config: vmconfig.LiveFile, CloudInit: vmconfig.CloudInitDirectory, Display: vmconfig.DisplayDirectory, Data: vmconfig.DataDirectory, Images: vmconfig.ImageRepository,
 		Devices: filepath.Dir(m.Drives[0].Device()), State: vmconfig.StateDirectory, Kernel: "/usr/share/kvm-operator/vmlinuz", AllowEmulation: true,
 		ParkedFor: vmrunner.ParkedFor,

@@ -40,6 +40,9 @@ func disksOf(vm *v1.VirtualMachine) []Disk {
 	return disks
 }
 
+// formerClaim returns the name of the claim of a disk as VM-Operator 3 and 4 have it.
+func formerClaim(d Disk, machine string) string { return machine + "-" + d.Name }
+
 func nameOf(template *v1.VolumeClaimTemplate) string {
 	if template.Metadata == nil {
 		return ""
@@ -71,6 +74,23 @@ func (s *State) ForeignClaims() []string {
 	for _, claim := range s.claimNames() {
 		if c, ok := s.Claims[claim]; ok && c.Labels[LabelInstance] != s.VM.Name {
 			names = append(names, claim)
+		}
+	}
+	return names
+}
+
+// FormerClaims returns the claims that VM-Operator 3 and 4 have created, of disks for which the StatefulSet has created
+// none. Their machine is not started with empty disks. Nor are they used as they are: a machine whose claim is now one and
+// now the other would lose its data, and VM-Operator's pod may have them still.
+func (s *State) FormerClaims() []string {
+	var names []string
+	for _, d := range s.Disks {
+		if _, own := s.Claims[d.Claim]; own {
+			continue
+		}
+		former := formerClaim(d, s.VM.Name)
+		if c, ok := s.Claims[former]; ok && c.Labels[LabelInstance] == s.VM.Name {
+			names = append(names, former)
 		}
 	}
 	return names
@@ -191,14 +211,18 @@ func (s *State) DiskSize(d Disk) string {
 	return resource.NewQuantity(size, resource.BinarySI).String()
 }
 
-// ClaimNames returns the names of all claims of a virtual machine.
+// ClaimNames returns the names of all claims that a virtual machine may have.
 func ClaimNames(vm *v1.VirtualMachine) []string {
 	disks := disksOf(vm)
 	m, _ := machineOf(vm, disks)
-	return (&State{Observed: Observed{VM: vm}, Disks: disks, Machine: m}).claimNames()
+	names := (&State{Observed: Observed{VM: vm}, Disks: disks, Machine: m}).claimNames()
+	for _, d := range disks {
+		names = append(names, formerClaim(d, vm.Name))
+	}
+	return names
 }
 
-// claimNames does the same.
+// claimNames returns the names of the claims that the machine has.
 func (s *State) claimNames() []string {
 	var names []string
 	for _, d := range s.Disks {

@@ -2,6 +2,7 @@ package virtualmachine
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -134,7 +135,7 @@ func (s *State) Unadjusted() (reason, message string) {
 	report, order := s.Link.Report, s.Order()
 	before := ptr.Deref(meta.FindStatusCondition(s.VM.Status.Conditions, ConditionChanges), metav1.Condition{})
 	switch {
-	case report == nil && s.Link.Err == nil && (before.Reason == ReasonDisplayLocked || before.Reason == ReasonDiskNotResized):
+	case report == nil && (before.Reason == ReasonDisplayLocked || before.Reason == ReasonDiskNotResized):
 		return before.Reason, before.Message // until the runner says more
 	case report == nil && (!s.changes(order) || s.wasAdjusted()):
 		return "", ""
@@ -190,6 +191,35 @@ func (s *State) OS() *vmconfig.OS {
 	}
 	return new(s.Link.Report.OS.Printable())
 }
+
+// machineType matches the types of QEMU's machine that are reported, as the API has them.
+var machineType = regexp.MustCompile(`^pc-q35-[0-9]{1,3}\.[0-9]{1,3}$`)
+
+// MachineType returns the type of QEMU's machine since the first start; empty before it. A guest keeps its hardware when
+// the image of the runner gets another QEMU.
+func (s *State) MachineType() string {
+	if pinned := s.VM.Status.MachineType; pinned != "" && s.VM.Spec.VM.MachineType == nil {
+		return pinned
+	}
+	if r := s.Link.Report; r != nil && machineType.MatchString(r.MachineType) {
+		return r.MachineType
+	}
+	return s.VM.Status.MachineType
+}
+
+// RunnerVersion returns the version of the runner; empty if it is not known.
+func (s *State) RunnerVersion() string {
+	if r := s.Link.Report; r != nil && s.Serves() {
+		return text.Beginning(r.Runner, maxVersion)
+	}
+	if s.Serves() {
+		return s.VM.Status.RunnerVersion
+	}
+	return ""
+}
+
+// maxVersion bounds the version of a runner, in bytes.
+const maxVersion = 64
 
 // Accelerator returns what runs the guest's instructions, kvm or tcg, as the runner reports it; empty if it is not known.
 func (s *State) Accelerator() string {

@@ -21,7 +21,7 @@ const partMachine = "vm"
 func (s *State) parts() (map[string]string, error) {
 	spec, parts := s.VM.Spec, map[string]string{}
 	for name, value := range map[string]any{
-		partMachine: s.Machine, "image": []string{s.image(), string(s.pullPolicy())}, "resources": spec.Resources, "nodeName": spec.NodeName,
+		partMachine: s.declared(s.Machine), "image": []string{s.image(), string(s.pullPolicy())}, "resources": spec.Resources, "nodeName": spec.NodeName,
 		"nodeSelector": spec.NodeSelector, "affinity": spec.Affinity,
 	} {
 		text, err := json.Marshal(value)
@@ -41,6 +41,14 @@ func (s *State) parts() (map[string]string, error) {
 		parts["cloudInit"] = s.CloudInit.Hash
 	}
 	return parts, nil
+}
+
+// declared returns a machine without a type that the user has not declared: that of the first start is no change.
+func (s *State) declared(m vmconfig.Machine) vmconfig.Machine {
+	if s.VM.Spec.VM.MachineType == nil {
+		m.Type = ""
+	}
+	return m
 }
 
 // annotateParts returns the value of AnnotationMachine.
@@ -95,7 +103,7 @@ func (s *State) changedOfMachine() []string {
 		return []string{partMachine}
 	}
 	var fields []string
-	for _, name := range vmconfig.Difference(there, s.Machine) {
+	for _, name := range vmconfig.Difference(s.declared(there), s.declared(s.Machine)) {
 		fields = append(fields, "vm."+name)
 	}
 	return fields

@@ -26,7 +26,7 @@ const servicePort = "spice"
 func (s *State) Service() *corev1.Service {
 	wanted := s.VM.Spec.LoadBalancerService
 	none := wanted != nil && len(wanted.Labels)+len(wanted.Annotations) == 0
-	if s.Settings.LoadBalancer == nil || none || !s.Display.hasPassword() || len(validation.IsDNS1035Label(s.VM.Name)) > 0 {
+	if s.Settings.LoadBalancer == nil || none || !s.isProtected() || len(validation.IsDNS1035Label(s.VM.Name)) > 0 {
 		return nil
 	}
 	service := &corev1.Service{ObjectMeta: s.ObjectMeta(s.VM.Name)}
@@ -51,6 +51,14 @@ func (s *State) Service() *corev1.Service {
 		}},
 	}
 	return service
+}
+
+// isProtected returns whether a viewer needs a password of the machine in the pod or, if there is none, of the next one.
+func (s *State) isProtected() bool {
+	if there := s.startedDisplay(); there != nil {
+		return there.Password
+	}
+	return s.Display.hasPassword()
 }
 
 // startedDisplay returns the display of the machine in the pod; nil if there is none.

@@ -1,6 +1,7 @@
 package virtualmachine
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -127,7 +128,7 @@ func (s *State) ConfigMap() (map[string]string, error) {
 func machineOf(vm *v1.VirtualMachine, disks []Disk) (vmconfig.Machine, []string) {
 	spec := vm.Spec.VM
 	m := vmconfig.Machine{
-		Name: vm.Name, UUID: ptr.Deref(spec.MachineUUID, string(vm.UID)), Type: ptr.Deref(spec.MachineType, ""), Acceleration: string(spec.Acceleration), Firmware: string(spec.Firmware),
+		Name: vm.Name, UUID: ptr.Deref(spec.MachineUUID, string(vm.UID)), Type: cmp.Or(ptr.Deref(spec.MachineType, ""), vm.Status.MachineType), Acceleration: string(spec.Acceleration), Firmware: string(spec.Firmware),
 		BootMenu: spec.BootMenu, TPM: spec.UseTPM, CPUModel: spec.CPUModel, MaximumCPUs: int(maximumCPUs(spec)), MaximumRAM: whole(spec.MaximumRAM),
 		RTCBase: spec.RTCBase, RTCClock: spec.RTCClock, CloudInit: vm.Spec.CloudInit != nil, DiskLinks: linksDisks(vm),
 	}

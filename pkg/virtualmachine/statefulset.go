@@ -21,7 +21,7 @@ func (s *State) StatefulSet() (*appsv1.StatefulSet, error) {
 		return nil, err
 	}
 	replicas := int32(0)
-	if s.Wanted() && (len(s.ForeignClaims()) == 0 || s.replicas() > 0) {
+	if s.Wanted() && (len(s.ForeignClaims())+len(s.FormerClaims()) == 0 || s.replicas() > 0) {
 		replicas = 1
 	}
 	retention := appsv1.RetainPersistentVolumeClaimRetentionPolicyType

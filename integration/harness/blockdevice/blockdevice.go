@@ -55,8 +55,11 @@ func (d Device) Detach(ctx context.Context) error {
 // that a kubelet, which has ended, had on top of them.
 func DetachBelow(ctx context.Context, directory string) error {
 	all, err := loops(ctx)
-	if err != nil {
+	if err != nil || len(all) == 0 {
 		return err
+	}
+	if resolved, err := filepath.EvalSymlinks(directory); err == nil { // the kernel knows this name
+		directory = resolved
 	}
 	var errs []error
 	for _, l := range all {

@@ -18,6 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/blockdevice"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/project"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
 
@@ -80,6 +81,10 @@ func TestCloudGuest(t *testing.T) {
 		return err == nil && again.UID != pod.UID && status.Phase == v1.PhaseRunning && meta.IsStatusConditionTrue(status.Conditions, "Booted")
 	})
 	t.Logf("booted again %s after the guest was to shut itself down", time.Since(shut).Round(time.Second))
+
+	if s := vm.Status; s.MachineType != "pc-q35-10.0" || s.RunnerVersion != project.Version() || meta.FindStatusCondition(s.Conditions, "RestartRequired") != nil {
+		t.Errorf("the machine is %q of runner %q: %+v", s.MachineType, s.RunnerVersion, s.Conditions)
+	}
 
 	stopped := time.Now()
 	lab.Change(t, s.Lab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.State = v1.StateStopped })

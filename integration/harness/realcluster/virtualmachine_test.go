@@ -103,7 +103,8 @@ func isReady(s v1.VirtualMachineStatus) bool {
 }
 
 // TestVirtualMachineRunsInAPod: an operator, a kubelet and a runner run a virtual machine with the block device of its
-// claim, which needs no privileges, and change it while it runs. Nothing is on the disk, so the guest is its firmware, UEFI.
+// claim, which needs no privileges, and change it while it runs. Nothing is on the disk, so the guest is its firmware, UEFI
+// with Secure Boot.
 func TestVirtualMachineRunsInAPod(t *testing.T) {
 	const namespace = "virtual-machine"
 	s := startVMs(t, namespace, "tiny-data")
@@ -114,7 +115,7 @@ func TestVirtualMachineRunsInAPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm := s.newVM("tiny", "128Mi", "64Mi")
-	vm.Spec.VM.PowerdownTimeout = 2
+	vm.Spec.VM.PowerdownTimeout, vm.Spec.VM.Firmware, vm.Spec.VM.UseTPM = 2, v1.FirmwareSecure4M, true
 	l.Create(t, vm)
 	t.Cleanup(func() { endMachine(t, l, vm) })
 	becomes := func(what string, is func(v1.VirtualMachineStatus) bool) { t.Helper(); s.becomes(t, vm, what, is) }

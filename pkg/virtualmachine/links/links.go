@@ -38,6 +38,9 @@ const attemptsPerSecond = 20
 const (
 	reportEvery = 5 * time.Second
 	reportBurst = 10
+	// Reports are read at this rate, in reports per second, of which the newest is taken.
+	readPerSecond = 2
+	readBurst     = 10
 )
 
 // Links are the links of all virtual machines, by the name of the VirtualMachine. It is a manager.Runnable, and links
@@ -197,27 +200,18 @@ func (s *link) sendOrders(ctx context.Context, to io.Writer) error {
 func (s *link) takeReports(ctx context.Context, from io.Reader, limiter *rate.Limiter) error {
 	newest := make(chan vmconfig.Report, 1)
 	var learning sync.WaitGroup
-	learning.Go(func() {
-		for report := range newest {
-			if limiter.Wait(ctx) != nil {
-				continue // the link ends
-			}
-			select {
-			case later, ok := <-newest:
-				if ok {
-					report = later
-				}
-			default:
-			}
-			s.learn(report)
-		}
-	})
+	learning.Go(func() { s.learnAll(ctx, newest, limiter) })
 	defer learning.Wait()
 	defer close(newest)
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, vmconfig.MaxLine)
+	// A runner of this project reports once a second at most. Others may not keep the operator busy with decoding.
+	reading := rate.NewLimiter(readPerSecond, readBurst)
 	for lines.Scan() {
 		report, err := vmconfig.DecodeReport(lines.Bytes())
+		if err == nil {
+			err = reading.Wait(ctx)
+		}
 		if err != nil {
 			return err
 		}
@@ -231,6 +225,23 @@ func (s *link) takeReports(ctx context.Context, from io.Reader, limiter *rate.Li
 		return fmt.Errorf("a report is longer than %d bytes", vmconfig.MaxLine)
 	}
 	return nil
+}
+
+// learnAll takes the newest of the reports whenever the limiter allows it, until there are no more.
+func (s *link) learnAll(ctx context.Context, newest <-chan vmconfig.Report, limiter *rate.Limiter) {
+	for report := range newest {
+		if limiter.Wait(ctx) != nil {
+			continue // the link ends
+		}
+		select {
+		case later, ok := <-newest:
+			if ok {
+				report = later
+			}
+		default:
+		}
+		s.learn(report)
+	}
 }
 
 // learn takes a report. A runner that was ordered something else, by another operator or a person, is told again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 )
 
 // The names of the commands and the fields of arguments and results are QEMU's (QEMU: qapi/*.json).
@@ -138,6 +139,13 @@ func (c *Client) SPICEChannels(ctx context.Context) ([]SPICEClient, error) {
 	}
 	err := c.Execute(ctx, "query-spice", nil, &server)
 	return server.Channels, err
+}
+
+// MachineType queries the type of the machine, with its version: pc-q35-10.0.
+func (c *Client) MachineType(ctx context.Context) (string, error) {
+	var name string
+	err := c.Execute(ctx, "qom-get", arguments{"path": "/machine", "property": "type"}, &name)
+	return strings.TrimSuffix(name, "-machine"), err
 }
 
 // children lists the names below an object of QEMU's object model.

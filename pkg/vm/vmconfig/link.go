@@ -46,6 +46,10 @@ type Report struct {
 	Step  string `json:"step,omitempty"`
 	// Accelerator is kvm or tcg.
 	Accelerator string `json:"accelerator,omitempty"`
+	// Runner is the version of the runner, and MachineType the type of QEMU's machine, such as pc-q35-10.0; empty if it is
+	// not known.
+	Runner      string `json:"runner,omitempty"`
+	MachineType string `json:"machineType,omitempty"`
 	// Wanted is what the machine is to be, as far as the runner knows.
 	Wanted Live `json:"wanted"`
 	// Busy says that the machine is being changed to that.

@@ -72,27 +72,12 @@ func (a *agent) dial(ctx context.Context) (*guestagent.Client, error) {
 func (a *agent) follow(ctx context.Context, client *guestagent.Client) error {
 	look := time.NewTicker(pingEvery)
 	defer look.Stop()
-	var info guestagent.OSInfo
-	for used, problem, due := 0, "", true; ; {
+	s := session{agent: a, client: client}
+	for due := true; ; {
 		changed := a.wait()
-		if due {
-			now, err := ask(ctx, client.OSInfo)
-			if err != nil && !isRefusal(err) {
-				return err
-			}
-			if !a.setAnswered(true) {
-				a.log.Info("The guest agent answers", "system", now.PrettyName)
-			}
-			info = now
+		if err := s.pass(ctx, due); err != nil {
+			return err
 		}
-		if cpus := a.tuner.plugged(); cpus != used || due && problem != "" {
-			var err error
-			if problem, err = a.switchOn(ctx, client, cpus); err != nil {
-				return err
-			}
-			used = cpus
-		}
-		a.note(&info, problem)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -104,29 +89,65 @@ func (a *agent) follow(ctx context.Context, client *guestagent.Client) error {
 	}
 }
 
+// session is what was learned by one connection with an agent.
+type session struct {
+	agent  *agent
+	client *guestagent.Client
+	info   guestagent.OSInfo
+	// cpus are the CPUs that were switched on last, and problem why the guest does not use all of them.
+	cpus    int
+	problem string
+}
+
+// pass asks the agent for its system, if that is due, and switches CPUs on, if there are others or some are off.
+func (s *session) pass(ctx context.Context, due bool) error {
+	if due {
+		info, err := ask(ctx, s.client.OSInfo)
+		if err != nil && !isRefusal(err) {
+			return err
+		}
+		if !s.agent.setAnswered(true) {
+			s.agent.log.Info("The guest agent answers", "system", info.PrettyName)
+		}
+		s.info = info
+	}
+	if cpus := s.agent.tuner.plugged(); cpus != s.cpus || due && s.problem != "" {
+		patience := switchOnTime
+		if cpus == s.cpus {
+			patience = 0 // the guest had its time
+		}
+		var err error
+		if s.problem, err = s.switchOn(ctx, cpus, patience); err != nil {
+			return err
+		}
+		s.cpus = cpus
+	}
+	s.agent.note(&s.info, s.problem)
+	return nil
+}
+
+// switchOn switches on the guest's CPUs, and gives the guest some time to notice all of them. It returns why the guest does
+// not use all; an agent that cannot tell is none.
+func (s *session) switchOn(ctx context.Context, cpus int, patience time.Duration) (problem string, err error) {
+	for begun := time.Now(); ; pause(ctx, switchOnEvery) {
+		online, err := ask(ctx, s.client.SwitchOn)
+		refused := isRefusal(err)
+		switch {
+		case err != nil && !refused:
+			return "", err
+		case refused && online == 0 || online >= cpus:
+			return "", nil
+		case refused || time.Since(begun) > patience:
+			return fmt.Sprintf("the guest uses %d of its %d CPUs, as its agent says", online, cpus), nil
+		}
+	}
+}
+
 // ask asks the agent, which has a few seconds to answer.
 func ask[T any](ctx context.Context, what func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
 	return what(ctx)
-}
-
-// switchOn switches on the guest's CPUs, and waits until the guest has noticed all of them. It returns why the guest does
-// not use all; an agent that cannot tell is none.
-func (a *agent) switchOn(ctx context.Context, client *guestagent.Client, cpus int) (problem string, err error) {
-	for begun := time.Now(); ; pause(ctx, switchOnEvery) {
-		online, err := ask(ctx, client.SwitchOn)
-		switch {
-		case isRefusal(err) && online == 0:
-			return "", nil
-		case err != nil && !isRefusal(err):
-			return "", err
-		case online >= cpus:
-			return "", nil
-		case err != nil || time.Since(begun) > switchOnTime:
-			return fmt.Sprintf("the guest uses %d of its %d CPUs, as its agent says", online, cpus), nil
-		}
-	}
 }
 
 func isRefusal(err error) bool {

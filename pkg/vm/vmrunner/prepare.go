@@ -79,6 +79,7 @@ func (p *preparation) run(ctx context.Context) error {
 	p.tuner.begin(p.live, !p.Jail.Offline)
 	p.Configure = func(ctx context.Context, monitor *qmp.Client) {
 		p.setMemory(ctx, monitor)
+		p.identity.begin(ctx, monitor)
 		p.tuner.insertFirst(ctx, monitor)
 		p.display.begin(ctx, monitor)
 	}

@@ -26,11 +26,12 @@ type Runner struct {
 
 // companions run beside QEMU: each looks after a part of the machine that can change.
 type companions struct {
-	tuner   *tuner
-	display *display
-	growth  *growth
-	agent   *agent
-	news    *news
+	tuner    *tuner
+	display  *display
+	growth   *growth
+	agent    *agent
+	identity *identity
+	news     *news
 }
 
 // companion is one of them.
@@ -44,10 +45,12 @@ type companion interface {
 func newCompanions(s Settings, log *slog.Logger, setPowerdown func(time.Duration)) companions {
 	n := &news{}
 	t := newTuner(s, log, n, setPowerdown)
-	return companions{tuner: t, display: newDisplay(s, log, n), growth: newGrowth(s, log, n), agent: newAgent(s.Agent(), t, log, n), news: n}
+	return companions{tuner: t, display: newDisplay(s, log, n), growth: newGrowth(s, log, n), agent: newAgent(s.Agent(), t, log, n), identity: &identity{version: s.Version, log: log, news: n}, news: n}
 }
 
-func (c companions) all() []companion { return []companion{c.tuner, c.display, c.growth, c.agent} }
+func (c companions) all() []companion {
+	return []companion{c.tuner, c.display, c.growth, c.agent, c.identity}
+}
 
 // run runs all of them until the context ends.
 func (c companions) run(ctx context.Context, monitor func() *qmp.Client) {

@@ -23,6 +23,8 @@ type Settings struct {
 	// life, because an installer or the shell of a firmware shows none: Timeouts.Boot is 0. Timeouts.Powerdown is for a
 	// machine without a configuration file.
 	keeper.Settings
+	// Version is the runner's, for reports.
+	Version string
 	// Machine is the part of the machine that is fixed until QEMU ends.
 	Machine vmconfig.Machine
 	// Config is the file with the part that can change. Without it, the guest has all CPUs and memory from the start.

@@ -93,21 +93,25 @@ func (p *preparation) makeTPMState() (string, error) {
 	}
 	if user := p.Jail.User; user != 0 {
 		// The user has to get through to it, and sees nothing else there.
-		if err := errors.Join(os.Chmod(p.settings.Data, 0o711), chownTree(path, user)); err != nil {
+		if err := errors.Join(os.Chmod(p.settings.Data, 0o711), give(path, user)); err != nil { //nolint:gosec // G302: a directory
 			return "", err
 		}
 	}
 	return path, nil
 }
 
-// chownTree gives a directory and its files to a user. It follows no link.
-func chownTree(path string, user int) error {
-	return filepath.WalkDir(path, func(name string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(name, user, user)
-	})
+// give gives a directory and the files in it to a user. It follows no link out of it.
+func give(path string, user int) error {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	errs := []error{root.Lchown(".", user, user)}
+	files, err := fs.ReadDir(root.FS(), ".")
+	for _, file := range files {
+		errs = append(errs, root.Lchown(file.Name(), user, user))
+	}
+	return errors.Join(append(errs, err, root.Close())...)
 }
 
 // connected returns the two ends of a connection.

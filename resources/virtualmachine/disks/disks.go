@@ -34,6 +34,11 @@ func (h handler) EnsureCreated(ctx context.Context, s *virtualmachine.State) (ch
 			"PersistentVolumeClaim %s is not of this machine: it lacks the label %s=%s. The machine is not started with it; name the disk otherwise, or label the claim",
 			strings.Join(foreign, ", "), virtualmachine.LabelInstance, s.VM.Name)
 	}
+	if former := s.FormerClaims(); len(former) > 0 {
+		return chain.Outcome{}, problem.Newf("FormerClaim",
+			"PersistentVolumeClaim %s has a disk of this machine from VM-Operator, and the machine would get an empty one. It is not started: give the volume to the new claim (docs/upgrading.md, Coming from VM-Operator), or remove the label %s from the old one",
+			strings.Join(former, ", "), virtualmachine.LabelInstance)
+	}
 	var errs []error
 	for _, g := range s.Growths() {
 		errs = append(errs, h.grower.Grow(ctx, g))

@@ -17,18 +17,14 @@ import (
 
 // observe reads, from caches, what belongs to a virtual machine.
 func (r *Reconciler) observe(ctx context.Context, vm *v1.VirtualMachine) (virtualmachine.Observed, error) {
-	o := virtualmachine.Observed{VM: vm, Settings: r.Settings, Now: r.Clock.Now(), Claims: map[string]*corev1.PersistentVolumeClaim{}}
+	o := virtualmachine.Observed{VM: vm, Settings: r.Settings, Now: r.Clock.Now()}
 	set, setErr := read(ctx, r.Client, vm.Namespace, vm.Name, &appsv1.StatefulSet{})
 	pod, podErr := read(ctx, r.Client, vm.Namespace, virtualmachine.PodName(vm.Name), &corev1.Pod{})
 	secret, secretErr := read(ctx, r.Client, vm.Namespace, virtualmachine.CloudInitName(vm.Name), &corev1.Secret{})
 	errs := []error{setErr, podErr, secretErr}
-	for _, name := range virtualmachine.ClaimNames(vm) {
-		claim, err := read(ctx, r.Client, vm.Namespace, name, &corev1.PersistentVolumeClaim{})
-		errs = append(errs, err)
-		if claim != nil {
-			o.Claims[name] = claim
-		}
-	}
+	claims, claimsErr := claimsOf(ctx, r.Client, vm)
+	o.Claims = claims
+	errs = append(errs, claimsErr)
 	displays, err := displaysOf(ctx, r.Client, vm, client.MatchingFields{indexDisplay: vm.Name})
 	o.Displays = displays
 	if err := errors.Join(append(errs, err)...); err != nil {
@@ -49,6 +45,21 @@ func (r *Reconciler) observe(ctx context.Context, vm *v1.VirtualMachine) (virtua
 	}
 	o.Link = r.follow(vm, o.Pod)
 	return o, nil
+}
+
+// claimsOf returns the claims with the names of the machine's, by name. Those without VM-Operator's label are in no cache,
+// and are left out here, too.
+func claimsOf(ctx context.Context, reader client.Reader, vm *v1.VirtualMachine) (map[string]*corev1.PersistentVolumeClaim, error) {
+	claims := map[string]*corev1.PersistentVolumeClaim{}
+	var errs []error
+	for _, name := range virtualmachine.ClaimNames(vm) {
+		claim, err := read(ctx, reader, vm.Namespace, name, &corev1.PersistentVolumeClaim{})
+		errs = append(errs, err)
+		if claim != nil && claim.Labels[virtualmachine.LabelName] == virtualmachine.Runner {
+			claims[name] = claim
+		}
+	}
+	return claims, errors.Join(errs...)
 }
 
 // displaysOf returns the Secrets with the password of the machine's display.

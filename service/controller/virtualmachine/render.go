@@ -25,6 +25,8 @@ type Inputs struct {
 	CloudInit *corev1.Secret
 	// Displays are the Secrets with the labels of the password of the display.
 	Displays []metav1.ObjectMeta
+	// Claims are those with the names of the machine's claims, by name.
+	Claims map[string]*corev1.PersistentVolumeClaim
 }
 
 // unknownPassword stands for a password that the operator would make.
@@ -37,7 +39,7 @@ func Render(settings virtualmachine.Settings, vm *v1.VirtualMachine, in Inputs) 
 		vm = vm.DeepCopy()
 		vm.UID = unstoredUID
 	}
-	s := virtualmachine.Plan(virtualmachine.Observed{VM: vm, StatefulSet: in.StatefulSet, CloudInit: in.CloudInit, Displays: in.Displays, Settings: settings})
+	s := virtualmachine.Plan(virtualmachine.Observed{VM: vm, StatefulSet: in.StatefulSet, CloudInit: in.CloudInit, Displays: in.Displays, Claims: in.Claims, Settings: settings})
 	return apply.Render(apply.Resources(newChain(nil, nil, unknownPassword)), s, s.Err)
 }
 
@@ -53,5 +55,6 @@ func ReadInputs(ctx context.Context, reader client.Reader, vm *v1.VirtualMachine
 	displays, displaysErr := displaysOf(ctx, reader, vm, client.MatchingLabels{
 		virtualmachine.LabelName: virtualmachine.Runner, virtualmachine.LabelComponent: virtualmachine.DisplaySecretComponent, virtualmachine.LabelInstance: vm.Name,
 	})
-	return Inputs{StatefulSet: set, CloudInit: secret, Displays: displays}, microerror.Mask(errors.Join(storedErr, setErr, secretErr, displaysErr))
+	claims, claimsErr := claimsOf(ctx, reader, vm)
+	return Inputs{StatefulSet: set, CloudInit: secret, Displays: displays, Claims: claims}, microerror.Mask(errors.Join(storedErr, setErr, secretErr, displaysErr, claimsErr))
 }

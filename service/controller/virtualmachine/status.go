@@ -49,7 +49,7 @@ func status(s *virtualmachine.State, results []chain.Result) v1.VirtualMachineSt
 	}
 	next.CPUs, next.RAM, next.Accelerator = has(s)
 	next.DisplayPasswordSerial, next.ConsoleClient = viewed(s)
-	next.OSInfo = osInfo(s)
+	next.OSInfo, next.MachineType, next.RunnerVersion = osInfo(s), s.MachineType(), s.RunnerVersion()
 	next.InstanceID = ""
 	if secret := s.Observed.CloudInit; secret != nil && s.CloudInit != nil {
 		next.InstanceID = secret.Annotations[virtualmachine.AnnotationInstance]
