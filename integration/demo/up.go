@@ -105,6 +105,11 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	return d.connect(ctx, v1alpha1.AddToScheme)
+}
+
+// connect stores a kubeconfig of the management cluster for the user, and makes a client that knows the kinds.
+func (d *demo) connect(ctx context.Context, kinds func(*apiruntime.Scheme) error) error {
 	published, err := d.stage.Cluster.Publish(ctx)
 	if err != nil {
 		return err
@@ -114,7 +119,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	}
 	log.SetLogger(logr.Discard()) // controller-runtime complains without a logger
 	scheme := apiruntime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := kinds(scheme); err != nil {
 		return err
 	}
 	d.client, err = client.New(d.stage.Cluster.RESTConfig(), client.Options{Scheme: scheme})

@@ -9,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/blockdevice"
@@ -62,7 +59,7 @@ func upMachine(ctx context.Context, s state, timeout time.Duration, exit bool) (
 	return d.follow(ctx, func(v1.VirtualMachineStatus) bool { return false })
 }
 
-// start sets up the management cluster with the operator, and the volumes of the machine.
+// start sets up the management cluster with the operator.
 func (d *machineDemo) start(ctx context.Context) (err error) {
 	d.say("without KVM this takes about four minutes on two cores that have nothing else to do; Ctrl-C stops it at any moment and cleans up")
 	d.stage, err = stage.Start(ctx, stage.Options{
@@ -72,20 +69,7 @@ func (d *machineDemo) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	published, err := d.stage.Cluster.Publish(ctx)
-	if err != nil {
-		return err
-	}
-	if err := copyPrivate(d.state.management(), published); err != nil {
-		return err
-	}
-	log.SetLogger(logr.Discard()) // controller-runtime complains without a logger
-	scheme := apiruntime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	d.client, err = client.New(d.stage.Cluster.RESTConfig(), client.Options{Scheme: scheme})
-	return err
+	return d.connect(ctx, v1.AddToScheme)
 }
 
 // work makes the machine and waits until it has booted.

@@ -142,9 +142,6 @@ func (c *Client) call(ctx context.Context, command string, arguments, result any
 	return nil
 }
 
-// Ping returns nil if the agent answers.
-func (c *Client) Ping(ctx context.Context) error { return c.call(ctx, "guest-ping", nil, nil) }
-
 // OSInfo is what an agent says about its operating system, in its own words.
 type OSInfo struct {
 	ID            string `json:"id,omitempty"`
@@ -174,29 +171,21 @@ func (c *Client) OSInfo(ctx context.Context) (OSInfo, error) {
 	return info.Printable(), err
 }
 
-// CPU is a CPU of the guest.
-type CPU struct {
+// cpu is a CPU of the guest.
+type cpu struct {
 	ID     int64 `json:"logical-id"`
 	Online bool  `json:"online"`
 }
 
-// CPUs returns the CPUs that the guest knows.
-func (c *Client) CPUs(ctx context.Context) ([]CPU, error) {
-	var cpus []CPU
-	err := c.call(ctx, "guest-get-vcpus", nil, &cpus)
-	return cpus, err
-}
-
 // SwitchOn switches on the CPUs that are off. It returns how many the guest uses then.
 func (c *Client) SwitchOn(ctx context.Context) (online int, err error) {
-	cpus, err := c.CPUs(ctx)
-	if err != nil {
+	var cpus, off []cpu
+	if err := c.call(ctx, "guest-get-vcpus", nil, &cpus); err != nil {
 		return 0, err
 	}
-	var off []CPU
-	for _, cpu := range cpus {
-		if !cpu.Online {
-			off = append(off, CPU{ID: cpu.ID, Online: true})
+	for _, one := range cpus {
+		if !one.Online {
+			off = append(off, cpu{ID: one.ID, Online: true})
 		}
 	}
 	online = len(cpus) - len(off)

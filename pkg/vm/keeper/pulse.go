@@ -59,7 +59,7 @@ func (k *Keeper) awaken(g *guest) {
 		"patience", (g.pulse.patience / 2).String(), "next", g.pulse.patience.String())
 	k.board.set(func(s *Status) { s.Awakened++ })
 	if err := g.talk().Reset(ctx); err != nil {
-		k.log.Info("The machine was not to be reset", "error", err)
+		k.log.Info("The machine could not be reset", "error", err)
 	}
 }
 

@@ -164,17 +164,17 @@ func (d *display) apply(ctx context.Context, monitor *qmp.Client) {
 	})
 }
 
-// refused locks the display as far as QEMU lets it, so that no password of before stays valid.
+// refused locks the display as far as QEMU lets it, so that the previous password does not stay valid.
 func (d *display) refused(ctx context.Context, monitor *qmp.Client, refusal error) {
 	problem := "QEMU refuses the password of the display: " + refusal.Error()
 	if err := setAccess(ctx, monitor, access{}); err != nil {
-		problem += "; the password of before may be valid still"
+		problem += "; the previous password may still be valid"
 	}
 	d.mu.Lock()
 	known := d.problem == problem
 	d.mu.Unlock()
 	if !known {
-		d.log.Error("The password of the display was not to be set", "error", refusal)
+		d.log.Error("The password of the display could not be set", "error", refusal)
 		d.note(func() { d.set, d.told, d.problem = access{}, true, problem })
 	}
 }
