@@ -65,16 +65,19 @@ func TestCoreDNSAnswersWhatItForwards(t *testing.T) {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return pod.Dial(ctx, network, "127.0.0.1:53")
 	}}
-	addresses, err := resolver.LookupHost(t.Context(), "web.example.org.")
-	if err != nil {
-		t.Fatal(err)
-	}
+	// CoreDNS answers /ready before it listens on port 53.
+	var addresses []string
+	await(t, "a DNS answer", func(ctx context.Context) (err error) {
+		addresses, err = resolver.LookupHost(ctx, "web.example.org.")
+		return err
+	})
 	if diff := cmp.Diff([]string{"192.0.2.7"}, addresses); diff != "" {
 		t.Error(diff)
 	}
-	if err := answers(t.Context(), pod, "http://127.0.0.1:9153/metrics", "coredns_dns_requests_total"); err != nil {
-		t.Error(err)
-	}
+	// CoreDNS counts a request after it has answered.
+	await(t, "the count of requests", func(ctx context.Context) error {
+		return answers(ctx, pod, "http://127.0.0.1:9153/metrics", "coredns_dns_requests_total")
+	})
 }
 
 func TestCoreDNSKnowsKubernetes(t *testing.T) {
@@ -105,7 +108,7 @@ func answers(ctx context.Context, pod *podnet.Pod, url, want string) error {
 		return err
 	}
 	if response.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
-		return fmt.Errorf("%s answers %s and %q, which lacks %q", url, response.Status, body, want)
+		return fmt.Errorf("%s answers %s and %.200q…, which lacks %q", url, response.Status, body, want)
 	}
 	return nil
 }
