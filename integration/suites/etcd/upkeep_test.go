@@ -71,7 +71,8 @@ func TestMembersAreAskedWhileOneIsDefragmented(t *testing.T) {
 		}
 	}
 	signal(syscall.SIGCONT)
-	c.awaitRoom(client)
+	// The member may have been defragmented before it has compacted, and its file is too small to be worth it again.
+	c.await(etcd.None, "")
 	c.nothingLost()
 }
 
