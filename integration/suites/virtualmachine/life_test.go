@@ -214,6 +214,29 @@ func instanceIsTold(t *testing.T, vm *v1.VirtualMachine) error {
 	return nil
 }
 
+// TestPodsLeaveTheNetworkOfTheHost that VM-Operator gives to all of them: in it, a guest behind its pod would reach the
+// loopback address of the node.
+func TestPodsLeaveTheNetworkOfTheHost(t *testing.T) {
+	serve(t)
+	vm := machine("former-vm")
+	theLab.Create(t, volume("former-vm-system"))
+	theLab.Create(t, vm)
+	await(t, vm, "stopped", func() error { return all(phaseIs(t, vm, v1.PhaseStopped), replicasAre(t, vm, 0)) })
+	set := setOf(vm)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"template":{"spec":{"hostNetwork":true}}}}`))
+	if err := theLab.Client.Patch(t.Context(), set, patch, client.FieldOwner("org.jdrupes.vm.operator")); err != nil || !set.Spec.Template.Spec.HostNetwork {
+		t.Fatalf("the network of the host: %t, %v", set.Spec.Template.Spec.HostNetwork, err)
+	}
+	lab.Change(t, theLab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.MaximumRAM = "2Gi" })
+	await(t, vm, "changed", func() error {
+		theLab.Get(t, set)
+		if spec := set.Spec.Template.Spec; spec.HostNetwork || !strings.Contains(spec.Containers[0].Env[0].Value, `"maximumRam":2147483648`) {
+			return fmt.Errorf("the pods will be in the network of the host: %t, with %s", spec.HostNetwork, spec.Containers[0].Env[0].Value)
+		}
+		return nil
+	})
+}
+
 // machine returns the example of VM-Operator's documentation: a disk on a volume that is selected by labels, and a CD
 // drive.
 func machine(name string) *v1.VirtualMachine {

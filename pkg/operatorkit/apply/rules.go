@@ -20,6 +20,9 @@ type rule struct {
 	keep func(live, desired client.Object) error
 	// recreate says that the object has to be deleted and created again.
 	recreate func(live, desired client.Object) bool
+	// drop returns a merge patch that removes what another field manager has set in live, and what may not stay; nil if
+	// there is nothing.
+	drop func(live, desired client.Object) []byte
 	// anchor says that other objects are trusted because they lie in this one. Its annotation therefore has to name
 	// exactly this custom resource, and a label of the original is not enough to adopt it.
 	anchor bool
@@ -32,7 +35,7 @@ var rules = map[string]rule{
 	"PersistentVolumeClaim":                        {keep: keepClaimSpec},
 	"Deployment.apps":                              {keep: keepSelector},
 	"ClusterRoleBinding.rbac.authorization.k8s.io": {recreate: roleRefDiffers},
-	"StatefulSet.apps":                             {keep: keepClaimTemplates, recreate: claimsMayChange},
+	"StatefulSet.apps":                             {keep: keepClaimTemplates, recreate: claimsMayChange, drop: hostNetwork},
 	"Service":                                      {recreate: becomesHeadless},
 	"Namespace":                                    {anchor: true},
 	// Traffic waits for these, so an update must take only one request.
@@ -100,6 +103,15 @@ func equalClaimTemplates(live, wanted *appsv1.StatefulSet) bool {
 				equality.Semantic.DeepEqual(have.Spec.DataSourceRef, want.Spec.DataSourceRef) &&
 				equality.Semantic.DeepEqual(have.Spec.VolumeAttributesClassName, want.Spec.VolumeAttributesClassName)
 		})
+}
+
+// hostNetwork removes the network of the host from pods that are to have one of their own. VM-Operator gives it to all its
+// machines, and an applied template cannot say that there is none.
+func hostNetwork(live, desired client.Object) []byte {
+	if live.(*appsv1.StatefulSet).Spec.Template.Spec.HostNetwork && !desired.(*appsv1.StatefulSet).Spec.Template.Spec.HostNetwork {
+		return []byte(`{"spec":{"template":{"spec":{"hostNetwork":null}}}}`)
+	}
+	return nil
 }
 
 // keepClaimTemplates keeps the claim templates, which are immutable, and what else cannot be changed. If they differ, the

@@ -97,3 +97,17 @@ func TestClaimsAreNoLongerDeletedWithTheirStatefulSet(t *testing.T) {
 		t.Errorf("a StatefulSet is deleted with propagation %s", got)
 	}
 }
+
+// TestPodsKeepNoNetworkOfTheHost that another field manager gave them.
+func TestPodsKeepNoNetworkOfTheHost(t *testing.T) {
+	set := func(host bool) *appsv1.StatefulSet {
+		s := statefulSet("image", 1)
+		s.Spec.Template.Spec.HostNetwork = host
+		return s
+	}
+	for _, test := range []struct{ live, wanted, dropped bool }{{true, false, true}, {true, true, false}, {false, false, false}, {false, true, false}} {
+		if got := hostNetwork(set(test.live), set(test.wanted)) != nil; got != test.dropped {
+			t.Errorf("%+v: it is dropped: %t", test, got)
+		}
+	}
+}

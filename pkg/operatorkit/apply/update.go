@@ -28,6 +28,14 @@ func (e *Engine) update(ctx context.Context, live client.Object, in *intent) err
 			return err
 		}
 	}
+	if rule.drop != nil {
+		if patch := rule.drop(live, in.object); patch != nil {
+			err := e.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(ownership.Operator))
+			if err := wrote(ctx, "patch", in.ref, err, by(in.owner)...); err != nil {
+				return err
+			}
+		}
+	}
 	if !rule.wholeFields {
 		if err := e.moveFields(ctx, live, in); err != nil {
 			return err
