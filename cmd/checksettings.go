@@ -105,6 +105,7 @@ var checks = map[string]check{
 	flag.MachineMaxImageFile:   text(isDiskSize, "has to be a size of at least 1M, such as 8G"),
 	flag.MachineDiskRequest:    percentage,
 	flag.VMImage:               text(isImage, "has to be the reference of an image, such as registry.example.org/kvm-operator-vm-runner:4.0.0"),
+	flag.VMBridges:             each(isInterface, "has to hold names of bridges, at most 15 characters, such as br0"),
 	flag.VMAllowedImages:       each(isImage, "has to hold images or their repositories, such as registry.example.org/vm-runner"),
 	flag.VMLoadBalancerAnnotations: each(parses(func(s string) error { _, _, err := state.ParseAnnotation(s); return err }),
 		"has to hold annotations such as example.org/pool=displays"),
@@ -343,6 +344,10 @@ var imagePattern = regexp.MustCompile(`^(([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a
 	`(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
 func isImage(s string) bool { return len(s) <= 512 && imagePattern.MatchString(s) }
+
+var interfacePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$`)
+
+func isInterface(s string) bool { return interfacePattern.MatchString(s) && s != "." && s != ".." }
 
 var vaultPattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$`)
 

@@ -94,6 +94,7 @@ var wrongValues = map[string][]string{
 	flag.NodePodsPriorityClass:     {"A", "a b"},
 	flag.NodePodsZoneSpread:        {"", "often"},
 	flag.VMImage:                   {"a b", "registry.example.org/Runner:1"},
+	flag.VMBridges:                 {"br0/..", "..", "a-name-of-16-char"},
 	flag.VMAllowedImages:           {"https://registry.example.org/runner", "runner,a b"},
 	flag.VMImageRepository:         {"A", "a/b"},
 	flag.VMDataStorageClass:        {"Fast", "a_b"},

@@ -184,7 +184,7 @@ func TestMachinesAreRendered(t *testing.T) {
 		"beside a KVMConfig": {minimal(t), []string{"-f", examples + "virtualmachine-full.yaml,-", "--handler=namespace,statefulset"}, []string{"Namespace ab1cd", all[3]}},
 		"the smallest one":   {"", []string{"-f", examples + "virtualmachine-minimal.yaml", "--handler=configmap"}, []string{"ConfigMap default/tiny"}},
 	} {
-		args := append([]string{"render", "--" + flag.VMImageRepository + "=images"}, test.args...)
+		args := append([]string{"render", "--" + flag.VMImageRepository + "=images", "--" + flag.VMBridges + "=br-lab"}, test.args...)
 		out, failure := run(t, test.stdin, args...)
 		if diff := cmp.Diff([]any{test.want, ""}, []any{printed(t, out), failure}); diff != "" {
 			t.Errorf("%s: objects and error (-want +got):\n%s", name, diff)

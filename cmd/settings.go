@@ -99,7 +99,7 @@ func clusterSettings(fs *pflag.FlagSet) state.Settings {
 func machineSettings(fs *pflag.FlagSet) virtualmachine.Settings {
 	r := reader{fs}
 	s := virtualmachine.Settings{
-		RunnerImage: r.text(flag.VMImage), AllowedImages: r.list(flag.VMAllowedImages),
+		RunnerImage: r.text(flag.VMImage), AllowedImages: r.list(flag.VMAllowedImages), Bridges: r.list(flag.VMBridges),
 		AllowEmulation: r.yes(flag.MachineAllowEmulation), DeviceResources: r.list(flag.MachineKVMResource),
 		ImageRepository: r.text(flag.VMImageRepository), ExtraArgs: r.yes(flag.VMExtraArgs),
 	}

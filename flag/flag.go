@@ -85,6 +85,7 @@ const (
 	WorkloadBinariesURL       = "service.workload.binaries.url"
 	WorkloadCNIPluginsURL     = "service.workload.cniplugins.url"
 	VMAllowedImages           = "service.virtualmachine.allowedimages"
+	VMBridges                 = "service.virtualmachine.bridges"
 	VMDataStorageClass        = "service.virtualmachine.datastorageclass"
 	VMEnabled                 = "service.virtualmachine.enabled"
 	VMExtraArgs               = "service.virtualmachine.extraargs"
@@ -190,6 +191,7 @@ func registerInstallation(fs *pflag.FlagSet) {
 func registerVirtualMachines(fs *pflag.FlagSet, image string) {
 	fs.Bool(VMEnabled, true, "run the VirtualMachines of vmoperator.jdrupes.org, once they are defined")
 	fs.String(VMImage, image, "image of the runners of VirtualMachines")
+	fs.StringSlice(VMBridges, nil, "bridges of hosts that VirtualMachines may be connected to (networks[].tap), such as br0; the pod of such a machine is in the network of its host")
 	fs.StringSlice(VMAllowedImages, nil, "images that spec.image of a VirtualMachine may name, each one or all with that repository, such as registry.example.org/vm; without it, the operator's own is used")
 	fs.String(VMImageRepository, "", "claim, in the namespace of each VirtualMachine, that has the images of CDs; empty for none")
 	fs.Bool(VMLoadBalancer, false, "create a Service of type LoadBalancer for each display that a password protects")

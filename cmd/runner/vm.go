@@ -52,6 +52,8 @@ func registerVM(fs *pflag.FlagSet) {
 	fs.String("devices", "/dev", "directory with the disks, each under its name")
 	fs.String("image-repository", vmconfig.ImageRepository, "directory with the images of CDs")
 	fs.String("machine", "", "the machine, as JSON")
+	fs.String("dns-servers", "", "addresses for the guest of a network of type pod, separated by commas; empty means those of /etc/resolv.conf")
+	fs.String("search-domains", "", "domains for the guest of a network of type pod, separated by commas; empty means those of /etc/resolv.conf")
 	fs.Duration("parked-for", vmrunner.ParkedFor, "how long a machine whose guest shut itself down is parked before it is started again")
 	fs.String("state", vmconfig.StateDirectory, "directory that outlives the runner but not the pod")
 	registerKeeper(fs)
@@ -75,7 +77,7 @@ func loadVM(fs *pflag.FlagSet, environment func(string) (string, bool)) (vmrunne
 	settings := vmrunner.Settings{
 		Version: project.Version(),
 		Config:  r.text("config"), CloudInit: r.text("cloud-init"), Display: r.text("display"), Data: r.text("data"), Images: r.text("image-repository"), Devices: r.text("devices"),
-		State: r.text("state"), Kernel: r.text("canary-kernel"), AllowEmulation: r.yes("allow-emulation"), ParkedFor: r.duration("parked-for"),
+		State: r.text("state"), Kernel: r.text("canary-kernel"), AllowEmulation: r.yes("allow-emulation"), ParkedFor: r.duration("parked-for"), DNSServers: r.dnsServers(), SearchDomains: r.searchDomains(),
 	}
 	var err error
 	if text := r.text("machine"); text == "" {

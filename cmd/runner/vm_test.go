@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
 	"github.com/kvm-operator/kvm-operator/pkg/project"
@@ -43,7 +45,7 @@ func TestLoadVM(t *testing.T) {
 	environment := map[string]string{
 		"MACHINE": text, "ALLOW_EMULATION": "true", "CANARY_KERNEL": "/usr/share/kvm-operator/vmlinuz", "HOSTNAME": "test-vm-0", "POWERDOWN_TIMEOUT": "1s",
 	}
-	got, err := loadVM(vmFlags(t, "--run=/run/vm", "--termination-log=", "--lock-timeout=1m"), lookUp(environment))
+	got, err := loadVM(vmFlags(t, "--run=/run/vm", "--termination-log=", "--lock-timeout=1m", "--dns-servers=10.0.0.1", "--search-domains=a.example.,b.example"), lookUp(environment))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +57,9 @@ func TestLoadVM(t *testing.T) {
 		Version:  project.Version(),
 		Machine:  m, Config: vmconfig.LiveFile, CloudInit: vmconfig.CloudInitDirectory, Display: vmconfig.DisplayDirectory, Data: vmconfig.DataDirectory, Images: vmconfig.ImageRepository,
 		Devices: filepath.Dir(m.Drives[0].Device()), State: vmconfig.StateDirectory, Kernel: "/usr/share/kvm-operator/vmlinuz", AllowEmulation: true,
-		ParkedFor: vmrunner.ParkedFor,
+		ParkedFor: vmrunner.ParkedFor, DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, SearchDomains: []string{"a.example", "b.example"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("settings differ (-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,7 +52,7 @@ func cloudInitOf(o Observed) *CloudInit {
 	c := &CloudInit{Files: map[string][]byte{}, From: map[string]v1.SecretKeyRef{}}
 	meta := map[string]string{"local-hostname": o.VM.Name}
 	maps.Copy(meta, spec.MetaData)
-	c.Err = c.fill(spec)
+	c.Err = c.fill(o.VM.Spec)
 	c.Hash = c.hash(meta)
 	if meta[keyInstanceID] == "" {
 		meta[keyInstanceID] = instanceID(o, c.Hash)
@@ -68,8 +69,20 @@ func cloudInitOf(o Observed) *CloudInit {
 
 const keyInstanceID = "instance-id"
 
-// fill adds the user's data.
-func (c *CloudInit) fill(spec *v1.CloudInit) error {
+// podNetwork has a guest configure the card of its pod's network whatever its address, which is another one in each pod.
+// Without it, cloud-init would configure the card that the guest had at its first start. The name stands twice: netplan
+// takes the one to match, and cloud-init for systemd-networkd takes the key.
+const podNetwork = `version: 2
+ethernets:
+  "e*":
+    match: {name: "e*"}
+    dhcp4: true
+    dhcp6: true
+`
+
+// fill adds the user's data, and what a guest with the network of its pod needs unless the user says otherwise.
+func (c *CloudInit) fill(vm v1.VirtualMachineSpec) error {
+	spec := vm.CloudInit
 	user, err := toYAML(spec.UserData)
 	if err != nil {
 		return err
@@ -87,6 +100,8 @@ func (c *CloudInit) fill(spec *v1.CloudInit) error {
 		c.From[fileNetwork] = spec.NetworkConfigFrom.SecretKeyRef
 	case len(network) > 0:
 		c.Files[fileNetwork] = network
+	case slices.ContainsFunc(vm.VM.Networks, func(n v1.Network) bool { return n.Pod != nil }):
+		c.Files[fileNetwork] = []byte(podNetwork)
 	}
 	return nil
 }

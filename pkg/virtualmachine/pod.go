@@ -58,6 +58,7 @@ func (s *State) Template() (corev1.PodTemplateSpec, error) {
 			AutomountServiceAccountToken:  ptr.To(false),
 			Containers:                    []corev1.Container{container},
 			EnableServiceLinks:            ptr.To(false),
+			HostNetwork:                   s.Machine.Has(vmconfig.NetworkTap),
 			NodeName:                      spec.NodeName,
 			NodeSelector:                  spec.NodeSelector,
 			TerminationGracePeriodSeconds: ptr.To(int64(s.Live.PowerdownTimeout + graceBeyond)),
@@ -86,6 +87,11 @@ func (s *State) container() (corev1.Container, error) {
 		Resources:       s.resources(),
 		SecurityContext: s.securityContext(),
 		VolumeMounts:    s.mounts(),
+	}
+	if d := s.Machine.Display; d != nil && d.SPICE != nil && s.Machine.Has(vmconfig.NetworkTap) {
+		// The scheduler finds a host where the port is free.
+		port := int32(d.SPICE.Port) //nolint:gosec // G115: the API server checks it
+		c.Ports = []corev1.ContainerPort{{Name: servicePort, ContainerPort: port, HostPort: port, Protocol: corev1.ProtocolTCP}}
 	}
 	if s.Settings.AllowEmulation {
 		c.Env = append(c.Env, corev1.EnvVar{Name: "ALLOW_EMULATION", Value: "true"})
@@ -180,9 +186,15 @@ func (s *State) resources() corev1.ResourceRequirements {
 	return r
 }
 
-// devices are the resources of device plugins that the machine needs. An emulated machine needs none.
+// needsDevices returns whether the machine needs devices of its host: /dev/kvm, or /dev/net/tun for a card that is
+// connected to something outside of QEMU.
+func (s *State) needsDevices() bool {
+	return s.Machine.Acceleration != string(v1.AccelerationTCG) || s.connects()
+}
+
+// devices are the resources of device plugins that the machine needs.
 func (s *State) devices() []string {
-	if s.Machine.Acceleration == string(v1.AccelerationTCG) {
+	if !s.needsDevices() {
 		return nil
 	}
 	return s.Settings.DeviceResources
@@ -193,12 +205,19 @@ var capabilities = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL"
 
 // securityContext is privileged only if the machine needs devices of its host that no device plugin provides.
 func (s *State) securityContext() *corev1.SecurityContext {
-	if len(s.devices()) == 0 && s.Machine.Acceleration != string(v1.AccelerationTCG) {
+	if s.needsDevices() && len(s.devices()) == 0 {
 		return &corev1.SecurityContext{Privileged: ptr.To(true)}
+	}
+	add := slices.Clone(capabilities)
+	if s.connects() {
+		add = append(add, "NET_ADMIN") // interfaces
+	}
+	if s.Machine.Has(vmconfig.NetworkPod) {
+		add = append(add, "NET_RAW") // answers to the guest's requests for addresses
 	}
 	return &corev1.SecurityContext{
 		AllowPrivilegeEscalation: ptr.To(false),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities},
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: add},
 		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }

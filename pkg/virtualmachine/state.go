@@ -3,7 +3,6 @@ package virtualmachine
 import (
 	"cmp"
 	"errors"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,6 +36,9 @@ type Settings struct {
 	ImageRepository string
 	// LoadBalancer has displays reached by Services of type LoadBalancer; nil means that they are not.
 	LoadBalancer *LoadBalancer
+	// Bridges are the bridges of hosts that VirtualMachines may be connected to. The pod of such a machine is in the
+	// network of its host.
+	Bridges []string
 	// ExtraArgs allows spec.vm.extraArgs, with which a user can give the guest any file of the container.
 	ExtraArgs bool
 }
@@ -83,9 +85,10 @@ func Plan(o Observed) *State {
 	s := &State{Observed: o, Disks: disksOf(o.VM), CloudInit: cloudInitOf(o)}
 	var media []string
 	s.Machine, media = machineOf(o.VM, s.Disks)
+	s.Machine.Networks = networksOf(o.VM.Spec.VM, o.Settings.Bridges)
 	media, missing := available(media, o.Settings.ImageRepository)
 	display, ambiguous := displayOf(o)
-	s.Display, s.Err, s.KeepMedia = display, errors.Join(missing, ambiguous), missing != nil
+	s.Display, s.Err, s.KeepMedia = display, errors.Join(missing, ambiguous, s.forbidden()), missing != nil
 	if m := s.Machine.Display; m != nil && m.SPICE != nil {
 		m.SPICE.Password = display.hasPassword()
 	}
@@ -135,7 +138,6 @@ func machineOf(vm *v1.VirtualMachine, disks []Disk) (vmconfig.Machine, []string)
 	if t := spec.CPUTopology; t != nil {
 		m.Topology = vmconfig.Topology{Sockets: int(ptr.Deref(t.Sockets, 0)), Dies: int(t.DiesPerSocket), Cores: int(t.CoresPerDie), Threads: int(t.ThreadsPerCore)}
 	}
-	m.Networks = networksOf(spec)
 	var media []string
 	m.Drives, media = drivesOf(vm, disks)
 	if d := spec.Display; d != nil {
@@ -146,26 +148,6 @@ func machineOf(vm *v1.VirtualMachine, disks []Disk) (vmconfig.Machine, []string)
 	}
 	return m, media
 }
-
-// networksOf returns the network interfaces. A machine that declares no list gets the user network, as with VM-Operator; an empty list is none.
-func networksOf(spec v1.VM) []vmconfig.Network {
-	if spec.Networks == nil {
-		return []vmconfig.Network{{Type: vmconfig.NetworkUser}}
-	}
-	var networks []vmconfig.Network
-	for _, n := range spec.Networks {
-		switch {
-		case n.Tap != nil:
-			networks = append(networks, vmconfig.Network{Type: vmconfig.NetworkTap, Device: model(n.Tap.Device), Bridge: n.Tap.Bridge, MAC: ptr.Deref(n.Tap.MAC, "")})
-		case n.User != nil:
-			networks = append(networks, vmconfig.Network{Type: vmconfig.NetworkUser, Device: model(n.User.Device), Net: ptr.Deref(n.User.Net, "")})
-		}
-	}
-	return networks
-}
-
-// model returns the runner's name for a network card.
-func model(d v1.Device) string { return strings.TrimSuffix(string(d), "-pci") }
 
 // Started returns what can change of the machine as it is in its pod.
 func (s *State) Started() vmconfig.Live {
@@ -240,10 +222,14 @@ func (s *State) Ignored() []string {
 		{len(spec.Pools) > 0, "pools: there are none"},
 		{
 			spec.LoadBalancerService != nil && len(spec.LoadBalancerService.Labels)+len(spec.LoadBalancerService.Annotations) > 0 && s.Service() == nil,
-			"loadBalancerService: the operator's setting service.virtualmachine.loadbalancer is off, the display has no password and is served inside its pod alone, or the machine's name begins with a digit",
+			"loadBalancerService: the operator's setting service.virtualmachine.loadbalancer is off, the display has no password or shares the pod with a guest that has its address, and is served inside the pod alone, or the machine's name begins with a digit",
 		},
 		{spec.VM.Display != nil && spec.VM.Display.LoggedInUser != "", "vm.display.loggedInUser: there is no automatic login"},
 		{len(spec.VM.ExtraArgs) > 0 && !s.Settings.ExtraArgs, "vm.extraArgs: the operator's setting service.virtualmachine.extraargs does not allow it"},
+		{
+			s.Machine.Has(vmconfig.NetworkTap) && s.Machine.Has(vmconfig.NetworkUser),
+			"vm.networks: cards of type user lead nowhere beside one of type tap, because the pod is in the network of its host",
+		},
 		{s.ReplacesImage(), "image: the operator's own is used, because service.virtualmachine.allowedimages does not allow this one"},
 	} {
 		if n.there {

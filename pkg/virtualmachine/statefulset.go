@@ -21,7 +21,7 @@ func (s *State) StatefulSet() (*appsv1.StatefulSet, error) {
 		return nil, err
 	}
 	replicas := int32(0)
-	if s.Wanted() && (len(s.ForeignClaims())+len(s.FormerClaims()) == 0 || s.replicas() > 0) {
+	if s.mayRun() && (s.startable() || s.replicas() > 0) {
 		replicas = 1
 	}
 	retention := appsv1.RetainPersistentVolumeClaimRetentionPolicyType
@@ -43,6 +43,15 @@ func (s *State) StatefulSet() (*appsv1.StatefulSet, error) {
 	}, nil
 }
 
+// startable returns whether the machine would start with its own disks.
+func (s *State) startable() bool { return len(s.ForeignClaims())+len(s.FormerClaims()) == 0 }
+
+// mayRun returns whether there may be a pod. One that runs a machine at a bridge that is no longer allowed is left until
+// the machine ends, and is not replaced, because its template may still name the bridge.
+func (s *State) mayRun() bool {
+	return s.Wanted() && (len(s.ForbiddenBridges()) == 0 || s.Serves())
+}
+
 // replicas returns how many replicas the StatefulSet has now.
 func (s *State) replicas() int32 {
 	if s.Observed.StatefulSet == nil {
@@ -54,7 +63,7 @@ func (s *State) replicas() int32 {
 // MustStop returns whether the machine is to stop and its StatefulSet does not say so, because something prevents it from
 // being applied. A machine can always be stopped.
 func (s *State) MustStop() bool {
-	return !s.Wanted() && s.replicas() > 0 && meta.IsStatusConditionFalse(s.VM.Status.Conditions, ConditionObjects)
+	return !s.mayRun() && s.replicas() > 0 && meta.IsStatusConditionFalse(s.VM.Status.Conditions, ConditionObjects)
 }
 
 // claims returns the claim templates: the user's, and one for what the runner keeps.

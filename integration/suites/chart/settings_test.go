@@ -87,6 +87,7 @@ func TestEveryValueReachesItsSetting(t *testing.T) {
 		flag.MachineDiskRequest:        "50",
 		flag.VMEnabled:                 "false",
 		flag.VMImage:                   "registry.example.org/vm-runner:4.0.0",
+		flag.VMBridges:                 "[br0]",
 		flag.VMAllowedImages:           "[registry.example.org/vm]",
 		flag.VMImageRepository:         "vmop-image-repository",
 		flag.VMDataStorageClass:        "fast",

@@ -42,6 +42,7 @@ var kinds = map[string]struct {
 		`{spec: {permissions: [{role: a}]}}`,
 		`{spec: {vm: {maximumCpus: null, cpuTopology: {sockets: 1, diesPerSocket: 1, coresPerDie: 1, threadsPerCore: 1}}}}`,
 		`{spec: {vm: {networks: [{user: {device: e1000, net: 10.9.0.0/24}}]}}}`,
+		`{spec: {vm: {networks: [{pod: {device: e1000}}]}}}`,
 		`{spec: {vm: {disks: [{cdrom: {image: a}}]}}}`,
 	}},
 }

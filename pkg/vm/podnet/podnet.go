@@ -41,7 +41,7 @@ func Take(ctx context.Context, l *keeper.Launch, options guestnet.Options) (qemu
 		return qemu.Network{}, err
 	}
 	card := qemu.Network{Tap: network.Tap, TapDescriptor: l.Give(tap), MAC: network.MAC.String(), MTU: network.MTU}
-	if vhost, err := os.OpenFile("/dev/vhost-net", os.O_RDWR, 0); err == nil { // the host's kernel can move the packets
+	if vhost, err := OpenVHost(); err == nil {
 		card.VHost, card.VHostDescriptor = true, l.Give(vhost)
 	}
 	address := network.Address4
@@ -52,6 +52,10 @@ func Take(ctx context.Context, l *keeper.Launch, options guestnet.Options) (qemu
 	l.ServeNetwork(ctx, network.Serve)
 	return card, nil
 }
+
+// OpenVHost opens the device by which the host's kernel moves a guest's packets. Not every host, and not every pod, has
+// it.
+func OpenVHost() (*os.File, error) { return os.OpenFile("/dev/vhost-net", os.O_RDWR, 0) }
 
 // Carry makes the keeper carry the guest's connections, and returns the guest's card. Ports are published before the
 // guest starts, so that a port that is already in use ends the keeper.

@@ -197,7 +197,7 @@ func userNetwork(dir string) Machine {
 				{HostPort: 50122, GuestPort: 22},
 				{Protocol: "udp", Address: netip.MustParseAddr("0.0.0.0"), HostPort: 50153, GuestPort: 53},
 			},
-		}}, {MAC: "52:54:00:12:34:57", User: &UserNetwork{}}}
+		}}, {MAC: "52:54:00:12:34:57", User: &UserNetwork{Isolated: true}}}
 	})
 }
 

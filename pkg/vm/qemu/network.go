@@ -42,6 +42,8 @@ type Network struct {
 type UserNetwork struct {
 	// Subnet is the guest's IPv4 network. The zero value is QEMU's default, 10.0.2.0/24.
 	Subnet netip.Prefix
+	// Isolated has the guest reach nothing there, neither the host nor what the host reaches; Forwards still work.
+	Isolated bool
 	// Forwards are ports of the host that lead to the guest.
 	Forwards []Forward
 }
@@ -203,6 +205,9 @@ func (n Network) link(id string) []string {
 	link := []string{"user", id}
 	if n.User.Subnet.IsValid() {
 		link = append(link, "net="+n.User.Subnet.Masked().String())
+	}
+	if n.User.Isolated {
+		link = append(link, "restrict=on")
 	}
 	for _, f := range n.User.Forwards {
 		link = append(link, f.option())

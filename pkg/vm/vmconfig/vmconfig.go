@@ -65,8 +65,10 @@ const (
 const (
 	// NetworkUser is QEMU's own network behind the pod's.
 	NetworkUser = "user"
-	// NetworkTap is an interface in a bridge of the host.
+	// NetworkTap is an interface in a bridge of the host. The pod is in the host's network.
 	NetworkTap = "tap"
+	// NetworkPod is the pod's own network, which the guest takes over. It is the machine's only one.
+	NetworkPod = "pod"
 )
 
 // Types of a Drive.
@@ -114,6 +116,11 @@ type Machine struct {
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 }
 
+// Has returns whether the machine has a network of the given type.
+func (m Machine) Has(network string) bool {
+	return slices.ContainsFunc(m.Networks, func(n Network) bool { return n.Type == network })
+}
+
 // Topology is the arrangement of CPUs. A part that is 0 is left to QEMU.
 type Topology struct {
 	Sockets int `json:"sockets,omitempty"`
@@ -130,6 +137,8 @@ type Network struct {
 	Bridge string `json:"bridge,omitempty"`
 	MAC    string `json:"mac,omitempty"`
 	Net    string `json:"net,omitempty"`
+	// Isolated says that a user network leads nowhere.
+	Isolated bool `json:"isolated,omitempty"`
 }
 
 // Drive is one disk or CD drive.
@@ -279,7 +288,8 @@ func (m Machine) check() error {
 	require(m.MaximumRAM >= 1<<20, "maximumRam is %d bytes and has to be at least 1 MiB", m.MaximumRAM)
 	require(slices.Contains([]string{FirmwareBIOS, FirmwareUEFI, FirmwareUEFI4M, FirmwareSecure, FirmwareSecure4M}, m.Firmware), "firmware %q is unknown", m.Firmware)
 	for i, network := range m.Networks {
-		require(network.Type == NetworkUser || network.Type == NetworkTap, "network %d has the unknown type %q", i, network.Type)
+		require(slices.Contains([]string{NetworkUser, NetworkTap, NetworkPod}, network.Type), "network %d has the unknown type %q", i, network.Type)
+		require(network.Type != NetworkPod || len(m.Networks) == 1, "network %d is of type %s, beside which there is no other", i, NetworkPod)
 	}
 	for i, drive := range m.Drives {
 		require(drive.Type == DriveCD || drive.Type == DriveRaw && drive.Name != "", "drive %d has the unknown type %q, or no name", i, drive.Type)

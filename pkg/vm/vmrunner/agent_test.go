@@ -71,7 +71,7 @@ func answer(line string, cpus int, online *atomic.Int64) string {
 func TestGuestAgentIsFollowed(t *testing.T) {
 	s := example(t)
 	c := newCompanions(s, slog.New(slog.DiscardHandler), func(time.Duration) {})
-	c.tuner.begin(vmconfig.Live{CurrentCPUs: 2, CurrentRAM: 1 << 30}, true)
+	c.tuner.begin(vmconfig.Live{CurrentCPUs: 2, CurrentRAM: 1 << 30}, nil)
 	path := s.Agent()
 	if filepath.Dir(path) != s.Run {
 		t.Fatalf("the port is at %s", path)

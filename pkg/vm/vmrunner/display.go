@@ -57,7 +57,7 @@ func (s Settings) hasPassword() bool {
 }
 
 // screen returns the display for QEMU. It is served at all addresses of the pod if a password protects it, otherwise at
-// its loopback address, which `kubectl port-forward` reaches.
+// its loopback address, which `kubectl port-forward` reaches. A pod whose address its guest has is left with no other.
 func (s Settings) screen() *qemu.Display {
 	spice := s.spice()
 	if spice == nil {
@@ -66,7 +66,7 @@ func (s Settings) screen() *qemu.Display {
 	d := &qemu.Display{Outputs: s.Machine.Display.Outputs, Password: spice.Password, SPICE: &qemu.SPICE{
 		Port: spice.Port, StreamingVideo: spice.StreamingVideo, USBRedirects: min(spice.USBRedirects, mostUSBRedirects),
 	}}
-	if spice.Password {
+	if spice.Password && !s.Machine.Has(vmconfig.NetworkPod) {
 		d.SPICE.Address = everywhere()
 	}
 	return d

@@ -250,12 +250,17 @@ func TestQEMUHasANetworkOnlyIfItNeedsOne(t *testing.T) {
 		{nil, []string{""}, true},
 		{[]vmconfig.Network{{Type: vmconfig.NetworkUser}}, []string{""}, false},
 		{nil, []string{"https://example.com/a.iso"}, false},
+		{[]vmconfig.Network{{Type: vmconfig.NetworkUser}, {Type: vmconfig.NetworkTap}}, []string{"https://example.com/a.iso"}, true},
+		{[]vmconfig.Network{{Type: vmconfig.NetworkPod}}, []string{"https://example.com/a.iso"}, true},
 	} {
 		s := example(t)
 		s.Machine.Networks = test.networks
 		err := prepare(t, s, func(ctx context.Context, p *preparation) error {
 			p.live.Media = test.media
 			err := p.openNetwork(ctx)
+			if foreign := errors.Is(p.reachable(), errForeign); foreign != (s.Machine.Has(vmconfig.NetworkTap) || s.Machine.Has(vmconfig.NetworkPod)) {
+				t.Errorf("%+v: CDs with a URL: %v", test, p.reachable())
+			}
 			if p.Jail.Offline != test.offline {
 				t.Errorf("%+v: offline is %v", test, p.Jail.Offline)
 			}

@@ -17,7 +17,7 @@ func machine(s Settings, live vmconfig.Live, p prepared) qemu.Machine {
 		Firmware: p.firmware, Clock: qemu.Clock{Base: v.RTCBase, Clock: v.RTCClock}, BootMenu: v.BootMenu, Display: s.screen(), TPMDescriptor: p.tpmDescriptor, ExtraArgs: v.ExtraArgs,
 	}
 	// The settings were checked.
-	m.Networks, _ = networks(v)
+	m.Networks, _ = networks(v, p.cards)
 	for _, d := range v.Drives {
 		if d.Type == vmconfig.DriveCD {
 			m.CDs = append(m.CDs, qemu.CD{ID: driveID(len(m.CDs)), BootIndex: bootPlace(d)})

@@ -1,34 +1,17 @@
 package vmrunner
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/jail"
 )
-
-// openNetwork lets QEMU reach the network of the pod if its guest, or a medium, needs that.
-func (p *preparation) openNetwork(context.Context) error {
-	remote := slices.ContainsFunc(p.live.Media, func(text string) bool {
-		where, err := place(text)
-		return err == nil && where == inNetwork
-	})
-	if remote {
-		p.Jail.Offline = false
-	}
-	if !p.Jail.Offline {
-		p.showCertificates()
-	}
-	return nil
-}
 
 // whereabouts is where a medium is.
 type whereabouts int

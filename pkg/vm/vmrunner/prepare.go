@@ -35,13 +35,15 @@ type prepared struct {
 	firmware *qemu.Firmware
 	// tpmDescriptor is the file descriptor of the connection to the TPM in QEMU's process; 0 without one.
 	tpmDescriptor int
+	// cards are the network cards that are connected to something outside of QEMU, by their place.
+	cards map[int]qemu.Network
 	// cloudInitDescriptor is the file descriptor of the disk for cloud-init in QEMU's process.
 	cloudInitDescriptor int
 }
 
 func newPreparation(s Settings, with companions, log *slog.Logger, l *keeper.Launch) *preparation {
 	l.Jail.Offline = !s.talks()
-	return &preparation{Launch: l, settings: s, log: log, companions: with, root: "/", prepared: prepared{disks: map[string]opened{}}}
+	return &preparation{Launch: l, settings: s, log: log, companions: with, root: "/", prepared: prepared{disks: map[string]opened{}, cards: map[int]qemu.Network{}}}
 }
 
 func (r *Runner) prepare(ctx context.Context, l *keeper.Launch) error {
@@ -70,13 +72,14 @@ func (p *preparation) run(ctx context.Context) error {
 		keeper.Step{What: "starting the TPM", Do: p.startTPM},
 		keeper.Step{What: "making the disk for cloud-init", Do: p.makeCloudInit},
 		keeper.Step{What: "opening the network", Do: p.openNetwork},
+		keeper.Step{What: "connecting the network cards", Do: p.connectCards},
 	)
 	if err != nil {
 		return err
 	}
 	p.Machine = machine(p.settings, p.live, p.prepared)
 	p.growth.begin(p.disks)
-	p.tuner.begin(p.live, !p.Jail.Offline)
+	p.tuner.begin(p.live, p.reachable())
 	p.Configure = func(ctx context.Context, monitor *qmp.Client) {
 		p.setMemory(ctx, monitor)
 		p.identity.begin(ctx, monitor)

@@ -3,6 +3,7 @@ package vmrunner
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -41,6 +42,9 @@ type Settings struct {
 	Devices string
 	// State is a directory that outlives the runner, but not the pod.
 	State string
+	// DNSServers and SearchDomains are announced to the guest of a network of type pod, by DHCP.
+	DNSServers    []netip.Addr
+	SearchDomains []string
 	// Kernel is the path of the kernel that a canary boots to prove that KVM works. Empty: nothing is proved.
 	Kernel string
 	// AllowEmulation allows emulation of the guest in software; otherwise a machine without KVM does not start.
@@ -73,7 +77,7 @@ func (s Settings) Validate() error {
 	for i, d := range s.Machine.Drives {
 		require(d.BootIndex == nil || *d.BootIndex >= 0, "drive %d has a negative bootindex: places count from 0", i)
 	}
-	_, err := networks(s.Machine)
+	_, err := networks(s.Machine, s.example().cards)
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -85,12 +89,17 @@ func (s Settings) Validate() error {
 
 // example stands for what will have been prepared.
 func (s Settings) example() prepared {
-	p := prepared{choice: qemu.Choice{Accelerator: qemu.TCG}, disks: map[string]opened{}}
+	p := prepared{choice: qemu.Choice{Accelerator: qemu.TCG}, disks: map[string]opened{}, cards: map[int]qemu.Network{}}
 	if s.Machine.Firmware != vmconfig.FirmwareBIOS {
 		p.firmware = &qemu.Firmware{Code: "code", Vars: "vars", Secure: strings.HasPrefix(s.Machine.Firmware, vmconfig.FirmwareSecure)}
 	}
 	if s.Machine.TPM {
 		p.tpmDescriptor = keeper.FirstDescriptor
+	}
+	for i, n := range s.Machine.Networks {
+		if n.Type != vmconfig.NetworkUser {
+			p.cards[i] = qemu.Network{Tap: fmt.Sprintf("tap%d", i), TapDescriptor: keeper.FirstDescriptor}
+		}
 	}
 	return p
 }

@@ -15,7 +15,6 @@ func TestMachineThatBreaksARuleIsRefused(t *testing.T) {
 	}{
 		"no configuration":                {func(s *Settings) { s.Config = "" }, "are all needed"},
 		"cloud-init without a directory":  {func(s *Settings) { s.Machine.CloudInit, s.CloudInit = true, "" }, "files for cloud-init is missing"},
-		"a tap":                           {func(s *Settings) { first(s).Type = vmconfig.NetworkTap }, "network 0: this runner has no networks of type tap yet: use user"},
 		"a net that is none":              {func(s *Settings) { first(s).Net = "10.9.0.0" }, `the net "10.9.0.0" is no subnet such as 10.9.0.0/24`},
 		"an option in a device":           {func(s *Settings) { first(s).Device = "virtio-net,romfile=/etc/shadow" }, "is none of virtio-net"},
 		"a multicast address":             {func(s *Settings) { first(s).MAC = "53:54:00:12:34:56" }, "unicast"},

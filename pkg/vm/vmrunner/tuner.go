@@ -45,8 +45,8 @@ type tuner struct {
 	since   time.Time
 	// done is what the last pass was about that came to its end; nil if there was none.
 	done *vmconfig.Live
-	// online says that QEMU can reach a network.
-	online bool
+	// unreachable says why QEMU cannot read from a URL; nil if it can.
+	unreachable error
 	have
 	// woken is closed when something else is wanted.
 	woken chan struct{}
@@ -70,9 +70,9 @@ func newTuner(s Settings, log *slog.Logger, n *news, setPowerdown func(time.Dura
 }
 
 // begin says what the machine is started with.
-func (t *tuner) begin(live vmconfig.Live, online bool) {
+func (t *tuner) begin(live vmconfig.Live, unreachable error) {
 	t.set(func() {
-		t.started, t.since, t.online = live, time.Now(), online
+		t.started, t.since, t.unreachable = live, time.Now(), unreachable
 		t.have = have{cpus: live.CurrentCPUs, media: make([]string, len(live.Media))}
 		if !t.ordered {
 			t.wanted = live
@@ -327,8 +327,8 @@ func (t *tuner) changeMedium(ctx context.Context, monitor *qmp.Client, drive int
 	if err != nil {
 		return err
 	}
-	if where == inNetwork && !t.online {
-		return errOffline
+	if where == inNetwork && t.unreachable != nil {
+		return t.unreachable
 	}
 	// A change that is given up may have been made, so it is not known what is in the drive until one succeeds.
 	switch id := driveID(drive); where {
@@ -342,8 +342,6 @@ func (t *tuner) changeMedium(ctx context.Context, monitor *qmp.Client, drive int
 		return monitor.EjectCD(ctx, id)
 	}
 }
-
-var errOffline = errors.New("this QEMU cannot reach a network; a CD with a URL is inserted when the machine starts the next time")
 
 // insertFile passes a file of the image repository to QEMU, which cannot open it by itself.
 func (t *tuner) insertFile(ctx context.Context, monitor *qmp.Client, drive int, name string) error {

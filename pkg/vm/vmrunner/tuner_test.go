@@ -27,7 +27,7 @@ func TestTunerReports(t *testing.T) {
 	if _, err := vmconfig.DecodeReport([]byte(`{"version":1,"state":"Preparing","wanted":{}}`)); err != nil {
 		t.Errorf("a report before the machine is started is refused: %v", err)
 	}
-	tuner.begin(started, true)
+	tuner.begin(started, nil)
 	expect("started", vmconfig.Report{Wanted: started, CPUs: 2})
 	tuner.order(started)
 	expect("ordered what it is", vmconfig.Report{Wanted: started, CPUs: 2})

@@ -20,7 +20,7 @@ import (
 // examples are VirtualMachines as the API server stores them.
 const examples = "../../../pkg/apis/vmoperator/v1/testdata"
 
-var settings = virtualmachine.Settings{RunnerImage: "registry.example.org/runner:4.0.0", ImageRepository: "vmop-image-repository", AllowedImages: []string{"registry.example/vm"}}
+var settings = virtualmachine.Settings{RunnerImage: "registry.example.org/runner:4.0.0", ImageRepository: "vmop-image-repository", AllowedImages: []string{"registry.example/vm"}, Bridges: []string{"br-lab"}}
 
 func example(t *testing.T, name string) *v1.VirtualMachine {
 	t.Helper()

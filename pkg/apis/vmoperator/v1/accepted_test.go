@@ -61,6 +61,7 @@ func TestValuesAtTheLimitsAreAccepted(t *testing.T) {
 		"the last port":                  `spec: {vm: {display: {spice: {port: 65535, server: "fd00::1", generateSecret: false}}}}`,
 		"a bridge of 15 characters":      `spec: {vm: {networks: [{tap: {bridge: a23456789012345, mac: "02:AB:cd:ef:00:00"}}]}}`,
 		"a small network":                "spec: {vm: {networks: [{user: {net: 10.9.0.0/27, device: rtl8139}}]}}",
+		"the network of the pod":         "spec: {vm: {networks: [{pod: {device: e1000}}]}}",
 		"eight networks":                 "spec: {vm: {networks: [" + repeat("{tap: {}}", 8) + "]}}",
 		"six drives":                     "spec: {vm: {disks: [" + repeat(`{cdrom: {image: ""}}`, 6) + "]}}",
 		"a file in a directory":          "spec: {vm: {disks: [{cdrom: {image: debian/..13 net/x.iso}}]}}",

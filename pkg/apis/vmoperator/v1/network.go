@@ -7,13 +7,27 @@ type Device string
 
 // Network is one network card and what it is connected to.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.tap) != has(self.user)",message="must have exactly one of tap and user; write user: {} for a network behind the pod's"
+// +kubebuilder:validation:XValidation:rule="(has(self.tap) ? 1 : 0) + (has(self.user) ? 1 : 0) + (has(self.pod) ? 1 : 0) == 1",message="must have exactly one of tap, user and pod; write user: {} for a network behind the pod's"
 type Network struct {
-	// Tap connects the card to a bridge of the host.
+	// Tap connects the card to a bridge of the host that a setting of the operator allows. The pod of the machine is in
+	// its host's network, so cards of type user lead nowhere.
 	Tap *Tap `json:"tap,omitempty"`
 
 	// User connects the card to a network of QEMU's own; connections of the guest leave from the pod's address.
 	User *UserNetwork `json:"user,omitempty"`
+
+	// Pod connects the card to the network of the pod: the guest has the pod's address, and gets it by DHCP. It is the
+	// machine's only card.
+	Pod *PodNetwork `json:"pod,omitempty"`
+}
+
+// PodNetwork is a network card that has the address of the pod.
+type PodNetwork struct {
+	// Device is the card: virtio-net, virtio-net-pci, e1000e, e1000 or rtl8139. Default virtio-net. Takes effect at the
+	// next start.
+	//
+	// +kubebuilder:default=virtio-net
+	Device Device `json:"device,omitempty"`
 }
 
 // Tap is a network card in a bridge of the host.

@@ -11,11 +11,19 @@ func repeat(entry string, times int) string {
 var rejectedDevices = map[string]rejection{
 	"a network without a type": {
 		change: "spec: {vm: {networks: [{}]}}",
-		want:   "spec.vm.networks[0]: Invalid value: must have exactly one of tap and user; write user: {} for a network behind the pod's",
+		want:   "spec.vm.networks[0]: Invalid value: must have exactly one of tap, user and pod; write user: {} for a network behind the pod's",
 	},
 	"a network with two types": {
 		change: "spec: {vm: {networks: [{tap: {}, user: {}}]}}",
-		want:   "spec.vm.networks[0]: Invalid value: must have exactly one of tap and user; write user: {} for a network behind the pod's",
+		want:   "spec.vm.networks[0]: Invalid value: must have exactly one of tap, user and pod; write user: {} for a network behind the pod's",
+	},
+	"a network of the pod beside another": {
+		change: "spec: {vm: {networks: [{pod: {}}, {user: {}}]}}",
+		want:   "spec.vm.networks: Invalid value: must not have other networks beside one of type pod, because the guest has the pod's only address",
+	},
+	"the network of the pod twice": {
+		change: "spec: {vm: {networks: [{pod: {}}, {pod: {}}]}}",
+		want:   "spec.vm.networks: Invalid value: must not have other networks beside one of type pod, because the guest has the pod's only address",
 	},
 	"nine networks": {
 		change: "spec: {vm: {networks: [" + repeat("{user: {}}", 9) + "]}}",

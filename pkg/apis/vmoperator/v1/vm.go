@@ -173,6 +173,7 @@ type VM struct {
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || !self.exists(n, has(n.pod))",message="must not have other networks beside one of type pod, because the guest has the pod's only address"
 	Networks []Network `json:"networks,omitzero"`
 
 	// Disks are the disks and CD drives, at most 20, of which at most 6 are CD drives. Left out: none. Takes effect at
