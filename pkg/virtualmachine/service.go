@@ -26,7 +26,7 @@ const servicePort = "spice"
 func (s *State) Service() *corev1.Service {
 	wanted := s.VM.Spec.LoadBalancerService
 	none := wanted != nil && len(wanted.Labels)+len(wanted.Annotations) == 0
-	if s.Settings.LoadBalancer == nil || none || !s.isProtected() || len(validation.IsDNS1035Label(s.VM.Name)) > 0 {
+	if s.Settings.LoadBalancer == nil || none || !s.isServed() || len(validation.IsDNS1035Label(s.VM.Name)) > 0 {
 		return nil
 	}
 	service := &corev1.Service{ObjectMeta: s.ObjectMeta(s.VM.Name)}
@@ -39,10 +39,11 @@ func (s *State) Service() *corev1.Service {
 	}
 	maps.Copy(labels, service.Labels) // the operator's own win
 	service.Labels, service.Annotations = labels, annotations
-	port := s.Machine.Display.SPICE.Port
-	if there := s.startedDisplay(); there != nil {
-		port = there.Port
+	display := s.Machine.Display
+	if there := s.started(); there != nil {
+		display = there.Display
 	}
+	port := display.SPICE.Port
 	service.Spec = corev1.ServiceSpec{
 		Type:     corev1.ServiceTypeLoadBalancer,
 		Selector: map[string]string{LabelName: Runner, LabelInstance: s.VM.Name},
@@ -53,24 +54,25 @@ func (s *State) Service() *corev1.Service {
 	return service
 }
 
-// isProtected returns whether a viewer needs a password of the machine in the pod or, if there is none, of the next one.
-func (s *State) isProtected() bool {
-	if there := s.startedDisplay(); there != nil {
-		return there.Password
+// isServed returns whether viewers outside the pod reach the display of the machine in the pod or, if there is none, of the
+// next one. It is served to them if they need a password for it, and if the pod has an address besides its guest's.
+func (s *State) isServed() bool {
+	if there := s.started(); there != nil {
+		return there.Display.SPICE.Password && !there.Has(vmconfig.NetworkPod)
 	}
-	return s.Display.hasPassword()
+	return s.Display.hasPassword() && !s.Machine.Has(vmconfig.NetworkPod)
 }
 
-// startedDisplay returns the display of the machine in the pod; nil if there is none.
-func (s *State) startedDisplay() *vmconfig.SPICE {
+// started returns the machine in the pod; nil if there is none, or it has no SPICE display.
+func (s *State) started() *vmconfig.Machine {
 	if s.Pod == nil {
 		return nil
 	}
 	there, err := vmconfig.Decode(machineOfPod(s.Pod, s.VM.Name))
-	if err != nil || there.Display == nil {
+	if err != nil || there.Display == nil || there.Display.SPICE == nil {
 		return nil
 	}
-	return there.Display.SPICE
+	return &there
 }
 
 // merged returns texts with those of a VirtualMachine over them; one that is null is removed.

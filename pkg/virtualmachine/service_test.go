@@ -53,3 +53,37 @@ func TestServiceOfADisplay(t *testing.T) {
 		t.Errorf("the settings have become %+v", settings)
 	}
 }
+
+// TestServiceFollowsTheDisplayOfTheRunningMachine, also when the declaration has none any more.
+func TestServiceFollowsTheDisplayOfTheRunningMachine(t *testing.T) {
+	displayed := func(cards ...v1.Network) *v1.VirtualMachine {
+		vm := networked(cards...)
+		vm.Spec.VM.Display = &v1.Display{Outputs: 1, SPICE: &v1.SPICE{Port: 5901, GenerateSecret: ptr.To(true)}}
+		return vm
+	}
+	for name, test := range map[string]struct {
+		running, wanted *v1.VirtualMachine
+		port            int32
+	}{
+		"the same":                 {displayed(userCard), displayed(userCard), 5901},
+		"no display any more":      {displayed(userCard), networked(userCard), 5901},
+		"no screen any more":       {displayed(userCard), machine(func(vm *v1.VirtualMachine) { vm.Spec.VM.Display = &v1.Display{Outputs: 1} }), 5901},
+		"a guest that has the pod": {displayed(podCard), displayed(podCard), 0},
+		"a guest that will":        {displayed(userCard), displayed(podCard), 5901},
+		"none runs":                {nil, displayed(podCard), 0},
+	} {
+		o := Observed{VM: test.wanted, Settings: Settings{LoadBalancer: &LoadBalancer{}}}
+		if test.running != nil {
+			o.Pod = runningPod(t, test.running)
+		}
+		s := Plan(o)
+		_ = s.Ignored()
+		var port int32
+		if service := s.Service(); service != nil {
+			port = service.Spec.Ports[0].Port
+		}
+		if port != test.port {
+			t.Errorf("%s: the Service has the port %d, want %d", name, port, test.port)
+		}
+	}
+}
