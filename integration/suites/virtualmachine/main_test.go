@@ -39,8 +39,10 @@ func run(m *testing.M) int {
 // serve runs an operator with VirtualMachines.
 func serve(t *testing.T) *lab.Operator {
 	t.Helper()
-	return theLab.Run(t, func(c *service.Config) {
-		c.Link = theRunners.dial
-		c.VirtualMachines = &virtualmachine.Settings{RunnerImage: "registry.example.org/runner:4.0.0", DeviceResources: nil}
-	})
+	return theLab.Run(t, withMachines)
+}
+
+func withMachines(c *service.Config) {
+	c.Link = theRunners.dial
+	c.VirtualMachines = &virtualmachine.Settings{RunnerImage: "registry.example.org/runner:4.0.0", DeviceResources: nil}
 }
