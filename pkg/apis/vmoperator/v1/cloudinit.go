@@ -41,7 +41,8 @@ type CloudInit struct {
 	// Takes effect at the next start.
 	UserDataFrom *DataSource `json:"userDataFrom,omitempty"`
 
-	// NetworkConfig is the file network-config. Left out: none; the guest then uses DHCP. Takes effect at the next start.
+	// NetworkConfig is the file network-config. Left out: none, or DHCP at the card of a network of type pod. Takes
+	// effect at the next start.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	NetworkConfig *runtime.RawExtension `json:"networkConfig,omitempty"`

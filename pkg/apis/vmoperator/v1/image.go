@@ -32,8 +32,8 @@ type Image struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')",message="must be a tag, letters, digits, '.', '_' and '-', for example 1.0"
 	Version *string `json:"version,omitempty"`
 
-	// PullPolicy is when the image is pulled: Always, Never or IfNotPresent. Left out: the default of Kubernetes, which
-	// is Always for the tag latest and IfNotPresent for others.
+	// PullPolicy is when the image is pulled: Always, Never or IfNotPresent. Left out: IfNotPresent, also for the tag
+	// latest.
 	//
 	// +kubebuilder:validation:Enum=Always;Never;IfNotPresent
 	PullPolicy corev1.PullPolicy `json:"pullPolicy,omitempty"`

@@ -150,7 +150,7 @@ type VM struct {
 	RTCClock string `json:"rtcClock,omitempty"`
 
 	// Acceleration is how QEMU runs the guest: auto uses KVM where it works, else software emulation; kvm uses KVM or
-	// fails; tcg is software emulation. Left out: the operator's setting. Takes effect at the next start.
+	// fails; tcg is software emulation. Left out: auto. Takes effect at the next start.
 	Acceleration Acceleration `json:"acceleration,omitempty"`
 
 	// MachineType is the machine type of QEMU: q35, or a version of it, such as pc-q35-10.0. Left out: the newest version
