@@ -36,8 +36,8 @@ func networksOf(spec v1.VM, bridges []string) []vmconfig.Network {
 // model returns the runner's name for a network card.
 func model(d v1.Device) string { return strings.TrimSuffix(string(d), "-pci") }
 
-// ForbiddenBridges returns the declared bridges that the operator's settings do not allow. The machine is not started
-// without them.
+// ForbiddenBridges returns the declared bridges that the operator's settings do not allow. A machine that declares one is
+// not started.
 func (s *State) ForbiddenBridges() []string {
 	var names []string
 	for _, n := range s.VM.Spec.VM.Networks {

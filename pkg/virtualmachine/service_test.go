@@ -54,7 +54,7 @@ func TestServiceOfADisplay(t *testing.T) {
 	}
 }
 
-// TestServiceFollowsTheDisplayOfTheRunningMachine, also when the declaration has none any more.
+// TestServiceFollowsTheDisplayOfTheRunningMachine, also after the display was removed from the declaration.
 func TestServiceFollowsTheDisplayOfTheRunningMachine(t *testing.T) {
 	displayed := func(cards ...v1.Network) *v1.VirtualMachine {
 		vm := networked(cards...)
@@ -66,8 +66,8 @@ func TestServiceFollowsTheDisplayOfTheRunningMachine(t *testing.T) {
 		port            int32
 	}{
 		"the same":                 {displayed(userCard), displayed(userCard), 5901},
-		"no display any more":      {displayed(userCard), networked(userCard), 5901},
-		"no screen any more":       {displayed(userCard), machine(func(vm *v1.VirtualMachine) { vm.Spec.VM.Display = &v1.Display{Outputs: 1} }), 5901},
+		"the display is removed":   {displayed(userCard), networked(userCard), 5901},
+		"SPICE is removed":         {displayed(userCard), machine(func(vm *v1.VirtualMachine) { vm.Spec.VM.Display = &v1.Display{Outputs: 1} }), 5901},
 		"a guest that has the pod": {displayed(podCard), displayed(podCard), 0},
 		"a guest that will":        {displayed(userCard), displayed(podCard), 5901},
 		"none runs":                {nil, displayed(podCard), 0},

@@ -20,8 +20,8 @@ type rule struct {
 	keep func(live, desired client.Object) error
 	// recreate says that the object has to be deleted and created again.
 	recreate func(live, desired client.Object) bool
-	// drop returns a merge patch that removes what another field manager has set in live, and what may not stay; nil if
-	// there is nothing.
+	// drop returns a merge patch that removes a field that another field manager has set in live and that must not stay;
+	// nil if there is none.
 	drop func(live, desired client.Object) []byte
 	// anchor says that other objects are trusted because they lie in this one. Its annotation therefore has to name
 	// exactly this custom resource, and a label of the original is not enough to adopt it.

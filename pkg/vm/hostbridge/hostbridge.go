@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -32,7 +31,8 @@ type Port struct {
 // namePattern has the kernel choose the first free number.
 const namePattern = "kvmtap%d"
 
-// Open makes a port in a bridge of the network namespace that the calling thread is in. The alias, at most 255 bytes, tells people whose port it is. It needs CAP_NET_ADMIN and /dev/net/tun.
+// Open makes a port in a bridge of the network namespace that the calling thread is in. The alias, at most 255 bytes, says
+// whose port it is. It needs CAP_NET_ADMIN and /dev/net/tun.
 //
 // A guest is a host behind the port, not a switch: frames for the control of switches (01:80:c2:00:00:00 to 0f, such as
 // those of the spanning tree) are dropped, because a switch that gets one of them may turn the host's port off.
@@ -55,7 +55,7 @@ func open(bridge, alias string) (*Port, error) {
 	if master.Type() != "bridge" {
 		return nil, fmt.Errorf("it is an interface of the type %q and no bridge", master.Type())
 	}
-	tap, name, err := openTap()
+	tap, name, err := guestnet.OpenTap(namePattern)
 	if err != nil {
 		return nil, err
 	}
@@ -64,25 +64,6 @@ func open(bridge, alias string) (*Port, error) {
 		return nil, errors.Join(err, tap.Close())
 	}
 	return p, nil
-}
-
-func openTap() (*os.File, string, error) {
-	// A process that is started in the meantime would keep the interface.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, "", &os.PathError{Op: "open", Path: "/dev/net/tun", Err: err}
-	}
-	request, err := unix.NewIfreq(namePattern)
-	if err != nil {
-		return nil, "", errors.Join(err, unix.Close(fd))
-	}
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
-		return nil, "", errors.Join(fmt.Errorf("making a tap interface: %w", err), unix.Close(fd))
-	}
-	return os.NewFile(uintptr(fd), request.Name()), request.Name(), nil
 }
 
 func (p *Port) join(bridge netlink.Link, alias string) error {
