@@ -1,20 +1,30 @@
 package e2e_test
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
 )
 
-// stayBelowTheirLimits prints the memory of each node pod that cannot be reclaimed, and its limit, from the pod's own
-// cgroup. It fails when little is left because a machine that is killed for memory loses what its guest had not
-// written. The cgroups are of version 1, as in the lab.
+// stayBelowTheirLimits prints the memory of each node pod that cannot be reclaimed, and its limit, from the cgroup of its
+// container. It fails when little is left because a machine that is killed for memory loses what its guest had not
+// written. The cgroups are of version 1, as in the lab, whose nodes are on this machine.
 func (l *life) stayBelowTheirLimits() {
 	l.t.Helper()
-	for _, pod := range strings.Fields(l.management("--namespace="+id, "get", "pods", "--selector=app in (master,worker)", "--output=jsonpath={.items[*].metadata.name}")) {
+	const each = `{range .items[*]}{.metadata.name} {.status.containerStatuses[?(@.name=="` + nodestep.Container + `")].containerID}{"\n"}{end}`
+	for line := range strings.Lines(l.management("--namespace="+id, "get", "pods", "--selector=app in (master,worker)", "--output=jsonpath="+each)) {
+		pod, container, _ := strings.Cut(strings.TrimSpace(line), " containerd://")
+		directory := l.cgroup(container)
 		read := func(file string) map[string]int64 {
-			return numbers(l.management("--namespace="+id, "exec", pod, "--container="+nodestep.Container, "--", "cat", "/sys/fs/cgroup/memory/memory."+file))
+			text, err := os.ReadFile(filepath.Join(directory, "memory."+file))
+			if err != nil {
+				l.t.Errorf("the memory of %s: %v", pod, err)
+			}
+			return numbers(string(text))
 		}
 		kept, limit := read("stat")["total_rss"]+read("kmem.usage_in_bytes")[""], read("limit_in_bytes")[""]
 		l.t.Logf("%s: %d MiB of %d MiB", pod, kept>>20, limit>>20)
@@ -22,6 +32,22 @@ func (l *life) stayBelowTheirLimits() {
 			l.t.Errorf("%s has %d of %d bytes of memory, and %d processes were killed for it", pod, kept, limit, killed)
 		}
 	}
+}
+
+// cgroup returns the directory of a container in the hierarchy for memory.
+func (l *life) cgroup(container string) (directory string) {
+	l.t.Helper()
+	err := filepath.WalkDir("/sys/fs/cgroup/memory", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == container {
+			directory = path
+			return fs.SkipAll
+		}
+		return nil // a cgroup may end meanwhile
+	})
+	if err != nil || directory == "" {
+		l.t.Errorf("container %q has no cgroup: %v", container, err)
+	}
+	return directory
 }
 
 // numbers reads lines with a name and a number, or with only a number.
