@@ -22,7 +22,7 @@ func (s *State) Phase() v1.Phase {
 		return v1.PhaseStopping
 	case s.Serves():
 		return v1.PhaseRunning
-	case s.failure() != "":
+	case s.failure() != "" || s.hostIsSilent():
 		return v1.PhaseFailed
 	}
 	return v1.PhaseStarting
@@ -37,6 +37,22 @@ func (s *State) Serves() bool {
 	}
 	c, ok := s.runnerStatus()
 	return ok && c.Ready
+}
+
+// hostIsSilent returns whether the pod has lost its readiness because its host is not Ready: then the node lifecycle
+// controller changes the condition Ready, without a reason, and no other. A kubelet also changes ContainersReady, or gives
+// a reason. The controller does not touch a pod that was not Ready before.
+func (s *State) hostIsSilent() bool {
+	var lost, ready bool
+	for _, c := range s.Pod.Status.Conditions {
+		switch c.Type {
+		case corev1.PodReady:
+			lost = c.Status == corev1.ConditionFalse && c.Reason == ""
+		case corev1.ContainersReady:
+			ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	return lost && ready
 }
 
 // failure returns why the runner ended the last time, if it failed; empty otherwise.
@@ -105,6 +121,9 @@ func (s *State) Obstacle() (reason, message string) {
 	case phase == v1.PhaseStopping && s.Overdue():
 		return ReasonHostSilent, fmt.Sprintf("host %s has not confirmed that pod %s ended, although its time is over; once it is certain that the host is off, "+
 			"taint it with node.kubernetes.io/out-of-service, or delete the pod with --force", s.Pod.Spec.NodeName, s.Pod.Name)
+	case s.Pod != nil && s.hostIsSilent():
+		return ReasonHostSilent, fmt.Sprintf("host %s of pod %s is not Ready, so whether the machine runs is not known; it is started again when the host is back. "+
+			"Once it is certain that the host is off, taint it with node.kubernetes.io/out-of-service to have the machine started on another", s.Pod.Spec.NodeName, s.Pod.Name)
 	case phase == v1.PhaseStopping:
 		return ReasonShuttingDown, fmt.Sprintf("the guest of pod %s shuts down; it has %d s", s.Pod.Name, s.Live.PowerdownTimeout)
 	case s.Pod == nil:

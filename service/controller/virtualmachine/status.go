@@ -138,7 +138,8 @@ func conditions(s *virtualmachine.State, results []chain.Result) []metav1.Condit
 	return reconciler.Merge(s.VM.Status.Conditions, wanted, s.VM.Generation, s.Now)
 }
 
-// running returns the condition of VM-Operator's name: True from the start of QEMU until its end.
+// running returns the condition of VM-Operator's name: True from the start of QEMU until its end, and Unknown while the
+// host does not say.
 func running(s *virtualmachine.State) metav1.Condition {
 	c := metav1.Condition{Type: ConditionRunning, Status: metav1.ConditionFalse, Reason: "VmStopped", Message: "the machine is stopped"}
 	switch reason, message := s.Obstacle(); {
@@ -146,6 +147,8 @@ func running(s *virtualmachine.State) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "VmStarted", "the machine runs"
 	case reason == virtualmachine.ReasonShuttingDown:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "VmTerminating", message
+	case reason == virtualmachine.ReasonHostSilent:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reason, message
 	case reason != "":
 		c.Reason, c.Message = reason, message
 	}

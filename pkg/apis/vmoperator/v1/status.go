@@ -23,7 +23,8 @@ const (
 	// PhaseStopping means that the guest is being shut down.
 	PhaseStopping Phase = "Stopping"
 
-	// PhaseFailed means that the machine cannot run as it is declared; the condition Ready says why.
+	// PhaseFailed means that the machine cannot run as it is declared, or that its host is silent; the condition Ready says
+	// which.
 	PhaseFailed Phase = "Failed"
 )
 
