@@ -60,11 +60,24 @@ func (s *State) Template() (corev1.PodTemplateSpec, error) {
 			EnableServiceLinks:            ptr.To(false),
 			HostNetwork:                   s.Machine.Has(vmconfig.NetworkTap),
 			NodeName:                      spec.NodeName,
-			NodeSelector:                  spec.NodeSelector,
+			NodeSelector:                  s.selectedLabels(),
 			TerminationGracePeriodSeconds: ptr.To(int64(s.Live.PowerdownTimeout + graceBeyond)),
 			Volumes:                       s.volumes(),
 		},
 	}, nil
+}
+
+// selectedLabels returns the labels that a node must have.
+func (s *State) selectedLabels() map[string]string {
+	wanted := s.VM.Spec.NodeSelector
+	if wanted == nil {
+		return nil
+	}
+	labels := make(map[string]string, len(wanted))
+	for name, value := range wanted {
+		labels[name] = string(value)
+	}
+	return labels
 }
 
 func (s *State) container() (corev1.Container, error) {

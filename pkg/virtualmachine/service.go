@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 )
 
@@ -76,7 +75,7 @@ func (s *State) started() *vmconfig.Machine {
 }
 
 // merged returns texts with those of a VirtualMachine over them; one that is null is removed.
-func merged(under map[string]string, over map[string]*v1.NullableText) map[string]string {
+func merged[T ~string](under map[string]string, over map[string]*T) map[string]string {
 	if under == nil {
 		under = map[string]string{}
 	}

@@ -14,7 +14,7 @@ import (
 // TestServiceOfADisplay covers what the operator and a user may say about it.
 func TestServiceOfADisplay(t *testing.T) {
 	settings := &LoadBalancer{Labels: map[string]string{"team": "a", LabelName: "forged"}, Annotations: map[string]string{"pool": "p", "zone": "z"}}
-	text := func(s string) *v1.NullableText { return ptr.To(v1.NullableText(s)) }
+	value := func(s string) *v1.NullableLabelValue { return ptr.To(v1.NullableLabelValue(s)) }
 	for name, test := range map[string]struct {
 		settings    *LoadBalancer
 		wanted      *v1.LoadBalancerService
@@ -22,13 +22,13 @@ func TestServiceOfADisplay(t *testing.T) {
 		labels      map[string]string
 		annotations map[string]string
 	}{
-		"not set up":           {nil, &v1.LoadBalancerService{Labels: map[string]*v1.NullableText{"a": text("b")}}, true, nil, nil},
+		"not set up":           {nil, &v1.LoadBalancerService{Labels: map[string]*v1.NullableLabelValue{"a": value("b")}}, true, nil, nil},
 		"set up":               {settings, nil, true, map[string]string{"team": "a"}, map[string]string{"pool": "p", "zone": "z"}},
 		"without extras":       {&LoadBalancer{}, nil, true, map[string]string{}, nil},
 		"not wanted":           {settings, &v1.LoadBalancerService{}, true, nil, nil},
 		"without a password":   {settings, nil, false, nil, nil},
-		"with the user's":      {settings, &v1.LoadBalancerService{Labels: map[string]*v1.NullableText{"team": text("b"), LabelInstance: text("forged")}}, true, map[string]string{"team": "b"}, map[string]string{"pool": "p", "zone": "z"}},
-		"without one of these": {settings, &v1.LoadBalancerService{Annotations: map[string]*v1.NullableText{"pool": nil, "other": text("")}}, true, map[string]string{"team": "a"}, map[string]string{"zone": "z", "other": ""}},
+		"with the user's":      {settings, &v1.LoadBalancerService{Labels: map[string]*v1.NullableLabelValue{"team": value("b"), LabelInstance: value("forged")}}, true, map[string]string{"team": "b"}, map[string]string{"pool": "p", "zone": "z"}},
+		"without one of these": {settings, &v1.LoadBalancerService{Annotations: map[string]*v1.NullableText{"pool": nil, "other": ptr.To(v1.NullableText(""))}}, true, map[string]string{"team": "a"}, map[string]string{"zone": "z", "other": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "try", UID: "uid"}}

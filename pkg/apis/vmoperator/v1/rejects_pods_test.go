@@ -18,6 +18,14 @@ var rejectedPods = map[string]rejection{
 		change: "spec: {vm: <remove>}",
 		want:   "spec.vm: Required value",
 	},
+	"a node with a label that is none": {
+		change: `spec: {nodeSelector: {zone: "a b"}}`,
+		want:   `spec.nodeSelector[zone]: Invalid value: "a b": must be the value of a label: letters, digits, '-', '_' and '.', a letter or digit first and last, or empty`,
+	},
+	"a Service with a label that is none": {
+		change: `spec: {loadBalancerService: {labels: {tier: "-gold"}}}`,
+		want:   `spec.loadBalancerService.labels[tier]: Invalid value: "-gold": must be the value of a label: letters, digits, '-', '_' and '.', a letter or digit first and last, or null to remove the label`,
+	},
 	"half an image": {
 		change: "spec: {image: {repository: r}}",
 		want:   "spec.image: Invalid value: must have either source, or repository and path with an optional version; write source: registry.example.org/vm/runner:1.0, for example",

@@ -63,7 +63,10 @@ func ruleRefuses(r rule, said []string) bool {
 		if path == "<nil>" { // the object as a whole
 			path = ""
 		}
-		if strings.HasSuffix("."+strings.TrimSuffix(path, "[0]"), "."+name) && strings.Contains(message, sentence) {
+		if strings.HasSuffix(path, "]") { // one of a list, or of a map
+			path = path[:strings.LastIndex(path, "[")]
+		}
+		if strings.HasSuffix("."+path, "."+name) && strings.Contains(message, sentence) {
 			return true
 		}
 	}

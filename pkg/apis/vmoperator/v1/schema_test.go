@@ -2,6 +2,7 @@ package v1_test
 
 import (
 	"os"
+	"slices"
 	"sort"
 	"testing"
 
@@ -9,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A field of a CRD: its path from the root, lists marked [], and the rules that are attached to it.
+// A field of a CRD: its path from the root, lists marked [], and the rules that are attached to it, or to each of its values
+// if it is a map.
 type field struct {
 	path  string
 	leaf  bool
@@ -37,7 +39,11 @@ func fields(t *testing.T, crd string) []field {
 
 func collect(path string, schema *apiextensionsv1.JSONSchemaProps) []field {
 	own := field{path: path, leaf: len(schema.Properties) == 0 && schema.Items == nil}
-	for _, r := range schema.XValidations {
+	rules := slices.Clone(schema.XValidations)
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		rules = append(rules, schema.AdditionalProperties.Schema.XValidations...)
+	}
+	for _, r := range rules {
 		own.rules = append(own.rules, rule{path: path + r.FieldPath, message: r.Message})
 	}
 	all := []field{own}

@@ -72,7 +72,7 @@ type VirtualMachineSpec struct {
 	// start.
 	//
 	// +kubebuilder:validation:MaxProperties=64
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
 	// Affinity is the affinity of the pod to nodes and other pods. Left out: none. Takes effect at the next start.
 	//
@@ -141,7 +141,20 @@ type RunnerTemplate struct {
 	Update *bool `json:"update,omitempty"`
 }
 
+// LabelValue is the value of a label.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="!format.labelValue().validate(self).hasValue()",message="must be the value of a label: letters, digits, '-', '_' and '.', a letter or digit first and last, or empty"
+type LabelValue string
+
 // In maps, controller-gen has no marker for values that may be null; make generate replaces the format by nullable.
+
+// NullableLabelValue is the value of a label, or null.
+//
+// +kubebuilder:validation:Format=nullable
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="!format.labelValue().validate(self).hasValue()",message="must be the value of a label: letters, digits, '-', '_' and '.', a letter or digit first and last, or null to remove the label"
+type NullableLabelValue string
 
 // NullableText is a text, or null.
 //
@@ -153,7 +166,7 @@ type LoadBalancerService struct {
 	// Labels are merged over those of the operator's settings; null removes a label.
 	//
 	// +kubebuilder:validation:MaxProperties=64
-	Labels map[string]*NullableText `json:"labels,omitempty"`
+	Labels map[string]*NullableLabelValue `json:"labels,omitempty"`
 
 	// Annotations are merged over those of the operator's settings; null removes an annotation.
 	//

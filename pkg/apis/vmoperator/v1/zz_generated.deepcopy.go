@@ -328,15 +328,15 @@ func (in *LoadBalancerService) DeepCopyInto(out *LoadBalancerService) {
 	*out = *in
 	if in.Labels != nil {
 		in, out := &in.Labels, &out.Labels
-		*out = make(map[string]*NullableText, len(*in))
+		*out = make(map[string]*NullableLabelValue, len(*in))
 		for key, val := range *in {
-			var outVal *NullableText
+			var outVal *NullableLabelValue
 			if val == nil {
 				(*out)[key] = nil
 			} else {
 				inVal := (*in)[key]
 				in, out := &inVal, &outVal
-				*out = new(NullableText)
+				*out = new(NullableLabelValue)
 				**out = **in
 			}
 			(*out)[key] = outVal
@@ -717,7 +717,7 @@ func (in *VirtualMachineSpec) DeepCopyInto(out *VirtualMachineSpec) {
 	}
 	if in.NodeSelector != nil {
 		in, out := &in.NodeSelector, &out.NodeSelector
-		*out = make(map[string]string, len(*in))
+		*out = make(map[string]LabelValue, len(*in))
 		for key, val := range *in {
 			(*out)[key] = val
 		}
