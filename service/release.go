@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"github.com/giantswarm/microerror"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
@@ -44,6 +46,8 @@ func (e *executor) run(ctx context.Context, pod types.NamespacedName, container 
 		return microerror.Mask(err)
 	}
 	var said bounded
+	// The library logs an error for each stream that is cut, also when the context ends; what matters is returned, too.
+	ctx = klog.NewContext(ctx, logr.Discard())
 	err = stream.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: cmp.Or[io.Writer](out, &said), Stderr: &said})
 	if text := strings.TrimSpace(said.String()); err != nil && text != "" {
 		return fmt.Errorf("%w: %s", err, text)
