@@ -120,7 +120,7 @@ func TestRunnerNeedsLessThan20MiB(t *testing.T) {
 	for range 20 {
 		v.Status(t)
 	}
-	resident := residentMemory(t, v.PID())
+	resident := memoryOf(t, v.PID(), "VmRSS")
 	t.Logf("the resident memory of the runner is %.1f MiB", float64(resident)/(1<<20))
 	if resident > 20<<20 {
 		t.Errorf("the runner's resident memory is %.1f MiB", float64(resident)/(1<<20))
@@ -136,14 +136,15 @@ func largeBootData(t *testing.T, seed int64) string {
 		seed, base64.StdEncoding.EncodeToString(noise)))
 }
 
-// residentMemory returns the resident memory of a process in bytes (proc_pid_status(5)).
-func residentMemory(t testing.TB, pid int) int {
+// memoryOf returns a kind of memory of a process in bytes: VmRSS, which is resident, or RssAnon, its private part
+// (proc_pid_status(5)).
+func memoryOf(t testing.TB, pid int, kind string) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	_, rest, _ := strings.Cut(string(text), kind+":")
 	line, _, _ := strings.Cut(rest, "kB")
 	kilobytes, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {

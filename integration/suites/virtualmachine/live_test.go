@@ -35,7 +35,7 @@ func TestRunningMachineChanges(t *testing.T) {
 		return all(has(t, vm, 3, "3Gi"), isTrue(t, vm, "Ready"), isTrue(t, vm, "ChangesApplied"))
 	})
 
-	theRunners.fail(pod.Name, vmconfig.PartRAM, "the guest keeps it")
+	theRunners.Fail(pod.Name, vmconfig.PartRAM, "the guest keeps it")
 	lab.Change(t, theLab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentRAM = ptr.To("1Gi") })
 	await(t, vm, "in trouble", func() error {
 		c := meta.FindStatusCondition(current(t, vm).Status.Conditions, "ChangesApplied")
@@ -44,7 +44,7 @@ func TestRunningMachineChanges(t *testing.T) {
 		}
 		return nil
 	})
-	theRunners.fail(pod.Name, "", "")
+	theRunners.Fail(pod.Name, "", "")
 
 	// What exceeds the machine waits for a restart, and the rest does not.
 	lab.Change(t, theLab, vm, func(vm *v1.VirtualMachine) {
@@ -59,10 +59,10 @@ func TestRunningMachineChanges(t *testing.T) {
 	}
 
 	operator.Stop()
-	ordered := theRunners.ordered()
+	ordered := theRunners.Ordered()
 	serve(t)
 	await(t, vm, "linked with the next operator", func() error {
-		if theRunners.ordered() == ordered {
+		if theRunners.Ordered() == ordered {
 			return fmt.Errorf("nothing was ordered")
 		}
 		return all(has(t, vm, 4, "2Gi"), isTrue(t, vm, "ChangesApplied"))

@@ -14,7 +14,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/service"
 )
 
-var theLab *lab.Lab
+var (
+	theLab     *lab.Lab
+	theRunners lab.FakeRunners
+)
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -43,6 +46,6 @@ func serve(t *testing.T) *lab.Operator {
 }
 
 func withMachines(c *service.Config) {
-	c.Link = theRunners.dial
+	c.Link = theRunners.Dial
 	c.VirtualMachines = &virtualmachine.Settings{RunnerImage: "registry.example.org/runner:4.0.0", DeviceResources: nil}
 }

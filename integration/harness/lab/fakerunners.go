@@ -1,4 +1,4 @@
-package virtualmachine_test
+package lab
 
 import (
 	"bufio"
@@ -11,27 +11,30 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 )
 
-// theRunners are fakes: they report every machine as what was ordered, besides the problems that a test sets.
-var theRunners = &runners{problems: map[string]map[string]string{}}
-
-type runners struct {
+// FakeRunners stand for the runners of VirtualMachines on simulated hosts: they report every machine as what was ordered,
+// besides the problems that a test sets. The zero value is usable.
+type FakeRunners struct {
 	mu sync.Mutex
 	// problems are what the runner in a pod reports, by the pod's name.
 	problems map[string]map[string]string
 	orders   int
 }
 
-// fail makes the runner of a pod report a problem with its next orders, or none if the text is empty.
-func (r *runners) fail(pod, part, text string) {
+// Fail makes the runner of a pod report a problem with its next orders, or none if the text is empty.
+func (r *FakeRunners) Fail(pod, part, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.problems[pod] = map[string]string{part: text}
 	if text == "" {
 		delete(r.problems, pod)
+		return
 	}
+	if r.problems == nil {
+		r.problems = map[string]map[string]string{}
+	}
+	r.problems[pod] = map[string]string{part: text}
 }
 
-func (r *runners) obey(pod string, order vmconfig.Order) vmconfig.Report {
+func (r *FakeRunners) obey(pod string, order vmconfig.Order) vmconfig.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.orders++
@@ -40,14 +43,15 @@ func (r *runners) obey(pod string, order vmconfig.Order) vmconfig.Report {
 	}
 }
 
-// ordered returns how many orders there were.
-func (r *runners) ordered() int {
+// Ordered returns how many orders there were.
+func (r *FakeRunners) Ordered() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.orders
 }
 
-func (r *runners) dial(ctx context.Context, runner virtualmachine.RunnerID, in io.Reader, out io.Writer) error {
+// Dial is for service.Config.Link.
+func (r *FakeRunners) Dial(ctx context.Context, runner virtualmachine.RunnerID, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		order, err := vmconfig.DecodeOrder(lines.Bytes())
