@@ -3,6 +3,7 @@ package managementcluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -188,10 +189,7 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 }
 
 func TestStartTriesOtherPorts(t *testing.T) {
-	taken, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := listenBelow(t, 32768)
 	defer taken.Close()
 	retried := false
 	cluster, err := managementcluster.Start(t.Context(), managementcluster.Options{
@@ -213,6 +211,21 @@ func TestStartTriesOtherPorts(t *testing.T) {
 	}
 	if err := cluster.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// listenBelow listens on a port below another one, such as the first of those for outgoing connections, one of which may
+// get the port as soon as it is free.
+func listenBelow(t *testing.T, port int) net.Listener {
+	t.Helper()
+	for port--; ; port-- {
+		listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return listener
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
 	}
 }
 
