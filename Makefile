@@ -36,7 +36,7 @@ RUN                   ?= .
 CHAOS_FOR             ?= 0s
 SEED                  ?= $(shell date +%s)
 # Packages whose tests run virtual machines.
-WITH_MACHINES := /(integration/.*/(live|machine|realcluster|runnerimage)|pkg/vm/(guestnet|qemu))$$
+WITH_MACHINES := /(integration/.*/(guests|live|machine|realcluster|runnerimage)|pkg/vm/(guestnet|qemu))$$
 export KUBEBUILDER_ASSETS := $(TOOLS)
 # Says how long each suite took beside its budget; a failure of what it reads stays one.
 suites := awk -v budgets=integration/budgets -f integration/suites.awk
@@ -83,14 +83,14 @@ golden: ## Rewrite all golden files. Review the difference before you commit it
 hooks: ## Make git check commit messages in this checkout
 	@git config core.hooksPath .githooks && echo "git checks messages of commits with .githooks/commit-msg"
 
-.PHONY: test states vault chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-founding lint imports verify verify-generated verify-format verify-modules nancy
-test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then vault, e2e-life, chaos-rest and e2e-operations as time permits. Lists what it skips
+.PHONY: test states vault vm-faults chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-vm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then vault, vm-faults, e2e-life, chaos-rest and e2e-operations as time permits. Lists what it skips
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/suites/(e2e|issuer)$$') | $(suites)
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)') | $(suites)
 	@$(MAKE) --no-print-directory states
-	@integration/ifthereistime.sh $(STARTED) vault:15 e2e-life:50 chaos-rest:25 e2e-operations:60
+	@integration/ifthereistime.sh $(STARTED) vault:15 vm-faults:20 e2e-life:50 chaos-rest:25 e2e-operations:60
 
 states: ## Check the decisions about etcd, drain, remediation and rollout in every small state, and print the number of states
 	@for package in pkg/cluster/etcd pkg/cluster/drain pkg/cluster/remediation pkg/cluster/rolling; do \
@@ -102,6 +102,9 @@ states: ## Check the decisions about etcd, drain, remediation and rollout in eve
 vault: ## Test certificates from a real Vault server. Slow to build; test skips it when time is short
 	@integration/build.sh .tools kubeall kwok vault
 	@go test -timeout $(TEST_TIMEOUT) ./integration/suites/issuer
+
+vm-faults: tools ## Kill runners, QEMUs, links, the API server and nodes below VirtualMachines with real guests, and fill disks. test runs the short ones
+	@go test -v -timeout $(TEST_TIMEOUT) -run 'TestFault|TestSeed' ./integration/suites/guests -long
 
 chaos-rest: tools ## Run chaos runs 31 to 500, or as many as start within CHAOS_FOR. test skips it when time is short
 	@go test -v -timeout $(BENCH_TIMEOUT) -run TestRunsWithFaults ./integration/suites/chaos -seed=31 -runs=470 -for=$(CHAOS_FOR)
@@ -141,6 +144,10 @@ bench: tools ## Run the benchmarks with many clusters. Slow
 
 bench-machine: tools ## Compare the runner with bare QEMU. Needs an idle machine
 	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/machine/...
+
+bench-vm: tools ## Compare the runner of a VirtualMachine with bare QEMU, and measure the operator with 1,000 VirtualMachines. Needs an idle machine
+	@go test -run TestRunnerOfAVirtualMachine -bench DeclaredOverhead -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/machine
+	@go test -run '^$$' -bench VirtualMachines -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/scale
 
 bench-founding: tools ## Compare a cluster created by the operator with one created by hand. Needs an idle machine
 	@go test -run '^$$' -bench Founding -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/e2e
@@ -215,8 +222,8 @@ build-docker: ## Build the container image; IMAGE names it
 ##@ Develop
 
 .PHONY: tools machine-tools next-tools generate update-deps check-env okteto-up okteto-down
-tools: machine-tools ## Build what tests need: machine-tools and kwok. Cached for all checkouts
-	@integration/build.sh .tools kwok
+tools: machine-tools ## Build what tests need: machine-tools, kwok and a SPICE client. Cached for all checkouts
+	@integration/build.sh .tools kwok viewer
 
 machine-tools: ## Build what workload clusters need: Kubernetes, ignition, helm, add-ons, guest images, the runner's images
 	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins containerd

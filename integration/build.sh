@@ -17,6 +17,7 @@
 #             containerd, its shim and ctr for guest images: Debian 12's takes minutes to notice that a container has ended
 #   codegen   controller-gen, which derives deep copies and CRDs from the API types
 #   lint      golangci-lint
+#   viewer    no binary: installs a SPICE client, for tests of displays
 #   programs  no binary: installs missing Debian packages of the programs for tests of machines (QEMU, ip, ping, …)
 #
 # Each binary is cached by the content of its module in ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}, so a second
@@ -105,6 +106,10 @@ install_programs() {
     PATH=$PATH:/usr/sbin:/sbin:/usr/lib/cni command -v "${pair%=*}" >/dev/null || missing+=("${pair#*=}")
   done
   [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+}
+
+install_viewer() {
+  command -v spicy-screenshot >/dev/null || install_packages spice-client-gtk
 }
 
 build_kubeall() { CGO_ENABLED=0 compile kubeall "$1" . "$(kubeall_ldflags)"; }
@@ -215,7 +220,7 @@ link() {
   done
 }
 
-tools="kubeall, kubeall-next, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, cni-plugins, containerd, codegen, lint, programs"
+tools="kubeall, kubeall-next, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, cni-plugins, containerd, codegen, lint, programs, viewer"
 [ $# -ge 2 ] || die "usage: $0 DEST TOOL...   (tools: $tools)"
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 dest=$1
@@ -223,8 +228,8 @@ shift
 mkdir -p "$cache" "$dest"
 dest=$(cd "$dest" && pwd)
 for tool in "$@"; do
-  if [ "$tool" = programs ]; then
-    install_programs
+  if [ "$tool" = programs ] || [ "$tool" = viewer ]; then
+    "install_$tool"
     continue
   fi
   declare -F "build_$tool" >/dev/null || die "there is no tool $tool (there are: $tools)"

@@ -41,14 +41,20 @@ func Copy(ctx context.Context, from, to string) error {
 // releaseTime is how long a kubelet may take to unmap a volume.
 const releaseTime = time.Minute
 
-// Detach gives the device back, once the kubelet has given back the device that it has on top of it.
+// Detach gives the device back, once the kubelet has given back the device that it has on top of it. The kubelet of a node
+// that lost its power does not: then Detach does.
 func (d Device) Detach(ctx context.Context) error {
-	for began := time.Now(); time.Since(began) < releaseTime; time.Sleep(time.Second) {
-		if above, err := onTop(ctx, d.path); err != nil || len(above) == 0 {
-			break
+	for began := time.Now(); ; time.Sleep(time.Second) {
+		above, err := onTop(ctx, d.path)
+		if err == nil && len(above) > 0 && time.Since(began) < releaseTime {
+			continue
 		}
+		errs := []error{err}
+		for _, path := range append(above, d.path) {
+			errs = append(errs, detach(ctx, path))
+		}
+		return errors.Join(errs...)
 	}
-	return detach(ctx, d.path)
 }
 
 // DetachBelow gives back the devices with files below a directory, also those of a process that was killed, and those
@@ -75,8 +81,12 @@ func DetachBelow(ctx context.Context, directory string) error {
 	return errors.Join(errs...)
 }
 
+// detach gives a device back, unless that was done already.
 func detach(ctx context.Context, path string) error {
 	_, err := losetup(ctx, "--detach", path)
+	if err != nil && strings.Contains(err.Error(), "No such device") {
+		return nil
+	}
 	return err
 }
 

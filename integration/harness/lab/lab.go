@@ -33,7 +33,6 @@ type Lab struct {
 
 // Start starts a management cluster. Close it when done.
 func Start(ctx context.Context, options managementcluster.Options) (*Lab, error) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	mc, err := managementcluster.Start(ctx, options)
 	if err != nil {
 		return nil, err
@@ -48,6 +47,7 @@ func Start(ctx context.Context, options managementcluster.Options) (*Lab, error)
 // On returns a Lab in a management cluster that runs, in which it installs the operator's definitions. The cluster stays
 // the caller's.
 func On(mc *managementcluster.Cluster) (*Lab, error) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	l := &Lab{Cluster: mc}
 	if _, err := envtest.InstallCRDs(mc.RESTConfig(), envtest.CRDInstallOptions{Paths: []string{crds()}, ErrorIfPathMissing: true}); err != nil {
 		return nil, fmt.Errorf("installing CRDs: %w", err)

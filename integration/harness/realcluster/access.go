@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -160,4 +161,19 @@ func join(a, b net.Conn) {
 		})
 	}
 	both.Wait()
+}
+
+// Explain returns what is known about a pod that is not as a test wants it: its description and its logs.
+func (c *Cluster) Explain(namespace, pod string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var all strings.Builder
+	for _, args := range [][]string{{"describe", "pod", pod}, {"logs", pod, "--all-containers", "--prefix"}} {
+		output, err := c.Kubectl(ctx, append([]string{"--namespace=" + namespace}, args...)...)
+		fmt.Fprintln(&all, output)
+		if err != nil {
+			fmt.Fprintln(&all, err)
+		}
+	}
+	return all.String()
 }

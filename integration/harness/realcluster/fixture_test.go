@@ -70,7 +70,7 @@ func theCluster(t *testing.T) *realcluster.Cluster {
 	shared.once.Do(func() {
 		shared.cluster, shared.err = realcluster.Start(context.Background(), realcluster.Options{
 			Nodes:  []realcluster.NodeOptions{{Labels: map[string]string{"role": "worker", "node-role.kubernetes.io/worker": ""}}},
-			Images: []string{busybox, filepath.Join(tools, "runner-image.tar"), filepath.Join(tools, "vm-runner-image.tar")},
+			Images: []string{busybox, filepath.Join(tools, "runner-image.tar")},
 			Output: os.Stderr,
 		})
 	})

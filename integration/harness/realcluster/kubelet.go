@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"time"
 
@@ -113,7 +114,9 @@ func (n *Node) join(ctx context.Context) error {
 // usable returns why no pod can run on the node yet, and labels the node, because kubelet itself may not set every
 // label. Conditions from before since are ignored because they are from before the node went down.
 func (n *Node) usable(ctx context.Context, client corev1client.NodesGetter, since time.Time) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": n.labels}})
+	labels := map[string]string{} // null would remove those of kubelet
+	maps.Copy(labels, n.labels)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 	if err != nil {
 		return err
 	}

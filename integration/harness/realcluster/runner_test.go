@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -115,7 +114,7 @@ func runMachine(t *testing.T, c *realcluster.Cluster, namespace string, settings
 	}
 	apply(t, c, namespace, manifest(t, nodePod(key.RoleWorker, guest, directory, settings)))
 	if _, err := c.Kubectl(t.Context(), "--namespace="+namespace, "wait", "--for=condition=Ready", "pod/worker-abc", "--timeout=120s"); err != nil {
-		t.Fatalf("%v\n%s", err, explained(c, namespace, "worker-abc"))
+		t.Fatalf("%v\n%s", err, c.Explain(namespace, "worker-abc"))
 	}
 	address := kubectl(t, c, "--namespace="+namespace, "get", "pod", "worker-abc", "--output=jsonpath={.status.podIP}")
 	for port, path := range map[string]string{":8080": "/", ":10248": "/healthz"} {
@@ -249,19 +248,4 @@ func copied(t *testing.T, path, directory string) string {
 		t.Fatal(err)
 	}
 	return "file://" + path
-}
-
-// explained returns what is known about a pod that has not become Ready.
-func explained(c *realcluster.Cluster, namespace, pod string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	var all strings.Builder
-	for _, args := range [][]string{{"describe", "pod", pod}, {"logs", pod, "--all-containers", "--prefix"}} {
-		output, err := c.Kubectl(ctx, append([]string{"--namespace=" + namespace}, args...)...)
-		fmt.Fprintln(&all, output)
-		if err != nil {
-			fmt.Fprintln(&all, err)
-		}
-	}
-	return all.String()
 }

@@ -1,4 +1,4 @@
-package realcluster_test
+package guests_test
 
 import (
 	"encoding/json"
@@ -23,7 +23,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
-	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
 
 // userData has the guest shut itself down when a line is written to its console, and tell what it sees on the console and
@@ -42,32 +41,27 @@ const userData = `{"write_files": [
 // TestCloudGuest: a real Debian with cloud-init and a guest agent boots by UEFI, is set up by its declaration, gets a CPU
 // that it uses and gives it back, and is shut down in order.
 func TestCloudGuest(t *testing.T) {
-	s := startVMs(t, "cloud-guest", "cloud-data")
-	file := filepath.Join(t.TempDir(), "cloud.img")
+	s := newStage(t, "cloud-guest")
+	s.operate(t)
+	s.patience = 5 * time.Minute
+	file := filepath.Join(directory(t), "cloud.img")
 	if err := blockdevice.Copy(t.Context(), filepath.Join(tools, "guest", "cloud.img"), file); err != nil {
 		t.Fatalf("%v; run `make tools`", err)
 	}
 	s.Create(t, attach(t, file).Volume("cloud", "900Mi"))
-	vm := s.newVM("cloud", "1Gi", "900Mi")
+	vm := s.newMachine("cloud", "1Gi", "900Mi")
 	vm.Spec.CloudInit.UserData = &runtime.RawExtension{Raw: []byte(userData)}
 	vm.Spec.VM.PowerdownTimeout, vm.Spec.VM.MaximumCPUs, vm.Spec.VM.UseTPM = 120, ptr.To[int32](4), true
 	vm.Spec.VM.Networks = []v1.Network{{Pod: &v1.PodNetwork{}}}
 	begun := time.Now()
-	s.Create(t, vm)
-	t.Cleanup(func() { endMachine(t, s.Lab, vm) })
+	s.start(t, vm)
 	s.becomes(t, vm, "booted", func(s v1.VirtualMachineStatus) bool { return meta.IsStatusConditionTrue(s.Conditions, "Booted") })
 	t.Logf("the guest agent answers after %s", time.Since(begun).Round(time.Second))
 	var system struct{ ID string }
 	if err := json.Unmarshal(vm.Status.OSInfo.Raw, &system); err != nil || system.ID != "debian" {
 		t.Errorf("the system is %s, %v", vm.Status.OSInfo.Raw, err)
 	}
-	await(t, 5*time.Minute, func() error {
-		const want = "guest: name cloud, system-disk vda, root /dev/vda2, TPM 2"
-		if console := kubectl(t, s.cluster, "--namespace="+s.namespace, "logs", "cloud-0"); !strings.Contains(console, want) {
-			return fmt.Errorf("the guest does not say %q: %s", want, console)
-		}
-		return nil
-	})
+	s.says(t, vm, "guest: name cloud, system-disk vda, root /dev/vda2, TPM 2")
 	t.Logf("cloud-init is done after %s", time.Since(begun).Round(time.Second))
 
 	changeCPUs(t, s, vm)
@@ -78,12 +72,9 @@ func TestCloudGuest(t *testing.T) {
 	changeMemory(t, s, vm)
 
 	// The guest shuts itself down and comes back in another pod; then the machine is stopped.
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "cloud-0"}}
-	s.Get(t, pod)
+	pod := s.pod(t, vm)
 	shut := time.Now()
-	if output, err := s.cluster.KubectlInput(t.Context(), "off\n", "--namespace="+s.namespace, "exec", "-i", "cloud-0", "--", virtualmachine.Binary, "runner", "console"); err != nil {
-		t.Logf("the console ends with %v: %s", err, output)
-	}
+	s.tell(t, vm, "off\n")
 	s.becomes(t, vm, "back", func(status v1.VirtualMachineStatus) bool {
 		again := &corev1.Pod{}
 		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), again)
@@ -99,8 +90,8 @@ func TestCloudGuest(t *testing.T) {
 	}
 
 	stopped := time.Now()
-	lab.Change(t, s.Lab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.State = v1.StateStopped })
-	s.becomes(t, vm, "stopped", func(s v1.VirtualMachineStatus) bool { return s.Phase == v1.PhaseStopped && isReady(s) })
+	s.set(t, vm, func(vm *v1.VM) { vm.State = v1.StateStopped })
+	s.becomes(t, vm, "stopped", isStopped)
 	took := time.Since(stopped)
 	t.Logf("stopped after %s", took.Round(time.Second))
 	if took > time.Duration(vm.Spec.VM.PowerdownTimeout)*time.Second {
@@ -110,15 +101,15 @@ func TestCloudGuest(t *testing.T) {
 		t.Errorf("a stopped machine has the system %s", vm.Status.OSInfo.Raw)
 	}
 	s.Delete(t, vm)
-	kubectl(t, s.cluster, "--namespace="+s.namespace, "get", "pvc", "system-disk-cloud-0")
+	s.Get(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "system-disk-cloud-0"}})
 }
 
 // changeCPUs gives the guest more CPUs, and takes them away, which its agent confirms.
-func changeCPUs(t *testing.T, s vmStage, vm *v1.VirtualMachine) {
+func changeCPUs(t *testing.T, s stage, vm *v1.VirtualMachine) {
 	t.Helper()
 	for _, cpus := range []int32{3, 2} {
 		changed := time.Now()
-		lab.Change(t, s.Lab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentCPUs = &cpus })
+		s.set(t, vm, func(vm *v1.VM) { vm.CurrentCPUs = &cpus })
 		s.becomes(t, vm, fmt.Sprintf("using %d CPUs", cpus), func(s v1.VirtualMachineStatus) bool {
 			return s.CPUs == cpus && isReady(s) && meta.IsStatusConditionTrue(s.Conditions, "ChangesApplied")
 		})
@@ -127,15 +118,15 @@ func changeCPUs(t *testing.T, s vmStage, vm *v1.VirtualMachine) {
 }
 
 // changeMemory takes memory away from the guest and gives it back, and the guest sees both.
-func changeMemory(t *testing.T, s vmStage, vm *v1.VirtualMachine) {
+func changeMemory(t *testing.T, s stage, vm *v1.VirtualMachine) {
 	t.Helper()
 	for _, change := range []struct {
 		ram         string
 		least, most int // KiB, as the guest sees it: the kernel keeps a part for itself
 	}{{"640Mi", 512 << 10, 640 << 10}, {"1Gi", 900 << 10, 1 << 20}} {
 		changed := time.Now()
-		lab.Change(t, s.Lab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentRAM = &change.ram })
-		await(t, 2*time.Minute, func() error {
+		s.set(t, vm, func(vm *v1.VM) { vm.CurrentRAM = &change.ram })
+		lab.Eventually(t, 2*time.Minute, func() error {
 			total, err := memoryOf(fetch(t, s, vm, "/cgi-bin/memory"))
 			if err == nil && (total > change.most || total < change.least) {
 				err = fmt.Errorf("the guest has %d KiB", total)
@@ -150,10 +141,10 @@ func changeMemory(t *testing.T, s vmStage, vm *v1.VirtualMachine) {
 }
 
 // fetch gets what the guest serves at the address of its pod.
-func fetch(t *testing.T, s vmStage, vm *v1.VirtualMachine, path string) (content string) {
+func fetch(t *testing.T, s stage, vm *v1.VirtualMachine, path string) (content string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: s.cluster.Dial, DisableKeepAlives: true}, Timeout: 30 * time.Second}
-	await(t, 2*time.Minute, func() error {
+	lab.Eventually(t, 2*time.Minute, func() error {
 		s.Get(t, vm)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+net.JoinHostPort(vm.Status.PodIP, "8000")+path, http.NoBody)
 		if err != nil {
