@@ -122,8 +122,8 @@ func (s *State) Obstacle() (reason, message string) {
 		return ReasonHostSilent, fmt.Sprintf("host %s has not confirmed that pod %s ended, although its time is over; once it is certain that the host is off, "+
 			"taint it with node.kubernetes.io/out-of-service, or delete the pod with --force", s.Pod.Spec.NodeName, s.Pod.Name)
 	case s.Pod != nil && s.hostIsSilent():
-		return ReasonHostSilent, fmt.Sprintf("host %s of pod %s is not Ready, so whether the machine runs is not known; it is started again when the host is back. "+
-			"Once it is certain that the host is off, taint it with node.kubernetes.io/out-of-service to have the machine started on another", s.Pod.Spec.NodeName, s.Pod.Name)
+		return ReasonHostSilent, fmt.Sprintf("host %s of pod %s is not Ready, so whether the machine runs is not known; what is declared takes effect when the host is back. "+
+			"Once it is certain that the host is off, taint it with node.kubernetes.io/out-of-service, and it takes effect without the host", s.Pod.Spec.NodeName, s.Pod.Name)
 	case phase == v1.PhaseStopping:
 		return ReasonShuttingDown, fmt.Sprintf("the guest of pod %s shuts down; it has %d s", s.Pod.Name, s.Live.PowerdownTimeout)
 	case s.Pod == nil:

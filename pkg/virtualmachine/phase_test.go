@@ -64,6 +64,10 @@ func TestWhatKeepsAMachineIsNamed(t *testing.T) {
 			conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "", "", time.Hour), ready}, now: runs, goneFor: time.Second,
 			phase: v1.PhaseStopping, reason: ReasonHostSilent, message: "host node-1 of pod tiny-0 is not Ready",
 		},
+		"the host is silent, and the machine is to stop": {
+			conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "", "", time.Hour), ready}, now: runs, stopped: true,
+			phase: v1.PhaseStopping, reason: ReasonHostSilent, message: "what is declared takes effect when the host is back",
+		},
 		"another readiness is missing": {
 			conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "ReadinessGatesNotReady", "", 0), ready}, now: runs,
 			phase: v1.PhaseStarting, reason: ReasonUnwell,
