@@ -4,6 +4,7 @@ package ociimage
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,17 +23,24 @@ type Limits struct {
 	Bytes int64
 }
 
+// entriesPerFile is how many entries all layers may have together, as a multiple of Limits.Files.
+const entriesPerFile = 4
+
 // DefaultLimits are generous.
 var DefaultLimits = Limits{Files: 1 << 19, Bytes: 20 << 30}
 
 // Flatten writes the file system that layers make together, from the lowest, as one tar archive without whiteouts:
 // parents before their children, and files before hard links to them, which sqfstar needs. The archive is the same
 // whenever the layers are. The error is a MalformedError if the layers are not what they should be.
-func Flatten(layers []Layer, limits Limits, out io.Writer) error {
+func Flatten(ctx context.Context, layers []Layer, limits Limits, out io.Writer) error {
 	merged := &tree{root: newDirectory()}
-	left, room := limits.Bytes, limits.Bytes
+	left, room, entries := limits.Bytes, limits.Bytes, 0
 	for i, layer := range layers {
-		err := each(layer, &left, func(entry int, header *tar.Header, _ io.Reader) error {
+		err := each(ctx, layer, &left, func(entry int, header *tar.Header, _ io.Reader) error {
+			// Entries that remove or replace files cost time, and add none.
+			if entries++; entries > entriesPerFile*limits.Files {
+				return malformed("its layers have more than %d entries", entriesPerFile*limits.Files)
+			}
 			// A sparse file has more bytes than its archive.
 			if room -= sizeOf(header); room < 0 {
 				return malformed("its files have more bytes than are allowed")
@@ -49,11 +57,11 @@ func Flatten(layers []Layer, limits Limits, out io.Writer) error {
 			return fmt.Errorf("reading layer %d: %w", i, err)
 		}
 	}
-	return merged.write(layers, out)
+	return merged.write(ctx, layers, out)
 }
 
 // write writes the archive: all directories, and then the files in the order of the layers.
-func (t *tree) write(layers []Layer, out io.Writer) error {
+func (t *tree) write(ctx context.Context, layers []Layer, out io.Writer) error {
 	archive := tar.NewWriter(out)
 	names := map[*node][]string{}
 	files := make([]map[int]*node, len(layers))
@@ -76,15 +84,15 @@ func (t *tree) write(layers []Layer, out io.Writer) error {
 			return err
 		}
 		if len(files[i]) > 0 {
-			err = writeFiles(archive, layer, files[i], names)
+			err = writeFiles(ctx, archive, layer, files[i], names)
 		}
 	}
 	return errors.Join(err, archive.Close())
 }
 
 // writeFiles writes those files of a layer that are there in the end.
-func writeFiles(archive *tar.Writer, layer Layer, files map[int]*node, names map[*node][]string) error {
-	return each(layer, nil, func(entry int, _ *tar.Header, content io.Reader) error {
+func writeFiles(ctx context.Context, archive *tar.Writer, layer Layer, files map[int]*node, names map[*node][]string) error {
+	return each(ctx, layer, nil, func(entry int, _ *tar.Header, content io.Reader) error {
 		n, ok := files[entry]
 		if !ok {
 			return nil
@@ -109,8 +117,8 @@ func writeFiles(archive *tar.Writer, layer Layer, files map[int]*node, names map
 	})
 }
 
-// each reads the entries of a layer. left, unless nil, is how many bytes may still be read.
-func each(layer Layer, left *int64, visit func(entry int, header *tar.Header, content io.Reader) error) (err error) {
+// each reads the entries of a layer, until the context ends. left, unless nil, is how many bytes may still be read.
+func each(ctx context.Context, layer Layer, left *int64, visit func(entry int, header *tar.Header, content io.Reader) error) (err error) {
 	stream, err := layer()
 	if err != nil {
 		return err
@@ -122,6 +130,9 @@ func each(layer Layer, left *int64, visit func(entry int, header *tar.Header, co
 	}
 	archive := tar.NewReader(from)
 	for entry := 0; ; entry++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return nil

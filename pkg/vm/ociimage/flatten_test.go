@@ -3,6 +3,7 @@ package ociimage
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -104,6 +105,7 @@ func TestLayersAreMerged(t *testing.T) {
 		"a directory goes and comes":         {[][]string{{"a/", "a/b=1"}, {".wh.a", "a/", "a/c=2"}}, []string{"a/", "a/c=2"}},
 		"a directory comes and goes":         {[][]string{{"a/", "a/b=1"}, {"a/", "a/c=2", ".wh.a"}}, []string{"a/", "a/c=2"}},
 		"a directory is opaque":              {[][]string{{"a/", "a/b=1", "a/d/", "a/d/e=2"}, {"a/", "a/c=3", "a/d/", "a/d/f=4", "a/.wh..wh..opq"}}, []string{"a/", "a/d/", "a/c=3", "a/d/f=4"}},
+		"a directory is opaque twice":        {[][]string{{"a/", "a/b=1"}, {"a/.wh..wh..opq", "a/c=2", "a/.wh..wh..opq"}, {"a/.wh..wh..opq", "a/d=3"}}, []string{"a/", "a/d=3"}},
 		"what AUFS keeps is left out":        {[][]string{{".wh..wh.plnk/", ".wh..wh.aufs", "a=1"}}, []string{"a=1"}},
 		"a directory becomes a file":         {[][]string{{"a/", "a/b=1"}, {"a=2"}}, []string{"a=2"}},
 		"a link to a directory becomes one":  {[][]string{{"b/", "b/c=1", "a->b"}, {"a/", "a/d=2"}}, []string{"a/", "b/", "b/c=1", "a/d=2"}},
@@ -125,7 +127,7 @@ func TestLayersAreMerged(t *testing.T) {
 				layers = append(layers, layerOf(t, entries...))
 			}
 			var archive bytes.Buffer
-			if err := Flatten(layers, DefaultLimits, &archive); err != nil {
+			if err := Flatten(t.Context(), layers, DefaultLimits, &archive); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, entriesOf(t, &archive)); diff != "" {
@@ -148,6 +150,7 @@ func TestMalformedLayersAreRefused(t *testing.T) {
 		"a hard link to a directory":   {[][]string{{"b/", "a=>b"}}, "is no file of this layer"},
 		"links that lead in a circle":  {[][]string{{"a->b", "b->a", "a/c=1"}}, "more than 40 symbolic links"},
 		"a long part of a name":        {[][]string{{strings.Repeat("a", 256) + "=1"}}, "more than 255 bytes"},
+		"many entries":                 {[][]string{strings.Split(strings.Repeat("a/ .wh..wh..opq ", 7)[:len("a/ .wh..wh..opq ")*7-1], " ")}, "more than 12 entries"},
 		"many files":                   {[][]string{{"a=1", "b=2"}, {"c=3", "d=4"}}, "more than 3 files"},
 		"many directories of one file": {[][]string{{"a/b/c/d=1"}}, "more than 3 files"},
 		"many bytes":                   {[][]string{{"a=" + strings.Repeat("x", 30<<10)}}, "more bytes than are allowed"},
@@ -157,14 +160,14 @@ func TestMalformedLayersAreRefused(t *testing.T) {
 			for _, entries := range test.layers {
 				layers = append(layers, layerOf(t, entries...))
 			}
-			err := Flatten(layers, limits, io.Discard)
+			err := Flatten(t.Context(), layers, limits, io.Discard)
 			var refused MalformedError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v, want %q in it", err, test.want)
 			}
 		})
 	}
-	if err := Flatten([]Layer{func() (io.ReadCloser, error) {
+	if err := Flatten(t.Context(), []Layer{func() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader("no archive at all" + strings.Repeat(" ", 600))), nil
 	}}, limits, io.Discard); !errors.As(err, new(MalformedError)) {
 		t.Errorf("what is no archive: %v", err)
@@ -192,7 +195,7 @@ func TestSparseFilesHaveTheirSize(t *testing.T) {
 	if h, err := tar.NewReader(bytes.NewReader(sparse())).Next(); err != nil || h.Size != 8<<30 {
 		t.Fatalf("the archive of the test is wrong: %+v, %v", h, err)
 	}
-	err := Flatten([]Layer{stored(sparse())}, Limits{Files: 10, Bytes: 1 << 30}, io.Discard)
+	err := Flatten(t.Context(), []Layer{stored(sparse())}, Limits{Files: 10, Bytes: 1 << 30}, io.Discard)
 	if !errors.As(err, new(MalformedError)) || !strings.Contains(err.Error(), "more bytes than are allowed") {
 		t.Errorf("a file of 8 GiB is allowed: %v", err)
 	}
@@ -205,7 +208,7 @@ func FuzzFlatten(f *testing.F) {
 	f.Add(sparse(), archiveOf(f, "a->a", "a/b=1"))
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
 		var out bytes.Buffer
-		if Flatten([]Layer{stored(lower), stored(upper)}, Limits{Files: 1000, Bytes: 1 << 20}, &out) != nil {
+		if Flatten(t.Context(), []Layer{stored(lower), stored(upper)}, Limits{Files: 1000, Bytes: 1 << 20}, &out) != nil {
 			return
 		}
 		files := map[string]bool{}
@@ -234,11 +237,19 @@ func headersOf(t *testing.T, archive io.Reader) (headers []*tar.Header) {
 	}
 }
 
+func TestMergeThatIsCalledOffEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Flatten(ctx, []Layer{layerOf(t, "a=1")}, DefaultLimits, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
 // TestFilesCountWhatIsThere: files that replace or remove others are not counted twice.
 func TestFilesCountWhatIsThere(t *testing.T) {
 	limits := Limits{Files: 3, Bytes: 1 << 20}
 	layers := []Layer{layerOf(t, "a/", "a/b=1", "a/c=2"), layerOf(t, "a=1"), layerOf(t, ".wh.a", "x=1", "y=2"), layerOf(t, "x=3", "z/", ".wh.y", "y=5")}
-	if err := Flatten(layers, limits, io.Discard); err != nil {
+	if err := Flatten(t.Context(), layers, limits, io.Discard); err != nil {
 		t.Error(err)
 	}
 }
@@ -254,7 +265,7 @@ func TestWhatAFileKeeps(t *testing.T) {
 	if err := errors.Join(writer.WriteHeader(header), writer.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := Flatten([]Layer{stored(layer.Bytes())}, DefaultLimits, &archive); err != nil {
+	if err := Flatten(t.Context(), []Layer{stored(layer.Bytes())}, DefaultLimits, &archive); err != nil {
 		t.Fatal(err)
 	}
 	reader := tar.NewReader(&archive)

@@ -38,7 +38,7 @@ func Pack(ctx context.Context, layers []Layer, limits Limits, file string) (err 
 	if err := command.Start(); err != nil {
 		return errors.Join(fmt.Errorf("starting %s: %w", packer, err), from.Close(), to.Close())
 	}
-	err = errors.Join(from.Close(), feed(layers, limits, to))
+	err = errors.Join(from.Close(), feed(ctx, layers, limits, to))
 	if err != nil {
 		cancel() // a part of an archive is a file system, too
 	}
@@ -53,8 +53,8 @@ func Pack(ctx context.Context, layers []Layer, limits Limits, file string) (err 
 }
 
 // feed writes the archive, and closes the pipe.
-func feed(layers []Layer, limits Limits, to io.WriteCloser) error {
-	err := Flatten(layers, limits, to)
+func feed(ctx context.Context, layers []Layer, limits Limits, to io.WriteCloser) error {
+	err := Flatten(ctx, layers, limits, to)
 	if errors.Is(err, unix.EPIPE) {
 		err = nil // the program has ended, and says why
 	}

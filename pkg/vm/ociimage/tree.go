@@ -32,6 +32,8 @@ type node struct {
 	place  place
 	// children are those of a directory, by name; nil for anything else.
 	children map[string]child
+	// hiddenBy is the last layer, from 1, that hides what lower layers have in this directory; 0 for none.
+	hiddenBy int
 }
 
 // child is a name in a directory.
@@ -212,8 +214,13 @@ func (t *tree) remove(directory *node, base string, layer int) {
 	}
 }
 
-// hide removes everything from a directory that lower layers have.
+// hide removes everything from a directory that lower layers have. A layer does so once, because nothing is added to
+// lower layers.
 func (t *tree) hide(directory *node, layer int) {
+	if directory.hiddenBy == layer+1 {
+		return
+	}
+	directory.hiddenBy = layer + 1
 	for base := range maps.Clone(directory.children) {
 		t.remove(directory, base, layer)
 	}
