@@ -5,14 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/bootsector"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
-	"github.com/kvm-operator/kvm-operator/pkg/vm/qmp"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 )
 
@@ -97,44 +95,7 @@ func runBareSmallest(b *testing.B, directory string, arguments []string) (start,
 	if err := bootsector.Write(filepath.Join(directory, "system-disk"), diskSize); err != nil {
 		b.Fatal(err)
 	}
-	command := exec.Command("qemu-system-x86_64", arguments...)
-	input, err := command.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer input.Close()
-	output, err := command.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	// The runner is tied to its thread, too.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	begin := time.Now()
-	if err := command.Start(); err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = command.Process.Kill() }()
-	if _, err := output.Read(make([]byte, 1)); err != nil {
-		b.Fatal(err)
-	}
-	start = time.Since(begin)
-	if _, err := output.Read(make([]byte, 64)); err != nil {
-		b.Fatal(err)
-	}
-	monitor, err := qmp.Dial(b.Context(), filepath.Join(directory, "qmp.sock"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer monitor.Close()
-	begin = time.Now()
-	if err := monitor.Powerdown(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	if _, err := command.Process.Wait(); err != nil {
-		b.Fatal(err)
-	}
-	return start, time.Since(begin)
+	return measureBare(b, exec.Command("qemu-system-x86_64", arguments...), filepath.Join(directory, "qmp.sock"), "boot")
 }
 
 // maxResident is how much memory the runner of a VirtualMachine may have while an operator is linked with it, and

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -96,7 +97,13 @@ func runBare(b *testing.B, pod *podnet.Pod, base string, arguments []string) (st
 	}
 	pod.Run(b, "ip", "tuntap", "add", "dev", guestnet.TapName, "mode", "tap")
 	defer pod.Run(b, "ip", "tuntap", "del", "dev", guestnet.TapName, "mode", "tap")
-	command := pod.Command("qemu-system-x86_64", arguments...)
+	return measureBare(b, pod.Command("qemu-system-x86_64", arguments...), filepath.Join(base, "run", "qmp.sock"), "tiny: ready")
+}
+
+// measureBare runs a QEMU without a runner until its guest has said that it is ready, presses the power button, and
+// returns how long it took until the guest's first byte, and from the button to the end.
+func measureBare(b *testing.B, command *exec.Cmd, socket, ready string) (start, end time.Duration) {
+	b.Helper()
 	input, err := command.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
@@ -114,10 +121,10 @@ func runBare(b *testing.B, pod *podnet.Pod, base string, arguments []string) (st
 		b.Fatal(err)
 	}
 	defer func() { _ = command.Process.Kill() }()
-	start = readUntilReady(b, output, begin)
+	start = readUntil(b, output, ready, begin)
 	go func() { _, _ = io.Copy(io.Discard, output) }()
 
-	monitor, err := qmp.Dial(b.Context(), filepath.Join(base, "run", "qmp.sock"))
+	monitor, err := qmp.Dial(b.Context(), socket)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -132,12 +139,12 @@ func runBare(b *testing.B, pod *podnet.Pod, base string, arguments []string) (st
 	return start, time.Since(begin)
 }
 
-// readUntilReady returns the time of the first byte.
-func readUntilReady(b *testing.B, output io.Reader, begin time.Time) (first time.Duration) {
+// readUntil reads until a text, and returns the time of the first byte.
+func readUntil(b *testing.B, output io.Reader, ready string, begin time.Time) (first time.Duration) {
 	b.Helper()
 	var text bytes.Buffer
 	buffer := make([]byte, 4096)
-	for !bytes.Contains(text.Bytes(), []byte("tiny: ready")) {
+	for !bytes.Contains(text.Bytes(), []byte(ready)) {
 		n, err := output.Read(buffer)
 		if err != nil {
 			b.Fatalf("%v after %s", err, text.String())
