@@ -90,16 +90,20 @@ func lockSlot(directory string) (*disk.Lock, error) {
 // modeOfSlot lets a QEMU that is not root read the directory.
 const modeOfSlot = 0o755
 
-// makeSlot creates a directory, or opens up one that an earlier version restricted to root.
+// makeSlot creates a directory, or opens up one that an earlier version restricted to root. It succeeds, too, if the
+// directory is pruned meanwhile: locking it shows that.
 func makeSlot(directory string) error {
 	if err := os.MkdirAll(directory, modeOfSlot); err != nil {
 		return err
 	}
 	info, err := os.Stat(directory)
-	if err != nil || info.Mode().Perm()&modeOfSlot == modeOfSlot {
-		return err
+	if err == nil && info.Mode().Perm()&modeOfSlot != modeOfSlot {
+		err = os.Chmod(directory, modeOfSlot)
 	}
-	return os.Chmod(directory, modeOfSlot)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func (s *slot) acquire(ctx context.Context) (*disk.Lock, error) {
