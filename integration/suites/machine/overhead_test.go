@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,7 +25,8 @@ import (
 // pairs is how often each is measured. The two alternate, so both meet the same load of the machine.
 const pairs = 11
 
-// BenchmarkOverhead compares the runner with bare QEMU with exactly the arguments that the runner uses.
+// BenchmarkOverhead compares the runner with bare QEMU with the arguments that the runner uses, but for what its QEMU
+// inherits: bare QEMU opens that itself.
 //
 // The start is measured until the first byte that the guest's kernel prints, and the shutdown until the process has
 // ended: for the runner from SIGTERM, for bare QEMU from the power button.
@@ -69,7 +71,7 @@ func median[T cmp.Ordered](values []T) T {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// bareArguments returns the arguments of the runner's QEMU, without the wait for a monitor.
+// bareArguments returns the arguments of a QEMU like that of the runner.
 func bareArguments(b *testing.B, options vm.Options) []string {
 	b.Helper()
 	v := vm.Start(b, options)
@@ -86,7 +88,35 @@ func bareArguments(b *testing.B, options vm.Options) []string {
 		b.Fatal(err)
 	}
 	arguments := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:]
-	return slices.DeleteFunc(arguments, func(a string) bool { return a == "-S" })
+	return withoutRunner(arguments, filepath.Join(options.Directory, "run"))
+}
+
+// inherited matches what QEMU inherits from a runner, and fileSet one of the files, whose path is beside it for people.
+var (
+	inherited = regexp.MustCompile(`\bfd=\d+`)
+	fileSet   = regexp.MustCompile(`^fd=\d+,set=(\d+),opaque=(.*)$`)
+)
+
+// withoutRunner returns arguments with which QEMU opens files, sockets and the tap itself, and waits for nothing.
+func withoutRunner(arguments []string, run string) (own []string) {
+	opens := strings.NewReplacer()
+	for _, a := range arguments {
+		file := fileSet.FindStringSubmatch(a)
+		switch {
+		case file != nil:
+			opens = strings.NewReplacer("/dev/fdset/"+file[1]+",", file[2]+",")
+		case a == "-S", a == "-add-fd":
+		case strings.HasPrefix(a, "socket,id=monitor,"):
+			own = append(own, inherited.ReplaceAllLiteralString(a, "path="+filepath.Join(run, "qmp.sock")))
+		case strings.HasPrefix(a, "socket,id=agent,"):
+			own = append(own, inherited.ReplaceAllLiteralString(a, "path="+filepath.Join(run, "agent.sock")))
+		case strings.HasPrefix(a, "tap,"):
+			own = append(own, inherited.ReplaceAllLiteralString(a, "ifname="+guestnet.TapName+",script=no,downscript=no"))
+		default:
+			own = append(own, opens.Replace(a))
+		}
+	}
+	return own
 }
 
 func runBare(b *testing.B, pod *podnet.Pod, base string, arguments []string) (start, end time.Duration) {
