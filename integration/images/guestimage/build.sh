@@ -1,11 +1,13 @@
 #!/bin/bash
-# build.sh DEST [tiny|image|bare|cloud]... — builds guest images from Debian packages and links them into DEST (README.md).
+# build.sh DEST [tiny|image|bare|cloud|signed]... — builds guest images from Debian packages and links them into DEST (README.md).
 #
 #   tiny   vmlinuz, bzImage, tiny.cpio.gz: a guest that reports what it sees of its machine, for tests of the machine
 #   image  vmlinuz, bzImage, initrd.img, root.squashfs: Debian with systemd, containerd and Kubernetes, set up by
 #          Ignition. It needs kubeall, ignition, containerd and the tools of ../addons/images, which integration/build.sh builds, in
 #          DEST/.. or in $TOOLS
 #   cloud  cloud.img: a disk with Debian, cloud-init and the QEMU guest agent, which UEFI boots, for VirtualMachines
+#   signed signed.img: a disk with Debian's signed boot loaders and kernel, and the tiny guest, which UEFI with Secure
+#          Boot starts
 #   bare   bare.squashfs: the same root file system with what Flatcar has: no kubelet, no kubectl, no CNI plugins
 #
 # Without a name, all are built. Each is cached by the content of its inputs in
@@ -149,6 +151,7 @@ build_tiny() {
   add_busybox "$2" "$work/root"
   add_modules "$2" "$work/root" base virtio_pci virtio_net virtio_balloon virtio_console virtio-rng button evdev \
     qemu_fw_cfg pvpanic-mmio pvpanic-pci
+  add_modules "$2" "$work/root" uefi efivarfs
   add_modules "$2" "$work/root" disk virtio_blk crc32c_generic ext4
   add_modules "$2" "$work/root" share 9pnet_virtio 9p
   mkdir -p "$work/root/etc"
@@ -224,6 +227,22 @@ build_cloud() {
     -d "$root" "$work/root.ext4" "$cloud_size"
   go run -C "$here/clouddisk" . -esp "$esp" -root "$work/root.ext4" -o "$work/cloud.img"
   cp --sparse=always "$work/cloud.img" "$1/cloud.img"
+}
+
+# build_signed OUT KERNEL TINY: the disk. The firmware knows the key that signed shim, shim the key that signed GRUB and
+# the kernel, and the kernel the key that signed its modules. GRUB reads its configuration in the directory that Debian
+# signed it with.
+build_signed() {
+  local esp=$work/esp
+  bootstrap signed --variant=extract --include=shim-signed,grub-efi-amd64-signed bookworm "$work/root"
+  mkdir -p "$esp/EFI/BOOT" "$esp/EFI/debian"
+  cp "$work/root/usr/lib/shim/shimx64.efi.signed" "$esp/EFI/BOOT/BOOTX64.EFI"
+  cp "$work/root/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed" "$esp/EFI/BOOT/grubx64.efi"
+  cp "$here/signed/grub.cfg" "$esp/EFI/debian/grub.cfg"
+  cp "$2/bzImage" "$esp/vmlinuz"
+  cp "$3/tiny.cpio.gz" "$esp/initrd.img"
+  go run -C "$here/clouddisk" . -esp "$esp" -o "$work/signed.img"
+  cp --sparse=always "$work/signed.img" "$1/signed.img"
 }
 
 # packages: the Debian packages of the root file system.
@@ -311,6 +330,7 @@ key() {
     tiny) inputs=(tiny) ;;
     initrd) inputs=(initrd tiny/dhcp) ;;
     cloud) inputs=(cloud clouddisk modules) ;;
+    signed) inputs=(signed clouddisk) ;;
     root | bare) inputs=(rootfs packages modules pause customize.sh containers.sh) ;;
   esac
   shift
@@ -384,6 +404,12 @@ cloud() {
   link "$made/cloud.img"
 }
 
+signed() {
+  stage tiny "$kernel"
+  stage signed "$kernel" "$made"
+  link "$made/signed.img"
+}
+
 # full STAGE: an image with the initrd that boots it.
 full() {
   local name binaries=() archives
@@ -395,13 +421,16 @@ full() {
   link "$made/$1.squashfs"
 }
 
-[ $# -ge 1 ] || die "usage: $0 DEST [tiny|image|bare|cloud]..."
+[ $# -ge 1 ] || die "usage: $0 DEST [tiny|image|bare|cloud|signed]..."
 mkdir -p "$cache" "$1"
 dest=$(cd "$1" && pwd)
 shift
-[ $# -ge 1 ] || set -- tiny image bare cloud
+[ $# -ge 1 ] || set -- tiny image bare cloud signed
 for target in "$@"; do
-  case $target in tiny | image | bare | cloud) ;; *) die "there is no guest image $target (there are: tiny, image, bare, cloud)" ;; esac
+  case $target in
+    tiny | image | bare | cloud | signed) ;;
+    *) die "there is no guest image $target (there are: tiny, image, bare, cloud, signed)" ;;
+  esac
 done
 stage kernel
 kernel=$made

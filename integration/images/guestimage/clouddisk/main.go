@@ -1,6 +1,6 @@
-// Command pack writes the disk of the cloud image: a GPT with an EFI system partition, which has the files of a
-// directory, and a root partition with the content of a file. No device or mount is needed. The same inputs result in
-// the same bytes.
+// Command clouddisk writes the disks of guests that UEFI boots: a GPT with an EFI system partition, which has the files
+// of a directory, and, if there is one, a root partition with the content of a file. No device or mount is needed. The
+// same inputs result in the same bytes.
 package main
 
 import (
@@ -23,15 +23,16 @@ import (
 const (
 	sector = 512
 	// first is the first sector of the first partition, and espSize the size of that partition in bytes.
-	first   = 2048
-	espSize = 64 << 20
+	first      = 2048
+	espSize    = 64 << 20
+	espSectors = espSize / sector
 	// tail is room for the second copy of the partition table, in sectors.
 	tail = 2048
 )
 
 func main() {
 	esp := flag.String("esp", "", "directory with the files of the EFI system partition")
-	root := flag.String("root", "", "file with the content of the root partition")
+	root := flag.String("root", "", "file with the content of the root partition; empty: the disk has none")
 	out := flag.String("o", "", "disk to write")
 	flag.Parse()
 	if err := write(*out, *esp, *root); err != nil {
@@ -41,15 +42,19 @@ func main() {
 }
 
 func write(out, esp, root string) error {
-	info, err := os.Stat(root)
-	if err != nil {
-		return err
+	partitions := []*gpt.Partition{
+		{Index: 1, Start: first, End: first + espSectors - 1, Type: gpt.EFISystemPartition, Name: "esp", GUID: "6f2c1a52-9d0b-4b58-8f0e-5f0c8f3e0001"},
 	}
-	const espSectors = espSize / sector
-	rootSectors := uint64((info.Size() + sector - 1) / sector) //nolint:gosec // G115: sizes are positive
-	rootFirst := uint64(first + espSectors)
-	size := int64(rootFirst+rootSectors+tail) * sector //nolint:gosec // G115: less than a TiB
-	storage, err := file.CreateFromPath(out, size)
+	if root != "" {
+		info, err := os.Stat(root)
+		if err != nil {
+			return err
+		}
+		sectors := uint64((info.Size() + sector - 1) / sector) //nolint:gosec // G115: sizes are positive
+		partitions = append(partitions, &gpt.Partition{Index: 2, Start: first + espSectors, End: first + espSectors + sectors - 1, Type: gpt.LinuxFilesystem, Name: "root", GUID: "6f2c1a52-9d0b-4b58-8f0e-5f0c8f3e0002"})
+	}
+	last := partitions[len(partitions)-1].End
+	storage, err := file.CreateFromPath(out, int64(last+1+tail)*sector) //nolint:gosec // G115: less than a TiB
 	if err != nil {
 		return err
 	}
@@ -57,10 +62,7 @@ func write(out, esp, root string) error {
 	if err != nil {
 		return err
 	}
-	table := &gpt.Table{ProtectiveMBR: true, GUID: "6f2c1a52-9d0b-4b58-8f0e-5f0c8f3e0000", LogicalSectorSize: sector, PhysicalSectorSize: sector, Partitions: []*gpt.Partition{
-		{Index: 1, Start: first, End: rootFirst - 1, Type: gpt.EFISystemPartition, Name: "esp", GUID: "6f2c1a52-9d0b-4b58-8f0e-5f0c8f3e0001"},
-		{Index: 2, Start: rootFirst, End: rootFirst + rootSectors - 1, Type: gpt.LinuxFilesystem, Name: "root", GUID: "6f2c1a52-9d0b-4b58-8f0e-5f0c8f3e0002"},
-	}}
+	table := &gpt.Table{ProtectiveMBR: true, GUID: "6f2c1a52-9d0b-4b58-8f0e-5f0c8f3e0000", LogicalSectorSize: sector, PhysicalSectorSize: sector, Partitions: partitions}
 	if err := d.Partition(table); err != nil {
 		return fmt.Errorf("partition: %w", err)
 	}
@@ -71,6 +73,15 @@ func write(out, esp, root string) error {
 	if err := copyTree(system, esp); err != nil {
 		return err
 	}
+	if root != "" {
+		if err := writeRoot(d, root); err != nil {
+			return err
+		}
+	}
+	return d.Close()
+}
+
+func writeRoot(d *disk.Disk, root string) error {
 	content, err := os.Open(root)
 	if err != nil {
 		return err
@@ -79,7 +90,7 @@ func write(out, esp, root string) error {
 	if _, err := d.WritePartitionContents(2, content); err != nil {
 		return fmt.Errorf("write the root partition: %w", err)
 	}
-	return d.Close()
+	return nil
 }
 
 // copyTree copies a directory into a file system.
