@@ -184,20 +184,3 @@ func (s stage) forward(t *testing.T, vm *v1.VirtualMachine) (port string) {
 	port, _, _ = strings.Cut(rest, " ")
 	return port
 }
-
-// TestSecureBootRefusesAnUnsignedGuest: the firmware of a machine with Secure Boot does not start a boot loader that is not
-// signed by a key that it knows.
-func TestSecureBootRefusesAnUnsignedGuest(t *testing.T) {
-	s := newStage(t, "unsigned")
-	s.patience = 3 * time.Minute // an emulated UEFI is slow
-	s.operate(t)
-	file := filepath.Join(directory(t), "cloud.img")
-	if err := blockdevice.Copy(t.Context(), filepath.Join(tools, "guest", "cloud.img"), file); err != nil {
-		t.Fatalf("%v; run `make tools`", err)
-	}
-	s.Create(t, attach(t, file).Volume("unsigned", "900Mi"))
-	vm := s.newMachine("unsigned", "256Mi", "900Mi")
-	vm.Spec.VM.Firmware, vm.Spec.VM.Display, vm.Spec.VM.Networks, vm.Spec.VM.PowerdownTimeout = v1.FirmwareSecure4M, &v1.Display{}, []v1.Network{}, 2
-	s.start(t, vm)
-	s.says(t, vm, "Access Denied")
-}
