@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/slots"
 )
 
 // Cache is a directory with images. Any number of processes, pods and goroutines may use it at the same time; each file
@@ -57,20 +59,11 @@ type Local struct {
 	// changed.
 	Kernel, Initrd, RootFS string
 
-	use *os.File
+	use *slots.Use
 }
 
 // Release ends the use of the image. It may be called more than once.
-func (l Local) Release() error {
-	if l.use == nil {
-		return nil
-	}
-	touch(l.use.Name())
-	if err := l.use.Close(); !errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	return nil
-}
+func (l Local) Release() error { return l.use.Release() }
 
 // Get makes sure that the image is in the cache, complete and verified, and returns where. A file that was verified
 // before is read again only if the file system reports a change since; a damaged one is downloaded again. Get writes
@@ -105,7 +98,7 @@ func (c *Cache) get(ctx context.Context, image Image) (_ Local, err error) {
 	if err != nil {
 		return Local{}, err
 	}
-	defer func() { err = errors.Join(err, s.lock.Close()) }()
+	defer func() { err = errors.Join(err, s.Close()) }()
 	s.client = client
 	paths := map[string]string{}
 	for _, p := range image.parts() {
@@ -113,7 +106,7 @@ func (c *Cache) get(ctx context.Context, image Image) (_ Local, err error) {
 			return Local{}, fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	use, err := s.share()
+	use, err := s.Share()
 	if err != nil {
 		return Local{}, err
 	}
@@ -159,7 +152,7 @@ func (c *Cache) tell(format string, arguments ...any) {
 
 // provide returns the path of a verified file.
 func (s *slot) provide(ctx context.Context, p part) (string, error) {
-	path, owned := p.path(s.directory)
+	path, owned := p.path(s.Directory)
 	if owned {
 		if err := openUp(path); err != nil {
 			return "", err
@@ -204,7 +197,7 @@ func (s *slot) bring(ctx context.Context, p part, path string) (string, error) {
 	if localPath(p.file.URL) == "" {
 		return s.download(ctx, p, path)
 	}
-	if _, err := stampOf(path); err != nil {
+	if _, err := slots.StampOf(path); err != nil {
 		return "", err
 	}
 	signature, err := s.fetchSignature(ctx, p.file)
@@ -221,10 +214,10 @@ func (s *slot) isGood(ctx context.Context, p part, path string) bool {
 	if !ok {
 		return false
 	}
-	now, err := stampOf(path)
+	now, err := slots.StampOf(path)
 	switch {
 	case err != nil:
-	case now == known.stamp:
+	case now == known.Stamp:
 		return true
 	case now.Size == known.Size:
 		s.cache.tell("%s: %s was touched, verifying it", s.image, p.name)
@@ -240,10 +233,10 @@ func (s *slot) isGood(ctx context.Context, p part, path string) bool {
 
 // record records that the file at path is verified.
 func (s *slot) record(name, path, sum string) error {
-	now, err := stampOf(path)
+	now, err := slots.StampOf(path)
 	if err != nil {
 		return err
 	}
-	s.manifest.Files[name] = entry{SHA256: sum, stamp: now}
-	return s.manifest.save(s.directory)
+	s.manifest.Files[name] = entry{SHA256: sum, Stamp: now}
+	return s.manifest.save(s.Directory)
 }

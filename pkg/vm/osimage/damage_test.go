@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/slots"
 )
 
 func TestDamagedFilesRepairThemselves(t *testing.T) {
@@ -156,11 +158,11 @@ func TestFilesOfTheHostAreUsedInPlace(t *testing.T) {
 	}
 }
 
-func stamps(t *testing.T, paths ...string) []stamp {
+func stamps(t *testing.T, paths ...string) []slots.Stamp {
 	t.Helper()
-	var all []stamp
+	var all []slots.Stamp
 	for _, path := range paths {
-		s, err := stampOf(path)
+		s, err := slots.StampOf(path)
 		try(t, err)
 		all = append(all, s)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/retry"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/slots"
 )
 
 const (
@@ -134,7 +136,7 @@ func (d *download) attempt(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(d.timing.stall, func() { cancel(errStalled) })
+	silence := time.AfterFunc(d.timing.stall, func() { cancel(retry.ErrStalled) })
 	defer silence.Stop()
 	response, err := d.ask(ctx, offset, known)
 	if err != nil {
@@ -147,7 +149,7 @@ func (d *download) attempt(ctx context.Context) error {
 		offset = 0
 	case response.StatusCode == http.StatusRequestedRangeNotSatisfiable && offset > 0,
 		response.StatusCode == http.StatusPartialContent && !now.continues(known, offset, response):
-		return errors.Join(errChanged, final(d.discard()))
+		return errors.Join(errChanged, retry.Final(d.discard()))
 	case response.StatusCode != http.StatusPartialContent || offset == 0:
 		return statusError(show(d.file.URL), response.Status, response.StatusCode)
 	}
@@ -158,7 +160,7 @@ func (d *download) attempt(ctx context.Context) error {
 func (d *download) ask(ctx context.Context, offset int64, known origin) (*http.Response, error) {
 	request, err := newRequest(ctx, d.file.URL)
 	if err != nil {
-		return nil, final(err)
+		return nil, retry.Final(err)
 	}
 	if offset > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
@@ -186,13 +188,13 @@ func newRequest(ctx context.Context, url string) (*http.Request, error) {
 // server.
 func (d *download) store(ctx context.Context, body io.Reader, offset int64, now origin, silence *time.Timer) (err error) {
 	if err := d.bound(now.Size); err != nil {
-		return final(err)
+		return retry.Final(err)
 	}
 	file, err := d.open(offset, now)
 	if err != nil {
-		return final(d.full(offset, now, err))
+		return retry.Final(d.full(offset, now, err))
 	}
-	defer func() { err = errors.Join(err, final(file.Close())) }()
+	defer func() { err = errors.Join(err, retry.Final(file.Close())) }()
 	d.whole = offset == 0
 	d.progress.begin(offset, now.Size)
 	buffer := make([]byte, bufferSize)
@@ -202,17 +204,17 @@ func (d *download) store(ctx context.Context, body io.Reader, offset int64, now 
 		silence.Stop()
 		if n > 0 {
 			if err := d.bound(offset + int64(n)); err != nil {
-				return final(err)
+				return retry.Final(err)
 			}
 			if _, err := file.Write(buffer[:n]); err != nil {
-				return final(d.full(offset, now, err))
+				return retry.Final(d.full(offset, now, err))
 			}
 			offset += int64(n)
 			d.reached = max(d.reached, offset)
 			d.progress.at(offset, now.Size)
 		}
 		if errors.Is(err, io.EOF) {
-			return final(d.full(offset, now, file.Sync()))
+			return retry.Final(d.full(offset, now, file.Sync()))
 		}
 		if err != nil {
 			return requestError(ctx, show(d.file.URL), fmt.Errorf("the connection broke off: %w", err))
@@ -272,7 +274,7 @@ func (d *download) remember(now origin) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(d.originPath(), text)
+	return slots.Replace(d.originPath(), text)
 }
 
 // left returns how much of the file is there and where it came from; 0 if it is not known whether the rest would match.
@@ -303,7 +305,7 @@ func (d *download) finish(path string) error {
 	if err := os.Chmod(d.path, modeOfFile); err != nil {
 		return err
 	}
-	if err := rename(d.path, path); err != nil {
+	if err := slots.Rename(d.path, path); err != nil {
 		return err
 	}
 	return d.discard()

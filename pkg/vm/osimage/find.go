@@ -2,11 +2,8 @@ package osimage
 
 import (
 	"os"
-	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/slots"
 )
 
 // find returns an image that is in the cache, complete and verified. It writes only the time of the last use, and works
@@ -16,33 +13,31 @@ func (c *Cache) find(image Image) (Local, bool) {
 	if err != nil {
 		return Local{}, false
 	}
-	use, err := os.Open(filepath.Join(directory, useName))
-	if err != nil {
+	use := slots.Find(directory)
+	if use == nil {
 		return Local{}, false
 	}
 	local, ok := whole(directory, image)
-	// Prune locks the file before it renames the directory: an image whose file is still in its place is now in use and
-	// is kept.
-	if !ok || unix.Flock(int(use.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil || !disk.IsAt(use, filepath.Join(directory, useName)) {
-		_ = use.Close() // nothing was written
+	if !ok {
+		use.Drop()
 		return Local{}, false
 	}
-	touch(use.Name())
+	use.Touch()
 	local.use = use
 	return local, true
 }
 
 // whole reports whether all files of an image, as they are now, are verified according to the manifest.
 func whole(directory string, image Image) (Local, bool) {
-	if info, err := os.Stat(directory); err != nil || info.Mode().Perm()&modeOfSlot != modeOfSlot {
+	if info, err := os.Stat(directory); err != nil || info.Mode().Perm()&slots.Mode != slots.Mode {
 		return Local{}, false
 	}
 	known, paths := loadManifest(directory), map[string]string{}
 	for _, p := range image.parts() {
 		path, owned := p.path(directory)
 		entry, ok := known.Files[p.name]
-		now, err := stampOf(path)
-		if !ok || err != nil || now != entry.stamp || owned && !isOpen(path) {
+		now, err := slots.StampOf(path)
+		if !ok || err != nil || now != entry.Stamp || owned && !isOpen(path) {
 			return Local{}, false
 		}
 		paths[p.name] = path

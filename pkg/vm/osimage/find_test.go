@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/mounttest"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/slots"
 )
 
 // TestMachineHasTheCacheReadOnly: an image that an init container got is found, and everything else that the machine
@@ -68,8 +69,8 @@ func TestImageThatIsNotWholeIsNotFound(t *testing.T) {
 		},
 		"only root may see the files":  func(d string) error { return os.Chmod(d, 0o750) },
 		"the manifest is gone":         func(d string) error { return os.Remove(filepath.Join(d, manifestName)) },
-		"somebody is about to prune":   func(d string) error { return lockForEver(filepath.Join(d, useName)) },
-		"the file of its users is new": func(d string) error { return os.Remove(filepath.Join(d, useName)) },
+		"somebody is about to prune":   func(d string) error { return lockForEver(filepath.Join(d, slots.UseName)) },
+		"the file of its users is new": func(d string) error { return os.Remove(filepath.Join(d, slots.UseName)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMirror(t)

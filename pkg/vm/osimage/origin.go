@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/retry"
 )
 
 func originOf(url string, response *http.Response, offset int64) origin {
@@ -68,7 +70,7 @@ func (s *slot) fetch(ctx context.Context, url string) (text []byte, err error) {
 	err = patience.retry(ctx, tell, func() (bool, error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer time.AfterFunc(patience.stall, func() { cancel(errStalled) }).Stop()
+		defer time.AfterFunc(patience.stall, func() { cancel(retry.ErrStalled) }).Stop()
 		text, err = s.fetchOnce(ctx, url)
 		return false, err
 	})
@@ -78,7 +80,7 @@ func (s *slot) fetch(ctx context.Context, url string) (text []byte, err error) {
 func (s *slot) fetchOnce(ctx context.Context, url string) ([]byte, error) {
 	request, err := newRequest(ctx, url)
 	if err != nil {
-		return nil, final(err)
+		return nil, retry.Final(err)
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
@@ -93,7 +95,7 @@ func (s *slot) fetchOnce(ctx context.Context, url string) ([]byte, error) {
 	case err != nil:
 		return nil, requestError(ctx, show(url), fmt.Errorf("the connection broke off: %w", err))
 	case len(text) > maxSignature:
-		return nil, final(errors.New(show(url) + " is too large for a signature"))
+		return nil, retry.Final(errors.New(show(url) + " is too large for a signature"))
 	}
 	return text, nil
 }

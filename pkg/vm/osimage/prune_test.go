@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/slots"
 )
 
 const month = 30 * 24 * time.Hour
@@ -17,7 +19,7 @@ const month = 30 * 24 * time.Hour
 func age(t *testing.T, directory string) {
 	t.Helper()
 	then := now.Add(-month - time.Hour)
-	for _, path := range []string{filepath.Join(directory, useName), directory} {
+	for _, path := range []string{filepath.Join(directory, slots.UseName), directory} {
 		if err := os.Chtimes(path, then, then); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
@@ -64,7 +66,7 @@ func TestPrune(t *testing.T) {
 		},
 		"one that somebody gets is kept": {
 			prepare: func(t *testing.T, _ *Cache, _ Image, directory string) {
-				lock, err := lockSlot(directory)
+				lock, err := slots.Lock(directory)
 				try(t, err)
 				t.Cleanup(func() { _ = lock.Close() })
 			},
@@ -72,7 +74,7 @@ func TestPrune(t *testing.T) {
 		},
 		"a broken download is removed": {
 			prepare: func(t *testing.T, _ *Cache, _ Image, directory string) {
-				for _, name := range []string{useName, manifestName, "kernel", "initrd"} {
+				for _, name := range []string{slots.UseName, manifestName, "kernel", "initrd"} {
 					try(t, os.Remove(filepath.Join(directory, name)))
 				}
 				try(t, os.WriteFile(filepath.Join(directory, "kernel.part"), nil, 0o600))
@@ -81,13 +83,13 @@ func TestPrune(t *testing.T) {
 		},
 		"a download that broke off lately is kept": {
 			prepare: func(t *testing.T, _ *Cache, _ Image, directory string) {
-				try(t, os.Remove(filepath.Join(directory, useName)))
+				try(t, os.Remove(filepath.Join(directory, slots.UseName)))
 			},
 			kept: true,
 		},
 		"what is not an image is kept": {
 			prepare: func(t *testing.T, _ *Cache, _ Image, directory string) {
-				try(t, os.Remove(filepath.Join(directory, lockName)))
+				try(t, os.Remove(filepath.Join(directory, slots.LockName)))
 				age(t, directory)
 			},
 			kept: true,
@@ -123,7 +125,7 @@ func TestPruneTouchesNothingOfOthers(t *testing.T) {
 		try(t, os.WriteFile(path, nil, 0o600))
 		age(t, filepath.Dir(path))
 	}
-	leftover := filepath.Join(directory, "own-0123456789abcdef"+pruned, "kernel")
+	leftover := filepath.Join(directory, "own-0123456789abcdef"+slots.Aside, "kernel")
 	try(t, os.MkdirAll(leftover, 0o700))
 	c, _ := newCache(t, directory)
 	try(t, c.Prune(t.Context(), 0))
