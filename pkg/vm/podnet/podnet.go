@@ -4,12 +4,9 @@ package podnet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/guestnet"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
@@ -76,25 +73,11 @@ func Carry(ctx context.Context, l *keeper.Launch, options guestnet.Options, port
 		return qemu.Network{}, err
 	}
 	l.OnClose(network.Close)
-	ours, theirs, err := socketPair()
+	ours, theirs, err := usernet.Card()
 	if err != nil {
 		return qemu.Network{}, fmt.Errorf("connecting the guest's card: %w", err)
 	}
 	l.Reach = keeper.Reach{Address: carried.Address, Sent: network.Sent, Dial: network.DialContext}
 	l.ServeNetwork(ctx, func(ctx context.Context) error { return network.Serve(ctx, ours) })
 	return qemu.Network{SocketDescriptor: l.Give(theirs), MAC: carried.MAC.String(), MTU: carried.MTU}, nil
-}
-
-// socketPair returns the two ends of a connection: the keeper's and QEMU's.
-func socketPair() (net.Conn, *os.File, error) {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	ours, theirs := os.NewFile(uintptr(ends[0]), "card"), os.NewFile(uintptr(ends[1]), "card")
-	conn, err := net.FileConn(ours)
-	if err = errors.Join(err, ours.Close()); err != nil {
-		return nil, nil, errors.Join(err, theirs.Close())
-	}
-	return conn, theirs, nil
 }

@@ -48,7 +48,8 @@ const bufferSize = 64 << 10
 func (n *Network) build() error {
 	n.stack = stack.New(stack.Options{
 		NetworkProtocols: []stack.NetworkProtocolFactory{
-			ipv4.NewProtocolWithOptions(ipv4.Options{AllowExternalLoopbackTraffic: n.options.loopback}), arp.NewProtocol,
+			// Packets for loopback addresses are refused like others, so that the guest and Options.Refused are told.
+			ipv4.NewProtocolWithOptions(ipv4.Options{AllowExternalLoopbackTraffic: true}), arp.NewProtocol,
 		},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
 	})

@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	// maxFlows bounds the TCP connections of each direction, and thus the memory that a guest or its clients can make
-	// this process use. Further ones are reset. A connection counts until the stack has released it.
-	maxFlows = 512
 	// maxPending bounds the connections that the guest has requested and that are not established yet. Further ones
 	// have to be requested again.
 	maxPending = 512
@@ -31,35 +28,35 @@ const (
 	halfIdle = 5 * time.Minute
 )
 
-// slots limit how many of something may exist at a time.
-type slots chan struct{}
-
-func (s slots) take() bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (s slots) give() { <-s }
-
 // connectOutside connects the guest to the requested address. It is called for each first packet of a connection.
 func (n *Network) connectOutside(request *tcp.ForwarderRequest) {
 	id := request.ID()
 	to := addrPort(id.LocalAddress, id.LocalPort)
-	if !n.mayReach(to) || !n.outward.take() {
+	answer := n.answer
+	if n.isResolver(to) {
+		answer = n.answerQueries
+	} else if reason := n.refusal(to); reason != "" {
+		n.refuse(TCP, to, reason)
 		request.Complete(true)
 		return
 	}
-	if !n.carry(func() { defer n.outward.give(); n.answer(request, to) }) {
+	if !n.outward.take() {
+		n.refuse(TCP, to, tooMany)
+		request.Complete(true)
+		return
+	}
+	if !n.carry(func() { defer n.outward.give(); answer(request, to) }) {
 		n.outward.give()
 		request.Complete(true)
 	}
 }
 
 func (n *Network) answer(request *tcp.ForwarderRequest, to netip.AddrPort) {
+	if reason := n.misrouted(to); reason != "" {
+		n.refuse(TCP, to, reason)
+		request.Complete(true)
+		return
+	}
 	dialer := net.Dialer{Timeout: connectTimeout}
 	outside, err := dialer.DialContext(n.context, "tcp4", to.String())
 	if err != nil {
@@ -77,34 +74,7 @@ func (n *Network) answer(request *tcp.ForwarderRequest, to netip.AddrPort) {
 	n.splice(outside.(*net.TCPConn), newInside(queue, endpoint), downloadBuffer)
 }
 
-// mayReach reports whether the guest may reach an address. The gateway is this process, and the addresses of the
-// namespace are the guest's own published ports.
-func (n *Network) mayReach(to netip.AddrPort) bool {
-	return n.context.Err() == nil && to.Addr() != n.options.Gateway && !n.local[to.Addr()] && n.options.Allow(to)
-}
-
-// publish opens a port for others.
-func (n *Network) publish(port Port) error {
-	at := netip.AddrPortFrom(n.options.Listen, port.Number)
-	if port.Protocol == UDP {
-		socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
-		if err != nil {
-			return err
-		}
-		n.closers = append(n.closers, socket.Close)
-		n.publishedUDP[port.Number] = true
-		n.carry(func() { n.takeDatagrams(socket, port.Number) })
-		return nil
-	}
-	listener, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at))
-	if err != nil {
-		return err
-	}
-	n.closers = append(n.closers, listener.Close)
-	n.carry(func() { n.takeConnections(listener, port.Number) })
-	return nil
-}
-
+// takeConnections carries the connections of others to a port of the guest.
 func (n *Network) takeConnections(listener *net.TCPListener, port uint16) {
 	for {
 		outside, err := listener.AcceptTCP()
@@ -118,12 +88,13 @@ func (n *Network) takeConnections(listener *net.TCPListener, port uint16) {
 			}
 			continue
 		}
-		if !n.inward.take() {
+		client := outside.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		if !n.inward.take(client) {
 			reset(outside)
 			continue
 		}
-		if !n.carry(func() { defer n.inward.give(); n.connectInside(outside, port) }) {
-			n.inward.give()
+		if !n.carry(func() { defer n.inward.give(client); n.connectInside(outside, port) }) {
+			n.inward.give(client)
 			reset(outside)
 		}
 	}

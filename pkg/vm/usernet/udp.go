@@ -1,13 +1,11 @@
 package usernet
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -16,66 +14,8 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-const (
-	// maxSessions bounds the pairs of addresses between which datagrams are carried. A further one ends the one that
-	// was silent longest.
-	maxSessions = 1024
-	// sessionIdle is how long a pair may be silent (RFC 4787, REQ-5: at least two minutes).
-	sessionIdle = 2 * time.Minute
-	// maxDatagram is how long a datagram may be, in bytes. Longer ones are dropped, not truncated.
-	maxDatagram = 16 << 10
-)
-
-// session is a pair of addresses between which datagrams are carried.
-type session struct {
-	used atomic.Int64 // when a datagram was last carried, in nanoseconds since 1970
-	end  context.CancelFunc
-	at   *list.Element
-}
-
-func (s *session) silent() time.Duration { return time.Since(time.Unix(0, s.used.Load())) }
-
-// sessions are the existing sessions, the one that was silent longest first.
-type sessions struct {
-	mu  sync.Mutex
-	all list.List
-}
-
-// begin adds a session that ends with its context, and ends the one that was silent longest if there are too many.
-func (s *sessions) begin(ctx context.Context) (context.Context, *session) {
-	ctx, cancel := context.WithCancel(ctx)
-	begun := &session{end: cancel}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all.Len() >= maxSessions {
-		oldest := s.all.Remove(s.all.Front()).(*session)
-		oldest.at = nil
-		oldest.end()
-	}
-	begun.used.Store(time.Now().UnixNano())
-	begun.at = s.all.PushBack(begun)
-	return ctx, begun
-}
-
-// use records that a datagram was carried.
-func (s *sessions) use(in *session) {
-	in.used.Store(time.Now().UnixNano())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if in.at != nil {
-		s.all.MoveToBack(in.at)
-	}
-}
-
-func (s *sessions) ended(over *session) {
-	over.end()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if over.at != nil {
-		s.all.Remove(over.at)
-		over.at = nil
-	}
-}
+// maxDatagram is how long a datagram may be, in bytes. Longer ones are dropped, not truncated.
+const maxDatagram = 16 << 10
 
 // buffers are for datagrams in transit.
 var buffers = sync.Pool{New: func() any { return new([maxDatagram + 1]byte) }}
@@ -84,19 +24,45 @@ var buffers = sync.Pool{New: func() any { return new([maxDatagram + 1]byte) }}
 func (n *Network) sendOutside(request *udp.ForwarderRequest) {
 	id := request.ID()
 	to := addrPort(id.LocalAddress, id.LocalPort)
-	// From a published port the guest only replies: a session of its own would conflict with the client's.
-	if !n.mayReach(to) || n.publishedUDP[id.RemotePort] {
+	if n.isResolver(to) {
+		n.takeQueries(request)
 		return
 	}
+	if reason := n.refusal(to); reason != "" {
+		n.refuse(UDP, to, reason)
+		return
+	}
+	// From a published port the guest only replies: a session of its own would conflict with the client's.
+	if n.publishedUDP[id.RemotePort] {
+		return
+	}
+	if !n.sockets.take() {
+		n.refuse(UDP, to, tooMany)
+		return
+	}
+	if !n.sendTo(request, to) {
+		n.sockets.give()
+	}
+}
+
+// sendTo carries a session of the guest, and returns one of the sockets when it ends. It returns false if there is no
+// session.
+func (n *Network) sendTo(request *udp.ForwarderRequest, to netip.AddrPort) bool {
 	queue := new(waiter.Queue)
 	endpoint, problem := request.CreateEndpoint(queue)
 	if problem != nil {
-		return
+		return false
 	}
 	inside := gonet.NewUDPConn(queue, endpoint)
-	ctx, s := n.fromGuest.begin(n.context)
+	ctx, s := n.fromGuest.begin(n.context, netip.Addr{})
 	begun := n.carry(func() {
+		defer n.sockets.give()
 		defer n.fromGuest.ended(s)
+		if reason := n.misrouted(to); reason != "" {
+			n.refuse(UDP, to, reason)
+			_ = inside.Close()
+			return
+		}
 		outside, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
 		if err != nil {
 			n.log.V(1).Info("the guest's datagram could not be sent", "to", to.String(), "error", err.Error())
@@ -108,10 +74,10 @@ func (n *Network) sendOutside(request *udp.ForwarderRequest) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			passDatagrams(&n.fromGuest, s, outside.Write, inside)
+			passDatagrams(n.fromGuest, s, outside.Write, inside)
 			s.end()
 		}()
-		passDatagrams(&n.fromGuest, s, inside.Write, outside)
+		passDatagrams(n.fromGuest, s, inside.Write, outside)
 		s.end()
 		<-done
 		_, _ = outside.Close(), inside.Close()
@@ -120,6 +86,7 @@ func (n *Network) sendOutside(request *udp.ForwarderRequest) {
 		n.fromGuest.ended(s)
 		_ = inside.Close()
 	}
+	return begun
 }
 
 // passDatagrams carries one direction of a session until it is silent, or one side is closed. It does not end because
@@ -201,14 +168,11 @@ func (c *clients) forget(from netip.AddrPort) {
 	delete(c.known, from)
 }
 
-// newClients is how many new clients of published ports are accepted per second. Datagrams of others are dropped.
-const newClients = 500
-
 // newClient begins the session of a client, from the client's own address, and carries the guest's replies. If the
 // client's port is taken, because the client has another session from it to another port of the guest, it uses another
 // port.
 func (n *Network) newClient(socket *net.UDPConn, all *clients, from netip.AddrPort, port uint16) *client {
-	if !n.clientsOf.Allow() {
+	if !n.toGuest.admits(from.Addr()) || !n.clientsOf.Allow() {
 		return nil
 	}
 	guest := n.guest(port)
@@ -222,13 +186,13 @@ func (n *Network) newClient(socket *net.UDPConn, all *clients, from netip.AddrPo
 		n.log.V(1).Info("the guest does not get a datagram", "port", port, "from", from.String(), "error", err.Error())
 		return nil
 	}
-	ctx, s := n.toGuest.begin(n.context)
+	ctx, s := n.toGuest.begin(n.context, from.Addr())
 	begun := n.carry(func() {
 		defer n.toGuest.ended(s)
 		defer all.forget(from)
 		stop := context.AfterFunc(ctx, func() { _ = inside.Close() })
 		defer stop()
-		passDatagrams(&n.toGuest, s, func(answer []byte) (int, error) { return socket.WriteToUDPAddrPort(answer, from) }, inside)
+		passDatagrams(n.toGuest, s, func(answer []byte) (int, error) { return socket.WriteToUDPAddrPort(answer, from) }, inside)
 		_ = inside.Close()
 	})
 	if !begun {
