@@ -135,7 +135,7 @@ func each(ctx context.Context, layer Layer, left *int64, visit func(entry int, h
 		}
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return drain(ctx, from, left != nil)
 		}
 		if err != nil {
 			return unreadable(err)
@@ -151,6 +151,25 @@ func each(ctx context.Context, layer Layer, left *int64, visit func(entry int, h
 		}
 	}
 }
+
+// drain reads what is behind an archive, because only at its end a layer tells whether it is the right one.
+func drain(ctx context.Context, from io.Reader, all bool) error {
+	for all {
+		_, err := io.CopyN(io.Discard, from, drained)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return unreadable(err)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// drained is how much is read between two looks at the context, in bytes.
+const drained = 1 << 20
 
 // unreadable returns the error of an archive as one of its image.
 func unreadable(err error) error {

@@ -1,4 +1,5 @@
-package ociimage
+// Package ociprocess describes what an image runs. It imports nothing, because the agent in the guest is small.
+package ociprocess
 
 import (
 	"slices"
@@ -29,7 +30,7 @@ func (p Process) Override(by Process) Process {
 	if by.Command != nil {
 		p.Command = by.Command
 	}
-	p.Environment = merged(p.Environment, by.Environment)
+	p.Environment = Merge(p.Environment, by.Environment)
 	if by.Directory != "" {
 		p.Directory = by.Directory
 	}
@@ -42,8 +43,8 @@ func (p Process) Override(by Process) Process {
 // Arguments returns the program and its arguments; empty if there is nothing to run.
 func (p Process) Arguments() []string { return slices.Concat(p.Entrypoint, p.Command) }
 
-// merged returns variables with others over them, in the order in which their names were first there.
-func merged(under, over []string) []string {
+// Merge returns variables with others over them, in the order in which their names were first there.
+func Merge(under, over []string) []string {
 	var all []string
 	at := map[string]int{}
 	for _, variable := range slices.Concat(under, over) {
