@@ -1,7 +1,8 @@
 #!/bin/bash
-# build.sh DEST [tiny|image|bare|cloud|signed]... — builds guest images from Debian packages and links them into DEST (README.md).
+# build.sh DEST [tiny|micro|image|bare|cloud|signed]... — builds guest images from Debian packages and links them into DEST (README.md).
 #
 #   tiny   vmlinuz, bzImage, tiny.cpio.gz: a guest that reports what it sees of its machine, for tests of the machine
+#   micro  vmlinuz, bzImage, micro.cpio.gz: the initrd of microVMs, which is the agent (smolvm/agent) and kernel modules
 #   image  vmlinuz, bzImage, initrd.img, root.squashfs: Debian with systemd, containerd and Kubernetes, set up by
 #          Ignition. It needs kubeall, ignition, containerd and the tools of ../addons/images, which integration/build.sh builds, in
 #          DEST/.. or in $TOOLS
@@ -157,6 +158,16 @@ build_tiny() {
   mkdir -p "$work/root/etc"
   cp "$here/tiny/init" "$here/tiny/dhcp" "$work/root/"
   pack "$work/root" "$1/tiny.cpio.gz"
+}
+
+# build_micro OUT KERNEL AGENT
+build_micro() {
+  need cpio=cpio modprobe=kmod
+  add_modules "$2" "$work/root" micro virtio_pci virtio_console virtio_blk virtio_net virtio_balloon virtio-rng \
+    crc32c_generic ext4 squashfs overlay qemu_fw_cfg
+  mkdir -p "$work/root/dev" "$work/root/proc" "$work/root/sys"
+  install -m 755 "$3" "$work/root/init"
+  pack "$work/root" "$1/micro.cpio.gz"
 }
 
 # build_initrd OUT KERNEL
@@ -395,6 +406,17 @@ tiny() {
   link "$made/tiny.cpio.gz"
 }
 
+# micro: the agent is built each time, which is quick, and its content decides whether the rest has to be. A subshell, so
+# that the file is removed whatever happens.
+micro() (
+  agent=$(mktemp -d "$cache/agent.XXXXXX")
+  trap 'rm -rf "$agent"' EXIT
+  CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -C "$here/../../.." -trimpath -buildvcs=false -ldflags '-s -w -buildid=' \
+    -o "$agent/agent" ./smolvm/agent || die "the agent of microVMs was not built"
+  stage micro "$kernel" "$agent/agent"
+  link "$made/micro.cpio.gz"
+)
+
 image() { full root; }
 
 bare() { full bare; }
@@ -421,15 +443,15 @@ full() {
   link "$made/$1.squashfs"
 }
 
-[ $# -ge 1 ] || die "usage: $0 DEST [tiny|image|bare|cloud|signed]..."
+[ $# -ge 1 ] || die "usage: $0 DEST [tiny|micro|image|bare|cloud|signed]..."
 mkdir -p "$cache" "$1"
 dest=$(cd "$1" && pwd)
 shift
-[ $# -ge 1 ] || set -- tiny image bare cloud signed
+[ $# -ge 1 ] || set -- tiny micro image bare cloud signed
 for target in "$@"; do
   case $target in
-    tiny | image | bare | cloud | signed) ;;
-    *) die "there is no guest image $target (there are: tiny, image, bare, cloud, signed)" ;;
+    tiny | micro | image | bare | cloud | signed) ;;
+    *) die "there is no guest image $target (there are: tiny, micro, image, bare, cloud, signed)" ;;
   esac
 done
 stage kernel

@@ -42,6 +42,7 @@ func (e *FieldErrors) socket(field, path string) {
 
 var (
 	uuidPattern  = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+	portPattern  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 	boardPattern = regexp.MustCompile(`^(q35|microvm|pc-q35-[0-9]+\.[0-9]+)$`)
 )
 
@@ -71,6 +72,7 @@ func (m Machine) checkBoard(found *FieldErrors) {
 func (m Machine) checkSockets(found *FieldErrors) {
 	found.socket("Monitor", m.Monitor)
 	found.socket("Agent", m.Agent)
+	found.unless(portPattern.MatchString(m.AgentPort), "AgentPort", "%q is not 1 to 64 letters, digits, '.', '_' or '-'", m.AgentPort)
 	found.socket("TPM", m.TPM)
 	found.unless(!m.hasTPM() || !m.microVM(), "TPM", "a microvm has none")
 	found.unless(m.TPMDescriptor == 0 || m.TPMDescriptor > 2, "TPMDescriptor", "%d is less than 3", m.TPMDescriptor)

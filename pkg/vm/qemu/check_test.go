@@ -73,6 +73,9 @@ func TestMachineThatBreaksARuleIsRefused(t *testing.T) {
 			fmt.Sprintf("Agent: %q has more than the 107 bytes of a Unix socket's path", long),
 			fmt.Sprintf("TPM: %q has more than the 107 bytes of a Unix socket's path", long),
 		}},
+		"port with an injection": {func(m *Machine) { m.AgentPort = "a,b" }, []string{
+			`AgentPort: "a,b" is not 1 to 64 letters, digits, '.', '_' or '-'`,
+		}},
 
 		"disk without anything": {func(m *Machine) { m.Disks = []Disk{{}} }, []string{
 			`Disks[0].Serial: "" is not letters, digits, '.', '_' or '-'`, "Disks[0].Path: the path is empty",

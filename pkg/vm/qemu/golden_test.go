@@ -40,6 +40,7 @@ var golden = map[string]func(directory string) Machine{
 	"vhost":                           vhost,
 	"all-by-descriptor":               allByDescriptor,
 	"vhost-by-descriptor":             vhostByDescriptor,
+	"other-port-of-an-agent":          otherPort,
 	"vnc":                             vnc,
 	"spice":                           spice,
 	"commas-everywhere":               commas,
@@ -98,6 +99,10 @@ func allByDescriptor(dir string) Machine {
 		m.Agent, m.MonitorDescriptor, m.AgentDescriptor = dir+"/agent.sock", 3, 4
 		m.Networks = []Network{{MAC: "0A:58:0A:01:02:03", Tap: "tap0", TapDescriptor: 5, MTU: 1450}}
 	})
+}
+
+func otherPort(dir string) Machine {
+	return withMonitor(dir, func(m *Machine) { m.Agent, m.AgentPort = dir+"/agent.sock", "dev.smolvm.agent.0" })
 }
 
 func vhostByDescriptor(dir string) Machine {

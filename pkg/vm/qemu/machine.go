@@ -42,9 +42,11 @@ type Machine struct {
 	// MonitorDescriptor and AgentDescriptor are the file descriptors, from 3, that sockets which listen at these paths
 	// have in QEMU's process: then QEMU needs no directory for them. 0: QEMU creates the socket.
 	MonitorDescriptor, AgentDescriptor int
-	// Agent is the path of the Unix socket that QEMU serves for the guest agent's port org.qemu.guest_agent.0, at most
-	// 107 bytes. Empty: no port.
+	// Agent is the path of the Unix socket that QEMU serves for the guest agent's port, at most 107 bytes. Empty: no port.
 	Agent string
+	// AgentPort is the name of that port, as the guest sees it (/sys/class/virtio-ports/*/name): letters, digits, '.', '_'
+	// or '-', at most 64 bytes. Empty: org.qemu.guest_agent.0, that of the QEMU guest agent.
+	AgentPort string
 	// TPM is the path of the control socket that swtpm serves, at most 107 bytes. Empty: no TPM.
 	TPM string
 	// TPMDescriptor is the file descriptor, from 3, that a connection to swtpm's control socket has in QEMU's process. It
@@ -68,6 +70,8 @@ const (
 	typeQ35     = "q35"
 	typeMicroVM = "microvm"
 	pinnedQ35   = "pc-q35-"
+
+	guestAgentPort = "org.qemu.guest_agent.0"
 )
 
 // Args returns QEMU's command line without the program's name. The serial console is on its standard input and output;
@@ -91,6 +95,9 @@ func (m Machine) Args() ([]string, error) {
 func (m Machine) complete() Machine {
 	if m.Type == "" {
 		m.Type = typeQ35
+	}
+	if m.AgentPort == "" {
+		m.AgentPort = guestAgentPort
 	}
 	m.CPU = m.CPU.complete(m.Accelerator)
 	return m
@@ -181,7 +188,7 @@ func (m Machine) addChannels(a *arguments) {
 	}
 	if m.Agent != "" {
 		a.add("-chardev", served("agent", m.Agent, m.AgentDescriptor)...)
-		a.add("-device", "virtserialport", "id=agent", "chardev=agent", "name=org.qemu.guest_agent.0")
+		a.add("-device", "virtserialport", "id=agent", "chardev=agent", "name="+m.AgentPort)
 	}
 	if m.hasTPM() {
 		connection := text("path", m.TPM)
