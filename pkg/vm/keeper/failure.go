@@ -56,6 +56,9 @@ type End struct {
 	Reason Reason
 	// Message is a sentence for a person.
 	Message string
+	// By is what ended a machine by itself, as QEMU has it (RunState, "ShutdownCause"): guest-shutdown, guest-reset,
+	// guest-panic. Empty otherwise.
+	By string
 }
 
 // failure is an error with the reason for the keeper's end.

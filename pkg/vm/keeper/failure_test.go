@@ -29,11 +29,11 @@ func TestEndOf(t *testing.T) {
 		err  error
 		want End
 	}{
-		"an error without a reason": {errors.New("x"), End{ReasonInternal, "x"}},
-		"an error with one":         {Because(ReasonDiskFull, errors.New("x")), End{ReasonDiskFull, "x"}},
-		"the first reason wins":     {Because(ReasonInternal, Because(ReasonDiskFull, errors.New("x"))), End{ReasonDiskFull, "x"}},
-		"a wrapped reason":          {fmt.Errorf("making disks: %w", Failf(ReasonDiskLocked, "%s is locked", "/d")), End{ReasonDiskLocked, "making disks: /d is locked"}},
-		"a joined reason":           {errors.Join(errors.New("y"), Failf(ReasonDiskLocked, "x")), End{ReasonDiskLocked, "y\nx"}},
+		"an error without a reason": {errors.New("x"), End{Reason: ReasonInternal, Message: "x"}},
+		"an error with one":         {Because(ReasonDiskFull, errors.New("x")), End{Reason: ReasonDiskFull, Message: "x"}},
+		"the first reason wins":     {Because(ReasonInternal, Because(ReasonDiskFull, errors.New("x"))), End{Reason: ReasonDiskFull, Message: "x"}},
+		"a wrapped reason":          {fmt.Errorf("making disks: %w", Failf(ReasonDiskLocked, "%s is locked", "/d")), End{Reason: ReasonDiskLocked, Message: "making disks: /d is locked"}},
+		"a joined reason":           {errors.Join(errors.New("y"), Failf(ReasonDiskLocked, "x")), End{Reason: ReasonDiskLocked, Message: "y\nx"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, EndOf(test.err)); diff != "" {

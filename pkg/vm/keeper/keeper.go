@@ -44,7 +44,7 @@ type Guest struct {
 	ShutDown func(ctx context.Context) bool
 	// Routes adds to what the control socket serves. May be nil.
 	Routes func(*http.ServeMux)
-	// Ended is called once the machine has ended, before the reason is stored and the keeper returns. May be nil.
+	// Ended is called once the machine has ended, before its locks are given back. May be nil.
 	Ended func(End)
 }
 
@@ -60,9 +60,6 @@ func New(settings Settings, guest Guest, log *slog.Logger, output, messages io.W
 // and finally killed, each within its timeout.
 func (k *Keeper) Run(ctx context.Context) End {
 	end := k.run(ctx)
-	if k.guest.Ended != nil {
-		k.guest.Ended(end)
-	}
 	k.enter(StateStopped, string(end.Reason))
 	if err := WriteTermination(k.settings.TerminationLog, end, k.console.tail(consoleKept)); err != nil {
 		k.log.Error("The reason of the end cannot be stored", "error", err)
@@ -72,16 +69,30 @@ func (k *Keeper) Run(ctx context.Context) End {
 
 func (k *Keeper) run(ctx context.Context) End {
 	if err := k.settings.Validate(); err != nil {
-		return End{Reason: ReasonSettingsInvalid, Message: err.Error()}
+		return k.over(End{Reason: ReasonSettingsInvalid, Message: err.Error()})
 	}
 	control, err := k.serveControl()
 	if err != nil {
-		return EndOf(err)
+		return k.over(EndOf(err))
 	}
 	defer k.close("closing the control socket", control)
 
 	l := k.newLaunch()
 	defer k.close("giving back what the machine was given", l)
+	return k.over(k.keep(ctx, l))
+}
+
+// over tells the guest's part how the machine ended. What the machine was given is not given back before that, so that
+// another process that finds its disks free also finds how it ended.
+func (k *Keeper) over(end End) End {
+	if k.guest.Ended != nil {
+		k.guest.Ended(end)
+	}
+	return end
+}
+
+// keep is the machine's life.
+func (k *Keeper) keep(ctx context.Context, l *Launch) End {
 	if err := k.guest.Prepare(ctx, l); err != nil {
 		return k.prematureEnd(ctx, err)
 	}

@@ -106,7 +106,7 @@ func TestStepsEndWithTheFirstFailure(t *testing.T) {
 			Step{"doing another", func(context.Context) error { return Failf(ReasonNetworkFailed, "no") }},
 			Step{"doing the rest", func(context.Context) error { t.Error("it goes on"); return nil }})
 	})
-	if want := (End{ReasonNetworkFailed, "doing another: no"}); end != want {
+	if want := (End{Reason: ReasonNetworkFailed, Message: "doing another: no"}); end != want {
 		t.Errorf("it ended with %+v, want %+v", end, want)
 	}
 }

@@ -27,6 +27,12 @@ func (l *Launch) Lock(ctx context.Context, paths ...string) error {
 	return nil
 }
 
+// Inherit keeps a lock that the caller got from its own parent, and lets QEMU inherit it. The launch closes the file.
+func (l *Launch) Inherit(lock *os.File) {
+	l.inherit(lock)
+	l.OnClose(lock.Close)
+}
+
 // acquire waits for a lock, because the pod that this one replaces may still be shutting its machine down.
 func (l *Launch) acquire(ctx context.Context, path string) (*disk.Lock, error) {
 	timeout := l.keeper.settings.Timeouts.Lock

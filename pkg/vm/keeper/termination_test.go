@@ -19,7 +19,7 @@ func TestTerminationMessage(t *testing.T) {
 		"with what is no text":         {"x", []byte{'a', 0xff, 0xfe, 'b'}, "DiskFull: x\n\nconsole:\na\uFFFDb"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := terminationMessage(End{ReasonDiskFull, test.message}, test.console); got != test.want {
+			if got := terminationMessage(End{Reason: ReasonDiskFull, Message: test.message}, test.console); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -29,7 +29,7 @@ func TestTerminationMessage(t *testing.T) {
 func TestTerminationMessageHasRoomForBoth(t *testing.T) {
 	for _, message := range []string{"x", strings.Repeat("ü", 5000)} {
 		for _, console := range [][]byte{nil, bytes.Repeat([]byte("ö"), 1<<15), bytes.Repeat([]byte{0xff, 'x'}, 1<<15)} {
-			got := terminationMessage(End{ReasonDiskFull, message}, console)
+			got := terminationMessage(End{Reason: ReasonDiskFull, Message: message}, console)
 			if len(got) > terminationSize || !utf8.ValidString(got) || !strings.HasPrefix(got, "DiskFull: ") {
 				t.Errorf("the message has %d bytes", len(got))
 			}

@@ -50,7 +50,7 @@ func endOfItself(g *guest) End {
 	<-g.attended
 	switch by, guest := g.wentDown(); {
 	case g.err == nil && guest:
-		return End{Reason: ReasonGuestShutDown, Message: "the guest shut itself down"}
+		return End{Reason: ReasonGuestShutDown, Message: "the guest shut itself down", By: by}
 	case g.err == nil && by != "":
 		return End{Reason: ReasonQEMUCrashed, Message: "QEMU was terminated by another process (" + by + ")"}
 	}
