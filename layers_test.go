@@ -34,7 +34,10 @@ const (
 var mayImport = map[string][]string{
 	".":                        {"cmd"},
 	"runner":                   {"cmd/runner"},
+	"smolvm":                   {"cmd/smolvm"},
+	"smolvm/agent":             {"pkg/smolvm"},
 	"cmd":                      {"cmd/runner", "flag", "service", "pkg", "helm"},
+	"cmd/smolvm":               {"pkg/smolvm", "pkg/vm", "pkg/project"},
 	"cmd/runner":               {"pkg/vm", "pkg/cluster/noderunner", "pkg/cluster/etcdfiles", "pkg/project"},
 	"flag":                     {},
 	"helm":                     {},
@@ -46,9 +49,11 @@ var mayImport = map[string][]string{
 	"pkg/apis":                 {"pkg/apis"},
 	"pkg/operatorkit":          {"pkg/operatorkit"},
 	"pkg/vm":                   {"pkg/vm"},
+	"pkg/smolvm":               {"pkg/smolvm", "pkg/vm"},
 	"pkg/cluster":              {"pkg/cluster", "pkg/operatorkit", "pkg/vm", "pkg/apis"},
 	"pkg/virtualmachine":       {"pkg/operatorkit", "pkg/vm/vmconfig", "pkg/apis"},
 	"pkg/virtualmachine/links": {"pkg/virtualmachine", "pkg/operatorkit", "pkg/vm/vmconfig"},
+	"pkg/smolvmcluster":        {"pkg/smolvmcluster", "pkg/operatorkit", "pkg/smolvm/api", "pkg/apis"},
 	"integration/harness":      {"cmd", "flag", "service", "pkg", "integration/harness"},
 	"integration/images":       {"pkg", "integration/harness"},
 	"integration/demo":         {"cmd", "flag", "service", "pkg", "integration/harness"},
@@ -60,9 +65,12 @@ var mayImport = map[string][]string{
 var foreign = map[string]struct{ only, never []string }{
 	"pkg/apis":                 {only: []string{"k8s.io/apimachinery"}},
 	"pkg/apis/vmoperator":      {only: []string{"k8s.io/api/core/v1", "k8s.io/apimachinery"}},
+	"pkg/apis/smolvm":          {only: []string{"k8s.io/api/core/v1", "k8s.io/apimachinery"}},
 	"pkg/cluster/key":          {only: []string{"k8s.io/apimachinery"}},
 	"pkg/virtualmachine":       {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml"}},
 	"pkg/virtualmachine/links": {only: []string{"k8s.io/apimachinery", "golang.org/x/time/rate"}},
+	"pkg/smolvm":               {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/smolvmcluster":        {only: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 	"pkg/cluster/cloudconfig":  {never: []string{"k8s.io/client-go", runtimePackage}},
 	"pkg/cluster/etcd":         {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/cluster/etcdfiles":    {never: []string{"k8s.io", "sigs.k8s.io"}},
@@ -71,6 +79,7 @@ var foreign = map[string]struct{ only, never []string }{
 	"resources":                {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
 	"pkg/vm":                   {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"runner":                   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"smolvm":                   {never: []string{"k8s.io", "sigs.k8s.io"}},
 }
 
 func TestPackagesImportDownwardOnly(t *testing.T) {
@@ -282,6 +291,7 @@ func TestPlanIsPure(t *testing.T) {
 	pure := []string{
 		"pkg/cluster/plan", "pkg/cluster/state", "pkg/cluster/drain", "pkg/cluster/rolling", "pkg/cluster/remediation", "pkg/cluster/nodestep",
 		"pkg/cluster/nodepod", "pkg/cluster/versions", "pkg/cluster/joining", "pkg/cluster/key", "pkg/cluster/cloudconfig", "pkg/cluster/addons", "pkg/virtualmachine",
+		"pkg/smolvmcluster/machinespec", "pkg/smolvmcluster/machinestep", "pkg/smolvmcluster/placing",
 	}
 	found := 0
 	for _, p := range checkedPackages(t) {
