@@ -21,6 +21,8 @@ TOOLS   := $(CURDIR)/.tools
 MODULES := $(filter-out integration/tools/vault,. $(patsubst %/go.mod,%,$(wildcard integration/*/*/go.mod integration/*/*/*/go.mod)))
 STARTED := $(shell date +%s)
 CRDS    := helm/$(NAME)/crds
+# Definitions of kinds without a controller. Helm installs all that is in crds of a chart, so these are outside.
+UNSHIPPED_CRDS := helm/unshipped-crds
 CHART   := helm/$(NAME)/Chart.yaml
 # controller-gen has no marker for values of maps that may be null: a type with this format stands for them.
 nullable := sed -i 's/^\( *\)format: nullable$$/\1nullable: true/'
@@ -36,7 +38,7 @@ RUN                   ?= .
 CHAOS_FOR             ?= 0s
 SEED                  ?= $(shell date +%s)
 # Packages whose tests run virtual machines.
-WITH_MACHINES := /(integration/.*/(guests|live|machine|realcluster|runnerimage)|pkg/vm/(guestnet|qemu))$$
+WITH_MACHINES := /(integration/.*/(contract|guests|live|machine|microvm|realcluster|runnerimage)|pkg/vm/(guestnet|qemu))$$
 export KUBEBUILDER_ASSETS := $(TOOLS)
 # Says how long each suite took beside its budget; a failure of what it reads stays one.
 suites := awk -v budgets=integration/budgets -f integration/suites.awk
@@ -45,7 +47,7 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 
 ##@ Try it
 
-.PHONY: demo demo-vm demo-down dev
+.PHONY: demo demo-vm demo-smolvm demo-down dev
 demo: ## Start a management cluster, the operator and a workload cluster of virtual machines on this machine, as root. Ctrl-C stops it. Without a terminal it stops when the workload cluster serves, unless KEEP=1
 	@integration/progress.sh "demo: compiling" go build -o /dev/null ./integration/demo
 	@go run ./integration/demo check
@@ -63,6 +65,13 @@ demo-vm: ## Start a management cluster, the operator and a VirtualMachine with D
 	@go run ./integration/demo check
 	@$(MAKE) machine-tools
 	@go run ./integration/demo vm $(if $(KEEP),-exit=false)
+
+demo-smolvm: ## Start a microVM from a container image on this machine, without Kubernetes: it serves on a port, survives its server, grows and goes. KEEP=1 keeps it until Ctrl-C
+	@integration/build.sh .tools programs
+	@integration/images/guestimage/build.sh .tools/guest micro
+	@mkdir -p bin
+	@integration/progress.sh "demo: compiling" go build -trimpath -o bin/smolvm ./smolvm
+	@go run ./integration/demo/smolvm -smolvm=bin/smolvm $(if $(KEEP),-exit=false)
 
 demo-down: ## Stop a demo that was left behind
 	@go run ./integration/demo down
@@ -83,7 +92,7 @@ golden: ## Rewrite all golden files. Review the difference before you commit it
 hooks: ## Make git check commit messages in this checkout
 	@git config core.hooksPath .githooks && echo "git checks messages of commits with .githooks/commit-msg"
 
-.PHONY: test states vault vm-faults chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-vm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+.PHONY: test states vault vm-faults contract-smolvm chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-vm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then vault, vm-faults, e2e-life, chaos-rest and e2e-operations as time permits. Lists what it skips
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/suites/(e2e|issuer)$$') | $(suites)
@@ -103,8 +112,8 @@ vault: ## Test certificates from a real Vault server. Slow to build; test skips 
 	@integration/build.sh .tools kubeall kwok vault
 	@go test -timeout $(TEST_TIMEOUT) ./integration/suites/issuer
 
-vm-faults: tools ## Kill runners, QEMUs, links, the API server and nodes below VirtualMachines with real guests, and fill disks. test runs the short ones
-	@go test -v -timeout $(TEST_TIMEOUT) -run 'TestFault|TestSeed' ./integration/suites/guests -long
+vm-faults: tools ## Kill runners, QEMUs, links, the API server and nodes below VirtualMachines with real guests, fill disks, and move a signed guest. test runs the short ones
+	@go test -v -timeout $(TEST_TIMEOUT) -run 'TestFault|TestSeed|TestFirmware' ./integration/suites/guests -long
 
 chaos-rest: tools ## Run chaos runs 31 to 500, or as many as start within CHAOS_FOR. test skips it when time is short
 	@go test -v -timeout $(BENCH_TIMEOUT) -run TestRunsWithFaults ./integration/suites/chaos -seed=31 -runs=470 -for=$(CHAOS_FOR)
@@ -114,6 +123,9 @@ courses: chaos-rest
 
 chaos: tools ## Run all 500 chaos runs (random changes and injected faults from fixed seeds) and crash the operator at every write of a drain. test runs the first 30, and one crash point in seventeen
 	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/suites/chaos -runs=500 -every=1
+
+contract-smolvm: tools ## Ask this project's server of smolvm's API, and smolvm where SMOLVM_BIN names it, for all that a server must do. test asks for part of it
+	@go test -v -timeout $(TEST_TIMEOUT) ./integration/suites/contract -long
 
 soak: tools ## Run chaos runs for SOAK (default 1h) from SEED (default: random)
 	@go test -v -timeout 0 -run TestRunsWithFaults ./integration/suites/chaos -runs=0 -for=$(SOAK) -seed=$(SEED)
@@ -168,7 +180,9 @@ verify-generated: $(TOOLS)/controller-gen
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
 	$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config="$$new/crds"; \
 	$(nullable) "$$new"/crds/*.yaml; \
+	mkdir "$$new/unshipped" && mv "$$new"/crds/vm.smolvm.dev_*.yaml "$$new/unshipped"; \
 	diff -ru $(CRDS) "$$new/crds" || { echo "error: $(CRDS) is outdated: run make generate"; exit 1; }; \
+	diff -ru $(UNSHIPPED_CRDS) "$$new/unshipped" || { echo "error: $(UNSHIPPED_CRDS) is outdated: run make generate"; exit 1; }; \
 	for package in $$(dirname pkg/apis/*/*/zz_generated.deepcopy.go); do \
 		mkdir -p "$$new/$$package"; \
 		$(TOOLS)/controller-gen object paths=./$$package output:object:dir="$$new/$$package"; \
@@ -244,6 +258,7 @@ $(TOOLS)/golangci-lint:
 generate: $(TOOLS)/controller-gen ## Write deep copies and CRDs from the API types
 	@$(TOOLS)/controller-gen object crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config=$(CRDS)
 	@$(nullable) $(CRDS)/*.yaml
+	@mkdir -p $(UNSHIPPED_CRDS) && mv $(CRDS)/vm.smolvm.dev_*.yaml $(UNSHIPPED_CRDS)
 
 update-deps: ## Update all modules to their latest minor versions
 	@go get -u ./... && go mod tidy
