@@ -170,3 +170,6 @@ func (n *Node) powerOn() error {
 func (n *Node) dir() string             { return n.cluster.path(n.Name()) }
 func (n *Node) path(name string) string { return filepath.Join(n.dir(), name) }
 func (n *Node) cgroup() string          { return n.cluster.name + "/" + n.Name() }
+
+// Cgroup is the node's cgroup, in every hierarchy. What is below it goes with the node.
+func (n *Node) Cgroup() string { return "/" + n.cgroup() }

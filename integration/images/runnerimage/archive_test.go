@@ -59,7 +59,17 @@ var (
 	}
 )
 
-// ofEach tests both images.
+// forSmolVMs is the image of the runtime of SmolVMs, which runner/Dockerfile does not build.
+var forSmolVMs = &product{archive: "smolvm-runtime-image.tar", repository: "docker.io/kvm-operator/kvm-operator-smolvm-runtime"}
+
+// ofAll tests all images.
+func ofAll(t *testing.T, test func(t *testing.T, p *product)) {
+	t.Helper()
+	ofEach(t, test)
+	t.Run(forSmolVMs.archive, func(t *testing.T) { test(t, forSmolVMs) })
+}
+
+// ofEach tests the images of the runner.
 func ofEach(t *testing.T, test func(t *testing.T, p *product)) {
 	t.Helper()
 	for _, p := range []*product{forNodes, forVMs} {
@@ -186,7 +196,7 @@ func (p *product) built(t *testing.T) image {
 }
 
 func TestTheImageIsNamedForContainerd(t *testing.T) {
-	ofEach(t, func(t *testing.T, p *product) {
+	ofAll(t, func(t *testing.T, p *product) {
 		annotations := p.built(t).Annotations
 		repository, tag, _ := strings.Cut(annotations["io.containerd.image.name"], ":")
 		if repository != p.repository || tag == "" || tag != annotations["org.opencontainers.image.ref.name"] {

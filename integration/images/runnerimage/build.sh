@@ -1,15 +1,16 @@
 #!/bin/bash
-# build.sh DEST — builds the images of pods that run machines without a container engine: DEST/runner-image.tar for nodes
-# and DEST/vm-runner-image.tar for VirtualMachines, OCI archives for `ctr -n k8s.io images import`. They have the same
-# files and settings as those of runner/Dockerfile. The second has all layers of the first and one more.
+# build.sh DEST — builds the images of pods that run machines without a container engine: DEST/runner-image.tar for nodes,
+# DEST/vm-runner-image.tar for VirtualMachines and DEST/smolvm-runtime-image.tar for SmolVMs, OCI archives for
+# `ctr -n k8s.io images import`. The first two have the same files and settings as those of runner/Dockerfile. All have
+# the layers of the first. The third needs vmlinuz and micro.cpio.gz of ../guestimage in $GUESTS, or DEST/guest.
 #
 # Their systems, QEMU with libraries from Debian packages, are cached by the content of their inputs in
 # ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/runnerimage. To get newer Debian packages, remove that directory. Only
 # the runner's layer is built each time. A lock lets two checkouts build at the same time. Interrupting is safe at any
 # time: nothing half-built is ever left in DEST.
 #
-# The same packages and sources result in the same bytes. VERSION is the version of a release; RUNNER_IMAGE and
-# VM_RUNNER_IMAGE are the names of the images. DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors.
+# The same packages and sources result in the same bytes. VERSION is the version of a release; RUNNER_IMAGE,
+# VM_RUNNER_IMAGE and RUNTIME_IMAGE are the names of the images. DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name other mirrors.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -78,7 +79,8 @@ progress() {
   job='' ticker=''
 }
 
-# build_system OUT VM_OUT: the layers with everything except the runner, for nodes and what VirtualMachines need besides.
+# build_system OUT VM_OUT SMOLVM_OUT: the layers with everything except the runner, for nodes and what VirtualMachines and
+# SmolVMs need besides.
 # Nothing runs inside of that Debian, so nothing of this machine is mounted there. An interrupt could leave such a mount
 # behind, and the cleanup would delete files in it.
 build_system() {
@@ -90,9 +92,12 @@ build_system() {
     --skip=chroot/mount --keyring=/usr/share/keyrings/debian-archive-keyring.gpg --aptopt='APT::Install-Recommends "false"' \
     --extract-hook="'$here/register.sh' \"\$1\"" --extract-hook="'$here/rootfs.sh' \"\$1\" \"\$1/image\"" \
     --extract-hook="'$here/rootfs.sh' \"\$1\" \"\$1/vm-image\" \"\$1/image\"" \
-    --extract-hook="sync-out /image '$work/image'" --extract-hook="sync-out /vm-image '$work/vm-image'" trixie /dev/null "${mirrors[@]}"
+    --extract-hook="'$here/rootfs.sh' \"\$1\" \"\$1/smolvm-image\" \"\$1/image\" smolvm" \
+    --extract-hook="sync-out /image '$work/image'" --extract-hook="sync-out /vm-image '$work/vm-image'" \
+    --extract-hook="sync-out /smolvm-image '$work/smolvm-image'" trixie /dev/null "${mirrors[@]}"
   pack_layer "$work/image" "$1"
   pack_layer "$work/vm-image" "$2"
+  pack_layer "$work/smolvm-image" "$3"
 }
 
 pack_layer() {
@@ -108,14 +113,15 @@ system_key() {
   } | sha256sum | cut -c1-16
 }
 
-# build_system_once FILE VM_FILE: builds the systems if they are missing. A second caller waits for the first.
+# build_system_once FILE VM_FILE SMOLVM_FILE: builds the systems if they are missing. A second caller waits for the first.
 build_system_once() {
   exec 9>"$cache/system.lock"
   flock -n 9 || { echo "==> runner's system: waiting for another build of it"; flock 9; }
-  if [ ! -e "$1" ] || [ ! -e "$2" ]; then
+  if [ ! -e "$1" ] || [ ! -e "$2" ] || [ ! -e "$3" ]; then
     SECONDS=0
     echo "==> runner's system: building"
-    build_system "$work/system.tar" "$work/vm-system.tar"
+    build_system "$work/system.tar" "$work/vm-system.tar" "$work/smolvm-system.tar"
+    mv "$work/smolvm-system.tar" "$3"
     mv "$work/vm-system.tar" "$2"
     mv "$work/system.tar" "$1"
     echo "==> runner's system: built in ${SECONDS}s"
@@ -133,12 +139,32 @@ build_runner() {
     -ldflags "-s -w ${VERSION:+-X $project.version=$VERSION}" -o "$work/runner" ./runner
 }
 
+# build_runtime OUT: the layer with the programs of the runtime of SmolVMs, and with the kernel and initrd of its guests,
+# which QEMU's user reads.
+build_runtime() {
+  local layer=$work/runtime
+  for file in vmlinuz micro.cpio.gz; do
+    [ -e "$guests/$file" ] || die "$guests/$file is missing: run integration/images/guestimage/build.sh $guests micro"
+  done
+  SECONDS=0
+  echo "==> runtime image: compiling smolvm"
+  umask 022 # the layer has the modes of its directories
+  mkdir -p "$layer/usr/local/bin" "$layer/usr/share/smolvm" "$layer/opt/kvm-operator"
+  progress smolvm env CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -C "$root" -trimpath -buildvcs=false \
+    -ldflags "-s -w ${VERSION:+-X $project.version=$VERSION}" -o "$layer/usr/local/bin/smolvm" ./smolvm
+  progress operator env CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -C "$root" -trimpath -buildvcs=false \
+    -ldflags "-s -w ${VERSION:+-X $project.version=$VERSION}" -o "$layer/opt/kvm-operator/kvm-operator" .
+  install -m 644 "$guests/vmlinuz" "$layer/usr/share/smolvm/vmlinuz"
+  install -m 644 "$guests/micro.cpio.gz" "$layer/usr/share/smolvm/initrd"
+  pack_layer "$layer" "$1"
+}
+
 # build_image TITLE NAME OUT FLAG... SYSTEM...: the layers from the lowest to the highest, on which the runner's comes.
 build_image() {
   local title=$1 name=$2 out=$3
   shift 3
   unfinished=$out.$$
-  progress "$title image" "$work/pack" -name "$name" -title "$title" -version "$(version)" -runner "$work/runner" -o "$unfinished" "$@"
+  progress "$title image" "$work/pack" -name "$name" -title "$title" -version "$(version)" -o "$unfinished" "$@"
   # Processes that watch the file only see changes.
   cmp -s "$unfinished" "$out" || mv "$unfinished" "$out"
   rm -f "$unfinished"
@@ -149,14 +175,18 @@ build_image() {
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 mkdir -p "$cache" "$1"
 dest=$(cd "$1" && pwd)
+guests=${GUESTS:-$dest/guest}
 # Unfinished files and their jobs are removed whenever this script ends.
 job='' ticker='' unfinished=''
 work=$(mktemp -d "$cache/work.XXXXXX")
 trap 'end "$ticker"; end "$job"; rm -rf --one-file-system "$work" "$unfinished"' EXIT
-system=$cache/system-$(system_key).tar vm_system=$cache/vm-system-$(system_key).tar
-build_system_once "$system" "$vm_system"
+key=$(system_key)
+system=$cache/system-$key.tar vm_system=$cache/vm-system-$key.tar smolvm_system=$cache/smolvm-system-$key.tar
+build_system_once "$system" "$vm_system" "$smolvm_system"
 build_runner
 go build -C "$here/pack" -o "$work/pack" .
 registry=docker.io/kvm-operator/kvm-operator
-build_image "kvm-operator runner" "${RUNNER_IMAGE:-$registry-runner:$(version)}" "$dest/runner-image.tar" "$system"
-build_image "kvm-operator VM runner" "${VM_RUNNER_IMAGE:-$registry-vm-runner:$(version)}" "$dest/vm-runner-image.tar" -env CANARY_KERNEL=/usr/share/kvm-operator/vmlinuz "$system" "$vm_system"
+build_image "kvm-operator runner" "${RUNNER_IMAGE:-$registry-runner:$(version)}" "$dest/runner-image.tar" -runner "$work/runner" "$system"
+build_image "kvm-operator VM runner" "${VM_RUNNER_IMAGE:-$registry-vm-runner:$(version)}" "$dest/vm-runner-image.tar" -runner "$work/runner" -env CANARY_KERNEL=/usr/share/kvm-operator/vmlinuz "$system" "$vm_system"
+build_runtime "$work/runtime.tar"
+build_image "kvm-operator SmolVM runtime" "${RUNTIME_IMAGE:-$registry-smolvm-runtime:$(version)}" "$dest/smolvm-runtime-image.tar" -command runtime "$system" "$smolvm_system" "$work/runtime.tar"

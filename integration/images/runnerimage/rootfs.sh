@@ -1,15 +1,15 @@
 #!/bin/bash
-# rootfs.sh DEBIAN OUT [BASE] — makes OUT the root file system of the runner's image, except the runner itself. From the
-# root directory DEBIAN of a Debian with the packages of `packages`, it takes what the runner and its machines need, with
-# the libraries. With BASE, which is such a root file system, OUT is what the image for VirtualMachines has in addition:
-# UEFI, a display, a TPM and CDs from URLs. runner/Dockerfile and build.sh both call it, so the tested image is the
-# shipped one.
+# rootfs.sh DEBIAN OUT [BASE [KIND]] — makes OUT the root file system of the runner's image, except the runner itself. From
+# the root directory DEBIAN of a Debian with the packages of `packages`, it takes what the runner and its machines need,
+# with the libraries. With BASE, which is such a root file system, OUT is what another image has in addition: that for
+# VirtualMachines (UEFI, a display, a TPM and CDs from URLs), or, if KIND is smolvm, that of the runtime of SmolVMs (what
+# makes file systems of images). runner/Dockerfile and build.sh both call it, so the tested image is the shipped one.
 #
 # It omits what the runner does not support: displays other than SPICE and VNC, virtiofsd, ROMs to boot from a network.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 umask 022
-debian=${1%/} out=$2 base=${3:-}
+debian=${1%/} out=$2 base=${3:-} kind=${4:-vm}
 libraries=usr/lib/x86_64-linux-gnu
 
 die() { echo "error: $*" >&2; exit 1; }
@@ -30,6 +30,12 @@ if [ -z "$base" ]; then
     usr/share/qemu/linuxboot_dma.bin # -kernel with a bzImage
     usr/share/qemu/pvh.bin           # -kernel with an ELF file
   )
+elif [ "$kind" = smolvm ]; then
+  programs=(
+    usr/bin/sqfstar
+    $libraries/libgcc_s.so.1 # pthread_exit loads it
+  )
+  files=()
 else
   modules=$libraries/qemu
   programs=(
@@ -102,7 +108,7 @@ fi
 
 mapfile -t linked < <(needed "${programs[@]}")
 taken=()
-if [ -n "$base" ]; then
+if [ -n "$base" ] && [ "$kind" = vm ]; then
   # The kernel with which a canary guest proves that KVM works.
   kernel=$(cd "$debian" && echo boot/vmlinuz-*)
   mkdir -p "$out/usr/share/kvm-operator"

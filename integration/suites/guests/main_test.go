@@ -65,7 +65,8 @@ func theCluster(t *testing.T) *realcluster.Cluster {
 	t.Helper()
 	shared.once.Do(func() {
 		shared.cluster, shared.err = realcluster.Start(context.Background(), realcluster.Options{
-			Nodes: make([]realcluster.NodeOptions, 2), Images: []string{filepath.Join(tools, "vm-runner-image.tar")}, Output: os.Stderr,
+			Nodes: make([]realcluster.NodeOptions, 2), Output: os.Stderr,
+			Images: []string{filepath.Join(tools, "vm-runner-image.tar"), filepath.Join(tools, "smolvm-runtime-image.tar")},
 		})
 	})
 	if shared.err != nil {

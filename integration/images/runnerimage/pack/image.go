@@ -59,7 +59,7 @@ func build(in inputs, layers [][]byte) (v1.Image, error) {
 func containerConfig(in inputs) v1.Config {
 	return v1.Config{
 		Entrypoint: []string{"/" + program},
-		Cmd:        []string{"runner"},
+		Cmd:        []string{in.command},
 		Env:        append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, in.environment...),
 		Labels: map[string]string{
 			"org.opencontainers.image.title":   in.title,

@@ -1,5 +1,5 @@
 // Command pack writes an image of the runner without a container engine: an OCI archive of the layers of the system, whose
-// tars are its arguments, the lowest first, and one with the runner. The same inputs result in the same bytes.
+// tars are its arguments, the lowest first, and one with the runner, if there is one. The same inputs result in the same bytes.
 package main
 
 import (
@@ -16,6 +16,7 @@ var epoch = time.Unix(1700000000, 0).UTC()
 
 type inputs struct {
 	name, title, version, runner, out string
+	command                           string
 	environment, systems              []string
 }
 
@@ -24,7 +25,8 @@ func main() {
 	flag.StringVar(&in.name, "name", "", "name of the image, with registry and tag")
 	flag.StringVar(&in.title, "title", "", "title of the image, for a label")
 	flag.StringVar(&in.version, "version", "", "version of the runner, for a label")
-	flag.StringVar(&in.runner, "runner", "", "the runner's program")
+	flag.StringVar(&in.runner, "runner", "", "the runner's program, for a layer of its own; empty if a layer has it")
+	flag.StringVar(&in.command, "command", "runner", "the command of kvm-operator that the image runs")
 	flag.StringVar(&in.out, "o", "", "archive to write")
 	flag.Func("env", "variable of the container, as NAME=value; may be given several times", func(text string) error {
 		in.environment = append(in.environment, text)
@@ -51,11 +53,13 @@ func pack(in inputs) error {
 		}
 		layers = append(layers, layer)
 	}
-	runner, err := runnerLayer(in.runner)
-	if err != nil {
-		return fmt.Errorf("pack runner: %w", err)
+	if in.runner != "" {
+		runner, err := runnerLayer(in.runner)
+		if err != nil {
+			return fmt.Errorf("pack runner: %w", err)
+		}
+		layers = append(layers, runner)
 	}
-	layers = append(layers, runner)
 	image, err := build(in, layers)
 	if err != nil {
 		return fmt.Errorf("build image: %w", err)
