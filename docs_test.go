@@ -52,7 +52,7 @@ func TestEverySettingIsDocumentedWithItsDefault(t *testing.T) {
 }
 
 func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
-	conditions, modes, ends := read(t, "docs/kvmconfig.md"), read(t, "docs/failure-modes.md")+read(t, "docs/drain-and-repair.md")+read(t, "docs/virtualmachine.md"), read(t, "docs/runner.md")
+	conditions, modes, ends := read(t, "docs/kvmconfig.md"), read(t, "docs/failure-modes.md")+read(t, "docs/drain-and-repair.md")+read(t, "docs/virtualmachine.md")+read(t, "docs/smolvm.md"), read(t, "docs/runner.md")
 	types, reasons := map[string]bool{}, map[string]bool{}
 	for _, p := range checkedPackages(t) {
 		collectReasons(p, reasons)
@@ -70,7 +70,7 @@ func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		if !strings.Contains(conditions+modes+ends, "`"+reason+"`") {
-			t.Errorf("neither docs/failure-modes.md, docs/drain-and-repair.md nor docs/kvmconfig.md has the reason %s", reason)
+			t.Errorf("none of docs/failure-modes.md, docs/drain-and-repair.md, docs/virtualmachine.md, docs/smolvm.md and docs/kvmconfig.md has the reason %s", reason)
 		}
 	}
 }

@@ -20,11 +20,12 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	smolvmv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 	vmv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
-// kinds are the CRDs of the chart and the objects of testdata that have every field of them.
+// kinds are the CRDs and the objects of testdata that have every field of them.
 var kinds = map[string]struct {
 	crd, object string
 	// variants replace fields that exclude others, by JSON merge patches.
@@ -36,6 +37,10 @@ var kinds = map[string]struct {
 		`{spec: {etcd: {snapshots: {volume: {nfs: null, hostPath: /snapshots}}}}}`,
 	}},
 	"Release": {crd: "release.giantswarm.io_releases", object: "release"},
+	"SmolVM": {crd: "../../unshipped-crds/vm.smolvm.dev_smolvms", object: "smolvm", variants: []string{
+		`{spec: {image: null, from: a}}`,
+	}},
+	"SmolVMNode": {crd: "../../unshipped-crds/vm.smolvm.dev_smolvmnodes", object: "smolvmnode"},
 	"VirtualMachine": {crd: "vmoperator.jdrupes.org_vms", object: "virtualmachine", variants: []string{
 		`{spec: {image: {repository: null, path: null, version: null, source: a}}}`,
 		`{spec: {cloudInit: {userData: null, userDataFrom: &secret {secretKeyRef: {name: a, key: b}}, networkConfig: null, networkConfigFrom: *secret}}}`,
@@ -281,7 +286,7 @@ func set(t *testing.T, object map[string]any, path []string, value any) {
 // codecs are those of the operator's caches.
 var codecs = func() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, releasev1alpha1.AddToScheme, vmv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, releasev1alpha1.AddToScheme, smolvmv1alpha1.AddToScheme, vmv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err)
 		}

@@ -10,11 +10,12 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	smolvmv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 	vmv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
 
-// TestMissing removes every field from the chart's definitions, one at a time.
+// TestMissing removes every field from the definitions, one at a time.
 func TestMissing(t *testing.T) {
 	for crd, kind := range map[string]struct {
 		version string
@@ -23,11 +24,14 @@ func TestMissing(t *testing.T) {
 		"provider.giantswarm.io_kvmconfigs": {"v1alpha1", reflect.TypeFor[v1alpha1.KVMConfig]()},
 		"release.giantswarm.io_releases":    {"v1alpha1", reflect.TypeFor[releasev1alpha1.Release]()},
 		"vmoperator.jdrupes.org_vms":        {"v1", reflect.TypeFor[vmv1.VirtualMachine]()},
+
+		"../../unshipped-crds/vm.smolvm.dev_smolvms":     {"v1alpha1", reflect.TypeFor[smolvmv1alpha1.SmolVM]()},
+		"../../unshipped-crds/vm.smolvm.dev_smolvmnodes": {"v1alpha1", reflect.TypeFor[smolvmv1alpha1.SmolVMNode]()},
 	} {
 		t.Run(crd, func(t *testing.T) {
 			whole := parse(t, readCRD(t, crd))
 			if missing := schema.Missing(whole, kind.version, kind.object); missing != "" {
-				t.Fatalf("the chart's definition lacks %s", missing)
+				t.Fatalf("the definition lacks %s", missing)
 			}
 			count := 0
 			for _, path := range pathsOf(whole.Spec.Versions[0].Schema.OpenAPIV3Schema, "") {
