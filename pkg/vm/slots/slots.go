@@ -85,10 +85,14 @@ func Lock(directory string) (*disk.Lock, error) {
 // makeDirectory creates a directory, or opens up one that an earlier version restricted to root. It succeeds, too, if
 // the directory is pruned meanwhile: locking it shows that.
 func makeDirectory(directory string) error {
-	if err := os.MkdirAll(directory, Mode); err != nil {
+	err := os.MkdirAll(directory, Mode)
+	if err != nil && !errors.Is(err, fs.ErrExist) { // which is the error if the directory is pruned while it is made
 		return err
 	}
 	info, err := os.Stat(directory)
+	if err == nil && !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: directory, Err: unix.ENOTDIR}
+	}
 	if err == nil && info.Mode().Perm()&Mode != Mode {
 		err = os.Chmod(directory, Mode)
 	}
