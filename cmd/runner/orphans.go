@@ -12,9 +12,9 @@ import (
 // reapEvery is how often PID 1 looks for zombies.
 const reapEvery = 30 * time.Second
 
-// reapOrphans collects the processes that others left to PID 1. Each `kubectl exec` of a shell may leave some, and a
+// ReapOrphans collects the processes that others left to PID 1. Each `kubectl exec` of a shell may leave some, and a
 // machine runs for months.
-func reapOrphans(ctx context.Context) {
+func ReapOrphans(ctx context.Context) {
 	ticker := time.NewTicker(reapEvery)
 	defer ticker.Stop()
 	var before map[int]bool

@@ -102,7 +102,7 @@ func keep(c *cobra.Command, newMachine func(log *slog.Logger, console, messages 
 	defer stop()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if os.Getpid() == 1 {
-		go reapOrphans(c.Context())
+		go ReapOrphans(c.Context())
 	}
 	messages, console := keeper.NewOutlet(c.ErrOrStderr()), keeper.NewOutlet(c.OutOrStdout())
 	defer func() { _ = errors.Join(messages.Close(), console.Close()) }()
