@@ -42,11 +42,15 @@ func TestUsersReadPlainEnglish(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("there are no CRDs (%v)", err)
 	}
+	ofSmolVMs, err := filepath.Glob("helm/kvm-operator/files/smolvm/*.yaml")
+	if err != nil || len(ofSmolVMs) == 0 {
+		t.Fatalf("there are no CRDs of SmolVMs (%v)", err)
+	}
 	docs, err := filepath.Glob("docs/*.md")
 	if err != nil || len(docs) == 0 {
 		t.Fatalf("there are no docs (%v)", err)
 	}
-	for _, page := range slices.Concat(pages, docs, plainPages) {
+	for _, page := range slices.Concat(pages, ofSmolVMs, docs, plainPages) {
 		if page == "docs/glossary.md" {
 			continue // it names the odd words
 		}

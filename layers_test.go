@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"service":                  {"service/controller", "pkg"},
 	"service/controller":       {"resources", "pkg"},
 	"resources/kvmconfig":      {"pkg/cluster", "pkg/operatorkit", "pkg/apis"},
+	"resources/smolvm":         {"pkg/smolvmcluster", "pkg/operatorkit", "pkg/apis"},
 	"resources/virtualmachine": {"pkg/virtualmachine", "pkg/operatorkit", "pkg/apis"},
 	"pkg/project":              {},
 	"pkg/apis":                 {"pkg/apis"},
@@ -54,6 +55,7 @@ var mayImport = map[string][]string{
 	"pkg/virtualmachine":       {"pkg/operatorkit", "pkg/vm/vmconfig", "pkg/apis"},
 	"pkg/virtualmachine/links": {"pkg/virtualmachine", "pkg/operatorkit", "pkg/vm/vmconfig"},
 	"pkg/smolvmcluster":        {"pkg/smolvmcluster", "pkg/operatorkit", "pkg/smolvm/api", "pkg/apis"},
+	"pkg/smolvmruntime":        {"pkg/smolvm", "pkg/operatorkit", "pkg/apis", "pkg/project"},
 	"integration/harness":      {"cmd", "flag", "service", "pkg", "integration/harness"},
 	"integration/images":       {"pkg", "integration/harness"},
 	"integration/demo":         {"cmd", "flag", "service", "pkg", "integration/harness"},
@@ -71,15 +73,20 @@ var foreign = map[string]struct{ only, never []string }{
 	"pkg/virtualmachine/links": {only: []string{"k8s.io/apimachinery", "golang.org/x/time/rate"}},
 	"pkg/smolvm":               {never: []string{"k8s.io", "sigs.k8s.io"}},
 	"pkg/smolvmcluster":        {only: []string{"k8s.io/api", "k8s.io/apimachinery"}},
-	"pkg/cluster/cloudconfig":  {never: []string{"k8s.io/client-go", runtimePackage}},
-	"pkg/cluster/etcd":         {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/cluster/etcdfiles":    {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/cluster/noderunner":   {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/operatorkit/fence":    {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"resources":                {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
-	"pkg/vm":                   {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"runner":                   {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"smolvm":                   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/smolvmcluster/nodes":  {only: []string{"k8s.io/apimachinery", "golang.org/x/time/rate"}},
+	"pkg/smolvmruntime": {only: []string{
+		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", clientPackage, "github.com/prometheus/client_golang",
+		"golang.org/x/sync/errgroup", "golang.org/x/sys/unix", "golang.org/x/time/rate",
+	}},
+	"pkg/cluster/cloudconfig": {never: []string{"k8s.io/client-go", runtimePackage}},
+	"pkg/cluster/etcd":        {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/cluster/etcdfiles":   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/cluster/noderunner":  {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"pkg/operatorkit/fence":   {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"resources":               {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml", clientPackage}},
+	"pkg/vm":                  {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"runner":                  {never: []string{"k8s.io", "sigs.k8s.io"}},
+	"smolvm":                  {never: []string{"k8s.io", "sigs.k8s.io"}},
 }
 
 func TestPackagesImportDownwardOnly(t *testing.T) {
@@ -173,7 +180,8 @@ func TestOnlyTheEngineWrites(t *testing.T) {
 			writers[place] = true
 		}
 	}
-	want := []string{"pkg/operatorkit/apply"}
+	// The agent of a node has one object, and the API server no other way to check a token.
+	want := []string{"pkg/operatorkit/apply", "pkg/smolvmruntime/report.go", "pkg/smolvmruntime/tokenreview.go"}
 	if got := slices.Sorted(maps.Keys(writers)); !slices.Equal(got, want) {
 		t.Errorf("the API server is written to by\n\t%v, and may be by\n\t%v", got, want)
 	}
@@ -222,6 +230,7 @@ func TestHandlersCannotWrite(t *testing.T) {
 		"resources/kvmconfig/pvc.VolumeReleaser.MarkVolume", "resources/kvmconfig/pvc.VolumeReleaser.ReleaseVolume", "resources/kvmconfig/terminateunhealthynodes.Terminator.Terminate",
 		"resources/kvmconfig/vault.Revoker.Revoke",
 		"resources/kvmconfig/workload.Forgetter.Forget",
+		"resources/smolvm/smolvmmachine.Runtime.Do",
 		"resources/virtualmachine/disks.Grower.Grow", "resources/virtualmachine/display.Refresher.Refresh",
 		"resources/virtualmachine/guestshutdown.Actor.DeletePod", "resources/virtualmachine/guestshutdown.Actor.Stop",
 		"resources/virtualmachine/live.Commander.Order",
@@ -291,7 +300,7 @@ func TestPlanIsPure(t *testing.T) {
 	pure := []string{
 		"pkg/cluster/plan", "pkg/cluster/state", "pkg/cluster/drain", "pkg/cluster/rolling", "pkg/cluster/remediation", "pkg/cluster/nodestep",
 		"pkg/cluster/nodepod", "pkg/cluster/versions", "pkg/cluster/joining", "pkg/cluster/key", "pkg/cluster/cloudconfig", "pkg/cluster/addons", "pkg/virtualmachine",
-		"pkg/smolvmcluster/machinespec", "pkg/smolvmcluster/machinestep", "pkg/smolvmcluster/placing",
+		"pkg/smolvmcluster/machinespec", "pkg/smolvmcluster/machinestep", "pkg/smolvmcluster/placing", "pkg/smolvmcluster/state",
 	}
 	found := 0
 	for _, p := range checkedPackages(t) {

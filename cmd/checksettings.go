@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -43,6 +42,7 @@ type check func(r reader, name string) string
 var checks = map[string]check{
 	flag.KubernetesAddress:       oneOf(empty, text(isAddressOf("http", "https"), "has to be the URL of the API server, such as https://10.0.0.1:6443")),
 	flag.CRDLabelSelector:        selector,
+	flag.Controllers:             controllers,
 	flag.LeaderElectionDuration:  leaseDuration,
 	flag.LeaderElectionName:      text(isDomain, "has to be the name of a Lease, such as kvm-operator"),
 	flag.LeaderElectionNamespace: text(isLabel, "has to be the name of a namespace, such as giantswarm"),
@@ -221,6 +221,16 @@ func wrong(err error) string {
 	return "is wrong: " + err.Error()
 }
 
+// controllers refuses names of controllers that there are not, and an operator without any.
+func controllers(r reader, name string) string {
+	all := []string{flag.ControllerKVMConfig, flag.ControllerVirtualMachine, flag.ControllerSmolVM}
+	message := "has to hold one or more of " + strings.Join(all, ", ")
+	if len(r.list(name)) == 0 {
+		return message
+	}
+	return each(func(s string) bool { return slices.Contains(all, s) }, message)(r, name)
+}
+
 func selector(r reader, name string) string {
 	if _, err := labels.Parse(r.text(name)); err != nil {
 		return "has to be a label selector, such as kvm-operator.giantswarm.io/version=4.0.0: " + err.Error()
@@ -249,40 +259,6 @@ func kubeconfig(r reader, name string) string {
 		return "has to be the content of a kubeconfig: " + err.Error()
 	}
 	return ""
-}
-
-func readable(r reader, name string) string {
-	path := r.text(name)
-	if path == "" {
-		return ""
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "has to name a file that can be read: " + err.Error()
-	}
-	_ = f.Close() // it was only opened to see whether it can be
-	return ""
-}
-
-// with checks a file that is only useful together with another one.
-func with(other string) check {
-	return func(r reader, name string) string {
-		if r.text(name) == "" && r.text(other) != "" {
-			return "has to be given together with " + other
-		}
-		return readable(r, name)
-	}
-}
-
-// vaultToken checks the token file, which is only read when the operator logs in to Vault with its service account.
-func vaultToken(r reader, name string) string {
-	if r.text(flag.VaultAddress) == "" || r.text(flag.VaultTokenFile) != "" {
-		return ""
-	}
-	if r.text(name) == "" {
-		return "has to name the file with the token of the service account"
-	}
-	return readable(r, name)
 }
 
 // leaseDuration is in seconds in the Lease. Below 3 s, one slow answer of the API server would change the leader.

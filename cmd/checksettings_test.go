@@ -110,6 +110,9 @@ var wrongValues = map[string][]string{
 	flag.WorkloadSSHSSOPublicKey:   {"AAAA", "ssh-rsa"},
 	flag.DrainTimeout:              {"-5m"},
 
+	flag.Controllers:              {"", "kvmconfigs", "kvmconfig,", "smolvm,x"},
+	flag.SmolVMCAFile:             {"/nowhere/ca.crt"},
+	flag.SmolVMTokenFile:          {"", "/nowhere/token"},
 	flag.VaultAddress:             {"vault.example.org:8200", "https://token@vault.example.org"},
 	flag.VaultCAFile:              {"/nowhere/ca.crt"},
 	flag.VaultTokenFile:           {"/nowhere/token"},
@@ -144,6 +147,9 @@ var rightValues = map[string][]string{
 	flag.WorkloadProxyHTTP:        {"", "http://user:p%40ss@proxy.example.org:3128"},
 	flag.WorkloadProxyNoProxy:     {"10.0.0.0/8,.svc,example.org"},
 	flag.DrainTimeout:             {"0", "0s", "720h"},
+	flag.Controllers:              {"kvmconfig", "virtualmachine,kvmconfig"},
+	flag.SmolVMCAFile:             {"/nowhere/ca.crt/that/is/not/needed"},
+	flag.SmolVMTokenFile:          {"/nowhere/token/that/is/not/needed"},
 	flag.VaultKubernetesMount:     {"auth/kubernetes-mc1"},
 	flag.VaultMountPrefix:         {"mc1/pki-"},
 	flag.VaultTTL:                 {"168h"},
@@ -184,6 +190,9 @@ func TestEverySettingIsChecked(t *testing.T) {
 			more := []string{}
 			if f.Name == flag.VaultKubernetesTokenFile {
 				more = append(more, "--"+flag.VaultAddress+"=https://vault.example.org")
+			}
+			if f.Name == flag.SmolVMCAFile || f.Name == flag.SmolVMTokenFile {
+				more = append(more, "--"+flag.Controllers+"=smolvm")
 			}
 			err := validate(settingsWith(t, f.Name, value, more...), checks, fileChecks)
 			if err == nil {

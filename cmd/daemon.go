@@ -79,7 +79,9 @@ func runDaemon(c *cobra.Command) error {
 		MachinesOnly:    !r.yes(flag.WorkloadConnect),
 		DrainTimeout:    r.duration(flag.DrainTimeout),
 		Vault:           vaultConfig(r),
-		VirtualMachines: servedMachines(fs),
+		VirtualMachines: servedMachines(r),
+		SmolVMs:         servedSmolVMs(r),
+		NoClusters:      !r.runs(flag.ControllerKVMConfig),
 		Election:        electionConfig(r),
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -12,6 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
+	"github.com/kvm-operator/kvm-operator/service"
 )
 
 // runnerImage is the image of node pods that belongs to this binary.
@@ -114,12 +116,25 @@ func machineSettings(fs *pflag.FlagSet) virtualmachine.Settings {
 	return s
 }
 
-// servedMachines are the settings for VirtualMachines; nil if the operator ignores them.
-func servedMachines(fs *pflag.FlagSet) *virtualmachine.Settings {
-	if !(reader{fs}).yes(flag.VMEnabled) {
+// runs returns whether the operator has a controller.
+func (r reader) runs(controller string) bool {
+	return slices.Contains(r.list(flag.Controllers), controller)
+}
+
+// servedSmolVMs are the settings for SmolVMs; nil if the operator ignores them.
+func servedSmolVMs(r reader) *service.SmolVMs {
+	if !r.runs(flag.ControllerSmolVM) {
 		return nil
 	}
-	return new(machineSettings(fs))
+	return &service.SmolVMs{TokenFile: r.text(flag.SmolVMTokenFile), CAFile: r.text(flag.SmolVMCAFile)}
+}
+
+// servedMachines are the settings for VirtualMachines; nil if the operator ignores them.
+func servedMachines(r reader) *virtualmachine.Settings {
+	if !r.yes(flag.VMEnabled) || !r.runs(flag.ControllerVirtualMachine) {
+		return nil
+	}
+	return new(machineSettings(r.FlagSet))
 }
 
 // podSettings expects values that validate has accepted.

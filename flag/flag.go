@@ -33,6 +33,7 @@ const (
 	KubernetesTLSCrtFile     = "service.kubernetes.tls.crtfile"
 	KubernetesTLSKeyFile     = "service.kubernetes.tls.keyfile"
 
+	Controllers               = "service.controllers"
 	DrainTimeout              = "service.drain.timeout"
 	EtcdRetention             = "service.etcd.retention"
 	CRDLabelSelector          = "service.crd.labelselector"
@@ -73,6 +74,8 @@ const (
 	RegistryMirrors           = "service.registry.mirrors"
 	RegistryDockerhubToken    = "service.registry.dockerhubtoken"
 	SecretsAdoptFrom          = "service.secrets.adoptfrom"
+	SmolVMCAFile              = "service.smolvm.cafile"
+	SmolVMTokenFile           = "service.smolvm.tokenfile" //nolint:gosec // the name of a setting
 	TerminateUnhealthyNodes   = "service.terminateunhealthynodes"
 	VaultAddress              = "service.vault.address"
 	VaultCAFile               = "service.vault.cafile"
@@ -118,6 +121,13 @@ const (
 	defaultVaultTTL           = 365 * 24 * time.Hour
 )
 
+// The values of Controllers.
+const (
+	ControllerKVMConfig      = "kvmconfig"
+	ControllerVirtualMachine = "virtualmachine"
+	ControllerSmolVM         = "smolvm"
+)
+
 // Register adds the daemon's settings to the flags. runnerImage is the default image of node pods, vmRunnerImage that of
 // VirtualMachines.
 func Register(fs *pflag.FlagSet, runnerImage, vmRunnerImage string) {
@@ -129,6 +139,7 @@ func Register(fs *pflag.FlagSet, runnerImage, vmRunnerImage string) {
 	registerInstallation(fs)
 	registerNodePods(fs)
 	registerVirtualMachines(fs, vmRunnerImage)
+	registerSmolVMs(fs)
 	registerWorkload(fs)
 	registerVault(fs)
 	registerTenants(fs)
@@ -199,6 +210,12 @@ func registerVirtualMachines(fs *pflag.FlagSet, image string) {
 	fs.StringSlice(VMLoadBalancerLabels, nil, "labels of these Services as key=value, which a VirtualMachine may replace")
 	fs.String(VMDataStorageClass, "", "StorageClass for the variables of a machine's firmware and the state of its TPM; empty for the default one")
 	fs.Bool(VMExtraArgs, false, "let VirtualMachines add arguments to QEMU's command line, by which a user may read any file of the pod")
+}
+
+func registerSmolVMs(fs *pflag.FlagSet) {
+	fs.StringSlice(Controllers, []string{ControllerKVMConfig, ControllerVirtualMachine}, "what this operator runs: kvmconfig, virtualmachine and smolvm, each the custom resources of that name")
+	fs.String(SmolVMTokenFile, "/var/run/kvm-operator/smolvm/token", "file with the token that runtimes of SmolVMs are asked with; it is read for each request")
+	fs.String(SmolVMCAFile, "", "certificate authorities of runtimes of SmolVMs; empty to trust the certificates that SmolVMNodes show")
 }
 
 func registerNodePods(fs *pflag.FlagSet) {

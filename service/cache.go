@@ -25,6 +25,7 @@ import (
 
 	providerv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	smolvmv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
@@ -39,7 +40,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		apiextensionsv1.AddToScheme, appsv1.AddToScheme, certificatesv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme,
 		batchv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
-		providerv1alpha1.AddToScheme, releasev1alpha1.AddToScheme, vmoperatorv1.AddToScheme,
+		providerv1alpha1.AddToScheme, releasev1alpha1.AddToScheme, vmoperatorv1.AddToScheme, smolvmv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, microerror.Mask(err)
@@ -58,6 +59,7 @@ var clusterScoped = []schema.GroupVersionKind{
 	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
 	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
 	releasev1alpha1.GroupVersion.WithKind("Release"),
+	smolvmv1alpha1.GroupVersion.WithKind("SmolVMNode"),
 }
 
 // plurals are the names of resources that do not follow from their kind.

@@ -25,6 +25,7 @@ import (
 
 	providerv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	smolvmv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
 )
@@ -64,10 +65,30 @@ type ownKind struct {
 
 // ownKinds are the operator's kinds, by the names of their definitions.
 var ownKinds = map[string]ownKind{
-	"kvmconfigs." + providerv1alpha1.GroupVersion.Group: {"v1alpha1", reflect.TypeFor[providerv1alpha1.KVMConfig]()},
-	"releases." + releasev1alpha1.GroupVersion.Group:    {"v1alpha1", reflect.TypeFor[releasev1alpha1.Release]()},
-	definitionVirtualMachines:                           {"v1", reflect.TypeFor[vmoperatorv1.VirtualMachine]()},
+	definitionsOfClusters[0]:  {"v1alpha1", reflect.TypeFor[providerv1alpha1.KVMConfig]()},
+	definitionsOfClusters[1]:  {"v1alpha1", reflect.TypeFor[releasev1alpha1.Release]()},
+	definitionVirtualMachines: {"v1", reflect.TypeFor[vmoperatorv1.VirtualMachine]()},
+	definitionsOfSmolVMs[0]:   {"v1alpha1", reflect.TypeFor[smolvmv1alpha1.SmolVM]()},
+	definitionsOfSmolVMs[1]:   {"v1alpha1", reflect.TypeFor[smolvmv1alpha1.SmolVMNode]()},
 }
+
+// definitionsOf returns the names of the definitions of the kinds that an operator runs for.
+func definitionsOf(c Config) []string {
+	var names []string
+	if !c.NoClusters {
+		names = append(names, definitionsOfClusters...)
+	}
+	if c.VirtualMachines != nil {
+		names = append(names, definitionVirtualMachines)
+	}
+	if c.SmolVMs != nil {
+		names = append(names, definitionsOfSmolVMs...)
+	}
+	return names
+}
+
+// definitionsOfClusters are the names of the definitions that the controllers of clusters need.
+var definitionsOfClusters = []string{"kvmconfigs." + providerv1alpha1.GroupVersion.Group, "releases." + releasev1alpha1.GroupVersion.Group}
 
 // definitionVirtualMachines is the name of the definition of VirtualMachines. The controllers of clusters do not need it.
 const definitionVirtualMachines = "vms.vmoperator.jdrupes.org"
@@ -75,7 +96,7 @@ const definitionVirtualMachines = "vms.vmoperator.jdrupes.org"
 // outdated returns what is wrong with the definitions that the controllers of clusters need, and how to fix it. It is
 // empty while they have what the operator needs.
 func (d *definitions) outdated(ctx context.Context) string {
-	return d.outdatedOf(ctx, slices.DeleteFunc(slices.Sorted(maps.Keys(d.caches)), func(name string) bool { return name == definitionVirtualMachines })...)
+	return d.outdatedOf(ctx, slices.DeleteFunc(slices.Sorted(maps.Keys(d.caches)), func(name string) bool { return !slices.Contains(definitionsOfClusters, name) })...)
 }
 
 // exists returns whether there is a definition, as far as its cache is filled.
@@ -105,14 +126,14 @@ func sentence(name, missing string) string {
 		"the definitions of this version are applied: helm show crds <chart> | kubectl apply --server-side --force-conflicts -f -", name, missing)
 }
 
-// addTo makes the manager watch the definitions. The manager starts no controller before these caches are filled.
-func (d *definitions) addTo(ctx context.Context, m manager.Manager, notice toolscache.WatchErrorHandlerWithContext) error {
+// addTo makes the manager watch the named definitions. The manager starts no controller before these caches are filled.
+func (d *definitions) addTo(ctx context.Context, m manager.Manager, notice toolscache.WatchErrorHandlerWithContext, names ...string) error {
 	mapper, err := mapperOf([]client.Object{&apiextensionsv1.CustomResourceDefinition{}})
 	if err != nil {
 		return err
 	}
 	d.caches = map[string]client.Reader{}
-	for name := range ownKinds {
+	for _, name := range names {
 		c, err := cache.New(m.GetConfig(), cache.Options{
 			HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: mapper, DefaultTransform: judge, DefaultWatchErrorHandler: notice,
 			ByObject: map[client.Object]cache.ByObject{

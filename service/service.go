@@ -68,6 +68,10 @@ type Config struct {
 
 	// VirtualMachines are the settings for VirtualMachines; nil ignores them.
 	VirtualMachines *virtualmachine.Settings
+	// SmolVMs are the settings for SmolVMs; nil ignores them.
+	SmolVMs *SmolVMs
+	// NoClusters makes the operator ignore KVMConfigs and everything of clusters.
+	NoClusters bool
 
 	// DrainTimeout is how long the operator waits for the pods of a node before it shuts its machine down, unless the
 	// KVMConfig sets a timeout; 0 means without a limit.
@@ -149,11 +153,13 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	}
 	s.manager = m
 	s.announce(m)
-	if err := cluster.SetupIndexes(ctx, m.GetFieldIndexer(), CreatedKinds()); err != nil {
-		return nil, err
+	if !c.NoClusters {
+		if err := cluster.SetupIndexes(ctx, m.GetFieldIndexer(), CreatedKinds()); err != nil {
+			return nil, err
+		}
 	}
 	s.definitions = &definitions{events: m.GetEventRecorder("kvm-operator")}
-	if err := s.definitions.addTo(ctx, m, s.obstacles.note); err != nil {
+	if err := s.definitions.addTo(ctx, m, s.obstacles.note, definitionsOf(c)...); err != nil {
 		return nil, err
 	}
 	if err := s.addControllers(c); err != nil {
@@ -189,6 +195,14 @@ func (s *Service) managerOptions(c Config) (ctrl.Options, error) {
 }
 
 func (s *Service) addControllers(c Config) error {
+	if err := errors.Join(s.addVirtualMachines(c), s.addSmolVMs(c)); err != nil || c.NoClusters {
+		return err
+	}
+	return s.addClusters(c)
+}
+
+// addClusters adds the controllers of clusters.
+func (s *Service) addClusters(c Config) error {
 	m := s.manager
 	var writer client.Client = patience.New(m.GetClient(), patience.Limit)
 	if c.WrapClient != nil {
@@ -225,9 +239,6 @@ func (s *Service) addControllers(c Config) error {
 		return err
 	}
 	if err := addReports(m, c, writer); err != nil {
-		return err
-	}
-	if err := s.addVirtualMachines(c); err != nil {
 		return err
 	}
 	return s.addDrainer(c, writer, r.Workloads)

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/giantswarm/microerror"
@@ -53,4 +54,19 @@ func (e *Engine) setFinalizers(
 func (e *Engine) UpdateStatus(ctx context.Context, object client.Object) (updated bool, err error) {
 	err = e.client.Status().Update(ctx, object)
 	return err == nil, microerror.Mask(client.IgnoreNotFound(err))
+}
+
+// RemoveAnnotation removes an annotation of an object, once it has had its effect. It fails when the object has changed
+// since it was read, and does nothing when it is gone, or has no such annotation.
+func (e *Engine) RemoveAnnotation(ctx context.Context, object client.Object, name string) error {
+	if _, there := object.GetAnnotations()[name]; !there {
+		return nil
+	}
+	before := object.DeepCopyObject().(client.Object)
+	left := maps.Clone(object.GetAnnotations())
+	delete(left, name)
+	after := object.DeepCopyObject().(client.Object)
+	after.SetAnnotations(left)
+	err := e.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return microerror.Mask(client.IgnoreNotFound(err))
 }

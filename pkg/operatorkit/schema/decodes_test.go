@@ -37,10 +37,10 @@ var kinds = map[string]struct {
 		`{spec: {etcd: {snapshots: {volume: {nfs: null, hostPath: /snapshots}}}}}`,
 	}},
 	"Release": {crd: "release.giantswarm.io_releases", object: "release"},
-	"SmolVM": {crd: "../../unshipped-crds/vm.smolvm.dev_smolvms", object: "smolvm", variants: []string{
+	"SmolVM": {crd: "../files/smolvm/vm.smolvm.dev_smolvms", object: "smolvm", variants: []string{
 		`{spec: {image: null, from: a}}`,
 	}},
-	"SmolVMNode": {crd: "../../unshipped-crds/vm.smolvm.dev_smolvmnodes", object: "smolvmnode"},
+	"SmolVMNode": {crd: "../files/smolvm/vm.smolvm.dev_smolvmnodes", object: "smolvmnode"},
 	"VirtualMachine": {crd: "vmoperator.jdrupes.org_vms", object: "virtualmachine", variants: []string{
 		`{spec: {image: {repository: null, path: null, version: null, source: a}}}`,
 		`{spec: {cloudInit: {userData: null, userDataFrom: &secret {secretKeyRef: {name: a, key: b}}, networkConfig: null, networkConfigFrom: *secret}}}`,

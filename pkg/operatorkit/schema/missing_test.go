@@ -25,8 +25,8 @@ func TestMissing(t *testing.T) {
 		"release.giantswarm.io_releases":    {"v1alpha1", reflect.TypeFor[releasev1alpha1.Release]()},
 		"vmoperator.jdrupes.org_vms":        {"v1", reflect.TypeFor[vmv1.VirtualMachine]()},
 
-		"../../unshipped-crds/vm.smolvm.dev_smolvms":     {"v1alpha1", reflect.TypeFor[smolvmv1alpha1.SmolVM]()},
-		"../../unshipped-crds/vm.smolvm.dev_smolvmnodes": {"v1alpha1", reflect.TypeFor[smolvmv1alpha1.SmolVMNode]()},
+		"../files/smolvm/vm.smolvm.dev_smolvms":     {"v1alpha1", reflect.TypeFor[smolvmv1alpha1.SmolVM]()},
+		"../files/smolvm/vm.smolvm.dev_smolvmnodes": {"v1alpha1", reflect.TypeFor[smolvmv1alpha1.SmolVMNode]()},
 	} {
 		t.Run(crd, func(t *testing.T) {
 			whole := parse(t, readCRD(t, crd))

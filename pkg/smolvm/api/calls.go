@@ -139,6 +139,21 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 // Ready returns nil if the server can act on requests.
 func (c *Client) Ready(ctx context.Context) error { return c.command(ctx, http.MethodGet, "/readyz") }
 
+// Identity says on which node the server is. Servers of nodes have it, and smolvm itself does not.
+func (c *Client) Identity(ctx context.Context) (Identity, error) {
+	return ask[Identity](ctx, c, call{method: http.MethodGet, path: IdentityPath}, maxErrorBody)
+}
+
+// IdentityPath is that of Client.Identity.
+const IdentityPath = "/api/v1/identity"
+
+// Identity is the node of a server.
+type Identity struct {
+	// NodeName is the name of the Node, and NodeUID its UID; empty if the server does not know it.
+	NodeName string `json:"nodeName"`
+	NodeUID  string `json:"nodeUID,omitempty"`
+}
+
 // Drain stops all machines. Their records and disks stay.
 func (c *Client) Drain(ctx context.Context) error { return c.command(ctx, http.MethodPost, "/drain") }
 

@@ -82,7 +82,7 @@ func Request(vm *v1alpha1.SmolVM, cluster types.UID) api.CreateRequest {
 		Entrypoint: spec.Command, Cmd: spec.Args, Workdir: spec.WorkingDir,
 		StorageGB: given(spec.Storage.StorageGiB), OverlayGB: given(spec.Storage.OverlayGiB), MemoryMB: given(int64(spec.Resources.MemoryMiB)),
 		CPUs: given(int(spec.Resources.CPUs)), Network: spec.Network.Enabled, Ports: Ports(spec.Network.Ports),
-		Owner: &api.Owner{Cluster: string(cluster), Namespace: vm.Namespace, Name: vm.Name, UID: string(vm.UID)},
+		Owner: &api.Owner{Cluster: string(cluster), Namespace: vm.Namespace, Name: vm.Name, UID: string(vm.UID)}, SpecHash: Hash(spec),
 	}
 	for _, v := range spec.Env {
 		r.Env = append(r.Env, api.EnvVar{Name: v.Name, Value: v.Value})

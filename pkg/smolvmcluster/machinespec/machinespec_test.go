@@ -96,6 +96,7 @@ func TestTheRequest(t *testing.T) {
 	vm.Spec = v1alpha1.SmolVMSpec{Image: "nginx:1.27-alpine"}
 	want := api.CreateRequest{
 		Name: "k8s-team-a-web-1" + ours, Image: "nginx:1.27-alpine", Owner: &api.Owner{Cluster: "c", Namespace: "team-a", Name: "web-1", UID: uid},
+		SpecHash: Hash(&vm.Spec),
 	}
 	if diff := cmp.Diff(want, Request(vm, "c")); diff != "" {
 		t.Errorf("with nothing but an image (-want +got):\n%s", diff)
@@ -112,6 +113,7 @@ func TestTheRequest(t *testing.T) {
 		Name: want.Name, From: "/a", Entrypoint: []string{"b"}, Cmd: []string{"c"}, Env: []api.EnvVar{{Name: "D", Value: "e"}}, Workdir: "/f",
 		CPUs: &cpus, MemoryMB: &memory, StorageGB: &storage, OverlayGB: &overlay,
 		Network: true, AllowedCIDRs: &[]string{"192.0.2.0/24", "192.0.2.0/24", "2001:db8::/32"}, Ports: []api.Port{{Host: 65535, Guest: 80}, {}}, Owner: want.Owner,
+		SpecHash: Hash(&vm.Spec),
 	}
 	if diff := cmp.Diff(want, Request(vm, "c")); diff != "" {
 		t.Errorf("with everything (-want +got):\n%s", diff)

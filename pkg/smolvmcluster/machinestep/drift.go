@@ -38,11 +38,15 @@ func (s Seen) drift() []string {
 	if !s.sameNetworks() {
 		all = append(all, "network.allowedCIDRs are immutable after creation")
 	}
-	if len(all) == 0 && s.SpecHash != "" && m.SpecHash != "" && m.SpecHash != s.SpecHash {
+	if len(all) == 0 && s.hashed() && m.SpecHash != s.SpecHash {
 		all = append(all, fmt.Sprintf("the machine was created with another spec, and of it %s are immutable after creation", join(s.unreported())))
 	}
 	return all
 }
+
+// hashed returns whether there are digests to compare. One that is the runtime's own, since another client made the machine,
+// says nothing.
+func (s Seen) hashed() bool { return s.SpecHash != "" && machinespec.IsHash(s.Machine.SpecHash) }
 
 // sameNetworks compares what the machine may reach. Without a list it may reach all.
 func (s Seen) sameNetworks() bool {
@@ -77,7 +81,7 @@ func join(fields []string) string {
 func (s Seen) reconciled() string {
 	const all = "desired state matches smolvm runtime state"
 	spec := &s.VM.Spec
-	if s.Machine.SpecHash != "" && s.SpecHash != "" || len(spec.Command)+len(spec.Args)+len(spec.Env) == 0 && spec.WorkingDir == "" {
+	if s.hashed() || len(spec.Command)+len(spec.Args)+len(spec.Env) == 0 && spec.WorkingDir == "" {
 		return all
 	}
 	return all + ", as far as the runtime reports it: " + join(s.unreported()) + " cannot be compared"

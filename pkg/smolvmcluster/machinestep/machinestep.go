@@ -144,7 +144,9 @@ func (s Seen) deletion() Step {
 func (s Seen) absence() Step {
 	status := &s.VM.Status
 	const way = `; to create it again with empty disks, set the annotation ` + v1alpha1.AnnotationRecreate + `: "` + v1alpha1.AnnotationTrue + `"`
-	switch allowed, name := s.annotated(v1alpha1.AnnotationRecreate), machinespec.Name(s.VM); {
+	// An annotation that is older than the loss is not about it: the loss has to be stored first.
+	allowed := s.annotated(v1alpha1.AnnotationRecreate) && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLocalStateLost)
+	switch name := machinespec.Name(s.VM); {
 	case s.isReplaced() && !allowed:
 		return refuse(v1alpha1.ReasonNodeReplaced, fmt.Sprintf("node %s is another one than when it got machine %s, and does not have its disks", status.NodeName, name)+way)
 	case wasSeen(status) && !allowed:

@@ -41,7 +41,7 @@ func TestWhatASpecIsToldToDifferIn(t *testing.T) {
 		"an outbound way": {func(s *Seen) { s.VM.Spec.Network.Enabled = true }, "network.enabled is immutable after creation; runtime has false and spec requests true"},
 		"networks":        {func(s *Seen) { s.VM.Spec.Network.AllowedCIDRs = []string{"192.0.2.0/24"} }, "network.allowedCIDRs are immutable after creation"},
 		"no networks":     {func(s *Seen) { s.Machine.AllowedCIDRs = &[]string{"192.0.2.0/24"} }, "network.allowedCIDRs are immutable after creation"},
-		"something else":  {func(s *Seen) { s.SpecHash = "b" }, "the machine was created with another spec, and of it command, args, env, workingDir and memoryMiB are immutable after creation"},
+		"something else":  {func(s *Seen) { s.SpecHash = "smolvm1b" }, "the machine was created with another spec, and of it command, args, env, workingDir and memoryMiB are immutable after creation"},
 		"a file, by an image": {
 			func(s *Seen) { s.VM.Spec.Image, s.VM.Spec.From = "", "/a" },
 			`image is immutable after creation; runtime has "alpine" and spec requests ""; from is immutable after creation; runtime has "" and spec requests "/a"`,
@@ -59,6 +59,7 @@ func TestWhatASpecIsToldToDifferIn(t *testing.T) {
 		}, ""},
 		"nothing: CPUs that are left out":        {func(s *Seen) { s.VM.Spec.Resources.CPUs = 0 }, ""},
 		"nothing: an image that is not reported": {func(s *Seen) { s.Machine.Image, s.Machine.SpecHash, s.VM.Spec.Image = "", "", "debian" }, ""},
+		"nothing: a hash of the runtime's own":   {func(s *Seen) { s.Machine.SpecHash = "b" }, ""},
 		"nothing: a hash that is not known":      {func(s *Seen) { s.SpecHash = "" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestAMachineComesToItsSpec(t *testing.T) {
 			s.VM.Status.NodeUID = step.NodeUID
 			switch step.Action {
 			case Create:
-				s.Machine = &api.Machine{Name: "m", State: api.StateCreated, CPUs: 2, Image: "alpine", SpecHash: "a", StorageGB: 20, OverlayGB: 10}
+				s.Machine = &api.Machine{Name: "m", State: api.StateCreated, CPUs: 2, Image: "alpine", SpecHash: "smolvm1a", StorageGB: 20, OverlayGB: 10}
 			case Start:
 				s.Machine.State = api.StateRunning
 			case Stop:

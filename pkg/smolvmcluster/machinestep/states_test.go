@@ -46,6 +46,9 @@ var (
 		"condition": func(s *v1alpha1.SmolVMStatus) {
 			s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionLocalStateLost}}
 		},
+		"lost": func(s *v1alpha1.SmolVMStatus) {
+			s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionLocalStateLost, Status: metav1.ConditionTrue}}
+		},
 		"phase":   func(s *v1alpha1.SmolVMStatus) { s.Phase = v1alpha1.PhaseStopped },
 		"process": func(s *v1alpha1.SmolVMStatus) { s.RuntimePID = new(int32) },
 		"size":    func(s *v1alpha1.SmolVMStatus) { s.StorageGiB = new(int64) },
@@ -79,7 +82,7 @@ func (s situation) seen() Seen {
 	case "both":
 		vm.Spec.Storage = v1alpha1.Storage{StorageGiB: 30, OverlayGiB: 5}
 	}
-	seen := Seen{VM: vm, NodeUID: s.reports, SpecHash: "a"}
+	seen := Seen{VM: vm, NodeUID: s.reports, SpecHash: "smolvm1a"}
 	if s.unavailable {
 		seen.Unavailable = "no answer"
 	}
@@ -87,12 +90,12 @@ func (s situation) seen() Seen {
 		seen.Shortage = "insufficient storage"
 	}
 	if s.state != absent && !s.unavailable {
-		seen.Machine = &api.Machine{Name: "m", State: s.state, CPUs: 2, MemoryMB: 512, StorageGB: 20, OverlayGB: 10, Image: "alpine", SpecHash: "a", Owner: &api.Owner{UID: s.owner}}
+		seen.Machine = &api.Machine{Name: "m", State: s.state, CPUs: 2, MemoryMB: 512, StorageGB: 20, OverlayGB: 10, Image: "alpine", SpecHash: "smolvm1a", Owner: &api.Owner{UID: s.owner}}
 		switch s.drift {
 		case "cpus":
-			seen.Machine.CPUs, seen.Machine.SpecHash = 1, "b"
+			seen.Machine.CPUs, seen.Machine.SpecHash = 1, "smolvm1b"
 		case "hash":
-			seen.Machine.SpecHash = "b"
+			seen.Machine.SpecHash = "smolvm1b"
 		}
 	}
 	return seen
@@ -108,10 +111,13 @@ func (s situation) ours() bool { return s.state != absent && s.owner != "another
 func (s situation) lost() bool {
 	return s.recorded != "" && s.reports != "" && s.recorded != s.reports
 }
-func (s situation) up() bool      { return s.state == api.StateRunning || s.state == api.StateUnreachable }
-func (s situation) down() bool    { return !s.up() && s.state != "frozen" }
-func (s situation) grows() bool   { return s.disks == "larger" }
-func (s situation) shrinks() bool { return s.disks == "smaller" || s.disks == "both" }
+
+// recreated: the annotation counts once the loss is stored.
+func (s situation) recreated() bool { return s.recreate == "true" && s.trace == "lost" }
+func (s situation) up() bool        { return s.state == api.StateRunning || s.state == api.StateUnreachable }
+func (s situation) down() bool      { return !s.up() && s.state != "frozen" }
+func (s situation) grows() bool     { return s.disks == "larger" }
+func (s situation) shrinks() bool   { return s.disks == "smaller" || s.disks == "both" }
 
 // rows are the steps in words, apart from what is objected to while something is done.
 var rows = []row{
@@ -123,8 +129,8 @@ var rows = []row{
 	{func(s situation) bool { return s.pinned && s.bound == "n2" }, "Refuse", "InvalidSpec"},
 	{func(s situation) bool { return s.bound == "" }, "Refuse", "AwaitingNodeAssignment"},
 	{func(s situation) bool { return s.unavailable }, "Refuse", "RuntimeUnavailable"},
-	{func(s situation) bool { return s.state == absent && s.recreate != "true" && s.lost() }, "Refuse", "NodeReplaced"},
-	{func(s situation) bool { return s.state == absent && s.recreate != "true" && s.trace != "" }, "Refuse", "MachineMissing"},
+	{func(s situation) bool { return s.state == absent && !s.recreated() && s.lost() }, "Refuse", "NodeReplaced"},
+	{func(s situation) bool { return s.state == absent && !s.recreated() && s.trace != "" }, "Refuse", "MachineMissing"},
 	{func(s situation) bool { return s.state == absent && s.short }, "Refuse", "InsufficientResources"},
 	{func(s situation) bool { return s.state == absent }, "Create", ""},
 	{func(s situation) bool { return !s.ours() }, "Refuse", "MachineNotOwned"},

@@ -62,11 +62,29 @@ func (c Claim) Covering(cpus, memoryMiB int64, ports ...int32) Claim {
 	return c
 }
 
+// Having returns the Claim of a SmolVM whose machine is known: what the machine has, since a change of the spec has no effect
+// on it. What the runtime does not report, which is 0, stays as it was.
+func (c Claim) Having(cpus, memoryMiB, storageGiB int64, ports ...int32) Claim {
+	c.CPUs, c.MemoryMiB, c.StorageGiB = orDefault(cpus, c.CPUs), orDefault(memoryMiB, c.MemoryMiB), orDefault(storageGiB, c.StorageGiB)
+	c.Ports = nil
+	for _, port := range ports {
+		c.Ports = appendNew(c.Ports, port)
+	}
+	return c
+}
+
+// Larger returns the Claim with a sum of the disks in GiB that is not smaller than that.
+func (c Claim) Larger(storageGiB int64) Claim {
+	c.StorageGiB = max(c.StorageGiB, storageGiB)
+	return c
+}
+
 // isOf returns whether another Claim is of the same SmolVM. One that was deleted and created again is another.
 func (c Claim) isOf(other Claim) bool { return c.VM == other.VM && c.UID == other.UID }
 
+// appendNew leaves out port 0, which is none.
 func appendNew(ports []int32, port int32) []int32 {
-	if slices.Contains(ports, port) {
+	if port == 0 || slices.Contains(ports, port) {
 		return ports
 	}
 	return append(ports, port)

@@ -99,16 +99,15 @@ func decidePinned(vm *v1alpha1.SmolVM, own Claim, seen Seen, taken ledger) Decis
 	return Decision{Node: name}
 }
 
-// Shortage returns what of its node is missing for a SmolVM that has a node, as its spec is now; empty if there is enough.
-// A spec can grow after the decision, so it is asked before the machine is created, and before a disk grows.
-func Shortage(vm *v1alpha1.SmolVM, seen Seen) string {
-	name := vm.Status.NodeName
-	i := slices.IndexFunc(seen.Nodes, func(n Node) bool { return n.Runtime.Name == name })
+// Shortage returns what of its node is missing for a Claim that a SmolVM is to have instead of the one that is in seen; empty
+// if there is enough. A spec can grow after the decision, so it is asked before the machine is created, and before a disk
+// grows.
+func Shortage(own Claim, seen Seen) string {
+	i := slices.IndexFunc(seen.Nodes, func(n Node) bool { return n.Runtime.Name == own.Node })
 	if i < 0 {
 		return ""
 	}
-	own := ClaimOf(vm)
-	return add(own, seen.Bound, seen.Assumed)[name].reject(own, seen.Nodes[i].Runtime.Status.Allocatable)
+	return add(own, seen.Bound, seen.Assumed)[own.Node].reject(own, seen.Nodes[i].Runtime.Status.Allocatable)
 }
 
 // listed is how many rejections a message has, so that it fits into a condition.

@@ -124,7 +124,7 @@ func TestASpecThatGrewAfterTheDecisionIsShort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := machine("web", func(vm *v1alpha1.SmolVM) { vm.Status.NodeName = "n1" }, test.change)
-			if got := Shortage(vm, seen); got != test.want {
+			if got := Shortage(ClaimOf(vm), seen); got != test.want {
 				t.Errorf("it is %q, want %q", got, test.want)
 			}
 		})
@@ -151,6 +151,10 @@ func TestWhatAMachineTakes(t *testing.T) {
 	before := ClaimOf(vm)
 	if diff := cmp.Diff(want, before.Covering(4, 256, 4, 1)); diff != "" {
 		t.Errorf("with what the machine has (-want +got):\n%s", diff)
+	}
+	want.CPUs, want.StorageGiB, want.Ports = 2, 15, []int32{7}
+	if diff := cmp.Diff(want, before.Covering(8, 256).Having(2, 0, 15, 7, 0, 7)); diff != "" {
+		t.Errorf("with what the machine has alone (-want +got):\n%s", diff)
 	}
 	if !slices.Equal(before.Ports, []int32{1, 2, 3}) {
 		t.Errorf("Covering changes the Claim that it is called on: %v", before.Ports)

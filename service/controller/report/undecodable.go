@@ -33,6 +33,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	smolvmv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
@@ -108,6 +109,15 @@ func VirtualMachines() *Undecodable {
 		New: func() client.Object { return &vmoperatorv1.VirtualMachine{} }, Kind: "VirtualMachine", Resource: "vms.vmoperator.jdrupes.org",
 		Left:       "the operator leaves the machine as it is",
 		Conditions: func(o client.Object) []metav1.Condition { return o.(*vmoperatorv1.VirtualMachine).Status.Conditions },
+	}
+}
+
+// SmolVMs reports SmolVMs.
+func SmolVMs() *Undecodable {
+	return &Undecodable{
+		New: func() client.Object { return &smolvmv1alpha1.SmolVM{} }, Kind: "SmolVM", Resource: "smolvms.vm.smolvm.dev",
+		Left:       "the operator leaves the machine as it is",
+		Conditions: func(o client.Object) []metav1.Condition { return o.(*smolvmv1alpha1.SmolVM).Status.Conditions },
 	}
 }
 

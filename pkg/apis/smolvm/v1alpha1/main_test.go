@@ -19,7 +19,7 @@ import (
 
 const (
 	root = "../../../.."
-	crds = root + "/helm/unshipped-crds"
+	crds = root + "/helm/kvm-operator/files/smolvm"
 
 	machines = "vm.smolvm.dev_smolvms"
 	nodes    = "vm.smolvm.dev_smolvmnodes"

@@ -98,10 +98,22 @@ const (
 	ReasonMachineMissing = "MachineMissing"
 	// ReasonInsufficientResources: the spec has grown since the machine got its node, which has no room for it.
 	ReasonInsufficientResources = "InsufficientResources"
+	// ReasonRestartBackOff: the machine ended soon after it was started, and is started again after a pause.
+	ReasonRestartBackOff = "RestartBackOff"
+	// ReasonNoEffect: the runtime has answered that a step was taken, and the machine is as before.
+	ReasonNoEffect = "NoEffect"
 	// ReasonMachineUnreachable: the machine runs, and its guest does not answer.
 	ReasonMachineUnreachable = "MachineUnreachable"
 	// ReasonMachineNotOwned: the machine of that name belongs to another object.
 	ReasonMachineNotOwned = "MachineNotOwned"
 	// ReasonMachineObserved: the machine has been seen on its node.
 	ReasonMachineObserved = "MachineObserved"
+	// ReasonAgentAnswers: the agent in the guest answers.
+	ReasonAgentAnswers = "AgentAnswers"
+	// ReasonAgentSilent: the machine runs, and the agent in the guest does not answer.
+	ReasonAgentSilent = "AgentSilent"
+	// ReasonBooting: the guest is being started.
+	ReasonBooting = "Booting"
+	// ReasonGuestStopped: the guest does not run.
+	ReasonGuestStopped = "GuestStopped"
 )

@@ -1,0 +1,282 @@
+package nodes
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
+	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/machinestep"
+	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/state"
+)
+
+// ask is the step that asks whether there is a machine.
+const ask machinestep.Action = "Ask"
+
+// Request is a step with a machine.
+type Request struct {
+	Action machinestep.Action
+	// Namespace is that of the SmolVM: one does not get all the starts of a node.
+	Namespace string
+	// Generation is that of the spec. A step that has failed is tried at once for another one.
+	Generation int64
+	// Create and Resize are the requests of those steps.
+	Create api.CreateRequest
+	Resize api.ResizeRequest
+}
+
+// work is a step with a machine, of which each has one at a time.
+type work struct {
+	action     machinestep.Action
+	generation int64
+	cancel     context.CancelFunc
+	under      bool
+	// began is when the last attempt began.
+	began time.Time
+	// failures are how many attempts in a row have failed; the rest is of the last one.
+	failures        int
+	reason, message string
+	until           time.Time
+}
+
+// do takes a step, unless one is under way, or has failed and is to be tried again later.
+func (s *session) do(machine string, r Request) (progress state.Progress, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.works[machine]
+	same := w != nil && w.action == r.Action && w.generation == r.Generation
+	if r.Action == machinestep.Nothing {
+		s.halt(w)
+		return progress, false
+	}
+	if w != nil && w.under {
+		if r.Action == machinestep.Stop || r.Action == machinestep.Delete {
+			s.halt(w)
+		}
+		if same {
+			progress.Reason, progress.Message = w.reason, w.message
+		}
+		return progress, false
+	}
+	if wait := s.restIn(machine, r); wait > 0 {
+		why := rests[r.Action]
+		return state.Progress{Reason: why.reason, Message: why.message, After: wait}, false
+	}
+	if same && time.Until(w.until) > 0 {
+		return state.Progress{Reason: w.reason, Message: w.message, After: time.Until(w.until)}, false
+	}
+	if s.client == nil || s.life.Err() != nil {
+		return state.Progress{After: s.options.Times.First}, false
+	}
+	if !same {
+		w = &work{action: r.Action, generation: r.Generation}
+		s.works[machine] = w
+	}
+	s.begin(w, machine, r)
+	return state.Progress{Reason: w.reason, Message: w.message}, w.failures == 0
+}
+
+// begin begins an attempt. mu is held.
+func (s *session) begin(w *work, machine string, r Request) {
+	ctx, cancel := context.WithCancel(s.life)
+	w.cancel, w.under, w.began = cancel, true, time.Now()
+	go s.work(ctx, s.client, w, machine, r)
+}
+
+// halt ends a start that is under way. It may take minutes, which a user does not wait for who no longer wants the machine
+// to run.
+func (*session) halt(w *work) {
+	if w != nil && w.under && w.action == machinestep.Start {
+		w.cancel()
+	}
+}
+
+// run is how often a step was taken with success for a generation of the spec, and when it was last.
+type run struct {
+	action     machinestep.Action
+	generation int64
+	times      int
+	last       time.Time
+}
+
+// rests say why a step that had succeeded is to be taken again, and waits.
+var rests = map[machinestep.Action]struct{ reason, message string }{
+	machinestep.Start:  {v1alpha1.ReasonRestartBackOff, "the machine ended soon after it was started, and is started again after a pause"},
+	machinestep.Stop:   {v1alpha1.ReasonNoEffect, "the runtime has stopped the machine, which runs; it is asked again after a pause"},
+	machinestep.Resize: {v1alpha1.ReasonNoEffect, "the runtime has made the disks larger, which are not; it is asked again after a pause"},
+}
+
+// restIn returns for how long a step is not taken again that was taken, and is to be taken once more soon after that. mu is
+// held.
+func (s *session) restIn(machine string, r Request) time.Duration {
+	before, ok := s.runs[machine]
+	if _, rested := rests[r.Action]; !rested || !ok || before.action != r.Action || before.generation != r.Generation || time.Since(before.last) > lastingRun {
+		return 0
+	}
+	return max(0, s.options.Times.pause(before.times)-time.Since(before.last))
+}
+
+// lastingRun is how long a machine runs after which it is started again at once.
+const lastingRun = 10 * time.Minute
+
+// ran remembers that a step was taken. mu is held.
+func (s *session) ran(machine string, r Request) {
+	before := s.runs[machine]
+	if before.action != r.Action || before.generation != r.Generation || time.Since(before.last) > lastingRun {
+		before = run{action: r.Action, generation: r.Generation}
+	}
+	before.times++
+	before.last = time.Now()
+	s.runs[machine] = before
+}
+
+// work takes a step, and remembers what became of it.
+func (s *session) work(ctx context.Context, client *api.Client, w *work, machine string, r Request) {
+	defer w.cancel()
+	got, err := s.inTurn(ctx, client, machine, r)
+	if s.life.Err() != nil {
+		return // another session, if any, takes the step again
+	}
+	cancelled := ctx.Err() != nil
+	s.mu.Lock()
+	w.under = false
+	list := s.works
+	if r.Action == ask {
+		list = s.asks
+	}
+	// What was dropped meanwhile counts no longer: another machine of the name is asked for again.
+	if list[machine] == w {
+		if err = s.learn(machine, r, got, err); err == nil || cancelled {
+			delete(list, machine)
+		} else {
+			w.failures++
+			w.reason, w.message = s.node.reasonOf(err)
+			w.until = time.Now().Add(s.options.Times.pause(w.failures))
+		}
+	}
+	s.mu.Unlock()
+	s.options.Changed(s.node.Name, machine)
+}
+
+// inTurn takes a step once there is a slot.
+func (s *session) inTurn(ctx context.Context, client *api.Client, machine string, r Request) (*api.Machine, error) {
+	for _, slots := range s.slotsOf(r) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return s.act(ctx, client, machine, r)
+}
+
+// slotsOf returns where a step needs a slot, in the order in which it gets them.
+func (s *session) slotsOf(r Request) []chan struct{} {
+	if r.Action != machinestep.Start {
+		return []chan struct{}{s.slots}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.startsOf[r.Namespace]
+	if own == nil {
+		own = make(chan struct{}, startsPerNamespace)
+		s.startsOf[r.Namespace] = own
+	}
+	return []chan struct{}{own, s.starts}
+}
+
+// learn remembers what a step says of a machine, and returns its error if it has failed. mu is held.
+func (s *session) learn(machine string, r Request, got *api.Machine, err error) error {
+	switch {
+	case err == nil && got != nil:
+		if err := s.put(*got); err != nil {
+			return err
+		}
+		if _, rested := rests[r.Action]; rested {
+			s.ran(machine, r)
+		}
+		delete(s.absent, machine)
+	case err == nil:
+		s.remove(machine)
+		s.absent[machine] = true
+	case api.IsNotFound(err):
+		// It is gone meanwhile. Whether that is so is asked before anything follows from it.
+		s.remove(machine)
+		return nil
+	case r.Action == machinestep.Create:
+		// An answer that was lost, and some that were not, may be those of a machine that is there now.
+		delete(s.absent, machine)
+	}
+	return err
+}
+
+// pause returns the pause after a number of failures.
+func (t Times) pause(failures int) time.Duration {
+	return min(t.First<<min(failures-1, 16), t.Last)
+}
+
+// act makes the request of a step. It returns the machine as it is then; nil if there is none.
+func (s *session) act(ctx context.Context, client *api.Client, machine string, r Request) (*api.Machine, error) {
+	t := s.options.Times
+	limit := map[machinestep.Action]time.Duration{ask: t.Get, machinestep.Start: t.Start}[r.Action]
+	if limit == 0 {
+		limit = t.Act
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var m api.Machine
+	var err error
+	switch r.Action {
+	case ask:
+		if m, err = client.Get(ctx, machine); api.IsNotFound(err) {
+			return nil, nil
+		}
+	case machinestep.Create:
+		m, err = create(ctx, client, r.Create)
+	case machinestep.Start:
+		m, err = start(ctx, client, machine)
+	case machinestep.Stop:
+		m, err = client.Stop(ctx, machine)
+	case machinestep.Resize:
+		m, err = client.Resize(ctx, machine, r.Resize)
+	case machinestep.Delete:
+		if err = client.Delete(ctx, machine); err == nil || api.IsNotFound(err) {
+			return nil, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What is remembered is of this machine, whatever name the runtime answers with.
+	m.Name = machine
+	return &m, nil
+}
+
+// create makes a machine. smolvm refuses a request that it has answered before, whose answer was lost.
+func create(ctx context.Context, client *api.Client, r api.CreateRequest) (api.Machine, error) {
+	m, err := client.Create(ctx, r)
+	if api.CodeOf(err) != api.CodeConflict {
+		return m, err
+	}
+	there, getErr := client.Get(ctx, r.Name)
+	if getErr != nil || there.Owner != nil && r.Owner != nil && there.Owner.UID != r.Owner.UID {
+		return m, err
+	}
+	return there, nil
+}
+
+// start starts a machine. smolvm before 1.14 may refuse to start a machine that it has stopped, and starts it for a
+// command.
+func start(ctx context.Context, client *api.Client, machine string) (api.Machine, error) {
+	m, err := client.Start(ctx, machine, api.StartRequest{})
+	if err == nil || api.ErrorOf(err).Status() != http.StatusInternalServerError || !strings.Contains(err.Error(), "already starting or running") {
+		return m, err
+	}
+	if _, err := client.Exec(ctx, machine, api.ExecRequest{Command: []string{"true"}}); err != nil {
+		return m, err
+	}
+	return client.Get(ctx, machine)
+}

@@ -1,0 +1,163 @@
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
+	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/machinestep"
+	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/state"
+)
+
+// TestStepsWithARuntimeOfSmolvm: where smolvm itself answers otherwise than ours, the step is taken all the same.
+func TestStepsWithARuntimeOfSmolvm(t *testing.T) {
+	ours, theirs := &api.Owner{UID: "u"}, &api.Owner{UID: "v"}
+	for name, test := range map[string]struct {
+		request Request
+		// answers are the answers to requests, by method and path below that of machines.
+		answers map[string]string
+		want    []string
+		reason  string
+	}{
+		"a start that it refuses since it has stopped the machine": {
+			Request{Action: machinestep.Start},
+			map[string]string{"POST /k8s-m/start": `500 {"error":"machine m is already starting or running","code":"INTERNAL_ERROR"}`, "POST /k8s-m/exec": `200 {}`, "GET /k8s-m": `200 {"name":"m","state":"running"}`},
+			[]string{"POST /k8s-m/start", "POST /k8s-m/exec", "GET /k8s-m"}, "",
+		},
+		"a start that fails": {
+			Request{Action: machinestep.Start}, map[string]string{"POST /k8s-m/start": `500 {"error":"no","code":"INTERNAL_ERROR"}`},
+			[]string{"POST /k8s-m/start"}, v1alpha1.ReasonRuntimeUnavailable,
+		},
+		"a creation whose first answer was lost": {
+			Request{Action: machinestep.Create, Create: api.CreateRequest{Name: "k8s-m", Owner: ours}},
+			map[string]string{"POST ": `409 {"error":"m exists","code":"CONFLICT"}`, "GET /k8s-m": `200 {"name":"m","state":"created","owner":{"uid":"u"}}`},
+			[]string{"POST ", "GET /k8s-m"}, "",
+		},
+		"a creation in the place of another's": {
+			Request{Action: machinestep.Create, Create: api.CreateRequest{Name: "k8s-m", Owner: theirs}},
+			map[string]string{"POST ": `409 {"error":"m exists","code":"CONFLICT"}`, "GET /k8s-m": `200 {"name":"m","state":"created","owner":{"uid":"u"}}`},
+			[]string{"POST ", "GET /k8s-m"}, v1alpha1.ReasonInvalidRequest,
+		},
+		"a deletion of what is gone": {
+			Request{Action: machinestep.Delete}, map[string]string{"DELETE /k8s-m": `404 {"error":"no","code":"NOT_FOUND"}`}, []string{"DELETE /k8s-m"}, "",
+		},
+		"a growth that it does not know": {
+			Request{Action: machinestep.Resize}, map[string]string{"POST /k8s-m/resize": `404 `}, []string{"POST /k8s-m/resize"}, v1alpha1.ReasonInvalidRequest,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var asked []string
+			p, _ := pool(t)
+			_, node := runtimeOf(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Has("watch") {
+					stream(w, r, api.WatchEvent{Type: api.WatchSnapshot, Machines: []api.Machine{{Name: "k8s-m"}}})
+					return
+				}
+				key := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/api/v1/machines")
+				mu.Lock()
+				asked = append(asked, key)
+				mu.Unlock()
+				status, body, _ := strings.Cut(test.answers[key], " ")
+				code := http.StatusTeapot
+				_ = json.Unmarshal([]byte(status), &code)
+				w.WriteHeader(code)
+				_, _ = fmt.Fprint(w, body)
+			})
+			p.Follow(node)
+			until(t, "it is connected", func() bool { return p.Look("n1", "k8s-m").Known })
+			if _, first := p.Do("n1", "k8s-m", test.request); !first {
+				t.Error("it is not the first attempt")
+			}
+			s, _ := p.sessions.Get(named("n1"))
+			var w work
+			until(t, "the step has ended", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				now, there := s.works["k8s-m"]
+				if there {
+					w = *now
+				}
+				return !there || !now.under
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if diff := cmp.Diff(test.want, asked); diff != "" || (test.reason == "") != (w.failures == 0) || w.reason != test.reason {
+				t.Errorf("the reason is %q, want %q; asked (-want +got):\n%s", w.reason, test.reason, diff)
+			}
+		})
+	}
+}
+
+// TestOneThatMayNotWriteChangesNoMachine: a replica that has lost its Lease asks, and changes nothing.
+func TestOneThatMayNotWriteChangesNoMachine(t *testing.T) {
+	var changes atomic.Int32
+	c := &calls{count: map[string]int{}}
+	closed := fence.New("giantswarm/smolvm-controller", time.Minute, func() time.Duration { return 0 })
+	p := New(Options{Changed: c.changed, Times: short, Wrap: closed.Transport})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = p.Start(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	_, node := runtimeOf(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			changes.Add(1)
+		}
+		stream(w, r, api.WatchEvent{Type: api.WatchSnapshot, Machines: []api.Machine{{Name: "k8s-m"}}})
+	})
+	p.Follow(node)
+	until(t, "it is connected", func() bool { return p.Look("n1", "k8s-m").Known })
+	var progress state.Progress
+	until(t, "the step is refused", func() bool {
+		progress, _ = p.Do("n1", "k8s-m", Request{Action: machinestep.Delete})
+		return progress.Reason != ""
+	})
+	if changes.Load() != 0 || !strings.Contains(progress.Message, "does not hold the Lease") {
+		t.Errorf("%d requests were sent; it is told %+v", changes.Load(), progress)
+	}
+}
+
+// TestStartsKeepNothingElseWaiting, nor does one namespace keep the others.
+func TestStartsKeepNothingElseWaiting(t *testing.T) {
+	var starts, asks atomic.Int32
+	p, _ := pool(t)
+	_, node := runtimeOf(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Has("watch"):
+			stream(w, r, api.WatchEvent{Type: api.WatchSnapshot})
+		case strings.HasSuffix(r.URL.Path, "/start"):
+			starts.Add(1)
+			<-r.Context().Done()
+		default:
+			asks.Add(1)
+			absentMachine(w, r)
+		}
+	})
+	p.Follow(node)
+	until(t, "it is connected", func() bool { return p.Look("n1", "k8s-m").Known })
+	for i := range 40 {
+		p.Do("n1", fmt.Sprint("k8s-a", i), Request{Action: machinestep.Start, Namespace: "a"})
+	}
+	until(t, "those of one namespace have begun", func() bool { return starts.Load() == startsPerNamespace })
+	for i := range 40 {
+		p.Do("n1", fmt.Sprint("k8s-b", i), Request{Action: machinestep.Start, Namespace: fmt.Sprint("b", i)})
+	}
+	until(t, "those of others have begun", func() bool { return starts.Load() == startsPerNode })
+	before := asks.Load()
+	p.Look("n1", "k8s-other")
+	until(t, "a question is answered", func() bool { return asks.Load() > before })
+	if n := starts.Load(); n != startsPerNode {
+		t.Errorf("%d starts are under way", n)
+	}
+}

@@ -1,0 +1,142 @@
+// Package smolvm is the controller that has the runtimes of nodes run the machine of each SmolVM.
+package smolvm
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
+	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/nodes"
+	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/state"
+	"github.com/kvm-operator/kvm-operator/resources/smolvm/smolvmbinding"
+	"github.com/kvm-operator/kvm-operator/resources/smolvm/smolvmmachine"
+)
+
+// Name of the controller.
+const Name = "smolvm"
+
+// EventSource is the name in the events of SmolVMs, that of smolvm-operator.
+const EventSource = "smolvm-controller"
+
+// reconcileTimeout bounds one reconcile of one SmolVM, which never waits for a node.
+const reconcileTimeout = time.Minute
+
+// Reconciler reconciles the runtimes of nodes with SmolVMs.
+type Reconciler struct {
+	// Client reads from informers and writes to the API server; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Nodes asks the runtimes.
+	Nodes  *nodes.Pool
+	Clock  clock.PassiveClock
+	Events events.EventRecorder
+	// Outdated returns what the definition of the kind lacks: nothing is reconciled then. Nil if it is known to be
+	// current.
+	Outdated func(ctx context.Context) string
+
+	reconciler.Loop[*v1alpha1.SmolVM, *state.State]
+
+	engine *apply.Engine
+	placer *placer
+	woken  atomic.Pointer[queue]
+	// wake is set before the controller starts.
+	wake func(q queue, which ...client.ListOption)
+	// room wakes those that wait for room on a node. It is set as wake is.
+	room func(node string)
+
+	mu sync.Mutex
+	// cluster is the UID of the namespace kube-system, once it was read.
+	cluster types.UID
+}
+
+// Init creates the engine and the chain. It fails if the chain is inconsistent.
+func (r *Reconciler) Init() error {
+	r.engine = apply.New(r.Client, r.Live, r.Clock)
+	r.placer = newPlacer(r.Client, r.Nodes, r.Clock)
+	r.Loop = reconciler.Loop[*v1alpha1.SmolVM, *state.State]{
+		Name: Name, Controller: r, Chain: newChain(actor{r.Nodes, r.Events}), Outdated: r.Outdated,
+		Finalizer: v1alpha1.Finalizer, Adds: []string{v1alpha1.Finalizer}, Finalizers: r.engine,
+	}
+	return microerror.Mask(r.Chain.Validate())
+}
+
+// newChain returns the ordered handlers of the controller.
+func newChain(runtime smolvmmachine.Runtime) chain.Chain[*state.State] {
+	return chain.Chain[*state.State]{
+		// The node is stored before it is asked for anything.
+		{Handler: smolvmbinding.Handler{}, Condition: v1alpha1.ConditionScheduled},
+		{Handler: smolvmmachine.New(runtime), Needs: []string{smolvmbinding.Name}, Condition: v1alpha1.ConditionReconciled},
+	}
+}
+
+// Get returns the SmolVM of a request.
+func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alpha1.SmolVM, bool, error) {
+	vm := &v1alpha1.SmolVM{}
+	if err := r.Client.Get(ctx, request.NamespacedName, vm); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.placer.forget(request.NamespacedName)
+		}
+		return nil, false, microerror.Mask(client.IgnoreNotFound(err))
+	}
+	return vm, undecodable.Why(vm) == "", nil
+}
+
+// Store writes the status if it differs.
+func (r *Reconciler) Store(ctx context.Context, vm *v1alpha1.SmolVM, s *state.State, results []chain.Result) error {
+	updated := vm.DeepCopy()
+	updated.Status = status(s, results)
+	if equality.Semantic.DeepEqual(vm.Status, updated.Status) {
+		if !seenAgain(s) {
+			return nil
+		}
+		// It has had its effect, and would have it again with the next loss. What says so is stored by now.
+		return r.engine.RemoveAnnotation(ctx, vm, v1alpha1.AnnotationRecreate)
+	}
+	stored, err := r.engine.UpdateStatus(ctx, updated)
+	if stored {
+		tell(ctx, r.Events, vm, updated)
+	}
+	return err
+}
+
+// seenAgain returns whether the machine is there, and the status says that its state is not lost.
+func seenAgain(s *state.State) bool {
+	return s.Decidable() && s.Runtime.Reason == "" && s.Runtime.Machine != nil && s.Step.Reason != v1alpha1.ReasonMachineNotOwned &&
+		meta.IsStatusConditionFalse(s.VM.Status.Conditions, v1alpha1.ConditionLocalStateLost)
+}
+
+// Again returns when the chain wants to run again.
+func (*Reconciler) Again(_ *state.State, after time.Duration) time.Duration { return after }
+
+// clusterUID returns the UID of the management cluster. It is read once.
+func (r *Reconciler) clusterUID(ctx context.Context) (types.UID, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cluster != "" {
+		return r.cluster, nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
+		return "", microerror.Mask(err)
+	}
+	r.cluster = namespace.UID
+	return r.cluster, nil
+}
