@@ -15,14 +15,19 @@ LDFLAGS := -s -w $(if $(VERSION),-X $(PROJECT)/pkg/project.version=$(VERSION))
 IMAGE   ?= docker.io/kvm-operator/$(NAME):$(or $(VERSION),$(shell sed -n 's/^var version = "\(.*\)"/\1/p' pkg/project/project.go))
 RUNNER_IMAGE ?= docker.io/kvm-operator/kvm-operator-runner:$(lastword $(subst :, ,$(IMAGE)))
 VM_RUNNER_IMAGE ?= docker.io/kvm-operator/kvm-operator-vm-runner:$(lastword $(subst :, ,$(IMAGE)))
+# What docker-build, docker-build-runtime and deploy call the images.
+IMG         ?= $(IMAGE)
+RUNTIME_IMG ?= docker.io/kvm-operator/kvm-operator-smolvm-runtime:$(lastword $(subst :, ,$(IMG)))
+CONTAINER_TOOL ?= docker
 
 TOOLS   := $(CURDIR)/.tools
 # Vault's module is left out: what it needs is as much as all the others together.
 MODULES := $(filter-out integration/tools/vault,. $(patsubst %/go.mod,%,$(wildcard integration/*/*/go.mod integration/*/*/*/go.mod)))
 STARTED := $(shell date +%s)
 CRDS    := helm/$(NAME)/crds
-# Definitions of kinds without a controller. Helm installs all that is in crds of a chart, so these are outside.
-UNSHIPPED_CRDS := helm/unshipped-crds
+# Definitions of SmolVMs, which the chart installs where smolvm.enabled is true. Helm installs all that is in crds of a
+# chart, so these are outside.
+SMOLVM_CRDS := helm/$(NAME)/files/smolvm
 CHART   := helm/$(NAME)/Chart.yaml
 # controller-gen has no marker for values of maps that may be null: a type with this format stands for them.
 nullable := sed -i 's/^\( *\)format: nullable$$/\1nullable: true/'
@@ -113,7 +118,7 @@ vault: ## Test certificates from a real Vault server. Slow to build; test skips 
 	@go test -timeout $(TEST_TIMEOUT) ./integration/suites/issuer
 
 vm-faults: tools ## Kill runners, QEMUs, links, the API server and nodes below VirtualMachines with real guests, fill disks, and move a signed guest. test runs the short ones
-	@go test -v -timeout $(TEST_TIMEOUT) -run 'TestFault|TestSeed|TestFirmware' ./integration/suites/guests -long
+	@go test -v -timeout $(TEST_TIMEOUT) -run 'TestFault|TestSeed|TestFirmware|TestMachineOutlivesItsPod' ./integration/suites/guests -long
 
 chaos-rest: tools ## Run chaos runs 31 to 500, or as many as start within CHAOS_FOR. test skips it when time is short
 	@go test -v -timeout $(BENCH_TIMEOUT) -run TestRunsWithFaults ./integration/suites/chaos -seed=31 -runs=470 -for=$(CHAOS_FOR)
@@ -180,9 +185,9 @@ verify-generated: $(TOOLS)/controller-gen
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
 	$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config="$$new/crds"; \
 	$(nullable) "$$new"/crds/*.yaml; \
-	mkdir "$$new/unshipped" && mv "$$new"/crds/vm.smolvm.dev_*.yaml "$$new/unshipped"; \
+	mkdir "$$new/smolvm" && mv "$$new"/crds/vm.smolvm.dev_*.yaml "$$new/smolvm"; \
 	diff -ru $(CRDS) "$$new/crds" || { echo "error: $(CRDS) is outdated: run make generate"; exit 1; }; \
-	diff -ru $(UNSHIPPED_CRDS) "$$new/unshipped" || { echo "error: $(UNSHIPPED_CRDS) is outdated: run make generate"; exit 1; }; \
+	diff -ru $(SMOLVM_CRDS) "$$new/smolvm" || { echo "error: $(SMOLVM_CRDS) is outdated: run make generate"; exit 1; }; \
 	for package in $$(dirname pkg/apis/*/*/zz_generated.deepcopy.go); do \
 		mkdir -p "$$new/$$package"; \
 		$(TOOLS)/controller-gen object paths=./$$package output:object:dir="$$new/$$package"; \
@@ -206,15 +211,16 @@ nancy: ## Verify the modules against go.sum, and print how to scan for vulnerabi
 
 ##@ Build
 
-.PHONY: build build-linux build-linux-arm64 build-darwin build-darwin-arm64 build-windows-amd64 install run clean build-docker build-docker-runner
-build: ## Build bin/kvm-operator for this machine
+.PHONY: build build-linux build-linux-arm64 build-darwin build-darwin-arm64 build-windows-amd64 install-program run clean build-docker build-docker-runner docker-build docker-build-runtime
+build: ## Build bin/kvm-operator and bin/smolvm for this machine
 	@$(go_build) bin/$(NAME) .
+	@$(go_build) bin/smolvm ./smolvm
 
 build-linux build-linux-arm64 build-darwin build-darwin-arm64 build-windows-amd64: build-%: ## Build bin/kvm-operator-<os>-<arch>
 	@os=$(word 1,$(subst -, ,$*)) arch=$(or $(word 2,$(subst -, ,$*)),amd64); \
 	GOOS=$$os GOARCH=$$arch $(go_build) bin/$(NAME)-$$os-$$arch$$([ $$os != windows ] || echo .exe) .
 
-install: ## Install kvm-operator into Go's bin directory
+install-program: ## Install kvm-operator into Go's bin directory
 	@CGO_ENABLED=0 go install -trimpath -ldflags '$(LDFLAGS)' .
 
 run: ## Run the operator from the checkout against the cluster of ~/.kube/config; ARGS are further arguments
@@ -233,9 +239,25 @@ build-docker: ## Build the container image; IMAGE names it
 	@command -v docker >/dev/null || { echo "error: docker is not installed: see https://docs.docker.com/engine/install/"; exit 1; }
 	@docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
+# An engine is there if it answers, not only its client.
+has_engine = command -v $(CONTAINER_TOOL) >/dev/null && $(CONTAINER_TOOL) info >/dev/null 2>&1
+
+docker-build: ## Build the container image IMG with CONTAINER_TOOL (docker or podman); without an engine, write an OCI archive and say where
+	@if $(has_engine); then $(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) -t $(IMG) .; \
+	else VERSION=$(VERSION) IMAGE=$(IMG) integration/images/operatorimage/build.sh bin; \
+		echo "==> no engine answers $(CONTAINER_TOOL): $(IMG) is in $(CURDIR)/bin/operator-image.tar, for ctr -n k8s.io images import"; fi
+
+docker-build-runtime: ## Build the container image RUNTIME_IMG for nodes with SmolVMs as an OCI archive, and load it into the engine of CONTAINER_TOOL where there is one
+	@integration/build.sh .tools programs
+	@integration/images/guestimage/build.sh .tools/guest micro
+	@mkdir -p bin
+	@VERSION=$(VERSION) RUNTIME_IMAGE=$(RUNTIME_IMG) GUESTS=$(TOOLS)/guest integration/images/runnerimage/build.sh bin smolvm
+	@if $(has_engine); then $(CONTAINER_TOOL) load -i bin/smolvm-runtime-image.tar; \
+	else echo "==> no engine answers $(CONTAINER_TOOL): $(RUNTIME_IMG) is in $(CURDIR)/bin/smolvm-runtime-image.tar, for ctr -n k8s.io images import"; fi
+
 ##@ Develop
 
-.PHONY: tools machine-tools next-tools generate update-deps check-env okteto-up okteto-down
+.PHONY: tools machine-tools next-tools generate manifests fmt vet update-deps check-env okteto-up okteto-down
 tools: machine-tools ## Build what tests need: machine-tools, kwok and a SPICE client. Cached for all checkouts
 	@integration/build.sh .tools kwok viewer
 
@@ -255,10 +277,19 @@ $(TOOLS)/controller-gen:
 $(TOOLS)/golangci-lint:
 	@integration/build.sh .tools lint
 
-generate: $(TOOLS)/controller-gen ## Write deep copies and CRDs from the API types
-	@$(TOOLS)/controller-gen object crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config=$(CRDS)
+generate: manifests ## Write deep copies and CRDs from the API types
+	@$(TOOLS)/controller-gen object paths=./pkg/apis/...
+
+manifests: $(TOOLS)/controller-gen ## Write CRDs from the API types
+	@$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config=$(CRDS)
 	@$(nullable) $(CRDS)/*.yaml
-	@mkdir -p $(UNSHIPPED_CRDS) && mv $(CRDS)/vm.smolvm.dev_*.yaml $(UNSHIPPED_CRDS)
+	@mkdir -p $(SMOLVM_CRDS) && mv $(CRDS)/vm.smolvm.dev_*.yaml $(SMOLVM_CRDS)
+
+fmt: ## Format all Go files, without sorting their imports
+	@go fmt ./...
+
+vet: ## Run go vet
+	@go vet ./...
 
 update-deps: ## Update all modules to their latest minor versions
 	@go get -u ./... && go mod tidy
@@ -295,6 +326,33 @@ okteto-down: ## Stop okteto and restore the operator and the Pod Security level 
 	esac
 	@kubectl annotate namespace $(NAMESPACE) $(before)-
 	@rm -f .okteto.yml
+
+##@ Install
+
+.PHONY: install uninstall deploy undeploy
+# The release of deploy, which is one of its own: it runs nothing but SmolVMs.
+RELEASE           ?= smolvm-operator
+RELEASE_NAMESPACE ?= smolvm-system
+needs = command -v $(1) >/dev/null || { echo "error: $(1) is not installed: see $(2)"; exit 1; }
+needs_kubectl = $(call needs,kubectl,https://kubernetes.io/docs/tasks/tools/)
+needs_helm    = $(call needs,helm,https://helm.sh/docs/intro/install/)
+
+install: ## Install the CRDs of SmolVMs into the cluster of your kubeconfig
+	@$(needs_kubectl)
+	@kubectl apply --server-side --force-conflicts -f $(SMOLVM_CRDS)
+
+uninstall: ## Remove them, and with them every SmolVM
+	@$(needs_kubectl)
+	@kubectl delete --ignore-not-found -f $(SMOLVM_CRDS)
+
+deploy: ## Install the controller and the runtime of SmolVMs, with the images IMG and RUNTIME_IMG, by the chart. ARGS are further arguments of helm
+	@$(needs_helm)
+	@helm upgrade --install $(RELEASE) helm/$(NAME) --namespace $(RELEASE_NAMESPACE) --create-namespace --skip-crds --take-ownership \
+		--set-json 'controllers=[]' --set 'smolvm.enabled=true,smolvm.image=$(IMG),smolvm.runtime.image=$(RUNTIME_IMG)' $(ARGS)
+
+undeploy: ## Remove them. The machines are powered down; their disks and the CRDs stay
+	@$(needs_helm)
+	@helm uninstall $(RELEASE) --namespace $(RELEASE_NAMESPACE)
 
 ##@ Chart
 

@@ -1,8 +1,9 @@
 #!/bin/bash
-# build.sh DEST — builds the images of pods that run machines without a container engine: DEST/runner-image.tar for nodes,
+# build.sh DEST [smolvm] — builds the images of pods that run machines without a container engine: DEST/runner-image.tar for nodes,
 # DEST/vm-runner-image.tar for VirtualMachines and DEST/smolvm-runtime-image.tar for SmolVMs, OCI archives for
 # `ctr -n k8s.io images import`. The first two have the same files and settings as those of runner/Dockerfile. All have
-# the layers of the first. The third needs vmlinuz and micro.cpio.gz of ../guestimage in $GUESTS, or DEST/guest.
+# the layers of the first. The third needs vmlinuz and micro.cpio.gz of ../guestimage in $GUESTS, or DEST/guest. With
+# smolvm, only the third is built.
 #
 # Their systems, QEMU with libraries from Debian packages, are cached by the content of their inputs in
 # ${KVM_OPERATOR_CACHE:-~/.cache/kvm-operator}/runnerimage. To get newer Debian packages, remove that directory. Only
@@ -171,7 +172,7 @@ build_image() {
   echo "==> $(basename "$out"): built in ${SECONDS}s, $(du -h "$out" | cut -f1)"
 }
 
-[ $# = 1 ] || die "usage: $0 DEST"
+[ $# = 1 ] || [ "$#-${2:-}" = 2-smolvm ] || die "usage: $0 DEST [smolvm]"
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 mkdir -p "$cache" "$1"
 dest=$(cd "$1" && pwd)
@@ -183,10 +184,12 @@ trap 'end "$ticker"; end "$job"; rm -rf --one-file-system "$work" "$unfinished"'
 key=$(system_key)
 system=$cache/system-$key.tar vm_system=$cache/vm-system-$key.tar smolvm_system=$cache/smolvm-system-$key.tar
 build_system_once "$system" "$vm_system" "$smolvm_system"
-build_runner
 go build -C "$here/pack" -o "$work/pack" .
 registry=docker.io/kvm-operator/kvm-operator
-build_image "kvm-operator runner" "${RUNNER_IMAGE:-$registry-runner:$(version)}" "$dest/runner-image.tar" -runner "$work/runner" "$system"
-build_image "kvm-operator VM runner" "${VM_RUNNER_IMAGE:-$registry-vm-runner:$(version)}" "$dest/vm-runner-image.tar" -runner "$work/runner" -env CANARY_KERNEL=/usr/share/kvm-operator/vmlinuz "$system" "$vm_system"
+if [ $# = 1 ]; then
+  build_runner
+  build_image "kvm-operator runner" "${RUNNER_IMAGE:-$registry-runner:$(version)}" "$dest/runner-image.tar" -runner "$work/runner" "$system"
+  build_image "kvm-operator VM runner" "${VM_RUNNER_IMAGE:-$registry-vm-runner:$(version)}" "$dest/vm-runner-image.tar" -runner "$work/runner" -env CANARY_KERNEL=/usr/share/kvm-operator/vmlinuz "$system" "$vm_system"
+fi
 build_runtime "$work/runtime.tar"
 build_image "kvm-operator SmolVM runtime" "${RUNTIME_IMAGE:-$registry-smolvm-runtime:$(version)}" "$dest/smolvm-runtime-image.tar" -command runtime "$system" "$smolvm_system" "$work/runtime.tar"

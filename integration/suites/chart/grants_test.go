@@ -30,8 +30,17 @@ func (i installation) grants(t *testing.T) []grant {
 	here := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: release + "-leader-election"}}
 	i.Get(t, everywhere)
 	i.Get(t, here)
+	grants := grantsOf(append(everywhere.Rules, here.Rules...))
+	if len(grants) < 50 {
+		t.Fatalf("the test sees the grants %v only", grants)
+	}
+	return grants
+}
+
+// grantsOf splits rules into their smallest parts.
+func grantsOf(rules []rbacv1.PolicyRule) []grant {
 	var grants []grant
-	for _, rule := range append(everywhere.Rules, here.Rules...) {
+	for _, rule := range rules {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
@@ -41,9 +50,6 @@ func (i installation) grants(t *testing.T) []grant {
 				}
 			}
 		}
-	}
-	if len(grants) < 50 {
-		t.Fatalf("the test sees the grants %v only", grants)
 	}
 	return grants
 }
@@ -64,9 +70,10 @@ var ofMachines = map[grant]bool{
 	{"get", "provider.giantswarm.io", "kvmconfigs", ""}: true, {"patch", "provider.giantswarm.io", "kvmconfigs/status", ""}: true,
 }
 
-// everyGrantIsUsed checks that every grant was used and no request was rejected. A permission to bind is checked in the
+// everyGrantIsUsed checks that a user used every grant but those that other tests use, and no request of it was rejected. A
+// permission to bind is checked in the
 // request that creates the binding and in no request of its own.
-func (i installation) everyGrantIsUsed(t *testing.T, grants []grant) {
+func (i installation) everyGrantIsUsed(t *testing.T, user string, grants []grant, elsewhere map[grant]bool) {
 	t.Helper()
 	requests, err := i.Requests(func(r managementcluster.Request) bool { return r.User == user })
 	if err != nil {
@@ -83,7 +90,7 @@ func (i installation) everyGrantIsUsed(t *testing.T, grants []grant) {
 		used[grant{r.Verb, r.Group, resource, r.Name}] = true
 	}
 	for _, g := range grants {
-		if g.verb != "bind" && !used[g] && !ofMachines[g] {
+		if g.verb != "bind" && !used[g] && !elsewhere[g] {
 			t.Errorf("not used: %s", g)
 		}
 	}
@@ -93,9 +100,15 @@ func (i installation) everyGrantIsUsed(t *testing.T, grants []grant) {
 // hold checks that the operator has all of the permissions, or none of them.
 func (i installation) hold(t *testing.T, grants []grant, all bool) {
 	t.Helper()
+	i.holdIn(t, operators, release, grants, all)
+}
+
+// holdIn checks the same of another service account.
+func (i installation) holdIn(t *testing.T, namespace, account string, grants []grant, all bool) {
+	t.Helper()
 	for _, g := range grants {
 		lab.Eventually(t, lab.Timeout, func() error {
-			allowed, err := i.allowed(operators, release, g)
+			allowed, err := i.allowed(namespace, account, g)
 			if err == nil && allowed != all {
 				err = fmt.Errorf("%s is allowed: %t, want %t", g, allowed, all)
 			}

@@ -168,11 +168,17 @@ func (i installation) identity(t *testing.T) string {
 	if err := i.Client.SubResource("token").Create(context.Background(), account, token); err != nil {
 		t.Fatal(err)
 	}
+	return i.kubeconfig(t, token.Status.Token)
+}
+
+// kubeconfig writes one with a token.
+func (i installation) kubeconfig(t *testing.T, token string) string {
+	t.Helper()
 	admin := i.RESTConfig()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"mc": {Server: admin.Host, CertificateAuthorityData: admin.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{release: {Token: token.Status.Token}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{release: {Token: token}},
 		Contexts:       map[string]*clientcmdapi.Context{"mc": {Cluster: "mc", AuthInfo: release}},
 		CurrentContext: "mc",
 	}, path)

@@ -55,7 +55,7 @@ func TestOperatorNeedsWhatTheChartGivesItAndNoMore(t *testing.T) {
 	i.lifeOfAMachine(t)
 	stop()
 	grants := i.grants(t)
-	i.everyGrantIsUsed(t, grants)
+	i.everyGrantIsUsed(t, user, grants, ofMachines)
 	// Permissions that only the chart grants are missing when the chart is uninstalled.
 	i.hold(t, grants, true)
 	i.helm(t, "uninstall", release)

@@ -60,6 +60,7 @@ func containerConfig(in inputs) v1.Config {
 	return v1.Config{
 		Entrypoint: []string{"/" + program},
 		Cmd:        []string{in.command},
+		User:       in.user,
 		Env:        append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, in.environment...),
 		Labels: map[string]string{
 			"org.opencontainers.image.title":   in.title,

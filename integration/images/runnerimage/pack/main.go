@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -16,7 +17,7 @@ var epoch = time.Unix(1700000000, 0).UTC()
 
 type inputs struct {
 	name, title, version, runner, out string
-	command                           string
+	command, user                     string
 	environment, systems              []string
 }
 
@@ -27,6 +28,7 @@ func main() {
 	flag.StringVar(&in.version, "version", "", "version of the runner, for a label")
 	flag.StringVar(&in.runner, "runner", "", "the runner's program, for a layer of its own; empty if a layer has it")
 	flag.StringVar(&in.command, "command", "runner", "the command of kvm-operator that the image runs")
+	flag.StringVar(&in.user, "user", "", "the user and group that the image runs as, such as 1000:1000; empty for root")
 	flag.StringVar(&in.out, "o", "", "archive to write")
 	flag.Func("env", "variable of the container, as NAME=value; may be given several times", func(text string) error {
 		in.environment = append(in.environment, text)
@@ -40,8 +42,21 @@ func main() {
 	}
 }
 
+// canonical completes the name of an image of Docker Hub, as Docker and Kubernetes do. Nodes look for the complete name.
+func canonical(image string) string {
+	first, _, path := strings.Cut(image, "/")
+	switch {
+	case !path:
+		return "docker.io/library/" + image
+	case first == "localhost" || strings.ContainsAny(first, ".:"):
+		return image
+	default:
+		return "docker.io/" + image
+	}
+}
+
 func pack(in inputs) error {
-	reference, err := name.NewTag(in.name, name.StrictValidation)
+	reference, err := name.NewTag(canonical(in.name), name.StrictValidation)
 	if err != nil {
 		return fmt.Errorf("read name of image: %w", err)
 	}
