@@ -45,8 +45,8 @@ var bootCases = map[string]func(t *testing.T, target Target){
 // short are the cases that run without -long under emulation. integration/suites/microvm and pkg/smolvm/microvm test what
 // the others do in parts.
 var short = []string{
-	"a command has output, exit code, env and workdir", "a disk that has grown is larger in the guest", "the image's process answers after a kill",
-	"a port that is taken is a conflict", "a policy of CIDRs refuses others", "a restart of the server keeps machines and records",
+	"a command has output, exit code, env and workdir", "the image's process answers after a kill", "a port that is taken is a conflict",
+	"a restart of the server keeps machines and records",
 }
 
 // TestBoot runs the part boot with every target that boots.

@@ -147,6 +147,7 @@ func (m *microVMs) qemu() string {
 // TestMachineOutlivesItsPod: a machine of the runtime of SmolVMs goes on while its pod is deleted and replaced, and while
 // kubelet and containerd are restarted. The next runtime finds it.
 func TestMachineOutlivesItsPod(t *testing.T) {
+	isLong(t) // TestSmolVM deletes the pod, too
 	c := theCluster(t)
 	m := &microVMs{t: t, cluster: c, node: c.Node(0), registry: serveImages(t, c)}
 	if out, err := c.Kubectl(t.Context(), "create", "namespace", "microvm"); err != nil {

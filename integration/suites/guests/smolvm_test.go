@@ -1,0 +1,175 @@
+package guests_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
+	"github.com/kvm-operator/kvm-operator/pkg/project"
+)
+
+// smolVMs is the chart with SmolVMs on the cluster.
+type smolVMs struct {
+	t       *testing.T
+	cluster *realcluster.Cluster
+	begin   time.Time
+}
+
+const (
+	smolNamespace = "smolvm-system"
+	smolRelease   = "smol"
+)
+
+// install installs the chart, whose controller runs from the runtime's image: that has the operator, too.
+func (s *smolVMs) install(registry string) {
+	s.t.Helper()
+	image := "docker.io/kvm-operator/kvm-operator-smolvm-runtime:" + project.Version()
+	command := exec.CommandContext(s.t.Context(), tools+"/helm", "upgrade", "--install", smolRelease, "../../../helm/kvm-operator",
+		"--namespace="+smolNamespace, "--create-namespace", "--kubeconfig="+s.cluster.Kubeconfig(), "--wait", "--timeout=3m", "--skip-crds",
+		"--set=smolvm.enabled=true", "--set=smolvm.image="+image, "--set=smolvm.runtime.image="+image, "--set=smolvm.allowEmulation=true",
+		"--set=smolvm.cgroupParent="+s.cluster.Node(0).Cgroup()+"/smolvm", "--set=smolvm.registries.mirrors.docker\\.io="+registry,
+		"--set=smolvm.registries.insecure={"+registry+"}", "--set=replicas=0")
+	var said strings.Builder
+	command.Stdout, command.Stderr = &said, &said
+	if err := s.cluster.Run(command); err != nil {
+		pods, _ := s.cluster.Kubectl(s.t.Context(), "--namespace="+smolNamespace, "describe", "pods")
+		s.t.Fatalf("%v: %s\n%s", err, &said, pods)
+	}
+	s.say("the chart is installed")
+}
+
+func (s *smolVMs) say(what string) {
+	s.t.Logf("%4.0fs %s", time.Since(s.begin).Seconds(), what)
+}
+
+func (s *smolVMs) kubectl(arguments ...string) string {
+	s.t.Helper()
+	out, err := s.cluster.Kubectl(s.t.Context(), arguments...)
+	if err != nil {
+		s.t.Fatalf("kubectl %s: %v: %s", strings.Join(arguments, " "), err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+// await waits for a condition of a SmolVM.
+func (s *smolVMs) await(what, condition string) {
+	s.t.Helper()
+	out, err := s.cluster.Kubectl(s.t.Context(), "--namespace=team", "wait", "--for="+condition, "smolvm/web", "--timeout=180s")
+	if err != nil {
+		object, _ := s.cluster.Kubectl(s.t.Context(), "--namespace=team", "get", "smolvm", "web", "--output=yaml")
+		log, _ := s.cluster.Kubectl(s.t.Context(), "--namespace="+smolNamespace, "logs", "deployment/smolvm-controller", "--tail=30")
+		runtime, _ := s.cluster.Kubectl(s.t.Context(), "--namespace="+smolNamespace, "logs", "daemonset/smolvm-runtime", "--tail=30")
+		s.t.Fatalf("%s: %v: %s\n%s\n%s\n%s", what, err, out, object, log, runtime)
+	}
+	s.say(what)
+}
+
+func (s *smolVMs) status(field string) string {
+	s.t.Helper()
+	return s.kubectl("--namespace=team", "get", "smolvm", "web", "--output=jsonpath={.status."+field+"}")
+}
+
+// fetch asks the machine at the port of its node.
+func (s *smolVMs) answers() bool {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	address := ""
+	for _, node := range s.cluster.Nodes() {
+		if node.Name() == s.status("nodeName") {
+			address = node.Address()
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: s.cluster.Dial}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:18081/", address), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+func (s *smolVMs) mustAnswer(when string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); !s.answers(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%s the port does not answer", when)
+		}
+	}
+	s.say("the port answers " + when)
+}
+
+const smolVM = `
+apiVersion: vm.smolvm.dev/v1alpha1
+kind: SmolVM
+metadata: {name: web, namespace: team}
+spec:
+  running: true
+  image: web:1
+  resources: {cpus: 1, memoryMiB: 256}
+  storage: {storageGiB: 1, overlayGiB: 1}
+  network: {enabled: true, ports: [{hostPort: 18081, guestPort: 80}]}
+`
+
+// TestSmolVM: from the chart to a port that answers, the loss of the runtime's pods, a stop, growth, and deletion.
+func TestSmolVM(t *testing.T) {
+	c := theCluster(t)
+	s := &smolVMs{t: t, cluster: c, begin: time.Now()}
+	s.install(serveImages(t, c))
+	t.Cleanup(func() { s.remove() })
+	for deadline := time.Now().Add(patience); len(strings.Fields(s.kubectl("get", "smolvmnodes", "--output=name"))) != len(c.Nodes()); time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			t.Fatalf("SmolVMNodes: %s", s.kubectl("get", "smolvmnodes"))
+		}
+	}
+	s.say("each node has a SmolVMNode")
+	s.kubectl("create", "namespace", "team")
+	if out, err := c.KubectlInput(t.Context(), smolVM, "apply", "--filename=-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.await("Ready", "condition=Ready")
+	s.await("GuestReady", "condition=GuestReady")
+	if phase := s.status("phase"); phase != "Running" {
+		t.Errorf("the phase is %s", phase)
+	}
+	s.mustAnswer("after the start")
+
+	s.kubectl("--namespace="+smolNamespace, "delete", "pods", "--all", "--timeout=120s")
+	s.mustAnswer("after all pods of SmolVM were deleted")
+	s.kubectl("--namespace="+smolNamespace, "rollout", "status", "daemonset/smolvm-runtime", "--timeout=120s")
+	s.kubectl("--namespace="+smolNamespace, "rollout", "status", "deployment/smolvm-controller", "--timeout=120s")
+
+	s.kubectl("--namespace=team", "patch", "smolvm", "web", "--type=merge", `--patch={"spec":{"running":false}}`)
+	s.await("Stopped", "jsonpath={.status.phase}=Stopped")
+	s.kubectl("--namespace=team", "patch", "smolvm", "web", "--type=merge", `--patch={"spec":{"running":true,"storage":{"storageGiB":2}}}`)
+	s.await("Running again, with more storage", "jsonpath={.status.phase}=Running")
+	s.mustAnswer("after the second start")
+
+	s.kubectl("--namespace=team", "delete", "smolvm", "web", "--timeout=120s")
+	s.say("deleted")
+	for _, node := range c.Nodes() {
+		if out, err := node.Exec(t.Context(), "sh", "-c", "ls -d /var/lib/smolvm/machines/*/ 2>/dev/null || true"); err != nil || strings.TrimSpace(out) != "" {
+			t.Errorf("%s has %q: %v", node.Name(), out, err)
+		}
+	}
+}
+
+// remove removes what was installed, and machines, which outlive everything else.
+func (s *smolVMs) remove() {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	_, _ = s.cluster.Kubectl(ctx, "delete", "namespace", "team", "--ignore-not-found", "--timeout=60s")
+	command := exec.CommandContext(ctx, filepath.Join(tools, "helm"), "uninstall", smolRelease, "--namespace="+smolNamespace, "--kubeconfig="+s.cluster.Kubeconfig(), "--wait", "--timeout=150s")
+	if err := s.cluster.Run(command); err != nil {
+		s.t.Errorf("removing the chart: %v", err)
+	}
+}
