@@ -47,7 +47,8 @@ The environment says where the agent is: NODE_NAME, POD_NAME, POD_NAMESPACE and 
 and SMOLVM_RUNTIME_VERSION the version that is reported. The API server is the pod's own, or that of the file in KUBECONFIG.`,
 		Example: `  # on a machine that can reach a cluster, as node-1, for clients with the token in a file
   NODE_NAME=node-1 POD_IP=192.0.2.7 KUBECONFIG=$HOME/.kube/config kvm-operator runtime --token-file=token \
-    --state-directory=$PWD/state --smolvm-api-socket=$PWD/run/smolvm.sock --allow-emulation`,
+    --state-directory=$PWD/state --smolvm-api-socket=$PWD/run/smolvm.sock --allow-emulation \
+    --smolvm-serve-command="smolvm serve start --listen unix://$PWD/run/smolvm.sock --state=$PWD/state --allow-emulation"`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runRuntime(c) },
 	}

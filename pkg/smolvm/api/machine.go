@@ -157,7 +157,7 @@ type Machine struct {
 
 	// The following are additions.
 
-	// Image or From are what the machine was made of, and ImageDigest is what the image's tag meant at the last start.
+	// Image or From are what the machine was made of, and ImageDigest is what the image's tag meant at the first start.
 	Image       string `json:"image,omitempty"`
 	From        string `json:"from,omitempty"`
 	ImageDigest string `json:"imageDigest,omitempty"`

@@ -74,14 +74,15 @@ type SmolVMSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 
-	// From is the path of a .smolmachine file on the node. It is immutable once the machine is created.
+	// From is the path of a .smolmachine file on the node, which this operator's runtime refuses. It is immutable once the
+	// machine is created.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	From string `json:"from,omitempty"`
 
-	// ImagePullSecrets are Secrets of type kubernetes.io/dockerconfigjson in the namespace, for pulling the image. Left out:
-	// none. Read at each start. An addition.
+	// ImagePullSecrets are Secrets of type kubernetes.io/dockerconfigjson in the namespace, for pulling the image. They are
+	// accepted and have no effect yet. An addition.
 	//
 	// +listType=map
 	// +listMapKey=name

@@ -75,7 +75,7 @@ type SmolVMStatus struct {
 	// OverlayGiB is the size of the disk for changes to the image; absent if the runtime does not report it.
 	OverlayGiB *int64 `json:"overlayGiB,omitempty"`
 
-	// ImageDigest is what the image meant at the last start. An addition.
+	// ImageDigest is what the image meant at the first start; later starts use the same. An addition.
 	ImageDigest string `json:"imageDigest,omitempty"`
 
 	// StartTime is when the machine was started the last time. An addition.
