@@ -15,6 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/resolvconf"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/usernet"
 )
 
@@ -291,7 +292,7 @@ func (r *reader) dnsServers() []netip.Addr {
 	texts := list(r.text("dns-servers"))
 	if len(texts) == 0 {
 		var err error
-		if texts, err = resolverEntries(resolverFile, "nameserver"); err != nil {
+		if texts, err = resolvconf.Entries(resolvconf.Path, "nameserver"); err != nil {
 			r.wrong("dns-servers", err)
 		}
 	}
@@ -306,7 +307,7 @@ func (r *reader) searchDomains() []string {
 	domains := list(r.text("search-domains"))
 	if len(domains) == 0 {
 		var err error
-		if domains, err = resolverEntries(resolverFile, "search"); err != nil {
+		if domains, err = resolvconf.Entries(resolvconf.Path, "search"); err != nil {
 			r.wrong("search-domains", err)
 		}
 	}
@@ -326,24 +327,6 @@ func addresses(texts []string) []netip.Addr {
 		}
 	}
 	return kept
-}
-
-// resolverFile is the pod's file, in the format of resolv.conf(5).
-const resolverFile = "/etc/resolv.conf"
-
-// resolverEntries reads the values of a keyword in a resolv.conf. A missing file has no values.
-func resolverEntries(path, keyword string) ([]string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	var values []string
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == keyword {
-			values = append(values, fields[1:]...)
-		}
-	}
-	return values, nil
 }
 
 func list(text string) []string { return compact(strings.Split(text, ",")...) }

@@ -17,6 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/osimage"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/resolvconf"
 )
 
 // nodePods are golden files of the operator. They are the contract between what it renders and what the runner reads.
@@ -158,15 +159,15 @@ func TestResolverEntries(t *testing.T) {
 	if err := os.WriteFile(path, []byte("# comment\nsearch a b\nnameserver 10.0.0.1\nnameserver\t10.0.0.2\nnameserver\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := resolverEntries(path, "nameserver")
+	got, err := resolvconf.Entries(path, "nameserver")
 	if diff := cmp.Diff([]string{"10.0.0.1", "10.0.0.2"}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	got, err = resolverEntries(path, "search")
+	got, err = resolvconf.Entries(path, "search")
 	if diff := cmp.Diff([]string{"a", "b"}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if got, err := resolverEntries(path+"x", "nameserver"); err != nil || got != nil {
+	if got, err := resolvconf.Entries(path+"x", "nameserver"); err != nil || got != nil {
 		t.Errorf("without the file: %v, %v", got, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +26,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/ociimage"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/qemu"
+	"github.com/kvm-operator/kvm-operator/pkg/vm/resolvconf"
 )
 
 func newServe() *cobra.Command {
@@ -243,7 +244,7 @@ func (r *reader) policy() egress.Policy {
 func (r *reader) resolvers() []netip.AddrPort {
 	texts := r.list("resolver")
 	if len(texts) == 0 {
-		texts = resolversOf("/etc/resolv.conf")
+		texts = resolversOf(resolvconf.Path)
 	}
 	var found []netip.AddrPort
 	for _, text := range texts {
@@ -256,19 +257,14 @@ func (r *reader) resolvers() []netip.AddrPort {
 
 // resolversOf returns the addresses of name servers in a file (resolv.conf(5)).
 func resolversOf(path string) []string {
-	text, err := os.ReadFile(path)
+	values, err := resolvconf.Entries(path, "nameserver")
 	if err != nil {
 		return nil
 	}
-	var found []string
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "nameserver" {
-			if _, err := netip.ParseAddr(fields[1]); err == nil {
-				found = append(found, fields[1])
-			}
-		}
-	}
-	return found
+	return slices.DeleteFunc(values, func(value string) bool {
+		_, err := netip.ParseAddr(value)
+		return err != nil
+	})
 }
 
 func (r *reader) images(directory string) *ociimage.Cache {

@@ -190,6 +190,6 @@ func TestSourcesAreForgotten(t *testing.T) {
 	at.pass(trustLasts)
 	r.mayAsk("more")
 	if _, found := r.sources["controller"]; found {
-		t.Error("trust lasts for ever")
+		t.Error("trust in an address never ends")
 	}
 }

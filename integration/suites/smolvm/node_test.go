@@ -105,7 +105,7 @@ func vmOf(t *testing.T, name string, by func(*v1alpha1.SmolVMSpec)) *v1alpha1.Sm
 	return vm
 }
 
-// letGo deletes a SmolVM, also if nothing works any more.
+// letGo deletes a SmolVM, even if its node no longer answers.
 func letGo(vm *v1alpha1.SmolVM) {
 	ctx := context.Background()
 	_ = theLab.Client.Delete(ctx, vm)

@@ -262,8 +262,8 @@ func TestHostTakesOverFromOneThatWasKilled(t *testing.T) {
 	})
 }
 
-// port is a virtio-serial port: it stays when hosts go, and does not tell that they have. What the guest writes goes to the
-// host that is there by then, and without one to nobody.
+// port is a virtio-serial port: it stays when hosts go, and does not say so. What the guest writes goes to the host that is
+// connected by then, and is lost without one.
 type port struct {
 	in       *io.PipeReader
 	fromHost *io.PipeWriter

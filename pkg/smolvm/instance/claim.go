@@ -40,22 +40,35 @@ func claim(directory string) (*os.File, error) {
 	return file, nil
 }
 
-// holder returns the number of the process of a machine; 0 if it has none.
-func holder(directory string) (int, error) {
+// look returns the lock of a machine's process; its type is F_UNLCK if there is none. It takes no lock, so that others who
+// look at the same time see the same.
+func look(directory string) (*unix.Flock_t, error) {
 	file, err := ownfile.Open(filepath.Join(directory, claimName), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return &unix.Flock_t{Type: unix.F_UNLCK}, nil
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { _ = file.Close() }()
 	lock := wholeFile()
 	if err := unix.FcntlFlock(file.Fd(), unix.F_GETLK, lock); err != nil {
-		return 0, fmt.Errorf("finding the process of %s: %w", directory, err)
+		return nil, fmt.Errorf("finding the process of %s: %w", directory, err)
 	}
-	if lock.Type == unix.F_UNLCK {
-		return 0, nil
+	return lock, nil
+}
+
+// Claimed reports whether a process has the machine of a directory.
+func Claimed(directory string) (bool, error) {
+	lock, err := look(directory)
+	return err == nil && lock.Type != unix.F_UNLCK, err
+}
+
+// holder returns the number of the process of a machine; 0 if it has none.
+func holder(directory string) (int, error) {
+	lock, err := look(directory)
+	if err != nil || lock.Type == unix.F_UNLCK {
+		return 0, err
 	}
 	if lock.Pid <= 1 {
 		return 0, fmt.Errorf("the process of %s is not visible here: the server has to share its process namespace", directory)
@@ -86,22 +99,4 @@ func Kill(_ context.Context, directory string) error {
 		return fmt.Errorf("killing process %d: %w", pid, err)
 	}
 	return nil
-}
-
-// Claimed reports whether a process has the machine of a directory. It only looks: it takes no lock, so that others who
-// look at the same time see the same.
-func Claimed(directory string) (bool, error) {
-	file, err := ownfile.Open(filepath.Join(directory, claimName), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = file.Close() }()
-	lock := wholeFile()
-	if err := unix.FcntlFlock(file.Fd(), unix.F_GETLK, lock); err != nil {
-		return false, err
-	}
-	return lock.Type != unix.F_UNLCK, nil
 }

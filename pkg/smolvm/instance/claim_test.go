@@ -64,7 +64,7 @@ func TestOneProcessForOneMachine(t *testing.T) {
 	if _, err := claim(directory); !errors.Is(err, ErrClaimed) {
 		t.Errorf("the third: %v", err)
 	}
-	// What is written into the file names nobody.
+	// The content of the file does not say which process has the machine.
 	if err := os.WriteFile(filepath.Join(directory, claimName), []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}

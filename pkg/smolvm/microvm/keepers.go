@@ -29,9 +29,6 @@ type Processes struct {
 	CgroupParent, CgroupRoot string
 }
 
-// firstDescriptor is the first one that a process inherits besides its standard ones.
-const firstDescriptor = 3
-
 // Start starts the process in a session of its own, so that neither the server's end nor a terminal reaches it.
 func (p Processes) Start(directory string, lock *disk.Lock) (<-chan struct{}, error) {
 	nothing, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -45,7 +42,7 @@ func (p Processes) Start(directory string, lock *disk.Lock) (<-chan struct{}, er
 		return nil, err
 	}
 	defer func() { _ = words.Close() }()
-	command := exec.Command(p.Program, slices.Concat(p.Arguments, []string{fmt.Sprintf("--lock=%d", firstDescriptor), directory})...)
+	command := exec.Command(p.Program, slices.Concat(p.Arguments, []string{fmt.Sprintf("--lock=%d", keeper.FirstDescriptor), directory})...)
 	command.ExtraFiles = []*os.File{lock.File()}
 	command.Stdin, command.Stdout, command.Stderr = nothing, words, words
 	command.Dir = "/"

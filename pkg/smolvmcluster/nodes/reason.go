@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
-// maxMessage bounds what is told of an error, in bytes: runtimes, and registries behind them, choose the words.
+// maxMessage bounds the text of an error in messages, in bytes, because runtimes and registries choose it.
 const maxMessage = 4 << 10
 
 // errSilent means that a runtime took a request and did not answer.

@@ -175,7 +175,7 @@ func (s *session) identify(ctx context.Context, client *api.Client) error {
 	return nil
 }
 
-// maxName bounds what is told of the names that a runtime gives itself, in bytes.
+// maxName bounds the names of a runtime in messages, in bytes, because the runtime chooses them.
 const maxName = 253
 
 // poll asks a runtime that cannot tell of changes, as one whose smolvm cannot.
