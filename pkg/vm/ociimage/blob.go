@@ -2,6 +2,8 @@ package ociimage
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -30,23 +32,48 @@ type blob struct {
 // slotOf returns the name of the slot of what has a digest.
 func slotOf(digest string) string { return strings.ReplaceAll(digest, ":", "-") }
 
-func (p *pull) blobSlot(d v1.Descriptor) string {
+// openSlot is the slot of a blob that everyone on the node may have: it was downloaded without credentials of a tenant.
+func (p *pull) openSlot(d v1.Descriptor) string {
 	return filepath.Join(p.cache.Directory, blobsName, slotOf(d.Digest.String()))
+}
+
+// blobSlot is the slot that a blob is downloaded to. What comes by credentials of a tenant stays within its repository,
+// from which the manifest that names it has just come. Elsewhere it would be given to each tenant who knows its digest:
+// a registry of theirs serves a manifest with the digest, and need not have the blob.
+func (p *pull) blobSlot(d v1.Descriptor) string {
+	if p.auth == nil {
+		return p.openSlot(d)
+	}
+	sum := sha256.Sum256([]byte(p.ref.name.Context().Name() + " " + d.Digest.String()))
+	return filepath.Join(p.cache.Directory, blobsName, slotOf("sha256:"+hex.EncodeToString(sum[:])))
+}
+
+// there returns a blob that is complete in a slot, nil if there is none.
+func (p *pull) there(directory string, size int64) *blob {
+	use := slots.Find(directory)
+	if use == nil {
+		return nil
+	}
+	file := filepath.Join(directory, blobName)
+	if !isWhole(file, size) {
+		use.Drop()
+		return nil
+	}
+	use.Touch()
+	p.progress.add(size)
+	return &blob{file, use}
 }
 
 // blob returns a blob, and downloads it if it is not there. The same blob may belong to several images: the first one
 // that needs it downloads it, and the others wait.
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) (_ *blob, err error) {
 	directory := p.blobSlot(d)
-	file := filepath.Join(directory, blobName)
-	if use := slots.Find(directory); use != nil {
-		if isWhole(file, d.Size) {
-			use.Touch()
-			p.progress.add(d.Size)
-			return &blob{file, use}, nil
+	for _, place := range []string{p.openSlot(d), directory} {
+		if b := p.there(place, d.Size); b != nil {
+			return b, nil
 		}
-		use.Drop()
 	}
+	file := filepath.Join(directory, blobName)
 	slot, err := slots.Enter(ctx, directory, p.waiting("layer"))
 	if err != nil {
 		return nil, err

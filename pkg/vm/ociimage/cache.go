@@ -23,6 +23,10 @@ import (
 // Its images are in images/sha256-…, by the digest of the image's manifest: root.squashfs, and what is known of it in
 // image.json. Blobs are in blobs/sha256-…, while they are downloaded and for a while after that, because images share
 // layers. Only the node's administrator may write to it.
+//
+// What was pulled with credentials of one pull is given to another one only if its registry sends it to that one too, or
+// has allowed it: blobs are shared within their repository, and an image that another repository says it has is
+// downloaded from there first, although it is in the cache.
 type Cache struct {
 	// Directory is created if it is missing.
 	Directory string

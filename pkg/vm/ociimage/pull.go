@@ -154,6 +154,11 @@ func (p *pull) fill(ctx context.Context, asked, digest string, m *manifest) (_ I
 	}()
 	from := p.origin(asked)
 	before := load(directory)
+	if before != nil && !before.isFor(from) {
+		if err := p.prove(ctx, m); err != nil {
+			return Image{}, err
+		}
+	}
 	if image, err := p.again(ctx, slot, before, from); err != nil || image != nil {
 		return given(image), err
 	}
@@ -173,6 +178,21 @@ func (p *pull) fill(ctx context.Context, asked, digest string, m *manifest) (_ I
 		err = fmt.Errorf("%s has changed while it was made", rootName)
 	}
 	return given(image), err
+}
+
+// prove downloads the blobs of an image that is in the cache. Its manifest is no proof that a repository has it: a tenant
+// may have pushed the manifest of another tenant's image to a registry of their own, which has no layer of it.
+func (p *pull) prove(ctx context.Context, m *manifest) (err error) {
+	blobs := append([]v1.Descriptor{*m.Config}, m.Layers...)
+	uses := make([]*blob, len(blobs))
+	defer func() {
+		for _, b := range uses {
+			if b != nil {
+				err = errors.Join(err, b.use.Release())
+			}
+		}
+	}()
+	return p.blobs(ctx, blobs, uses)
 }
 
 // again returns an image that is in a locked slot, and has one more origin now; nil if there is none, or it is damaged.

@@ -66,6 +66,12 @@ func (r *record) serves(wanted origin, platform string, allowed bool) bool {
 	})
 }
 
+// isFor reports whether an image may be given away under a name whose registry has just served its manifest: it was pulled
+// from there before, or is not one that needs credentials of a tenant.
+func (r *record) isFor(wanted origin) bool {
+	return slices.ContainsFunc(r.Origins, func(o origin) bool { return o.Secret == "" || o.Repository == wanted.Repository })
+}
+
 // add adds an origin, and reports whether it is new.
 func (r *record) add(o origin) bool {
 	if slices.Contains(r.Origins, o) {

@@ -1,0 +1,151 @@
+package ociimage
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// private is a registry that asks for a password, with an image that anna has pulled to a cache.
+type private struct {
+	*registry
+	cache  *Cache
+	image  image
+	digest string
+	// manifest is what the registry has under the digest.
+	manifest []byte
+	// mallory is a registry of another tenant.
+	mallory *registry
+}
+
+func newPrivate(t *testing.T) private {
+	t.Helper()
+	r, mallory := newRegistry(t), newRegistry(t)
+	p := private{registry: r, mallory: mallory, image: simple(t)}
+	p.digest, _ = r.push("team/web", p.image, "v1")
+	p.image.manifest = func(m *v1.Manifest) { m.Annotations = map[string]string{"of": "mallory"} }
+	answer, err := http.Get(r.URL + "/v2/team/web/manifests/v1")
+	try(t, err)
+	p.manifest, err = io.ReadAll(answer.Body)
+	try(t, errors.Join(err, answer.Body.Close()))
+	r.spoil("*", basic("anna", "right"))
+	p.cache, _ = newCache(t, t.TempDir(), r, mallory)
+	p.get(t)
+	r.log()
+	return p
+}
+
+// get gets the image as anna.
+func (p private) get(t *testing.T) {
+	t.Helper()
+	got, err := p.cache.Get(t.Context(), p.host+"/team/web:v1", &authn.AuthConfig{Username: "anna", Password: "right"})
+	try(t, errors.Join(err, got.Release()))
+}
+
+// lacks makes mallory's registry serve everything that was pushed but blobs, as one does that has only a manifest.
+func (p private) lacks(t *testing.T) {
+	t.Helper()
+	p.mallory.spoil("*", func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		if !strings.Contains(r.URL.Path, "/blobs/sha256:") {
+			return false
+		}
+		answerWith(w, http.StatusNotFound, "BLOB_UNKNOWN", "no such blob")
+		return true
+	})
+}
+
+// TestAManifestIsNoProofOfItsLayers: a tenant who knows digests, or a whole manifest, of another tenant's image serves them
+// from a registry of their own. That gives them no layer that they do not have.
+func TestAManifestIsNoProofOfItsLayers(t *testing.T) {
+	needs(t, packer)
+	for name, push := range map[string]func(p private) string{
+		"the same manifest, by tag": func(p private) string {
+			p.mallory.putManifest("evil", "application/vnd.oci.image.manifest.v1+json", p.manifest, "v1")
+			return "/evil:v1"
+		},
+		"the same manifest, by digest": func(p private) string {
+			p.mallory.putManifest("evil", "application/vnd.oci.image.manifest.v1+json", p.manifest)
+			return "/evil@" + p.digest
+		},
+		"another image with the same layers": func(p private) string {
+			p.mallory.push("evil", p.image, "v1")
+			return "/evil:v1"
+		},
+	} {
+		for who, auth := range map[string]*authn.AuthConfig{"without credentials": nil, "with their own": {Username: "mallory", Password: "own"}} {
+			t.Run(name+" "+who, func(t *testing.T) {
+				p := newPrivate(t)
+				reference := p.mallory.host + push(p)
+				p.lacks(t)
+				got, err := p.cache.Get(t.Context(), reference, auth)
+				try(t, got.Release())
+				var failed *PullError
+				if !errors.As(err, &failed) || failed.Status != http.StatusNotFound {
+					t.Errorf("the image of another tenant: %v", err)
+				}
+				requireNothingHalf(t, p.cache.Directory)
+				p.get(t)
+				if requests := p.log(); len(requests) != 1 {
+					t.Errorf("its owner asked for %v, want one manifest", requests)
+				}
+			})
+		}
+	}
+}
+
+// TestAPartOfALayerIsNotGoneOnWith: a download that broke off is not completed by another tenant's registry, which would
+// need no more than the rest of it.
+func TestAPartOfALayerIsNotGoneOnWith(t *testing.T) {
+	needs(t, packer)
+	p := newPrivate(t)
+	p.mallory.push("evil", p.image, "v1")
+	blobs, err := filepath.Glob(filepath.Join(p.cache.Directory, blobsName, "*", blobName))
+	try(t, err)
+	for _, blob := range blobs { // as if they had broken off before the last byte
+		info, err := os.Stat(blob)
+		try(t, err)
+		try(t, errors.Join(os.Truncate(blob, info.Size()-1), os.Rename(blob, filepath.Join(filepath.Dir(blob), partName))))
+	}
+	get(t, p.cache, p.mallory.host+"/evil:v1")
+	if requests := p.mallory.log(); slices.ContainsFunc(requests, func(line string) bool { return strings.Contains(line, "bytes=") }) || len(blobs) != 3 {
+		t.Errorf("of %d parts, the rest was asked for: %v", len(blobs), requests)
+	}
+}
+
+// TestWhoHasTheLayersHasTheImage: an image that another repository really has is downloaded once, and not made again.
+func TestWhoHasTheLayersHasTheImage(t *testing.T) {
+	needs(t, packer, "unsquashfs")
+	p := newPrivate(t)
+	p.image.manifest = nil
+	if digest, _ := p.mallory.push("copy", p.image, "v1"); digest != p.digest {
+		t.Fatalf("the copy has the digest %s, want %s", digest, p.digest)
+	}
+	for n, want := range []int{5, 1} { // HEAD and GET of the manifest, and three blobs; then HEAD alone
+		requireFile(t, get(t, p.cache, p.mallory.host+"/copy:v1"), "etc/name", "upper")
+		if requests := p.mallory.log(); len(requests) != want {
+			t.Errorf("%d: requests %v, want %d", n, requests, want)
+		}
+	}
+}
+
+// TestTenantsOfARepositoryShareItsLayers: the registry has just allowed the second one to have the manifest.
+func TestTenantsOfARepositoryShareItsLayers(t *testing.T) {
+	needs(t, packer)
+	p := newPrivate(t)
+	p.spoil("*", basic("bob", "own"))
+	other := image{layers: []part{p.image.layers[0], gzipped(archiveOf(t, "own=1"))}}
+	p.push("team/web", other, "v2")
+	got, err := p.cache.Get(t.Context(), p.host+"/team/web:v2", &authn.AuthConfig{Username: "bob", Password: "own"})
+	try(t, errors.Join(err, got.Release()))
+	if requests := p.log(); slices.Contains(requests, "GET "+p.image.blobPath("team/web", 0)) || len(requests) != 4 {
+		t.Errorf("requests %v, want two of manifests, one of a configuration and one of a layer", requests)
+	}
+}
