@@ -61,7 +61,7 @@ func (d *download) run(ctx context.Context) (err error) {
 		if err := d.discard(); err != nil {
 			return err
 		}
-		if wrong := (&failure{host: d.source.host(), err: fmt.Errorf("%w: %s", errMismatch, d.want.Digest)}); d.whole || again {
+		if wrong := d.failed(fmt.Errorf("%w: %s", errMismatch, d.want.Digest)); d.whole || again {
 			return wrong
 		}
 		d.progress.say("a layer that came in pieces has another digest, pulling it once more")
@@ -102,12 +102,12 @@ func (d *download) attempt(ctx context.Context) error {
 		response.StatusCode == http.StatusPartialContent && !d.continues(offset, response):
 		return errors.Join(d.failed(errRange), retry.Final(d.discard()))
 	case response.StatusCode != http.StatusPartialContent:
-		return refusal(d.source.host(), response)
+		return d.source.refusal(response)
 	}
 	return d.store(ctx, response.Body, offset, dog)
 }
 
-func (d *download) failed(err error) error { return &failure{host: d.source.host(), err: err} }
+func (d *download) failed(err error) error { return d.source.failed(0, err) }
 
 // continues reports whether a partial response is the one that was asked for (RFC 9110, section 14.4).
 func (d *download) continues(offset int64, response *http.Response) bool {

@@ -3,17 +3,20 @@ package ociimage
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/kvm-operator/kvm-operator/pkg/vm/retry"
@@ -68,13 +71,21 @@ var (
 // failure is what a registry did wrong.
 type failure struct {
 	host string
+	// hidden are texts that must not be repeated.
+	hidden []string
 	// status is that of HTTP; 0 if it is not what is wrong.
 	status int
 	err    error
 }
 
 // Error has the words of the registry.
-func (f *failure) Error() string { return f.host + ": " + words(f.err.Error()) }
+func (f *failure) Error() string {
+	text := f.err.Error()
+	for _, secret := range f.hidden {
+		text = strings.ReplaceAll(text, secret, "…")
+	}
+	return f.host + ": " + words(text)
+}
 
 // Unwrap returns the cause.
 func (f *failure) Unwrap() error { return f.err }
@@ -103,12 +114,31 @@ func (f failures) status() int {
 	return 0
 }
 
+// failed returns what a registry did wrong. status is that of HTTP, 0 if it is not what is wrong. What the registry repeats
+// of the credentials that it got is hidden: its words reach people who may not read these.
+func (s *source) failed(status int, err error) *failure {
+	return &failure{host: s.host(), hidden: s.hidden, status: status, err: err}
+}
+
+// forms returns the texts by which a registry may repeat credentials.
+func forms(auth *authn.AuthConfig) (all []string) {
+	pair := base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + auth.Password))
+	for _, text := range []string{
+		pair, strings.TrimRight(pair, "="), url.QueryEscape(auth.Password), auth.Password, auth.Auth, auth.IdentityToken, auth.RegistryToken,
+	} {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
 // broken returns an error of the connection to a registry, or of the handshake with it. It is final if it does not pass.
 func (s *source) broken(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, retry.ErrStalled) {
 		err = cause
 	}
-	failed := &failure{host: s.host(), err: err}
+	failed := s.failed(0, err)
 	var answer *transport.Error
 	if errors.As(err, &answer) {
 		failed.status = answer.StatusCode
@@ -127,7 +157,7 @@ func (s *source) broken(ctx context.Context, err error) error {
 const maxAnswer = 64 << 10
 
 // refusal returns the error of a response (OCI distribution specification, "Error Codes"), and closes it.
-func refusal(host string, response *http.Response) error {
+func (s *source) refusal(response *http.Response) error {
 	defer response.Body.Close() //nolint:errcheck // all that matters has been read
 	var said struct {
 		Errors []struct {
@@ -142,7 +172,7 @@ func refusal(host string, response *http.Response) error {
 			texts = append(texts, e.Code+": "+e.Message)
 		}
 	}
-	failed := &failure{host: host, status: response.StatusCode, err: errors.New(strings.Join(texts, ", "))}
+	failed := s.failed(response.StatusCode, errors.New(strings.Join(texts, ", ")))
 	if !retry.Passing(response.StatusCode) {
 		return retry.Final(failed)
 	}

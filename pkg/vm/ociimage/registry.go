@@ -75,7 +75,9 @@ func (k keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 type source struct {
 	repository name.Repository
 	// auth is nil if the keychain has to tell.
-	auth     authn.Authenticator
+	auth authn.Authenticator
+	// hidden are texts of the credentials that errors do not repeat.
+	hidden   []string
 	keychain authn.Keychain
 	guard    *guard
 	attempts retry.Policy
@@ -114,7 +116,7 @@ func (c *Cache) sources(ref reference, auth *authn.AuthConfig, guard *guard) ([]
 	}
 	own := &source{repository: registry.Repo(origin.RepositoryStr()), attempts: c.patience().policy()}
 	if auth != nil {
-		own.auth = authn.FromConfig(*auth)
+		own.auth, own.hidden = authn.FromConfig(*auth), forms(auth)
 	}
 	all = append(all, own)
 	for _, s := range all {

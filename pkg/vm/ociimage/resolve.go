@@ -65,7 +65,7 @@ func (p *pull) fetch(ctx context.Context, digest string) (found answer, err erro
 		return s.attempts.Do(ctx, p.progress.say, func() (bool, error) {
 			found, err = s.get(ctx, digest)
 			if err == nil && found.digest != digest {
-				err = retry.Final(&failure{host: s.host(), err: fmt.Errorf("%w: %s", errMismatch, digest)})
+				err = retry.Final(s.failed(0, fmt.Errorf("%w: %s", errMismatch, digest)))
 			}
 			return false, err
 		})
@@ -94,7 +94,7 @@ func (s *source) head(ctx context.Context, tag string) (answer, error) {
 	case response.StatusCode == http.StatusOK && digestPattern.MatchString(digest):
 		return answer{digest: digest}, nil
 	case retry.Passing(response.StatusCode):
-		return answer{}, refusal(s.host(), response)
+		return answer{}, s.refusal(response)
 	}
 	return s.get(ctx, tag)
 }
@@ -112,7 +112,7 @@ func (s *source) get(ctx context.Context, identifier string) (answer, error) {
 		return answer{}, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return answer{}, refusal(s.host(), response)
+		return answer{}, s.refusal(response)
 	}
 	defer response.Body.Close() //nolint:errcheck // all that matters has been read
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxManifest+1))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,5 +148,32 @@ func TestTenantsOfARepositoryShareItsLayers(t *testing.T) {
 	try(t, errors.Join(err, got.Release()))
 	if requests := p.log(); slices.Contains(requests, "GET "+p.image.blobPath("team/web", 0)) || len(requests) != 4 {
 		t.Errorf("requests %v, want two of manifests, one of a configuration and one of a layer", requests)
+	}
+}
+
+// TestWordsOfARegistryRepeatNoCredentials: its errors become messages that more people read than the Secret.
+func TestWordsOfARegistryRepeatNoCredentials(t *testing.T) {
+	auth := &authn.AuthConfig{Username: "anna", Password: "a right&long password"}
+	r := newRegistry(t)
+	r.spoil("*", func(w http.ResponseWriter, request *http.Request, _ int) bool {
+		header := request.Header.Get("Authorization")
+		if header == "" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+		}
+		_, password, _ := request.BasicAuth()
+		answerWith(w, http.StatusUnauthorized, "UNAUTHORIZED", "who is "+header+" with "+password+", "+url.QueryEscape(password))
+		return true
+	})
+	c, lines := newCache(t, t.TempDir(), r)
+	c.Registries.Mirrors = map[string][]string{r.host: {r.host + "/mirror"}}
+	_, err := c.Get(t.Context(), r.host+"/web:v1", auth)
+	said := strings.Join(append(lines.lines, err.Error()), "\n")
+	if !strings.Contains(said, "who is Basic … with …, …") {
+		t.Errorf("the words of the registry are not repeated: %s", said)
+	}
+	for _, secret := range forms(auth) {
+		if strings.Contains(said, secret) {
+			t.Errorf("%q is repeated: %s", secret, said)
+		}
 	}
 }
