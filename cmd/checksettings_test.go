@@ -25,6 +25,7 @@ var freeSettings = map[string]string{
 	flag.MachineAllowEmulation:   "yes or no",
 	flag.MachineNested:           "yes or no",
 	flag.InstallationSharedHosts: "yes or no",
+	flag.SmolVMPullSecrets:       "yes or no",
 	flag.TerminateUnhealthyNodes: "yes or no",
 	flag.VMEnabled:               "yes or no",
 	flag.VMExtraArgs:             "yes or no",

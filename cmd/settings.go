@@ -126,7 +126,7 @@ func servedSmolVMs(r reader) *service.SmolVMs {
 	if !r.runs(flag.ControllerSmolVM) {
 		return nil
 	}
-	return &service.SmolVMs{TokenFile: r.text(flag.SmolVMTokenFile), CAFile: r.text(flag.SmolVMCAFile)}
+	return &service.SmolVMs{TokenFile: r.text(flag.SmolVMTokenFile), CAFile: r.text(flag.SmolVMCAFile), PullSecrets: r.yes(flag.SmolVMPullSecrets)}
 }
 
 // servedMachines are the settings for VirtualMachines; nil if the operator ignores them.

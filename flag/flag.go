@@ -75,6 +75,7 @@ const (
 	RegistryDockerhubToken    = "service.registry.dockerhubtoken"
 	SecretsAdoptFrom          = "service.secrets.adoptfrom"
 	SmolVMCAFile              = "service.smolvm.cafile"
+	SmolVMPullSecrets         = "service.smolvm.pullsecrets"
 	SmolVMTokenFile           = "service.smolvm.tokenfile" //nolint:gosec // the name of a setting
 	TerminateUnhealthyNodes   = "service.terminateunhealthynodes"
 	VaultAddress              = "service.vault.address"
@@ -216,6 +217,7 @@ func registerSmolVMs(fs *pflag.FlagSet) {
 	fs.StringSlice(Controllers, []string{ControllerKVMConfig, ControllerVirtualMachine}, "what this operator runs: kvmconfig, virtualmachine and smolvm, each the custom resources of that name")
 	fs.String(SmolVMTokenFile, "/var/run/kvm-operator/smolvm/token", "file with the token that runtimes of SmolVMs are asked with; it is read for each request")
 	fs.String(SmolVMCAFile, "", "certificate authorities of runtimes of SmolVMs; empty to trust the certificates that SmolVMNodes show")
+	fs.Bool(SmolVMPullSecrets, false, "whether images of SmolVMs are pulled with the Secrets of spec.imagePullSecrets, which the operator has to be allowed to read")
 }
 
 func registerNodePods(fs *pflag.FlagSet) {

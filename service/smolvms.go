@@ -29,6 +29,8 @@ type SmolVMs struct {
 	// CAFile has the authorities that sign the certificates of runtimes; empty to trust the certificates that SmolVMNodes
 	// show.
 	CAFile string
+	// PullSecrets is whether the Secrets of spec.imagePullSecrets are read. Without it, the operator needs no right on Secrets.
+	PullSecrets bool
 	// Times are the pauses and limits of requests to runtimes; the zero value means nodes.Defaults. Tests set shorter ones.
 	Times nodes.Times
 }
@@ -74,7 +76,7 @@ func (s *Service) startSmolVMs(ctx context.Context, c Config) error {
 	}
 	recorder := m.GetEventRecorder(smolvm.EventSource)
 	r := &smolvm.Reconciler{
-		Client: writer, Live: live, Clock: s.clock, Events: recorder,
+		Client: writer, Live: live, Clock: s.clock, Events: recorder, PullSecrets: c.SmolVMs.PullSecrets,
 		Outdated: func(ctx context.Context) string { return s.definitions.outdatedOf(ctx, definitionsOfSmolVMs...) },
 	}
 	r.Nodes = nodes.New(nodes.Options{

@@ -77,6 +77,7 @@ func registerServe(fs *pflag.FlagSet) {
 	fs.StringToString("registry-mirror", nil, "registry=mirror: where images of a registry are asked for first")
 	fs.StringSlice("registry-insecure", nil, "registries, host:port, that are asked without verifying TLS")
 	fs.String("registry-ca", "", "file with certificates of authorities that registries' certificates may be signed by, besides those of this host")
+	fs.String("registry-config", "", "directory with a config.json, as docker login writes it, whose credentials are for the images of all machines; empty means that of this user. It is read for each pull")
 	fs.Duration("keep-images", 30*24*time.Hour, "how long an image is kept that no machine uses")
 	fs.String("cgroup-parent", "", "cgroup below which each machine gets one, so that it outlives the server's; empty means that it stays in the server's")
 	fs.String("cgroup-root", scope.Root, "where cgroups are mounted")
@@ -277,6 +278,9 @@ func (r *reader) images(directory string) *ociimage.Cache {
 	if path := r.text("registry-ca"); path != "" {
 		registries.CA, err = readCA(path)
 		r.check("registry-ca", err)
+	}
+	if path := r.text("registry-config"); path != "" {
+		registries.Keychain = ociimage.Keychain(path)
 	}
 	return &ociimage.Cache{Directory: directory, Registries: registries, Limits: ociimage.DefaultLimits}
 }

@@ -101,6 +101,7 @@ smolvm serve start --listen unix:///var/run/smolvm/smolvm.sock --cgroup-root=/ho
 {{- range $registry, $mirror := .registries.mirrors }} --registry-mirror={{ $registry }}={{ $mirror }}{{ end }}
 {{- range .registries.insecure }} --registry-insecure={{ . }}{{ end }}
 {{- if .registries.caSecret }} --registry-ca=/var/run/kvm-operator/registry/ca.crt{{ end }}
+{{- if .registries.secret }} --registry-config=/var/run/kvm-operator/registry-config{{ end }}
 {{- if .allowEmulation }} --allow-emulation{{ end }}
 {{- end }}
 {{- end }}

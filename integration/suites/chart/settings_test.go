@@ -38,6 +38,7 @@ var unreachable = map[string]string{
 	flag.LeaderElectionEnabled:      "two operators are never to be at work",
 	flag.LeaderElectionName:         "the name of the release, which is the default here",
 	flag.SmolVMCAFile:               "the Deployment smolvm-controller has it",
+	flag.SmolVMPullSecrets:          "the Deployment smolvm-controller has it",
 	flag.SmolVMTokenFile:            "the Deployment smolvm-controller has it",
 	flag.VaultKubernetesTokenFile:   "the operator's pod has its token where every pod has",
 	flag.WorkloadIgnitionPath:       "ignored by the operator",

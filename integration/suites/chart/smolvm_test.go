@@ -123,7 +123,7 @@ func TestValuesReachTheControllerOfSmolVMs(t *testing.T) {
 		}},
 		"all": {"--values=" + full, map[string]string{
 			flag.Controllers: "[smolvm]", flag.KubernetesInCluster: "true", flag.ServerListenAddress: "http://:8000", flag.LeaderElectionName: smolVMController,
-			flag.LeaderElectionDuration: "30s", flag.SmolVMCAFile: "/var/run/kvm-operator/smolvm-ca/ca.crt",
+			flag.LeaderElectionDuration: "30s", flag.SmolVMCAFile: "/var/run/kvm-operator/smolvm-ca/ca.crt", flag.SmolVMPullSecrets: "true",
 			flag.ServerEnableDebugServer: "true", flag.ServerLogAccess: "true", flag.ServerLogFormat: "text", flag.ServerLogLevel: "debug",
 		}},
 	} {
@@ -180,7 +180,7 @@ func TestValuesReachTheRuntime(t *testing.T) {
 		}, map[string]string{
 			"listen": "unix:///var/run/smolvm/smolvm.sock", "cgroup-root": "/host/cgroup", "cgroup-parent": "/kvm-operator/smolvm", "publish-address": "192.0.2.1",
 			"egress-floor": "metadata", "egress-allow": "[10.20.0.0/16,fd00:20::/64]", "registry-mirror": "[docker.io=mirror.example.org:5000,quay.io=mirror.example.org]",
-			"registry-insecure": "[mirror.example.org:5000]", "registry-ca": "/var/run/kvm-operator/registry/ca.crt", "allow-emulation": "true",
+			"registry-insecure": "[mirror.example.org:5000]", "registry-ca": "/var/run/kvm-operator/registry/ca.crt", "registry-config": "/var/run/kvm-operator/registry-config", "allow-emulation": "true",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,6 +203,9 @@ func TestValuesReachTheRuntime(t *testing.T) {
 				t.Errorf("smolvm's flags (-want +got):\n%s", diff)
 			}
 			mounted(t, container, []string{got["token-file"], got["tls-cert-file"], got["tls-private-key-file"], c.serve["registry-ca"], c.serve["cgroup-root"] + "/x"})
+			if directory := c.serve["registry-config"]; directory != "" {
+				mounted(t, container, []string{directory + "/config.json"})
+			}
 		})
 	}
 }

@@ -90,7 +90,7 @@ func (i installation) helmSmolVMs(t *testing.T, args ...string) {
 // installSmolVMs installs or upgrades as `make deploy` does.
 func (i installation) installSmolVMs(t *testing.T) {
 	t.Helper()
-	i.helmSmolVMs(t, "upgrade", "--install", smolVMRelease, chart, "--skip-crds", "--take-ownership", "--set-json=controllers=[]", "--set=smolvm.enabled=true,smolvm.allowEmulation=true")
+	i.helmSmolVMs(t, "upgrade", "--install", smolVMRelease, chart, "--skip-crds", "--take-ownership", "--set-json=controllers=[]", "--set=smolvm.enabled=true,smolvm.allowEmulation=true,smolvm.pullSecrets=true", "--set-json=smolvm.pullSecretNames=[\"registry\"]")
 }
 
 func (i installation) token(t *testing.T) string {
@@ -319,9 +319,15 @@ func askRuntime(url string) error {
 // lifeOfASmolVM starts a machine and deletes it.
 func (i installation) lifeOfASmolVM(t *testing.T, node string, machines *playedMachines) {
 	t.Helper()
+	i.Create(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "registry"}, Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"docker.io":{"username":"user","password":"of the registry"}}}`)},
+	})
 	vm := &v1alpha1.SmolVM{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "chart"},
-		Spec:       v1alpha1.SmolVMSpec{Running: true, Image: "alpine:latest"},
+		Spec: v1alpha1.SmolVMSpec{
+			Running: true, Image: "alpine:latest", ImagePullSecrets: []v1alpha1.SecretReference{{Name: "registry"}},
+		},
 	}
 	i.Create(t, vm)
 	lab.Eventually(t, lab.Timeout, func() error {
@@ -332,6 +338,9 @@ func (i installation) lifeOfASmolVM(t *testing.T, node string, machines *playedM
 	})
 	if !machines.has(vm.Status.MachineName) {
 		t.Errorf("there is no machine %s", vm.Status.MachineName)
+	}
+	if auth := machines.authOf(vm.Status.MachineName); auth == nil || auth.Password != "of the registry" {
+		t.Error("it was not started with the credentials of its Secret")
 	}
 	i.Delete(t, vm)
 	i.AwaitGone(t, vm)

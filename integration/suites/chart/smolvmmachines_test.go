@@ -22,6 +22,7 @@ type playedMachines struct {
 
 	mu       sync.Mutex
 	machines map[string]api.Machine
+	auth     map[string]*api.RegistryAuth
 	drained  int
 }
 
@@ -30,7 +31,7 @@ func (i installation) playMachines(t *testing.T) *playedMachines {
 	t.Helper()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
 	i.Get(t, system)
-	p := &playedMachines{socket: filepath.Join(t.TempDir(), "smolvm.sock"), machines: map[string]api.Machine{"orphan": {
+	p := &playedMachines{socket: filepath.Join(t.TempDir(), "smolvm.sock"), auth: map[string]*api.RegistryAuth{}, machines: map[string]api.Machine{"orphan": {
 		Name: "orphan", State: api.StateStopped, Owner: &api.Owner{Cluster: string(system.UID), Namespace: "default", Name: "gone", UID: "of-one-that-is-gone"},
 	}}}
 	listener, err := server.Listen(t.Context(), "unix://"+p.socket, false)
@@ -93,13 +94,20 @@ func (p *playedMachines) Create(_ context.Context, r api.CreateRequest) (api.Mac
 }
 
 // Start implements server.Machines.
-func (p *playedMachines) Start(_ context.Context, name string, _ api.StartRequest) (api.Machine, error) {
+func (p *playedMachines) Start(_ context.Context, name string, r api.StartRequest) (api.Machine, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.machines[name]
 	m.State, m.PID, m.Workload = api.StateRunning, 4711, api.WorkloadRunning
-	p.machines[name] = m
+	p.machines[name], p.auth[name] = m, r.RegistryAuth
 	return m, nil
+}
+
+// authOf returns what came with the last start of a machine.
+func (p *playedMachines) authOf(name string) *api.RegistryAuth {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.auth[name]
 }
 
 // Delete implements server.Machines.

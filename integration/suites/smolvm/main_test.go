@@ -75,7 +75,7 @@ func withDefinitions(m *testing.M) int {
 // withSmolVMs are the settings of an operator for SmolVMs alone, which waits less than usual.
 func withSmolVMs(c *service.Config) {
 	c.NoClusters = true
-	c.SmolVMs = &service.SmolVMs{TokenFile: tokenFile, Times: times}
+	c.SmolVMs = &service.SmolVMs{TokenFile: tokenFile, Times: times, PullSecrets: true}
 }
 
 var times = nodes.Times{

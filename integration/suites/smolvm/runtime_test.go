@@ -46,6 +46,10 @@ type fakeRuntime struct {
 	lose map[string]int
 	// token is the one that is accepted.
 	token string
+	// auth is what came with the last start of each machine.
+	auth map[string]api.RegistryAuth
+	// password is what the registry of the images wants; empty for none.
+	password string
 	// identity is the node that it says it is on.
 	identity api.Identity
 }
@@ -53,7 +57,7 @@ type fakeRuntime struct {
 var errNoGuest = errors.New("a fake runtime has no guests")
 
 func newFakeRuntime() *fakeRuntime {
-	return &fakeRuntime{machines: map[string]api.Machine{}, fail: map[string]error{}, slow: map[string]chan struct{}{}, token: token}
+	return &fakeRuntime{machines: map[string]api.Machine{}, fail: map[string]error{}, auth: map[string]api.RegistryAuth{}, slow: map[string]chan struct{}{}, token: token}
 }
 
 // set changes what the runtime does.
@@ -181,10 +185,27 @@ func (f *fakeRuntime) on(ctx context.Context, operation, name string, by func(*a
 	return m, nil
 }
 
-func (f *fakeRuntime) Start(ctx context.Context, name string, _ api.StartRequest) (api.Machine, error) {
+func (f *fakeRuntime) Start(ctx context.Context, name string, r api.StartRequest) (api.Machine, error) {
+	if err := f.pull(name, r.RegistryAuth); err != nil {
+		return api.Machine{}, err
+	}
 	return f.on(ctx, "start", name, func(m *api.Machine) {
 		m.State, m.PID, m.Accelerator, m.StartedAt, m.ImageDigest, m.Workload = api.StateRunning, 4711, "tcg", 1_700_000_000, "sha256:abc", api.WorkloadRunning
 	})
+}
+
+// pull plays the registry of an image.
+func (f *fakeRuntime) pull(machine string, auth *api.RegistryAuth) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.auth, machine)
+	if auth != nil {
+		f.auth[machine] = *auth
+	}
+	if f.auth[machine].Password != f.password {
+		return api.Errorf(api.CodeImagePullFailed, "registry.example.org: it answers 401 Unauthorized")
+	}
+	return nil
 }
 
 func (f *fakeRuntime) Stop(ctx context.Context, name string) (api.Machine, error) {

@@ -25,6 +25,10 @@ type Request struct {
 	// Create and Resize are the requests of those steps.
 	Create api.CreateRequest
 	Resize api.ResizeRequest
+	// Credentials are called at each attempt of a Start, for pulling the image; nil for none. What they return is sent to the
+	// runtime, and neither kept nor told. lacks says in words without credentials what is missing of them; it becomes part of
+	// the message if the image cannot be pulled.
+	Credentials func(ctx context.Context) (auth *api.RegistryAuth, lacks string)
 }
 
 // work is a step with a machine, of which each has one at a time.
@@ -237,7 +241,7 @@ func (s *session) act(ctx context.Context, client *api.Client, machine string, r
 	case machinestep.Create:
 		m, err = create(ctx, client, r.Create)
 	case machinestep.Start:
-		m, err = start(ctx, client, machine)
+		m, err = startWith(ctx, client, machine, r.Credentials)
 	case machinestep.Stop:
 		m, err = client.Stop(ctx, machine)
 	case machinestep.Resize:
@@ -268,10 +272,27 @@ func create(ctx context.Context, client *api.Client, r api.CreateRequest) (api.M
 	return there, nil
 }
 
+// startWith starts a machine with credentials for its image.
+func startWith(ctx context.Context, client *api.Client, machine string, credentials func(context.Context) (*api.RegistryAuth, string)) (api.Machine, error) {
+	var request api.StartRequest
+	var lacks string
+	if credentials != nil {
+		request.RegistryAuth, lacks = credentials(ctx)
+	}
+	m, err := start(ctx, client, machine, request)
+	if lacks != "" && api.CodeOf(err) == api.CodeImagePullFailed {
+		told := api.ErrorOf(err)
+		// What is missing comes first: the words of registries may be long, and are cut.
+		told.Message = lacks + "; " + told.Message
+		err = told
+	}
+	return m, err
+}
+
 // start starts a machine. smolvm before 1.14 may refuse to start a machine that it has stopped, and starts it for a
 // command.
-func start(ctx context.Context, client *api.Client, machine string) (api.Machine, error) {
-	m, err := client.Start(ctx, machine, api.StartRequest{})
+func start(ctx context.Context, client *api.Client, machine string, request api.StartRequest) (api.Machine, error) {
+	m, err := client.Start(ctx, machine, request)
 	if err == nil || api.ErrorOf(err).Status() != http.StatusInternalServerError || !strings.Contains(err.Error(), "already starting or running") {
 		return m, err
 	}

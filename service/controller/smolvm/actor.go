@@ -15,8 +15,9 @@ import (
 
 // actor has the runtimes of nodes take steps, and reports them.
 type actor struct {
-	nodes  *nodes.Pool
-	events events.EventRecorder
+	nodes   *nodes.Pool
+	events  events.EventRecorder
+	secrets pullSecrets
 }
 
 // deeds are the reasons of the events of steps, with the words of smolvm-operator.
@@ -38,6 +39,9 @@ func (a actor) Do(_ context.Context, s *state.State) state.Progress {
 	request := nodes.Request{Action: s.Step.Action, Namespace: vm.Namespace, Generation: vm.Generation, Resize: s.Step.Resize}
 	if s.Step.Action == machinestep.Create {
 		request.Create = machinespec.Request(vm, s.Cluster)
+	}
+	if s.Step.Action == machinestep.Start {
+		request.Credentials = a.secrets.of(vm)
 	}
 	progress, first := a.nodes.Do(node, machine, request)
 	if reason := deeds[s.Step.Action]; first && a.events != nil {

@@ -48,6 +48,8 @@ type Reconciler struct {
 	Nodes  *nodes.Pool
 	Clock  clock.PassiveClock
 	Events events.EventRecorder
+	// PullSecrets is whether the Secrets of spec.imagePullSecrets are read.
+	PullSecrets bool
 	// Outdated returns what the definition of the kind lacks: nothing is reconciled then. Nil if it is known to be
 	// current.
 	Outdated func(ctx context.Context) string
@@ -72,7 +74,7 @@ func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	r.placer = newPlacer(r.Client, r.Nodes, r.Clock)
 	r.Loop = reconciler.Loop[*v1alpha1.SmolVM, *state.State]{
-		Name: Name, Controller: r, Chain: newChain(actor{r.Nodes, r.Events}), Outdated: r.Outdated,
+		Name: Name, Controller: r, Chain: newChain(actor{r.Nodes, r.Events, pullSecrets{r.Live, r.PullSecrets}}), Outdated: r.Outdated,
 		Finalizer: v1alpha1.Finalizer, Adds: []string{v1alpha1.Finalizer}, Finalizers: r.engine,
 	}
 	return microerror.Mask(r.Chain.Validate())

@@ -23,7 +23,7 @@ import (
 
 // AllKinds are the kinds that the controller reads or writes.
 func AllKinds() []client.Object {
-	return []client.Object{&v1alpha1.SmolVM{}, &v1alpha1.SmolVMNode{}, &corev1.Node{}, &corev1.Namespace{}}
+	return []client.Object{&v1alpha1.SmolVM{}, &v1alpha1.SmolVMNode{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.Secret{}}
 }
 
 const (

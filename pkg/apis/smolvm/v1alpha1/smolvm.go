@@ -81,8 +81,9 @@ type SmolVMSpec struct {
 	// +kubebuilder:validation:MaxLength=4096
 	From string `json:"from,omitempty"`
 
-	// ImagePullSecrets are Secrets of type kubernetes.io/dockerconfigjson in the namespace, for pulling the image. They are
-	// accepted and have no effect yet. An addition.
+	// ImagePullSecrets are Secrets of type kubernetes.io/dockerconfigjson in the namespace, for pulling the image. The first
+	// one counts that has credentials for its registry. They are read at each start, if the operator has the setting
+	// service.smolvm.pullsecrets, and else have no effect. An addition.
 	//
 	// +listType=map
 	// +listMapKey=name
