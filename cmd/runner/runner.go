@@ -23,7 +23,7 @@ import (
 type ExitError struct {
 	// Code is the exit code, not 0.
 	Code int
-	// Message is for a person.
+	// Message is for a person; empty if what has failed has said so.
 	Message string
 }
 
@@ -35,12 +35,15 @@ func Execute(c *cobra.Command) int {
 	if err == nil {
 		return 0
 	}
+	var exit *ExitError
+	if errors.As(err, &exit) && exit.Message == "" {
+		return exit.Code
+	}
 	// There may be no reader of stderr; see keeper.Outlet.
 	out := keeper.NewOutlet(os.Stderr)
 	fmt.Fprintln(out, "error:", err)
 	_ = out.Close()
-	var exit *ExitError
-	if errors.As(err, &exit) {
+	if exit != nil {
 		return exit.Code
 	}
 	return 1

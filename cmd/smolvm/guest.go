@@ -30,12 +30,12 @@ cannot be executed, 127 if it is not found.`,
 			if c.Flags().Changed("timeout") {
 				request.TimeoutSecs, errs[2] = number(c, "timeout")
 			}
-			if yes, err := c.Flags().GetBool("stdin"); yes && err == nil {
-				request.Stdin, errs[3] = input(c.InOrStdin())
-			}
+			request.Stdin, errs[3] = stdinOf(c)
 			if err := errors.Join(errs[:]...); err != nil {
 				return &ExitError{Code: 2, Err: err}
 			}
+			ctx, release := attended(ctx, c)
+			defer release()
 			code, err := a.ExecStream(ctx, arguments[0], request, c.OutOrStdout(), c.ErrOrStderr())
 			if err != nil {
 				return err
@@ -50,7 +50,47 @@ cannot be executed, 127 if it is not found.`,
 	c.Flags().String("workdir", "", "working directory")
 	c.Flags().Int64("timeout", 0, "seconds after which the command is killed")
 	c.Flags().BoolP("stdin", "i", false, "pass standard input on, up to 1 MiB")
+	c.Flags().Int("stdin-bytes", 0, "pass that many bytes of standard input on, and leave the rest")
+	addAttended(c)
 	return c
+}
+
+func addAttended(c *cobra.Command) {
+	c.Flags().Bool("attended", false, "end when standard input ends, as it does with the connection of who runs this over one")
+}
+
+// attended returns a context that ends with standard input, if that is wanted.
+func attended(ctx context.Context, c *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if yes, err := c.Flags().GetBool("attended"); yes && err == nil {
+		go func() {
+			defer cancel()
+			_, _ = io.Copy(io.Discard, c.InOrStdin()) // whatever ends it
+		}()
+	}
+	return ctx, cancel
+}
+
+// stdinOf returns the input of a command.
+func stdinOf(c *cobra.Command) (string, error) {
+	size, err := c.Flags().GetInt("stdin-bytes")
+	if err != nil {
+		return "", err
+	}
+	if size < 0 || size > maxInput {
+		return "", fmt.Errorf("--stdin-bytes is %d, and has to be 0 to %d", size, maxInput)
+	}
+	if size > 0 {
+		text := make([]byte, size)
+		if _, err := io.ReadFull(c.InOrStdin(), text); err != nil {
+			return "", fmt.Errorf("reading %d bytes of standard input: %w", size, err)
+		}
+		return string(text), nil
+	}
+	if yes, err := c.Flags().GetBool("stdin"); !yes || err != nil {
+		return "", err
+	}
+	return input(c.InOrStdin())
 }
 
 // maxInput bounds standard input in bytes: it is one text in a request.
@@ -76,6 +116,8 @@ func newLogs() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			ctx, release := attended(ctx, c)
+			defer release()
 			err = a.Logs(ctx, arguments[0], api.LogsOptions{Tail: &tail, Follow: follow}, c.OutOrStdout())
 			if ctx.Err() != nil && follow {
 				return nil
@@ -85,6 +127,7 @@ func newLogs() *cobra.Command {
 	}
 	c.Flags().BoolP("follow", "f", false, "go on with what comes")
 	c.Flags().Int("tail", 1000, "how many of the last lines")
+	addAttended(c)
 	return c
 }
 

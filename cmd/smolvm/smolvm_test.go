@@ -88,13 +88,15 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		code      int
 		want      string
 	}{
-		"an unknown flag":     {[]string{"machine", "ls", "--nonsense"}, 2, "see smolvm machine ls --help"},
-		"no server":           {[]string{"machine", "ls", "--host=" + missing}, 1, "Start one with smolvm serve start"},
-		"an address":          {[]string{"machine", "ls", "--host=ftp://a"}, 2, "unix://"},
-		"a port":              {[]string{"machine", "create", "a", "--image=b", "--port=80"}, 2, "--port=80 is not HOST:GUEST"},
-		"a large port":        {[]string{"machine", "create", "a", "--image=b", "--port=1:65536"}, 2, "two numbers from 1 to 65535"},
-		"a variable":          {[]string{"machine", "create", "a", "--image=b", "--env=A"}, 2, "--env=A is not NAME=VALUE"},
-		"two files of a host": {[]string{"machine", "cp", "a", "b"}, 2, "NAME:/PATH"},
+		"an unknown flag":      {[]string{"machine", "ls", "--nonsense"}, 2, "see smolvm machine ls --help"},
+		"no server":            {[]string{"machine", "ls", "--host=" + missing}, 1, "Start one with smolvm serve start"},
+		"an address":           {[]string{"machine", "ls", "--host=ftp://a"}, 2, "unix://"},
+		"a port":               {[]string{"machine", "create", "a", "--image=b", "--port=80"}, 2, "--port=80 is not HOST:GUEST"},
+		"a large port":         {[]string{"machine", "create", "a", "--image=b", "--port=1:65536"}, 2, "two numbers from 1 to 65535"},
+		"a variable":           {[]string{"machine", "create", "a", "--image=b", "--env=A"}, 2, "--env=A is not NAME=VALUE"},
+		"a size of input":      {[]string{"machine", "exec", "a", "--stdin-bytes=-1", "--", "b"}, 2, "--stdin-bytes is -1, and has to be 0 to 1048576"},
+		"less input than said": {[]string{"machine", "exec", "a", "--stdin-bytes=1", "--", "b"}, 2, "reading 1 bytes of standard input"},
+		"two files of a host":  {[]string{"machine", "cp", "a", "b"}, 2, "NAME:/PATH"},
 		"a server's flags": {
 			[]string{"serve", "start", "--state=" + t.TempDir(), "--kernel=/none", "--initrd=/none", "--acceleration=fast", "--egress-floor=low", "--egress-allow=10.1.2.3/8", "--publish-address=here", "--resolver=name"}, 2,
 			"--acceleration|--egress-floor|--egress-allow|--publish-address|--resolver|--kernel|--initrd",

@@ -142,6 +142,7 @@ func TestSmolVM(t *testing.T) {
 		t.Errorf("the phase is %s", phase)
 	}
 	s.mustAnswer("after the start")
+	s.lookInto()
 
 	s.kubectl("--namespace="+smolNamespace, "delete", "pods", "--all", "--timeout=120s")
 	s.mustAnswer("after all pods of SmolVM were deleted")
@@ -161,6 +162,34 @@ func TestSmolVM(t *testing.T) {
 			t.Errorf("%s has %q: %v", node.Name(), out, err)
 		}
 	}
+}
+
+// lookInto looks into the guest through the pod of its runtime, as an administrator does.
+func (s *smolVMs) lookInto() {
+	s.t.Helper()
+	if out := s.kvmOperator("hello", "exec", "web", "--stdin", "--", "/bin/sh", "-c", "cat; echo; uname -s"); out != "hello\nLinux\n" {
+		s.t.Errorf("the command printed %q", out)
+	}
+	if out := s.kvmOperator("", "logs", "web", "--tail=5"); strings.Count(out, "\n") < 2 {
+		s.t.Errorf("the console has %q", out)
+	}
+	s.say("a command ran in the guest, and its console was read")
+}
+
+// kvmOperator runs kvm-operator smolvm in the network of the cluster.
+func (s *smolVMs) kvmOperator(in, what string, arguments ...string) string {
+	s.t.Helper()
+	binary := filepath.Join(s.t.TempDir(), "kvm-operator")
+	if out, err := exec.CommandContext(s.t.Context(), "go", "build", "-o", binary, "../../..").CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+	command := exec.CommandContext(s.t.Context(), binary, append([]string{"smolvm", what, "--namespace=team", "--kubeconfig=" + s.cluster.Kubeconfig()}, arguments...)...)
+	var out, errs strings.Builder
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(in), &out, &errs
+	if err := s.cluster.Run(command); err != nil {
+		s.t.Fatalf("kvm-operator smolvm %s: %v: %s%s", what, err, &out, &errs)
+	}
+	return out.String()
 }
 
 // remove removes what was installed, and machines, which outlive everything else.
