@@ -81,7 +81,7 @@ func (s *Service) startSmolVMs(ctx context.Context, c Config) error {
 	}
 	r.Nodes = nodes.New(nodes.Options{
 		Token: nodes.TokenFile(c.SmolVMs.TokenFile), Roots: roots(c.SmolVMs.CAFile), Wrap: s.fence.Transport,
-		Changed: r.Changed, Times: c.SmolVMs.Times,
+		Changed: r.Changed, Asked: smolvm.ObserveRequest, Times: c.SmolVMs.Times,
 	})
 	if err := r.Init(); err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
@@ -66,6 +68,29 @@ func TestAMachineLives(t *testing.T) {
 	gone(t, vm)
 	if _, there := n.has(machineOf(vm)); there || n.count("create", machineOf(vm)) != 1 || n.count("delete", machineOf(vm)) != 1 {
 		t.Errorf("the machine is there: %t; done: %v", there, n.did)
+	}
+}
+
+// TestMetricsOfSmolVMs: those of the controller that works are served.
+func TestMetricsOfSmolVMs(t *testing.T) {
+	together(t)
+	nodesOf(t, "a")
+	phaseIs(t, vmOf(t, "vm", nil), v1alpha1.PhaseRunning)
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[string]int{}
+	for _, family := range families {
+		served[family.GetName()] = len(family.GetMetric())
+	}
+	for _, name := range []string{
+		"kvm_operator_smolvms", "kvm_operator_smolvmnode_heartbeat_age_seconds", "kvm_operator_smolvmnode_ready", "kvm_operator_smolvm_time_to_running_seconds",
+		"kvm_operator_smolvm_runtime_request_seconds",
+	} {
+		if served[name] == 0 {
+			t.Errorf("%s is not served", name)
+		}
 	}
 }
 

@@ -30,9 +30,21 @@ type Options struct {
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Changed is called when something else is known of a machine, or with an empty name, of a node. It must not block.
 	Changed func(node, machine string)
+	// Asked is called after each request of a step, with its action, such as Create, or Ask for whether a machine is there; with
+	// what became of it: ResultOK, ResultCancelled, or the reason that conditions have; and with the time that it took. Nil:
+	// nothing. It must not block.
+	Asked func(action, result string, took time.Duration)
 	// Times are the pauses and limits; the zero value has those of Defaults. Tests set shorter ones.
 	Times Times
 }
+
+// Results of requests besides the reasons of failures.
+const (
+	// ResultOK means that the step was taken, or the question answered.
+	ResultOK = "ok"
+	// ResultCancelled means that the controller no longer wanted it, and says nothing about the runtime.
+	ResultCancelled = "Cancelled"
+)
 
 // Times are pauses and limits of time.
 type Times struct {

@@ -174,7 +174,24 @@ func (s *session) inTurn(ctx context.Context, client *api.Client, machine string
 			return nil, ctx.Err()
 		}
 	}
-	return s.act(ctx, client, machine, r)
+	began := time.Now()
+	m, err := s.act(ctx, client, machine, r)
+	if s.options.Asked != nil {
+		s.options.Asked(string(r.Action), s.resultOf(ctx, err), time.Since(began))
+	}
+	return m, err
+}
+
+// resultOf returns what became of a request. A runtime chooses codes, and there are no others than those of reasons.
+func (s *session) resultOf(ctx context.Context, err error) string {
+	switch {
+	case err == nil:
+		return ResultOK
+	case ctx.Err() != nil:
+		return ResultCancelled
+	}
+	reason, _ := s.node.reasonOf(err)
+	return reason
 }
 
 // slotsOf returns where a step needs a slot, in the order in which it gets them.

@@ -100,6 +100,54 @@ func TestStepsWithARuntimeOfSmolvm(t *testing.T) {
 	}
 }
 
+// TestRequestsAreTold: with the reason of a failure, and none that a runtime makes up.
+func TestRequestsAreTold(t *testing.T) {
+	told := make(chan string, 10)
+	p := New(Options{Changed: func(string, string) {}, Times: short, Asked: func(action, result string, took time.Duration) {
+		if took > 0 {
+			told <- action + " " + result
+		}
+	}})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = p.Start(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	_, node := runtimeOf(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Has("watch"):
+			stream(w, r, api.WatchEvent{Type: api.WatchSnapshot, Machines: []api.Machine{{Name: "k8s-a"}, {Name: "k8s-b"}}})
+		case strings.HasSuffix(r.URL.Path, "/stop"):
+			_, _ = fmt.Fprint(w, `{"name":"k8s-a","state":"stopped"}`)
+		case strings.HasSuffix(r.URL.Path, "/k8s-b"):
+			w.WriteHeader(http.StatusConflict)
+			_, _ = fmt.Fprint(w, `{"error":"no","code":"MADE_UP"}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = fmt.Fprint(w, `{"error":"no","code":"NOT_FOUND"}`)
+		}
+	})
+	p.Follow(node)
+	until(t, "it is connected", func() bool { return p.Peek("n1", "k8s-a") != nil })
+	for _, step := range []struct {
+		take func()
+		want string
+	}{
+		{func() { p.Do("n1", "k8s-a", Request{Action: machinestep.Stop}) }, "Stop ok"},
+		{func() { p.Do("n1", "k8s-b", Request{Action: machinestep.Delete}) }, "Delete InvalidRequest"},
+		{func() { p.Look("n1", "k8s-missing") }, "Ask ok"},
+	} {
+		step.take()
+		select {
+		case got := <-told:
+			if got != step.want {
+				t.Errorf("told %q, want %q", got, step.want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("not told: %s", step.want)
+		}
+	}
+}
+
 // TestOneThatMayNotWriteChangesNoMachine: a replica that has lost its Lease asks, and changes nothing.
 func TestOneThatMayNotWriteChangesNoMachine(t *testing.T) {
 	var changes atomic.Int32

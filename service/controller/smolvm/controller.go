@@ -114,6 +114,7 @@ func (r *Reconciler) Store(ctx context.Context, vm *v1alpha1.SmolVM, s *state.St
 	}
 	stored, err := r.engine.UpdateStatus(ctx, updated)
 	if stored {
+		observeRun(vm, updated, r.Clock.Now())
 		tell(ctx, r.Events, vm, updated)
 	}
 	return err

@@ -70,8 +70,10 @@ func (r *Reconciler) SetupWithManager(m manager.Manager, c cache.Cache) error {
 		return microerror.Mask(err)
 	}
 	w := &waker{reader: c, reconciler: r, clock: r.Clock}
-	if err := m.Add(w); err != nil {
-		return microerror.Mask(err)
+	for _, runnable := range []manager.Runnable{w, manager.RunnableFunc(counter{reader: c, clock: r.Clock}.count)} {
+		if err := m.Add(runnable); err != nil {
+			return microerror.Mask(err)
+		}
 	}
 	for _, s := range []source.Source{
 		source.Kind[client.Object](c, &v1alpha1.SmolVM{}, w.vms()),
