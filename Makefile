@@ -228,7 +228,7 @@ run: ## Run the operator from the checkout against the cluster of ~/.kube/config
 
 clean: ## Stop the demo and remove what was built here; the cache of built tools stays
 	@[ ! -d .demo ] || $(MAKE) demo-down
-	@rm -rf bin .tools cover.out
+	@rm -rf bin dist .tools cover.out
 
 build-docker-runner: ## Build the container images of node pods and VirtualMachines; RUNNER_IMAGE and VM_RUNNER_IMAGE name them
 	@command -v docker >/dev/null || { echo "error: docker is not installed: see https://docs.docker.com/engine/install/"; exit 1; }
@@ -329,10 +329,11 @@ okteto-down: ## Stop okteto and restore the operator and the Pod Security level 
 
 ##@ Install
 
-.PHONY: install uninstall deploy undeploy
+.PHONY: install uninstall deploy undeploy build-installer
 # The release of deploy, which is one of its own: it runs nothing but SmolVMs.
 RELEASE           ?= smolvm-operator
 RELEASE_NAMESPACE ?= smolvm-system
+INSTALLER         ?= dist/install.yaml
 needs = command -v $(1) >/dev/null || { echo "error: $(1) is not installed: see $(2)"; exit 1; }
 needs_kubectl = $(call needs,kubectl,https://kubernetes.io/docs/tasks/tools/)
 needs_helm    = $(call needs,helm,https://helm.sh/docs/intro/install/)
@@ -353,6 +354,16 @@ deploy: ## Install the controller and the runtime of SmolVMs, with the images IM
 undeploy: ## Remove them. The machines are powered down; their disks and the CRDs stay
 	@$(needs_helm)
 	@helm uninstall $(RELEASE) --namespace $(RELEASE_NAMESPACE)
+
+# A token is random, so that none is in the file: it would be another one each time, or known to all who have the file.
+build-installer: ## Write INSTALLER, dist/install.yaml, which kubectl applies where there is no helm: the definitions, controller and runtime of SmolVMs
+	@$(needs_helm)
+	@mkdir -p $(dir $(INSTALLER))
+	@{ printf 'apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n  labels:\n    pod-security.kubernetes.io/enforce: privileged\n' $(RELEASE_NAMESPACE) && \
+		helm template $(RELEASE) helm/$(NAME) --namespace $(RELEASE_NAMESPACE) --set-json 'controllers=[]' \
+		--set 'smolvm.enabled=true,smolvm.image=$(IMG),smolvm.runtime.image=$(RUNTIME_IMG),smolvm.auth.secret=smolvm-runtime-auth' $(ARGS); } >$(INSTALLER).new
+	@mv $(INSTALLER).new $(INSTALLER)
+	@echo "==> $(INSTALLER) needs the Secret smolvm-runtime-auth: see docs/smolvm.md#without-helm"
 
 ##@ Chart
 

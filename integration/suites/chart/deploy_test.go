@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -55,6 +56,46 @@ func TestTargetsOfTheMakefileInstallSmolVMs(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestInstallerInstallsSmolVMs: kubectl applies what build-installer writes, which is the same each time and has no token.
+func TestInstallerInstallsSmolVMs(t *testing.T) {
+	l, err := lab.Start(t.Context(), managementcluster.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	l.Client = administrator(t, l.Cluster)
+	file := filepath.Join(t.TempDir(), "dist", "install.yaml")
+	var texts [2]string
+	for i := range texts {
+		target(t, l, "build-installer", "INSTALLER="+file, "IMG=r/smolvm-operator:t", "RUNTIME_IMG=r/smolvm-runtime:t")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(text)
+	}
+	if texts[0] != texts[1] || strings.Contains(texts[0], "kind: Secret\n") {
+		t.Error("the file differs from one time to the next, or has a Secret")
+	}
+	kubectl := exec.CommandContext(t.Context(), "../../../.tools/kubectl", "--kubeconfig="+l.Kubeconfig(), "apply", "--server-side", "--filename="+file)
+	if output, err := kubectl.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: smolVMs, Name: smolVMController}}
+	runtime := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: smolVMs, Name: smolVMRuntime}}
+	l.Get(t, controller)
+	l.Get(t, runtime)
+	images := controller.Spec.Template.Spec.Containers[0].Image + " " + runtime.Spec.Template.Spec.Containers[0].Image
+	if volume := runtime.Spec.Template.Spec.Volumes[3]; images != "r/smolvm-operator:t r/smolvm-runtime:t" || volume.Secret == nil || volume.Secret.SecretName != "smolvm-runtime-auth" {
+		t.Errorf("the images are %s, and the token of the runtime is in %+v", images, volume)
+	}
+	l.Get(t, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "smolvms.vm.smolvm.dev"}})
 }
 
 // target runs a target of the Makefile with the kubeconfig and the tools of the lab.
