@@ -53,11 +53,11 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 ##@ Try it
 
 .PHONY: demo demo-vm demo-smolvm demo-down dev
-demo: ## Start a management cluster, the operator and a workload cluster of virtual machines on this machine, as root. Ctrl-C stops it. Without a terminal it stops when the workload cluster serves, unless KEEP=1
+demo: ## Start a management cluster, the operator and a workload cluster of virtual machines on this machine, as root. Ctrl-C stops it. Without a terminal it stops when the workload cluster serves, unless KEEP=1. SMOLVM=1: the hosts run SmolVMs, too
 	@integration/progress.sh "demo: compiling" go build -o /dev/null ./integration/demo
 	@go run ./integration/demo check
 	@$(MAKE) machine-tools
-	@go run ./integration/demo up $(if $(KEEP),-exit=false)
+	@go run ./integration/demo up $(if $(KEEP),-exit=false) $(if $(SMOLVM),-smolvm)
 
 dev: ## Like demo, and until Ctrl-C: build and replace the operator whenever its sources change
 	@integration/progress.sh "dev: compiling" go build -o /dev/null ./integration/demo

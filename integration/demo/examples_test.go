@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/stage"
+	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 )
 
 // The demo checks the content of these manifests, and its hints change them.
@@ -43,7 +44,7 @@ func TestExamplesAreWhatTheDemoTalksAbout(t *testing.T) {
 	if replicas := *deployment.Spec.Replicas; int(replicas) != len(config.Spec.Cluster.Workers) {
 		t.Errorf("web has %d pods, want one on each worker", replicas)
 	}
-	hints := (&demo{state: state{root: "/checkout", dir: "/checkout/.demo"}, config: config}).hints()
+	hints := (&demo{state: state{root: "/checkout", dir: "/checkout/.demo"}, config: config, smolVMs: true}).hints()
 	want, err := os.ReadFile("testdata/hints.txt")
 	if os.Getenv("UPDATE") != "" {
 		want, err = []byte(hints), os.WriteFile("testdata/hints.txt", []byte(hints), 0o644)
@@ -53,5 +54,23 @@ func TestExamplesAreWhatTheDemoTalksAbout(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), hints); diff != "" {
 		t.Errorf("the hints (-want +got), UPDATE=1 rewrites them:\n%s", diff)
+	}
+	if without := (&demo{config: config}).hints(); strings.Contains(without, "smolvm") {
+		t.Error("the hints talk of SmolVMs where there are none")
+	}
+}
+
+// TestTheSmolVMIsTheOneThatTheHintsTalkAbout: it boots from the image that there is, and the API server takes it.
+func TestTheSmolVMIsTheOneThatTheHintsTalkAbout(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", examples, "smolvm.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vm v1alpha1.SmolVM
+	if err := yaml.UnmarshalStrict(text, &vm); err != nil {
+		t.Fatal(err)
+	}
+	if vm.Name != "hello" || vm.Namespace != "default" || vm.Spec.Image != stage.SmolVMImage || !vm.Spec.Running {
+		t.Errorf("the example is %+v", vm)
 	}
 }

@@ -33,6 +33,16 @@ func (d *demo) hints() string {
 		{"kubectl edit " + object, "anything else"},
 		{"kubectl delete " + object, "the end of the workload cluster"},
 	})
+	if d.smolVMs {
+		section(&text, "SmolVMs in the management cluster; the hosts have no Internet, and one image, "+stage.SmolVMImage+":", d.state.management(), []hint{
+			{"kubectl get smolvmnodes", "ready, and if not, why"},
+			{"kubectl apply -f " + examples + "/smolvm.yaml", ""},
+			{"kubectl wait smolvm/hello --for=condition=GuestReady --timeout=10m", ""},
+			{"go run . smolvm exec hello -- wget -qO- http://127.0.0.1/", "in the guest"},
+			{"go run . smolvm logs hello --tail=20", "what it printed on its console"},
+			{"kubectl delete smolvm hello", "its disks go, too"},
+		})
+	}
 	fmt.Fprintf(&text, "\nCtrl-C stops everything and leaves nothing behind. Until then, what changes is shown here:\n\n")
 	return text.String()
 }

@@ -44,12 +44,13 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-develop] [-timeout DURATION] | vm [-exit] [-timeout DURATION] | down")
+		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-develop] [-smolvm] [-timeout DURATION] | vm [-exit] [-timeout DURATION] | down")
 		flags.PrintDefaults()
 	}
 	exit := flags.Bool("exit", !term.IsTerminal(int(os.Stdin.Fd())),
 		"stop as soon as the workload cluster has done its work, or the machine has booted (default: when standard input is no terminal)")
 	develops := flags.Bool("develop", false, "build and replace the operator whenever its sources change, until Ctrl-C")
+	smolVMs := flags.Bool("smolvm", false, "let the hosts run SmolVMs, too")
 	timeout := flags.Duration("timeout", 90*time.Minute, "how long the workload cluster may take to do its work, or the machine to boot")
 	if len(args) == 0 {
 		flags.Usage()
@@ -73,7 +74,7 @@ func run(ctx context.Context, args []string) error {
 		case *exit:
 			why = prove
 		}
-		return up(ctx, state, *timeout, why)
+		return up(ctx, state, *timeout, why, *smolVMs)
 	case "vm":
 		return upMachine(ctx, state, *timeout, *exit)
 	case "down":

@@ -42,7 +42,7 @@ const (
 )
 
 // up runs the demo from start to end. An interrupt is not an error.
-func up(ctx context.Context, s state, timeout time.Duration, why purpose) (err error) {
+func up(ctx context.Context, s state, timeout time.Duration, why purpose, smolVMs bool) (err error) {
 	if err := check(s, os.Geteuid()); err != nil {
 		return err
 	}
@@ -50,6 +50,7 @@ func up(ctx context.Context, s state, timeout time.Duration, why purpose) (err e
 		return err
 	}
 	d := newDemo(s)
+	d.smolVMs = smolVMs
 	defer func() {
 		if ctx.Err() != nil {
 			err = nil
@@ -80,7 +81,9 @@ type demo struct {
 	began  time.Time
 	stage  *stage.Stage
 	client client.Client
-	config *v1alpha1.KVMConfig // the one to follow, from the example
+	// smolVMs is whether the hosts of workers run SmolVMs, too.
+	smolVMs bool
+	config  *v1alpha1.KVMConfig // the one to follow, from the example
 	// replace are parts of the example and their replacements, see chooseMachines.
 	replace []string
 	last    observation
@@ -100,7 +103,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	spec := d.config.Spec.Cluster
 	d.say("without KVM this takes twenty to forty minutes on two cores that have nothing else to do, and more on others; Ctrl-C stops it at any moment and cleans up")
 	d.stage, err = stage.Start(ctx, stage.Options{
-		Root: d.state.root, Dir: d.state.cluster(), Masters: len(spec.Masters), Workers: len(spec.Workers), Say: d.say, Image: stage.BareImage,
+		Root: d.state.root, Dir: d.state.cluster(), Masters: len(spec.Masters), Workers: len(spec.Workers), Say: d.say, Image: stage.BareImage, SmolVMs: d.smolVMs,
 	})
 	if err != nil {
 		return err

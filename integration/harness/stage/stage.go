@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/ocifixture"
 	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
@@ -70,6 +71,8 @@ type Options struct {
 	Audit bool
 	// VirtualMachines gives the hosts the image of VirtualMachines' runners, and no image of nodes.
 	VirtualMachines bool
+	// SmolVMs lets the hosts of workers run SmolVMs, by emulation where there is no KVM, from SmolVMImage.
+	SmolVMs bool
 	// Say receives lines of progress.
 	Say func(format string, arguments ...any)
 }
@@ -81,6 +84,8 @@ type Stage struct {
 	options Options
 	work    string
 	mirror  *mirror
+	// registry has the images of SmolVMs; nil without.
+	registry *ocifixture.Registry
 }
 
 // Start starts a Stage. If it fails, it removes what it has created so far.
@@ -120,6 +125,9 @@ func (s *Stage) start(ctx context.Context) error {
 	if s.options.VirtualMachines {
 		images = append(images, s.tool("vm-runner-image.tar"))
 	}
+	if s.options.SmolVMs {
+		images = append(images, s.tool("smolvm-runtime-image.tar"))
+	}
 	var nodes []realcluster.NodeOptions
 	for _, hosts := range []struct {
 		role          string
@@ -143,6 +151,11 @@ func (s *Stage) start(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	if s.options.SmolVMs {
+		if err := s.serveImages(ctx); err != nil {
+			return err
+		}
 	}
 	return s.patiently("installing the operator from helm/kvm-operator", func() error { return s.install(ctx) })
 }
@@ -173,6 +186,9 @@ func (s *Stage) Stop() error {
 	errs := []error{s.mirror.stop()}
 	if s.Cluster != nil {
 		errs = append(errs, s.Cluster.Stop())
+	}
+	if s.registry != nil {
+		errs = append(errs, s.registry.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(s.work))...)
 }
