@@ -326,7 +326,8 @@ func (i installation) lifeOfASmolVM(t *testing.T, node string, machines *playedM
 	vm := &v1alpha1.SmolVM{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "chart"},
 		Spec: v1alpha1.SmolVMSpec{
-			Running: true, Image: "alpine:latest", ImagePullSecrets: []v1alpha1.SecretReference{{Name: "registry"}},
+			// The disk of this machine may have little room.
+			Running: true, Image: "alpine:latest", Storage: v1alpha1.Storage{StorageGiB: 1, OverlayGiB: 1}, ImagePullSecrets: []v1alpha1.SecretReference{{Name: "registry"}},
 		},
 	}
 	i.Create(t, vm)

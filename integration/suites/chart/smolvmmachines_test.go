@@ -88,7 +88,7 @@ func (p *playedMachines) Get(_ context.Context, name string) (api.Machine, error
 func (p *playedMachines) Create(_ context.Context, r api.CreateRequest) (api.Machine, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m := api.Machine{Name: r.Name, State: api.StateCreated, CPUs: 1, MemoryMB: 512, StorageGB: 20, OverlayGB: 10, Image: r.Image, Network: r.Network, Owner: r.Owner, SpecHash: r.SpecHash}
+	m := api.Machine{Name: r.Name, State: api.StateCreated, CPUs: 1, MemoryMB: 512, StorageGB: *r.StorageGB, OverlayGB: *r.OverlayGB, Image: r.Image, Network: r.Network, Owner: r.Owner, SpecHash: r.SpecHash}
 	p.machines[r.Name] = m
 	return m, nil
 }
