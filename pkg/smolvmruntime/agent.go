@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -57,6 +58,7 @@ type Agent struct {
 	look, sweep time.Duration
 
 	client     client.Client
+	socket     socket
 	smolvm     *api.Client
 	supervisor *supervisor
 	identity   *identity
@@ -79,15 +81,19 @@ func New(s Settings, c client.Client, output io.Writer, log *slog.Logger) (*Agen
 		settings: &s, log: log, now: time.Now, look: lookInterval, sweep: sweepInterval, client: c, meters: newMeters(),
 		owner: &owner{client: c, namespace: s.PodNamespace, name: s.DaemonSet},
 	}
+	a.supervisor = newSupervisor(s.Command, output, log)
+	a.supervisor.started = a.meters.starts.Inc
+	a.socket.path = s.Socket
+	if len(s.Command) > 0 {
+		a.socket.child = a.supervisor.Child
+	}
 	var err error
-	if a.smolvm, err = api.NewClient("unix://"+s.Socket, api.Options{}); err != nil {
+	if a.smolvm, err = api.NewClient("unix://"+s.Socket, api.Options{HTTP: &http.Client{Transport: a.socket.transport()}}); err != nil {
 		return nil, err
 	}
 	if a.identity, err = newIdentity(&s, log, a.now()); err != nil {
 		return nil, err
 	}
-	a.supervisor = newSupervisor(s.Command, output, log)
-	a.supervisor.started = a.meters.starts.Inc
 	a.sweeper = &sweeper{
 		client: c, smolvm: a.smolvm, node: s.Node, policy: s.Orphans, log: log,
 		found: a.meters.strays, deleted: a.meters.deleted.Inc,
@@ -130,7 +136,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.watcher = newWatcher(a, port)
-	a.api.proxy = newProxy(parts, a.settings.Socket, a.log)
+	a.api.proxy = newProxy(parts, a.socket, a.log)
 	group, parts := errgroup.WithContext(parts)
 	group.Go(func() error {
 		return serve(parts, newCrowd(listener, maxConnections, maxPerSource), a.api, secure(a.identity), a.log)

@@ -65,7 +65,7 @@ func FuzzRequests(f *testing.F) {
 			return
 		}
 		smolvm := &recordingSmolvm{t: t}
-		n := &nodeAPI{auth: fixedToken(secret), log: quiet, count: newMeters().request, proxy: newProxy(t.Context(), "/nowhere", quiet)}
+		n := &nodeAPI{auth: fixedToken(secret), log: quiet, count: newMeters().request, proxy: newProxy(t.Context(), socket{path: "/nowhere"}, quiet)}
 		n.proxy.reverse.Transport = smolvm
 		answer := httptest.NewRecorder()
 		began := time.Now()

@@ -221,19 +221,19 @@ func TestASmolvmThatHangsIsReplaced(t *testing.T) {
 	start := time.Now()
 	for sentence, test := range map[string]struct {
 		hang   time.Duration
-		runs   bool
+		child  int
 		silent bool
 		want   bool
 	}{
-		"it is silent":          {time.Minute, true, true, true},
-		"it answers":            {time.Minute, true, false, false},
-		"it has ended":          {time.Minute, false, true, false},
-		"it may be silent":      {0, true, true, false},
-		"it is another's child": {time.Minute, false, false, false},
+		"it is silent":          {time.Minute, 7, true, true},
+		"it answers":            {time.Minute, 7, false, false},
+		"it has ended":          {time.Minute, 0, true, false},
+		"it may be silent":      {0, 7, true, false},
+		"it is another's child": {time.Minute, 0, false, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSupervisor([]string{"smolvm"}, io.Discard, quiet)
-			s.set(test.runs, "")
+			s.set(test.child, "")
 			w := &watcher{agent: &Agent{settings: &Settings{HangTimeout: test.hang, Command: s.command}, supervisor: s}, answered: start}
 			for _, after := range []time.Duration{0, 30 * time.Second, 59 * time.Second} {
 				w.noteSilence(test.silent, start.Add(after))

@@ -40,14 +40,14 @@ func serveNode(t *testing.T) *node {
 	return n
 }
 
-func serveNodeAt(t *testing.T, socket string) *node {
+func serveNodeAt(t *testing.T, path string) *node {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{fake: newFake(), tokenPath: filepath.Join(t.TempDir(), "token"), pool: x509.NewCertPool(), stop: cancel}
 	n.setToken(t, secret)
 	i := identityIn(t, t.TempDir(), time.Now())
 	n.pool.AppendCertsFromPEM([]byte(i.Published()))
-	n.api = &nodeAPI{auth: authenticators{tokenFile(n.tokenPath)}, proxy: newProxy(ctx, socket, quiet), log: quiet, count: newMeters().request}
+	n.api = &nodeAPI{auth: authenticators{tokenFile(n.tokenPath)}, proxy: newProxy(ctx, socket{path: path}, quiet), log: quiet, count: newMeters().request}
 	listener := listen(t)
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, newCrowd(listener, maxConnections, maxPerSource), n.api, secure(i), quiet) }()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -52,9 +51,8 @@ type proxy struct {
 
 type targetKey struct{}
 
-// newProxy returns a proxy to smolvm's socket. Streams end with the context; other requests may be completed.
-func newProxy(ctx context.Context, socket string, log *slog.Logger) *proxy {
-	dialer := &net.Dialer{Timeout: probeTime}
+// newProxy returns a proxy to smolvm. Streams end with the context; other requests may be completed.
+func newProxy(ctx context.Context, smolvm socket, log *slog.Logger) *proxy {
 	p := &proxy{log: log, calls: make(chan struct{}, maxCalls), streams: make(chan struct{}, maxStreams)}
 	p.untilEnd = func(request context.Context) (context.Context, context.CancelFunc) {
 		request, cancel := context.WithCancel(request)
@@ -62,13 +60,8 @@ func newProxy(ctx context.Context, socket string, log *slog.Logger) *proxy {
 		return request, func() { forget(); cancel() }
 	}
 	p.reverse = &httputil.ReverseProxy{
-		Rewrite: rewrite,
-		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return dialer.DialContext(ctx, "unix", socket)
-			},
-			MaxIdleConnsPerHost: maxCalls, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxAnswerHeader, DisableCompression: true,
-		},
+		Rewrite:        rewrite,
+		Transport:      smolvm.transport(),
 		FlushInterval:  -1,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ErrorHandler:   p.fail,

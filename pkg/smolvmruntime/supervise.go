@@ -34,9 +34,10 @@ type supervisor struct {
 
 	hung chan struct{}
 
-	mu      sync.Mutex
-	running bool
-	reason  string
+	mu sync.Mutex
+	// pid is the child's; 0 if there is none.
+	pid    int
+	reason string
 }
 
 func newSupervisor(command []string, output io.Writer, log *slog.Logger) *supervisor {
@@ -58,22 +59,22 @@ func (s *supervisor) Reason() string {
 func (s *supervisor) Answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running {
+	if s.pid != 0 {
 		s.reason = ""
 	}
 }
 
-// Runs reports whether there is a child.
-func (s *supervisor) Runs() bool {
+// Child returns the process of the child; 0 if there is none.
+func (s *supervisor) Child() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running
+	return s.pid
 }
 
-func (s *supervisor) set(running bool, reason string) {
+func (s *supervisor) set(pid int, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running = running
+	s.pid = pid
 	if reason != "" {
 		s.reason = reason
 	}
@@ -101,7 +102,7 @@ func (s *supervisor) Run(ctx context.Context) {
 		if time.Since(began) >= s.calm {
 			pause = s.first
 		}
-		s.set(false, err.Error())
+		s.set(0, err.Error())
 		s.log.Error("smolvm has ended", "reason", err, "restart", pause)
 		select {
 		case <-ctx.Done():
@@ -128,7 +129,7 @@ func (s *supervisor) once(ctx context.Context) error {
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("smolvm does not start: %w", err)
 	}
-	s.set(true, "")
+	s.set(child.Process.Pid, "")
 	s.started()
 	s.log.Info("smolvm is started", "pid", child.Process.Pid)
 	ended := make(chan error, 1)

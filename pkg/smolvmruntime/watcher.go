@@ -142,7 +142,7 @@ func (w *watcher) noteSilence(silent bool, now time.Time) {
 	case !silent:
 		w.answered = now
 		w.agent.supervisor.Answered()
-	case !w.agent.supervisor.Runs():
+	case w.agent.supervisor.Child() == 0:
 		w.answered = now
 	case patience > 0 && now.Sub(w.answered) >= patience:
 		w.answered = now
