@@ -44,10 +44,21 @@ func (m *Manager) because(ctx context.Context, one *machine, before Record, err 
 		return err
 	}
 	known := api.ErrorOf(err)
-	if stored := m.change(one, func(r *Record) { r.Wanted, r.RetryAt, r.Message = before.Wanted, before.RetryAt, known.Message }); stored != nil {
+	if stored := m.change(one, func(r *Record) {
+		r.Wanted, r.RetryAt, r.Message, r.Started = before.Wanted, before.RetryAt, known.Message, startedAfter(err, before, *r)
+	}); stored != nil {
 		return errors.Join(known, stored)
 	}
 	return known
+}
+
+// startedAfter returns when a machine was last started, after an attempt that failed. Ports are published before anything of
+// the guest runs, so a machine that waits for one has not been started.
+func startedAfter(err error, before, attempt Record) time.Time {
+	if api.CodeOf(err) == api.CodePortInUse {
+		return before.Started
+	}
+	return attempt.Started
 }
 
 // errInterrupted says that a start was given up because the machine is to be stopped or deleted.

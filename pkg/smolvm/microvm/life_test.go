@@ -120,22 +120,24 @@ func TestTheSameMachineAgain(t *testing.T) {
 	}
 }
 
-// TestAStartThatFailsLeavesNothing: neither a process nor what would start it again.
+// TestAStartThatFailsLeavesNothing: neither a process nor what would start it again. A machine whose guest cannot have run is
+// as before.
 func TestAStartThatFailsLeavesNothing(t *testing.T) {
 	for text, c := range map[string]struct {
 		next  behaviour
 		image error
 		code  api.Code
 		want  string
+		state api.State
 	}{
-		"a port in use":   {next: behaviour{fails: &instance.End{Code: api.CodePortInUse, Message: "tcp port 18080 of 127.0.0.1 is already in use"}}, code: api.CodePortInUse, want: "18080"},
-		"a silent guest":  {next: behaviour{fails: &instance.End{Code: api.CodeTimeout, Message: "the guest's agent does not answer"}}, code: api.CodeTimeout, want: "does not answer"},
-		"no last words":   {next: behaviour{dies: true}, code: api.CodeInternal, want: "ended without a word; see"},
-		"a full disk":     {next: behaviour{fails: &instance.End{Code: api.CodeDiskFull, Message: "no room"}}, code: api.CodeDiskFull, want: "no room"},
-		"no image":        {image: errors.New("404 Not Found"), code: api.CodeImagePullFailed, want: "404 Not Found"},
-		"a broken image":  {image: ociimage.MalformedError{Reason: "a layer leads out"}, code: api.CodeImageMalformed, want: "a layer leads out"},
-		"a bad reference": {image: &ociimage.ReferenceError{}, code: api.CodeBadRequest, want: "example.com/web:1"},
-		"no room":         {image: &disk.FullError{Path: "/images"}, code: api.CodeDiskFull, want: "/images"},
+		"a port in use":   {next: behaviour{fails: &instance.End{Code: api.CodePortInUse, Message: "tcp port 18080 of 127.0.0.1 is already in use"}}, code: api.CodePortInUse, want: "18080", state: api.StateCreated},
+		"a silent guest":  {next: behaviour{fails: &instance.End{Code: api.CodeTimeout, Message: "the guest's agent does not answer"}}, code: api.CodeTimeout, want: "does not answer", state: api.StateStopped},
+		"no last words":   {next: behaviour{dies: true}, code: api.CodeInternal, want: "ended without a word; see", state: api.StateStopped},
+		"a full disk":     {next: behaviour{fails: &instance.End{Code: api.CodeDiskFull, Message: "no room"}}, code: api.CodeDiskFull, want: "no room", state: api.StateStopped},
+		"no image":        {image: errors.New("404 Not Found"), code: api.CodeImagePullFailed, want: "404 Not Found", state: api.StateCreated},
+		"a broken image":  {image: ociimage.MalformedError{Reason: "a layer leads out"}, code: api.CodeImageMalformed, want: "a layer leads out", state: api.StateCreated},
+		"a bad reference": {image: &ociimage.ReferenceError{}, code: api.CodeBadRequest, want: "example.com/web:1", state: api.StateCreated},
+		"no room":         {image: &disk.FullError{Path: "/images"}, code: api.CodeDiskFull, want: "/images", state: api.StateCreated},
 	} {
 		t.Run(text, func(t *testing.T) {
 			n := newNode(t)
@@ -149,7 +151,7 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 			}
 			left, err := m.Get(t.Context(), "a")
 			try(t, err)
-			if n.keepers.count() != 0 || left.State == api.StateRunning || left.Message == "" {
+			if n.keepers.count() != 0 || left.State != c.state || left.Message == "" || (left.StartedAt == 0) != (c.state == api.StateCreated) {
 				t.Errorf("%d processes, machine %+v", n.keepers.count(), left)
 			}
 			m.supervise(t.Context(), m.machines["a"])

@@ -140,7 +140,7 @@ func (m *Manager) startAgain(ctx context.Context, one *machine) {
 	next := again(before, instance.End{Reason: keeper.ReasonInternal, Code: api.CodeInternal}, m.now())
 	next.Message = fmt.Sprintf("the machine could not be started again: %v", err)
 	if stored := m.change(one, func(r *Record) {
-		started, digest := r.Started, r.Digest
+		started, digest := startedAfter(err, before, *r), r.Digest
 		*r = next
 		r.Started, r.Digest = started, digest
 	}); stored != nil {
