@@ -30,7 +30,7 @@ var (
 )
 
 // mtu is that of the guest's card, in bytes.
-const mtu = 1500
+const mtu = 65535
 
 // agentPort is the name of the agent's port in the guest.
 const agentPort = "dev.smolvm.agent.0"
