@@ -65,6 +65,12 @@ func (p process) sees(another process) bool {
 	return namespaceOf(p.id) == namespaceOf(another.id)
 }
 
+// runs returns whether the process runs. One whose parent does not ask how it ended has an id, and no program.
+func (p process) runs() bool {
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.id))
+	return err == nil
+}
+
 func namespaceOf(id int) string {
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", id))
 	if err != nil {
@@ -76,7 +82,13 @@ func namespaceOf(id int) string {
 // qemusOf returns the QEMUs of the machine with this UID.
 func qemusOf(t testing.TB, uid types.UID) []process {
 	t.Helper()
-	return processes(t, string(uid), func(p process) bool { return strings.HasPrefix(p.program, "qemu-system") })
+	return qemusWith(t, string(uid))
+}
+
+// qemusWith returns the QEMUs with a text in their command lines.
+func qemusWith(t testing.TB, text string) []process {
+	t.Helper()
+	return processes(t, text, func(p process) bool { return strings.HasPrefix(p.program, "qemu-system") })
 }
 
 // qemuOf waits for the QEMU of a machine.
@@ -117,20 +129,25 @@ type census struct {
 // count counts the QEMUs of a machine until the end of the test, which fails if there were two at a time.
 func count(t *testing.T, vm *v1.VirtualMachine) *census {
 	t.Helper()
+	return countWith(t, vm.Name, string(vm.UID))
+}
+
+// countWith is count of a machine whose QEMUs have a text in their command lines.
+func countWith(t *testing.T, name, text string) *census {
+	t.Helper()
 	c := &census{ids: map[int]bool{}}
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup
-	uid := vm.UID
 	done.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-			c.add(qemusOf(t, uid))
+			c.add(qemusWith(t, text))
 		}
 	})
 	t.Cleanup(func() {
 		stop()
 		done.Wait()
 		if c.most > 1 {
-			t.Errorf("%d QEMUs had the disk of %s at a time", c.most, vm.Name)
+			t.Errorf("%d QEMUs had the disk of %s at a time", c.most, name)
 		}
 	})
 	return c

@@ -19,6 +19,8 @@ type smolVMs struct {
 	t       *testing.T
 	cluster *realcluster.Cluster
 	begin   time.Time
+	// registry has the images of machines.
+	registry string
 }
 
 const (
@@ -26,15 +28,21 @@ const (
 	smolRelease   = "smol"
 )
 
-// install installs the chart, whose controller runs from the runtime's image: that has the operator, too.
-func (s *smolVMs) install(registry string) {
+// smolImage is the image of the runtime, and of the controller: it has the operator, too.
+func smolImage() string {
+	return "docker.io/kvm-operator/kvm-operator-smolvm-runtime:" + project.Version()
+}
+
+// install installs the chart, or changes it. Later values count.
+func (s *smolVMs) install(values ...string) {
 	s.t.Helper()
-	image := "docker.io/kvm-operator/kvm-operator-smolvm-runtime:" + project.Version()
-	command := exec.CommandContext(s.t.Context(), tools+"/helm", "upgrade", "--install", smolRelease, "../../../helm/kvm-operator",
-		"--namespace="+smolNamespace, "--create-namespace", "--kubeconfig="+s.cluster.Kubeconfig(), "--wait", "--timeout=3m", "--skip-crds",
-		"--set=smolvm.enabled=true", "--set=smolvm.image="+image, "--set=smolvm.runtime.image="+image, "--set=smolvm.allowEmulation=true",
-		"--set=smolvm.cgroupParent="+s.cluster.Node(0).Cgroup()+"/smolvm", "--set=smolvm.registries.mirrors.docker\\.io="+registry,
-		"--set=smolvm.registries.insecure={"+registry+"}", "--set=replicas=0")
+	command := exec.CommandContext(s.t.Context(), tools+"/helm", append([]string{
+		"upgrade", "--install", smolRelease, "../../../helm/kvm-operator",
+		"--namespace=" + smolNamespace, "--create-namespace", "--kubeconfig=" + s.cluster.Kubeconfig(), "--wait", "--timeout=4m", "--skip-crds",
+		"--set=smolvm.enabled=true", "--set=smolvm.image=" + smolImage(), "--set=smolvm.runtime.image=" + smolImage(), "--set=smolvm.allowEmulation=true",
+		"--set=smolvm.cgroupParent=" + s.cluster.Node(0).Cgroup() + "/smolvm", "--set=smolvm.registries.mirrors.docker\\.io=" + s.registry,
+		"--set=smolvm.registries.insecure={" + s.registry + "}", "--set=replicas=0",
+	}, values...)...)
 	var said strings.Builder
 	command.Stdout, command.Stderr = &said, &said
 	if err := s.cluster.Run(command); err != nil {
@@ -75,18 +83,22 @@ func (s *smolVMs) status(field string) string {
 	return s.kubectl("--namespace=team", "get", "smolvm", "web", "--output=jsonpath={.status."+field+"}")
 }
 
-// fetch asks the machine at the port of its node.
+// answers asks the machine at the port of its node.
 func (s *smolVMs) answers() bool {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
-	defer cancel()
-	address := ""
 	for _, node := range s.cluster.Nodes() {
 		if node.Name() == s.status("nodeName") {
-			address = node.Address()
+			return s.answersAt(node, 18081)
 		}
 	}
+	return false
+}
+
+// answersAt asks what listens at a port of a node.
+func (s *smolVMs) answersAt(node *realcluster.Node, port int) bool {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: s.cluster.Dial}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:18081/", address), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", node.Address(), port), nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -123,8 +135,8 @@ spec:
 // TestSmolVM: from the chart to a port that answers, the loss of the runtime's pods, a stop, growth, and deletion.
 func TestSmolVM(t *testing.T) {
 	c := theCluster(t)
-	s := &smolVMs{t: t, cluster: c, begin: time.Now()}
-	s.install(serveImages(t, c))
+	s := &smolVMs{t: t, cluster: c, begin: time.Now(), registry: serveImages(t, c)}
+	s.install()
 	t.Cleanup(func() { s.remove() })
 	for deadline := time.Now().Add(patience); len(strings.Fields(s.kubectl("get", "smolvmnodes", "--output=name"))) != len(c.Nodes()); time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
