@@ -187,7 +187,7 @@ func (m *machine) connect(t *testing.T) *agentwire.Client {
 }
 
 // built returns a file that "make tools" builds.
-func built(t *testing.T, name string) string {
+func built(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", ".tools", "guest", name)
 	if _, err := os.Stat(path); err != nil {
