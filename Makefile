@@ -97,14 +97,14 @@ golden: ## Rewrite all golden files. Review the difference before you commit it
 hooks: ## Make git check commit messages in this checkout
 	@git config core.hooksPath .githooks && echo "git checks messages of commits with .githooks/commit-msg"
 
-.PHONY: test states vault vm-faults contract-smolvm chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-upgrade e2e-ha unit race bench bench-machine bench-vm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
-test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then vault, vm-faults, e2e-life, chaos-rest and e2e-operations as time permits. Lists what it skips
+.PHONY: test states vault vm-faults contract-smolvm chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-smolvm e2e-upgrade e2e-ha unit race bench bench-machine bench-vm bench-smolvm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then vault, vm-faults, e2e-life, chaos-rest, e2e-smolvm and e2e-operations as time permits. Lists what it skips
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/suites/(e2e|issuer)$$') | $(suites)
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)') | $(suites)
 	@$(MAKE) --no-print-directory states
-	@integration/ifthereistime.sh $(STARTED) vault:15 vm-faults:20 e2e-life:50 chaos-rest:25 e2e-operations:60
+	@integration/ifthereistime.sh $(STARTED) vault:15 vm-faults:20 e2e-life:50 chaos-rest:25 e2e-smolvm:15 e2e-operations:60
 
 states: ## Check the decisions about etcd, drain, remediation and rollout in every small state, and print the number of states
 	@for package in pkg/cluster/etcd pkg/cluster/drain pkg/cluster/remediation pkg/cluster/rolling; do \
@@ -128,6 +128,9 @@ courses: chaos-rest
 
 chaos: tools ## Run all 500 chaos runs (random changes and injected faults from fixed seeds) and crash the operator at every write of a drain. test runs the first 30, and one crash point in seventeen
 	@go test -v -timeout $(BENCH_TIMEOUT) ./integration/suites/chaos -runs=500 -every=1
+
+e2e-smolvm: machine-tools ## Break what is below SmolVMs on a real cluster of two nodes: servers, ports, tokens, sockets, cables, power and disks of nodes, the chart. test skips it when time is short
+	@go test -v -timeout $(E2E_TIMEOUT) -run 'TestSmolVM|TestMachineOutlivesItsPod' ./integration/suites/guests -long
 
 contract-smolvm: tools ## Ask this project's server of smolvm's API, and smolvm where SMOLVM_BIN names it, for all that a server must do. test asks for part of it
 	@go test -v -timeout $(TEST_TIMEOUT) ./integration/suites/contract -long
@@ -165,6 +168,9 @@ bench-machine: tools ## Compare the runner with bare QEMU. Needs an idle machine
 bench-vm: tools ## Compare the runner of a VirtualMachine with bare QEMU, and measure the operator with 1,000 VirtualMachines. Needs an idle machine
 	@go test -run TestRunnerOfAVirtualMachine -bench DeclaredOverhead -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/machine
 	@go test -run '^$$' -bench VirtualMachines -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/scale
+
+bench-smolvm: tools ## Compare smolvm on a node with a bare QEMU. Needs an idle machine
+	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/microvm
 
 bench-founding: tools ## Compare a cluster created by the operator with one created by hand. Needs an idle machine
 	@go test -run '^$$' -bench Founding -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/e2e

@@ -75,8 +75,8 @@ const (
 	RegistryDockerhubToken    = "service.registry.dockerhubtoken"
 	SecretsAdoptFrom          = "service.secrets.adoptfrom"
 	SmolVMCAFile              = "service.smolvm.cafile"
-	SmolVMPullSecrets         = "service.smolvm.pullsecrets"
-	SmolVMTokenFile           = "service.smolvm.tokenfile" //nolint:gosec // the name of a setting
+	SmolVMPullSecrets         = "service.smolvm.pullsecrets" //nolint:gosec // the name of a setting
+	SmolVMTokenFile           = "service.smolvm.tokenfile"   //nolint:gosec // the name of a setting
 	TerminateUnhealthyNodes   = "service.terminateunhealthynodes"
 	VaultAddress              = "service.vault.address"
 	VaultCAFile               = "service.vault.cafile"
