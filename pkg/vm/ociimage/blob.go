@@ -21,6 +21,8 @@ const (
 	// blobName is the file of a blob in its slot, complete and verified. partName is one that is being downloaded.
 	blobName = "blob"
 	partName = "blob.part"
+	// ownedPrefix begins the names of slots that belong to a repository.
+	ownedPrefix = "repository-"
 )
 
 // blob is a layer or a configuration that was downloaded. It is not pruned before its use ends.
@@ -39,13 +41,14 @@ func (p *pull) openSlot(d v1.Descriptor) string {
 
 // blobSlot is the slot that a blob is downloaded to. What comes by credentials of a tenant stays within its repository,
 // from which the manifest that names it has just come. Elsewhere it would be given to each tenant who knows its digest:
-// a registry of theirs serves a manifest with the digest, and need not have the blob.
+// a registry of theirs serves a manifest with the digest, and need not have the blob. Its name is never that of an open
+// slot: the name is a sum of a text that a tenant may push as a blob, and claim to be as long as the one of the repository.
 func (p *pull) blobSlot(d v1.Descriptor) string {
 	if p.auth == nil {
 		return p.openSlot(d)
 	}
 	sum := sha256.Sum256([]byte(p.ref.name.Context().Name() + " " + d.Digest.String()))
-	return filepath.Join(p.cache.Directory, blobsName, slotOf("sha256:"+hex.EncodeToString(sum[:])))
+	return filepath.Join(p.cache.Directory, blobsName, ownedPrefix+hex.EncodeToString(sum[:]))
 }
 
 // there returns a blob that is complete in a slot, nil if there is none.

@@ -21,8 +21,8 @@ import (
 // the same time; each blob is downloaded once.
 //
 // Its images are in images/sha256-…, by the digest of the image's manifest: root.squashfs, and what is known of it in
-// image.json. Blobs are in blobs/sha256-…, while they are downloaded and for a while after that, because images share
-// layers. Only the node's administrator may write to it.
+// image.json. Blobs are in blobs/sha256-… and blobs/repository-…, while they are downloaded and for a while after that,
+// because images share layers. Only the node's administrator may write to it.
 //
 // What was pulled with credentials of one pull is given to another one only if its registry sends it to that one too, or
 // has allowed it: blobs are shared within their repository, and an image that another repository says it has is
@@ -164,7 +164,11 @@ func explain(ctx context.Context, reference string, err error) error {
 	return fmt.Errorf("getting image %s: %w", reference, err)
 }
 
-var slotPattern = regexp.MustCompile(`^sha256-[0-9a-f]{64}$`)
+// The names of slots: of images, and of blobs, some of which belong to a repository.
+var (
+	slotPattern = regexp.MustCompile(`^sha256-[0-9a-f]{64}$`)
+	blobPattern = regexp.MustCompile(`^(sha256|repository)-[0-9a-f]{64}$`)
+)
 
 // Prune removes the images that have not been used for as long as keep and that are neither in use nor being made, and
 // blobs that have not been used for an hour, or for as long as keep if that is shorter. It never waits, and touches only
@@ -180,7 +184,7 @@ func (c *Cache) Prune(ctx context.Context, keep time.Duration) error {
 	short := min(keep, keepBlobs)
 	err := errors.Join(
 		slots.Prune(ctx, filepath.Join(c.Directory, imagesName), slotPattern, keep, told("image", keep)),
-		slots.Prune(ctx, filepath.Join(c.Directory, blobsName), slotPattern, short, told("blob", short)),
+		slots.Prune(ctx, filepath.Join(c.Directory, blobsName), blobPattern, short, told("blob", short)),
 	)
 	if err != nil {
 		return fmt.Errorf("pruning images: %w", err)

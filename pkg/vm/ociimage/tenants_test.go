@@ -1,6 +1,8 @@
 package ociimage
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -99,6 +101,31 @@ func TestAManifestIsNoProofOfItsLayers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestNoBlobHasTheSlotOfAnotherRepository: the text whose sum names the slot of a private blob is pushed as a blob, by a
+// manifest that says it is as long as the private one.
+func TestNoBlobHasTheSlotOfAnotherRepository(t *testing.T) {
+	needs(t, packer)
+	p := newPrivate(t)
+	var m v1.Manifest
+	try(t, json.Unmarshal(p.manifest, &m))
+	for _, d := range append(m.Layers, m.Config) {
+		text := p.host + "/team/web " + d.Digest.String()
+		p.mallory.putBlob("evil", []byte(text))
+		p.manifest = bytes.ReplaceAll(p.manifest, []byte(d.Digest.String()), []byte(digestOf([]byte(text))))
+	}
+	p.mallory.putManifest("evil", m.MediaType, p.manifest, "v1")
+	got, err := p.cache.Get(t.Context(), p.mallory.host+"/evil:v1", nil)
+	try(t, got.Release())
+	var failed *PullError
+	if !errors.As(err, &failed) || !errors.Is(err, errMismatch) {
+		t.Errorf("the image of another tenant: %v", err)
+	}
+	try(t, p.cache.Prune(t.Context(), 0))
+	if left := slotsOf(t, p.cache, blobsName) - slotsOf(t, p.cache, imagesName); left != 0 {
+		t.Errorf("%d blobs are left, want none", left)
 	}
 }
 
