@@ -32,7 +32,9 @@ func newSmolVM() *cobra.Command {
 		Long: `Look into the machine of a SmolVM: find its node and the pod of the runtime there, and run smolvm in that pod.
 
 The user of the kubeconfig has to be allowed to get the SmolVM and its SmolVMNode, and to get the pod and to get and create pods/exec in the
-namespace of the runtime. Who may do the latter is root on the nodes: these commands are for administrators.`,
+namespace of the runtime. Who may do the latter is root on the nodes: these commands are for administrators.
+
+What guests print goes to files and pipes as it is. A terminal shows their control characters as cat -v does, and does not obey them.`,
 		Example: `  kvm-operator smolvm logs web-1 -n team-a --follow
   kvm-operator smolvm exec web-1 -n team-a -- cat /etc/os-release
   kvm-operator smolvm console web-1 -n team-a`,
@@ -152,9 +154,9 @@ func withGuest(do func(ctx context.Context, c *cobra.Command, g *microVM, rest [
 		}
 		g, err := findGuest(ctx, config, namespace, arguments[0])
 		if err != nil {
-			return err
+			return plainly(err)
 		}
-		return do(ctx, c, g, arguments[1:])
+		return plainly(do(ctx, c, g, arguments[1:]))
 	}
 }
 

@@ -167,7 +167,7 @@ func (g *microVM) run(ctx context.Context, c *cobra.Command, arguments []string,
 	defer end.Close() //nolint:errcheck // nothing is written to it
 	// The library logs an error for each stream that is cut, also by Ctrl-C; what matters is returned, too.
 	err = stream.StreamWithContext(klog.NewContext(ctx, logr.Discard()), remotecommand.StreamOptions{
-		Stdin: io.MultiReader(bytes.NewReader(input), open), Stdout: c.OutOrStdout(), Stderr: c.ErrOrStderr(),
+		Stdin: io.MultiReader(bytes.NewReader(input), open), Stdout: forPeople(c.OutOrStdout()), Stderr: forPeople(c.ErrOrStderr()),
 	})
 	var ended exec.ExitError
 	switch {
