@@ -122,9 +122,15 @@ func (s *source) failed(status int, err error) *failure {
 
 // forms returns the texts by which a registry may repeat credentials.
 func forms(auth *authn.AuthConfig) (all []string) {
-	pair := base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + auth.Password))
+	pair := ""
+	if auth.Username != "" || auth.Password != "" {
+		pair = base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + auth.Password))
+	}
+	quoted := strings.Trim(strconv.Quote(auth.Password), `"`)
+	inJSON, _ := json.Marshal(auth.Password) // which is text
 	for _, text := range []string{
-		pair, strings.TrimRight(pair, "="), url.QueryEscape(auth.Password), auth.Password, auth.Auth, auth.IdentityToken, auth.RegistryToken,
+		pair, strings.TrimRight(pair, "="), url.QueryEscape(auth.Password), url.PathEscape(auth.Password), string(inJSON[1 : len(inJSON)-1]), quoted,
+		auth.Password, auth.Auth, auth.IdentityToken, auth.RegistryToken,
 	} {
 		if text != "" {
 			all = append(all, text)

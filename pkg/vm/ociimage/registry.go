@@ -76,7 +76,7 @@ type source struct {
 	repository name.Repository
 	// auth is nil if the keychain has to tell.
 	auth authn.Authenticator
-	// hidden are texts of the credentials that errors do not repeat.
+	// hidden are texts of the credentials that errors do not repeat. The handshake sets them.
 	hidden   []string
 	keychain authn.Keychain
 	guard    *guard
@@ -116,7 +116,7 @@ func (c *Cache) sources(ref reference, auth *authn.AuthConfig, guard *guard) ([]
 	}
 	own := &source{repository: registry.Repo(origin.RepositoryStr()), attempts: c.patience().policy()}
 	if auth != nil {
-		own.auth, own.hidden = authn.FromConfig(*auth), forms(auth)
+		own.auth = authn.FromConfig(*auth)
 	}
 	all = append(all, own)
 	for _, s := range all {
@@ -149,6 +149,11 @@ func (s *source) handshake(ctx context.Context) (*http.Client, error) {
 			return nil, retry.Final(fmt.Errorf("reading the credentials of %s: %w", s.host(), err))
 		}
 	}
+	shown, err := authn.Authorization(ctx, auth)
+	if err != nil {
+		return nil, retry.Final(fmt.Errorf("reading the credentials of %s: %w", s.host(), err))
+	}
+	s.hidden = forms(shown)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer time.AfterFunc(s.stall, func() { cancel(retry.ErrStalled) }).Stop()

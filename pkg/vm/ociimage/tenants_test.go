@@ -178,29 +178,54 @@ func TestTenantsOfARepositoryShareItsLayers(t *testing.T) {
 	}
 }
 
-// TestWordsOfARegistryRepeatNoCredentials: its errors become messages that more people read than the Secret.
+// TestWordsOfARegistryRepeatNoCredentials: its errors become messages that more people read than the Secret, or than the
+// configuration of the node.
 func TestWordsOfARegistryRepeatNoCredentials(t *testing.T) {
-	auth := &authn.AuthConfig{Username: "anna", Password: "a right&long password"}
-	r := newRegistry(t)
-	r.spoil("*", func(w http.ResponseWriter, request *http.Request, _ int) bool {
-		header := request.Header.Get("Authorization")
-		if header == "" {
-			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
-		}
-		_, password, _ := request.BasicAuth()
-		answerWith(w, http.StatusUnauthorized, "UNAUTHORIZED", "who is "+header+" with "+password+", "+url.QueryEscape(password))
-		return true
-	})
-	c, lines := newCache(t, t.TempDir(), r)
-	c.Registries.Mirrors = map[string][]string{r.host: {r.host + "/mirror"}}
-	_, err := c.Get(t.Context(), r.host+"/web:v1", auth)
-	said := strings.Join(append(lines.lines, err.Error()), "\n")
-	if !strings.Contains(said, "who is Basic … with …, …") {
-		t.Errorf("the words of the registry are not repeated: %s", said)
+	auth := authn.AuthConfig{Username: "anna", Password: `a "right"&long password`}
+	for whose, pull := range map[string]*authn.AuthConfig{"of one pull": &auth, "of the node": nil} {
+		t.Run(whose, func(t *testing.T) {
+			r := newRegistry(t)
+			r.spoil("*", repeating)
+			c, lines := newCache(t, t.TempDir(), r)
+			c.Registries.Mirrors = map[string][]string{r.host: {r.host + "/mirror"}}
+			if pull == nil {
+				c.Registries.Keychain = sameForAll(auth)
+			}
+			_, err := c.Get(t.Context(), r.host+"/web:v1", pull)
+			said := strings.Join(append(lines.lines, err.Error()), "\n")
+			if !strings.Contains(said, "who is Basic … with …, …, …, …") {
+				t.Errorf("the words of the registry are not repeated: %s", said)
+			}
+			for _, secret := range forms(&auth) {
+				if strings.Contains(said, secret) {
+					t.Errorf("%q is repeated: %s", secret, said)
+				}
+			}
+		})
 	}
-	for _, secret := range forms(auth) {
-		if strings.Contains(said, secret) {
-			t.Errorf("%q is repeated: %s", secret, said)
-		}
+	if hidden := forms(&authn.AuthConfig{}); len(hidden) > 0 {
+		t.Errorf("where there are no credentials, %q is hidden", hidden)
 	}
+}
+
+// sameForAll is a keychain that has the same credentials for all registries.
+type sameForAll authn.AuthConfig
+
+// Resolve implements authn.Keychain.
+func (k sameForAll) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return authn.FromConfig(authn.AuthConfig(k)), nil
+}
+
+// repeating is a fault: it refuses with the credentials that it got, in the forms that errors may have.
+func repeating(w http.ResponseWriter, request *http.Request, _ int) bool {
+	header := request.Header.Get("Authorization")
+	if header == "" {
+		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+	}
+	_, password, _ := request.BasicAuth()
+	inJSON, _ := json.Marshal(password)
+	answerWith(w, http.StatusUnauthorized, "UNAUTHORIZED", "who is "+header+" with "+strings.Join([]string{
+		password, url.QueryEscape(password), url.PathEscape(password), strings.Trim(string(inJSON), `"`),
+	}, ", "))
+	return true
 }
