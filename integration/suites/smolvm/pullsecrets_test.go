@@ -102,6 +102,30 @@ func TestSecretsThatAreOfNoUse(t *testing.T) {
 	requireNoSecret(t, vm)
 }
 
+// TestCredentialsStayWithTheImageOfTheMachine: a user who may not read Secrets creates a machine with an image of a registry of
+// their own, and then declares one of the registry that a Secret is for.
+func TestCredentialsStayWithTheImageOfTheMachine(t *testing.T) {
+	together(t)
+	n := nodesOf(t, "a")[0]
+	n.set(func(f *fakeRuntime) { f.password = password })
+	secretOf(t, "default", label(t), corev1.SecretTypeDockerConfigJson, login("registry.example.org", password))
+	vm := vmOf(t, "vm", func(s *v1alpha1.SmolVMSpec) {
+		needs(label(t))(s)
+		s.Image, s.Running = "evil.example.org/web:v1", false
+	})
+	phaseIs(t, vm, v1alpha1.PhaseCreated)
+	change(t, vm, func(vm *v1alpha1.SmolVM) { vm.Spec.Image, vm.Spec.Running = private, true })
+	message := is(t, vm, "Reconciled=False/"+v1alpha1.ReasonImagePullFailed)
+	if want := "spec.image is not what the runtime says that the machine was created with"; !strings.Contains(message, want) {
+		t.Errorf("the message has no %q: %s", want, message)
+	}
+	n.set(func(f *fakeRuntime) {
+		if auth, sent := f.auth[machineOf(vm)]; sent {
+			t.Errorf("the runtime got %+v", auth)
+		}
+	})
+}
+
 // requireNoSecret checks that neither the SmolVM nor its events have the password.
 func requireNoSecret(t *testing.T, vm *v1alpha1.SmolVM) {
 	t.Helper()

@@ -41,7 +41,7 @@ func (a actor) Do(_ context.Context, s *state.State) state.Progress {
 		request.Create = machinespec.Request(vm, s.Cluster)
 	}
 	if s.Step.Action == machinestep.Start {
-		request.Credentials = a.secrets.of(vm)
+		request.Credentials = a.secrets.of(vm, s.Runtime.Machine)
 	}
 	progress, first := a.nodes.Do(node, machine, request)
 	if reason := deeds[s.Step.Action]; first && a.events != nil {

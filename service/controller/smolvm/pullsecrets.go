@@ -28,16 +28,24 @@ type pullSecrets struct {
 }
 
 // of returns what finds the credentials of a SmolVM in Secrets of its own namespace, nil if it names none. One that cannot be
-// used does not keep the machine from being started: its image may be on the node, or need none.
-func (p pullSecrets) of(vm *v1alpha1.SmolVM) func(context.Context) (*api.RegistryAuth, string) {
+// used does not keep the machine from being started: its image may be on the node, or need none. The runtime sends what it
+// gets to the registry of the image that the machine was created with. The spec may name another one by now, and who may
+// change it need not be allowed to read Secrets: credentials are for the image that both have.
+func (p pullSecrets) of(vm *v1alpha1.SmolVM, machine *api.Machine) func(context.Context) (*api.RegistryAuth, string) {
 	names := vm.Spec.ImagePullSecrets
 	if len(names) == 0 || vm.Spec.Image == "" {
 		return nil
 	}
-	if !p.allowed {
+	without := func(why string) func(context.Context) (*api.RegistryAuth, string) {
 		return func(context.Context) (*api.RegistryAuth, string) {
-			return nil, "spec.imagePullSecrets has no effect: the setting service.smolvm.pullsecrets is false"
+			return nil, "spec.imagePullSecrets has no effect: " + why
 		}
+	}
+	switch {
+	case !p.allowed:
+		return without("the setting service.smolvm.pullsecrets is false")
+	case machine == nil || machine.Image != vm.Spec.Image:
+		return without("spec.image is not what the runtime says that the machine was created with")
 	}
 	namespace, image := vm.Namespace, vm.Spec.Image
 	return func(ctx context.Context) (*api.RegistryAuth, string) {

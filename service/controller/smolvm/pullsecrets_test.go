@@ -1,12 +1,13 @@
 package smolvm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	diffs "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,9 +45,11 @@ func TestSecretsAreReadWhereTheyMayBe(t *testing.T) {
 		vault   vault
 		secrets []string
 		from    string
-		want    *api.RegistryAuth
-		lacks   string
-		read    []string
+		// image is that of the machine; empty for that of the spec.
+		image string
+		want  *api.RegistryAuth
+		lacks string
+		read  []string
 	}{
 		"a SmolVM that names none": {},
 		"an operator that is not to read any": {
@@ -58,6 +61,10 @@ func TestSecretsAreReadWhereTheyMayBe(t *testing.T) {
 		},
 		"a machine that is made from a file": {
 			vault: vault{text: `{"auths":{"r.io":{"username":"u","password":"p"}}}`}, secrets: []string{"a"}, from: "/file",
+		},
+		"a spec that names another image than the machine has": {
+			vault: vault{text: `{"auths":{"r.io":{"username":"u","password":"p"}}}`}, secrets: []string{"a"}, image: "evil.example.org/web",
+			lacks: "spec.imagePullSecrets has no effect: spec.image is not what the runtime says that the machine was created with",
 		},
 		"one that the operator may not read": {
 			vault: vault{err: apierrors.NewForbidden(secrets, "a", errors.New("no"))}, secrets: []string{"a"},
@@ -76,7 +83,7 @@ func TestSecretsAreReadWhereTheyMayBe(t *testing.T) {
 			for _, secret := range test.secrets {
 				vm.Spec.ImagePullSecrets = append(vm.Spec.ImagePullSecrets, v1alpha1.SecretReference{Name: secret})
 			}
-			find := pullSecrets{&test.vault, !test.refused}.of(vm)
+			find := pullSecrets{&test.vault, !test.refused}.of(vm, &api.Machine{Image: cmp.Or(test.image, vm.Spec.Image)})
 			if needed := len(test.secrets) > 0 && test.from == ""; needed != (find != nil) {
 				t.Fatalf("Secrets are looked for: %t, want %t", find != nil, needed)
 			}
@@ -84,7 +91,7 @@ func TestSecretsAreReadWhereTheyMayBe(t *testing.T) {
 				return
 			}
 			got, lacks := find(t.Context())
-			if diff := cmp.Diff(test.want, got); diff != "" || lacks != test.lacks || !slices.Equal(test.vault.read, test.read) {
+			if diff := diffs.Diff(test.want, got); diff != "" || lacks != test.lacks || !slices.Equal(test.vault.read, test.read) {
 				t.Errorf("lacks %q, want %q; read %v, want %v; (-want +got):\n%s", lacks, test.lacks, test.vault.read, test.read, diff)
 			}
 		})
