@@ -41,7 +41,7 @@ type Registries struct {
 }
 
 // Keychain returns the credentials of config.json in a directory, as docker login writes it. The file is read for each
-// pull, and need not exist.
+// pull, and need not exist. An entry of a host and a path is for images below that path; the longest one counts.
 func Keychain(directory string) authn.Keychain { return keychain(directory) }
 
 type keychain string
@@ -52,7 +52,10 @@ func (k keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range []string{target.String(), target.RegistryStr()} {
+	// The library would take an entry with a path for all images of its host.
+	maps.DeleteFunc(file.AuthConfigs, func(key string, _ types.AuthConfig) bool { return isOfOthers(key, target.String()) })
+	for of, more := target.String(), true; more; of, more = parent(of) {
+		key := of
 		if key == name.DefaultRegistry {
 			key = authn.DefaultAuthKey
 		}
@@ -69,6 +72,22 @@ func (k keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 		}
 	}
 	return authn.Anonymous, nil
+}
+
+// parent returns a name without its last part; false if it has only one.
+func parent(of string) (string, bool) {
+	end := strings.LastIndex(of, "/")
+	return of[:max(0, end)], end > 0
+}
+
+// isOfOthers returns whether an entry of a configuration is for a path, in which a repository is not.
+func isOfOthers(key, repository string) bool {
+	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
+	host, path, _ := strings.Cut(strings.TrimRight(key, "/"), "/")
+	if path == "" || path == "v1" || path == "v2" {
+		return false
+	}
+	return !strings.HasPrefix(repository+"/", host+"/"+path+"/")
 }
 
 // source is a registry that is asked for a repository.

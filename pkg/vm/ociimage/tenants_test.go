@@ -2,6 +2,7 @@ package ociimage
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
@@ -205,6 +207,36 @@ func TestWordsOfARegistryRepeatNoCredentials(t *testing.T) {
 	}
 	if hidden := forms(&authn.AuthConfig{}); len(hidden) > 0 {
 		t.Errorf("where there are no credentials, %q is hidden", hidden)
+	}
+}
+
+// TestEntriesOfAKeychainAreForTheirPaths: an entry of a node for some images of a registry is not for those of other teams.
+func TestEntriesOfAKeychainAreForTheirPaths(t *testing.T) {
+	auths := map[string]any{}
+	for key, user := range map[string]string{
+		"r.example.org/team": "team", "r.example.org/team/web": "web", "https://other.example.org:5000/v2/": "other", "https://url.example.org/team/": "url",
+		"both.example.org": "both", "both.example.org/team": "team of both", "https://index.docker.io/v1/": "docker",
+	} {
+		auths[key] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(user + ":p"))}
+	}
+	directory := t.TempDir()
+	text, err := json.Marshal(map[string]any{"auths": auths})
+	try(t, errors.Join(err, os.WriteFile(filepath.Join(directory, "config.json"), text, 0o600)))
+	for repository, want := range map[string]string{
+		"r.example.org/team/db": "team", "r.example.org/team": "team", "r.example.org/team/web": "web", "r.example.org/team/web/x": "web",
+		"r.example.org/teams/web": "", "r.example.org/web": "", "other.example.org:5000/web": "other", "other.example.org/web": "",
+		"url.example.org/team/web": "url", "url.example.org/web": "", "both.example.org/web": "both", "both.example.org/team/web": "team of both",
+		"alpine": "docker", "docker.io/team/web": "docker", "r.example.org.evil.example/team": "",
+	} {
+		target, err := name.NewRepository(repository)
+		try(t, err)
+		found, err := Keychain(directory).Resolve(target)
+		try(t, err)
+		auth, err := found.Authorization()
+		try(t, err)
+		if auth.Username != want {
+			t.Errorf("%s gets the credentials of %q, want those of %q", repository, auth.Username, want)
+		}
 	}
 }
 
