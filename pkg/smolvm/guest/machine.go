@@ -79,16 +79,16 @@ func (m *Machine) startWorkload() {
 		if because, ok := err.(*cannotRun); ok { //nolint:errorlint // it is not wrapped
 			code = because.code
 		}
+		m.ended(code) // what the console says is true by then
 		m.console.say("the image's process cannot be run: %s", err)
-		m.ended(code)
 		return
 	}
 	m.spawn(func() {
 		defer output.Close() //nolint:errcheck // it was only read
 		err := relay(output, m.console, m.process.ended)
 		<-m.process.ended
-		m.console.say("the image's process has ended with exit code %d", m.process.code)
 		m.ended(m.process.code)
+		m.console.say("the image's process has ended with exit code %d", m.process.code)
 		if err != nil && output.SetReadDeadline(time.Time{}) == nil {
 			_, _ = io.Copy(m.console, output) // processes that it has left behind
 		}
