@@ -2,13 +2,12 @@ package smolvmruntime
 
 import (
 	"flag"
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 )
 
 const root = "../.."
@@ -38,31 +37,8 @@ func fuzzes() bool {
 }
 
 func run(m *testing.M) int {
-	if err := findTools(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	environment := &envtest.Environment{CRDDirectoryPaths: []string{root + "/helm/kvm-operator/files/smolvm"}, ErrorIfCRDPathMissing: true}
-	defer func() { _ = environment.Stop() }()
-	var err error
-	if config, err = environment.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "the API server does not start or refuses the CRDs:", err)
-		return 1
-	}
-	return m.Run()
-}
-
-// findTools points envtest to the binaries of this repository, unless others are asked for.
-func findTools() error {
-	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
+	return crd.Run(m, root, []string{root + "/helm/kvm-operator/files/smolvm"}, func(served *rest.Config) error {
+		config = served
 		return nil
-	}
-	tools, err := filepath.Abs(root + "/.tools")
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(tools, "kube-apiserver")); err != nil {
-		return fmt.Errorf("these tests need a real API server, run make tools: %w", err)
-	}
-	return os.Setenv("KUBEBUILDER_ASSETS", tools)
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 )
 
 // TestDefaults: whatever part of the object is left out, the same spec is stored.
@@ -16,8 +18,8 @@ func TestDefaults(t *testing.T) {
 		"null instead of texts and number": "spec: {cluster: {calico: {cidr: null, subnet: null}, kubernetes: {domain: null, api: {clusterIPRange: null}}}}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			created := create(t, load(t, "minimal", change))
-			if diff := cmp.Diff(load(t, "minimal-defaulted").Object["spec"], created.Object["spec"]); diff != "" {
+			created := server.Store(t, crd.Load(t, "minimal", change))
+			if diff := cmp.Diff(crd.Load(t, "minimal-defaulted").Object["spec"], created.Object["spec"]); diff != "" {
 				t.Errorf("other defaults (-want +got):\n%s", diff)
 			}
 		})

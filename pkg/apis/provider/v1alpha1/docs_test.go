@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 )
 
 func TestTheExamplesAreAccepted(t *testing.T) {
@@ -22,7 +24,7 @@ func TestTheExamplesAreAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			example := &unstructured.Unstructured{Object: parse(t, string(content))}
+			example := &unstructured.Unstructured{Object: crd.Parse(t, string(content))}
 			if err := server.Create(context.Background(), example, client.DryRunAll); err != nil {
 				t.Error(err)
 			}
@@ -33,18 +35,14 @@ func TestTheExamplesAreAccepted(t *testing.T) {
 // TestEveryFieldIsDocumented looks for every field in the page of its CRD. Machines of masters and workers are the same,
 // and conditions have a section of their own.
 func TestEveryFieldIsDocumented(t *testing.T) {
-	for page, crd := range map[string]string{
-		"kvmconfig.md": "provider.giantswarm.io_kvmconfigs",
-		"release.md":   "release.giantswarm.io_releases",
-	} {
+	for page, file := range map[string]string{"kvmconfig.md": clusters, "release.md": releases} {
 		content, err := os.ReadFile(root + "/docs/" + page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, field := range fields(t, crd) {
-			path := strings.TrimSuffix(strings.Replace(field.path, "spec.kvm.masters[]", "spec.kvm.workers[]", 1), "[]")
-			ours := strings.HasPrefix(path, "spec.") || strings.HasPrefix(path, "status.")
-			if !ours || !field.leaf || strings.HasPrefix(path, "status.conditions") || strings.HasPrefix(path, "status.cluster.resources[].conditions") {
+		for _, path := range crd.Leaves(t, file) {
+			path = strings.Replace(path, "spec.kvm.masters[]", "spec.kvm.workers[]", 1)
+			if strings.HasPrefix(path, "status.conditions") || strings.HasPrefix(path, "status.cluster.resources[].conditions") {
 				continue
 			}
 			if !strings.Contains(string(content), "`"+path+"`") {

@@ -1,68 +1,29 @@
 package v1alpha1_test
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
 const (
 	root = "../../../.."
 	crds = root + "/helm/kvm-operator/crds"
+
+	clusters = crds + "/provider.giantswarm.io_kvmconfigs.yaml"
+	releases = crds + "/release.giantswarm.io_releases.yaml"
 )
 
 // The API server under test, with the CRDs of the chart.
-var (
-	config *rest.Config
-	server client.Client
-)
+var server crd.Server
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if err := findTools(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	environment := &envtest.Environment{CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true}
-	defer func() { _ = environment.Stop() }()
-	var err error
-	if config, err = environment.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "the API server does not start or refuses the CRDs:", err)
-		return 1
-	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		panic(err)
-	}
-	if server, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		panic(err)
-	}
-	server = client.WithFieldValidation(server, "Strict")
-	return m.Run()
-}
-
-// findTools points envtest to the binaries of this repository, unless others are asked for.
-func findTools() error {
-	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		return nil
-	}
-	tools, err := filepath.Abs(root + "/.tools")
-	if err != nil {
+	os.Exit(crd.Run(m, root, []string{crds}, func(config *rest.Config) (err error) {
+		server, err = crd.Connect(config, v1alpha1.AddToScheme)
 		return err
-	}
-	if _, err := os.Stat(filepath.Join(tools, "kube-apiserver")); err != nil {
-		return fmt.Errorf("these tests need a real API server, run make tools: %w", err)
-	}
-	return os.Setenv("KUBEBUILDER_ASSETS", tools)
+	}))
 }

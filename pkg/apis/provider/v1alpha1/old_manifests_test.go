@@ -8,15 +8,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
 func TestOldManifestsAreAcceptedUnchanged(t *testing.T) {
 	for _, name := range []string{"old-minimal", "old-full"} {
 		t.Run(name, func(t *testing.T) {
-			manifest := load(t, name)
-			created := create(t, manifest)
-			for _, loss := range lost("", manifest.Object, created.Object) {
+			manifest := crd.Load(t, name)
+			created := server.Store(t, manifest)
+			for _, loss := range crd.Lost("", manifest.Object, created.Object) {
 				t.Errorf("not what the manifest says: %s", loss)
 			}
 		})
@@ -40,7 +41,7 @@ func accepted(t *testing.T) map[string]string {
 func TestWhatTheOriginalAllowedIsAccepted(t *testing.T) {
 	for name, change := range accepted(t) {
 		t.Run(name, func(t *testing.T) {
-			if err := server.Create(context.Background(), load(t, "minimal", change), client.DryRunAll); err != nil {
+			if err := server.Create(context.Background(), crd.Load(t, "minimal", change), client.DryRunAll); err != nil {
 				t.Error(err)
 			}
 		})
@@ -51,7 +52,7 @@ func TestWhatTheOriginalAllowedIsAccepted(t *testing.T) {
 func TestGoClientsMayWriteBackWhatTheyRead(t *testing.T) {
 	for _, name := range []string{"old-minimal", "old-full", "minimal"} {
 		t.Run(name, func(t *testing.T) {
-			created := create(t, load(t, name))
+			created := server.Store(t, crd.Load(t, name))
 			var object v1alpha1.KVMConfig
 			if err := server.Get(context.Background(), client.ObjectKeyFromObject(created), &object); err != nil {
 				t.Fatal(err)

@@ -2,16 +2,13 @@ package v1alpha1_test
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 )
 
@@ -24,13 +21,13 @@ func TestTheStatusOfTheOriginalIsAccepted(t *testing.T) {
 		"without a cluster": "status: {cluster: <remove>}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			created := create(t, load(t, "old-full"))
-			status := load(t, "old-status", change).Object["status"]
+			created := server.Store(t, crd.Load(t, "old-full"))
+			status := crd.Load(t, "old-status", change).Object["status"]
 			created.Object["status"] = status
 			if err := server.Status().Update(context.Background(), created); err != nil {
 				t.Fatal(err)
 			}
-			for _, loss := range lost("status", status, created.Object["status"]) {
+			for _, loss := range crd.Lost("status", status, created.Object["status"]) {
 				t.Errorf("not what was written: %s", loss)
 			}
 		})
@@ -67,22 +64,20 @@ var refusedStatuses = map[string]rejection{
 }
 
 func TestStatusesThatCannotBeDecodedAreRefused(t *testing.T) {
-	created := create(t, load(t, "old-full"))
+	created := server.Store(t, crd.Load(t, "old-full"))
 	for name, test := range refusedStatuses {
 		t.Run(name, func(t *testing.T) {
 			changed := created.DeepCopy()
-			changed.Object["status"] = load(t, "old-status", test.change).Object["status"]
+			changed.Object["status"] = crd.Load(t, "old-status", test.change).Object["status"]
 			err := server.Status().Update(context.Background(), changed, client.DryRunAll)
-			if diff := cmp.Diff([]string{test.want}, sentences(err)); diff != "" {
-				t.Errorf("the API server says something else (-want +got):\n%s", diff)
-			}
+			crd.Refused(t, err, test.want)
 		})
 	}
 }
 
 // TestStatus writes what the operator writes, zero times in the old block included, and reads the columns of kubectl.
 func TestStatus(t *testing.T) {
-	create(t, load(t, "minimal", "spec: {cluster: {customer: {id: acme}}}"))
+	server.Store(t, crd.Load(t, "minimal", "spec: {cluster: {customer: {id: acme}}}"))
 	var object v1alpha1.KVMConfig
 	if err := server.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "demo"}, &object); err != nil {
 		t.Fatal(err)
@@ -104,37 +99,9 @@ func TestStatus(t *testing.T) {
 		"Name": "demo", "ID": "demo", "Ready": "False", "Reason": "WorkersNotReady", "Kubernetes": "1.35.4", "Customer": "acme",
 		"Message": "1 of 2 workers is ready",
 	}
-	got := columns(t, "/apis/provider.giantswarm.io/v1alpha1/namespaces/default/kvmconfigs/demo")
+	got := server.AllColumns(t, "/apis/provider.giantswarm.io/v1alpha1/namespaces/default/kvmconfigs/demo")
 	delete(got, "Age")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("other columns (-want +got):\n%s", diff)
 	}
-}
-
-// columns is one object as kubectl get -o wide prints it.
-func columns(t *testing.T, path string) map[string]any {
-	t.Helper()
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(config.Host, "/")+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
-	response, err := web.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var table metav1.Table
-	if err := json.NewDecoder(response.Body).Decode(&table); err != nil {
-		t.Fatal(err)
-	}
-	cells := map[string]any{}
-	for i, column := range table.ColumnDefinitions {
-		cells[column.Name] = table.Rows[0].Cells[i]
-	}
-	return cells
 }

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 )
 
 // living is a cluster with data that an update could lose.
@@ -89,21 +89,19 @@ var refusedUpdates = map[string]rejection{
 }
 
 func TestUpdatesThatWouldLoseAClusterAreRefused(t *testing.T) {
-	created := create(t, load(t, "minimal", living))
+	created := server.Store(t, crd.Load(t, "minimal", living))
 	for name, test := range refusedUpdates {
 		t.Run(name, func(t *testing.T) {
 			changed := created.DeepCopy()
-			merge(changed.Object, parse(t, test.change))
+			crd.Merge(changed.Object, crd.Parse(t, test.change))
 			err := server.Update(context.Background(), changed, client.DryRunAll)
-			if diff := cmp.Diff([]string{test.want}, sentences(err)); diff != "" {
-				t.Errorf("the API server says something else (-want +got):\n%s", diff)
-			}
+			crd.Refused(t, err, test.want)
 		})
 	}
 }
 
 func TestUpdatesThatAClusterSurvivesAreAccepted(t *testing.T) {
-	created := create(t, load(t, "minimal", living))
+	created := server.Store(t, crd.Load(t, "minimal", living))
 	for name, change := range map[string]string{
 		"another customer":           "spec: {cluster: {customer: {id: other}}}",
 		"more workers":               "spec: {cluster: {workers: [{id: w2}, {id: w1}]}, kvm: {workers: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}",
@@ -119,7 +117,7 @@ func TestUpdatesThatAClusterSurvivesAreAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := created.DeepCopy()
-			merge(changed.Object, parse(t, change))
+			crd.Merge(changed.Object, crd.Parse(t, change))
 			if err := server.Update(context.Background(), changed, client.DryRunAll); err != nil {
 				t.Error(err)
 			}
@@ -143,7 +141,7 @@ spec:
   versions: {kubernetes: 1.35.4+k3s1}
 `
 	var created *unstructured.Unstructured
-	withoutRules(t, func() { created = create(t, load(t, "minimal", before)) })
+	withoutRules(t, func() { created = server.Store(t, crd.Load(t, "minimal", before)) })
 	for name, change := range map[string]string{
 		"another customer": "spec: {cluster: {customer: {id: other}}}",
 		"another user":     "spec: {cluster: {kubernetes: {ssh: {userList: [{name: core}, {name: ada}]}}}}",
@@ -155,24 +153,24 @@ spec:
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := created.DeepCopy()
-			merge(changed.Object, parse(t, change))
+			crd.Merge(changed.Object, crd.Parse(t, change))
 			if err := server.Update(context.Background(), changed, client.DryRunAll); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	more := created.DeepCopy()
-	merge(more.Object, parse(t, "spec: {cluster: {workers: [{id: w1}, {id: w2}]}, kvm: {workers: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}"))
+	crd.Merge(more.Object, crd.Parse(t, "spec: {cluster: {workers: [{id: w1}, {id: w2}]}, kvm: {workers: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}"))
 	if err := server.Update(context.Background(), more, client.DryRunAll); err == nil {
 		t.Error("a network that had too little room takes another node")
 	}
 }
 
 func TestAnEmptyStorageTypeIsHostPath(t *testing.T) {
-	created := create(t, load(t, "minimal"))
+	created := server.Store(t, crd.Load(t, "minimal"))
 	for _, value := range []string{`""`, "hostPath", "<remove>"} {
 		changed := created.DeepCopy()
-		merge(changed.Object, parse(t, "spec: {kvm: {k8sKVM: {storageType: "+value+"}}}"))
+		crd.Merge(changed.Object, crd.Parse(t, "spec: {kvm: {k8sKVM: {storageType: "+value+"}}}"))
 		if err := server.Update(context.Background(), changed, client.DryRunAll); err != nil {
 			t.Errorf("storageType %s: %v", value, err)
 		}
@@ -182,27 +180,23 @@ func TestAnEmptyStorageTypeIsHostPath(t *testing.T) {
 // withoutRules does something while the definition of KVMConfigs has no rules, as if it were of an earlier version.
 func withoutRules(t *testing.T, do func()) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	definitions, err := client.New(config, client.Options{Scheme: scheme})
+	definitions, err := crd.Connect(server.Config, apiextensionsv1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var rules *apiextensionsv1.JSONSchemaProps
 	set := func(schema *apiextensionsv1.JSONSchemaProps) {
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := definitions.Get(t.Context(), client.ObjectKey{Name: "kvmconfigs.provider.giantswarm.io"}, &crd); err != nil {
+		var stored apiextensionsv1.CustomResourceDefinition
+		if err := definitions.Get(t.Context(), client.ObjectKey{Name: "kvmconfigs.provider.giantswarm.io"}, &stored); err != nil {
 			t.Fatal(err)
 		}
-		rules = crd.Spec.Versions[0].Schema.OpenAPIV3Schema.DeepCopy()
+		rules = stored.Spec.Versions[0].Schema.OpenAPIV3Schema.DeepCopy()
 		if schema == nil {
 			schema = rules.DeepCopy()
 			dropRules(schema)
 		}
-		crd.Spec.Versions[0].Schema.OpenAPIV3Schema = schema
-		if err := definitions.Update(t.Context(), &crd); err != nil {
+		stored.Spec.Versions[0].Schema.OpenAPIV3Schema = schema
+		if err := definitions.Update(t.Context(), &stored); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,11 +205,11 @@ func withoutRules(t *testing.T, do func()) {
 	defer func() {
 		set(with)
 		waitFor(t, func() bool {
-			return server.Create(t.Context(), load(t, "minimal", "spec: {cluster: {id: default}}"), client.DryRunAll) != nil
+			return server.Create(t.Context(), crd.Load(t, "minimal", "spec: {cluster: {id: default}}"), client.DryRunAll) != nil
 		})
 	}()
 	waitFor(t, func() bool {
-		return server.Create(t.Context(), load(t, "minimal", "spec: {cluster: {id: default}}"), client.DryRunAll) == nil
+		return server.Create(t.Context(), crd.Load(t, "minimal", "spec: {cluster: {id: default}}"), client.DryRunAll) == nil
 	})
 	do()
 }

@@ -2,78 +2,32 @@ package v1alpha1_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
 )
 
 const root = "../../../.."
 
 // The API server under test, with the CRD of the chart.
-var (
-	config *rest.Config
-	server client.Client
-)
+var server crd.Server
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if err := findTools(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	environment := &envtest.Environment{
-		CRDDirectoryPaths: []string{root + "/helm/kvm-operator/crds/release.giantswarm.io_releases.yaml"}, ErrorIfCRDPathMissing: true,
-	}
-	defer func() { _ = environment.Stop() }()
-	var err error
-	if config, err = environment.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "the API server does not start or refuses the CRD:", err)
-		return 1
-	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		panic(err)
-	}
-	if server, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		panic(err)
-	}
-	server = client.WithFieldValidation(server, "Strict")
-	return m.Run()
-}
-
-// findTools points envtest to the binaries of this repository, unless others are asked for.
-func findTools() error {
-	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		return nil
-	}
-	tools, err := filepath.Abs(root + "/.tools")
-	if err != nil {
+	releases := root + "/helm/kvm-operator/crds/release.giantswarm.io_releases.yaml"
+	os.Exit(crd.Run(m, root, []string{releases}, func(config *rest.Config) (err error) {
+		server, err = crd.Connect(config, v1alpha1.AddToScheme)
 		return err
-	}
-	if _, err := os.Stat(filepath.Join(tools, "kube-apiserver")); err != nil {
-		return fmt.Errorf("these tests need a real API server, run make tools: %w", err)
-	}
-	return os.Setenv("KUBEBUILDER_ASSETS", tools)
+	}))
 }
 
 // load reads the last Release of the original line.
@@ -112,7 +66,7 @@ func TestAReleaseOfTheOriginalIsAccepted(t *testing.T) {
 	if err := server.Status().Update(context.Background(), release); err != nil {
 		t.Fatal(err)
 	}
-	got := columns(t, "/apis/release.giantswarm.io/v1alpha1/releases/v16.2.1")
+	got := server.AllColumns(t, "/apis/release.giantswarm.io/v1alpha1/releases/v16.2.1")
 	age, _ := got["Age"].(string)
 	if !strings.HasSuffix(age, "y") && !strings.HasSuffix(age, "d") {
 		t.Errorf("Age is %q, not the time since spec.date", age)
@@ -168,9 +122,7 @@ func TestBadReleasesAreRefusedWithOneSentence(t *testing.T) {
 			release := load(t)
 			test.change(&release.Spec)
 			err := server.Create(context.Background(), release, client.DryRunAll)
-			if diff := cmp.Diff([]string{test.want}, sentences(err)); diff != "" {
-				t.Errorf("the API server says something else (-want +got):\n%s", diff)
-			}
+			crd.Refused(t, err, test.want)
 		})
 	}
 }
@@ -193,48 +145,4 @@ func TestWhatTheOriginalAllowedIsAccepted(t *testing.T) {
 			}
 		})
 	}
-}
-
-// sentences are what the API server has to say against an object: field, kind of error and message. The remark that it
-// did not get as far as all rules is left out.
-func sentences(err error) []string {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return []string{fmt.Sprint(err)}
-	}
-	var said []string
-	for _, cause := range status.Status().Details.Causes {
-		if !strings.Contains(cause.Message, "some validation rules were not checked") {
-			said = append(said, cause.Field+": "+cause.Message)
-		}
-	}
-	return said
-}
-
-// columns is one object as kubectl get -o wide prints it.
-func columns(t *testing.T, path string) map[string]any {
-	t.Helper()
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(config.Host, "/")+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
-	response, err := web.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var table metav1.Table
-	if err := json.NewDecoder(response.Body).Decode(&table); err != nil {
-		t.Fatal(err)
-	}
-	cells := map[string]any{}
-	for i, column := range table.ColumnDefinitions {
-		cells[column.Name] = table.Rows[0].Cells[i]
-	}
-	return cells
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 )
 
@@ -14,12 +15,8 @@ import (
 func TestTheExamplesAreStoredAsTheyAre(t *testing.T) {
 	for _, name := range []string{machine, node} {
 		t.Run(name, func(t *testing.T) {
-			want := load(t, name)
-			stored := create(t, want)
-			stored.Object["status"] = want.Object["status"]
-			if err := server.Status().Update(t.Context(), stored); err != nil {
-				t.Fatal(err)
-			}
+			want := crd.Load(t, name)
+			stored := server.StoreWithStatus(t, want)
 			for _, part := range []string{"spec", "status"} {
 				if diff := cmp.Diff(want.Object[part], stored.Object[part]); diff != "" {
 					t.Errorf("%s is stored otherwise (-want +got):\n%s", part, diff)
@@ -33,12 +30,7 @@ func TestTheExamplesAreStoredAsTheyAre(t *testing.T) {
 func TestObjectsComeThroughGo(t *testing.T) {
 	for name, object := range map[string]client.Object{machine: &v1alpha1.SmolVM{}, node: &v1alpha1.SmolVMNode{}} {
 		t.Run(name, func(t *testing.T) {
-			want := load(t, name)
-			stored := create(t, want)
-			stored.Object["status"] = want.Object["status"]
-			if err := server.Status().Update(t.Context(), stored); err != nil {
-				t.Fatal(err)
-			}
+			stored := server.StoreWithStatus(t, crd.Load(t, name))
 			if err := server.Get(t.Context(), client.ObjectKeyFromObject(stored), object); err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +51,7 @@ func TestObjectsComeThroughGo(t *testing.T) {
 
 // TestAMachineRunsUnlessItIsSaidNotTo: Go clients must be able to say false, which is the zero value.
 func TestAMachineRunsUnlessItIsSaidNotTo(t *testing.T) {
-	stored := create(t, load(t, machine, "spec: {running: <remove>}"))
+	stored := server.Store(t, crd.Load(t, machine, "spec: {running: <remove>}"))
 	var object v1alpha1.SmolVM
 	if err := server.Get(t.Context(), client.ObjectKeyFromObject(stored), &object); err != nil {
 		t.Fatal(err)
@@ -92,7 +84,7 @@ func TestValuesAtTheLimitsAreAccepted(t *testing.T) {
 		"Secrets of a registry": "spec: {imagePullSecrets: [{name: a}, {name: b.c}]}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := server.Create(t.Context(), load(t, machine, change), client.DryRunAll); err != nil {
+			if err := server.Create(t.Context(), crd.Load(t, machine, change), client.DryRunAll); err != nil {
 				t.Error(err)
 			}
 		})
@@ -104,24 +96,24 @@ func TestValuesAtTheLimitsAreAccepted(t *testing.T) {
 func TestTheLargestMachineIsAffordable(t *testing.T) {
 	var tolerations, env, ports, cidrs, secrets []any
 	for i := range 256 {
-		env = append(env, parse(t, fmt.Sprintf("{name: VARIABLE_%d, value: a}", i)))
+		env = append(env, crd.Parse(t, fmt.Sprintf("{name: VARIABLE_%d, value: a}", i)))
 		cidrs = append(cidrs, fmt.Sprintf("192.0.%d.0/24", i))
 	}
 	for i := range 128 {
-		ports = append(ports, parse(t, fmt.Sprintf("{hostPort: %d, guestPort: 1}", i+1)))
+		ports = append(ports, crd.Parse(t, fmt.Sprintf("{hostPort: %d, guestPort: 1}", i+1)))
 	}
 	for i := range 64 {
-		tolerations = append(tolerations, parse(t, fmt.Sprintf("{key: example.org/%d, operator: Equal, value: a, effect: NoSchedule}", i)))
+		tolerations = append(tolerations, crd.Parse(t, fmt.Sprintf("{key: example.org/%d, operator: Equal, value: a, effect: NoSchedule}", i)))
 	}
 	for i := range 16 {
-		secrets = append(secrets, parse(t, fmt.Sprintf("{name: secret-%d}", i)))
+		secrets = append(secrets, crd.Parse(t, fmt.Sprintf("{name: secret-%d}", i)))
 	}
-	largest := load(t, machine)
-	merge(largest.Object, map[string]any{"spec": map[string]any{
+	largest := crd.Load(t, machine)
+	crd.Merge(largest.Object, map[string]any{"spec": map[string]any{
 		"tolerations": tolerations, "env": env, "imagePullSecrets": secrets, "network": map[string]any{"ports": ports, "allowedCIDRs": cidrs},
 	}})
-	created := create(t, largest)
-	merge(created.Object, parse(t, "spec: {running: false}"))
+	created := server.Store(t, largest)
+	crd.Merge(created.Object, crd.Parse(t, "spec: {running: false}"))
 	if err := server.Update(t.Context(), created, client.DryRunAll); err != nil {
 		t.Error(err)
 	}

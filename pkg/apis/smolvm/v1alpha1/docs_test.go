@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 )
 
 // TestTheExampleOfTheDocumentationIsAccepted, which is the spec of testdata/smolvm.yaml.
@@ -22,8 +24,8 @@ func TestTheExampleOfTheDocumentationIsAccepted(t *testing.T) {
 	if !strings.Contains(page(t), "```yaml\n"+example+"```") {
 		t.Errorf("docs/smolvm.md does not have the example\n%s", example)
 	}
-	object := load(t, machine)
-	object.Object = parse(t, example)
+	object := crd.Load(t, machine)
+	object.Object = crd.Parse(t, example)
 	if err := server.Create(t.Context(), object, client.DryRunAll); err != nil {
 		t.Error(err)
 	}
@@ -33,12 +35,8 @@ func TestTheExampleOfTheDocumentationIsAccepted(t *testing.T) {
 func TestEveryFieldIsDocumented(t *testing.T) {
 	content, documented := page(t), 0
 	_, ofNodes, _ := strings.Cut(content, "\n## SmolVMNode\n")
-	for crd, text := range map[string]string{machines: content, nodes: ofNodes} {
-		for _, field := range fields(t, crd) {
-			path := strings.TrimSuffix(field.path, "[]")
-			if !field.leaf || !strings.HasPrefix(path, "spec.") && !strings.HasPrefix(path, "status.") {
-				continue
-			}
+	for file, text := range map[string]string{machines: content, nodes: ofNodes} {
+		for _, path := range crd.Leaves(t, file) {
 			for _, whole := range []string{"spec.tolerations", "status.conditions"} {
 				if strings.HasPrefix(path, whole+"[") {
 					path = whole
@@ -46,7 +44,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 			}
 			documented++
 			if !strings.Contains(text, "`"+path+"`") {
-				t.Errorf("docs/smolvm.md does not speak of %s of %s", path, crd)
+				t.Errorf("docs/smolvm.md does not speak of %s of %s", path, file)
 			}
 		}
 	}

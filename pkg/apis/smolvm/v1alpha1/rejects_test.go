@@ -1,15 +1,13 @@
 package v1alpha1_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 )
 
 const (
@@ -96,10 +94,8 @@ func badPort(field string, port int, bound string) string {
 func TestBadMachinesAreRefusedWithOneSentence(t *testing.T) {
 	for name, test := range rejected {
 		t.Run(name, func(t *testing.T) {
-			err := server.Create(t.Context(), load(t, machine, test.change), client.DryRunAll)
-			if diff := cmp.Diff([]string{test.want}, sentences(err)); diff != "" {
-				t.Errorf("the API server says something else (-want +got):\n%s", diff)
-			}
+			err := server.Create(t.Context(), crd.Load(t, machine, test.change), client.DryRunAll)
+			crd.Refused(t, err, test.want)
 		})
 	}
 }
@@ -123,19 +119,10 @@ var updates = map[string]update{
 func TestUpdates(t *testing.T) {
 	for name, test := range updates {
 		t.Run(name, func(t *testing.T) {
-			stored := create(t, load(t, machine, test.before))
-			merge(stored.Object, parse(t, test.change))
-			var want []string
-			if test.want != "" {
-				want = []string{test.want}
-			}
+			stored := server.Store(t, crd.Load(t, machine, test.before))
+			crd.Merge(stored.Object, crd.Parse(t, test.change))
 			err := server.Update(t.Context(), stored, client.DryRunAll)
-			if err == nil && want == nil {
-				return
-			}
-			if diff := cmp.Diff(want, sentences(err)); diff != "" {
-				t.Errorf("the API server says something else (-want +got):\n%s", diff)
-			}
+			crd.Answered(t, err, test.want)
 		})
 	}
 }
@@ -155,49 +142,10 @@ func TestEveryRuleRefusesSomething(t *testing.T) {
 		said[nodes] = append(said[nodes], row.want)
 	}
 	rules := 0
-	for _, crd := range []string{machines, nodes} {
-		for _, field := range fields(t, crd) {
-			for _, rule := range field.rules {
-				rules++
-				if !ruleRefuses(rule, said[crd]) {
-					t.Errorf("no test runs into the rule of %s: %s", rule.path, rule.message)
-				}
-			}
-		}
+	for _, file := range []string{machines, nodes} {
+		rules += crd.EveryRuleSpeaks(t, file, said[file])
 	}
 	if rules < 10 {
 		t.Errorf("the test has found %d rules and overlooks most", rules)
 	}
-}
-
-// ruleRefuses says whether one of the sentences is that of the rule. What follows the semicolon is advice.
-func ruleRefuses(r rule, said []string) bool {
-	name := strings.TrimSuffix(r.path[strings.LastIndex(r.path, ".")+1:], "[]")
-	sentence, _, _ := strings.Cut(r.message, ";")
-	for _, s := range said {
-		path, message, _ := strings.Cut(s, ": ")
-		if strings.HasSuffix(path, "]") { // one of a list
-			path = path[:strings.LastIndex(path, "[")]
-		}
-		if strings.HasSuffix("."+path, "."+name) && strings.Contains(message, sentence) {
-			return true
-		}
-	}
-	return false
-}
-
-// sentences are what the API server has to say against an object: field, kind of error and message. The remark that it
-// did not get as far as all rules is left out.
-func sentences(err error) []string {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return []string{fmt.Sprint(err)}
-	}
-	var said []string
-	for _, cause := range status.Status().Details.Causes {
-		if !strings.Contains(cause.Message, "some validation rules were not checked") {
-			said = append(said, cause.Field+": "+cause.Message)
-		}
-	}
-	return said
 }

@@ -1,15 +1,12 @@
 package v1alpha1_test
 
 import (
-	"encoding/json"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 )
 
 const badTimes = "must have times like 2006-01-02T15:04:05Z"
@@ -54,15 +51,13 @@ var refusedNodes = map[string]rejection{
 
 func TestBadStatusesAreRefused(t *testing.T) {
 	for kind, table := range map[string]map[string]rejection{machine: refusedStatuses, node: refusedNodes} {
-		created := create(t, load(t, kind))
+		created := server.Store(t, crd.Load(t, kind))
 		for name, test := range table {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				changed := created.DeepCopy()
-				merge(changed.Object, parse(t, test.change))
+				crd.Merge(changed.Object, crd.Parse(t, test.change))
 				err := server.Status().Update(t.Context(), changed, client.DryRunAll)
-				if diff := cmp.Diff([]string{test.want}, sentences(err)); diff != "" {
-					t.Errorf("the API server says something else (-want +got):\n%s", diff)
-				}
+				crd.Refused(t, err, test.want)
 			})
 		}
 	}
@@ -85,13 +80,8 @@ func TestColumns(t *testing.T) {
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			want := load(t, kind, test.change)
-			created := create(t, want)
-			created.Object["status"] = want.Object["status"]
-			if err := server.Status().Update(t.Context(), created); err != nil {
-				t.Fatal(err)
-			}
-			got := columns(t, test.path)
+			server.StoreWithStatus(t, crd.Load(t, kind, test.change))
+			got := server.AllColumns(t, test.path)
 			for _, time := range []string{"Age", "Heartbeat"} {
 				if _, ok := got[time]; !ok && (time == "Age" || kind == node) {
 					t.Errorf("there is no column %s", time)
@@ -103,32 +93,4 @@ func TestColumns(t *testing.T) {
 			}
 		})
 	}
-}
-
-// columns is one object as kubectl get -o wide prints it.
-func columns(t *testing.T, path string) map[string]any {
-	t.Helper()
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(config.Host, "/")+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
-	response, err := web.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var table metav1.Table
-	if err := json.NewDecoder(response.Body).Decode(&table); err != nil {
-		t.Fatal(err)
-	}
-	cells := map[string]any{}
-	for i, column := range table.ColumnDefinitions {
-		cells[column.Name] = table.Rows[0].Cells[i]
-	}
-	return cells
 }

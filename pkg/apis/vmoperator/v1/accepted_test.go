@@ -10,18 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 	vmv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 )
 
 func TestTheExamplesAreStoredWithTheDefaults(t *testing.T) {
 	for _, name := range []string{"minimal", "full"} {
 		t.Run(name, func(t *testing.T) {
-			want := load(t, name)
-			created := create(t, want)
-			for _, loss := range lost("spec", want.Object["spec"], created.Object["spec"]) {
+			want := crd.Load(t, name)
+			created := server.Store(t, want)
+			for _, loss := range crd.Lost("spec", want.Object["spec"], created.Object["spec"]) {
 				t.Errorf("not what was written: %s", loss)
 			}
-			if diff := cmp.Diff(load(t, name+"-defaulted").Object["spec"], created.Object["spec"]); diff != "" {
+			if diff := cmp.Diff(crd.Load(t, name+"-defaulted").Object["spec"], created.Object["spec"]); diff != "" {
 				t.Errorf("other defaults (-want +got):\n%s", diff)
 			}
 		})
@@ -37,8 +38,8 @@ func TestDefaults(t *testing.T) {
 		"null instead of a number": "spec: {guestShutdownStops: null, vm: {powerdownTimeout: null, state: null, display: {outputs: null, spice: {port: null}}}}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			created := create(t, load(t, "minimal", change))
-			if diff := cmp.Diff(load(t, "minimal-defaulted").Object["spec"], created.Object["spec"]); diff != "" {
+			created := server.Store(t, crd.Load(t, "minimal", change))
+			if diff := cmp.Diff(crd.Load(t, "minimal-defaulted").Object["spec"], created.Object["spec"]); diff != "" {
 				t.Errorf("other defaults (-want +got):\n%s", diff)
 			}
 		})
@@ -77,7 +78,7 @@ func TestValuesAtTheLimitsAreAccepted(t *testing.T) {
 		"more than a name for the claim": "spec: {vm: {disks: [{volumeClaimTemplate: {metadata: {labels: {a: b}, annotations: {c: d}}, spec: {resources: {requests: {storage: 1Gi}}}}}]}}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			created := load(t, "minimal", change)
+			created := crd.Load(t, "minimal", change)
 			if err := server.Create(context.Background(), created, client.DryRunAll); err != nil {
 				t.Error(err)
 			}
@@ -87,7 +88,7 @@ func TestValuesAtTheLimitsAreAccepted(t *testing.T) {
 
 // TestEmptyIsNotLeftOut: the difference survives the way through Go.
 func TestEmptyIsNotLeftOut(t *testing.T) {
-	created := create(t, load(t, "minimal", "spec: {loadBalancerService: {}, cloudInit: {}, vm: {networks: [], display: {}}}"))
+	created := server.Store(t, crd.Load(t, "minimal", "spec: {loadBalancerService: {}, cloudInit: {}, vm: {networks: [], display: {}}}"))
 	var object vmv1.VirtualMachine
 	if err := server.Get(context.Background(), client.ObjectKeyFromObject(created), &object); err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestEmptyIsNotLeftOut(t *testing.T) {
 
 // TestFieldsOfAnyForm keep their content, null in maps included.
 func TestFieldsOfAnyForm(t *testing.T) {
-	created := create(t, load(t, "full"))
+	created := server.Store(t, crd.Load(t, "full"))
 	var object vmv1.VirtualMachine
 	if err := server.Get(context.Background(), client.ObjectKeyFromObject(created), &object); err != nil {
 		t.Fatal(err)
@@ -137,21 +138,21 @@ func TestFieldsOfAnyForm(t *testing.T) {
 func TestTheLargestMachineIsAffordable(t *testing.T) {
 	var disks, weights []any
 	for i := range 14 {
-		disks = append(disks, parse(t, fmt.Sprintf("{bootindex: %d, volumeClaimTemplate: {metadata: {name: disk-with-a-name-of-fifty-three-characters-abcdefg-%02d}, spec: {resources: {requests: {storage: 999999999999999999.999999999Ki}}}}}", i, i)))
+		disks = append(disks, crd.Parse(t, fmt.Sprintf("{bootindex: %d, volumeClaimTemplate: {metadata: {name: disk-with-a-name-of-fifty-three-characters-abcdefg-%02d}, spec: {resources: {requests: {storage: 999999999999999999.999999999Ki}}}}}", i, i)))
 	}
 	for i := range 6 {
-		disks = append(disks, parse(t, fmt.Sprintf("{bootindex: %d, cdrom: {image: 'https://images.example.org/of/some/depth/%d.iso'}}", 100+i, i)))
+		disks = append(disks, crd.Parse(t, fmt.Sprintf("{bootindex: %d, cdrom: {image: 'https://images.example.org/of/some/depth/%d.iso'}}", 100+i, i)))
 	}
 	for range 1000 {
-		weights = append(weights, parse(t, "{weight: 1, preference: {}}"))
+		weights = append(weights, crd.Parse(t, "{weight: 1, preference: {}}"))
 	}
-	largest := load(t, "full")
-	merge(largest.Object, map[string]any{"spec": map[string]any{
+	largest := crd.Load(t, "full")
+	crd.Merge(largest.Object, map[string]any{"spec": map[string]any{
 		"affinity": map[string]any{"nodeAffinity": map[string]any{"preferredDuringSchedulingIgnoredDuringExecution": weights}},
 		"vm":       map[string]any{"disks": disks},
 	}})
-	created := create(t, largest)
-	merge(created.Object, parse(t, "spec: {vm: {state: Stopped}}"))
+	created := server.Store(t, largest)
+	crd.Merge(created.Object, crd.Parse(t, "spec: {vm: {state: Stopped}}"))
 	if err := server.Update(context.Background(), created, client.DryRunAll); err != nil {
 		t.Error(err)
 	}
@@ -165,7 +166,7 @@ func TestAmountsThatAreAcceptedDecode(t *testing.T) {
 		`0`, `1`, `-1`, `1.5`, `1e3`, `9223372036854775808`, `""`, `"1"`, `"1."`, `".5"`, `"1.5"`, `"+1"`, `"1k"`, `"1K"`, `"1Ki"`, `"1mi"`, `"1m"`, `"1u"`, `"1n"`, `"1e3"`, `"1E99"`,
 		`"1e1.5"`, `"1e+3"`, `"1e-3"`, `"1e999"`, `"999999999999999999.999999999Ei"`, `"1 Gi"`, `"1Gi\n"`, `"0x10"`, `"1_000"`, `null`, `true`, `{}`,
 	} {
-		object := load(t, "minimal", "spec: {resources: {limits: {memory: "+amount+"}}}")
+		object := crd.Load(t, "minimal", "spec: {resources: {limits: {memory: "+amount+"}}}")
 		if server.Create(context.Background(), object, client.DryRunAll) != nil {
 			continue
 		}

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 )
 
 func TestTheExamplesOfTheDocumentationAreAccepted(t *testing.T) {
@@ -16,7 +18,7 @@ func TestTheExamplesOfTheDocumentationAreAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		example := &unstructured.Unstructured{Object: parse(t, string(content))}
+		example := &unstructured.Unstructured{Object: crd.Parse(t, string(content))}
 		if err := server.Create(context.Background(), example, client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -33,12 +35,7 @@ func TestTheExamplesOfTheDocumentationAreAccepted(t *testing.T) {
 // TestEveryFieldIsDocumented looks for every field in the page of the CRD. Types of Kubernetes are not described again.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	content, documented := page(t), 0
-	for _, field := range fields(t, crd) {
-		path := strings.TrimSuffix(field.path, "[]")
-		ours := strings.HasPrefix(path, "spec.") || strings.HasPrefix(path, "status.")
-		if !ours || !field.leaf {
-			continue
-		}
+	for _, path := range crd.Leaves(t, machines) {
 		for _, whole := range []string{"spec.affinity", "status.conditions", "spec.vm.disks[].volumeClaimTemplate.spec.selector", "spec.vm.disks[].volumeClaimTemplate.spec.dataSource", "spec.vm.disks[].volumeClaimTemplate.spec.dataSourceRef"} {
 			if strings.HasPrefix(path, whole+".") || strings.HasPrefix(path, whole+"[") {
 				path = whole

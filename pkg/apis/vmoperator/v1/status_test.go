@@ -2,17 +2,14 @@ package v1_test
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/crd"
 	vmv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 )
 
@@ -37,22 +34,20 @@ var refusedStatuses = map[string]rejection{
 }
 
 func TestBadStatusesAreRefused(t *testing.T) {
-	created := create(t, load(t, "minimal"))
+	created := server.Store(t, crd.Load(t, "minimal"))
 	for name, test := range refusedStatuses {
 		t.Run(name, func(t *testing.T) {
 			changed := created.DeepCopy()
-			merge(changed.Object, parse(t, test.change))
+			crd.Merge(changed.Object, crd.Parse(t, test.change))
 			err := server.Status().Update(context.Background(), changed, client.DryRunAll)
-			if diff := cmp.Diff([]string{test.want}, sentences(err)); diff != "" {
-				t.Errorf("the API server says something else (-want +got):\n%s", diff)
-			}
+			crd.Refused(t, err, test.want)
 		})
 	}
 }
 
 // TestStatus writes what the operator writes, and reads the columns of kubectl.
 func TestStatus(t *testing.T) {
-	create(t, load(t, "minimal"))
+	server.Store(t, crd.Load(t, "minimal"))
 	var object vmv1.VirtualMachine
 	if err := server.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "tiny"}, &object); err != nil {
 		t.Fatal(err)
@@ -78,37 +73,9 @@ func TestStatus(t *testing.T) {
 	want := map[string]any{
 		"Name": "tiny", "State": "Stopped", "Phase": "Starting", "CPUs": 2.0, "RAM": "1Gi", "Node": "host-1", "IP": "10.0.0.7", "Message": "the guest starts",
 	}
-	got := columns(t, "/apis/vmoperator.jdrupes.org/v1/namespaces/default/vms/tiny")
+	got := server.AllColumns(t, "/apis/vmoperator.jdrupes.org/v1/namespaces/default/vms/tiny")
 	delete(got, "Age")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("other columns (-want +got):\n%s", diff)
 	}
-}
-
-// columns is one object as kubectl get -o wide prints it.
-func columns(t *testing.T, path string) map[string]any {
-	t.Helper()
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(config.Host, "/")+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
-	response, err := web.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var table metav1.Table
-	if err := json.NewDecoder(response.Body).Decode(&table); err != nil {
-		t.Fatal(err)
-	}
-	cells := map[string]any{}
-	for i, column := range table.ColumnDefinitions {
-		cells[column.Name] = table.Rows[0].Cells[i]
-	}
-	return cells
 }

@@ -1,7 +1,6 @@
-package v1_test
+package crd
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"reflect"
@@ -12,22 +11,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// load reads testdata/<name>.yaml and merges YAML documents into it, in order.
-func load(t *testing.T, name string, changes ...string) *unstructured.Unstructured {
+// Load reads testdata/<name>.yaml and merges YAML documents into it, in order.
+func Load(t *testing.T, name string, changes ...string) *unstructured.Unstructured {
 	t.Helper()
 	content, err := os.ReadFile("testdata/" + name + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := parse(t, string(content))
+	object := Parse(t, string(content))
 	for _, change := range changes {
-		merge(object, parse(t, change))
+		Merge(object, Parse(t, change))
 	}
 	return &unstructured.Unstructured{Object: object}
 }
 
-// parse reads YAML as the API server does, whole numbers staying whole.
-func parse(t *testing.T, document string) map[string]any {
+// Parse reads YAML as the API server does, whole numbers staying whole.
+func Parse(t *testing.T, document string) map[string]any {
 	t.Helper()
 	content, err := yaml.YAMLToJSONStrict([]byte(document))
 	if err != nil {
@@ -42,9 +41,9 @@ func parse(t *testing.T, document string) map[string]any {
 
 const remove = "<remove>"
 
-// merge merges maps key by key; a list replaces a list. Other than in a JSON merge patch (RFC 7386) an explicit null
-// stays, for manifests may carry one; the text in remove takes a key out.
-func merge(into, from map[string]any) {
+// Merge merges maps key by key; a list replaces a list. Other than in a JSON merge patch (RFC 7386) an explicit null
+// stays, for manifests may carry one; the text <remove> takes a key out.
+func Merge(into, from map[string]any) {
 	for key, value := range from {
 		target, isMap := into[key].(map[string]any)
 		source, alsoMap := value.(map[string]any)
@@ -52,30 +51,15 @@ func merge(into, from map[string]any) {
 		case value == remove:
 			delete(into, key)
 		case isMap && alsoMap:
-			merge(target, source)
+			Merge(target, source)
 		default:
 			into[key] = value
 		}
 	}
 }
 
-// create creates the object and deletes it when the test is over.
-func create(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
-	t.Helper()
-	created := object.DeepCopy()
-	if err := server.Create(context.Background(), created); err != nil {
-		t.Fatalf("the API server refuses the object: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := server.Delete(context.Background(), created.DeepCopy()); err != nil {
-			t.Error(err)
-		}
-	})
-	return created
-}
-
-// lost lists what want has and got has not, or has otherwise.
-func lost(path string, want, got any) []string {
+// Lost lists what want has and got has not, or has otherwise, each by its path, which begins with the given one.
+func Lost(path string, want, got any) []string {
 	switch want := want.(type) {
 	case map[string]any:
 		got, _ := got.(map[string]any)
@@ -85,7 +69,7 @@ func lost(path string, want, got any) []string {
 				all = append(all, path+"."+key)
 				continue
 			}
-			all = append(all, lost(path+"."+key, value, got[key])...)
+			all = append(all, Lost(path+"."+key, value, got[key])...)
 		}
 		return all
 	case []any:
@@ -95,7 +79,7 @@ func lost(path string, want, got any) []string {
 		}
 		var all []string
 		for i := range want {
-			all = append(all, lost(fmt.Sprintf("%s[%d]", path, i), want[i], got[i])...)
+			all = append(all, Lost(fmt.Sprintf("%s[%d]", path, i), want[i], got[i])...)
 		}
 		return all
 	}
