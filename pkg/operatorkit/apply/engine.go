@@ -108,7 +108,7 @@ func (e *Engine) applyOne(ctx context.Context, set Set, desired client.Object) e
 		return microerror.Mask(err)
 	}
 	intent.created = set.Created
-	if err := e.refusal(intent); err != nil {
+	if err := e.refusal(ctx, intent); err != nil {
 		return err
 	}
 	err = e.reconcileOne(ctx, set, intent)
@@ -122,6 +122,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 	if err != nil {
 		return requestError("read", intent.ref, err)
 	}
+	intent.seen = versionOf(live)
 	unseen := false
 	if live == nil && intent.object.GetResourceVersion() != "" {
 		return outdatedf("%s is gone", intent.ref)
@@ -144,6 +145,9 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 	}
 	if set.CreateOnly {
 		return errors.Join(e.replace(ctx, live, intent), e.remark(ctx, live, intent))
+	}
+	if err := intent.merge(live); err != nil {
+		return microerror.Mask(err)
 	}
 	if !intent.recreates(live) && e.settled(live, intent) {
 		return nil

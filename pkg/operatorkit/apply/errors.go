@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
@@ -16,6 +17,13 @@ var outdatedError = &microerror.Error{Kind: "outdatedError", Desc: "The cache wa
 
 // IsOutdated reports whether an apply lost a race against a change that the cache had not seen yet. A retry fixes it.
 func IsOutdated(err error) bool { return errors.Is(err, outdatedError) }
+
+// OnlyOutdated returns whether a handler failed, and all that failed lost a race. Nothing is known of the objects then, and
+// the next pass begins at once.
+func OnlyOutdated(results []chain.Result) bool {
+	failed := slices.DeleteFunc(slices.Clone(results), func(r chain.Result) bool { return r.Err == nil })
+	return len(failed) > 0 && !slices.ContainsFunc(failed, func(r chain.Result) bool { return !IsOutdated(r.Err) })
+}
 
 func outdatedf(format string, args ...any) error {
 	return microerror.Maskf(outdatedError, format, args...)
@@ -62,7 +70,7 @@ func requestError(verb, ref string, err error) error {
 		return outdatedf("%s was deleted and recreated by another client", ref)
 	}
 	if apierrors.IsInvalid(err) {
-		return problem.Newf(reasonRefused, "the API server refuses to %s %s: %s", verb, ref, err)
+		return problem.Newf(reasonRefused, "the API server refuses to %s %s: %s", verb, ref, Causes(err))
 	}
 	return &RequestError{Verb: verb, Object: ref, Err: err}
 }

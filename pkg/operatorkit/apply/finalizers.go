@@ -24,7 +24,13 @@ func (e *Engine) AddFinalizers(ctx context.Context, object client.Object, names 
 
 // RemoveFinalizer removes a finalizer from an object. It fails when the object has changed since it was read.
 func (e *Engine) RemoveFinalizer(ctx context.Context, object client.Object, name string) error {
-	left := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == name })
+	return e.RemoveFinalizers(ctx, object, name)
+}
+
+// RemoveFinalizers removes finalizers from an object with one request. It fails when the object has changed since it was
+// read.
+func (e *Engine) RemoveFinalizers(ctx context.Context, object client.Object, names ...string) error {
+	left := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return slices.Contains(names, f) })
 	return e.setFinalizers(ctx, "remove the finalizer of", object, left, ofExisting)
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,12 +20,17 @@ type intent struct {
 	// created is called with the object once it is created; may be nil.
 	created func(client.Object)
 
-	key     objectKey
-	ref     string
-	object  client.Object
-	owner   ownership.Owner
-	content map[string]any
-	hash    string
+	// seen is the version of the object that the cache had when the intent was compared with it; empty for none.
+	seen string
+
+	key    objectKey
+	ref    string
+	object client.Object
+	// unmerged is the object before anything of a live one was merged; nil if nothing was.
+	unmerged client.Object
+	owner    ownership.Owner
+	content  map[string]any
+	hash     string
 }
 
 func (e *Engine) identify(object client.Object) (objectKey, string, error) {
@@ -51,6 +57,9 @@ func (e *Engine) newIntent(desired client.Object, owner ownership.Owner) (*inten
 	}
 	in.object.GetObjectKind().SetGroupVersionKind(gvk)
 	SetOwner(in.object, owner)
+	if prepare := rules[in.key.kind].prepare; prepare != nil {
+		prepare(in.object)
+	}
 	if err := in.render(); err != nil {
 		return nil, err
 	}
@@ -62,6 +71,21 @@ func (e *Engine) newIntent(desired client.Object, owner ownership.Owner) (*inten
 	in.hash = hex.EncodeToString(sum[:12])
 	annotate(in.object, ownership.AnnotationApplied, in.hash)
 	return in, in.render()
+}
+
+// merge makes the intent include what others own of live, if there is a rule for that. What an earlier call merged is
+// replaced. The hash stays that of the intent itself.
+func (in *intent) merge(live client.Object) error {
+	merge := rules[in.key.kind].merge
+	if merge == nil {
+		return nil
+	}
+	if in.unmerged == nil {
+		in.unmerged = in.object
+	}
+	in.object = in.unmerged.DeepCopyObject().(client.Object)
+	merge(live, in.object)
+	return in.render()
 }
 
 // render fills content from object. It leaves out null values and what the API server owns, because they are not part
@@ -94,7 +118,7 @@ func withoutNulls(m map[string]any) map[string]any {
 	return m
 }
 
-func annotate(object client.Object, name, value string) {
+func annotate(object metav1.Object, name, value string) {
 	annotations := object.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -155,9 +179,13 @@ func empty(value any) bool {
 	}
 }
 
-// request returns the content of an apply request that fails, instead of recreating the object, if the object is gone.
+// request returns the content of an apply request that fails, instead of recreating the object, if the object is gone,
+// and if it has changed since something of it was merged.
 func (in *intent) request(live client.Object) ([]byte, error) {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(in.content)}
 	u.SetUID(live.GetUID())
+	if in.unmerged != nil {
+		u.SetResourceVersion(live.GetResourceVersion())
+	}
 	return u.MarshalJSON()
 }

@@ -70,6 +70,47 @@ func TestObjectsOfOthersAreRefusedAndUntouched(t *testing.T) {
 	}
 }
 
+// TestARefusalEndsWithItsCause: at once where the cache shows that, and otherwise after some time, without a request in
+// each pass until then.
+func TestARefusalEndsWithItsCause(t *testing.T) {
+	managed := map[string]string{key.LabelManagedBy: ownership.Operator}
+	gone := func(t *testing.T, theirs *corev1.ConfigMap) { do(t, direct.Delete(t.Context(), theirs)) }
+	for name, test := range map[string]struct {
+		labels map[string]string
+		end    func(*testing.T, *corev1.ConfigMap)
+		want   []string
+	}{
+		"it is deleted": {managed, gone, []string{"POST"}},
+		"it is handed over": {managed, func(t *testing.T, theirs *corev1.ConfigMap) {
+			foreign(t, theirs, func(c *corev1.ConfigMap) { c.Labels[key.LabelGSCluster] = c.Namespace })
+		}, []string{"PATCH"}},
+		"it stays, and is changed": {managed, func(t *testing.T, theirs *corev1.ConfigMap) {
+			foreign(t, theirs, func(c *corev1.ConfigMap) { c.Data = nil })
+		}, nil},
+		"it is deleted, unseen by the cache": {nil, gone, nil},
+		"it comes into the cache, and is theirs": {nil, func(t *testing.T, theirs *corev1.ConfigMap) {
+			foreign(t, theirs, func(c *corev1.ConfigMap) { c.Labels = managed })
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "a", Labels: test.labels}, Data: map[string]string{"k": "theirs"}}
+			do(t, direct.Create(t.Context(), theirs))
+			seen(t, theirs)
+			wanted := set(b.configMap("a", map[string]string{"k": "v"}))
+			refusal := said(t, b.try(wanted))
+			asked.take()
+			equal(t, "problem of the next pass", refusal, said(t, b.try(wanted)))
+			equal(t, "requests of the next pass", []string(nil), asked.take())
+			test.end(t, theirs)
+			seen(t, theirs)
+			err := b.try(wanted)
+			equal(t, "requests after that", test.want, verbs(asked.take()))
+			equal(t, "still refused", test.want == nil, err != nil)
+		})
+	}
+}
+
 // in replaces NS by the namespace.
 func (b *bench) in(text string) string { return b.fill(map[string]string{"": text})[""] }
 

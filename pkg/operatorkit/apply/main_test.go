@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +36,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/definitions"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/kubevirt"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
@@ -60,7 +64,12 @@ func run(m *testing.M) int {
 		return 1
 	}
 	log.SetLogger(logr.Discard())
-	environment := &envtest.Environment{}
+	machines, err := definitions.KubeVirt(context.Background(), definitions.VirtualMachines)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	environment := &envtest.Environment{CRDs: machines}
 	defer func() { _ = environment.Stop() }()
 	config, err := environment.Start()
 	if err != nil {
@@ -69,7 +78,7 @@ func run(m *testing.M) int {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if err := connect(ctx, config); err != nil {
+	if err := errors.Join(kubevirt.AddToScheme(scheme.Scheme), connect(ctx, config)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -95,7 +104,7 @@ func kinds() []client.Object {
 	return []client.Object{
 		&appsv1.Deployment{}, &corev1.ConfigMap{}, &corev1.Endpoints{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
 		&corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &discoveryv1.EndpointSlice{}, &networkingv1.Ingress{},
-		&networkingv1.NetworkPolicy{}, &rbacv1.ClusterRoleBinding{},
+		&networkingv1.NetworkPolicy{}, &rbacv1.ClusterRoleBinding{}, &kubevirtv1.VirtualMachine{},
 	}
 }
 

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -24,13 +25,16 @@ type verified struct {
 type refused struct {
 	hash  string
 	until time.Time
-	err   error
+	// seen is the version of the object in the cache; empty if the cache did not have it.
+	seen string
+	err  error
 }
 
 // refusalHolds is how long the result for an intent is assumed to stay the same.
 const refusalHolds = 30 * time.Second
 
-// lasting are the reasons of problems that end without an event, because the conflicting object is not in the cache.
+// lasting are the reasons of problems that may end without an event, because the API server decides, or because the
+// conflicting object is not in the cache.
 var lasting = []string{reasonRefused, reasonNotOwned, reasonOwnedByOther}
 
 func (e *Engine) remember(live client.Object, in *intent) {
@@ -46,14 +50,25 @@ func (e *Engine) forget(k objectKey) {
 	delete(e.refused, k)
 }
 
-// refusal returns the recent error for the same intent, if it was one of the lasting problems.
-func (e *Engine) refusal(in *intent) error {
+// refusal returns the recent error for the same intent, if it was one of the lasting problems. One with a foreign object
+// ends before its time when the cache shows that the object is gone or has changed.
+func (e *Engine) refusal(ctx context.Context, in *intent) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	r, ok := e.refused[in.key]
-	if ok && r.hash == in.hash && e.clock.Now().Before(r.until) {
+	e.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	holds := r.hash == in.hash && e.clock.Now().Before(r.until)
+	if holds && IsForeign(r.err) {
+		live, err := e.read(ctx, e.client, in.object)
+		holds = err == nil && versionOf(live) == r.seen
+	}
+	if holds {
 		return r.err
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	delete(e.refused, in.key)
 	return nil
 }
@@ -65,7 +80,15 @@ func (e *Engine) noteRefusal(in *intent, err error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.refused[in.key] = refused{hash: in.hash, until: e.clock.Now().Add(refusalHolds), err: err}
+	e.refused[in.key] = refused{hash: in.hash, until: e.clock.Now().Add(refusalHolds), seen: in.seen, err: err}
+}
+
+// versionOf returns the version of an object, and nothing for none. No two objects of one name have the same.
+func versionOf(live client.Object) string {
+	if live == nil {
+		return ""
+	}
+	return live.GetResourceVersion()
 }
 
 // settled reports whether live is known to hold the intent.

@@ -59,6 +59,11 @@ type Places struct {
 	Former []types.UID
 }
 
+// CountsBy returns Counts for a function of a package that knows no clients.
+func CountsBy(f func(metav1.Object) bool) func(client.Object) bool {
+	return func(object client.Object) bool { return f(object) }
+}
+
 // property is what belongs to an owner.
 type property struct {
 	owner  ownership.Owner

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/giantswarm/microerror"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
@@ -50,6 +51,9 @@ type Resource[T Owned] struct {
 	AgainOnCreate bool
 	// CreateOnly is as in Set.
 	CreateOnly bool
+	// Remains returns an object that a deletion waits for besides those of the owner, nil for none, and whether it is the
+	// owner's to delete, although its annotations do not say so. It is nil for handlers without such objects.
+	Remains func(T) (left client.Object, deletes bool)
 	// KeepUnwanted keeps objects that are no longer wanted until the cluster is deleted, because they hold data.
 	KeepUnwanted bool
 }
@@ -143,10 +147,30 @@ func (h *handler[T]) EnsureDeleted(ctx context.Context, state T) (chain.Outcome,
 	if err != nil {
 		return chain.Outcome{}, err
 	}
+	if len(remaining) == 0 && h.Remains != nil {
+		if remaining, err = h.deleteRemains(ctx, state); err != nil {
+			return chain.Outcome{}, err
+		}
+	}
 	if len(remaining) > 0 {
 		return chain.Wait("Deleting", "waits until gone: "+strings.Join(remaining, ", "), terminatingRetry), nil
 	}
 	return chain.Done(), nil
+}
+
+// deleteRemains deletes what else is left, if it is the owner's to delete. It returns it as Delete does.
+func (h *handler[T]) deleteRemains(ctx context.Context, state T) ([]string, error) {
+	left, deletes := h.Remains(state)
+	if left == nil {
+		return nil, nil
+	}
+	if deletes {
+		if err := h.engine.deleteOne(ctx, "delete", left, state.Owner(h.Handler)); err != nil {
+			return nil, err
+		}
+	}
+	_, ref, err := h.engine.identify(left)
+	return []string{ref}, microerror.Mask(err)
 }
 
 // terminatingRetry is after how long a handler checks again, without an event, whether objects are gone.

@@ -26,6 +26,11 @@ type rule struct {
 	// anchor says that other objects are trusted because they lie in this one. Its annotation therefore has to name
 	// exactly this custom resource, and a label of the original is not enough to adopt it.
 	anchor bool
+	// prepare completes every intent of the kind before it is compared and hashed.
+	prepare func(desired client.Object)
+	// merge copies to desired what others own of live, before the two are compared. An apply of the kind carries the
+	// version of live, because it would otherwise take back what another client has changed since.
+	merge func(live, desired client.Object)
 	// wholeFields says that every intent of the kind sets the same fields, so that none is ever dropped.
 	wholeFields bool
 }
@@ -38,6 +43,7 @@ var rules = map[string]rule{
 	"StatefulSet.apps":                             {keep: keepClaimTemplates, recreate: claimsMayChange, drop: hostNetwork},
 	"Service":                                      {recreate: becomesHeadless},
 	"Namespace":                                    {anchor: true},
+	"VirtualMachine.kubevirt.io":                   {prepare: recordDevices, merge: mergeVirtualMachine},
 	// Traffic waits for these, so an update must take only one request.
 	"EndpointSlice.discovery.k8s.io": {wholeFields: true},
 }

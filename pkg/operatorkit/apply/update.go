@@ -37,9 +37,14 @@ func (e *Engine) update(ctx context.Context, live client.Object, in *intent) err
 		}
 	}
 	if !rule.wholeFields {
-		if err := e.moveFields(ctx, live, in); err != nil {
+		moved, err := e.moveFields(ctx, live, in)
+		if err != nil {
 			return err
 		}
+		if err := in.merge(moved); err != nil {
+			return microerror.Mask(err)
+		}
+		live = moved
 	}
 	return e.apply(ctx, live, in)
 }
@@ -108,6 +113,9 @@ func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) erro
 	// client would watch everything twice.
 	applied := in.object.DeepCopyObject().(client.Object)
 	err = e.client.Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), client.FieldOwner(ownership.Operator), client.ForceOwnership)
+	if in.unmerged != nil && apierrors.IsConflict(err) {
+		return outdatedf("%s has changed since it was read", in.ref)
+	}
 	if err := wrote(ctx, "apply", in.ref, err, by(in.owner)...); err != nil {
 		return err
 	}
@@ -116,24 +124,31 @@ func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) erro
 }
 
 // moveFields turns the fields that this operator owns from posting the object into applied ones. Without it a field
-// that is dropped from the intent would remain, owned by the post. It takes two requests, once per object.
-func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent) error {
+// that is dropped from the intent would remain, owned by the post. It takes two requests, once per object. It returns the
+// object as it is after that.
+func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent) (client.Object, error) {
 	if !posted(live) {
-		return nil
+		return live, nil
 	}
 	full, err := e.read(ctx, e.live, in.object)
 	if err != nil {
-		return requestError("read", in.ref, err)
+		return nil, requestError("read", in.ref, err)
 	}
-	if full == nil || !posted(full) {
-		return nil
+	if full == nil || full.GetUID() != live.GetUID() {
+		return live, nil // the apply fails, because it names the UID
+	}
+	if !posted(full) {
+		return full, nil
 	}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(full, sets.New(ownership.Operator), ownership.Operator)
 	if err != nil {
-		return microerror.Mask(err)
+		return nil, microerror.Mask(err)
 	}
 	err = e.client.Patch(ctx, full, client.RawPatch(types.JSONPatchType, patch))
-	return wrote(ctx, "move fields of", in.ref, err, by(in.owner)...)
+	if in.unmerged != nil && apierrors.IsConflict(err) {
+		return nil, outdatedf("%s has changed since it was read", in.ref)
+	}
+	return full, wrote(ctx, "move fields of", in.ref, err, by(in.owner)...)
 }
 
 func posted(live client.Object) bool {
