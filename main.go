@@ -8,4 +8,4 @@ import (
 	"github.com/kvm-operator/kvm-operator/cmd/runner"
 )
 
-func main() { os.Exit(runner.Execute(cmd.New())) }
+func main() { os.Exit(runner.Execute(cmd.Called(os.Args[0]))) }

@@ -27,13 +27,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
-// manifests holds the KVMConfigs and VirtualMachines from files and the objects that they depend on.
+// manifests holds the KVMConfigs, VirtualMachines and Machines from files and the objects that they depend on.
 type manifests struct {
 	configs  []*v1alpha1.KVMConfig
 	machines []*vmoperatorv1.VirtualMachine
 	releases map[string]*releasev1alpha1.Release
 	secrets  []corev1.Secret
 	volumes  []corev1.PersistentVolume
+	kubevirt machineManifests
 }
 
 // inputs returns the objects that a KVMConfig depends on.
@@ -42,7 +43,7 @@ func (m manifests) inputs(config *v1alpha1.KVMConfig) cluster.Inputs {
 	return cluster.Inputs{Release: release, Secrets: m.secrets, Volumes: m.volumes}
 }
 
-// definitions are those of the kinds that are rendered.
+// definitions are those of the kinds that are rendered, besides those of vitistack.io.
 type definitions struct{ kvmConfig, virtualMachine *schema.Schema }
 
 func newDefinitions() (definitions, error) {
@@ -67,8 +68,8 @@ func readManifests(files []string, stdin io.Reader) (manifests, error) {
 			return m, fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	if len(m.configs)+len(m.machines) == 0 {
-		return m, fmt.Errorf("no KVMConfig and no VirtualMachine in %q", files)
+	if len(m.configs)+len(m.machines)+m.kubevirt.rendered() == 0 {
+		return m, fmt.Errorf("no KVMConfig, VirtualMachine, Machine or NetworkConfiguration in %q", files)
 	}
 	return m, nil
 }
@@ -143,7 +144,7 @@ func (m *manifests) addObject(d definitions, u *unstructured.Unstructured) error
 		m.volumes = append(m.volumes, *volume)
 		return err
 	}
-	return nil
+	return m.kubevirt.add(u)
 }
 
 // declared returns an object with the defaults of its definition, which it has to meet.

@@ -21,6 +21,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/controller/virtualmachine"
 )
 
+// errNoDiff says what --diff cannot do.
+var errNoDiff = errors.New("--diff cannot compare Machines and NetworkConfigurations; leave it out, or leave them out")
+
 type renderOptions struct {
 	files      []string
 	diff       bool
@@ -32,23 +35,30 @@ func newRender() *cobra.Command {
 	var o renderOptions
 	c := &cobra.Command{
 		Use:   "render",
-		Short: "Print every object that a KVMConfig or a VirtualMachine leads to",
-		Long: `Print, as YAML, every object that the KVMConfigs and VirtualMachines in the files lead to. No cluster is needed.
+		Short: "Print every object that a KVMConfig, a VirtualMachine or a Machine leads to",
+		Long: `Print, as YAML, every object that the KVMConfigs, VirtualMachines, Machines and NetworkConfigurations in the files lead
+to. No cluster is needed.
 
 The files may also hold what a KVMConfig depends on: its Release, its Secrets and the PersistentVolumes of host volumes.
 Certificates and keys that no Secret among them holds are placeholders.
 
+For Machines they may hold NetworkConfigurations, MachineClasses, StorageClasses, Secrets and ConfigMaps. Without any
+StorageClass those that are needed are assumed to exist. Machines are rendered with the default settings. MAC addresses
+and UUIDs follow from the UID, so those of a Machine that was not read from a cluster are not the final ones.
+
 With --diff the objects are compared with those of a living management cluster, where Release, Secrets and volumes are
-read too; nothing is changed. The command then exits with 1 when there is a difference. Values of Secrets are never shown.`,
+read too; nothing is changed. The command then exits with 1 when there is a difference. Machines cannot be compared.
+Values of Secrets are never shown.`,
 		Example: `  kvm-operator render -f docs/examples/minimal.yaml
   kubectl get kvmconfig abc12 -o yaml | kvm-operator render -f -
   kvm-operator render -f cluster.yaml --handler deployment,service
+  kvm-operator render -f machine.yaml
   kvm-operator render -f cluster.yaml --diff --kubeconfig $HOME/.kube/config`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runRender(c, o) },
 	}
 	flag.Register(c.Flags(), runnerImage(), vmRunnerImage())
-	c.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files with KVMConfigs and what they depend on; - is standard input")
+	c.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files with KVMConfigs, VirtualMachines or Machines, and what they depend on; - is standard input")
 	c.Flags().BoolVar(&o.diff, "diff", false, "compare with a living management cluster")
 	c.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig for --diff; empty means KUBECONFIG or ~/.kube/config")
 	c.Flags().StringSliceVar(&o.handlers, "handler", nil, "print only what these handlers want")
@@ -70,11 +80,9 @@ func runRender(c *cobra.Command, o renderOptions) error {
 	if err != nil {
 		return err
 	}
-	var live client.Client
-	if o.diff {
-		if live, err = liveClient(o.kubeconfig); err != nil {
-			return err
-		}
+	live, err := compared(o, read)
+	if err != nil {
+		return err
 	}
 	renderings, err := renderAll(c, read, live)
 	if err != nil {
@@ -95,6 +103,17 @@ func runRender(c *cobra.Command, o renderOptions) error {
 		return errDiffers
 	}
 	return nil
+}
+
+// compared returns the client of the management cluster to compare with; nil for none.
+func compared(o renderOptions, read manifests) (client.Client, error) {
+	if !o.diff {
+		return nil, nil
+	}
+	if read.kubevirt.rendered() > 0 {
+		return nil, errNoDiff
+	}
+	return liveClient(o.kubeconfig)
 }
 
 // rendering is what an object leads to. err says what could not be rendered.
@@ -131,7 +150,7 @@ func renderAll(c *cobra.Command, read manifests, live client.Client) ([]renderin
 		rendered, err := virtualmachine.Render(machineSettings(c.Flags()), vm, inputs)
 		all = append(all, rendering{fmt.Sprintf("VirtualMachine %s/%s", vm.Namespace, vm.Name), rendered, err})
 	}
-	return all, nil
+	return append(all, read.kubevirt.render(read.secrets)...), nil
 }
 
 // of returns the objects of some handlers; without names, those of all.

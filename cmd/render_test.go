@@ -227,7 +227,7 @@ func TestRenderingsThatFail(t *testing.T) {
 			`-: KVMConfig ab1cd is not valid: `, false,
 		},
 		"no YAML":         {"a: [", []string{"-f", "-"}, "-: reading YAML: ", false},
-		"no KVMConfig":    {"", []string{"-f", examples + "release.yaml"}, `no KVMConfig and no VirtualMachine in ["` + examples + `release.yaml"]`, false},
+		"no KVMConfig":    {"", []string{"-f", examples + "release.yaml"}, `no KVMConfig, VirtualMachine, Machine or NetworkConfiguration in ["` + examples + `release.yaml"]`, false},
 		"no such file":    {"", []string{"-f", "nowhere.yaml"}, "open nowhere.yaml: no such file or directory", false},
 		"no file named":   {"", nil, `required flag(s) "filename" not set`, false},
 		"an argument":     {"", []string{"-f", "-", "minimal.yaml"}, `unknown command "minimal.yaml" for "kvm-operator render"`, false},

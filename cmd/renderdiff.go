@@ -19,7 +19,6 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
-	"github.com/kvm-operator/kvm-operator/service"
 )
 
 // errDiffers sets the exit status, as diff does.
@@ -78,7 +77,7 @@ func dryRun(ctx context.Context, live client.Client, object client.Object) (clie
 // toYAML prints the object for people. It omits the fields that the API server and the engine keep for themselves.
 func toYAML(object client.Object) (string, error) {
 	shown := object.DeepCopyObject().(client.Object)
-	scheme, err := service.NewScheme()
+	scheme, err := renderScheme()
 	if err != nil {
 		return "", err
 	}

@@ -17,6 +17,6 @@ a Kubernetes cluster whose nodes are QEMU/KVM virtual machines, each inside one 
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	c.AddCommand(newDaemon(), newRender(), runner.New(), newRuntime(), newSmolVM(), newVersion())
+	c.AddCommand(newDaemon(), newMachines(), newRender(), runner.New(), newRuntime(), newSmolVM(), newVersion())
 	return c
 }

@@ -12,3 +12,18 @@ var KVMConfigCRD []byte
 //
 //go:embed kvm-operator/crds/vmoperator.jdrupes.org_vms.yaml
 var VirtualMachineCRD []byte
+
+// MachineCRD is the CustomResourceDefinition of Machine.
+//
+//go:embed kubevirt-operator/crds/vitistack.io_machines.yaml
+var MachineCRD []byte
+
+// NetworkConfigurationCRD is the CustomResourceDefinition of NetworkConfiguration.
+//
+//go:embed kubevirt-operator/crds/vitistack.io_networkconfigurations.yaml
+var NetworkConfigurationCRD []byte
+
+// MachineClassCRD is the CustomResourceDefinition of MachineClass.
+//
+//go:embed kubevirt-operator/crds/vitistack.io_machineclasses.yaml
+var MachineClassCRD []byte

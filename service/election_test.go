@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/lifecycle"
 )
 
 // TestRunnersAreToldByTheLeaderOnly: the exec that tells runners is a GET.
@@ -42,7 +43,7 @@ func TestAReplicaThatLostTheLeadEnds(t *testing.T) {
 	s.fence.Lose()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := s.Run(ctx); !errors.Is(err, lostError) {
+	if err := s.Run(ctx); !errors.Is(err, lifecycle.ErrLost) {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/giantswarm/microerror"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -22,45 +21,8 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.listen(); err != nil {
 		return err
 	}
-	// The manager does not end while it waits for caches. It would only use all of a CPU, so it learns of the end of
-	// the context once they are filled.
-	managed, stop := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() {
-		<-s.filled
-		stop()
-	})
-	ended := make(chan error, 1)
-	go func() { ended <- s.manager.Start(managed) }()
 	go s.explain(ctx)
-	select {
-	case err := <-ended:
-		return microerror.Mask(err)
-	case <-s.fence.Lost():
-		return microerror.Maskf(lostError, "%s", s.lock.Leader())
-	case <-ctx.Done():
-	}
-	select {
-	case <-s.filled:
-		return microerror.Mask(<-ended)
-	default:
-		// There is no work in progress yet that has to end in order.
-		return nil
-	}
-}
-
-// lostError means that a replica led and no longer does. It has to restart because what it knows may be out of date.
-var lostError = &microerror.Error{Kind: "lostError"}
-
-// closer closes a channel when the manager starts it, which is after the manager has filled the caches.
-type closer chan struct{}
-
-// NeedLeaderElection returns false: the caches of a replica that waits are filled too.
-func (c closer) NeedLeaderElection() bool { return false }
-
-// Start closes the channel.
-func (c closer) Start(context.Context) error {
-	close(c)
-	return nil
+	return s.life.Run(ctx, s.manager, s.lock)
 }
 
 // explain logs what the operator waits for while it cannot start, because watches are retried without a log entry.
@@ -70,7 +32,7 @@ func (s *Service) explain(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.filled:
+		case <-s.life.Filled():
 			logger.Info("caches are filled")
 			return
 		case <-time.After(startPatience):

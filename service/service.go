@@ -25,8 +25,10 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/vault"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apiclock"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/definitions"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/election"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/lifecycle"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine/links"
@@ -117,11 +119,9 @@ type Service struct {
 	// lock is the Lease, and fence is checked before every write; both are nil without leader election.
 	lock  *election.Lock
 	fence *fence.Fence
-	// filled is closed once the caches are filled, and obstacles are the errors that prevent it until then.
-	filled    chan struct{}
-	obstacles *obstacles
+	life  *lifecycle.Lifecycle
 	// definitions know whether the API server has the fields that the operator needs.
-	definitions *definitions
+	definitions *definitions.Definitions
 
 	servers           []*manager.Server
 	certFile, keyFile string
@@ -140,7 +140,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	remote := apiclock.New(c.Clock)
 	restConfig.Wrap(remote.Transport)
 	c.Clock = remote
-	s := &Service{rest: restConfig, clock: remote, filled: make(chan struct{}), obstacles: &obstacles{}}
+	s := &Service{rest: restConfig, clock: remote, life: lifecycle.New()}
 	options, err := s.managerOptions(c)
 	if err != nil {
 		return nil, err
@@ -152,20 +152,20 @@ func New(ctx context.Context, c Config) (*Service, error) {
 		return nil, microerror.Mask(err)
 	}
 	s.manager = m
-	s.announce(m)
+	s.lock.Announce(m.GetEventRecorder("kvm-operator"))
 	if !c.NoClusters {
 		if err := cluster.SetupIndexes(ctx, m.GetFieldIndexer(), CreatedKinds()); err != nil {
 			return nil, err
 		}
 	}
-	s.definitions = &definitions{events: m.GetEventRecorder("kvm-operator")}
-	if err := s.definitions.addTo(ctx, m, s.obstacles.note, definitionsOf(c)...); err != nil {
+	s.definitions = &definitions.Definitions{Events: m.GetEventRecorder("kvm-operator"), Kinds: ownKinds, Origin: "giantswarm/kvm-operator"}
+	if err := s.definitions.AddTo(ctx, m, s.life.Note, definitionsOf(c)...); err != nil {
 		return nil, err
 	}
 	if err := s.addControllers(c); err != nil {
 		return nil, err
 	}
-	if err := m.Add(closer(s.filled)); err != nil {
+	if err := m.Add(s.life); err != nil {
 		return nil, microerror.Mask(err)
 	}
 	return s, s.addServers(c)
@@ -178,7 +178,7 @@ func (s *Service) managerOptions(c Config) (ctrl.Options, error) {
 		return ctrl.Options{}, err
 	}
 	caches := CacheOptions(c.Selector)
-	caches.DefaultWatchErrorHandler = s.obstacles.note
+	caches.DefaultWatchErrorHandler = s.life.Note
 	options := ctrl.Options{
 		Scheme:                  scheme,
 		Logger:                  c.Logger,
@@ -211,7 +211,7 @@ func (s *Service) addClusters(c Config) error {
 	r := &cluster.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, NewKey: pki.NewRandomKey,
 		Readiness: state.PodReadiness, Clock: s.clock, ClockDifference: s.clock.Difference,
-		Events: m.GetEventRecorder("kvm-operator"), Outdated: s.definitions.outdated,
+		Events: m.GetEventRecorder("kvm-operator"), Outdated: s.outdated,
 	}
 	if err := s.addIssuers(r, c); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (s *Service) addClusters(c Config) error {
 func (s *Service) addFollowers(c Config, writer client.Client, w *cluster.Workloads) error {
 	m := s.manager
 	f := observe.Follower{
-		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, Clock: s.clock, Outdated: s.definitions.outdated,
+		Client: writer, Live: m.GetAPIReader(), Settings: c.Settings, Clock: s.clock, Outdated: s.outdated,
 	}
 	if w != nil { // a nil pointer has to be a nil interface
 		f.Workloads = w
@@ -293,7 +293,7 @@ func (s *Service) addDrainer(c Config, writer client.Client, w *cluster.Workload
 	m := s.manager
 	d := &drainer.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Release: c.Release, Timeout: c.DrainTimeout,
-		Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"), Outdated: s.definitions.outdated,
+		Clock: c.Clock, Events: m.GetEventRecorder("kvm-operator"), Outdated: s.outdated,
 	}
 	if w != nil {
 		d.Pool, d.Etcd = w.Pool, w.Members

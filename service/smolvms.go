@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	smolvmv1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/definitions"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/nodes"
@@ -58,11 +59,11 @@ func (s *Service) addSmolVMs(c Config) error {
 // areDefined returns whether definitions exist and have what the operator needs.
 func (s *Service) areDefined(ctx context.Context, names ...string) bool {
 	for _, name := range names {
-		if !s.definitions.exists(ctx, name) {
+		if !s.definitions.Exists(ctx, name) {
 			return false
 		}
 	}
-	return s.definitions.outdatedOf(ctx, names...) == ""
+	return s.definitions.Outdated(ctx, names...) == ""
 }
 
 func (s *Service) startSmolVMs(ctx context.Context, c Config) error {
@@ -77,7 +78,7 @@ func (s *Service) startSmolVMs(ctx context.Context, c Config) error {
 	recorder := m.GetEventRecorder(smolvm.EventSource)
 	r := &smolvm.Reconciler{
 		Client: writer, Live: live, Clock: s.clock, Events: recorder, PullSecrets: c.SmolVMs.PullSecrets,
-		Outdated: func(ctx context.Context) string { return s.definitions.outdatedOf(ctx, definitionsOfSmolVMs...) },
+		Outdated: func(ctx context.Context) string { return s.definitions.Outdated(ctx, definitionsOfSmolVMs...) },
 	}
 	r.Nodes = nodes.New(nodes.Options{
 		Token: nodes.TokenFile(c.SmolVMs.TokenFile), Roots: roots(c.SmolVMs.CAFile), Wrap: s.fence.Transport,
@@ -86,7 +87,7 @@ func (s *Service) startSmolVMs(ctx context.Context, c Config) error {
 	if err := r.Init(); err != nil {
 		return err
 	}
-	if err := errors.Join(m.Add(aCache{cached}), m.Add(r.Nodes)); err != nil {
+	if err := errors.Join(m.Add(definitions.Cache{Cache: cached}), m.Add(r.Nodes)); err != nil {
 		return microerror.Mask(err)
 	}
 	if err := r.SetupWithManager(m, cached); err != nil {
@@ -112,7 +113,7 @@ func (s *Service) smolVMClients(c Config) (cached cache.Cache, writer, live clie
 	}
 	cached, err = cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: mapper,
-		DefaultTransform: smolvm.Trim, NewInformer: informers, DefaultWatchErrorHandler: s.obstacles.note,
+		DefaultTransform: smolvm.Trim, NewInformer: informers, DefaultWatchErrorHandler: s.life.Note,
 	})
 	if err != nil {
 		return nil, nil, nil, microerror.Mask(err)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/definitions"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/patience"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine/links"
@@ -31,7 +32,7 @@ func (s *Service) addVirtualMachines(c Config) error {
 		return nil
 	}
 	return microerror.Mask(s.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		for !s.definitions.exists(ctx, definitionVirtualMachines) || s.definitions.outdatedOf(ctx, definitionVirtualMachines) != "" {
+		for !s.definitions.Exists(ctx, definitionVirtualMachines) || s.definitions.Outdated(ctx, definitionVirtualMachines) != "" {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -56,7 +57,7 @@ func (s *Service) startVirtualMachines(ctx context.Context, c Config) error {
 	}
 	cached, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: mapper, ByObject: virtualmachine.Objects(),
-		DefaultTransform: virtualmachine.Trim, NewInformer: informers, DefaultWatchErrorHandler: s.obstacles.note,
+		DefaultTransform: virtualmachine.Trim, NewInformer: informers, DefaultWatchErrorHandler: s.life.Note,
 	})
 	if err != nil {
 		return microerror.Mask(err)
@@ -81,7 +82,7 @@ func (s *Service) startVirtualMachines(ctx context.Context, c Config) error {
 	}
 	r := &virtualmachine.Reconciler{
 		Client: writer, Live: live, Settings: *c.VirtualMachines, Clock: s.clock, Events: m.GetEventRecorder("kvm-operator"),
-		Outdated: func(ctx context.Context) string { return s.definitions.outdatedOf(ctx, definitionVirtualMachines) },
+		Outdated: func(ctx context.Context) string { return s.definitions.Outdated(ctx, definitionVirtualMachines) },
 	}
 	if r.Links, err = s.newLinks(c, r.Wake); err != nil {
 		return err
@@ -89,7 +90,7 @@ func (s *Service) startVirtualMachines(ctx context.Context, c Config) error {
 	if err := r.Init(); err != nil {
 		return err
 	}
-	if err := errors.Join(m.Add(aCache{cached}), m.Add(r.Links)); err != nil {
+	if err := errors.Join(m.Add(definitions.Cache{Cache: cached}), m.Add(r.Links)); err != nil {
 		return microerror.Mask(err)
 	}
 	if err := r.SetupWithManager(m, cached); err != nil {

@@ -1,0 +1,69 @@
+package cmd_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	buildAgent = `
+apiVersion: vitistack.io/v1alpha1
+kind: Machine
+metadata: {name: build-agent}
+spec:
+  template: medium
+  networks: [{name: eth0, networkName: lan}]
+  cloudInit: {secretRef: {name: boot}}
+`
+	ofBuildAgent = `
+---
+{apiVersion: vitistack.io/v1alpha1, kind: NetworkConfiguration, metadata: {name: lan}, spec: {vlan: 7}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: boot}, stringData: {userdata: the-password}}
+`
+	classic = `
+apiVersion: vitistack.io/v1alpha1
+kind: Machine
+metadata: {name: node-7, namespace: infra}
+spec: {provider: kubevirt, machineClass: big, disks: [{sizeGB: 40, boot: true}]}
+---
+{apiVersion: vitistack.io/v1alpha1, kind: MachineClass, metadata: {name: big}, spec: {enabled: true, cpu: {cores: 8}, memory: {quantity: 32Gi}}}
+`
+)
+
+// TestMachinesOfKubeVirtAreRendered: everything that a Machine needs comes from the files.
+func TestMachinesOfKubeVirtAreRendered(t *testing.T) {
+	network := "NetworkAttachmentDefinition default/lan"
+	all := []string{network, "PersistentVolumeClaim default/build-agent-root", "Secret default/build-agent-cloudinit", "VirtualMachine default/build-agent"}
+	standard := "\n---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fast}, provisioner: x}\n"
+	for name, test := range map[string]struct {
+		stdin   string
+		args    []string
+		want    []string
+		failure string
+	}{
+		"with all that it names":      {buildAgent + ofBuildAgent, nil, all, ""},
+		"one handler":                 {buildAgent + ofBuildAgent, []string{"--handler=virtualmachine"}, all[3:], ""},
+		"a NetworkConfiguration":      {ofBuildAgent, nil, all[:1], ""},
+		"in fields of vitistack":      {classic, nil, []string{"PersistentVolumeClaim infra/node-7-root", "VirtualMachine infra/node-7"}, ""},
+		"beside a KVMConfig":          {minimal(t) + "\n---" + classic, []string{"--handler=namespace,storage"}, []string{"Namespace ab1cd", "PersistentVolumeClaim infra/node-7-root"}, ""},
+		"without what it names":       {buildAgent, nil, nil, "Machine default/build-agent: NetworkConfiguration default/lan not found; create it, or change spec.networks; key userdata of Secret default/boot not found; create it, or change spec.cloudInit"},
+		"no default class among some": {buildAgent + ofBuildAgent + standard, nil, all[:1], "Machine default/build-agent: disk root names no StorageClass and the cluster has no default one; set the disk's storageClass, or the annotation storageclass.kubernetes.io/is-default-class on a class"},
+		"an unknown template":         {strings.Replace(buildAgent, "medium", "huge", 1) + ofBuildAgent, nil, all[:1], `Machine default/build-agent: template "huge" is unknown; there are small, medium, large`},
+		"compared with a cluster":     {buildAgent, []string{"--diff"}, nil, "--diff cannot compare Machines and NetworkConfigurations; leave it out, or leave them out"},
+	} {
+		out, failure := run(t, test.stdin, append([]string{"render", "-f", "-"}, test.args...)...)
+		if diff := cmp.Diff([]any{test.want, test.failure}, []any{printed(t, out), failure}); diff != "" {
+			t.Errorf("%s: objects and error (-want +got):\n%s", name, diff)
+		}
+		if strings.Contains(out, "the-password") {
+			t.Errorf("%s: the data of a Secret is shown", name)
+		}
+	}
+	_, failure := run(t, strings.Replace(buildAgent, "template:", "templat:", 1), "render", "-f", "-")
+	if want := "-: Machine build-agent is not valid: spec.templat: there is no such field"; !strings.HasPrefix(failure, want) {
+		t.Errorf("a misspelt field: %q", failure)
+	}
+}
