@@ -15,6 +15,7 @@
 #             the archive of the standard CNI plugins that nodes download when their image has none
 #   containerd
 #             containerd, its shim and ctr for guest images: Debian 12's takes minutes to notice that a container has ended
+#   kubevirt  KubeVirt's virt-api and virt-controller in one program, and the manifests that they need
 #   codegen   controller-gen, which derives deep copies and CRDs from the API types
 #   lint      golangci-lint
 #   viewer    no binary: installs a SPICE client, for tests of displays
@@ -170,6 +171,15 @@ build_containerd() {
   echo "==> containerd: built in ${SECONDS}s"
 }
 
+
+# build_kubevirt: a directory with the program and its manifests, because each start of the program takes it seconds.
+build_kubevirt() {
+  rm -rf "$1"
+  mkdir -p "$1"
+  CGO_ENABLED=0 compile kubevirt "$1/kubevirt" . "-s -w"
+  "$1/kubevirt" manifests >"$1/kubevirt-manifests.yaml"
+}
+
 build_vault() { CGO_ENABLED=0 compile vault "$1" . "-s -w"; }
 build_codegen() { CGO_ENABLED=0 compile codegen "$1" sigs.k8s.io/controller-tools/cmd/controller-gen "-s -w"; }
 build_lint() { CGO_ENABLED=0 compile lint "$1" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "-s -w"; }
@@ -210,7 +220,7 @@ link() {
     kubeall) names+=(etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubectl kubelet) ;;
     codegen) names=(controller-gen) ;;
     lint) names=(golangci-lint) ;;
-    containerd)
+    containerd | kubevirt)
       for name in "$binary"/*; do ln -sfn "$name" "$dest/${name##*/}"; done
       return
       ;;
@@ -220,7 +230,7 @@ link() {
   done
 }
 
-tools="kubeall, kubeall-next, kwok, ignition, helm, vault, coredns, flannel, flannel-cni, web, cni-plugins, containerd, codegen, lint, programs, viewer"
+tools="kubeall, kubeall-next, kwok, ignition, helm, vault, kubevirt, coredns, flannel, flannel-cni, web, cni-plugins, containerd, codegen, lint, programs, viewer"
 [ $# -ge 2 ] || die "usage: $0 DEST TOOL...   (tools: $tools)"
 command -v go >/dev/null || die "go is not in PATH: see https://go.dev/doc/install"
 dest=$1

@@ -108,7 +108,7 @@ func (d *Driver) Instance(t *testing.T, o InstanceOptions) *Instance {
 	if o.Transport != nil {
 		config.Wrap(o.Transport)
 	}
-	config.Wrap(recorder.wrap)
+	config.Wrap(recorder.Transport)
 	options := client.Options{Scheme: d.scheme, Mapper: d.mapper}
 	live, err := client.New(config, options)
 	if err != nil {

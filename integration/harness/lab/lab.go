@@ -141,7 +141,7 @@ func (l *Lab) StartOperator(options ...Option) (*Operator, error) {
 		option(&config)
 	}
 	config.REST = rest.CopyConfig(config.REST)
-	config.REST.Wrap(recorder.wrap)
+	config.REST.Wrap(recorder.Transport)
 	ctx, cancel := context.WithCancel(context.Background())
 	s, err := service.New(ctx, config)
 	if err != nil {

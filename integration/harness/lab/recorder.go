@@ -32,7 +32,8 @@ type Recorder struct {
 	watches  int
 }
 
-func (r *Recorder) wrap(next http.RoundTripper) http.RoundTripper {
+// Transport is for rest.Config.Wrap.
+func (r *Recorder) Transport(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		body := posted(request)
 		response, err := next.RoundTrip(request)

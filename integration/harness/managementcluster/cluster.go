@@ -144,6 +144,9 @@ func (c *Cluster) Kubeconfig() string { return c.path("admin.kubeconfig") }
 // Dir returns the state directory. The logs are <component>.log, and, if audited, requests are in audit.log.
 func (c *Cluster) Dir() string { return c.options.Dir }
 
+// Tools returns the directory with the components' executables.
+func (c *Cluster) Tools() string { return c.options.Tools }
+
 func (c *Cluster) path(name string) string { return filepath.Join(c.options.Dir, name) }
 
 // say prints a line of progress.

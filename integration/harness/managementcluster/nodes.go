@@ -30,6 +30,14 @@ var nodeResources = corev1.ResourceList{
 // A pod on such a node becomes Ready with all its readiness gates True and its own IP address. When it is deleted it
 // disappears at once, but a pod with a finalizer stays, Running, until the finalizer is removed.
 func (c *Cluster) AddNodes(ctx context.Context, n int, labels map[string]string) ([]string, error) {
+	return c.AddNodesWith(ctx, n, labels, nil)
+}
+
+// AddNodesWith is AddNodes with some resources of each node. They replace the defaults, which are larger than any test
+// needs, or are added to them.
+func (c *Cluster) AddNodesWith(
+	ctx context.Context, n int, labels map[string]string, resources corev1.ResourceList,
+) ([]string, error) {
 	if !c.options.Kwok {
 		return nil, errors.New("adding nodes: nobody would make them Ready: start the management cluster with Options.Kwok")
 	}
@@ -39,7 +47,7 @@ func (c *Cluster) AddNodes(ctx context.Context, n int, labels map[string]string)
 	}
 	var names []string
 	for number := 1; len(names) < n; number++ {
-		node := newNode(number, labels)
+		node := newNode(number, labels, resources)
 		_, err := client.Nodes().Create(ctx, node, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			continue
@@ -57,8 +65,10 @@ func (c *Cluster) AddNodes(ctx context.Context, n int, labels map[string]string)
 	return names, nil
 }
 
-func newNode(number int, labels map[string]string) *corev1.Node {
+func newNode(number int, labels map[string]string, resources corev1.ResourceList) *corev1.Node {
 	name := fmt.Sprintf("node-%d", number)
+	all := maps.Clone(nodeResources)
+	maps.Copy(all, resources)
 	labels = maps.Clone(labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -69,8 +79,8 @@ func newNode(number int, labels map[string]string) *corev1.Node {
 			Name: name, Labels: labels, Annotations: map[string]string{kwokAnnotation: "fake"},
 		},
 		Status: corev1.NodeStatus{
-			Allocatable: nodeResources,
-			Capacity:    nodeResources,
+			Allocatable: all,
+			Capacity:    all,
 			Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.20.%d.%d", number/250, number%250+1)},
 				{Type: corev1.NodeHostName, Address: name},

@@ -38,6 +38,24 @@ func choosePorts(host string) (ports, error) {
 	return chosen, nil
 }
 
+// FreePort returns a port of the cluster's address without a listener, for a process beside the cluster. No component
+// of the cluster uses it, also while that component is stopped.
+func (c *Cluster) FreePort() (int, error) {
+	taken := map[int]bool{}
+	for _, port := range c.ports.number {
+		taken[port] = true
+	}
+	var port int
+	err := c.options.within(func() (err error) {
+		port, err = freePort(c.ports.host, taken)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("choosing a port beside the management cluster: %w", err)
+	}
+	return port, nil
+}
+
 // freePort returns a port without a listener. That may change before its component starts.
 func freePort(host string, taken map[int]bool) (int, error) {
 	for range 1000 {
