@@ -27,7 +27,9 @@ trap 'rm -rf --one-file-system "$work" "$out.$$"' EXIT
 umask 022 # the layer has the modes of its directories
 "$root/integration/progress.sh" "operator image: compiling" env CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -C "$root" -trimpath -buildvcs=false \
   -ldflags "-s -w ${VERSION:+-X $project.version=$VERSION}" -o "$work/kvm-operator" .
-mkdir -p "$work/layer/etc/ssl/certs"
+mkdir -p "$work/layer/etc/ssl/certs" "$work/layer/opt/kvm-operator"
+# With this name, the program is the operator for Machines.
+ln -s kvm-operator "$work/layer/opt/kvm-operator/kubevirt-operator"
 install -m 644 "$authorities" "$work/layer$authorities"
 tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$work/layer" -cf "$work/layer.tar" .
 go build -C "$here/../runnerimage/pack" -o "$work/pack" .

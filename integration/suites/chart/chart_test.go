@@ -5,7 +5,6 @@ package chart_test
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,43 +12,28 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/helmchart"
 )
 
 const (
-	chart   = "../../../helm/kvm-operator"
-	release = "kvm-operator"
-	// kubernetes is the version that charts are rendered for. Any version works.
-	kubernetes = "1.36.0"
+	chart      = "../../../helm/kvm-operator"
+	release    = "kvm-operator"
+	kubernetes = helmchart.Kubernetes
 	// full sets every value to something other than its default.
 	full = "testdata/full.yaml"
 )
 
-// run runs helm without the user's own settings and returns its output and its error.
+// run runs helm and returns its output and its error.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	tool, err := filepath.Abs("../../../.tools/helm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(tool); err != nil {
-		t.Fatalf("the tool helm is missing: %s (run `make tools` in the repository root)", err)
-	}
-	command := exec.Command(tool, args...)
-	home := t.TempDir()
-	command.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
-	output, err := command.CombinedOutput()
-	return string(output), err
+	return helmchart.Run(t, args...)
 }
 
 // helm runs commands that have to succeed.
 func helm(t *testing.T, args ...string) string {
 	t.Helper()
-	output, err := run(t, args...)
-	if err != nil {
-		t.Fatalf("helm %s: %s\n%s", strings.Join(args, " "), err, output)
-	}
-	return output
+	return helmchart.Helm(t, args...)
 }
 
 // render returns what helm would install.
@@ -96,9 +80,7 @@ func parse(t *testing.T, text string) rendered {
 
 func decode(t *testing.T, document []byte, into any) {
 	t.Helper()
-	if err := yaml.Unmarshal(document, into); err != nil {
-		t.Fatalf("%s\n%s", err, document)
-	}
+	helmchart.Decode(t, document, into)
 }
 
 // container returns the operator's container.

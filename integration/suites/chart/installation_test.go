@@ -17,11 +17,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/cmd"
+	"github.com/kvm-operator/kvm-operator/integration/harness/grants"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
@@ -162,30 +161,13 @@ func (i installation) operate(t *testing.T) (address string, stop func()) {
 // identity writes a kubeconfig with a token of the operator's service account.
 func (i installation) identity(t *testing.T) string {
 	t.Helper()
-	r := i.installed(t)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: r.deployment.Spec.Template.Spec.ServiceAccountName}}
-	token := &authenticationv1.TokenRequest{}
-	if err := i.Client.SubResource("token").Create(context.Background(), account, token); err != nil {
-		t.Fatal(err)
-	}
-	return i.kubeconfig(t, token.Status.Token)
+	return grants.Identity(t, i.Cluster, i.Client, operators, i.installed(t).deployment.Spec.Template.Spec.ServiceAccountName)
 }
 
 // kubeconfig writes one with a token.
 func (i installation) kubeconfig(t *testing.T, token string) string {
 	t.Helper()
-	admin := i.RESTConfig()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"mc": {Server: admin.Host, CertificateAuthorityData: admin.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{release: {Token: token}},
-		Contexts:       map[string]*clientcmdapi.Context{"mc": {Cluster: "mc", AuthInfo: release}},
-		CurrentContext: "mc",
-	}, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return grants.Kubeconfig(t, i.Cluster, token)
 }
 
 func freeAddress(t *testing.T) string {

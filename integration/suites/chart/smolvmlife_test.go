@@ -40,7 +40,7 @@ const (
 // elsewhereUsed are the grants of which the audit log of this test has no request: an event that repeats, a status of an
 // object that cannot be decoded, and the creation of an object by a patch, which needs both verbs and is logged as a patch.
 var elsewhereUsed = map[grant]bool{
-	{"patch", "events.k8s.io", "events", ""}: true, {"patch", "vm.smolvm.dev", "smolvms/status", ""}: true, {"create", "vm.smolvm.dev", "smolvmnodes", ""}: true,
+	{Verb: "patch", Group: "events.k8s.io", Resource: "events"}: true, {Verb: "patch", Group: "vm.smolvm.dev", Resource: "smolvms/status"}: true, {Verb: "create", Group: "vm.smolvm.dev", Resource: "smolvmnodes"}: true,
 }
 
 // TestSmolVMsNeedWhatTheChartGivesThemAndNoMore: helm installs the chart without the operator. The controller and the

@@ -1,117 +1,28 @@
 package chart_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/helmchart"
 )
-
-// value is a value of values.yaml that is set as a whole.
-type value struct {
-	description string
-	standard    any
-}
-
-var (
-	comment = regexp.MustCompile(`^ *# -- (.*)$`)
-	keyLine = regexp.MustCompile(`^( *)([A-Za-z]+):`)
-)
-
-// documented reads the values with their descriptions, as helm-docs does: the comment above a key, after "# --".
-func documented(t *testing.T) map[string]value {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content := map[string]any{}
-	decode(t, text, &content)
-	values := map[string]value{}
-	var path []string
-	description := ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\n")
-		if found := comment.FindStringSubmatch(line); found != nil {
-			description = found[1]
-			continue
-		}
-		found := keyLine.FindStringSubmatch(line)
-		if found == nil {
-			continue
-		}
-		path = append(path[:len(found[1])/2], found[2])
-		if description != "" {
-			standard, _ := lookup(content, path)
-			values[strings.Join(path, ".")] = value{description, standard}
-		}
-		description = ""
-	}
-	return values
-}
-
-func lookup(content map[string]any, path []string) (any, bool) {
-	found, ok := content[path[0]]
-	inner, nested := found.(map[string]any)
-	if !ok || len(path) == 1 {
-		return found, ok
-	}
-	if !nested {
-		return nil, false
-	}
-	return lookup(inner, path[1:])
-}
-
-// schema is the part of a JSON schema that tests examine.
-type schema struct {
-	Description          string
-	Properties           map[string]schema
-	AdditionalProperties any
-}
-
-// described collects the values of a schema with their descriptions.
-func (s schema) described(t *testing.T, path string, into map[string]string) {
-	if s.Description != "" {
-		into[path] = s.Description
-		return
-	}
-	if s.AdditionalProperties != false {
-		t.Errorf("the schema lets anything into %q", path)
-	}
-	for name, property := range s.Properties {
-		property.described(t, strings.TrimPrefix(path+"."+name, "."), into)
-	}
-}
 
 func TestEveryValueIsInTheSchemaWithItsDescription(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var root schema
-	if err := json.Unmarshal(text, &root); err != nil {
-		t.Fatal(err)
-	}
-	got, want := map[string]string{}, map[string]string{}
-	root.described(t, "", got)
-	delete(got, "global") // belongs to Helm
-	for path, v := range documented(t) {
-		want[path] = v.description
+	want := map[string]string{}
+	for path, v := range helmchart.Values(t, chart) {
+		want[path] = v.Description
 	}
 	if len(want) < 40 {
 		t.Fatalf("the test sees the values %v only", slices.Sorted(maps.Keys(want)))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, helmchart.Described(t, chart)); diff != "" {
 		t.Errorf("descriptions (-values.yaml +values.schema.json):\n%s", diff)
 	}
 }
@@ -123,9 +34,9 @@ func TestExampleOfFullValuesSetsEveryValue(t *testing.T) {
 	}
 	content := map[string]any{}
 	decode(t, text, &content)
-	for path, v := range documented(t) {
-		set, ok := lookup(content, strings.Split(path, "."))
-		if !ok || reflect.DeepEqual(set, v.standard) && path != "networkPolicy.enabled" {
+	for path, v := range helmchart.Values(t, chart) {
+		set, ok := helmchart.Lookup(content, strings.Split(path, "."))
+		if !ok || reflect.DeepEqual(set, v.Default) && path != "networkPolicy.enabled" {
 			t.Errorf("%s sets %s to %v, want another value than the default", full, path, set)
 		}
 	}
@@ -133,71 +44,19 @@ func TestExampleOfFullValuesSetsEveryValue(t *testing.T) {
 
 // TestReadmeIsThatOfTheValues: the README is the output of `make helm-docs`. UPDATE=1 writes it.
 func TestReadmeIsThatOfTheValues(t *testing.T) {
-	template, err := os.ReadFile(filepath.Join(chart, "README.md.gotmpl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme, err := os.ReadFile(filepath.Join(chart, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, body, _ := strings.Cut(string(template), "-}}\n")
-	want := strings.NewReplacer(
-		`{{ template "chart.description" . }}`, description(t),
-		`{{ template "chart.valuesSection" . }}`, table(t),
-	).Replace(body)
+	path, want := filepath.Join(chart, "README.md"), helmchart.Readme(t, chart)
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(filepath.Join(chart, "README.md"), []byte(strings.TrimSpace(want)+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(string(readme))); diff != "" {
-		t.Errorf("README.md is outdated, run make helm-docs (-want +got):\n%s", diff)
-	}
-}
-
-func description(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(chart, "Chart.yaml"))
+	readme, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c struct{ Description string }
-	decode(t, text, &c)
-	return c.Description
-}
-
-// table returns the table of values of helm-docs.
-func table(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	b.WriteString("## Values\n\n| Key | Type | Default | Description |\n|-----|------|---------|-------------|\n")
-	values := documented(t)
-	for _, path := range slices.Sorted(maps.Keys(values)) {
-		var standard bytes.Buffer
-		encoder := json.NewEncoder(&standard)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(values[path].standard); err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(&b, "| %s | %s | `%s` | %s |\n", path, typeName(values[path].standard), strings.TrimSpace(standard.String()), values[path].description)
-	}
-	return b.String()
-}
-
-func typeName(standard any) string {
-	switch standard.(type) {
-	case bool:
-		return "bool"
-	case float64:
-		return "int"
-	case string:
-		return "string"
-	case []any:
-		return "list"
-	default:
-		return "object"
+	if diff := cmp.Diff(want, string(readme)); diff != "" {
+		t.Errorf("README.md is outdated, run make helm-docs (-want +got):\n%s", diff)
 	}
 }
 
@@ -252,7 +111,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			output, err := run(t, "template", release, chart, "--kube-version="+kubernetes, "--values="+write(t, c.values))
+			output, err := run(t, "template", release, chart, "--kube-version="+kubernetes, "--values="+helmchart.Write(t, c.values))
 			if err == nil || !strings.Contains(output, c.message) {
 				t.Errorf("the answer (%v) is %q, want it to say %q", err, output, c.message)
 			}
@@ -273,20 +132,7 @@ func TestOddValuesAreAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			render(t, "--values="+write(t, values))
+			render(t, "--values="+helmchart.Write(t, values))
 		})
 	}
-}
-
-// write creates a file of values.
-func write(t *testing.T, values string) string {
-	t.Helper()
-	if err := yaml.Unmarshal([]byte(values), &map[string]any{}); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(path, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
