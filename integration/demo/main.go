@@ -6,9 +6,11 @@
 //	go run ./integration/demo up -develop
 //	                                 also build and replace the operator whenever its sources change
 //	go run ./integration/demo vm     the same with one VirtualMachine in place of a workload cluster
+//	go run ./integration/demo machines
+//	                                 Machines on KubeVirt's control plane and simulated nodes, where no guest boots
 //	go run ./integration/demo down   stop a demo that was left behind
 //
-// It runs as root in the root of a checkout and needs the tools of `make tools`. Everything that it creates is in
+// It runs in the root of a checkout, as root but for machines, and needs the tools of `make tools`. Everything that it creates is in
 // .demo, except processes, namespaces and cgroups. It removes .demo at the end, unless something failed and its logs
 // matter.
 package main
@@ -44,14 +46,14 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-develop] [-smolvm] [-timeout DURATION] | vm [-exit] [-timeout DURATION] | down")
+		fmt.Fprintln(flags.Output(), "usage: demo check | up [-exit] [-develop] [-smolvm] [-timeout DURATION] | vm [-exit] [-timeout DURATION] | machines [-exit] [-timeout DURATION] | down")
 		flags.PrintDefaults()
 	}
 	exit := flags.Bool("exit", !term.IsTerminal(int(os.Stdin.Fd())),
-		"stop as soon as the workload cluster has done its work, or the machine has booted (default: when standard input is no terminal)")
+		"stop as soon as the workload cluster has done its work, the machine has booted, or Machines were shown (default: when standard input is no terminal)")
 	develops := flags.Bool("develop", false, "build and replace the operator whenever its sources change, until Ctrl-C")
 	smolVMs := flags.Bool("smolvm", false, "let the hosts run SmolVMs, too")
-	timeout := flags.Duration("timeout", 90*time.Minute, "how long the workload cluster may take to do its work, or the machine to boot")
+	timeout := flags.Duration("timeout", 90*time.Minute, "how long the workload cluster may take to do its work, the machine to boot, or Machines to be shown")
 	if len(args) == 0 {
 		flags.Usage()
 		return flag.ErrHelp
@@ -77,6 +79,8 @@ func run(ctx context.Context, args []string) error {
 		return up(ctx, state, *timeout, why, *smolVMs)
 	case "vm":
 		return upMachine(ctx, state, *timeout, *exit)
+	case "machines":
+		return upMachines(ctx, state, *timeout, *exit)
 	case "down":
 		return down(state)
 	default:

@@ -46,6 +46,11 @@ func check(s state, user int) error {
 		return errors.New("the demo makes network namespaces, mounts and cgroups for its nodes, and only root may do that: " +
 			`run it as root, for example by sudo env "PATH=$PATH" make demo`)
 	}
+	return s.free()
+}
+
+// free returns why no demo can start in this checkout: another one runs.
+func (s state) free() error {
 	pid, err := process.Recorded(s.record())
 	if err != nil || pid == 0 {
 		return err
