@@ -28,6 +28,10 @@ CRDS    := helm/$(NAME)/crds
 # Definitions of SmolVMs, which the chart installs where smolvm.enabled is true. Helm installs all that is in crds of a
 # chart, so these are outside.
 SMOLVM_CRDS := helm/$(NAME)/files/smolvm
+# Definitions of Machines, which the chart of kubevirt-operator installs.
+MACHINE_CRDS := helm/kubevirt-operator/crds
+# Its manifests for kubectl, which are rendered from the chart.
+MANIFESTS := crd rbac manager prometheus network-policy
 CHART   := helm/$(NAME)/Chart.yaml
 # controller-gen has no marker for values of maps that may be null: a type with this format stands for them.
 nullable := sed -i 's/^\( *\)format: nullable$$/\1nullable: true/'
@@ -52,7 +56,7 @@ go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 
 ##@ Try it
 
-.PHONY: demo demo-vm demo-smolvm demo-down dev
+.PHONY: demo demo-vm demo-smolvm demo-machines demo-down dev
 demo: ## Start a management cluster, the operator and a workload cluster of virtual machines on this machine, as root. Ctrl-C stops it. Without a terminal it stops when the workload cluster serves, unless KEEP=1. SMOLVM=1: the hosts run SmolVMs, too
 	@integration/progress.sh "demo: compiling" go build -o /dev/null ./integration/demo
 	@go run ./integration/demo check
@@ -78,6 +82,13 @@ demo-smolvm: ## Start a microVM from a container image on this machine, without 
 	@integration/progress.sh "demo: compiling" go build -trimpath -o bin/smolvm ./smolvm
 	@go run ./integration/demo/smolvm -smolvm=bin/smolvm $(if $(KEEP),-exit=false)
 
+demo-machines: ## Start Kubernetes with KubeVirt's control plane and simulated nodes, and the operator for Machines: see Machines made, stopped, started and deleted. No guest boots. Without a terminal it ends after that, unless KEEP=1
+	@integration/build.sh .tools kubeall kwok helm kubevirt
+	@mkdir -p bin
+	@integration/progress.sh "demo: compiling the operator" env $(go_build) bin/$(NAME) .
+	@integration/progress.sh "demo: compiling" go build -o /dev/null ./integration/demo
+	@go run ./integration/demo machines $(if $(KEEP),-exit=false)
+
 demo-down: ## Stop a demo that was left behind
 	@go run ./integration/demo down
 
@@ -91,7 +102,7 @@ test-one: ## Run one suite, such as SUITE=behaviour, or those of its tests that 
 
 golden: ## Rewrite all golden files. Review the difference before you commit it
 	@integration/build.sh .tools kubeall kwok helm
-	@UPDATE=1 go test -short -count=1 $$(grep -rl 'Getenv("UPDATE")' --include=*_test.go cmd pkg service integration/suites/chart integration/demo | xargs -n1 dirname | sort -u | sed 's|^|./|')
+	@UPDATE=1 go test -short -count=1 $$(grep -rl 'Getenv("UPDATE")' --include=*_test.go cmd pkg service integration/suites/chart integration/suites/machineschart integration/demo | xargs -n1 dirname | sort -u | sed 's|^|./|')
 	@UPDATE=1 go test -count=1 -run TestLifeOfAClusterIsInTheLog ./integration/suites/behaviour
 
 hooks: ## Make git check commit messages in this checkout
@@ -106,8 +117,8 @@ test: verify lint tools ## Run everything that fits into 90 minutes: generated f
 	@$(MAKE) --no-print-directory states
 	@integration/ifthereistime.sh $(STARTED) vault:15 vm-faults:20 e2e-life:50 chaos-rest:25 e2e-smolvm:15 e2e-operations:60
 
-states: ## Check the decisions about etcd, drain, remediation and rollout in every small state, and print the number of states
-	@for package in pkg/cluster/etcd pkg/cluster/drain pkg/cluster/remediation pkg/cluster/rolling; do \
+states: ## Check the decisions about etcd, drain, remediation, rollout and Machines in every small state, and print the number of states
+	@for package in pkg/cluster/etcd pkg/cluster/drain pkg/cluster/remediation pkg/cluster/rolling pkg/vitistack; do \
 		go test -v ./$$package | awk -v package=$$package '/^=== RUN/ {test = $$3} \
 			/ (states|situations)/ {sub(".*_test.go:[0-9]*: ", ""); print package " " test ": " $$0} \
 			/FAIL|panic:/ {print; failed = 1} END {exit failed}' || exit 1; \
@@ -186,14 +197,20 @@ verify: verify-generated verify-format verify-modules ## Check generated files, 
 	@echo "==> go vet"
 	@go vet ./...
 
-verify-generated: $(TOOLS)/controller-gen
+verify-generated: $(TOOLS)/controller-gen $(TOOLS)/helm
 	@echo "==> generated files"
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
 	$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config="$$new/crds"; \
 	$(nullable) "$$new"/crds/*.yaml; \
 	mkdir "$$new/smolvm" && mv "$$new"/crds/vm.smolvm.dev_*.yaml "$$new/smolvm"; \
+	mkdir "$$new/machines" && mv "$$new"/crds/vitistack.io_*.yaml "$$new/machines"; \
 	diff -ru $(CRDS) "$$new/crds" || { echo "error: $(CRDS) is outdated: run make generate"; exit 1; }; \
 	diff -ru $(SMOLVM_CRDS) "$$new/smolvm" || { echo "error: $(SMOLVM_CRDS) is outdated: run make generate"; exit 1; }; \
+	diff -ru $(MACHINE_CRDS) "$$new/machines" || { echo "error: $(MACHINE_CRDS) is outdated: run make generate"; exit 1; }; \
+	HELM=$(TOOLS)/helm config/render.sh "$$new/config"; \
+	for folder in $(MANIFESTS); do \
+		diff -ru config/$$folder "$$new/config/$$folder" || { echo "error: config/$$folder is outdated: run make generate"; exit 1; }; \
+	done; \
 	for package in $$(dirname pkg/apis/*/*/zz_generated.deepcopy.go); do \
 		mkdir -p "$$new/$$package"; \
 		$(TOOLS)/controller-gen object paths=./$$package output:object:dir="$$new/$$package"; \
@@ -264,8 +281,8 @@ docker-build-runtime: ## Build the container image RUNTIME_IMG for nodes with Sm
 ##@ Develop
 
 .PHONY: tools machine-tools next-tools generate manifests fmt vet update-deps check-env okteto-up okteto-down
-tools: machine-tools ## Build what tests need: machine-tools, kwok and a SPICE client. Cached for all checkouts
-	@integration/build.sh .tools kwok viewer
+tools: machine-tools ## Build what tests need: machine-tools, kwok, KubeVirt's control plane and a SPICE client. Cached for all checkouts
+	@integration/build.sh .tools kwok kubevirt viewer
 
 machine-tools: ## Build what workload clusters need: Kubernetes, ignition, helm, add-ons, guest images, the runner's images
 	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins containerd
@@ -276,20 +293,24 @@ next-tools: ## Build the next minor version of Kubernetes and a guest image for 
 	@integration/build.sh .tools/next programs kubeall-next ignition coredns flannel flannel-cni web containerd
 	@TOOLS=.tools/next integration/images/guestimage/build.sh .tools/next/guest bare
 
-.PHONY: $(TOOLS)/controller-gen $(TOOLS)/golangci-lint
+.PHONY: $(TOOLS)/controller-gen $(TOOLS)/golangci-lint $(TOOLS)/helm
 $(TOOLS)/controller-gen:
 	@integration/build.sh .tools codegen
 
 $(TOOLS)/golangci-lint:
 	@integration/build.sh .tools lint
 
-generate: manifests ## Write deep copies and CRDs from the API types
+$(TOOLS)/helm:
+	@integration/build.sh .tools helm
+
+generate: manifests ## Write deep copies and CRDs from the API types, and config from the chart of kubevirt-operator
 	@$(TOOLS)/controller-gen object paths=./pkg/apis/...
 
-manifests: $(TOOLS)/controller-gen ## Write CRDs from the API types
+manifests: $(TOOLS)/controller-gen $(TOOLS)/helm ## Write CRDs from the API types, and config from the chart of kubevirt-operator
 	@$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:artifacts:config=$(CRDS)
 	@$(nullable) $(CRDS)/*.yaml
-	@mkdir -p $(SMOLVM_CRDS) && mv $(CRDS)/vm.smolvm.dev_*.yaml $(SMOLVM_CRDS)
+	@mkdir -p $(SMOLVM_CRDS) $(MACHINE_CRDS) && mv $(CRDS)/vm.smolvm.dev_*.yaml $(SMOLVM_CRDS) && mv $(CRDS)/vitistack.io_*.yaml $(MACHINE_CRDS)
+	@HELM=$(TOOLS)/helm config/render.sh config
 
 fmt: ## Format all Go files, without sorting their imports
 	@go fmt ./...
@@ -379,7 +400,7 @@ no_chart = [ -e $(CHART) ] || { echo "error: there is no $(CHART): the repositor
 lint-chart: ## Check the chart
 	@$(no_chart)
 	@command -v helm >/dev/null || { echo "error: helm is not installed: see https://helm.sh/docs/intro/install/"; exit 1; }
-	@helm lint --strict helm/$(NAME)
+	@helm lint --strict helm/$(NAME) helm/kubevirt-operator
 
 update-chart: ## Update the charts that the chart depends on
 	@$(no_chart)

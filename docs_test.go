@@ -52,7 +52,14 @@ func TestEverySettingIsDocumentedWithItsDefault(t *testing.T) {
 }
 
 func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
-	conditions, modes, ends := read(t, "docs/kvmconfig.md"), read(t, "docs/failure-modes.md")+read(t, "docs/drain-and-repair.md")+read(t, "docs/virtualmachine.md")+read(t, "docs/smolvm.md"), read(t, "docs/runner.md")
+	pages := []string{
+		"docs/failure-modes.md", "docs/drain-and-repair.md", "docs/virtualmachine.md", "docs/smolvm.md", "docs/machines.md", "docs/networkconfiguration.md",
+		"docs/kvmconfig.md", "docs/runner.md",
+	}
+	conditions, all := read(t, "docs/kvmconfig.md"), ""
+	for _, page := range pages {
+		all += read(t, page)
+	}
 	types, reasons := map[string]bool{}, map[string]bool{}
 	for _, p := range checkedPackages(t) {
 		collectReasons(p, reasons)
@@ -69,8 +76,8 @@ func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		if !strings.Contains(conditions+modes+ends, "`"+reason+"`") {
-			t.Errorf("none of docs/failure-modes.md, docs/drain-and-repair.md, docs/virtualmachine.md, docs/smolvm.md and docs/kvmconfig.md has the reason %s", reason)
+		if !strings.Contains(all, "`"+reason+"`") {
+			t.Errorf("none of %s has the reason %s", strings.Join(pages, ", "), reason)
 		}
 	}
 }

@@ -46,11 +46,15 @@ func TestUsersReadPlainEnglish(t *testing.T) {
 	if err != nil || len(ofSmolVMs) == 0 {
 		t.Fatalf("there are no CRDs of SmolVMs (%v)", err)
 	}
+	ofMachines, err := filepath.Glob("helm/kubevirt-operator/crds/*.yaml")
+	if err != nil || len(ofMachines) == 0 {
+		t.Fatalf("there are no CRDs of Machines (%v)", err)
+	}
 	docs, err := filepath.Glob("docs/*.md")
 	if err != nil || len(docs) == 0 {
 		t.Fatalf("there are no docs (%v)", err)
 	}
-	for _, page := range slices.Concat(pages, ofSmolVMs, docs, plainPages) {
+	for _, page := range slices.Concat(pages, ofSmolVMs, ofMachines, docs, plainPages) {
 		if page == "docs/glossary.md" {
 			continue // it names the odd words
 		}
