@@ -46,8 +46,8 @@ SOAK                  ?= 1h
 RUN                   ?= .
 CHAOS_FOR             ?= 0s
 SEED                  ?= $(shell date +%s)
-# Packages whose tests run virtual machines.
-WITH_MACHINES := /(integration/.*/(contract|guests|live|machine|microvm|realcluster|runnerimage)|pkg/vm/(guestnet|qemu))$$
+# Packages whose tests run virtual machines, or KubeVirt beside a management cluster, and keep all cores busy.
+WITH_MACHINES := /(integration/.*/(contract|guests|kubevirt|live|machines?|microvm|realcluster|runnerimage)|pkg/vm/(guestnet|qemu))$$
 export KUBEBUILDER_ASSETS := $(TOOLS)
 # Says how long each suite took beside its budget; a failure of what it reads stays one.
 suites := awk -v budgets=integration/budgets -f integration/suites.awk
