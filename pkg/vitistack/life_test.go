@@ -75,14 +75,14 @@ func TestALife(t *testing.T) {
 	}
 
 	s.KubeVirt, s.Observation = vitistack.Unknown, vitistack.Observation{}
-	step("the operator starts anew", "Stopped", "False/Stopped")
+	step("the operator restarts", "Stopped", "False/Stopped")
 	s.KubeVirt, s.Machine.DeletionTimestamp = vitistack.Installed, &metav1.Time{Time: s.Now}
 	s.Observation = vitistack.Observation{Created: true, Printable: kubevirtv1.VirtualMachineStatusTerminating, Stopping: true}
 	if status := step("it is deleted", "Stopped", "False/Terminating"); status.VMName != "agent" {
 		t.Errorf("the VirtualMachine is %q", status.VMName)
 	}
 	s.KubeVirt, s.Observation = vitistack.Unknown, vitistack.Observation{}
-	if status := step("the operator starts anew once more", "Stopped", "False/Terminating"); status.VMName != "agent" {
+	if status := step("the operator restarts once more", "Stopped", "False/Terminating"); status.VMName != "agent" {
 		t.Errorf("the VirtualMachine is %q", status.VMName)
 	}
 	s.KubeVirt = vitistack.Installed

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // Value is a value of values.yaml that is set as a whole.
@@ -111,6 +113,25 @@ func Readme(t *testing.T, chart string) string {
 		`{{ template "chart.valuesSection" . }}`, table(t, Values(t, chart)),
 	).Replace(body)
 	return strings.TrimSpace(text) + "\n"
+}
+
+// CheckReadme compares the README of a chart with the output of `make helm-docs`. UPDATE=1 writes it.
+func CheckReadme(t *testing.T, chart string) {
+	t.Helper()
+	path, want := filepath.Join(chart, "README.md"), Readme(t, chart)
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	readme, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(readme)); diff != "" {
+		t.Errorf("README.md is outdated, run make helm-docs (-want +got):\n%s", diff)
+	}
 }
 
 // table returns the table of values of helm-docs.

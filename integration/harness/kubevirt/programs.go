@@ -28,7 +28,7 @@ const (
 // accounts are the service accounts of the programs.
 var accounts = map[string]string{virtAPI: "kubevirt-apiserver", virtController: "kubevirt-controller"}
 
-// StopAPI kills virt-api, as a crash would: the webhooks and the subresources do not answer any more.
+// StopAPI kills virt-api, as a crash would: the webhooks and the subresources stop answering.
 func (k *KubeVirt) StopAPI() error { return k.stopProgram(virtAPI) }
 
 // StartAPI starts virt-api after StopAPI, on its old port, and returns when it serves. The webhooks are in effect then.

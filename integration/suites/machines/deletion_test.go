@@ -24,7 +24,7 @@ func TestDeletionWaitsForTheGuestBeforeItsDisks(t *testing.T) {
 	m := p.machine("vm", "{template: small, disks: [{name: data, size: 1Gi}], networks: [{name: eth0, networkName: front}]}")
 	p.await(m, runs)
 	p.until(func() error { return attached(n, "vm/eth0") })
-	// Simulated nodes end guests at once, so somebody's finalizers hold the guest and its VirtualMachine.
+	// Simulated nodes end guests at once, so finalizers of another client hold the guest and its VirtualMachine.
 	vm, vmi := p.vm(m), p.vmi(m)
 	p.hold(vm, true)
 	p.hold(vmi, true)
@@ -45,7 +45,7 @@ func TestDeletionWaitsForTheGuestBeforeItsDisks(t *testing.T) {
 	released := time.Now()
 	p.hold(vm, false)
 	p.until(func() error { return gone(m.DeepCopy()) })
-	t.Logf("the Machine is gone %s after its guest was let go", time.Since(released).Round(time.Millisecond))
+	t.Logf("the Machine is gone %s after the finalizer of its guest was removed", time.Since(released).Round(time.Millisecond))
 	p.until(func() error { return p.nothing(m) })
 	p.until(func() error { return attached(n) })
 	if err := read(p, "front", &v1alpha1.NetworkConfiguration{}); err != nil {
@@ -53,7 +53,7 @@ func TestDeletionWaitsForTheGuestBeforeItsDisks(t *testing.T) {
 	}
 }
 
-// hold adds or removes a finalizer of somebody else.
+// hold adds or removes a finalizer of another client.
 func (p *place) hold(object client.Object, held bool) {
 	p.Helper()
 	const finalizer = "test.kvm-operator/hold"
@@ -168,7 +168,7 @@ func attached(n *v1alpha1.NetworkConfiguration, interfaces ...string) error {
 	return nil
 }
 
-// TestAMachineGoesWhenItsVirtualMachineIsGoneAlready: somebody has deleted the VirtualMachine before.
+// TestAMachineGoesWhenItsVirtualMachineIsGoneAlready: a user has deleted the VirtualMachine before the Machine.
 func TestAMachineGoesWhenItsVirtualMachineIsGoneAlready(t *testing.T) {
 	p := together(t)
 	m := p.machine("vm", "{template: small}")

@@ -22,7 +22,7 @@ func (p *place) attachment(name string) error {
 	return read(p, name, &multusv1.NetworkAttachmentDefinition{})
 }
 
-// foreignClaim returns a claim of somebody else.
+// foreignClaim returns a claim that the Machine does not own.
 func foreignClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

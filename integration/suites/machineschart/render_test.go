@@ -181,20 +181,7 @@ func TestExampleOfFullValuesSetsEveryValue(t *testing.T) {
 
 // TestReadmeIsThatOfTheValues: the README is the output of `make helm-docs`. UPDATE=1 writes it.
 func TestReadmeIsThatOfTheValues(t *testing.T) {
-	path, want := filepath.Join(chart, "README.md"), helmchart.Readme(t, chart)
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	readme, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(readme)); diff != "" {
-		t.Errorf("README.md is outdated, run make helm-docs (-want +got):\n%s", diff)
-	}
+	helmchart.CheckReadme(t, chart)
 }
 
 // TestWrongValuesAreRefused: the message names the place and the reason.

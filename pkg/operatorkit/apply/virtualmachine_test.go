@@ -228,7 +228,7 @@ func TestWhatOthersChangeDuringAnUpdateIsKept(t *testing.T) {
 	}
 }
 
-// TestAnUpdateFromAnOutdatedReadIsRefused, so that the next pass decides anew.
+// TestAnUpdateFromAnOutdatedReadIsRefused, so that the next pass decides again.
 func TestAnUpdateFromAnOutdatedReadIsRefused(t *testing.T) {
 	b := newVMBench(t)
 	b.applied(b.machine(1, "root"))
