@@ -3,6 +3,8 @@ package vitistack
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
@@ -28,7 +30,9 @@ func (s *NetworkState) Owner(handler string) ownership.Owner {
 	return ownership.Owner{Kind: ownerKindNetwork, Namespace: n.Namespace, Name: n.Name, UID: n.UID, Handler: handler}
 }
 
-// Places are where the objects of a NetworkConfiguration are: in its namespace.
+// Places are where the object of a NetworkConfiguration is: in its namespace, under its name. A copy under another name that a
+// user has made with all annotations is the user's.
 func (s *NetworkState) Places() apply.Places {
-	return apply.Places{Namespaces: []string{s.Network.Namespace}}
+	named := func(object metav1.Object) bool { return object.GetName() == s.Network.Name }
+	return apply.Places{Namespaces: []string{s.Network.Namespace}, Counts: apply.CountsBy(named)}
 }

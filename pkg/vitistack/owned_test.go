@@ -8,6 +8,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	multusv1 "github.com/kvm-operator/kvm-operator/pkg/apis/multus/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
@@ -74,6 +75,14 @@ func TestCopiesAreLeftAlone(t *testing.T) {
 		"one that another Machine has now": {&corev1.PersistentVolumeClaim{ObjectMeta: object("restore-1-root", other)}, false},
 	} {
 		same(t, what, test.want, counts(test.object))
+	}
+}
+
+func TestCopiesOfAnAttachmentAreLeftAlone(t *testing.T) {
+	network := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front"}}
+	counts := (&vitistack.NetworkState{Network: network}).Places().Counts
+	for name, want := range map[string]bool{"front": true, "copy-of-front": false} {
+		same(t, name, want, counts(&multusv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}))
 	}
 }
 
