@@ -24,7 +24,13 @@ import (
 // Objects lists everything that the operator created for a KVMConfig, directly from the API server.
 func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object {
 	t.Helper()
-	var objects []client.Object
+	return l.ObjectsByConfig(t, config)[0]
+}
+
+// ObjectsByConfig lists everything that the operator created for each of some KVMConfigs, with one list of each kind.
+func (l *Lab) ObjectsByConfig(t testing.TB, configs ...*v1alpha1.KVMConfig) [][]client.Object {
+	t.Helper()
+	objects := make([][]client.Object, len(configs))
 	for _, kind := range service.CreatedKinds() {
 		gvk, err := apiutil.GVKForObject(kind, l.Client.Scheme())
 		if err != nil {
@@ -44,9 +50,11 @@ func (l *Lab) Objects(t testing.TB, config *v1alpha1.KVMConfig) []client.Object 
 		}
 		for _, item := range items {
 			object := item.(client.Object)
-			if owner, named := ownership.Parse(object.GetAnnotations()); named && owner.OfCustomResource(key.OwnerKVMConfig(config, "")) {
+			owner, named := ownership.Parse(object.GetAnnotations())
+			of := slices.IndexFunc(configs, func(c *v1alpha1.KVMConfig) bool { return owner.OfCustomResource(key.OwnerKVMConfig(c, "")) })
+			if named && of >= 0 {
 				object.GetObjectKind().SetGroupVersionKind(gvk)
-				objects = append(objects, object)
+				objects[of] = append(objects[of], object)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ type Request struct {
 	Status       int
 	At           time.Time
 
-	body []byte // of a POST, whose path does not name the object
+	body []byte // of a POST, whose path does not name the object; nil if bodies are not kept
 }
 
 // Write reports whether the request was a write.
@@ -30,12 +30,13 @@ type Recorder struct {
 	mu       sync.Mutex
 	requests []Request
 	watches  int
+	bodiless bool
 }
 
 // Transport is for rest.Config.Wrap.
 func (r *Recorder) Transport(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		body := posted(request)
+		body := r.posted(request)
 		response, err := next.RoundTrip(request)
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -52,9 +53,20 @@ func (r *Recorder) Transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// posted returns a copy of the body of a POST.
-func posted(request *http.Request) []byte {
-	if request.Method != http.MethodPost || request.GetBody == nil {
+// DropBodies keeps no bodies from now on: they take more memory than what an operator caches. Of then finds only the
+// requests whose path names the object.
+func (r *Recorder) DropBodies() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bodiless = true
+}
+
+// posted returns a copy of the body of a POST, or nil if bodies are not kept.
+func (r *Recorder) posted(request *http.Request) []byte {
+	r.mu.Lock()
+	bodiless := r.bodiless
+	r.mu.Unlock()
+	if bodiless || request.Method != http.MethodPost || request.GetBody == nil {
 		return nil
 	}
 	body, err := request.GetBody()

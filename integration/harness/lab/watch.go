@@ -11,7 +11,7 @@ import (
 
 // Watch passes every change to the objects of a kind from now on to see, in order and one at a time, until the test
 // ends or the API server does.
-func Watch[T client.Object](t *testing.T, l *Lab, list client.ObjectList, see func(watch.EventType, T), options ...client.ListOption) {
+func Watch[T client.Object](t testing.TB, l *Lab, list client.ObjectList, see func(watch.EventType, T), options ...client.ListOption) {
 	t.Helper()
 	watcher, err := client.NewWithWatch(l.RESTConfig(), client.Options{Scheme: l.Client.Scheme()})
 	if err != nil {

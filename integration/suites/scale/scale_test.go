@@ -4,6 +4,7 @@ package scale_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
@@ -35,7 +37,12 @@ type result struct {
 	clusters          int
 	requests          map[string]int
 	operator, plain   time.Duration
+	operatorCPU       cpu
+	plainCPU          cpu
 	clusterHeap, pods int64
+	// one is how long one more cluster takes, beside those that there are, and onePlain the plain client for the same.
+	one, onePlain time.Duration
+	restart       restart
 }
 
 // BenchmarkClusters creates 1, 10, 100 and 300 clusters of one master and two workers, each number on a separate
@@ -55,8 +62,11 @@ func BenchmarkClusters(b *testing.B) {
 func TestBenchmarkInSmall(t *testing.T) {
 	r := measure(t, 2)
 	report([]result{r})
-	if r.plain == 0 || r.requests["POST"] == 0 {
-		t.Errorf("nothing was measured: %+v", r)
+	if r.plain == 0 || r.one == 0 || r.operatorCPU.servers == 0 || r.requests["POST"] == 0 {
+		t.Errorf("something was not measured: %+v", r)
+	}
+	if r.restart.writes+r.restart.reads > 0 {
+		t.Errorf("a restart costs %d writes and %d reads, want none", r.restart.writes, r.restart.reads)
 	}
 }
 
@@ -70,25 +80,58 @@ func measure(b testing.TB, n int) result {
 			b.Error(err)
 		}
 	}()
+	// The first request for a new kind waits about two seconds until the API server serves it.
+	if err := l.Client.Create(context.Background(), fixture.MakeCluster("warm").Obj(), client.DryRunAll); err != nil {
+		b.Fatal(err)
+	}
 	operator := l.Run(b)
 	defer operator.Stop()
+	operator.Requests.DropBodies()
 	awaitQuiet(operator)
 	empty := heap()
-	start := time.Now()
-	configs := createAll(b, l, n)
-	awaitObjects(b, l, configs)
-	r := result{clusters: n, operator: time.Since(start), requests: byVerb(operator)}
+	complete := watchComplete(b, l, "b")
+	start, used := time.Now(), usedCPU(b)
+	configs := createAll(b, l, "b", n)
+	complete(n)
+	r := result{clusters: n, operator: time.Since(start), operatorCPU: usedCPU(b).minus(used), requests: byVerb(operator)}
+	awaitRest(b)
 	r.clusterHeap = heap() - empty
+	one, more := timeOne(b, l)
+	r.one = one
 	r.pods = podHeap(b, l)
 	operator.Stop()
-	r.plain = postSame(b, l, configs)
+	r.restart = timeRestart(b, l, n+len(more))
+	r.plain, r.plainCPU = postSame(b, l, configs)
+	for i := range more {
+		took, _ := postSame(b, l, more[i:i+1])
+		r.onePlain += took / singles
+	}
 	return r
 }
 
-func createAll(b testing.TB, l *lab.Lab, n int) []*v1alpha1.KVMConfig {
+// singles is how many clusters are created one after the other.
+const singles = 5
+
+// timeOne returns how long one cluster takes, the mean of some, beside those that there are and that nothing happens to.
+func timeOne(b testing.TB, l *lab.Lab) (time.Duration, []*v1alpha1.KVMConfig) {
+	var all []*v1alpha1.KVMConfig
+	var took time.Duration
+	for i := range singles {
+		prefix := fmt.Sprintf("s%d", i)
+		complete := watchComplete(b, l, prefix)
+		start := time.Now()
+		all = append(all, createAll(b, l, prefix, 1)...)
+		complete(1)
+		took += time.Since(start)
+		awaitRest(b)
+	}
+	return took / singles, all
+}
+
+func createAll(b testing.TB, l *lab.Lab, prefix string, n int) []*v1alpha1.KVMConfig {
 	var configs []*v1alpha1.KVMConfig
 	for i := range n {
-		configs = append(configs, fixture.MakeCluster(fmt.Sprintf("b%05d", i)).Workers(2).Obj())
+		configs = append(configs, fixture.MakeCluster(fmt.Sprintf("%s%0*d", prefix, 6-len(prefix), i)).Workers(2).Obj())
 	}
 	each(len(configs), func(i int) {
 		if err := l.Client.Create(context.Background(), configs[i]); err != nil {
@@ -98,38 +141,43 @@ func createAll(b testing.TB, l *lab.Lab, n int) []*v1alpha1.KVMConfig {
 	return configs
 }
 
-// awaitObjects waits until every cluster has all its objects: its status then only waits for node pods.
-func awaitObjects(b testing.TB, l *lab.Lab, configs []*v1alpha1.KVMConfig) {
-	lab.Eventually(b, timeout, func() error {
-		var list v1alpha1.KVMConfigList
-		if err := l.Client.List(context.Background(), &list); err != nil {
-			return err
-		}
-		complete := 0
-		for _, c := range list.Items {
-			if slices.ContainsFunc(c.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "NodesNotReady" }) {
-				complete++
+// watchComplete returns a function that waits until n clusters whose names have a prefix have all their objects: their
+// status then only waits for node pods. It watches, because listing KVMConfigs again and again costs the API server more than the operator does.
+func watchComplete(b testing.TB, l *lab.Lab, prefix string) func(n int) {
+	names := make(chan string)
+	lab.Watch(b, l, &v1alpha1.KVMConfigList{}, func(_ watch.EventType, config *v1alpha1.KVMConfig) {
+		if strings.HasPrefix(config.Name, prefix) && slices.ContainsFunc(config.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "NodesNotReady" }) {
+			select {
+			case names <- config.Name:
+			case <-b.Context().Done():
 			}
 		}
-		if complete < len(configs) {
-			return fmt.Errorf("%d of %d clusters are complete", complete, len(configs))
-		}
-		return nil
 	})
+	return func(n int) {
+		late := time.After(timeout)
+		for complete := map[string]bool{}; len(complete) < n; {
+			select {
+			case name := <-names:
+				complete[name] = true
+			case <-late:
+				b.Fatalf("%d of %d clusters are complete after %s", len(complete), n, timeout)
+			}
+		}
+	}
 }
 
 // postSame creates copies of the operator's objects under other cluster ids, as fast as a plain client can.
-func postSame(b testing.TB, l *lab.Lab, configs []*v1alpha1.KVMConfig) time.Duration {
-	copies := make([][]client.Object, len(configs))
+func postSame(b testing.TB, l *lab.Lab, configs []*v1alpha1.KVMConfig) (time.Duration, cpu) {
+	copies := l.ObjectsByConfig(b, configs...)
 	for i, config := range configs {
-		id := config.Spec.Cluster.ID
-		for _, object := range l.Objects(b, config) {
-			copies[i] = append(copies[i], renamed(b, object, id, strings.Replace(id, "b", "p", 1)))
+		id := config.Spec.Cluster.ID // b or s and more
+		for j, object := range copies[i] {
+			copies[i][j] = renamed(b, object, id, string(id[0]+1)+id[1:])
 		}
 		// The namespace is created first.
 		slices.SortStableFunc(copies[i], func(x, y client.Object) int { return rank(x) - rank(y) })
 	}
-	start := time.Now()
+	start, used := time.Now(), usedCPU(b)
 	each(len(copies), func(i int) {
 		for _, object := range copies[i] {
 			if err := l.Client.Create(context.Background(), object); err != nil {
@@ -137,7 +185,7 @@ func postSame(b testing.TB, l *lab.Lab, configs []*v1alpha1.KVMConfig) time.Dura
 			}
 		}
 	})
-	return time.Since(start)
+	return time.Since(start), usedCPU(b).minus(used)
 }
 
 func rank(object client.Object) int {
@@ -224,22 +272,41 @@ func byVerb(operator *lab.Operator) map[string]int {
 
 func report(results []result) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "clusters\tPOST each\tPUT each\tPATCH each\tGET each\ttime\tplain client\tratio\tMiB per 1,000 clusters\tMiB per 1,000 node pods\t")
+	fmt.Fprintln(w, "clusters\tPOST each\tPUT each\tPATCH each\tGET each\ttime\tplain client\tratio\tCPU operator+servers\tCPU plain+servers\t"+
+		"one more\tplain\tratio\tMiB per 1,000 clusters\tMiB per 1,000 node pods\t")
 	for _, r := range results {
 		n := float64(r.clusters)
 		per := func(verb string) float64 { return float64(r.requests[verb]) / n }
-		fmt.Fprintf(w, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f s\t%.1f s\t%.2f\t%.0f\t%.1f\t\n", r.clusters, per("POST"), per("PUT"), per("PATCH"), per("GET"),
-			r.operator.Seconds(), r.plain.Seconds(), r.operator.Seconds()/r.plain.Seconds(), float64(r.clusterHeap)/n*thousand/(1<<20), float64(r.pods)/(1<<20))
+		fmt.Fprintf(w, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f s\t%.1f s\t%.2f\t%s\t%s\t%d ms\t%d ms\t%.2f\t%.0f\t%.1f\t\n",
+			r.clusters, per("POST"), per("PUT"), per("PATCH"), per("GET"), r.operator.Seconds(), r.plain.Seconds(), r.operator.Seconds()/r.plain.Seconds(),
+			r.operatorCPU, r.plainCPU, r.one.Milliseconds(), r.onePlain.Milliseconds(), r.one.Seconds()/r.onePlain.Seconds(),
+			float64(r.clusterHeap)/n*thousand/(1<<20), float64(r.pods)/(1<<20))
+	}
+	fmt.Fprintln(w, "clusters\trestart\tlisting the same objects\tratio\twrites\treads\t")
+	for _, r := range results {
+		fmt.Fprintf(w, "%d\t%.2f s\t%.2f s\t%.2f\t%d\t%d\t\n", r.clusters, r.restart.took.Seconds(), r.restart.lists.Seconds(),
+			r.restart.took.Seconds()/r.restart.lists.Seconds(), r.restart.writes, r.restart.reads)
 	}
 	if err := w.Flush(); err != nil {
 		panic(err)
 	}
+	if len(results) > 1 {
+		from, to := results[len(results)-2], results[len(results)-1]
+		exponent := math.Log(to.operator.Seconds()/from.operator.Seconds()) / math.Log(float64(to.clusters)/float64(from.clusters))
+		fmt.Printf("from %d to %d clusters the time grows with the exponent %.2f\n", from.clusters, to.clusters, exponent)
+	}
 }
 
-// sizes returns the numbers of clusters to measure. The variable CLUSTERS picks one.
+// sizes returns the numbers of clusters to measure. The variable CLUSTERS picks others, separated by commas.
 func sizes() []int {
-	if n, err := strconv.Atoi(os.Getenv("CLUSTERS")); err == nil {
-		return []int{n}
+	var picked []int
+	for text := range strings.SplitSeq(os.Getenv("CLUSTERS"), ",") {
+		if n, err := strconv.Atoi(text); err == nil {
+			picked = append(picked, n)
+		}
+	}
+	if len(picked) > 0 {
+		return picked
 	}
 	return []int{1, 10, 100, 300}
 }
