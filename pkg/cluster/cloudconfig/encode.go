@@ -10,12 +10,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/coreos/ignition/v2/config/v3_3/types"
 )
 
 // maxEncoded is the maximum size of an encoded half in bytes. A Kubernetes object may have 1 MiB, including metadata.
 const maxEncoded = 900 << 10
+
+// compressors are used again, because a new one takes 800 KiB.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 // Encode turns a config into the value of a ConfigMap or Secret: base64 of gzip of JSON. The same config gives the same
 // text, which bootdata.Decode unpacks. If a config does not fit into an object, the error names its largest files.
@@ -25,8 +29,10 @@ func Encode(c types.Config) (string, error) {
 		return "", fmt.Errorf("encoding the Ignition config: %w", err)
 	}
 	var packed bytes.Buffer
-	// A new Writer's header has neither name nor time, which would differ from call to call.
-	w := gzip.NewWriter(&packed)
+	w := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(w)
+	// The header of a Writer that was reset has neither name nor time, which would differ from call to call.
+	w.Reset(&packed)
 	_, err = w.Write(raw)
 	if err := errors.Join(err, w.Close()); err != nil {
 		return "", fmt.Errorf("compressing the Ignition config: %w", err)

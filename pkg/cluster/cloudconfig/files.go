@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/coreos/ignition/v2/config/v3_3/types"
-	"github.com/vincent-petithory/dataurl"
-	"sigs.k8s.io/yaml"
 )
 
 // Modes of files.
@@ -79,7 +77,7 @@ func (p parts) half(private bool) (types.Config, error) {
 			FileEmbedded1: types.FileEmbedded1{
 				Mode: new(f.mode),
 				// It is percent-encoded, not base64, so that the text stays compressible, and readable for people.
-				Contents: types.Resource{Source: new("data:," + dataurl.EscapeString(text))},
+				Contents: types.Resource{Source: new("data:," + escape(text))},
 			},
 		})
 	}
@@ -90,8 +88,7 @@ func (f file) content() (string, error) {
 	if f.object == nil {
 		return f.text, nil
 	}
-	text, err := yaml.Marshal(f.object)
-	return string(text), err
+	return toYAML(f.object)
 }
 
 // service returns an enabled unit with the given content.
