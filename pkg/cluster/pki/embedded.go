@@ -127,7 +127,7 @@ func ParseCertificate(text []byte) (*x509.Certificate, error) {
 	if block == nil || block.Type != "CERTIFICATE" {
 		return nil, problem.Newf("CertificateMalformed", "it is not a PEM certificate")
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+	cert, err := parse(block.Bytes)
 	if err != nil {
 		return nil, problem.Newf("CertificateMalformed", "it is not an X.509 certificate")
 	}

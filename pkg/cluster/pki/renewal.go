@@ -142,7 +142,7 @@ func sameCertificates(a, b []byte) bool {
 func parseAll(text []byte) []*x509.Certificate {
 	var all []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+		if cert, err := parse(block.Bytes); err == nil {
 			all = append(all, cert)
 		}
 	}
@@ -218,5 +218,5 @@ func signedByOneOf(certificate, authorities []byte) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(parseAll(authorities), func(authority *x509.Certificate) bool { return cert.CheckSignatureFrom(authority) == nil })
+	return slices.ContainsFunc(parseAll(authorities), func(authority *x509.Certificate) bool { return signed(cert, authority) })
 }
