@@ -43,21 +43,27 @@ var builders = []func(Params) parts{
 // Render renders the boot data of a node. An error names what in the Params is wrong or missing, or the path of the
 // config that Ignition would reject; it never contains a secret.
 func Render(p Params) (BootData, error) {
-	if err := check(p); err != nil {
-		return BootData{}, err
-	}
-	data, err := build(p)
+	data, err := unchecked(p)
 	if err != nil {
 		return BootData{}, err
 	}
-	// Both halves are validated together, which also finds a path that both of them define. Whatever is valid in the
-	// whole is valid in its half.
-	whole := data.Public
-	whole.Storage.Files = append(append([]types.File{}, data.Public.Storage.Files...), data.Private.Storage.Files...)
-	if err := validate(whole); err != nil {
+	return data, data.check()
+}
+
+// unchecked renders boot data that Ignition has not checked yet.
+func unchecked(p Params) (BootData, error) {
+	if err := check(p); err != nil {
 		return BootData{}, err
 	}
-	return data, nil
+	return build(p)
+}
+
+// check validates both halves together, which also finds a path that both of them define. Whatever is valid in the whole
+// is valid in its half.
+func (d BootData) check() error {
+	whole := d.Public
+	whole.Storage.Files = append(append([]types.File{}, d.Public.Storage.Files...), d.Private.Storage.Files...)
+	return validate(whole)
 }
 
 func build(p Params) (BootData, error) {

@@ -13,7 +13,7 @@ func TestWithToken(t *testing.T) {
 	private := func(change func(*Params)) string {
 		p := fullParams()
 		change(&p)
-		rendered, err := NewRenderer().Render(p)
+		rendered, err := NewRenderer().Render(p, Halves{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestWithoutTicket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := test.params
 			p.EtcdState, p.EtcdTicket = test.state, test.ticket
-			rendered, err := NewRenderer().Render(p)
+			rendered, err := NewRenderer().Render(p, Halves{})
 			if err != nil {
 				t.Fatal(err)
 			}

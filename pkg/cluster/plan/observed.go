@@ -9,7 +9,9 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	releasev1alpha1 "github.com/kvm-operator/kvm-operator/pkg/apis/release/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
@@ -58,10 +60,21 @@ type Observed struct {
 // Services are the Services of a cluster whose addresses handlers need; one that does not exist has no UID.
 type Services struct{ Master, Worker, API corev1.Service }
 
-// BootData is the stored boot data of a node; nil for objects that do not exist. Public is read only for masters.
+// BootData is the stored boot data of a node; nil for objects that do not exist.
 type BootData struct {
 	Private *corev1.Secret
 	Public  *corev1.ConfigMap
+}
+
+// halves returns the stored text, which is empty for what does not exist.
+func (d BootData) halves() (halves cloudconfig.Halves) {
+	if d.Private != nil {
+		halves.Private = string(d.Private.Data[nodepod.UserData])
+	}
+	if d.Public != nil {
+		halves.Public = d.Public.Data[nodepod.UserData]
+	}
+	return halves
 }
 
 // trusted returns what was observed, without the objects in the cluster's namespace if that belongs to another owner.

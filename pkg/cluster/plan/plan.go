@@ -47,7 +47,7 @@ func (p Planner) Plan(o Observed, now time.Time) *state.Cluster {
 	s.LookAtFounding(&o.Namespace, s.Gone, o.Held)
 	s.Indexes = indexes(s)
 	s.LookAtHosts()
-	s.BootDataErr = p.rollOut(s, o.Connects)
+	s.BootDataErr = p.rollOut(s, o.Connects, o.BootData)
 	if err := keep(s, o.BootData); err != nil {
 		s.BootDataErr = err
 	}

@@ -15,7 +15,7 @@ import (
 
 // rollOut adds to every node its hash and its readiness, and decides which nodes may be replaced. Without boot data no
 // node is outdated, because the current hash is not known.
-func (p Planner) rollOut(s *state.Cluster, connects bool) error {
+func (p Planner) rollOut(s *state.Cluster, connects bool, stored map[string]BootData) error {
 	var nodes []rolling.Node
 	var failed error
 	answered := answers(s)
@@ -23,7 +23,7 @@ func (p Planner) rollOut(s *state.Cluster, connects bool) error {
 		n := &s.Nodes[i]
 		p.readiness(s, n, connects, answered)
 		if failed == nil {
-			failed = p.render(s, n)
+			failed = p.render(s, n, stored[key.BootDataName(n.Role, s.ID(), n.ID)])
 		}
 		if s.Holds(*n) && n.Deployment != nil {
 			continue // it is not rolled out
@@ -58,8 +58,8 @@ func lost(s *state.Cluster, minority bool) bool {
 	return minority && (!s.Founded() || !s.Now.Before(s.LostAt()))
 }
 
-// render renders a node's boot data, and computes the hash of the boot data and the pod.
-func (p Planner) render(s *state.Cluster, n *state.Node) error {
+// render renders a node's boot data, of which some is stored, and computes the hash of the boot data and the pod.
+func (p Planner) render(s *state.Cluster, n *state.Node, stored BootData) error {
 	err := errors.Join(s.VersionsErr, s.CertificatesErr, s.KeysErr)
 	switch {
 	case err != nil:
@@ -69,7 +69,7 @@ func (p Planner) render(s *state.Cluster, n *state.Node) error {
 	case s.Index(n.ID) == 0:
 		return errNoIndex
 	}
-	if n.BootData, err = p.Renderer.Render(s.BootParams(*n)); err != nil {
+	if n.BootData, err = p.Renderer.Render(s.BootParams(*n), stored.halves()); err != nil {
 		return problem.Newf("BootDataInvalid", "boot data of node %s: %s", n.ID, err)
 	}
 	n.Hash, err = nodepod.Hash(s, *n, n.BootData.Hash)

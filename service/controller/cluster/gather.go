@@ -102,28 +102,28 @@ func (r *Reconciler) readSecrets(ctx context.Context, o *plan.Observed) error {
 	return nil
 }
 
-// readBootData reads the boot data of nodes with machines: the private part, and the public one of masters. Of masters
-// that are no longer in the spec only the public part matters.
+// readBootData reads the boot data of nodes with machines. Of masters that are no longer in the spec only the public part
+// matters.
 func (r *Reconciler) readBootData(ctx context.Context, o *plan.Observed) error {
 	o.BootData = map[string]plan.BootData{}
 	for _, n := range state.NewNodes(o.Config.Spec) {
 		if o.Deployments[key.DeploymentName(n.Role, n.ID)] == nil {
 			continue
 		}
-		if err := r.readHalves(ctx, o, n.Role, n.ID, true, n.Role == key.RoleMaster); err != nil {
+		if err := r.readHalves(ctx, o, n.Role, n.ID, true); err != nil {
 			return err
 		}
 	}
 	for _, d := range o.Retired {
-		if err := r.readHalves(ctx, o, key.RoleMaster, d.Labels[key.LabelNode], false, true); err != nil {
+		if err := r.readHalves(ctx, o, key.RoleMaster, d.Labels[key.LabelNode], false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readHalves reads one or both halves of the boot data of a node.
-func (r *Reconciler) readHalves(ctx context.Context, o *plan.Observed, role, id string, private, public bool) (err error) {
+// readHalves reads the public half of the boot data of a node, and maybe the private one.
+func (r *Reconciler) readHalves(ctx context.Context, o *plan.Observed, role, id string, private bool) (err error) {
 	cluster := o.Config.Spec.Cluster.ID
 	object := client.ObjectKey{Namespace: key.Namespace(cluster), Name: key.BootDataName(role, cluster, id)}
 	var data plan.BootData
@@ -132,10 +132,8 @@ func (r *Reconciler) readHalves(ctx context.Context, o *plan.Observed, role, id 
 			return err
 		}
 	}
-	if public {
-		if data.Public, err = read(ctx, r.Client, object, &corev1.ConfigMap{}); err != nil {
-			return err
-		}
+	if data.Public, err = read(ctx, r.Client, object, &corev1.ConfigMap{}); err != nil {
+		return err
 	}
 	o.BootData[object.Name] = data
 	return nil
