@@ -70,7 +70,8 @@ func (e *Engine) newIntent(desired client.Object, owner ownership.Owner) (*inten
 	sum := sha256.Sum256(data)
 	in.hash = hex.EncodeToString(sum[:12])
 	annotate(in.object, ownership.AnnotationApplied, in.hash)
-	return in, in.render()
+	// SetOwner annotated the object, so the content has annotations. Rendering it again would take as long as the rest.
+	return in, unstructured.SetNestedField(in.content, in.hash, "metadata", "annotations", ownership.AnnotationApplied)
 }
 
 // merge makes the intent include what others own of live, if there is a rule for that. What an earlier call merged is
