@@ -29,6 +29,7 @@ import (
 	vmoperatorv1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/intern"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
@@ -161,6 +162,7 @@ func trim(object any) (any, error) {
 		return object, nil // a tombstone: the object was deleted
 	}
 	apply.TrimManagedFields(accessor)
+	intern.Metadata(accessor)
 	switch o := object.(type) {
 	case *corev1.Pod:
 		trimPod(o)
