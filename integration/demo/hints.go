@@ -39,7 +39,12 @@ func (d *demo) hints() string {
 			{"kubectl apply -f " + examples + "/smolvm.yaml", ""},
 			{"kubectl wait smolvm/hello --for=condition=GuestReady --timeout=10m", ""},
 			{"go run . smolvm exec hello -- wget -qO- http://127.0.0.1/", "in the guest"},
-			{"go run . smolvm logs hello --tail=20", "what it printed on its console"},
+			{fmt.Sprintf("nsenter --net=/proc/$(cut -d' ' -f1 %s/site.pid)/ns/net curl http://$(kubectl get node "+
+				"$(kubectl get smolvm hello -o jsonpath='{.status.nodeName}') -o jsonpath='{.status.addresses[0].address}'):18080", d.state.cluster()),
+				"at its port of the host, from the hosts' network"},
+			{`kubectl patch smolvm hello --type=merge -p '{"spec":{"running":false}}'`, "stop"},
+			{`kubectl patch smolvm hello --type=merge -p '{"spec":{"running":true,"storage":{"storageGiB":2}}}'`, "start with a larger disk"},
+			{"go run . smolvm logs hello --tail=20", "what it printed on its console, which is nothing until it stops"},
 			{"kubectl delete smolvm hello", "its disks go, too"},
 		})
 	}
