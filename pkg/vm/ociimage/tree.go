@@ -75,6 +75,9 @@ func (t *tree) add(header *tar.Header, at place) error {
 		return err
 	}
 	switch {
+	case isOverlayWhiteout(header):
+		t.remove(directory, base, at.layer)
+		return nil
 	case base == whiteoutOpaque:
 		t.hide(directory, at.layer)
 		return nil
@@ -85,6 +88,13 @@ func (t *tree) add(header *tar.Header, at place) error {
 		return nil
 	}
 	return t.put(directory, base, header, at)
+}
+
+// isOverlayWhiteout reports whether an entry is what overlayfs has in place of a file that was removed (Linux,
+// Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories"). Layers that were copied from there have it, and
+// the overlay of the guest would hide it.
+func isOverlayWhiteout(h *tar.Header) bool {
+	return h.Typeflag == tar.TypeChar && h.Devmajor == 0 && h.Devminor == 0
 }
 
 // put gives a directory a child.
