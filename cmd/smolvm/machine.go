@@ -127,7 +127,7 @@ func printTable(out io.Writer, machines []api.Machine) error {
 			ports = append(ports, fmt.Sprintf("%d:%d", p.Host, p.Guest))
 		}
 		age := time.Since(time.Unix(m.CreatedAt, 0)).Round(time.Second)
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%dMi\t%s\t%s\t%s\n", m.Name, m.State, m.CPUs, m.MemoryMB, cmp.Or(strings.Join(ports, ","), "-"), cmp.Or(m.Image, "-"), age)
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%dMi\t%s\t%s\t%s\n", m.Name, m.State, m.CPUs, m.MemoryMB, cmp.Or(strings.Join(ports, ","), "-"), cmp.Or(m.Image, m.From, "-"), age)
 	}
 	return table.Flush()
 }
@@ -149,10 +149,11 @@ func newCreate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME [-- COMMAND [ARGUMENT]...]",
 		Short: "Create a machine, which does not run yet",
-		Long: `Create a machine from a container image. It does not run yet. The command after -- replaces the image's; its entrypoint stays.
+		Long: `Create a machine from a container image, or from a packed machine of smolvm. It does not run yet. The command after -- replaces the image's; its entrypoint stays.
 The same command again does nothing.`,
 		Example: `  smolvm machine create web --image=nginx:1.27-alpine --port=8080:80 --cpus=2 --memory=1024
-  smolvm machine create job --image=docker.io/library/alpine:3.22 --network --allow=192.0.2.0/24 -- sleep infinity`,
+  smolvm machine create job --image=docker.io/library/alpine:3.22 --network --allow=192.0.2.0/24 -- sleep infinity
+  smolvm machine create packed --from=/var/lib/smolvm/artifacts/web.smolmachine`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: asking(func(ctx context.Context, c *cobra.Command, a *api.Client, arguments []string) error {
 			request, err := createRequest(c, arguments)
@@ -164,9 +165,10 @@ The same command again does nothing.`,
 		}),
 	}
 	f := c.Flags()
-	f.String("image", "", "container image; required")
-	f.Int("cpus", api.DefaultCPUs, "processors")
-	f.Int64("memory", api.DefaultMemoryMB, "memory in MiB")
+	f.String("image", "", "container image; it or --from is required")
+	f.String("from", "", "path of a .smolmachine file on the server's host, below artifacts in the state directory")
+	f.Int("cpus", api.DefaultCPUs, "processors; with --from, those of the file unless it is given")
+	f.Int64("memory", api.DefaultMemoryMB, "memory in MiB; with --from, that of the file unless it is given")
 	f.Int64("storage", api.DefaultStorageGB, "size in GiB of the disk at /storage")
 	f.Int64("overlay", api.DefaultOverlayGB, "size in GiB of the disk for changes to the image")
 	f.StringSlice("port", nil, "HOST:GUEST: publish a TCP port of the guest")
@@ -182,16 +184,21 @@ The same command again does nothing.`,
 func createRequest(c *cobra.Command, arguments []string) (api.CreateRequest, error) {
 	f := c.Flags()
 	r := api.CreateRequest{Name: arguments[0], Cmd: arguments[1:]}
-	var errs [12]error
+	var errs [13]error
 	r.Image, errs[0] = f.GetString("image")
 	r.Network, errs[1] = f.GetBool("network")
 	r.Entrypoint, errs[2] = f.GetStringArray("entrypoint")
 	r.Workdir, errs[3] = f.GetString("workdir")
 	r.Ports, errs[4] = ports(c)
 	r.Env, errs[5] = variables(c)
-	cpus, err := f.GetInt("cpus")
-	r.CPUs, errs[6] = &cpus, err
-	r.MemoryMB, errs[7] = number(c, "memory")
+	r.From, errs[12] = f.GetString("from")
+	if r.From == "" || f.Changed("cpus") {
+		cpus, err := f.GetInt("cpus")
+		r.CPUs, errs[6] = &cpus, err
+	}
+	if r.From == "" || f.Changed("memory") {
+		r.MemoryMB, errs[7] = number(c, "memory")
+	}
 	r.StorageGB, errs[8] = number(c, "storage")
 	r.OverlayGB, errs[9] = number(c, "overlay")
 	if f.Changed("allow") {

@@ -218,7 +218,7 @@ func (r *reader) settings() microvm.Settings {
 	publish, err := netip.ParseAddr(r.text("publish-address"))
 	r.check("publish-address", err)
 	return microvm.Settings{
-		State: state, Run: run, Images: state, Publish: publish, Egress: r.policy(), Resolvers: r.resolvers(), Version: project.Version(), SurvivesRestart: r.text("cgroup-parent") != "",
+		State: state, Run: run, Images: state, Artifacts: filepath.Join(state, "artifacts"), Publish: publish, Egress: r.policy(), Resolvers: r.resolvers(), Version: project.Version(), SurvivesRestart: r.text("cgroup-parent") != "",
 		Host: instance.Host{
 			QEMU: r.text("qemu"), QEMUUser: user, Kernel: r.path("kernel"), Initrd: r.path("initrd"), Acceleration: r.acceleration(), AllowEmulation: r.yes("allow-emulation"),
 			Proved: filepath.Join(state, "proved"), Ready: r.duration("ready-timeout"), CgroupParent: r.text("cgroup-parent"), CgroupRoot: r.text("cgroup-root"),

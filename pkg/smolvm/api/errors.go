@@ -25,28 +25,31 @@ const (
 
 	// CodeImagePullFailed: the registry did not deliver the image.
 	CodeImagePullFailed Code = "IMAGE_PULL_FAILED"
-	// CodeImageMalformed: what the registry delivered cannot become a root file system.
+	// CodeImageMalformed: what the registry delivered, or the .smolmachine file, cannot become a root file system.
 	CodeImageMalformed Code = "IMAGE_MALFORMED"
 	// CodeDiskFull: the host's disk has no room.
 	CodeDiskFull Code = "DISK_FULL"
 	// CodeUnsupported: the server cannot do what is asked.
 	CodeUnsupported Code = "UNSUPPORTED"
+	// CodeUnsupportedArtifact: the .smolmachine file cannot run on this server.
+	CodeUnsupportedArtifact Code = "UNSUPPORTED_ARTIFACT"
 )
 
 var statuses = map[Code]int{
-	CodeBadRequest:      http.StatusBadRequest,
-	CodeUnauthorized:    http.StatusUnauthorized,
-	CodeForbidden:       http.StatusForbidden,
-	CodeNotFound:        http.StatusNotFound,
-	CodeTimeout:         http.StatusRequestTimeout,
-	CodeConflict:        http.StatusConflict,
-	CodePortInUse:       http.StatusConflict,
-	CodeInternal:        http.StatusInternalServerError,
-	CodeUnavailable:     http.StatusServiceUnavailable,
-	CodeImagePullFailed: http.StatusBadGateway,
-	CodeImageMalformed:  http.StatusBadRequest,
-	CodeDiskFull:        http.StatusInsufficientStorage,
-	CodeUnsupported:     http.StatusBadRequest,
+	CodeBadRequest:          http.StatusBadRequest,
+	CodeUnauthorized:        http.StatusUnauthorized,
+	CodeForbidden:           http.StatusForbidden,
+	CodeNotFound:            http.StatusNotFound,
+	CodeTimeout:             http.StatusRequestTimeout,
+	CodeConflict:            http.StatusConflict,
+	CodePortInUse:           http.StatusConflict,
+	CodeInternal:            http.StatusInternalServerError,
+	CodeUnavailable:         http.StatusServiceUnavailable,
+	CodeImagePullFailed:     http.StatusBadGateway,
+	CodeImageMalformed:      http.StatusBadRequest,
+	CodeDiskFull:            http.StatusInsufficientStorage,
+	CodeUnsupported:         http.StatusBadRequest,
+	CodeUnsupportedArtifact: http.StatusBadRequest,
 }
 
 // Status returns the status of HTTP that belongs to the code.

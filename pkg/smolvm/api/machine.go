@@ -39,7 +39,7 @@ type CreateRequest struct {
 	// Name is 1 to 128 characters: letters, digits, '_' and '-', with a letter or digit first, no "--" and no '-' last.
 	// Empty: the server generates one.
 	Name string `json:"name,omitempty"`
-	// CPUs is 1 to 255; nil for DefaultCPUs.
+	// CPUs is 1 to 255; nil for DefaultCPUs, or see From.
 	CPUs *int `json:"cpus,omitempty"`
 	// MemoryMB is the memory in MiB, at least 64; nil for DefaultMemoryMB.
 	MemoryMB *int64 `json:"memoryMb,omitempty"`
@@ -49,7 +49,7 @@ type CreateRequest struct {
 	OverlayGB *int64 `json:"overlayGb,omitempty"`
 	// Image is a container image. Exactly one of Image and From is set.
 	Image string `json:"image,omitempty"`
-	// From is the path of a .smolmachine file.
+	// From is the path of a .smolmachine file on the server's host. CPUs and MemoryMB are then those of the file if they are nil.
 	From string `json:"from,omitempty"`
 	// Entrypoint and Cmd replace those of the image.
 	Entrypoint []string `json:"entrypoint,omitempty"`
@@ -157,7 +157,8 @@ type Machine struct {
 
 	// The following are additions.
 
-	// Image or From are what the machine was made of, and ImageDigest is what the image's tag meant at the first start.
+	// Image or From are what the machine was made of. ImageDigest is what the image's tag meant at the first start, or the
+	// SHA-256 of the file at the creation, as sha256: and hexadecimal digits.
 	Image       string `json:"image,omitempty"`
 	From        string `json:"from,omitempty"`
 	ImageDigest string `json:"imageDigest,omitempty"`

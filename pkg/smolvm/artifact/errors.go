@@ -33,7 +33,7 @@ type UnsupportedError struct{ Path, Reason string }
 
 // Error has the path, the reason, and what to do.
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("%.300q cannot be run on QEMU: %s; pack a container image without that, or name an image instead", e.Path, e.Reason)
+	return fmt.Sprintf("%.300q cannot run here: %s; pack another one from a container image, or name an image instead", e.Path, e.Reason)
 }
 
 // wrong and lacking are errors of a part, which does not know the file.

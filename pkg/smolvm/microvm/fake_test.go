@@ -207,6 +207,10 @@ type fakeImages struct {
 	// asked are the references that the registry was asked for.
 	asked []string
 	cache map[string]bool
+	// added is the last image that was made of a file, with so many layers, for which there is a directory.
+	added   ociimage.Local
+	layers  int
+	scratch string
 }
 
 func (f *fakeImages) Get(ctx context.Context, reference string, _ *authn.AuthConfig) (ociimage.Image, error) {
@@ -226,6 +230,20 @@ func (f *fakeImages) Get(ctx context.Context, reference string, _ *authn.AuthCon
 	return ociimage.Image{Digest: digest}, nil
 }
 
+func (f *fakeImages) Add(ctx context.Context, local ociimage.Local) (ociimage.Image, error) {
+	f.asked = append(f.asked, local.Reference)
+	if f.err != nil {
+		return ociimage.Image{}, f.err
+	}
+	layers, release, err := local.Layers(ctx, f.scratch, ociimage.DefaultLimits)
+	if err != nil {
+		return ociimage.Image{}, err
+	}
+	f.added, f.layers = local, len(layers)
+	f.cache[local.Digest] = true
+	return ociimage.Image{Digest: local.Digest}, release()
+}
+
 func (f *fakeImages) Open(digest string) (ociimage.Image, error) {
 	if !f.cache[digest] {
 		return ociimage.Image{}, fs.ErrNotExist
@@ -243,7 +261,7 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{t: t, state: t.TempDir(), keepers: newFakeKeepers(), images: &fakeImages{cache: map[string]bool{}}}
+	n := &node{t: t, state: t.TempDir(), keepers: newFakeKeepers(), images: &fakeImages{cache: map[string]bool{}, scratch: t.TempDir()}}
 	t.Cleanup(func() {
 		for directory := range n.keepers.running {
 			n.keepers.vanish(directory)
@@ -256,7 +274,7 @@ func newNode(t *testing.T) *node {
 func (n *node) open() *Manager {
 	n.t.Helper()
 	m, err := Open(Settings{
-		State: n.state, Run: filepath.Join(n.state, "run"), Images: n.state, Publish: netip.MustParseAddr("127.0.0.1"), Egress: egress.Policy{Floor: egress.FloorStrict},
+		State: n.state, Run: filepath.Join(n.state, "run"), Images: n.state, Artifacts: n.artifacts(), Publish: netip.MustParseAddr("127.0.0.1"), Egress: egress.Policy{Floor: egress.FloorStrict},
 		Host: instance.Host{QEMU: "qemu", Acceleration: qemu.ModeTCG, AllowEmulation: true},
 	}, n.images, n.keepers, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -265,6 +283,8 @@ func (n *node) open() *Manager {
 	n.t.Cleanup(func() { _ = m.Close() })
 	return m
 }
+
+func (n *node) artifacts() string { return filepath.Join(n.state, "artifacts") }
 
 func (n *node) directory(name string) string {
 	return filepath.Join(n.state, "machines", hashOf(name))

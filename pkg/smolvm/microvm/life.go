@@ -1,6 +1,7 @@
 package microvm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func (m *Manager) startNow(ctx context.Context, one *machine, request api.StartR
 			return err
 		}
 	}
-	defer one.tell("getting the image " + r.Spec.Image)()
+	defer one.tell("getting the image " + cmp.Or(r.Spec.Image, r.Spec.From))()
 	image, err := m.image(ctx, r, authOf(request))
 	if err != nil {
 		return err
@@ -119,6 +120,9 @@ func (m *Manager) makeWay(ctx context.Context, one *machine, p phase) error {
 // image gets the image of a machine: at its first start what its tag means then, and later the same again. If that is in
 // the cache, no registry is asked: the machine had it before.
 func (m *Manager) image(ctx context.Context, r Record, auth *authn.AuthConfig) (ociimage.Image, error) {
+	if r.Spec.From != "" {
+		return m.artifactImage(ctx, r)
+	}
 	reference := r.Spec.Image
 	if r.Digest != "" {
 		image, err := m.images.Open(r.Digest)
@@ -214,7 +218,7 @@ func (m *Manager) plan(r Record, image ociimage.Image) (instance.Plan, error) {
 	}
 	return instance.Plan{
 		Name: r.Name, Directory: m.store.directory(r.Name), Run: filepath.Join(m.settings.Run, "m", hashOf(r.Name)),
-		CPUs: s.CPUs, MemoryMB: s.MemoryMB, Image: image.Digest, Images: m.settings.Images, Process: process, Network: network, Host: m.settings.Host,
+		CPUs: r.cpus(), MemoryMB: r.memoryMB(), Image: image.Digest, Images: m.settings.Images, Process: process, Network: network, Host: m.settings.Host,
 	}, nil
 }
 

@@ -139,6 +139,13 @@ func (o *machine) progress() string {
 	return o.doing
 }
 
+// put replaces the record of a machine that is being created.
+func (o *machine) put(r Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.record = r
+}
+
 func (o *machine) get() Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -39,6 +39,9 @@ type Settings struct {
 	Run   string
 	// Images is the directory of the cache of images.
 	Images string
+	// Artifacts is the directory of the .smolmachine files that machines may be made of. Only the node's administrator may write
+	// to it.
+	Artifacts string
 	// Host is what all machines have in common.
 	Host instance.Host
 	// Publish is the address at which ports are published.
@@ -59,6 +62,8 @@ type Images interface {
 	Get(ctx context.Context, reference string, auth *authn.AuthConfig) (ociimage.Image, error)
 	// Open returns an image that is in the cache; fs.ErrNotExist if it is not.
 	Open(digest string) (ociimage.Image, error)
+	// Add returns an image that is made of a file of this host, and stays in the cache until it is released.
+	Add(ctx context.Context, local ociimage.Local) (ociimage.Image, error)
 }
 
 // Keepers runs and reaches the processes of machines. Directories are those of machines.
@@ -147,7 +152,7 @@ func Open(settings Settings, images Images, keepers Keepers, log *slog.Logger) (
 	return m, nil
 }
 
-// modeOfImages keeps images to root: some need a password. QEMU inherits its own one open.
+// modeOfImages keeps images and artifacts to root: some need a password. QEMU inherits its own one open.
 const modeOfImages = 0o700
 
 // maxSocketPath is how long the path of a socket may be, in bytes (unix(7)).
@@ -165,13 +170,23 @@ func (s Settings) makeDirectories(machines string) error {
 	if err := os.MkdirAll(s.Run, modeOfState); err != nil {
 		return fmt.Errorf("making the directory of sockets: %w", err)
 	}
-	if s.Images == "" {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Join(s.Images, "images"), modeOfImages); err != nil {
-		return fmt.Errorf("making the directory of images: %w", err)
+	for what, directory := range map[string]string{"images": s.imagesBelow(), "artifacts": s.Artifacts} {
+		if directory == "" {
+			continue
+		}
+		if err := os.MkdirAll(directory, modeOfImages); err != nil {
+			return fmt.Errorf("making the directory of %s: %w", what, err)
+		}
 	}
 	return nil
+}
+
+// imagesBelow returns the directory of images in the cache; empty if there is none.
+func (s Settings) imagesBelow() string {
+	if s.Images == "" {
+		return ""
+	}
+	return filepath.Join(s.Images, "images")
 }
 
 // Close lets another Manager use the state directory. The machines run on.
@@ -274,7 +289,7 @@ func (m *Manager) Create(ctx context.Context, request api.CreateRequest) (api.Ma
 			return found, err
 		}
 	}
-	if err := m.make(ctx, r); err != nil {
+	if err := m.build(ctx, one); err != nil {
 		m.forget(one)
 		return api.Machine{}, err
 	}

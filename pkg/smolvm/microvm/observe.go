@@ -112,9 +112,9 @@ func (m *Manager) describe(ctx context.Context, one *machine) api.Machine {
 func show(r Record, o observed) api.Machine {
 	p := phaseOf(o)
 	shown := api.Machine{
-		Name: r.Name, State: stateOf(r, p), CPUs: r.Spec.CPUs, MemoryMB: r.Spec.MemoryMB, Network: r.Spec.Network,
+		Name: r.Name, State: stateOf(r, p), CPUs: r.cpus(), MemoryMB: r.memoryMB(), Network: r.Spec.Network,
 		Mounts: []api.Mount{}, Ports: append([]api.Port{}, r.Spec.Ports...), StorageGB: r.StorageGB, OverlayGB: r.OverlayGB, CreatedAt: r.Created.Unix(),
-		AllowedCIDRs: r.Spec.AllowedCIDRs, Image: r.Spec.Image, ImageDigest: r.Digest, SpecHash: cmp.Or(r.SpecHash, r.Spec.Hash()), Owner: r.Owner, Message: message(r, o, p),
+		AllowedCIDRs: r.Spec.AllowedCIDRs, Image: r.Spec.Image, From: r.Spec.From, ImageDigest: r.Digest, SpecHash: cmp.Or(r.SpecHash, r.Spec.Hash()), Owner: r.Owner, Message: message(r, o, p),
 	}
 	if !r.Started.IsZero() {
 		shown.StartedAt = r.Started.Unix()

@@ -37,8 +37,11 @@ type Record struct {
 	Wanted bool `json:"wanted"`
 	// Started is when the machine was started the last time; zero if it never was.
 	Started time.Time `json:"started,omitzero"`
-	// Digest is the image's at its first start. It stays, because what the machine has written is on top of that image.
+	// Digest is the image's at its first start, or the artifact's at the creation. It stays, because what the machine has
+	// written is on top of that image.
 	Digest string `json:"digest,omitempty"`
+	// Packed is what the artifact says; zero for a machine that has none.
+	Packed packed `json:"packed,omitzero"`
 	// Retries counts how often the machine was started again since it ran for long.
 	Retries int `json:"retries,omitempty"`
 	// RetryAt is when a machine that ended by itself is started again; zero if what becomes of it is not decided.

@@ -19,9 +19,12 @@ import (
 
 // Spec is what is decided at the creation of a machine and never changes.
 type Spec struct {
-	CPUs       int          `json:"cpus"`
-	MemoryMB   int64        `json:"memoryMb"`
+	// CPUs and MemoryMB are 0 for those of the artifact.
+	CPUs     int   `json:"cpus"`
+	MemoryMB int64 `json:"memoryMb"`
+	// Image or From are what the machine is made of: a container image, or the path of an artifact.
 	Image      string       `json:"image"`
+	From       string       `json:"from,omitempty"`
 	Entrypoint []string     `json:"entrypoint,omitempty"`
 	Cmd        []string     `json:"cmd,omitempty"`
 	Env        []api.EnvVar `json:"env,omitempty"`
@@ -75,7 +78,7 @@ type sizes struct {
 func specOf(r api.CreateRequest) (Spec, sizes, error) {
 	s := Spec{
 		CPUs: or(r.CPUs, api.DefaultCPUs), MemoryMB: or(r.MemoryMB, api.DefaultMemoryMB),
-		Image: r.Image, Entrypoint: r.Entrypoint, Cmd: r.Cmd, Env: r.Env, Workdir: r.Workdir, Network: r.Network, Ports: r.Ports,
+		Image: r.Image, From: r.From, Entrypoint: r.Entrypoint, Cmd: r.Cmd, Env: r.Env, Workdir: r.Workdir, Network: r.Network, Ports: r.Ports,
 		Restart: api.Restart{Policy: api.RestartNever},
 	}
 	if r.Restart != nil {
@@ -84,11 +87,22 @@ func specOf(r api.CreateRequest) (Spec, sizes, error) {
 	d := sizes{StorageGB: or(r.StorageGB, api.DefaultStorageGB), OverlayGB: or(r.OverlayGB, api.DefaultOverlayGB)}
 	var allowed error
 	s.AllowedCIDRs, allowed = canonical(r.AllowedCIDRs)
-	err := errors.Join(checkUnsupported(r), checkNever(r), s.checkSource(r.From), s.checkSize(), d.check(), s.checkProcess(), s.checkPorts(), s.checkRestart(), checkHash(r.SpecHash), checkOwner(r.Owner), allowed)
+	err := errors.Join(checkUnsupported(r), checkNever(r), s.checkSource(), s.checkSize(), d.check(), s.checkProcess(), s.checkPorts(), s.checkRestart(), checkHash(r.SpecHash), checkOwner(r.Owner), allowed)
 	if err != nil {
 		return Spec{}, sizes{}, api.Errorf(codeOf(err), "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	return s, d, nil
+	return s.leave(r), d, nil
+}
+
+// leave leaves to the artifact what the request does not say.
+func (s Spec) leave(r api.CreateRequest) Spec {
+	if s.From != "" && r.CPUs == nil {
+		s.CPUs = 0
+	}
+	if s.From != "" && r.MemoryMB == nil {
+		s.MemoryMB = 0
+	}
+	return s
 }
 
 // codeOf tells a request that is wrong from one that other servers would grant.
@@ -136,21 +150,18 @@ func checkNever(r api.CreateRequest) error {
 	if len(r.Secrets) > 0 {
 		errs = append(errs, errors.New("secrets cannot be given over HTTP"))
 	}
-	if r.From != "" {
-		errs = append(errs, fmt.Errorf("from: sidecar file not found: %.300s; this server reads no .smolmachine files, name an image instead", r.From))
-	}
 	if r.From != "" && r.Image != "" {
 		errs = append(errs, errors.New("image and from exclude each other"))
 	}
 	return errors.Join(errs...)
 }
 
-func (s Spec) checkSource(from string) error {
+func (s Spec) checkSource() error {
 	if len(s.Image) > maxImage {
 		return fmt.Errorf("image has %d bytes and may have %d", len(s.Image), maxImage)
 	}
-	if s.Image == "" && from == "" {
-		return errors.New("image is missing: name a container image such as docker.io/library/nginx:1.27")
+	if s.Image == "" && s.From == "" {
+		return errors.New("image is missing: name a container image such as docker.io/library/nginx:1.27, or a .smolmachine file with from")
 	}
 	return nil
 }

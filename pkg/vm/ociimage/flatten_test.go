@@ -31,6 +31,7 @@ func stored(text []byte) Layer {
 //	name->target        a symbolic link
 //	name=>target        a hard link
 //	name|fifo           a pipe
+//	name|gone           what overlayfs has in place of a file that was removed
 func archiveOf(t testing.TB, entries ...string) []byte {
 	t.Helper()
 	var text bytes.Buffer
@@ -60,8 +61,8 @@ func headerOf(entry string) (*tar.Header, string) {
 		h.Typeflag, h.Name, h.Linkname = tar.TypeSymlink, name, target
 		return h, ""
 	}
-	if name, _, ok := strings.Cut(entry, "|"); ok {
-		h.Typeflag, h.Name = tar.TypeFifo, name
+	if name, kind, ok := strings.Cut(entry, "|"); ok {
+		h.Typeflag, h.Name = map[string]byte{"fifo": tar.TypeFifo, "gone": tar.TypeChar}[kind], name
 		return h, ""
 	}
 	if name, content, ok := strings.Cut(entry, "="); ok {
@@ -107,6 +108,8 @@ func TestLayersAreMerged(t *testing.T) {
 		"a directory is opaque":              {[][]string{{"a/", "a/b=1", "a/d/", "a/d/e=2"}, {"a/", "a/c=3", "a/d/", "a/d/f=4", "a/.wh..wh..opq"}}, []string{"a/", "a/d/", "a/c=3", "a/d/f=4"}},
 		"a directory is opaque twice":        {[][]string{{"a/", "a/b=1"}, {"a/.wh..wh..opq", "a/c=2", "a/.wh..wh..opq"}, {"a/.wh..wh..opq", "a/d=3"}}, []string{"a/", "a/d=3"}},
 		"what AUFS keeps is left out":        {[][]string{{".wh..wh.plnk/", ".wh..wh.aufs", "a=1"}}, []string{"a=1"}},
+		"overlayfs removes a file":           {[][]string{{"a/", "a/b=1", "a/c=2"}, {"a/b|gone"}}, []string{"a/", "a/c=2"}},
+		"overlayfs removes a directory":      {[][]string{{"a/", "a/b=1", "c=2"}, {"a|gone", "x|gone"}}, []string{"c=2"}},
 		"a directory becomes a file":         {[][]string{{"a/", "a/b=1"}, {"a=2"}}, []string{"a=2"}},
 		"a link to a directory becomes one":  {[][]string{{"b/", "b/c=1", "a->b"}, {"a/", "a/d=2"}}, []string{"a/", "b/", "b/c=1", "a/d=2"}},
 		"directories that no layer has":      {[][]string{{"a/b/c=1"}}, []string{"a/", "a/b/", "a/b/c=1"}},
