@@ -39,6 +39,7 @@ var bootCases = map[string]func(t *testing.T, target Target){
 	"a machine without network has no route":             withoutNetwork,
 	"a policy of CIDRs refuses others":                   policy,
 	"an image that cannot be pulled leaves no process":   badImage,
+	"a packed machine boots":                             bootArtifact,
 	"a restart of the server keeps machines and records": restartServer,
 }
 
@@ -46,7 +47,7 @@ var bootCases = map[string]func(t *testing.T, target Target){
 // the others do in parts.
 var short = []string{
 	"a command has output, exit code, env and workdir", "the image's process answers after a kill", "a port that is taken is a conflict",
-	"a restart of the server keeps machines and records",
+	"a restart of the server keeps machines and records", "a packed machine boots",
 }
 
 // TestBoot runs the part boot with every target that boots.

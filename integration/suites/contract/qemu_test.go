@@ -48,7 +48,7 @@ func startQEMU(t *testing.T) Target {
 		return serve(t, server, directory, address)
 	}
 	stop := start()
-	target := Target{Kind: kindQEMU, Address: address, Boots: true, Shell: "alpine", Web: "web:1", Host: "127.0.0.1", Patience: 3 * time.Minute}
+	target := Target{Kind: kindQEMU, Address: address, Boots: true, Shell: "alpine", Web: "web:1", Artifacts: filepath.Join(directory, "state", "artifacts"), Host: "127.0.0.1", Patience: 3 * time.Minute}
 	t.Cleanup(func() {
 		target.deleteAll(t)
 		stop(syscall.SIGTERM)

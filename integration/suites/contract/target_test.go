@@ -45,6 +45,8 @@ type Target struct {
 	Boots bool
 	// Shell is an image with busybox, and Web one whose process answers HTTP on port 80 of the guest.
 	Shell, Web string
+	// Artifacts is the directory of .smolmachine files; empty if the test cannot write to it.
+	Artifacts string
 	// Host is the address at which published ports answer.
 	Host string
 	// Restart ends the server without its machines and starts it again at the same address.

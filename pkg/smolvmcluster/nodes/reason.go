@@ -24,13 +24,14 @@ var errIdentity = errors.New("it is not the runtime of the node")
 
 // reasons are those of the codes of the API. Others follow from the status of HTTP.
 var reasons = map[api.Code]string{
-	api.CodeImagePullFailed: v1alpha1.ReasonImagePullFailed,
-	api.CodeImageMalformed:  v1alpha1.ReasonImagePullFailed,
-	api.CodePortInUse:       v1alpha1.ReasonPortConflict,
-	api.CodeDiskFull:        v1alpha1.ReasonDiskFull,
-	api.CodeTimeout:         v1alpha1.ReasonTimeout,
-	api.CodeUnauthorized:    v1alpha1.ReasonUnauthorized,
-	api.CodeForbidden:       v1alpha1.ReasonUnauthorized,
+	api.CodeImagePullFailed:     v1alpha1.ReasonImagePullFailed,
+	api.CodeImageMalformed:      v1alpha1.ReasonImagePullFailed,
+	api.CodeUnsupportedArtifact: v1alpha1.ReasonUnsupportedArtifact,
+	api.CodePortInUse:           v1alpha1.ReasonPortConflict,
+	api.CodeDiskFull:            v1alpha1.ReasonDiskFull,
+	api.CodeTimeout:             v1alpha1.ReasonTimeout,
+	api.CodeUnauthorized:        v1alpha1.ReasonUnauthorized,
+	api.CodeForbidden:           v1alpha1.ReasonUnauthorized,
 }
 
 // reasonOf returns the reason and the message of an error of a request to a runtime. The message has no parts that change

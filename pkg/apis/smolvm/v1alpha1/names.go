@@ -78,8 +78,10 @@ const (
 
 // Reasons that are additions.
 const (
-	// ReasonImagePullFailed: the registry did not deliver the image.
+	// ReasonImagePullFailed: there is no image, because the registry did not deliver it, or it is malformed.
 	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonUnsupportedArtifact: the .smolmachine file cannot run on the node.
+	ReasonUnsupportedArtifact = "UnsupportedArtifact"
 	// ReasonPortConflict: another process of the node has the port.
 	ReasonPortConflict = "PortConflict"
 	// ReasonInvalidRequest: the runtime refuses what it is asked.

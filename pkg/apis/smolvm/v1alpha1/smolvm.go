@@ -74,8 +74,8 @@ type SmolVMSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 
-	// From is the path of a .smolmachine file on the node, which this operator's runtime refuses. It is immutable once the
-	// machine is created.
+	// From is the path of a .smolmachine file on the node, for this operator's runtime below /var/lib/smolvm/artifacts. It has to
+	// be there when the machine is created. It is immutable once the machine is created.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -156,14 +156,14 @@ type EnvVar struct {
 
 // Resources are the processors and the memory of a machine.
 type Resources struct {
-	// CPUs is the number of processors, 1 to 255. Left out: that of the runtime, 1. It is immutable once the machine is
+	// CPUs is the number of processors, 1 to 255. Left out: that of the file in from, or that of the runtime, 1. It is immutable once the machine is
 	// created.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=255
 	CPUs int32 `json:"cpus,omitempty"`
 
-	// MemoryMiB is the memory in MiB, at least 64. Left out: that of the runtime, 512. It is immutable once the machine is
+	// MemoryMiB is the memory in MiB, at least 64. Left out: that of the file in from, or that of the runtime, 512. It is immutable once the machine is
 	// created.
 	//
 	// +kubebuilder:validation:Minimum=64
