@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +31,10 @@ func Encode(c types.Config) (string, error) {
 	}
 	var packed bytes.Buffer
 	w := compressors.Get().(*gzip.Writer)
-	defer compressors.Put(w)
+	defer func() {
+		w.Reset(io.Discard) // or it would keep packed, which may be secret
+		compressors.Put(w)
+	}()
 	// The header of a Writer that was reset has neither name nor time, which would differ from call to call.
 	w.Reset(&packed)
 	_, err = w.Write(raw)

@@ -22,51 +22,67 @@ type Rendered struct {
 	Hash string
 }
 
-// renderings is how many nodes' boot data a Renderer knows. It keeps the text of a node, some 15 KiB, only until it is
-// stored, and then 150 bytes.
-const renderings = 16384
+const (
+	// mostRendered is how many nodes' boot data a Renderer keeps that is not stored, of some 20 KiB each.
+	mostRendered = 2048
+	// mostStored is how many nodes' boot data it knows by its digests, of some 200 bytes each.
+	mostStored = 16384
+)
 
-// rendering is what a Renderer knows of boot data: the digests of its halves, and the text unless it is stored.
-type rendering struct {
-	Rendered
+// stored is what a Renderer knows of boot data that is in the API server: the hash, and the digests of the halves.
+type stored struct {
+	hash            string
 	public, private [sha256.Size]byte
 }
 
 // Renderer renders boot data and caches it: rendering and validating takes milliseconds, and a node's boot data is
-// needed whenever anything happens to its cluster. It is safe for concurrent use.
-type Renderer struct{ known *lru.Cache }
+// needed whenever anything happens to its cluster. It keeps the text of a node only until it is stored. It is safe for
+// concurrent use.
+type Renderer struct{ rendered, stored *lru.Cache }
 
 // NewRenderer returns a Renderer with an empty cache.
-func NewRenderer() *Renderer { return &Renderer{known: lru.New(renderings)} }
+func NewRenderer() *Renderer {
+	return &Renderer{rendered: lru.New(mostRendered), stored: lru.New(mostStored)}
+}
 
 // Render renders the boot data of a node, or returns it from the cache, whose key is everything that it depends on. What
 // is stored already, and is the same, is neither checked nor packed again: that takes two thirds of the time, and after a
 // start of the operator it would be done for every node of every cluster. It may be empty.
-func (r *Renderer) Render(p Params, stored Halves) (Rendered, error) {
+func (r *Renderer) Render(p Params, there Halves) (Rendered, error) {
 	fingerprint, err := fingerprintOf(p)
 	if err != nil {
 		return Rendered{}, err
 	}
-	if known, ok := r.known.Get(fingerprint); ok {
-		known := known.(rendering)
-		if known.is(stored) {
-			r.known.Add(fingerprint, known.withoutText())
-			return Rendered{Halves: stored, Hash: known.Hash}, nil
-		}
-		if known.Halves != (Halves{}) {
-			return known.Rendered, nil
-		}
+	if known, ok := r.stored.Get(fingerprint); ok && known.(stored).is(there) {
+		return Rendered{Halves: there, Hash: known.(stored).hash}, nil
 	}
-	rendered, err := render(p, stored)
-	if err != nil {
-		return Rendered{}, err
+	rendered, err := r.render(fingerprint, p, there)
+	if err == nil && rendered.Halves == there {
+		r.stored.Add(fingerprint, storedAs(rendered))
+		r.rendered.Remove(fingerprint)
 	}
-	known := rendering{Rendered: rendered, public: sha256.Sum256([]byte(rendered.Public)), private: sha256.Sum256([]byte(rendered.Private))}
-	if rendered.Halves == stored {
-		known = known.withoutText()
+	return rendered, err
+}
+
+// render renders boot data, unless it has done so and the text is still there.
+func (r *Renderer) render(fingerprint [sha256.Size]byte, p Params, there Halves) (Rendered, error) {
+	if known, ok := r.rendered.Get(fingerprint); ok {
+		return known.(Rendered), nil
 	}
-	r.known.Add(fingerprint, known)
-	return rendered, nil
+	rendered, err := render(p, there)
+	if err == nil {
+		r.rendered.Add(fingerprint, rendered)
+	}
+	return rendered, err
+}
+
+func storedAs(r Rendered) stored {
+	return stored{hash: r.Hash, public: sha256.Sum256([]byte(r.Public)), private: sha256.Sum256([]byte(r.Private))}
+}
+
+// is reports whether boot data is what is known.
+func (s stored) is(halves Halves) bool {
+	return sha256.Sum256([]byte(halves.Public)) == s.public && sha256.Sum256([]byte(halves.Private)) == s.private
 }
 
 // fingerprintOf returns a hash of all parameters.
@@ -76,15 +92,6 @@ func fingerprintOf(p Params) ([sha256.Size]byte, error) {
 		return [sha256.Size]byte{}, fmt.Errorf("encoding the parameters: %w", err)
 	}
 	return sha256.Sum256(raw), nil
-}
-
-func (r rendering) is(stored Halves) bool {
-	return sha256.Sum256([]byte(stored.Public)) == r.public && sha256.Sum256([]byte(stored.Private)) == r.private
-}
-
-func (r rendering) withoutText() rendering {
-	r.Halves = Halves{}
-	return r
 }
 
 func render(p Params, stored Halves) (rendered Rendered, err error) {
