@@ -53,12 +53,17 @@ func (c Config) Elect(connection *rest.Config, version string, options *ctrl.Opt
 	return lock, nil
 }
 
-// Announce emits an event at the Lease when leadership changes. The lock may be nil.
+// Announce emits an event at the Lease when leadership changes. The lock may be nil. The recorder's scheme need not have
+// Leases: the event names the Lease by a reference.
 func (l *Lock) Announce(recorder events.EventRecorder) {
 	if l == nil {
 		return
 	}
 	l.Record = func(lease *coordinationv1.Lease, message string) {
-		recorder.Eventf(lease, nil, corev1.EventTypeNormal, "LeaderElection", "LeaderElection", "%s", message)
+		at := &corev1.ObjectReference{
+			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease",
+			Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID, ResourceVersion: lease.ResourceVersion,
+		}
+		recorder.Eventf(at, nil, corev1.EventTypeNormal, "LeaderElection", "LeaderElection", "%s", message)
 	}
 }
