@@ -17,9 +17,6 @@ const (
 	mostDisks                           = 32
 )
 
-// builtInTemplates cannot be changed, because their sizes are part of the API.
-var builtInTemplates = []string{"small", "medium", "large"}
-
 // fileTemplate is a template in the file of templates. Its fields are written as in a Machine.
 type fileTemplate struct {
 	CPU    v1alpha1.CPU    `json:"cpu,omitempty"`
@@ -47,8 +44,9 @@ func parseTemplates(text []byte) (map[string]vitistack.Template, error) {
 
 func (f fileTemplate) template(name string) (vitistack.Template, error) {
 	t := vitistack.Template{CPU: f.CPU, Memory: f.Memory.Size, Disks: slices.Clone(f.Disks)}
+	_, builtIn := vitistack.BuiltIn()[name]
 	switch {
-	case slices.Contains(builtInTemplates, name):
+	case builtIn: // its size is part of the API
 		return t, fmt.Errorf("is built in and cannot be changed; choose another name")
 	case !isLabel(name):
 		return t, fmt.Errorf("a name has small letters, digits and '-', at most 63, with a letter or digit at both ends")

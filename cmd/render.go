@@ -11,6 +11,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,10 +30,12 @@ type renderOptions struct {
 	diff       bool
 	kubeconfig string
 	handlers   []string
+	// kubevirt are the settings of Machines.
+	kubevirt *pflag.FlagSet
 }
 
 func newRender() *cobra.Command {
-	var o renderOptions
+	o := renderOptions{kubevirt: pflag.NewFlagSet("machines", pflag.ContinueOnError)}
 	c := &cobra.Command{
 		Use:   "render",
 		Short: "Print every object that a KVMConfig, a VirtualMachine or a Machine leads to",
@@ -43,8 +46,9 @@ The files may also hold what a KVMConfig depends on: its Release, its Secrets an
 Certificates and keys that no Secret among them holds are placeholders.
 
 For Machines they may hold NetworkConfigurations, MachineClasses, StorageClasses, Secrets and ConfigMaps. Without any
-StorageClass those that are needed are assumed to exist. Machines are rendered with the default settings. MAC addresses
-and UUIDs follow from the UID, so those of a Machine that was not read from a cluster are not the final ones.
+StorageClass those that are needed are assumed to exist. Their settings are flags and variables of the environment, as
+those of kvm-operator machines are. MAC addresses and UUIDs follow from the UID, so those of a Machine that was not read
+from a cluster are not the final ones.
 
 With --diff the objects are compared with those of a living management cluster, where Release, Secrets and volumes are
 read too; nothing is changed. The command then exits with 1 when there is a difference. Machines cannot be compared.
@@ -52,12 +56,14 @@ Values of Secrets are never shown.`,
 		Example: `  kvm-operator render -f docs/examples/minimal.yaml
   kubectl get kvmconfig abc12 -o yaml | kvm-operator render -f -
   kvm-operator render -f cluster.yaml --handler deployment,service
-  kvm-operator render -f machine.yaml
+  kvm-operator render -f machine.yaml --templates-file=templates.yaml
   kvm-operator render -f cluster.yaml --diff --kubeconfig $HOME/.kube/config`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runRender(c, o) },
 	}
 	flag.Register(c.Flags(), runnerImage(), vmRunnerImage())
+	flag.RegisterMachineObjects(o.kubevirt)
+	c.Flags().AddFlagSet(o.kubevirt)
 	c.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files with KVMConfigs, VirtualMachines or Machines, and what they depend on; - is standard input")
 	c.Flags().BoolVar(&o.diff, "diff", false, "compare with a living management cluster")
 	c.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig for --diff; empty means KUBECONFIG or ~/.kube/config")
@@ -84,7 +90,7 @@ func runRender(c *cobra.Command, o renderOptions) error {
 	if err != nil {
 		return err
 	}
-	renderings, err := renderAll(c, read, live)
+	renderings, err := renderAll(c, o, read, live)
 	if err != nil {
 		return err
 	}
@@ -123,8 +129,8 @@ type rendering struct {
 	err      error
 }
 
-// renderAll renders all objects. The error is about reading from the management cluster.
-func renderAll(c *cobra.Command, read manifests, live client.Client) ([]rendering, error) {
+// renderAll renders all objects. The error is about reading from the management cluster, or settings.
+func renderAll(c *cobra.Command, o renderOptions, read manifests, live client.Client) ([]rendering, error) {
 	var all []rendering
 	for _, config := range read.configs {
 		inputs := read.inputs(config)
@@ -150,7 +156,8 @@ func renderAll(c *cobra.Command, read manifests, live client.Client) ([]renderin
 		rendered, err := virtualmachine.Render(machineSettings(c.Flags()), vm, inputs)
 		all = append(all, rendering{fmt.Sprintf("VirtualMachine %s/%s", vm.Namespace, vm.Name), rendered, err})
 	}
-	return append(all, read.kubevirt.render(read.secrets)...), nil
+	ofKubeVirt, err := read.kubevirt.render(o.kubevirt, read.secrets)
+	return append(all, ofKubeVirt...), err
 }
 
 // of returns the objects of some handlers; without names, those of all.

@@ -3,8 +3,10 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,21 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kvm-operator/kvm-operator/helm"
+	multusv1 "github.com/kvm-operator/kvm-operator/pkg/apis/multus/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/kubevirt"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/schema"
-	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
 	"github.com/kvm-operator/kvm-operator/service"
 	"github.com/kvm-operator/kvm-operator/service/controller/machine"
+	"github.com/kvm-operator/kvm-operator/service/controller/networkconfiguration"
 )
-
-// defaultMachineSettings are the settings of kvm-operator machines where nothing else is set.
-func defaultMachineSettings() vitistack.Settings {
-	return vitistack.Settings{
-		ManagedBy: "kubevirt-operator", MACSet: 0x12, CNIVersion: "1.0.0",
-		AccessMode: string(corev1.ReadWriteMany), VolumeMode: string(corev1.PersistentVolumeBlock),
-	}
-}
 
 // renderScheme has all kinds that are rendered.
 func renderScheme() (*runtime.Scheme, error) {
@@ -34,7 +29,7 @@ func renderScheme() (*runtime.Scheme, error) {
 	if err != nil {
 		return nil, err
 	}
-	return scheme, kubevirt.AddToScheme(scheme)
+	return scheme, errors.Join(kubevirt.AddToScheme(scheme), multusv1.AddToScheme(scheme))
 }
 
 // machineDefinitions are those of the kinds of vitistack.io.
@@ -111,9 +106,20 @@ func inDefault(object metav1.Object) {
 	}
 }
 
-// render renders the NetworkConfigurations and then the Machines.
-func (m *machineManifests) render(secrets []corev1.Secret) []rendering {
-	settings, inputs := defaultMachineSettings(), m.inputs
+// render renders the NetworkConfigurations and then the Machines, with the settings that kvm-operator machines would have
+// with the same flags and environment. The error is about the settings.
+func (m *machineManifests) render(flags *pflag.FlagSet, secrets []corev1.Secret) ([]rendering, error) {
+	if m.rendered() == 0 {
+		return nil, nil
+	}
+	if err := loadMachines(flags, os.LookupEnv); err != nil {
+		return nil, err
+	}
+	settings, err := machinesSettings(reader{flags})
+	if err != nil {
+		return nil, err
+	}
+	inputs := m.inputs
 	for i := range secrets {
 		secret := secrets[i].DeepCopy()
 		inDefault(secret)
@@ -125,11 +131,12 @@ func (m *machineManifests) render(secrets []corev1.Secret) []rendering {
 	var all []rendering
 	for i := range inputs.Networks {
 		nc := &inputs.Networks[i]
-		all = append(all, rendering{ref: fmt.Sprintf("NetworkConfiguration %s/%s", nc.Namespace, nc.Name), rendered: machine.RenderNetwork(settings, nc)})
+		rendered, err := networkconfiguration.Render(settings, nc)
+		all = append(all, rendering{fmt.Sprintf("NetworkConfiguration %s/%s", nc.Namespace, nc.Name), rendered, err})
 	}
 	for _, object := range m.machines {
 		rendered, err := machine.Render(settings, object, inputs)
 		all = append(all, rendering{fmt.Sprintf("Machine %s/%s", object.Namespace, object.Name), rendered, err})
 	}
-	return all
+	return all, nil
 }

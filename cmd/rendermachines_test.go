@@ -1,6 +1,8 @@
 package cmd_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,5 +67,44 @@ func TestMachinesOfKubeVirtAreRendered(t *testing.T) {
 	_, failure := run(t, strings.Replace(buildAgent, "template:", "templat:", 1), "render", "-f", "-")
 	if want := "-: Machine build-agent is not valid: spec.templat: there is no such field"; !strings.HasPrefix(failure, want) {
 		t.Errorf("a misspelt field: %q", failure)
+	}
+}
+
+// TestMachinesAreRenderedWithTheSettingsOfTheirOperator: every setting that objects depend on is a flag and a variable.
+func TestMachinesAreRenderedWithTheSettingsOfTheirOperator(t *testing.T) {
+	templates := filepath.Join(t.TempDir(), "templates.yaml")
+	if err := os.WriteFile(templates, []byte("huge: {cpu: {cores: 32}, memory: {size: 1Ti}, disks: [{size: 9Ti}]}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	form, huge := buildAgent+ofBuildAgent, strings.Replace(buildAgent, "medium", "huge", 1)+ofBuildAgent
+	for name, test := range map[string]struct {
+		stdin, flag, variable string
+		value, want           string
+	}{
+		"the label":          {form, "--managed-by", "MANAGED_BY", "someone", "vitistack.io/managed-by: someone"},
+		"templates":          {huge, "--templates-file", "TEMPLATES_FILE", templates, "storage: 9Ti"},
+		"the StorageClass":   {form, "--storage-class-name", "STORAGE_CLASS_NAME", "fast", "storageClassName: fast"},
+		"the access mode":    {classic, "--pvc-access-mode", "PVC_ACCESS_MODE", "ReadOnlyMany", "- ReadOnlyMany"},
+		"the volume mode":    {classic, "--pvc-volume-mode", "PVC_VOLUME_MODE", "Filesystem", "volumeMode: Filesystem"},
+		"the CPU model":      {form, "--cpu-model", "CPU_MODEL", "host-passthrough", "model: host-passthrough"},
+		"MAC addresses":      {form, "--mac-set", "MAC_SET", "af", "macAddress: 02:af:"},
+		"the version of CNI": {form, "--network-attachment-definition-cni-version", "NETWORK_ATTACHMENT_DEFINITION_CNI_VERSION", "0.4.0", `"cniVersion":"0.4.0"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if out, failure := run(t, test.stdin, "render", "-f", "-", test.flag+"="+test.value); !strings.Contains(out, test.want) {
+				t.Errorf("with the flag, %q is not in (%s)\n%s", test.want, failure, out)
+			}
+			t.Setenv(test.variable, test.value)
+			if out, failure := run(t, test.stdin, "render", "-f", "-"); !strings.Contains(out, test.want) {
+				t.Errorf("with the variable, %q is not in (%s)\n%s", test.want, failure, out)
+			}
+			t.Setenv(test.variable, "*")
+			if _, failure := run(t, test.stdin, "render", "-f", "-"); !strings.Contains(failure, test.variable) {
+				t.Errorf("the error for a wrong variable is %q", failure)
+			}
+			if _, failure := run(t, test.stdin, "render", "-f", "-", test.flag+"="+test.value); failure != "" {
+				t.Errorf("a flag beside a wrong variable: %s", failure)
+			}
+		})
 	}
 }

@@ -52,6 +52,12 @@ func RegisterMachines(fs *pflag.FlagSet) {
 	fs.String(MachinesMetricsAddress, ":8080", "`address` of /metrics; 0 for none")
 	fs.String(MachinesProbeAddress, ":8081", "`address` of /healthz and /readyz; 0 for none")
 	fs.String(MachinesLogLevel, "info", "what is logged: error, warn, info or debug")
+	RegisterMachineObjects(fs)
+}
+
+// RegisterMachineObjects adds those settings of kvm-operator machines to the flags that the objects of Machines depend on,
+// which are settings of kvm-operator render, too.
+func RegisterMachineObjects(fs *pflag.FlagSet) {
 	fs.String(MachinesManagedBy, "kubevirt-operator", "value of the label vitistack.io/managed-by on all objects of Machines")
 	fs.String(MachinesTemplatesFile, "", "`path` of a file with templates besides small, medium and large; empty for none")
 	fs.String(MachinesStorageClass, "", "StorageClass of disks that name none; empty for the cluster's default class")
@@ -71,12 +77,11 @@ func MachinesVariable(name string) string {
 // does not exist. It returns the variables in use by the names of their settings, and the names of those whose values are
 // not of the type of the setting.
 func LoadMachines(fs *pflag.FlagSet, environment func(string) (string, bool)) (used map[string]string, wrong []string) {
-	given := map[string]bool{"help": true}
-	fs.Visit(func(f *pflag.Flag) { given[f.Name] = true })
 	used = map[string]string{}
 	fs.VisitAll(func(f *pflag.Flag) {
 		value, ok := environment(MachinesVariable(f.Name))
-		if !ok || value == "" || given[f.Name] {
+		// The flags may be another set's, too, which has read the command line. They know that they were given.
+		if !ok || value == "" || f.Changed || f.Name == "help" {
 			return
 		}
 		used[f.Name] = value

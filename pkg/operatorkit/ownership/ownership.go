@@ -21,6 +21,9 @@ const (
 	AnnotationApplied = "kvm-operator.giantswarm.io/applied"
 )
 
+// UnstoredUID stands for the UID of a custom resource that is not stored, where its objects are shown without a cluster.
+const UnstoredUID types.UID = "00000000-0000-0000-0000-000000000000"
+
 // kindOfEarlier is the kind of all owners that earlier operators wrote, which named no kind.
 const kindOfEarlier = "KVMConfig.provider.giantswarm.io"
 

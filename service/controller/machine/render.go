@@ -2,24 +2,18 @@
 package machine
 
 import (
-	"strconv"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
 	"github.com/kvm-operator/kvm-operator/resources/machine/cloudinit"
 	"github.com/kvm-operator/kvm-operator/resources/machine/storage"
 	"github.com/kvm-operator/kvm-operator/resources/machine/virtualmachine"
 )
-
-// unstoredUID stands for the UID of an object that is not stored.
-const unstoredUID = "00000000-0000-0000-0000-000000000000"
 
 // Inputs are the objects besides the Machine that a rendering depends on. Those of other namespaces are passed over.
 type Inputs struct {
@@ -38,7 +32,7 @@ type Inputs struct {
 func Render(settings vitistack.Settings, m *v1alpha1.Machine, in Inputs) ([]apply.Rendered, error) {
 	if m.UID == "" {
 		m = m.DeepCopy()
-		m.UID = unstoredUID
+		m.UID = ownership.UnstoredUID
 	}
 	s := vitistack.Plan(in.observed(settings, m))
 	return apply.Render([]apply.Resource[*vitistack.State]{storage.New(), cloudinit.New(), virtualmachine.Resource()}, s)
@@ -119,35 +113,4 @@ func assumedClasses(m *v1alpha1.Machine, settings vitistack.Settings) []storagev
 		}
 	}
 	return classes
-}
-
-// HandlerAttachment is the name of the handler of NetworkAttachmentDefinitions.
-const HandlerAttachment = "attachment"
-
-// RenderNetwork returns the NetworkAttachmentDefinition that a NetworkConfiguration leads to, without a cluster.
-func RenderNetwork(settings vitistack.Settings, nc *v1alpha1.NetworkConfiguration) []apply.Rendered {
-	rendered := apply.Rendered{Handler: HandlerAttachment}
-	if config, needed := vitistack.AttachmentConfig(nc, settings.CNIVersion); needed {
-		rendered.Objects = []client.Object{attachment(settings, nc, config)}
-	}
-	return []apply.Rendered{rendered}
-}
-
-func attachment(settings vitistack.Settings, nc *v1alpha1.NetworkConfiguration, config string) client.Object {
-	if nc.UID == "" {
-		nc = nc.DeepCopy()
-		nc.UID = unstoredUID
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "spec": map[string]any{"config": config},
-	}}
-	object.SetNamespace(nc.Namespace)
-	object.SetName(nc.Name)
-	labels := map[string]string{v1alpha1.LabelManagedBy: settings.ManagedBy}
-	if nc.Spec.VLAN > 0 {
-		labels[v1alpha1.LabelVLAN] = strconv.Itoa(int(nc.Spec.VLAN))
-	}
-	object.SetLabels(labels)
-	object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(nc, v1alpha1.GroupVersion.WithKind("NetworkConfiguration"))})
-	return object
 }

@@ -12,11 +12,9 @@ import (
 
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
-
-// unstoredUID stands for the UID of a VirtualMachine that is not stored.
-const unstoredUID = "00000000-0000-0000-0000-000000000000"
 
 // Inputs are the objects besides the VirtualMachine that a rendering depends on; those that do not exist are nil.
 type Inputs struct {
@@ -37,7 +35,7 @@ func unknownPassword() string { return "made by the operator" }
 func Render(settings virtualmachine.Settings, vm *v1.VirtualMachine, in Inputs) ([]apply.Rendered, error) {
 	if vm.UID == "" {
 		vm = vm.DeepCopy()
-		vm.UID = unstoredUID
+		vm.UID = ownership.UnstoredUID
 	}
 	s := virtualmachine.Plan(virtualmachine.Observed{VM: vm, StatefulSet: in.StatefulSet, CloudInit: in.CloudInit, Displays: in.Displays, Claims: in.Claims, Settings: settings})
 	return apply.Render(apply.Resources(newChain(nil, nil, unknownPassword)), s, s.Err)
