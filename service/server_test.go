@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,18 +12,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
-)
 
-// freeAddress is a local address that was free a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return "http://" + listener.Addr().String()
-}
+	"github.com/kvm-operator/kvm-operator/integration/harness/loopback"
+)
 
 // get repeats a request until it has the wanted response.
 func get(t *testing.T, url string, want func(code int, body string) error) {
@@ -91,7 +81,7 @@ func TestHealthIsServedBeforeTheCachesAreFilled(t *testing.T) {
 		"a right is missing":          {refusing.URL, []string{"caches are not filled yet: ", "is forbidden", "v1.ConfigMap: ", "and others"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address := freeAddress(t)
+			address := "http://" + loopback.FreeAddress(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			s, err := New(ctx, Config{REST: &rest.Config{Host: test.host}, Selector: labels.Everything(), ListenAddress: address})
 			if err != nil {

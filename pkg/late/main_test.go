@@ -3,7 +3,6 @@ package late_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/tools"
 	multusv1 "github.com/kvm-operator/kvm-operator/pkg/apis/multus/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/kubevirt"
 )
@@ -29,7 +29,7 @@ var (
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	if err := findTools(); err != nil {
+	if err := tools.ForEnvtest(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -51,19 +51,4 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
-}
-
-// findTools points envtest to the binaries of this repository, unless others are configured.
-func findTools() error {
-	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		return nil
-	}
-	tools, err := filepath.Abs("../../.tools")
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(tools, "kube-apiserver")); err != nil {
-		return fmt.Errorf("these tests need a real API server, run make tools: %w", err)
-	}
-	return os.Setenv("KUBEBUILDER_ASSETS", tools)
 }

@@ -37,7 +37,7 @@ func fuzzes() bool {
 }
 
 func run(m *testing.M) int {
-	return crd.Run(m, root, []string{root + "/helm/kvm-operator/files/smolvm"}, func(served *rest.Config) error {
+	return crd.Run(m, []string{root + "/helm/kvm-operator/files/smolvm"}, func(served *rest.Config) error {
 		config = served
 		return nil
 	})

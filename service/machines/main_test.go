@@ -26,7 +26,7 @@ var (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	os.Exit(crd.Run(m, root, []string{root + "/helm/kubevirt-operator/crds"}, connect))
+	os.Exit(crd.Run(m, []string{root + "/helm/kubevirt-operator/crds"}, connect))
 }
 
 func connect(served *rest.Config) error {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,15 +18,15 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/kvm-operator/kvm-operator/integration/harness/tools"
 )
 
-const tools = "KUBEBUILDER_ASSETS"
-
 // Run runs the tests of a package at an API server that has the definitions in the given files and folders, and returns
-// the exit code of the test program. The binaries are those of KUBEBUILDER_ASSETS, or if that is empty, of .tools in
-// root, the folder of the repository. Connect is called once the server serves, before the tests.
-func Run(m *testing.M, root string, definitions []string, connect func(*rest.Config) error) int {
-	if err := findTools(root); err != nil {
+// the exit code of the test program. The programs are those of tools.ForEnvtest. Connect is called once the server serves,
+// before the tests.
+func Run(m *testing.M, definitions []string, connect func(*rest.Config) error) int {
+	if err := tools.ForEnvtest(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -43,21 +42,6 @@ func Run(m *testing.M, root string, definitions []string, connect func(*rest.Con
 		return 1
 	}
 	return m.Run()
-}
-
-// findTools points envtest to the binaries of this repository, unless others are asked for.
-func findTools(root string) error {
-	if os.Getenv(tools) != "" {
-		return nil
-	}
-	folder, err := filepath.Abs(filepath.Join(root, ".tools"))
-	if err != nil {
-		return fmt.Errorf("finding the tools: %w", err)
-	}
-	if _, err := os.Stat(filepath.Join(folder, "kube-apiserver")); err != nil {
-		return fmt.Errorf("these tests need a real API server, run make tools: %w", err)
-	}
-	return os.Setenv(tools, folder)
 }
 
 // Server is a client of an API server that refuses fields which a definition does not have.

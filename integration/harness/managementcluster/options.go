@@ -2,16 +2,15 @@ package managementcluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/namespace"
+	"github.com/kvm-operator/kvm-operator/integration/harness/tools"
 )
 
 // Options define a management cluster. The zero value is an API server with its etcd.
@@ -92,7 +91,7 @@ func (o Options) complete() (completed Options, temporary bool, err error) {
 		o.Output = io.Discard
 	}
 	if o.Tools == "" {
-		if o.Tools, err = findTools(); err != nil {
+		if o.Tools, err = tools.Folder(); err != nil {
 			return o, false, err
 		}
 	}
@@ -126,21 +125,4 @@ func (o Options) clients() []Component {
 		}
 	}
 	return names
-}
-
-// findTools returns .tools beside the nearest go.mod in the working directory or above it.
-func findTools() (string, error) {
-	working, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("finding the working directory: %w", err)
-	}
-	for dir := working; ; dir = filepath.Dir(dir) {
-		_, err := os.Stat(filepath.Join(dir, "go.mod"))
-		if err == nil {
-			return filepath.Join(dir, ".tools"), nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no go.mod in %s or above it: Options.Tools must name the directory of the tools", working)
-		}
-	}
 }

@@ -3,10 +3,6 @@ package chart_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,6 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/cmd"
 	"github.com/kvm-operator/kvm-operator/integration/harness/grants"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/loopback"
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/service"
@@ -129,7 +126,7 @@ func (i installation) pods(t *testing.T) []string {
 // service account. It returns the address of the operator's server and a function that ends the operator.
 func (i installation) operate(t *testing.T) (address string, stop func()) {
 	t.Helper()
-	address = freeAddress(t)
+	address = loopback.FreeAddress(t)
 	log, err := os.Create(filepath.Join(t.TempDir(), "operator.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -168,28 +165,4 @@ func (i installation) identity(t *testing.T) string {
 func (i installation) kubeconfig(t *testing.T, token string) string {
 	t.Helper()
 	return grants.Kubeconfig(t, i.Cluster, token)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// ask sends a request to the operator's server.
-func ask(url string) (string, error) {
-	response, err := http.Get(url)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %s", url, response.Status, body)
-	}
-	return string(body), err
 }

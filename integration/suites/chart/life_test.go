@@ -19,6 +19,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/loopback"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
@@ -80,14 +81,14 @@ func (i installation) answersWhereItIsAsked(t *testing.T, address string) {
 	r := i.installed(t)
 	for _, probe := range []*corev1.Probe{r.container().StartupProbe, r.container().ReadinessProbe, r.container().LivenessProbe} {
 		lab.Eventually(t, lab.Timeout, func() error {
-			_, err := ask("http://" + address + probe.HTTPGet.Path)
+			_, err := loopback.Get("http://" + address + probe.HTTPGet.Path)
 			return err
 		})
 	}
 	service := &corev1.Service{ObjectMeta: r.deployment.ObjectMeta}
 	i.Get(t, service)
 	url := service.Annotations[key.AnnotationPromScheme] + "://" + address + service.Annotations[key.AnnotationPromPath]
-	if metrics, err := ask(url); err != nil || !strings.Contains(metrics, "controller_runtime") {
+	if metrics, err := loopback.Get(url); err != nil || !strings.Contains(metrics, "controller_runtime") {
 		t.Errorf("metrics at %s: %v", url, err)
 	}
 	port := r.container().Ports[0].ContainerPort

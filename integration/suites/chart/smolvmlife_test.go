@@ -25,6 +25,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/cmd"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/loopback"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 )
 
@@ -267,12 +268,12 @@ func (i installation) runController(t *testing.T) (stop func()) {
 	if err := i.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := loopback.FreeAddress(t)
 	stop = inBackground(t, append(set.Spec.Template.Spec.Containers[0].Args, "--service.kubernetes.incluster=false", "--service.kubernetes.kubeconfigpath="+i.kubeconfig(t, request.Status.Token),
 		"--server.listen.address=http://"+address, "--service.smolvm.tokenfile="+i.tokenFile(t)))
 	for _, probe := range []*corev1.Probe{set.Spec.Template.Spec.Containers[0].StartupProbe, set.Spec.Template.Spec.Containers[0].ReadinessProbe} {
 		lab.Eventually(t, lab.Timeout, func() error {
-			_, err := ask("http://" + address + probe.HTTPGet.Path)
+			_, err := loopback.Get("http://" + address + probe.HTTPGet.Path)
 			return err
 		})
 	}
@@ -289,7 +290,7 @@ func (i installation) runRuntime(t *testing.T, b bound, machines *playedMachines
 	} {
 		t.Setenv(name, value)
 	}
-	address := freeAddress(t)
+	address := loopback.FreeAddress(t)
 	container := set.Spec.Template.Spec.Containers[0]
 	stop = inBackground(t, append(container.Command[1:], "--bind-address="+address, "--metrics-bind-address=", "--smolvm-serve-command=",
 		"--state-directory="+t.TempDir(), "--smolvm-api-socket="+machines.socket, "--token-file="+i.tokenFile(t)))

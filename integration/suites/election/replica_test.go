@@ -1,11 +1,7 @@
 package election_test
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/loopback"
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
 )
@@ -33,7 +30,7 @@ const holds = 8 * time.Second
 func start(t *testing.T, test, name string) *replica {
 	t.Helper()
 	dir := t.TempDir()
-	r := &replica{user: test + "-" + name, address: freeAddress(t)}
+	r := &replica{user: test + "-" + name, address: loopback.FreeAddress(t)}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	if err := theLab.WriteKubeconfig(kubeconfig, r.user, "system:masters"); err != nil {
 		t.Fatal(err)
@@ -64,38 +61,11 @@ func start(t *testing.T, test, name string) *replica {
 	return r
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// get sends a request to the replica's server.
-func (r *replica) get(path string) (string, error) {
-	response, err := http.Get("http://" + r.address + path)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.New(response.Status)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s answers %w: %s", path, err, body)
-	}
-	return string(body), err
-}
-
 // says waits until a page of the replica's server contains the words.
 func (r *replica) says(t *testing.T, path, words string) {
 	t.Helper()
 	lab.Eventually(t, lab.Timeout, func() error {
-		body, err := r.get(path)
+		body, err := loopback.Get("http://" + r.address + path)
 		if err == nil && !strings.Contains(body, words) {
 			err = fmt.Errorf("%s of %s does not say %q: %.200s", path, r.user, words, body)
 		}

@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +24,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/definitions"
 	"github.com/kvm-operator/kvm-operator/integration/harness/grants"
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/loopback"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 )
 
@@ -57,7 +55,7 @@ func (i installation) operate(t *testing.T) *operator {
 		}
 		t.Setenv(v.Name, v.Value)
 	}
-	o := &operator{metrics: freeAddress(t), probes: freeAddress(t), log: filepath.Join(t.TempDir(), "operator.log")}
+	o := &operator{metrics: loopback.FreeAddress(t), probes: loopback.FreeAddress(t), log: filepath.Join(t.TempDir(), "operator.log")}
 	t.Setenv("KUBECONFIG", grants.Identity(t, i.Cluster, i.Client, namespace, deployment.Spec.Template.Spec.ServiceAccountName))
 	t.Setenv("METRICS_BIND_ADDRESS", o.metrics)
 	t.Setenv("HEALTH_PROBE_BIND_ADDRESS", o.probes)
@@ -86,30 +84,6 @@ func (i installation) operate(t *testing.T) *operator {
 	return o
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// ask returns the body of an answer, and an error for another status than 200.
-func ask(url string) (string, error) {
-	response, err := http.Get(url)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %s", url, response.Status, body)
-	}
-	return string(body), err
-}
-
 // TestOperatorNeedsWhatTheChartGivesItAndNoMore: the operator runs with only the installed variables and permissions, and
 // during the life of a Machine with all that it can have it uses every permission and lacks none. KubeVirt and Multus are
 // there by their definitions: no guest runs.
@@ -119,7 +93,7 @@ func TestOperatorNeedsWhatTheChartGivesItAndNoMore(t *testing.T) {
 	i.helm(t, "install", release, chart)
 	o := i.operate(t)
 	// Without KubeVirt it is ready.
-	lab.Eventually(t, lab.Timeout, func() error { _, err := ask("http://" + o.probes + "/readyz"); return err })
+	lab.Eventually(t, lab.Timeout, func() error { _, err := loopback.Get("http://" + o.probes + "/readyz"); return err })
 	i.defineKubeVirt(t)
 	i.lifeOfAMachine(t)
 	i.metricsAreServed(t, o)
@@ -230,7 +204,7 @@ func (i installation) awaitField(t *testing.T, object *unstructured.Unstructured
 // metricsAreServed: the metrics of the page and those of controller-runtime are at the address of the variable.
 func (i installation) metricsAreServed(t *testing.T, o *operator) {
 	t.Helper()
-	text, err := ask("http://" + o.metrics + "/metrics")
+	text, err := loopback.Get("http://" + o.metrics + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +36,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/definitions"
+	"github.com/kvm-operator/kvm-operator/integration/harness/tools"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/kubevirt"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
@@ -59,7 +59,7 @@ func run(m *testing.M) int {
 		fmt.Println("left out by -short: these tests need an API server of make tools")
 		return 0
 	}
-	if err := findTools(); err != nil {
+	if err := tools.ForEnvtest(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -83,21 +83,6 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
-}
-
-// findTools points envtest to the binaries of this repository, unless others are configured.
-func findTools() error {
-	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		return nil
-	}
-	tools, err := filepath.Abs("../../../.tools")
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(tools, "kube-apiserver")); err != nil {
-		return fmt.Errorf("these tests need a real API server, run make tools: %w", err)
-	}
-	return os.Setenv("KUBEBUILDER_ASSETS", tools)
 }
 
 func kinds() []client.Object {

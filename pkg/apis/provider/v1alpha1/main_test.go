@@ -22,7 +22,7 @@ const (
 var server crd.Server
 
 func TestMain(m *testing.M) {
-	os.Exit(crd.Run(m, root, []string{crds}, func(config *rest.Config) (err error) {
+	os.Exit(crd.Run(m, []string{crds}, func(config *rest.Config) (err error) {
 		server, err = crd.Connect(config, v1alpha1.AddToScheme)
 		return err
 	}))

@@ -24,7 +24,7 @@ var server crd.Server
 
 func TestMain(m *testing.M) {
 	releases := root + "/helm/kvm-operator/crds/release.giantswarm.io_releases.yaml"
-	os.Exit(crd.Run(m, root, []string{releases}, func(config *rest.Config) (err error) {
+	os.Exit(crd.Run(m, []string{releases}, func(config *rest.Config) (err error) {
 		server, err = crd.Connect(config, v1alpha1.AddToScheme)
 		return err
 	}))

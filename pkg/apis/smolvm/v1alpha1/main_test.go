@@ -24,7 +24,7 @@ const (
 // The API server under test, with the CRDs of this package.
 var server crd.Server
 
-func TestMain(m *testing.M) { os.Exit(crd.Run(m, root, []string{machines, nodes}, connect)) }
+func TestMain(m *testing.M) { os.Exit(crd.Run(m, []string{machines, nodes}, connect)) }
 
 // connect creates the namespace of the examples too.
 func connect(config *rest.Config) (err error) {

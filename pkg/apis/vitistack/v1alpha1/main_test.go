@@ -25,7 +25,7 @@ const (
 // The API server under test, with the CRDs of this package.
 var server crd.Server
 
-func TestMain(m *testing.M) { os.Exit(crd.Run(m, root, []string{crds}, connect)) }
+func TestMain(m *testing.M) { os.Exit(crd.Run(m, []string{crds}, connect)) }
 
 // connect creates the namespace of the examples too.
 func connect(config *rest.Config) (err error) {

@@ -19,7 +19,7 @@ const (
 var server crd.Server
 
 func TestMain(m *testing.M) {
-	os.Exit(crd.Run(m, root, []string{machines}, func(config *rest.Config) (err error) {
+	os.Exit(crd.Run(m, []string{machines}, func(config *rest.Config) (err error) {
 		server, err = crd.Connect(config, vmv1.AddToScheme)
 		return err
 	}))
