@@ -40,7 +40,7 @@ type Provisioner struct {
 	end    func()
 
 	mu   sync.Mutex // guards held
-	held bool
+	held map[string]bool
 }
 
 // StartProvisioner starts a provider in a cluster, as an administrator. Classes decide which claims it serves. The
@@ -64,7 +64,7 @@ func StartProvisioner(ctx context.Context, config *rest.Config) (*Provisioner, e
 func startProvisioner(starting context.Context, client kubernetes.Interface) (*Provisioner, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	p := &Provisioner{
-		client: client, claims: factory.Core().V1().PersistentVolumeClaims().Lister(),
+		client: client, held: map[string]bool{}, claims: factory.Core().V1().PersistentVolumeClaims().Lister(),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
 	}
 	claims, volumes := factory.Core().V1().PersistentVolumeClaims().Informer(), factory.Core().V1().PersistentVolumes().Informer()
@@ -110,13 +110,13 @@ func onChange(do func(any)) cache.ResourceEventHandler {
 // Stop ends the provider. What it has made stays.
 func (p *Provisioner) Stop() { p.end() }
 
-// Hold keeps claims without a volume Pending until Release, as a provider does that is out of space.
-func (p *Provisioner) Hold() { p.setHeld(true) }
+// Hold keeps claims of a namespace that have no volume Pending until Release, as a provider does that is out of space.
+func (p *Provisioner) Hold(namespace string) { p.setHeld(namespace, true) }
 
 // Release ends Hold.
-func (p *Provisioner) Release() {
-	p.setHeld(false)
-	claims, err := p.claims.List(labels.Everything())
+func (p *Provisioner) Release(namespace string) {
+	p.setHeld(namespace, false)
+	claims, err := p.claims.PersistentVolumeClaims(namespace).List(labels.Everything())
 	if err != nil {
 		panic(err) // a list from a cache does not fail
 	}
@@ -125,16 +125,16 @@ func (p *Provisioner) Release() {
 	}
 }
 
-func (p *Provisioner) setHeld(held bool) {
+func (p *Provisioner) setHeld(namespace string, held bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = held
+	p.held[namespace] = held
 }
 
-func (p *Provisioner) isHeld() bool {
+func (p *Provisioner) isHeld(namespace string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.held
+	return p.held[namespace]
 }
 
 // Class creates a storage class that the provider serves. Its volumes can grow and are deleted with their claims. Late
@@ -196,7 +196,7 @@ func (p *Provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 		return err
 	}
 	late := *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-	if p.isHeld() || claim.Spec.VolumeName != "" || late && claim.Annotations[nodeAnnotation] == "" {
+	if p.isHeld(claim.Namespace) || claim.Spec.VolumeName != "" || late && claim.Annotations[nodeAnnotation] == "" {
 		return nil
 	}
 	name := "pvc-" + string(claim.UID)

@@ -135,15 +135,15 @@ func TestALostNodeIsSeen(t *testing.T) {
 
 // TestALateVolumeDoesNotHoldUpTheVirtualMachine is K7: a class whose volumes wait for their first consumer.
 func TestALateVolumeDoesNotHoldUpTheVirtualMachine(t *testing.T) {
-	p := alone(t)
-	storage.Hold()
-	defer storage.Release()
+	p := together(t)
+	storage.Hold(p.namespace)
+	defer storage.Release(p.namespace)
 	m := p.machine("vm", "{template: small, disks: [{name: root, storageClass: late}]}")
 	p.await(m, want{phase: v1alpha1.PhaseCreating, others: []string{"StorageReady=False/PVCPending", "VirtualMachineReady=True/VMCreated"}})
 	if err := read(p, m.Name, &kubevirtv1.VirtualMachine{}); apierrors.IsNotFound(err) {
 		t.Error("there is no VirtualMachine")
 	}
 	p.stays(m)
-	storage.Release()
+	storage.Release(p.namespace)
 	p.await(m, runs)
 }

@@ -101,30 +101,33 @@ var operations = map[string]operation{
 // TestMachinesSurviveACrashAtEveryWrite: after a crash at any write, and a restart, a Machine and its objects are as
 // without it.
 func TestMachinesSurviveACrashAtEveryWrite(t *testing.T) {
+	t.Parallel()
 	needKubeVirt(t)
-	for _, name := range slices.Sorted(maps.Keys(operations)) {
-		o := operations[name]
+	for name, o := range operations {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			calm := newCrashPlace(t)
-			begin(t, o, calm)
-			calm.operator = serve(t)
-			calm.until(func() error { return calm.operator.ready(t) })
+			calm.begin(o)
+			calm.operator = calm.serve()
+			calm.until(calm.operator.ready)
+			began := time.Now()
 			calm.act(o)
 			calm.until(func() error { return o.done(calm, calm.it()) })
+			more := slowness(began)
 			calm.settles()
 			writes := calm.writes()
-			calm.since(0).within(t, name, o.most, 3)
-			calm.operator.stop(t)
+			calm.since(0).within(t, name, o.most+more, 3)
 			want := calm.dump()
-			all := []*place{calm}
-			for range writes {
-				all = append(all, newCrashPlace(t))
-			}
-			begin(t, o, all[1:]...)
+			calm.release()
 			for k := 1; k <= writes; k++ {
-				t.Run(fmt.Sprintf("write %d", k), func(t *testing.T) { crashAt(t, o, all[k], k, want) })
+				t.Run(fmt.Sprintf("write %d", k), func(t *testing.T) {
+					t.Parallel()
+					p := newCrashPlace(t)
+					p.begin(o)
+					p.crashAt(o, k, want)
+					p.release()
+				})
 			}
-			release(t, all...)
 		})
 	}
 }
@@ -141,20 +144,20 @@ func (p *place) writes() (n int) {
 
 // crashAt takes a Machine through a step with an operator that crashes at the k-th write, and another one. The last writes
 // may not come, because some depend on how fast others are: then the step is over.
-func crashAt(t *testing.T, o operation, p *place, k int, want []string) {
-	t.Helper()
-	p.T = t
+func (p *place) crashAt(o operation, k int, want []string) {
+	p.Helper()
 	crash := &lab.Crash{K: k}
-	first, err := start(wrapped(crash.Transport))
+	first, err := start(wrapped(crash.Transport), confined(p.namespace))
 	if err != nil {
-		t.Fatal(err)
+		p.Fatal(err)
 	}
+	p.Cleanup(func() { _ = first.close() }) // it has crashed
 	p.operator = first
 	p.until(func() error {
 		if crash.Crashed() {
 			return nil
 		}
-		return first.ready(t)
+		return first.ready()
 	})
 	p.act(o)
 	p.until(func() error {
@@ -163,8 +166,8 @@ func crashAt(t *testing.T, o operation, p *place, k int, want []string) {
 		}
 		return o.done(p, p.it())
 	})
-	_ = first.close() // it has crashed
-	p.operator = serve(t)
+	_ = first.close()
+	p.operator = p.serve()
 	p.until(func() error { return o.done(p, p.it()) })
 	p.until(func() error {
 		if diff := cmp.Diff(want, p.dump()); diff != "" {
@@ -172,34 +175,25 @@ func crashAt(t *testing.T, o operation, p *place, k int, want []string) {
 		}
 		return nil
 	})
-	p.operator.stop(t)
 }
 
 // it returns the Machine of a place, as it was declared.
 func (p *place) it() *v1alpha1.Machine { return &v1alpha1.Machine{ObjectMeta: metaIn(p, "vm")} }
 
-// begin brings Machines to where the step begins, without an operator in the end.
-func begin(t *testing.T, o operation, places ...*place) {
-	t.Helper()
+// begin brings the Machine to where the step begins, without an operator in the end.
+func (p *place) begin(o operation) {
+	p.Helper()
 	if o.fresh {
 		return
 	}
-	operator := serve(t)
-	for _, p := range places {
-		p.operator = operator
-		p.declare(o)
+	p.operator = p.serve()
+	p.declare(o)
+	p.until(func() error { return running(p, p.it()) })
+	if o.from != nil {
+		o.from(p, p.it())
 	}
-	for _, p := range places {
-		p.until(func() error { return running(p, p.it()) })
-		if o.from != nil {
-			o.from(p, p.it())
-		}
-	}
-	since := time.Now()
-	for _, p := range places {
-		p.until(func() error { return p.quiet(since) })
-	}
-	operator.stop(t)
+	p.settles()
+	p.operator.stop(p.T)
 }
 
 func (p *place) declare(o operation) {
@@ -219,20 +213,13 @@ func (p *place) act(o operation) {
 	o.do(p, p.it())
 }
 
-// release deletes the Machines, so that no later operator acts on them.
-func release(t *testing.T, places ...*place) {
-	t.Helper()
-	operator := serve(t)
-	for _, p := range places {
-		p.T = t
-		if gone(p.it()) != nil {
-			p.delete(p.it())
-		}
+// release deletes the Machine while the last operator runs.
+func (p *place) release() {
+	p.Helper()
+	if gone(p.it()) != nil {
+		p.delete(p.it())
 	}
-	for _, p := range places {
-		p.until(func() error { return gone(p.it()) })
-	}
-	operator.stop(t)
+	p.until(func() error { return gone(p.it()) })
 }
 
 // newCrashPlace returns a place with what the Machines of the operations refer to.

@@ -14,8 +14,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/machines"
 )
 
-// holds is for how long a leader is the leader without renewing that.
-const holds = 3 * time.Second
+// holds is for how long a leader is the leader without renewing that: by default, and long enough for a replica beside the
+// operators of other tests.
+const holds = 15 * time.Second
 
 func elected(p *place) option {
 	return func(c *machines.Config) {
@@ -38,10 +39,11 @@ func (s *severed) wrap(next http.RoundTripper) http.RoundTripper {
 // TestAnotherReplicaTakesOver: the leader dies in the middle of its work, another one goes on, and every object is made
 // once.
 func TestAnotherReplicaTakesOver(t *testing.T) {
+	t.Parallel()
 	needKubeVirt(t)
 	p := newPlace(t)
 	line := &severed{}
-	first, err := start(elected(p), wrapped(line.wrap))
+	first, err := start(elected(p), wrapped(line.wrap), confined(p.namespace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +51,8 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	p.operator = first
 	m := p.machine("vm-a", "{template: small}")
 	p.await(m, runs)
-	second := serve(t, elected(p))
-	p.until(func() error { return second.ready(t) })
+	second := p.serve(elected(p))
+	p.until(second.ready)
 	p.createMany(20)
 	p.until(func() error {
 		if n := len(posts(first, "/virtualmachines")); n < 5 {
@@ -64,7 +66,7 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	line.cut.Store(true)
 	cut := time.Now()
 	p.operator = second
-	p.until(func() error { return p.allRun(21) })
+	p.longUntil(func() error { return p.allRun(21) })
 	t.Logf("all run %s after the leader was cut off; a Lease holds %s", time.Since(cut).Round(time.Millisecond), holds)
 	p.until(func() error {
 		select {

@@ -13,7 +13,6 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 )
 
@@ -166,7 +165,7 @@ func TestAGuestThatCrashesAgainAndAgainFailsAndRecovers(t *testing.T) {
 	if m.Status.FailureReason != v1alpha1.VMFailed || m.Status.FailureMessage == "" {
 		t.Errorf("the failure is %q: %q", m.Status.FailureReason, m.Status.FailureMessage)
 	}
-	lab.Eventually(t, crowdPatience, func() error {
+	p.longUntil(func() error {
 		get(p, m.Name, m)
 		return runs.shows(m)
 	})

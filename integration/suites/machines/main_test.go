@@ -33,10 +33,13 @@ import (
 )
 
 const (
-	// patience is how long a test waits for one change, and glance how often it looks. Most changes take less than a second
-	// on an idle machine.
+	// patience is how long a test waits for one change, and glance is after what time it looks again. Most changes take less
+	// than a second on an idle machine.
 	patience = time.Minute
-	glance   = 50 * time.Millisecond
+	glance   = 100 * time.Millisecond
+	// The same for what takes KubeVirt longer, such as many Machines: a look at all of them costs the API server time, too.
+	longPatience = 6 * time.Minute
+	longGlance   = time.Second
 	// interval is how often the operator looks at each Machine without a reason.
 	interval = time.Second
 )
@@ -92,11 +95,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		return 1, err
 	}
-	code = m.Run()
-	if shared != nil {
-		err = shared.close()
-	}
-	return code, err
+	return m.Run(), nil
 }
 
 // progress is where the harness says what it does.
@@ -150,33 +149,17 @@ func needKubeVirt(t *testing.T) {
 	}
 }
 
-// shared is the operator of all tests that need none of their own. It starts after the others have ended, on whose
-// Machines it would act.
-var (
-	shared     *operator
-	sharedOnce sync.Once
-)
-
-// together makes a test one of those that run together, with the shared operator.
-func together(t *testing.T) *place {
+// together makes a test one of those that run together, each with an operator for its own namespace alone.
+func together(t *testing.T, options ...option) *place {
 	t.Helper()
 	t.Parallel()
-	sharedOnce.Do(func() {
-		needKubeVirt(t)
-		var err error
-		if shared, err = start(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if shared == nil {
-		t.Fatal("the shared operator could not be started")
-	}
+	needKubeVirt(t)
 	p := newPlace(t)
-	p.operator = shared
+	p.operator = p.serve(options...)
 	return p
 }
 
-// alone gives a test an operator of its own. No other runs at that time.
+// alone gives a test an operator for all namespaces, as every installation has it. No other runs at that time.
 func alone(t *testing.T, options ...option) *place {
 	t.Helper()
 	needKubeVirt(t)

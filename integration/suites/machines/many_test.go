@@ -12,15 +12,11 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 )
 
-// many is how many Machines there are, and crowdPatience how long KubeVirt may take for them.
-const (
-	many          = 200
-	crowdPatience = 6 * time.Minute
-)
+// many is how many Machines there are.
+const many = 200
 
 // TestManyMachinesOnOneNetwork is scenario 17 and K10, with twice as many Machines: five workers and no cross-talk; the
 // status of the network that all share is complete and not written for each of them. After that the operator restarts,
@@ -38,7 +34,7 @@ func TestManyMachinesOnOneNetwork(t *testing.T) {
 		m.Spec.Networks = []v1alpha1.Network{{Name: "eth0", NetworkName: "front"}}
 	})
 	slices.Sort(all)
-	lab.Eventually(t, crowdPatience, func() error { return p.allRun(many) })
+	p.longUntil(func() error { return p.allRun(many) })
 	p.until(func() error { return attached(n, all...) })
 	elapsed := time.Since(began)
 	p.noCrossTalk(n)
@@ -152,7 +148,7 @@ func (p *place) endAll() {
 	if err := api.DeleteAllOf(context.Background(), &v1alpha1.Machine{}, client.InNamespace(p.namespace)); err != nil {
 		p.Error(err)
 	}
-	lab.Eventually(p.T, crowdPatience, func() error {
+	p.longUntil(func() error {
 		list := &v1alpha1.MachineList{}
 		if err := api.List(context.Background(), list, inNamespace(p)); err != nil || len(list.Items) == 0 {
 			return err

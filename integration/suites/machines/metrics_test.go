@@ -11,7 +11,7 @@ func contains(text, part string) bool { return strings.Contains(text, part) }
 
 // TestTheSixMetrics is scenario 19: names, labels and types of the reference page, and numbers that follow what happens.
 func TestTheSixMetrics(t *testing.T) {
-	p := alone(t)
+	p := together(t)
 	good := p.machine("good", "{template: small}")
 	bad := p.machine("bad", "{template: huge}")
 	lost := p.machine("lost", "{template: medium, networks: [{name: eth0, networkName: nowhere}]}")

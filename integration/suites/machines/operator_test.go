@@ -3,9 +3,10 @@ package machines_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
+	"path"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/loopback"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
 	"github.com/kvm-operator/kvm-operator/service/machines"
 )
@@ -34,6 +36,27 @@ type option func(*machines.Config)
 // wrapped lets a transport stand between the operator and the API server.
 func wrapped(by transport.WrapperFunc) option {
 	return func(c *machines.Config) { c.REST.Wrap(by) }
+}
+
+// namespaced are the resources of all namespaces that an operator asks for.
+var namespaced = []string{
+	"machines", "networkconfigurations", "virtualmachines", "virtualmachineinstances", "network-attachment-definitions",
+	"persistentvolumeclaims", "secrets", "configmaps",
+}
+
+// confined keeps an operator to one namespace, so that others can be at work beside it: what it asks of all namespaces, it
+// gets of that one. Its record of requests has what it asked.
+func confined(namespace string) option {
+	return wrapped(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			folder, resource := path.Split(request.URL.Path)
+			if slices.Contains(namespaced, resource) && !strings.Contains(folder, "/namespaces/") {
+				request = request.Clone(request.Context())
+				request.URL.Path = folder + "namespaces/" + namespace + "/" + resource
+			}
+			return next.RoundTrip(request)
+		})
+	})
 }
 
 // start starts an operator with the settings that it has without flags.
@@ -85,6 +108,12 @@ func start(options ...option) (*operator, error) {
 	return o, nil
 }
 
+// serve runs an operator for the namespace alone until stop or the end of the test.
+func (p *place) serve(options ...option) *operator {
+	p.Helper()
+	return serve(p.T, append(options, confined(p.namespace))...)
+}
+
 // serve runs an operator until stop or the end of the test.
 func serve(t *testing.T, options ...option) *operator {
 	t.Helper()
@@ -115,43 +144,25 @@ func (o *operator) close() error {
 // healthy fails the test unless both probes answer 200.
 func (o *operator) healthy(t *testing.T) {
 	t.Helper()
-	for _, path := range []string{"/healthz", "/readyz"} {
-		if text, err := o.ask(t, path); err != nil {
-			t.Errorf("%s: %s %s", path, text, err)
+	for _, probe := range []string{"/healthz", "/readyz"} {
+		if _, err := loopback.Get("http://" + o.address + probe); err != nil {
+			t.Error(err)
 		}
 	}
 }
 
 // ready returns an error until the operator is ready.
-func (o *operator) ready(t *testing.T) error {
-	_, err := o.ask(t, "/readyz")
+func (o *operator) ready() error {
+	_, err := loopback.Get("http://" + o.address + "/readyz")
 	return err
 }
 
 // metrics returns the metrics in the text format.
 func (o *operator) metrics(t *testing.T) string {
 	t.Helper()
-	text, err := o.ask(t, "/metrics")
+	text, err := loopback.Get("http://" + o.address + "/metrics")
 	if err != nil {
-		t.Fatal(text, err)
+		t.Fatal(err)
 	}
 	return text
-}
-
-func (o *operator) ask(t *testing.T, path string) (string, error) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+o.address+path, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d", response.StatusCode)
-	}
-	return string(text), err
 }

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 )
@@ -75,13 +74,11 @@ func (p *place) machine(name, spec string, changes ...func(*v1alpha1.Machine)) *
 
 // end deletes a Machine and waits until it is gone.
 func (p *place) end(m *v1alpha1.Machine) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	kube.Handler().Forget(key(m))
-	if err := client.IgnoreNotFound(api.Delete(ctx, m.DeepCopy())); err != nil {
+	if err := client.IgnoreNotFound(api.Delete(context.Background(), m.DeepCopy())); err != nil {
 		p.Error(err)
 	}
-	if err := poll.Until(ctx, glance, nil, func(context.Context) error { return gone(m.DeepCopy()) }); err != nil {
+	if err := wait(patience, glance, func() error { return gone(m.DeepCopy()) }); err != nil {
 		p.Errorf("deleting the Machine: %s", err)
 	}
 }
@@ -142,7 +139,24 @@ func change[T client.Object](p *place, object T, by func(T)) {
 // until waits until a condition returns no error.
 func (p *place) until(condition func() error) {
 	p.Helper()
-	lab.Eventually(p.T, patience, condition)
+	if err := wait(patience, glance, condition); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// longUntil is until for what takes KubeVirt minutes.
+func (p *place) longUntil(condition func() error) {
+	p.Helper()
+	if err := wait(longPatience, longGlance, condition); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// wait waits for at most a time until a condition returns no error, and returns the last one.
+func wait(most, pause time.Duration, condition func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	return poll.Until(ctx, pause, nil, func(context.Context) error { return condition() })
 }
 
 // key returns the name of an object.
@@ -214,15 +228,15 @@ func (w want) shows(m *v1alpha1.Machine) error {
 // await waits until the status of a Machine says what is wanted, and reads the Machine.
 func (p *place) await(m *v1alpha1.Machine, w want) {
 	p.Helper()
-	p.until(func() error {
+	err := wait(patience, glance, func() error {
 		if err := api.Get(context.Background(), key(m), m); err != nil {
 			return err
 		}
-		if err := w.shows(m); err != nil {
-			return fmt.Errorf("%w; %s", err, p.guest(m))
-		}
-		return nil
+		return w.shows(m)
 	})
+	if err != nil {
+		p.Fatalf("%s; %s", err, p.guest(m))
+	}
 }
 
 // guest says what KubeVirt says about a Machine.

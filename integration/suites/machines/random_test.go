@@ -87,7 +87,7 @@ func TestRandomMachinesRunOrSayWhatIsWrong(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	specs := p.declareRandom(random)
 	faults.Stop()
-	lab.Eventually(t, crowdPatience, func() error { return p.allDecided(specs) })
+	p.longUntil(func() error { return p.allDecided(specs) })
 	p.settles()
 	t.Logf("%d faults", faults.Count())
 	outcomes := p.summarize(specs)

@@ -68,7 +68,7 @@ var edits = []struct {
 // TestTheIdentityOfAGuestSurvivesEditsAndRestarts is K1: nothing of what KubeVirt sets once changes, with each kind of edit
 // and a restart of the operator after every other one.
 func TestTheIdentityOfAGuestSurvivesEditsAndRestarts(t *testing.T) {
-	p := alone(t)
+	p := together(t)
 	m := p.machine("vm", "{template: small}")
 	p.await(m, runs)
 	before := identity(p.vm(m))
@@ -86,7 +86,7 @@ func TestTheIdentityOfAGuestSurvivesEditsAndRestarts(t *testing.T) {
 		})
 		if i%2 == 1 {
 			p.operator.stop(t)
-			p.operator = serve(t)
+			p.operator = p.serve()
 		}
 		if after := identity(p.vm(m)); after != before {
 			t.Errorf("after the edit of %s: %s, and before: %s", edit.name, after, before)
@@ -133,7 +133,7 @@ func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 // second only applies, so both are tried.
 func TestAStopBetweenReadingAndWritingIsNotUndone(t *testing.T) {
 	b := &between{}
-	p := alone(t, wrapped(b.wrap))
+	p := together(t, wrapped(b.wrap))
 	m := p.machine("vm", "{template: small}")
 	for _, sockets := range []int32{2, 3} {
 		p.await(m, runs)
@@ -161,7 +161,7 @@ func TestAStopBetweenReadingAndWritingIsNotUndone(t *testing.T) {
 // TestAVolumeThatIsPluggedInMeanwhileStays is K3.
 func TestAVolumeThatIsPluggedInMeanwhileStays(t *testing.T) {
 	b := &between{}
-	p := alone(t, wrapped(b.wrap))
+	p := together(t, wrapped(b.wrap))
 	m := p.machine("vm", "{template: small}")
 	p.await(m, runs)
 	for i, name := range []string{"extra1", "extra2"} {

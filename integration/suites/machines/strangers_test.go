@@ -115,7 +115,7 @@ func TestMachinesOfOtherProvidersAreIgnored(t *testing.T) {
 
 // TestMachinesOfOneNameInTwoNamespacesAreTwo is the first part of K12.
 func TestMachinesOfOneNameInTwoNamespacesAreTwo(t *testing.T) {
-	p := together(t)
+	p := alone(t)
 	q := newPlace(t)
 	q.operator = p.operator
 	first, second := p.machine("vm", "{template: small}"), q.machine("vm", "{template: medium}")

@@ -12,7 +12,7 @@ import (
 // TestAClusterAndAMachineOfOneNameLeaveEachOtherAlone is the second part of K12: a KVMConfig and a Machine of one name in
 // one namespace, with both operators at work. Neither prunes objects of the other one.
 func TestAClusterAndAMachineOfOneNameLeaveEachOtherAlone(t *testing.T) {
-	p := alone(t)
+	p := together(t)
 	l, err := lab.On(cluster)
 	if err != nil {
 		t.Fatal(err)
