@@ -108,7 +108,7 @@ golden: ## Rewrite all golden files. Review the difference before you commit it
 hooks: ## Make git check commit messages in this checkout
 	@git config core.hooksPath .githooks && echo "git checks messages of commits with .githooks/commit-msg"
 
-.PHONY: test states vault vm-faults contract-smolvm chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-smolvm e2e-upgrade e2e-ha unit race bench bench-machine bench-vm bench-smolvm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+.PHONY: test states vault vm-faults contract-smolvm chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-smolvm e2e-upgrade e2e-ha unit race bench bench-machine bench-vm bench-machines bench-smolvm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then vault, vm-faults, e2e-life, chaos-rest, e2e-smolvm and e2e-operations as time permits. Lists what it skips
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/suites/(e2e|issuer)$$') | $(suites)
@@ -179,6 +179,9 @@ bench-machine: tools ## Compare the runner with bare QEMU. Needs an idle machine
 bench-vm: tools ## Compare the runner of a VirtualMachine with bare QEMU, and measure the operator with 1,000 VirtualMachines. Needs an idle machine
 	@go test -run TestRunnerOfAVirtualMachine -bench DeclaredOverhead -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/machine
 	@go test -run '^$$' -bench VirtualMachines -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/scale
+
+bench-machines: tools ## Measure the operator with 100 and 1,000 Machines on KubeVirt's definitions, and compare with a plain client. KubeVirt does not run. Needs an idle machine
+	@go test -run '^$$' -bench '^BenchmarkMachines$$' -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/scale
 
 bench-smolvm: tools ## Compare smolvm on a node with a bare QEMU. Needs an idle machine
 	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/microvm
