@@ -123,7 +123,7 @@ func (i installation) variable(t *testing.T, name string) string {
 // granted returns what the installed roles allow.
 func (i installation) granted(t *testing.T) []grants.Grant {
 	t.Helper()
-	everywhere := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: release}}
+	everywhere := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: release + "-manager-role"}}
 	here := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: release + "-leader-election"}}
 	i.Get(t, everywhere)
 	i.Get(t, here)
