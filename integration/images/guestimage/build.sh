@@ -215,8 +215,11 @@ cloud_size=900M
 # build_cloud OUT KERNEL: the disk. Its root file system has what has to be written for a boot, and room for more.
 build_cloud() {
   need cpio=cpio modprobe=kmod mke2fs=e2fsprogs
-  local root=$work/root esp=$work/esp boot=$work/boot
-  add_kernel_modules "$2" "$work/overlay/usr/lib/modules/$(kernel_version "$2")"
+  local root=$work/root esp=$work/esp boot=$work/boot modules
+  modules=lib/modules/$(kernel_version "$2")
+  add_kernel_modules "$2" "$work/overlay/usr/$modules"
+  # isofs needs it: KubeVirt writes the data of cloud-init into an ISO 9660 file system.
+  (cd "$2/$modules" && cp --archive --parents -t "$work/overlay/usr/$modules" kernel/drivers/cdrom/cdrom.ko)
   bootstrap cloud --variant=minbase --format=directory \
     --include="$(grep -v '^#' "$here/cloud/packages" | paste -sd,)" \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/info/*' \
