@@ -56,11 +56,11 @@ type Times struct {
 	Grace time.Duration
 	// Poll is how often a runtime is asked that cannot tell of changes.
 	Poll time.Duration
-	// Get is how long a question may take, Act a step, and Start one that may pull an image.
+	// Get is how long a question may take, Act a step, and Start one that may pull an image or read a whole file.
 	Get, Act, Start time.Duration
 }
 
-// Defaults are the Times of the controller. The server gives up a start after 300 seconds.
+// Defaults are the Times of the controller. The server gives up a request after 300 seconds.
 var Defaults = Times{
 	First: time.Second, Last: time.Minute, Silence: 15 * time.Second, Grace: 10 * time.Second, Poll: 10 * time.Second,
 	Get: 15 * time.Second, Act: 2 * time.Minute, Start: 330 * time.Second,

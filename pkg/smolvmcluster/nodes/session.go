@@ -36,7 +36,7 @@ type session struct {
 	limiter *rate.Limiter
 	// slots bound how many steps are under way on the node.
 	slots chan struct{}
-	// starts bound how many of them are starts, and startsOf how many of a namespace.
+	// starts bound how many long steps are under way beside them, and startsOf how many of a namespace.
 	starts   chan struct{}
 	startsOf map[string]chan struct{}
 	// life ends when the session is no longer wanted.
@@ -68,8 +68,8 @@ type session struct {
 	runs map[string]run
 }
 
-// slotsPerNode is how many steps are under way on a node at a time, besides starts. Those may take minutes, and have slots of
-// their own, of which one namespace does not get all.
+// slotsPerNode is how many steps are under way on a node at a time, besides long ones: starts, and creations with a file. Those
+// may take minutes, and have slots of their own, of which one namespace does not get all.
 const (
 	slotsPerNode       = 16
 	startsPerNode      = 8

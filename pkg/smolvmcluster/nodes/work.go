@@ -31,12 +31,20 @@ type Request struct {
 	Credentials func(ctx context.Context) (auth *api.RegistryAuth, lacks string)
 }
 
+// long reports whether a step may take minutes: a start pulls an image, and the runtime reads the whole file that a machine is
+// made of.
+func (r Request) long() bool {
+	return r.Action == machinestep.Start || r.Action == machinestep.Create && r.Create.From != ""
+}
+
 // work is a step with a machine, of which each has one at a time.
 type work struct {
 	action     machinestep.Action
 	generation int64
 	cancel     context.CancelFunc
 	under      bool
+	// long is that of the request.
+	long bool
 	// began is when the last attempt began.
 	began time.Time
 	// failures are how many attempts in a row have failed; the rest is of the last one.
@@ -85,14 +93,14 @@ func (s *session) do(machine string, r Request) (progress state.Progress, first 
 // begin begins an attempt. mu is held.
 func (s *session) begin(w *work, machine string, r Request) {
 	ctx, cancel := context.WithCancel(s.life)
-	w.cancel, w.under, w.began = cancel, true, time.Now()
+	w.cancel, w.under, w.long, w.began = cancel, true, r.long(), time.Now()
 	go s.work(ctx, s.client, w, machine, r)
 }
 
-// halt ends a start that is under way. It may take minutes, which a user does not wait for who no longer wants the machine
+// halt ends a long step that is under way. It may take minutes, which a user does not wait for who no longer wants the machine
 // to run.
 func (*session) halt(w *work) {
-	if w != nil && w.under && w.action == machinestep.Start {
+	if w != nil && w.under && w.long {
 		w.cancel()
 	}
 }
@@ -196,7 +204,7 @@ func (s *session) resultOf(ctx context.Context, err error) string {
 
 // slotsOf returns where a step needs a slot, in the order in which it gets them.
 func (s *session) slotsOf(r Request) []chan struct{} {
-	if r.Action != machinestep.Start {
+	if !r.long() {
 		return []chan struct{}{s.slots}
 	}
 	s.mu.Lock()
@@ -242,9 +250,12 @@ func (t Times) pause(failures int) time.Duration {
 // act makes the request of a step. It returns the machine as it is then; nil if there is none.
 func (s *session) act(ctx context.Context, client *api.Client, machine string, r Request) (*api.Machine, error) {
 	t := s.options.Times
-	limit := map[machinestep.Action]time.Duration{ask: t.Get, machinestep.Start: t.Start}[r.Action]
-	if limit == 0 {
-		limit = t.Act
+	limit := t.Act
+	switch {
+	case r.Action == ask:
+		limit = t.Get
+	case r.long():
+		limit = t.Start
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -176,36 +177,78 @@ func TestOneThatMayNotWriteChangesNoMachine(t *testing.T) {
 	}
 }
 
-// TestStartsKeepNothingElseWaiting, nor does one namespace keep the others.
-func TestStartsKeepNothingElseWaiting(t *testing.T) {
-	var starts, asks atomic.Int32
+// TestLongStepsKeepNothingElseWaiting, nor does one namespace keep the others.
+func TestLongStepsKeepNothingElseWaiting(t *testing.T) {
+	for name, long := range map[string]Request{
+		"starts":               {Action: machinestep.Start},
+		"creations with files": {Action: machinestep.Create, Create: api.CreateRequest{From: "/artifacts/web.smolmachine"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var begun, ended, others atomic.Int32
+			p, _ := pool(t)
+			_, node := runtimeOf(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Query().Has("watch"):
+					stream(w, r, api.WatchEvent{Type: api.WatchSnapshot})
+				case r.Method == http.MethodPost && !strings.HasSuffix(r.URL.Path, "/stop"):
+					_, _ = io.Copy(io.Discard, r.Body) // only then the server sees that the client has gone
+					begun.Add(1)
+					<-r.Context().Done()
+					ended.Add(1)
+				default:
+					others.Add(1)
+					absentMachine(w, r)
+				}
+			})
+			p.Follow(node)
+			until(t, "it is connected", func() bool { return p.Look("n1", "k8s-m").Known })
+			for i := range 40 {
+				r := long
+				r.Namespace = "a"
+				p.Do("n1", fmt.Sprint("k8s-a", i), r)
+			}
+			until(t, "those of one namespace have begun", func() bool { return begun.Load() == startsPerNamespace })
+			for i := range 40 {
+				r := long
+				r.Namespace = fmt.Sprint("b", i)
+				p.Do("n1", fmt.Sprint("k8s-b", i), r)
+			}
+			until(t, "those of others have begun", func() bool { return begun.Load() == startsPerNode })
+			before := others.Load()
+			p.Look("n1", "k8s-other")
+			p.Do("n1", "k8s-another", Request{Action: machinestep.Stop, Namespace: "c"})
+			until(t, "a question and a stop are answered", func() bool { return others.Load() >= before+2 })
+			if n := begun.Load(); n != startsPerNode {
+				t.Errorf("%d are under way", n)
+			}
+			for i := range 40 {
+				p.Do("n1", fmt.Sprint("k8s-a", i), Request{Action: machinestep.Delete, Namespace: "a"})
+			}
+			until(t, "those of machines to be deleted have ended", func() bool { return ended.Load() >= startsPerNamespace })
+		})
+	}
+}
+
+// TestACreationWithAFileHasTheTimeOfAStart: the runtime reads all of the file meanwhile.
+func TestACreationWithAFileHasTheTimeOfAStart(t *testing.T) {
 	p, _ := pool(t)
 	_, node := runtimeOf(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Query().Has("watch"):
 			stream(w, r, api.WatchEvent{Type: api.WatchSnapshot})
-		case strings.HasSuffix(r.URL.Path, "/start"):
-			starts.Add(1)
-			<-r.Context().Done()
+		case r.Method == http.MethodPost:
+			_, _ = io.Copy(io.Discard, r.Body)
+			select {
+			case <-r.Context().Done():
+			case <-time.After(p.options.Times.Act + 500*time.Millisecond):
+				_ = json.NewEncoder(w).Encode(api.Machine{Name: "k8s-m", State: api.StateCreated})
+			}
 		default:
-			asks.Add(1)
 			absentMachine(w, r)
 		}
 	})
 	p.Follow(node)
 	until(t, "it is connected", func() bool { return p.Look("n1", "k8s-m").Known })
-	for i := range 40 {
-		p.Do("n1", fmt.Sprint("k8s-a", i), Request{Action: machinestep.Start, Namespace: "a"})
-	}
-	until(t, "those of one namespace have begun", func() bool { return starts.Load() == startsPerNamespace })
-	for i := range 40 {
-		p.Do("n1", fmt.Sprint("k8s-b", i), Request{Action: machinestep.Start, Namespace: fmt.Sprint("b", i)})
-	}
-	until(t, "those of others have begun", func() bool { return starts.Load() == startsPerNode })
-	before := asks.Load()
-	p.Look("n1", "k8s-other")
-	until(t, "a question is answered", func() bool { return asks.Load() > before })
-	if n := starts.Load(); n != startsPerNode {
-		t.Errorf("%d starts are under way", n)
-	}
+	p.Do("n1", "k8s-m", Request{Action: machinestep.Create, Create: api.CreateRequest{Name: "k8s-m", From: "/artifacts/web.smolmachine"}})
+	until(t, "the machine is there", func() bool { return p.Look("n1", "k8s-m").Machine != nil })
 }
