@@ -129,8 +129,11 @@ func (f *File) finish(whole hash.Hash) string {
 	return "sha256:" + hex.EncodeToString(whole.Sum(nil))
 }
 
-func (f *File) changed() error {
-	return &PathError{Path: f.path, What: "it has changed while it was read", Do: "copy it to another name, and rename it once it is complete"}
+func (f *File) changed() error { return f.another("") }
+
+// another returns the error of a file that is not what it was, with its digest if that is known.
+func (f *File) another(digest string) error {
+	return &PathError{Digest: digest, Path: f.path, What: "it has changed while it was read", Do: "copy it to another name, and rename it once it is complete"}
 }
 
 // during reads until a context ends.

@@ -12,6 +12,8 @@ type PathError struct {
 	Path, What, Do string
 	// Missing says that there is nothing: errors.Is finds fs.ErrNotExist.
 	Missing bool
+	// Digest is that of the file if it is not the one that was asked for.
+	Digest string
 }
 
 // Error has all of them.

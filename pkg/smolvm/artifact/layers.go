@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// maxWindow bounds the memory that uncompressing takes, in bytes, as with layers of images. smolvm compresses with level 19,
-	// whose window has 8 MiB.
+	// maxWindow bounds the memory that uncompressing takes, in bytes, as with layers of images.
 	maxWindow = 128 << 20
 	// maxEntries is how many files the assets may have: layers, libraries, and a few more.
 	maxEntries = 1024
@@ -32,7 +31,8 @@ const (
 // Layers takes the layers out of the assets, the lowest first. They are in one file without a name in the directory, which is
 // gone with release or with this process. All assets together may have limits.Bytes without compression.
 //
-// digest is that of Digest: a file that has other content by now is refused with a *PathError. Any other error is a
+// All of the file is read once. digest is that of Digest: a file that has other content by now is refused with a *PathError,
+// which has its digest. Any other error is a
 // *MalformedError, one of the file system, or the cause of ctx if that ends.
 func (f *File) Layers(ctx context.Context, directory, digest string, limits ociimage.Limits) (_ []ociimage.Layer, release func() error, err error) {
 	into, err := unnamed(directory)
@@ -88,8 +88,8 @@ func (f *File) unpack(ctx context.Context, into io.Writer, digest string, limits
 	if _, err := io.Copy(io.Discard, buffered); err != nil {
 		return nil, err
 	}
-	if f.finish(whole) != digest {
-		return nil, f.changed()
+	if got := f.finish(whole); got != digest {
+		return nil, f.another(got)
 	}
 	return spans, f.because(err)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
-// Stop shuts a machine down. It does nothing if the machine does not run. A start in progress is given up.
+// Stop shuts a machine down. It does nothing if the machine does not run. A start in progress is given up, and a creation while
+// the artifact is read: the error is NOT_FOUND then.
 func (m *Manager) Stop(ctx context.Context, name string) (api.Machine, error) {
 	one, release, err := m.interrupt(ctx, name)
 	if err != nil {

@@ -95,7 +95,7 @@ func (m *Manager) startNow(ctx context.Context, one *machine, request api.StartR
 			return err
 		}
 	}
-	defer one.tell("getting the image " + cmp.Or(r.Spec.Image, r.Spec.From))()
+	defer one.tell("the machine starts: getting the image " + cmp.Or(r.Spec.Image, r.Spec.From))()
 	image, err := m.image(ctx, r, authOf(request))
 	if err != nil {
 		return err

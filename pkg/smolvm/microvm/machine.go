@@ -19,11 +19,12 @@ type machine struct {
 	record Record
 	// gone says that the machine was deleted while another operation waited for it.
 	gone bool
-	// doing is what the server does before the machine's process is started; empty if it does nothing.
+	// doing says what the server does before the machine's process is started; empty if it does nothing.
 	doing string
 	// seen is the state that was last found.
 	seen api.State
-	// stop gives up the start in progress; nil if there is none.
+	// stop gives up what is in progress and may take minutes: a start, or reading the artifact of a new machine; nil if there is
+	// nothing.
 	stop context.CancelCauseFunc
 }
 
@@ -58,7 +59,7 @@ func (o *machine) hold(ctx context.Context) (release func(), err error) {
 	return func() { <-o.busy }, nil
 }
 
-// interruptible returns a context that ends when the start is given up. done is called when the start is over.
+// interruptible returns a context that ends when a start, or a creation, is given up. done is called when it is over.
 func (o *machine) interruptible(ctx context.Context) (_ context.Context, done func()) {
 	ctx, stop := context.WithCancelCause(ctx)
 	set := func(stop context.CancelCauseFunc) {
@@ -70,7 +71,7 @@ func (o *machine) interruptible(ctx context.Context) (_ context.Context, done fu
 	return ctx, func() { set(nil); stop(nil) }
 }
 
-// giveUp gives up a start in progress.
+// giveUp gives up a start or a creation in progress.
 func (o *machine) giveUp() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +80,7 @@ func (o *machine) giveUp() {
 	}
 }
 
-// interrupt does the same as hold, and gives up starts meanwhile.
+// interrupt does the same as hold, and gives up starts and creations meanwhile.
 func (m *Manager) interrupt(ctx context.Context, name string) (*machine, func(), error) {
 	one, err := m.find(name)
 	if err != nil {

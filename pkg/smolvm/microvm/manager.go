@@ -105,6 +105,8 @@ type Manager struct {
 	now      func() time.Time
 	patience patience
 
+	// reading has one element for each artifact that is being read.
+	reading chan struct{}
 	// starting are the machines that are being started again.
 	starting sync.WaitGroup
 
@@ -118,6 +120,7 @@ func Open(settings Settings, images Images, keepers Keepers, log *slog.Logger) (
 	m := &Manager{
 		settings: settings, store: store{root: filepath.Join(settings.State, "machines")}, images: images, keepers: keepers, log: log,
 		started: time.Now(), boot: rand.Text(), step: func(string) {}, now: time.Now, patience: usualPatience, machines: map[string]*machine{},
+		reading: make(chan struct{}, readers),
 	}
 	if err := settings.makeDirectories(m.store.root); err != nil {
 		return nil, err
@@ -267,7 +270,8 @@ func (m *Manager) Get(ctx context.Context, name string) (api.Machine, error) {
 	return m.describe(ctx, one), nil
 }
 
-// Create creates a machine, which does not run yet. If the same machine exists, it is returned.
+// Create creates a machine, which does not run yet. If the same machine exists, it is returned. While an artifact is read, Stop,
+// Delete and Drain give it up.
 func (m *Manager) Create(ctx context.Context, request api.CreateRequest) (api.Machine, error) {
 	if request.Name == "" {
 		request.Name = "vm-" + strings.ToLower(rand.Text()[:8])

@@ -103,7 +103,7 @@ func (m *Manager) describe(ctx context.Context, one *machine) api.Machine {
 	r := one.get()
 	shown := show(r, m.observe(ctx, r))
 	if doing := one.progress(); doing != "" && shown.PID == 0 && shown.State != api.StateRunning {
-		shown.Message = "the machine starts: " + doing
+		shown.Message = doing
 	}
 	one.remember(shown.State)
 	return shown

@@ -30,45 +30,74 @@ func (r Record) memoryMB() int64 {
 // build makes what a new machine needs. Its artifact, if it has one, is read as a whole: from then on the machine is made of
 // what the file has now.
 func (m *Manager) build(ctx context.Context, one *machine) error {
-	r := one.get()
-	if r.Spec.From != "" {
-		if err := m.readArtifact(ctx, &r); err != nil {
+	if one.get().Spec.From != "" {
+		if err := m.readArtifact(ctx, one); err != nil {
 			return err
 		}
-		one.put(r)
 	}
-	return m.make(ctx, r)
+	return m.make(ctx, one.get())
 }
 
-// readArtifact checks the artifact of a new machine, and notes its digest.
-func (m *Manager) readArtifact(ctx context.Context, r *Record) error {
-	file, digest, err := m.openArtifact(ctx, r.Spec.From)
+// errCreationInterrupted says that a creation was given up while its artifact was read. Then there is no machine.
+var errCreationInterrupted = api.Errorf(api.CodeConflict, "the creation was given up because the machine is being stopped or deleted")
+
+// readArtifact checks the artifact of a new machine, and notes its digest. Stop and Delete interrupt it.
+func (m *Manager) readArtifact(ctx context.Context, one *machine) error {
+	ctx, done := one.interruptible(ctx)
+	defer done()
+	r := one.get()
+	defer one.tell("the machine is being created: reading " + r.Spec.From)()
+	file, err := m.openArtifact(r.Spec.From)
 	if err != nil {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
-	r.Digest, r.Packed = digest, packed{CPUs: file.Manifest.CPUs, MemoryMB: file.Manifest.MemoryMB}
+	r.Packed = packed{CPUs: file.Manifest.CPUs, MemoryMB: file.Manifest.MemoryMB}
+	r.Digest, err = m.digest(ctx, file)
+	switch {
+	case errors.Is(context.Cause(ctx), errInterrupted):
+		return errCreationInterrupted
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return artifactError(err)
+	}
+	one.put(r)
 	return nil
 }
 
-// openArtifact opens an artifact that can run here, and returns its digest.
-func (m *Manager) openArtifact(ctx context.Context, path string) (*artifact.File, string, error) {
+// openArtifact opens an artifact that can run here.
+func (m *Manager) openArtifact(path string) (*artifact.File, error) {
 	file, err := artifact.Open(m.settings.Artifacts, path)
 	if err != nil {
-		return nil, "", artifactError(err)
+		return nil, artifactError(err)
 	}
-	err = file.CheckPlatform()
-	digest := ""
-	if err == nil {
-		digest, err = file.Digest(ctx)
+	if err := file.CheckPlatform(); err != nil {
+		return nil, errors.Join(artifactError(err), file.Close())
 	}
-	if err == nil {
-		return file, digest, nil
+	return file, nil
+}
+
+func (m *Manager) digest(ctx context.Context, file *artifact.File) (string, error) {
+	release, err := m.turn(ctx)
+	if err != nil {
+		return "", err
 	}
-	if ctx.Err() == nil {
-		err = artifactError(err)
+	defer release()
+	return file.Digest(ctx)
+}
+
+// readers is how many artifacts are read at a time. Each has up to 40 GiB, and keeps a processor and the disk busy.
+const readers = 2
+
+// turn waits until an artifact may be read.
+func (m *Manager) turn(ctx context.Context) (release func(), err error) {
+	select {
+	case m.reading <- struct{}{}:
+		return func() { <-m.reading }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	return nil, "", errors.Join(err, file.Close())
 }
 
 // artifactImage returns the image of a machine that is made of an artifact. It is made of the file if it is not in the cache,
@@ -78,27 +107,34 @@ func (m *Manager) artifactImage(ctx context.Context, r Record) (ociimage.Image, 
 	if !errors.Is(err, fs.ErrNotExist) {
 		return image, err
 	}
-	file, digest, err := m.openArtifact(ctx, r.Spec.From)
+	file, err := m.openArtifact(r.Spec.From)
 	if err != nil {
 		return ociimage.Image{}, err
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
-	if digest != r.Digest {
-		return ociimage.Image{}, artifactError(&artifact.PathError{
-			Path: r.Spec.From, What: fmt.Sprintf("it is %s, and machine '%s' was created with %s", digest, r.Name, r.Digest),
-			Do: "put the former file back, or delete and create the machine",
-		})
-	}
 	image, err = m.images.Add(ctx, ociimage.Local{
-		Reference: r.Spec.From, Digest: digest, Platform: file.Manifest.Platform, Process: file.Manifest.Process,
+		Reference: r.Spec.From, Digest: r.Digest, Platform: file.Manifest.Platform, Process: file.Manifest.Process,
+		// They compare all that was read of the file, its manifest too, with the digest.
 		Layers: func(ctx context.Context, directory string, limits ociimage.Limits) ([]ociimage.Layer, func() error, error) {
-			return file.Layers(ctx, directory, digest, limits)
+			release, err := m.turn(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			defer release()
+			return file.Layers(ctx, directory, r.Digest, limits)
 		},
 	})
-	if err != nil && ctx.Err() == nil {
-		return image, artifactError(err)
+	var another *artifact.PathError
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return image, err
+	case errors.As(err, &another) && another.Digest != "":
+		err = &artifact.PathError{
+			Path: r.Spec.From, What: fmt.Sprintf("it is %s, and machine '%s' was created with %s", another.Digest, r.Name, r.Digest),
+			Do: "put the former file back, or delete and create the machine",
+		}
 	}
-	return image, err
+	return image, artifactError(err)
 }
 
 // artifactError gives an error of an artifact its code.
