@@ -99,17 +99,17 @@ func TestArtifactsAreRead(t *testing.T) {
 	}{
 		"a machine with two layers": {
 			machine: smolpack.Machine{Layers: [][]byte{[]byte("lower"), []byte("upper")}, Assets: []smolpack.File{other, {Header: tar.Header{Name: "layers/", Typeflag: tar.TypeDir}}}, Manifest: map[string]any{
-				"entrypoint": []string{"/bin/httpd"}, "cmd": []string{"-f"}, "env": []string{"A=1", "B=2", "A=3", "broken"}, "workdir": "srv/../www", "cpus": 2, "mem": 512,
+				"entrypoint": []string{"/bin/httpd"}, "cmd": []string{"-f"}, "env": []string{"A=1", "B=2", "A=3", "broken"}, "workdir": "srv/../www", "user": "web:33", "cpus": 2, "mem": 512,
 				"network": true, "gpu": false, "cuda": false, "image_size": 7, "from_the_future": map[string]any{"a": []int{1}},
 			}},
 			want: Manifest{
 				Image: "example.com/web:1", Platform: "linux/amd64", CPUs: 2, MemoryMB: 512,
-				Process: ociprocess.Process{Entrypoint: []string{"/bin/httpd"}, Command: []string{"-f"}, Environment: []string{"A=3", "B=2"}, Directory: "/www"},
+				Process: ociprocess.Process{Entrypoint: []string{"/bin/httpd"}, Command: []string{"-f"}, Environment: []string{"A=3", "B=2"}, Directory: "/www", User: "web:33"},
 			},
 			layers: []string{"lower", "upper"},
 		},
 		"a program with its machine, in version 1": {
-			machine: smolpack.Machine{Stub: []byte("\x7fELF"), Layers: [][]byte{[]byte("one")}, Manifest: map[string]any{"workdir": nil, "mode": "container"}},
+			machine: smolpack.Machine{Stub: []byte("\x7fELF"), Layers: [][]byte{[]byte("one")}, Manifest: map[string]any{"workdir": nil, "user": nil, "mode": "container"}},
 			change:  func(content []byte) { content[len(content)-64+8] = 1 },
 			want:    Manifest{Image: "example.com/web:1", Platform: "linux/amd64", CPUs: 1, MemoryMB: 256},
 			layers:  []string{"one"},
@@ -224,8 +224,11 @@ func TestManifestsAreChecked(t *testing.T) {
 		"too little memory":         {map[string]any{"mem": 63}, "63 MiB"},
 		"too much memory":           {map[string]any{"mem": 1 << 40}, "MiB of memory"},
 		"a zero byte":               {map[string]any{"cmd": []string{"a\x00b"}}, "zero byte"},
+		"a zero byte in the user":   {map[string]any{"user": "root\x00"}, "zero byte"},
+		"a user that is no text":    {map[string]any{"user": 33}, "not readable"},
+		"a user of much text":       {map[string]any{"user": strings.Repeat("a", maxText+1)}, "may have 262144"},
 		"too much text":             {map[string]any{"env": []string{strings.Repeat("a", maxText+1)}}, "may have 262144"},
-		"too many texts":            {map[string]any{"cmd": make([]string, maxTexts)}, "in 4097 parts"},
+		"too many texts":            {map[string]any{"cmd": make([]string, maxTexts-1)}, "in 4097 parts"},
 		"no layers":                 {layers(), "0 layers"},
 		"too many layers":           {layers(make([]any, 128)...), "128 layers"},
 		"a layer elsewhere":         {layers(named("../layers/a.tar", 1)), `"../layers/a.tar"`},

@@ -46,8 +46,7 @@ type layer struct {
 
 // written is a manifest as it is written. Keys that mean nothing here are left out: network (a client of the API decides on
 // that), host_platform and libraries (they are of smolvm's own program), agent_rootfs (the guest has an agent of this project),
-// storage_template and overlay_template (disks are made here, and used by the mode vm only). There is no user: the process runs
-// as root, unless its creator says otherwise.
+// storage_template and overlay_template (disks are made here, and used by the mode vm only).
 type written struct {
 	Mode       string                     `json:"mode"`
 	Image      string                     `json:"image"`
@@ -56,6 +55,7 @@ type written struct {
 	Cmd        []string                   `json:"cmd"`
 	Env        []string                   `json:"env"`
 	Workdir    string                     `json:"workdir"`
+	User       string                     `json:"user"`
 	CPUs       int64                      `json:"cpus"`
 	Memory     int64                      `json:"mem"`
 	GPU        bool                       `json:"gpu"`
@@ -108,7 +108,7 @@ func (w *written) supported() error {
 var platformPattern = regexp.MustCompile(`^[a-z0-9]{1,32}/[a-z0-9_]{1,32}(/[a-z0-9]{1,32})?$`)
 
 func (w *written) check() error {
-	texts, size := slices.Concat(w.Entrypoint, w.Cmd, w.Env, []string{w.Workdir}), 0
+	texts, size := slices.Concat(w.Entrypoint, w.Cmd, w.Env, []string{w.Workdir, w.User}), 0
 	for _, text := range texts {
 		if size += len(text); strings.ContainsRune(text, 0) {
 			return wrongf("its process has a zero byte in %.40q", text)
@@ -127,10 +127,11 @@ func (w *written) check() error {
 	return nil
 }
 
-// process returns what the machine runs. Variables without a name are left out.
+// process returns what the machine runs. Variables without a name are left out. The user is one of the layers' own files, as that of
+// an image is, and is looked up in the guest.
 func (w *written) process() ociprocess.Process {
 	named := slices.DeleteFunc(slices.Clone(w.Env), func(variable string) bool { return strings.Index(variable, "=") < 1 })
-	p := ociprocess.Process{Entrypoint: w.Entrypoint, Command: w.Cmd, Environment: ociprocess.Merge(nil, named)}
+	p := ociprocess.Process{Entrypoint: w.Entrypoint, Command: w.Cmd, Environment: ociprocess.Merge(nil, named), User: w.User}
 	if w.Workdir != "" {
 		p.Directory = path.Join("/", w.Workdir)
 	}

@@ -45,7 +45,7 @@ func packedRequest(name, from string) api.CreateRequest {
 
 func TestAMachineIsMadeOfAnArtifact(t *testing.T) {
 	n := newNode(t)
-	from := n.put("layer", map[string]any{"cpus": 3, "mem": 768, "entrypoint": []string{"/bin/web"}, "cmd": []string{"-v"}, "env": []string{"A=1"}, "workdir": "/srv", "network": true})
+	from := n.put("layer", map[string]any{"cpus": 3, "mem": 768, "entrypoint": []string{"/bin/web"}, "cmd": []string{"-v"}, "env": []string{"A=1"}, "workdir": "/srv", "user": "33", "network": true})
 	m := n.open()
 	created, err := m.Create(t.Context(), packedRequest("a", from))
 	try(t, err)
@@ -64,7 +64,7 @@ func TestAMachineIsMadeOfAnArtifact(t *testing.T) {
 		try(t, errors.Join(err, m.Close()))
 		m = n.open()
 	}
-	if p := n.images.added.Process; strings.Join(p.Arguments(), " ") != "/bin/web -v" || p.Directory != "/srv" || p.Environment[0] != "A=1" || n.images.layers != 1 || len(n.images.asked) != 1 {
+	if p := n.images.added.Process; strings.Join(p.Arguments(), " ") != "/bin/web -v" || p.Directory != "/srv" || p.User != "33" || p.Environment[0] != "A=1" || n.images.layers != 1 || len(n.images.asked) != 1 {
 		t.Errorf("the image is %+v with %d layers, asked for %v", n.images.added, n.images.layers, n.images.asked)
 	}
 	r := packedRequest("b", from)
