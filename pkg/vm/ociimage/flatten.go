@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"strings"
 )
 
 // Layer opens the tar archive of a layer, uncompressed. It may be opened several times, and is the same each time.
@@ -197,10 +196,11 @@ func (m *meter) Read(p []byte) (int, error) {
 // extended is the prefix of extended attributes in the records of a header.
 const extended = "SCHILY.xattr."
 
-// plain returns the header of a file under another name, with nothing but what a file system keeps.
+// plain returns the header of a file under another name, with nothing but what a file system keeps. What overlayfs keeps for
+// itself is left out.
 func plain(h *tar.Header, name string) *tar.Header {
 	records := maps.Clone(h.PAXRecords)
-	maps.DeleteFunc(records, func(key, _ string) bool { return !strings.HasPrefix(key, extended) })
+	maps.DeleteFunc(records, func(key, _ string) bool { return !isKept(key) })
 	return &tar.Header{
 		Typeflag: h.Typeflag, Name: name, Linkname: h.Linkname, Size: sizeOf(h), Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime,
 		Devmajor: h.Devmajor, Devminor: h.Devminor, PAXRecords: records, Format: tar.FormatPAX,

@@ -32,6 +32,7 @@ func stored(text []byte) Layer {
 //	name=>target        a hard link
 //	name|fifo           a pipe
 //	name|gone           what overlayfs has in place of a file that was removed
+//	dir/#name           a directory with an extended attribute "y"
 func archiveOf(t testing.TB, entries ...string) []byte {
 	t.Helper()
 	var text bytes.Buffer
@@ -63,6 +64,10 @@ func headerOf(entry string) (*tar.Header, string) {
 	}
 	if name, kind, ok := strings.Cut(entry, "|"); ok {
 		h.Typeflag, h.Name = map[string]byte{"fifo": tar.TypeFifo, "gone": tar.TypeChar}[kind], name
+		return h, ""
+	}
+	if name, attribute, ok := strings.Cut(entry, "#"); ok {
+		h.Typeflag, h.Name, h.Mode, h.PAXRecords = tar.TypeDir, name, 0o755, map[string]string{extended + attribute: "y"}
 		return h, ""
 	}
 	if name, content, ok := strings.Cut(entry, "="); ok {
@@ -110,6 +115,12 @@ func TestLayersAreMerged(t *testing.T) {
 		"what AUFS keeps is left out":        {[][]string{{".wh..wh.plnk/", ".wh..wh.aufs", "a=1"}}, []string{"a=1"}},
 		"overlayfs removes a file":           {[][]string{{"a/", "a/b=1", "a/c=2"}, {"a/b|gone"}}, []string{"a/", "a/c=2"}},
 		"overlayfs removes a directory":      {[][]string{{"a/", "a/b=1", "c=2"}, {"a|gone", "x|gone"}}, []string{"c=2"}},
+		"overlayfs removes files by links":   {[][]string{{"a/", "a/b=1", "c=2", "d=3", "e=4"}, {"a/b|gone", "c=>a/b", "./d=>./c"}}, []string{"a/", "e=4"}},
+		"a link to one that comes again":     {[][]string{{"a=1", "b=2"}, {"a|gone", "a=3", "b=>a"}}, []string{"a=3", "b=>a"}},
+		"overlayfs has an opaque directory":  {[][]string{{"a/", "a/b=1", "a/d/", "a/d/e=2"}, {"a/#trusted.overlay.opaque", "a/c=3"}}, []string{"a/", "a/c=3"}},
+		"it is opaque behind its files":      {[][]string{{"a/", "a/b=1"}, {"a/c=3", "a/#user.overlay.opaque"}}, []string{"a/", "a/c=3"}},
+		"the root is opaque":                 {[][]string{{"a=1"}, {"./#user.overlay.opaque", "b=2"}}, []string{"b=2"}},
+		"an attribute that means nothing":    {[][]string{{"a/", "a/b=1"}, {"a/#user.opaque"}}, []string{"a/", "a/b=1"}},
 		"a directory becomes a file":         {[][]string{{"a/", "a/b=1"}, {"a=2"}}, []string{"a=2"}},
 		"a link to a directory becomes one":  {[][]string{{"b/", "b/c=1", "a->b"}, {"a/", "a/d=2"}}, []string{"a/", "b/", "b/c=1", "a/d=2"}},
 		"directories that no layer has":      {[][]string{{"a/b/c=1"}}, []string{"a/", "a/b/", "a/b/c=1"}},
@@ -146,17 +157,19 @@ func TestMalformedLayersAreRefused(t *testing.T) {
 		layers [][]string
 		want   string
 	}{
-		"a name that leads out":        {[][]string{{"a/../../etc/shadow=1"}}, "leads out"},
-		"a hard link that leads out":   {[][]string{{"a=>../etc/shadow"}}, "leads out"},
-		"a hard link to nothing":       {[][]string{{"a=>b"}}, "is no file of this layer"},
-		"a hard link before its file":  {[][]string{{"a=>b", "b=1"}}, "is no file of this layer"},
-		"a hard link to a directory":   {[][]string{{"b/", "a=>b"}}, "is no file of this layer"},
-		"links that lead in a circle":  {[][]string{{"a->b", "b->a", "a/c=1"}}, "more than 40 symbolic links"},
-		"a long part of a name":        {[][]string{{strings.Repeat("a", 256) + "=1"}}, "more than 255 bytes"},
-		"many entries":                 {[][]string{strings.Split(strings.Repeat("a/ .wh..wh..opq ", 7)[:len("a/ .wh..wh..opq ")*7-1], " ")}, "more than 12 entries"},
-		"many files":                   {[][]string{{"a=1", "b=2"}, {"c=3", "d=4"}}, "more than 3 files"},
-		"many directories of one file": {[][]string{{"a/b/c/d=1"}}, "more than 3 files"},
-		"many bytes":                   {[][]string{{"a=" + strings.Repeat("x", 30<<10)}}, "more bytes than are allowed"},
+		"a name that leads out":                 {[][]string{{"a/../../etc/shadow=1"}}, "leads out"},
+		"a hard link that leads out":            {[][]string{{"a=>../etc/shadow"}}, "leads out"},
+		"a hard link to nothing":                {[][]string{{"a=>b"}}, "is no file of this layer"},
+		"a hard link before its file":           {[][]string{{"a=>b", "b=1"}}, "is no file of this layer"},
+		"a hard link to a directory":            {[][]string{{"b/", "a=>b"}}, "is no file of this layer"},
+		"links that lead in a circle":           {[][]string{{"a->b", "b->a", "a/c=1"}}, "more than 40 symbolic links"},
+		"a long part of a name":                 {[][]string{{strings.Repeat("a", 256) + "=1"}}, "more than 255 bytes"},
+		"a link to a whiteout of a lower layer": {[][]string{{"a|gone"}, {"b=>a"}}, "is no file of this layer"},
+		"a link that leads out, to a whiteout":  {[][]string{{"a|gone", "b=>../a"}}, "leads out"},
+		"many entries":                          {[][]string{strings.Split(strings.Repeat("a/ .wh..wh..opq ", 7)[:len("a/ .wh..wh..opq ")*7-1], " ")}, "more than 12 entries"},
+		"many files":                            {[][]string{{"a=1", "b=2"}, {"c=3", "d=4"}}, "more than 3 files"},
+		"many directories of one file":          {[][]string{{"a/b/c/d=1"}}, "more than 3 files"},
+		"many bytes":                            {[][]string{{"a=" + strings.Repeat("x", 30<<10)}}, "more bytes than are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var layers []Layer
@@ -174,6 +187,24 @@ func TestMalformedLayersAreRefused(t *testing.T) {
 		return io.NopCloser(strings.NewReader("no archive at all" + strings.Repeat(" ", 600))), nil
 	}}, limits, io.Discard); !errors.As(err, new(MalformedError)) {
 		t.Errorf("what is no archive: %v", err)
+	}
+}
+
+// TestAttributesOfOverlayfsAreLeftOut: the guest's overlay would take them for its own.
+func TestAttributesOfOverlayfsAreLeftOut(t *testing.T) {
+	var archive bytes.Buffer
+	layer := layerOf(t, "a/#trusted.overlay.opaque", "b/#user.overlay.redirect", "c/#user.mime_type", "d/#trusted.overlaid")
+	try(t, Flatten(t.Context(), []Layer{layer}, DefaultLimits, &archive))
+	got := map[string]string{}
+	for _, h := range headersOf(t, &archive) {
+		for key := range h.PAXRecords {
+			if name, is := strings.CutPrefix(key, extended); is {
+				got[h.Name] += name
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"c/": "user.mime_type", "d/": "trusted.overlaid"}, got); diff != "" {
+		t.Errorf("other attributes (-want +got):\n%s", diff)
 	}
 }
 
@@ -209,6 +240,7 @@ func TestSparseFilesHaveTheirSize(t *testing.T) {
 func FuzzFlatten(f *testing.F) {
 	f.Add(archiveOf(f, "a/", "a/b=1", "c->a", "d=>a/b"), archiveOf(f, "c/e=2", "a/.wh.b", "c/.wh..wh..opq"))
 	f.Add(sparse(), archiveOf(f, "a->a", "a/b=1"))
+	f.Add(archiveOf(f, "a/", "a/b=1", "c=2"), archiveOf(f, "a/#user.overlay.opaque", "a/b|gone", "c=>a/b"))
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
 		var out bytes.Buffer
 		if Flatten(t.Context(), []Layer{stored(lower), stored(upper)}, Limits{Files: 1000, Bytes: 1 << 20}, &out) != nil {

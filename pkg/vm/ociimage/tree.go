@@ -55,9 +55,11 @@ type tree struct {
 	root *node
 	// files is how many names there are.
 	files int
+	// gone are the names that overlayfs has removed by the last layer.
+	gone goneNames
 }
 
-// add applies an entry of a layer.
+// add applies an entry of a layer. Layers follow each other.
 func (t *tree) add(header *tar.Header, at place) error {
 	name, err := cleaned(header.Name)
 	if err != nil {
@@ -66,6 +68,7 @@ func (t *tree) add(header *tar.Header, at place) error {
 	if name == "" {
 		if header.Typeflag == tar.TypeDir {
 			t.root.header, t.root.place = header, at
+			t.hideIfOpaque(t.root, header, at.layer)
 		}
 		return nil
 	}
@@ -74,8 +77,11 @@ func (t *tree) add(header *tar.Header, at place) error {
 	if err != nil {
 		return err
 	}
+	gone, err := t.isGone(directory, base, header, at.layer)
 	switch {
-	case isOverlayWhiteout(header):
+	case err != nil:
+		return err
+	case gone:
 		t.remove(directory, base, at.layer)
 		return nil
 	case base == whiteoutOpaque:
@@ -87,14 +93,11 @@ func (t *tree) add(header *tar.Header, at place) error {
 		t.remove(directory, strings.TrimPrefix(base, whiteout), at.layer)
 		return nil
 	}
-	return t.put(directory, base, header, at)
-}
-
-// isOverlayWhiteout reports whether an entry is what overlayfs has in place of a file that was removed (Linux,
-// Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories"). Layers that were copied from there have it, and
-// the overlay of the guest would hide it.
-func isOverlayWhiteout(h *tar.Header) bool {
-	return h.Typeflag == tar.TypeChar && h.Devmajor == 0 && h.Devminor == 0
+	if err := t.put(directory, base, header, at); err != nil {
+		return err
+	}
+	t.hideIfOpaque(directory.children[base].node, header, at.layer)
+	return nil
 }
 
 // put gives a directory a child.
