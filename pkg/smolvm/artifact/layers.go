@@ -77,7 +77,7 @@ func (f *File) unpack(ctx context.Context, into io.Writer, digest string, limits
 	}
 	assets := io.TeeReader(during{ctx, io.NewSectionReader(f.content, f.footer.assets.offset, f.footer.assets.size)}, whole)
 	buffered := bufio.NewReaderSize(assets, bufferSize)
-	spans, err := f.extract(buffered, into, limits)
+	spans, err := f.extract(ctx, buffered, into, limits)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -94,15 +94,16 @@ func (f *File) unpack(ctx context.Context, into io.Writer, digest string, limits
 	return spans, f.because(err)
 }
 
-// extract reads compressed assets.
-func (f *File) extract(assets io.Reader, into io.Writer, limits ociimage.Limits) ([]span, error) {
+// extract reads compressed assets. A few bytes may become many without compression, and a hole is none in the archive: the context
+// is looked at behind both.
+func (f *File) extract(ctx context.Context, assets io.Reader, into io.Writer, limits ociimage.Limits) ([]span, error) {
 	content, err := zstd.NewReader(assets, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	defer content.Close()
 	u := unpacking{layers: f.Manifest.layers, spans: make([]span, len(f.Manifest.layers)), found: make([]bool, len(f.Manifest.layers)), into: into, most: limits.Bytes}
-	metered := &meter{from: content, left: limits.Bytes}
+	metered := &meter{from: during{ctx, content}, left: limits.Bytes}
 	archive := tar.NewReader(metered)
 	for entries := 0; ; entries++ {
 		header, err := archive.Next()
@@ -115,7 +116,7 @@ func (f *File) extract(assets io.Reader, into io.Writer, limits ociimage.Limits)
 		if entries >= maxEntries {
 			return nil, wrongf("its assets have more than %d files", maxEntries)
 		}
-		if err := u.take(header, archive); err != nil {
+		if err := u.take(header, during{ctx, archive}); err != nil {
 			return nil, err
 		}
 	}

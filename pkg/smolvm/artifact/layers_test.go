@@ -3,6 +3,7 @@ package artifact
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,6 +96,44 @@ func TestSparseLayersCount(t *testing.T) {
 	if err != nil || len(layers) != 1 || len(layers[0]) != size {
 		t.Errorf("it has %d layers, %v", len(layers), err)
 	}
+}
+
+// TestUnpackingEndsWithItsContext, also where nothing more of the file has to be read for many bytes.
+func TestUnpackingEndsWithItsContext(t *testing.T) {
+	const size = 64 << 20
+	zeros := entry(smolpack.Name(0), tar.TypeReg, strings.Repeat("\x00", size))
+	over := errors.New("over")
+	for name, assets := range map[string][]byte{
+		"a layer that is well compressed": compressed(t, zeros),
+		"a layer that is a hole":          packed(t, sparse(t, smolpack.Name(0), size)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			content := smolpack.Join(nil, assets, fmt.Appendf(nil, `{"platform":"linux/amd64","assets":{"layers":[{"path":%q,"size":%d}]}}`, smolpack.Name(0), size))
+			file, err := read("web.smolmachine", bytes.NewReader(content), int64(len(content)))
+			try(t, err)
+			digest, err := file.Digest(t.Context())
+			try(t, err)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			into := &ending{end: func() { cancel(over) }}
+			if _, err := file.unpack(ctx, into, digest, ociimage.DefaultLimits); !errors.Is(err, over) {
+				t.Errorf("the error is %v", err)
+			}
+			if into.counter > 1<<20 {
+				t.Errorf("%d bytes are written", into.counter)
+			}
+		})
+	}
+}
+
+// ending counts what is written, and calls end.
+type ending struct {
+	counter
+	end func()
+}
+
+func (e *ending) Write(p []byte) (int, error) {
+	e.end()
+	return e.counter.Write(p)
 }
 
 // sparse returns an archive in the format of GNU tar with a file that is one hole.
