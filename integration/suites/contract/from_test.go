@@ -3,6 +3,7 @@ package contract_test
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +94,7 @@ func TestFrom(t *testing.T) {
 		target.pack(t, "other", map[string]any{"platform": "linux/s390x"})
 		in := func(name string) string { return filepath.Join(target.Artifacts, name) }
 		content, err := os.ReadFile(in("good"))
+		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(content))
 		if err == nil {
 			content[100] ^= 1
 			err = os.WriteFile(in("damaged"), content, 0o600)
@@ -101,7 +103,7 @@ func TestFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, r := range map[string]row{
-			"a packed machine":          row{status: 200}.checked(has(map[string]any{"cpus": 2, "memoryMb": 300, "from": in("good"), "state": "created", "imageDigest": nil})).asking(in("good"), ""),
+			"a packed machine":          row{status: 200}.checked(has(map[string]any{"cpus": 2, "memoryMb": 300, "from": in("good"), "state": "created", "imageDigest": digest})).asking(in("good"), ""),
 			"with sizes of its own":     row{status: 200}.checked(has(map[string]any{"cpus": 1, "memoryMb": 128})).asking(in("good"), `,"cpus":1,"memoryMb":128`),
 			"a machine with disks":      row{status: 400, code: api.CodeUnsupportedArtifact}.saying("mode vm", in("disks")).asking(in("disks"), ""),
 			"another architecture":      row{status: 400, code: api.CodeUnsupportedArtifact}.saying("linux/s390x").asking(in("other"), ""),

@@ -12,24 +12,18 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPath is how long the path of an artifact may be, in bytes (PATH_MAX), with its end.
-const MaxPath = 4095
+// maxPath is how long a path may be, in bytes: Linux's PATH_MAX is 4096 with the zero byte behind it.
+const maxPath = 4095
 
-// CheckPath checks whether a path is one of a file below a directory, both absolute. It looks at the text alone: a file need
-// not be there. The error is a *PathError.
-func CheckPath(directory, path string) error {
-	_, err := within(directory, path)
-	return err
-}
-
-// within returns a path relative to the directory. A client of the API writes it.
+// within returns a path relative to the directory, both absolute. A client of the API writes it. It looks at the text alone: a
+// file need not be there. The error is a *PathError.
 func within(directory, path string) (string, error) {
 	refuse := func(reason string) (string, error) {
 		return "", &PathError{Path: path, What: reason, Do: fmt.Sprintf("name a file below %s on the node", directory)}
 	}
 	switch {
-	case len(path) > MaxPath:
-		return refuse(fmt.Sprintf("it has %d bytes, and a path has at most %d", len(path), MaxPath))
+	case len(path) > maxPath:
+		return refuse(fmt.Sprintf("it has %d bytes, and a path has at most %d", len(path), maxPath))
 	case !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl):
 		return refuse("it has control characters, or is no text in UTF-8")
 	case !filepath.IsAbs(path):

@@ -2,11 +2,9 @@ package microvm
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -142,7 +140,7 @@ func TestAStartReadsItsArtifactOnce(t *testing.T) {
 		t.Errorf("before the layers are read: %v", err)
 	}
 	n.images.err = nil
-	is := fmt.Sprintf("sha256:%x", sha256.Sum256(content))
+	is := digestOf(t, from)
 	if err := start(t, m); api.CodeOf(err) != api.CodeBadRequest || !strings.Contains(err.Error(), "it is "+is+", and machine 'a' was created with "+was.ImageDigest+"; put the former file back") {
 		t.Errorf("a file that is damaged since: %v", err)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/slots"
 )
 
-// Open returns an image that is in the cache, by the digest of its manifest. It asks no registry, also not whether the
-// image may be given away: it is for a process whose caller got the digest from Get, and still holds that image. The
-// error is fs.ErrNotExist if the image is not in the cache, or was touched.
+// Open returns an image that is in the cache, by the digest of its manifest, or of the file that Add made it of. It asks no
+// registry, and nothing else whether the image may be given away: it is for callers that have the digest from Get, or have
+// computed it of such a file. The error is fs.ErrNotExist if the image is not in the cache, or was touched.
 func (c *Cache) Open(digest string) (Image, error) {
 	root, err := filepath.Abs(c.Directory)
 	if err != nil {
