@@ -224,7 +224,10 @@ func TestLongStepsKeepNothingElseWaiting(t *testing.T) {
 			for i := range 40 {
 				p.Do("n1", fmt.Sprint("k8s-a", i), Request{Action: machinestep.Delete, Namespace: "a"})
 			}
-			until(t, "those of machines to be deleted have ended", func() bool { return ended.Load() >= startsPerNamespace })
+			for i := range 40 {
+				p.Do("n1", fmt.Sprint("k8s-b", i), Request{Action: machinestep.Nothing})
+			}
+			until(t, "those of machines to be deleted have ended", func() bool { return ended.Load() >= startsPerNode })
 		})
 	}
 }

@@ -62,6 +62,10 @@ func Plan(o Observed) *State {
 	if s.Step.Reason == v1alpha1.ReasonRuntimeUnavailable {
 		s.Step.Reason = o.Runtime.Reason
 	}
+	// It is not known that there is no machine, so nothing is released.
+	if o.VM.DeletionTimestamp != nil && !s.Decidable() {
+		s.Step.Action = machinestep.Nothing
+	}
 	return s
 }
 

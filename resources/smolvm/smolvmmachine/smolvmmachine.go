@@ -17,7 +17,7 @@ const Name = "smolvmmachine"
 // Runtime takes steps with machines.
 type Runtime interface {
 	// Do begins to take the step of a state, or tells how far it has got. It does not wait for it: a pass follows when it has
-	// ended. Nothing ends a start that is under way, and a Release forgets the machine.
+	// ended. Nothing ends what is under way and may take minutes, and a Release forgets the machine.
 	Do(ctx context.Context, s *state.State) state.Progress
 }
 
@@ -60,6 +60,8 @@ func (h handler) EnsureCreated(ctx context.Context, s *state.State) (chain.Outco
 func (h handler) EnsureDeleted(ctx context.Context, s *state.State) (chain.Outcome, error) {
 	switch {
 	case !s.Decidable():
+		// While the machine is being made, nothing is known of it. That may take minutes, and ends.
+		h.runtime.Do(ctx, s)
 		return unknown(s), nil
 	case s.Step.Action == machinestep.Release:
 		h.runtime.Do(ctx, s)
