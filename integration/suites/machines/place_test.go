@@ -256,8 +256,15 @@ func (p *place) guest(m *v1alpha1.Machine) string {
 // operator asks the API server for anything about the namespace. It waits before until all is done.
 func (p *place) stays(machines ...*v1alpha1.Machine) {
 	p.Helper()
-	p.settles()
-	versions := p.versions(machines)
+	var versions []string
+	p.until(func() error { // KubeVirt may be at work, too
+		before := p.versions(machines)
+		p.settles()
+		if versions = p.versions(machines); !slices.Equal(versions, before) {
+			return fmt.Errorf("something still changes: %v, then %v", before, versions)
+		}
+		return nil
+	})
 	count := len(p.operator.Requests.Of(p.namespace))
 	end := time.Now().Add(3 * interval)
 	for time.Now().Before(end) {
