@@ -21,8 +21,9 @@ RUNTIME_IMG ?= docker.io/kvm-operator/kvm-operator-smolvm-runtime:$(lastword $(s
 CONTAINER_TOOL ?= docker
 
 TOOLS   := $(CURDIR)/.tools
-# Vault's module is left out: what it needs is as much as all the others together.
-MODULES := $(filter-out integration/tools/vault,. $(patsubst %/go.mod,%,$(wildcard integration/*/*/go.mod integration/*/*/*/go.mod)))
+# Two modules are left out. What Vault's needs is as much as all the others together, and that of KubeVirt's programs has
+# a part that only its build makes.
+MODULES := $(filter-out integration/tools/vault integration/images/kubevirt/programs,. $(patsubst %/go.mod,%,$(wildcard integration/*/*/go.mod integration/*/*/*/go.mod)))
 STARTED := $(shell date +%s)
 CRDS    := helm/$(NAME)/crds
 # Definitions of SmolVMs, which the chart installs where smolvm.enabled is true. Helm installs all that is in crds of a
@@ -108,10 +109,10 @@ golden: ## Rewrite all golden files. Review the difference before you commit it
 hooks: ## Make git check commit messages in this checkout
 	@git config core.hooksPath .githooks && echo "git checks messages of commits with .githooks/commit-msg"
 
-.PHONY: test states vault vm-faults contract-smolvm chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-smolvm e2e-upgrade e2e-ha unit race bench bench-machine bench-vm bench-machines bench-smolvm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
+.PHONY: test states vault vm-faults contract-smolvm chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-smolvm e2e-upgrade e2e-machines e2e-ha unit race bench bench-machine bench-vm bench-smolvm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
 test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then vault, vm-faults, e2e-life, chaos-rest, e2e-smolvm and e2e-operations as time permits. Lists what it skips
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
-	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/suites/(e2e|issuer)$$') | $(suites)
+	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/suites/(e2e|issuer|kubevirtguest)$$') | $(suites)
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
 	@go test -p 1 -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -E '$(WITH_MACHINES)') | $(suites)
 	@$(MAKE) --no-print-directory states
@@ -159,6 +160,9 @@ e2e-operations: machine-tools ## Remove, change, kill, hang and drain workers wh
 
 e2e-upgrade: machine-tools next-tools ## Upgrade a master and a worker to the next minor version of Kubernetes
 	@go test -v -timeout $(E2E_TIMEOUT) -run TestUpgrade ./integration/suites/e2e
+
+e2e-machines: machine-tools kubevirt-images ## Boot guests of Machines by software emulation, on a real node with KubeVirt, installed by its own operator
+	@go test -v -count=1 -timeout $(E2E_TIMEOUT) ./integration/suites/kubevirtguest
 
 e2e-ha: tools ## Restore a snapshot to three masters, kill each of them, and replace one
 	@go test -v -timeout $(HA_TIMEOUT) -run TestThreeMastersSurviveTheDeathOfAnyOne ./integration/suites/e2e
@@ -283,7 +287,7 @@ docker-build-runtime: ## Build the container image RUNTIME_IMG for nodes with Sm
 
 ##@ Develop
 
-.PHONY: tools machine-tools next-tools generate manifests fmt vet update-deps check-env okteto-up okteto-down
+.PHONY: tools machine-tools kubevirt-images next-tools generate manifests fmt vet update-deps check-env okteto-up okteto-down
 tools: machine-tools ## Build what tests need: machine-tools, kwok, KubeVirt's control plane and a SPICE client. Cached for all checkouts
 	@integration/build.sh .tools kwok kubevirt viewer
 
@@ -291,6 +295,10 @@ machine-tools: ## Build what workload clusters need: Kubernetes, ignition, helm,
 	@integration/build.sh .tools programs kubeall ignition helm coredns flannel flannel-cni web cni-plugins containerd
 	@integration/images/guestimage/build.sh .tools/guest
 	@integration/images/runnerimage/build.sh .tools
+
+kubevirt-images: ## Build KubeVirt's images, with Debian's libvirt and QEMU, and the operator's image for e2e-machines, as root. The first build takes ten minutes and more
+	@integration/images/kubevirt/build.sh .tools
+	@env -u IMAGE -u VERSION integration/images/operatorimage/build.sh .tools
 
 next-tools: ## Build the next minor version of Kubernetes and a guest image for e2e-upgrade
 	@integration/build.sh .tools/next programs kubeall-next ignition coredns flannel flannel-cni web containerd

@@ -101,7 +101,7 @@ install_packages() {
 # install_programs: the programs that machines and their tests run.
 install_programs() {
   local pair missing=()
-  for pair in qemu-system-x86_64=qemu-system-x86 ip=iproute2 ping=iputils-ping mkfs.ext4=e2fsprogs busybox=busybox-static \
+  for pair in qemu-system-x86_64=qemu-system-x86 qemu-img=qemu-utils ip=iproute2 ping=iputils-ping mkfs.ext4=e2fsprogs busybox=busybox-static \
     nsenter=util-linux nft=nftables containerd=containerd ctr=containerd runc=runc conntrack=conntrack \
     mount=mount iptables=iptables host-local=containernetworking-plugins; do
     PATH=$PATH:/usr/sbin:/sbin:/usr/lib/cni command -v "${pair%=*}" >/dev/null || missing+=("${pair#*=}")
