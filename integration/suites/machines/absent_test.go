@@ -143,6 +143,12 @@ func TestALateVolumeDoesNotHoldUpTheVirtualMachine(t *testing.T) {
 	if err := read(p, m.Name, &kubevirtv1.VirtualMachine{}); apierrors.IsNotFound(err) {
 		t.Error("there is no VirtualMachine")
 	}
+	p.until(func() error {
+		if get(p, m.Name, m); m.Status.State != string(kubevirtv1.VirtualMachineStatusWaitingForVolumeBinding) {
+			return errors.New("virt-controller does not wait for the volume: " + describe(m))
+		}
+		return nil
+	})
 	p.stays(m)
 	storage.Release(p.namespace)
 	p.await(m, runs)
