@@ -242,7 +242,6 @@ var masks = []struct {
 	{regexp.MustCompile(`20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`), "TIME"},
 	{regexp.MustCompile(`\b10\.[0-9]+\.[0-9]+\.[0-9]+\b`), "ADDRESS"},
 	{regexp.MustCompile(`\bnode-[0-9]+\b`), "NODE"},
-	{regexp.MustCompile(`(approve-restart=)[0-9a-f]+`), "${1}TOKEN"},
 	{regexp.MustCompile(`(?m)^( *)(resourceVersion|observedGeneration|generation): .*$`), "$1$2: N"},
 }
 
