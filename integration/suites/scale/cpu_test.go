@@ -35,7 +35,7 @@ func usedCPU(t testing.TB) (used cpu) {
 		if err != nil {
 			continue // The process has ended.
 		}
-		// The name of the program stands in parentheses and may contain spaces; the fields after it are counted from 3.
+		// Field 2 is the program's name in parentheses, which may contain spaces. The fields after it begin with number 3.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		switch strconv.Itoa(os.Getpid()) {
 		case filepath.Base(filepath.Dir(path)):

@@ -45,9 +45,9 @@ func NewRenderer() *Renderer {
 	return &Renderer{rendered: lru.New(mostRendered), stored: lru.New(mostStored)}
 }
 
-// Render renders the boot data of a node, or returns it from the cache, whose key is everything that it depends on. What
-// is stored already, and is the same, is neither checked nor packed again: that takes two thirds of the time, and after a
-// start of the operator it would be done for every node of every cluster. It may be empty.
+// Render renders the boot data of a node, or returns it from the cache, whose key is everything that it depends on. there
+// is what the API server has, which other clients may have written; it may be empty. If it is the same, it is neither
+// checked nor packed again: that takes two thirds of the time, and each start of the operator would do it for every node.
 func (r *Renderer) Render(p Params, there Halves) (Rendered, error) {
 	fingerprint, err := fingerprintOf(p)
 	if err != nil {
