@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -25,29 +26,39 @@ const wholeTimeout = 30 * time.Second
 // errOtherFormat says that a response is in a format that was not requested.
 var errOtherFormat = errors.New("the API server answers in a format that was not asked for")
 
-// guard reads a response before it is decoded, and passes on only what can be decoded within the budget. It is not safe
-// for concurrent use.
+// guard reads a response before it is decoded, and passes on only what can be decoded within the budget. As with every
+// body of a response, Close may be called during Read: a watch is stopped that way.
 type guard struct {
 	io.ReadCloser
-	ctx     context.Context // the request's context
+	ctx     context.Context // the request's context until the guard is closed
+	cancel  context.CancelFunc
 	scheme  *runtime.Scheme
 	reading *semaphore.Weighted
 	// next reads the next part that is decoded as a whole, and cost returns how much memory that takes.
 	next func() ([]byte, error)
 	cost func([]byte) (int64, error)
 
-	pending []byte
-	grant   *grant
-	shared  bool
+	grant  *grant
+	shared bool
 	// intake limits responses that a cache keeps before they are trimmed; nil for other responses.
 	intake *rate.Limiter
+
+	// mu guards what follows. It is not held while a part is loaded, because that waits for the network. Meanwhile
+	// reserved and the grant belong to the load.
+	mu      sync.Mutex
+	loading bool
+	pending []byte
+	err     error
 	// reserved is how much of reading is reserved.
 	reserved int64
-	err      error
 }
 
 // guardAnswer guards a response with one object or list.
 func (l *link) guardAnswer(request *http.Request, response *http.Response) {
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		refusal(response)
+		return
+	}
 	kind := response.Header.Get("Content-Type")
 	g := l.newGuard(request, response)
 	g.next = g.answer
@@ -55,9 +66,6 @@ func (l *link) guardAnswer(request *http.Request, response *http.Response) {
 		g.intake = l.intake
 	}
 	switch {
-	case response.StatusCode < 200 || response.StatusCode > 299:
-		refusal(response)
-		return
 	case isProtobuf(kind):
 		g.cost = func(data []byte) (int64, error) { return wire.Cost(l.scheme, data, largestDecoded) }
 	case isJSON(kind) && !isProtobuf(request.Header.Get("Accept")):
@@ -96,7 +104,8 @@ func refusal(response *http.Response) {
 }
 
 func (l *link) newGuard(request *http.Request, response *http.Response) *guard {
-	g := &guard{ReadCloser: response.Body, ctx: request.Context(), scheme: l.scheme, reading: l.reading}
+	g := &guard{ReadCloser: response.Body, scheme: l.scheme, reading: l.reading}
+	g.ctx, g.cancel = context.WithCancel(request.Context())
 	g.grant, g.shared = grantOf(g.ctx)
 	return g
 }
@@ -117,10 +126,11 @@ func firstType(header string) string {
 
 // Read passes on the part that was checked. A call for more means that the last part has been decoded.
 func (g *guard) Read(p []byte) (int, error) {
-	if len(g.pending) == 0 && g.err == nil {
-		g.release()
-		g.pending, g.err = g.load()
+	if g.beginLoad() {
+		g.endLoad(g.load())
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if len(g.pending) == 0 {
 		return 0, g.err
 	}
@@ -132,11 +142,41 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close closes the response.
-func (g *guard) Close() error {
-	g.pending, g.err = nil, http.ErrBodyReadAfterClose
-	g.unreserve()
+// beginLoad reports whether the next part is due, and releases the last one.
+func (g *guard) beginLoad() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.pending) > 0 || g.err != nil {
+		return false
+	}
 	g.release()
+	g.loading = true
+	return true
+}
+
+// endLoad keeps the part, or releases it if the guard was closed meanwhile.
+func (g *guard) endLoad(part []byte, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.loading = false
+	if g.err != nil {
+		g.unreserve()
+		g.release()
+		return
+	}
+	g.pending, g.err = part, err
+}
+
+// Close closes the response, and ends a Read that waits.
+func (g *guard) Close() error {
+	g.mu.Lock()
+	g.pending, g.err = nil, http.ErrBodyReadAfterClose
+	if !g.loading {
+		g.unreserve()
+		g.release()
+	}
+	g.mu.Unlock()
+	g.cancel()
 	return g.ReadCloser.Close()
 }
 
