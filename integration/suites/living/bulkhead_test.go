@@ -69,7 +69,7 @@ func gather(t testing.TB, n int) *aCrowd {
 	operator := theLab.Run(t, ofShard("shard=crowd"))
 	kinds := troubles()
 	c := &aCrowd{broken: map[string]*living{}}
-	ids := crowdIDs(n)
+	ids := crowdIDs("c", n)
 	for name := range kinds {
 		c.broken[name] = create(t, crowd, "crowd", fixture.MakeCluster(ids[len(c.broken)]).Label(troubled, "yes"))
 	}

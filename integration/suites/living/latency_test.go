@@ -255,7 +255,7 @@ func followsAtOnce(t *testing.T, l *living, operator *lab.Operator) {
 func BenchmarkPodReadyToEndpoint(b *testing.B) {
 	operator := theLab.Run(b, ofShard("shard in (live, idle)"))
 	var idle []*living
-	for _, id := range crowdIDs(many) {
+	for _, id := range crowdIDs("i", many) {
 		idle = append(idle, create(b, crowd, "idle", fixture.MakeCluster(id)))
 	}
 	l := create(b, quiet, "live", fixture.MakeCluster("live").Workers(1))

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -95,7 +96,7 @@ func start(ctx context.Context) error {
 		return err
 	})
 	group.Go(func() (err error) {
-		crowd, err = startServer(managementcluster.Options{}, append(crowdIDs(many), "image", "failed", "blind1", "blind3", "drain", "repair", "pair", "refused", "alone", "refus", "hangs")...)
+		crowd, err = startServer(managementcluster.Options{}, append(slices.Concat(crowdIDs("c", many), crowdIDs("i", many)), "image", "failed", "blind1", "blind3", "drain", "repair", "pair", "refused", "alone", "refus", "hangs")...)
 		return err
 	})
 	return group.Wait()
@@ -127,11 +128,11 @@ func stop() error {
 	return errors.Join(errs...)
 }
 
-// crowdIDs returns the ids of clusters that share an API server.
-func crowdIDs(n int) []string {
+// crowdIDs returns the ids of clusters that share an API server. Each prefix belongs to one test or benchmark.
+func crowdIDs(prefix string, n int) []string {
 	var ids []string
 	for i := range n {
-		ids = append(ids, fmt.Sprintf("c%02d", i))
+		ids = append(ids, fmt.Sprintf("%s%02d", prefix, i))
 	}
 	return ids
 }
