@@ -47,8 +47,8 @@ func startServer(options managementcluster.Options, ids ...string) (*server, err
 const (
 	// shard is the label by which each test has its own operator.
 	shard = "shard"
-	// hosts is the number of hosts for each role.
-	hosts = 4
+	// hosts is the number of hosts for each role. The benchmarks need room for the machines of 150 clusters.
+	hosts = 8
 	// many is the size of the largest crowd.
 	many = 100
 )

@@ -144,23 +144,32 @@ func createAll(b testing.TB, l *lab.Lab, prefix string, n int) []*v1alpha1.KVMCo
 // watchComplete returns a function that waits until n clusters whose names have a prefix have all their objects: their
 // status then only waits for node pods. It watches, because listing KVMConfigs again and again costs the API server more than the operator does.
 func watchComplete(b testing.TB, l *lab.Lab, prefix string) func(n int) {
-	names := make(chan string)
+	var mu sync.Mutex
+	complete, more := map[string]bool{}, make(chan struct{}, 1)
+	// The watch never waits for a reader, because the API server ends a watch that falls behind.
 	lab.Watch(b, l, &v1alpha1.KVMConfigList{}, func(_ watch.EventType, config *v1alpha1.KVMConfig) {
 		if strings.HasPrefix(config.Name, prefix) && slices.ContainsFunc(config.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "NodesNotReady" }) {
+			mu.Lock()
+			complete[config.Name] = true
+			mu.Unlock()
 			select {
-			case names <- config.Name:
-			case <-b.Context().Done():
+			case more <- struct{}{}:
+			default:
 			}
 		}
 	})
 	return func(n int) {
-		late := time.After(timeout)
-		for complete := map[string]bool{}; len(complete) < n; {
+		for late := time.After(timeout); ; {
+			mu.Lock()
+			have := len(complete)
+			mu.Unlock()
+			if have >= n {
+				return
+			}
 			select {
-			case name := <-names:
-				complete[name] = true
+			case <-more:
 			case <-late:
-				b.Fatalf("%d of %d clusters are complete after %s", len(complete), n, timeout)
+				b.Fatalf("%d of %d clusters are complete after %s", have, n, timeout)
 			}
 		}
 	}
