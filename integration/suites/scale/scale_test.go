@@ -17,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
@@ -144,34 +143,64 @@ func createAll(b testing.TB, l *lab.Lab, prefix string, n int) []*v1alpha1.KVMCo
 // watchComplete returns a function that waits until n clusters whose names have a prefix have all their objects: their
 // status then only waits for node pods. It watches, because listing KVMConfigs again and again costs the API server more than the operator does.
 func watchComplete(b testing.TB, l *lab.Lab, prefix string) func(n int) {
-	var mu sync.Mutex
-	complete, more := map[string]bool{}, make(chan struct{}, 1)
-	// The watch never waits for a reader, because the API server ends a watch that falls behind.
-	lab.Watch(b, l, &v1alpha1.KVMConfigList{}, func(_ watch.EventType, config *v1alpha1.KVMConfig) {
-		if strings.HasPrefix(config.Name, prefix) && slices.ContainsFunc(config.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "NodesNotReady" }) {
-			mu.Lock()
-			complete[config.Name] = true
-			mu.Unlock()
-			select {
-			case more <- struct{}{}:
-			default:
-			}
-		}
-	})
+	watcher, err := client.NewWithWatch(l.RESTConfig(), client.Options{Scheme: l.Client.Scheme()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	complete := make(chan string)
+	var watching sync.WaitGroup
+	b.Cleanup(func() { cancel(); watching.Wait() })
+	watching.Go(func() { watchAgain(ctx, watcher, prefix, complete) })
 	return func(n int) {
-		for late := time.After(timeout); ; {
-			mu.Lock()
-			have := len(complete)
-			mu.Unlock()
-			if have >= n {
-				return
-			}
+		late := time.After(timeout)
+		for all := map[string]bool{}; len(all) < n; {
 			select {
-			case <-more:
+			case name := <-complete:
+				all[name] = true
 			case <-late:
-				b.Fatalf("%d of %d clusters are complete after %s", have, n, timeout)
+				b.Fatalf("%d of %d clusters are complete after %s", len(all), n, timeout)
 			}
 		}
+	}
+}
+
+// watchAgain sends the names of complete clusters. The API server ends a watch that falls behind, as may happen while all
+// processors are busy; the clusters are then listed once.
+func watchAgain(ctx context.Context, c client.WithWatch, prefix string, complete chan<- string) {
+	see := func(config *v1alpha1.KVMConfig) {
+		if strings.HasPrefix(config.Name, prefix) && slices.ContainsFunc(config.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "NodesNotReady" }) {
+			select {
+			case complete <- config.Name:
+			case <-ctx.Done():
+			}
+		}
+	}
+	for ; ctx.Err() == nil; pause(ctx) {
+		var list v1alpha1.KVMConfigList
+		if err := c.List(ctx, &list); err != nil {
+			continue
+		}
+		for i := range list.Items {
+			see(&list.Items[i])
+		}
+		w, err := c.Watch(ctx, &v1alpha1.KVMConfigList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+		if err != nil {
+			continue
+		}
+		for event := range w.ResultChan() {
+			if config, ok := event.Object.(*v1alpha1.KVMConfig); ok {
+				see(config)
+			}
+		}
+	}
+}
+
+// pause waits a moment, and not after the context has ended.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(50 * time.Millisecond):
 	}
 }
 
