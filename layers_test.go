@@ -79,9 +79,9 @@ var foreign = map[string]struct{ only, never []string }{
 	"pkg/virtualmachine":       {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/yaml"}},
 	"pkg/virtualmachine/links": {only: []string{"k8s.io/apimachinery", "golang.org/x/time/rate"}},
 	"pkg/smolvm":               {never: []string{"k8s.io", "sigs.k8s.io"}},
-	"pkg/vitistack":            {only: []string{"k8s.io/api", "k8s.io/apimachinery", "kubevirt.io/api"}},
-	"pkg/kubevirt":             {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "kubevirt.io/api"}},
-	"resources/machine":        {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "kubevirt.io/api", clientPackage}},
+	"pkg/vitistack":            {only: []string{"k8s.io/api", "k8s.io/apimachinery", "kubevirt.io/api", "kubevirt.io/containerized-data-importer-api"}},
+	"pkg/kubevirt":             {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "kubevirt.io/api", "kubevirt.io/containerized-data-importer-api"}},
+	"resources/machine":        {only: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "kubevirt.io/api", "kubevirt.io/containerized-data-importer-api", clientPackage}},
 	"pkg/smolvmcluster":        {only: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 	"pkg/smolvmcluster/nodes":  {only: []string{"k8s.io/apimachinery", "golang.org/x/time/rate"}},
 	"pkg/smolvmruntime": {only: []string{

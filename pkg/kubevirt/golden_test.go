@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
@@ -177,13 +178,15 @@ func TestKubeVirtsTypesDecodeWhatIsRecorded(t *testing.T) {
 				decoded[corev1.PersistentVolumeClaim](t, document)
 			case "Secret":
 				decoded[corev1.Secret](t, document)
+			case "DataVolume":
+				decoded[cdiv1.DataVolume](t, document)
 			default:
 				t.Errorf("%s has a %s", path, kind)
 			}
 		}
 	}
 	t.Logf("decoded strictly: %v", kinds)
-	if kinds["VirtualMachine"] != len(recorded) || kinds["PersistentVolumeClaim"] == 0 || kinds["Secret"] == 0 {
+	if kinds["VirtualMachine"] != len(recorded) || kinds["PersistentVolumeClaim"] == 0 || kinds["Secret"] == 0 || kinds["DataVolume"] == 0 {
 		t.Errorf("%d files have %v", len(recorded), kinds)
 	}
 }

@@ -80,14 +80,17 @@ func vmReady(s *State, results []chain.Result, o Observation) finding {
 
 // storageReady returns the condition StorageReady: the claims are bound.
 func storageReady(s *State, results []chain.Result, o Observation) finding {
-	storage, data := s.own(results, HandlerStorage), s.own(results, HandlerCloudInit)
-	for _, p := range slices.Concat(s.Problems, met(storage)) {
-		if p.Type == v1alpha1.StorageClassNotFound {
-			return isFalse(v1alpha1.StorageClassNotFound, p.Message)
+	storage, imports, data := s.own(results, HandlerStorage), s.own(results, HandlerImport), s.own(results, HandlerCloudInit)
+	for _, p := range slices.Concat(s.Problems, met(storage), met(imports), s.importFailures()) {
+		if slices.Contains([]string{v1alpha1.StorageClassNotFound, v1alpha1.CDINotInstalled, v1alpha1.ImportFailed}, p.Type) {
+			return isFalse(p.Type, p.Message)
 		}
 	}
-	if message := cmp.Or(failure(storage), failure(data)); message != "" {
+	if message := cmp.Or(failure(storage), failure(imports), failure(data)); message != "" {
 		return isFalse(v1alpha1.ReasonPVCPending, message)
+	}
+	if message := s.importing(); message != "" {
+		return isFalse(v1alpha1.ReasonImporting, message)
 	}
 	if o.Created && !o.Runs() && (o.Printable == kubevirtv1.VirtualMachineStatusPvcNotFound || o.Printable == kubevirtv1.VirtualMachineStatusDataVolumeError) {
 		return isFalse(v1alpha1.ReasonPVCPending, failing[o.Printable])

@@ -137,6 +137,7 @@ func (p *plan) disk(d *v1alpha1.Disk, boots, sized bool) Disk {
 	wanted.Size = p.diskSize(d, sized)
 	wanted.Claim = p.claim(d.Name, boots)
 	wanted.StorageClass = p.storageClass(d, wanted.Claim)
+	p.otherData(&wanted)
 	return wanted
 }
 
@@ -173,14 +174,15 @@ func (p *plan) claim(disk string, boots bool) string {
 	return usual
 }
 
-// LeftAlone returns whether the claim of a disk is used and not written: a user has put it in the VirtualMachine, or KubeVirt
-// has restored it from a snapshot, with the VirtualMachine as its controller.
+// LeftAlone returns whether the claim of a disk is used and not written: a user has put it in the VirtualMachine, KubeVirt
+// has restored it from a snapshot, with the VirtualMachine as its controller, or CDI fills it, with a DataVolume as its
+// controller.
 func (s *State) LeftAlone(d *Disk) bool {
 	if live := s.Claims[d.Claim]; live != nil && s.Owns(live) {
 		c := metav1.GetControllerOf(live)
 		return c != nil && !s.controls(c)
 	}
-	return d.Claim != s.Machine.Name+"-"+d.Name
+	return d.Claim != s.usual(d)
 }
 
 // mounted returns the claim of a volume; empty if there is none. The claim of a DataVolume, which a user may put in place of

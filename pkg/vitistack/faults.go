@@ -21,6 +21,8 @@ const (
 	HandlerNetwork = "network"
 	// HandlerStorage makes the claims.
 	HandlerStorage = "storage"
+	// HandlerImport makes the DataVolumes that CDI fills claims for.
+	HandlerImport = "import"
 	// HandlerCloudInit makes the Secret with the data for the first boot.
 	HandlerCloudInit = "cloudinit"
 	// HandlerVirtualMachine makes the VirtualMachine.
@@ -53,7 +55,7 @@ func Problems(s *State, results []chain.Result) []Problem {
 		if s.KubeVirt == Absent && !has(found, v1alpha1.KubeVirtAPIError) {
 			add(Problem{Type: v1alpha1.KubeVirtAPIError, Message: "KubeVirt is not installed: the API server has no kind VirtualMachine; install KubeVirt"})
 		}
-		for _, p := range reported(observed(s, results)) {
+		for _, p := range slices.Concat(reported(observed(s, results)), s.importFailures()) {
 			add(p)
 		}
 	}
@@ -138,6 +140,7 @@ func classify(handler string, err error) (Problem, bool) {
 var refusals = map[string]string{
 	HandlerNetwork:        v1alpha1.NetworkAttachmentFailed,
 	HandlerStorage:        v1alpha1.InvalidSpec,
+	HandlerImport:         v1alpha1.ImportFailed,
 	HandlerCloudInit:      v1alpha1.InvalidSpec,
 	HandlerVirtualMachine: v1alpha1.KubeVirtAPIError,
 }

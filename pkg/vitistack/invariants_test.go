@@ -56,7 +56,9 @@ var (
 			v1alpha1.ReasonStopped, v1alpha1.ReasonPaused, v1alpha1.ReasonStopping, v1alpha1.ReasonTerminating, v1alpha1.ReasonNodeUnreachable,
 			v1alpha1.ReasonPVCPending, v1alpha1.ReasonNetworkFailed, v1alpha1.ReasonVMFailed),
 		v1alpha1.ConditionVirtualMachineReady: {v1alpha1.ReasonVMCreated, v1alpha1.ReasonVMFailed},
-		v1alpha1.ConditionStorageReady:        {v1alpha1.ReasonPVCBound, v1alpha1.ReasonPVCPending, v1alpha1.StorageClassNotFound},
+		v1alpha1.ConditionStorageReady:        {
+			v1alpha1.ReasonPVCBound, v1alpha1.ReasonPVCPending, v1alpha1.StorageClassNotFound, v1alpha1.ReasonImporting, v1alpha1.CDINotInstalled, v1alpha1.ImportFailed,
+		},
 		v1alpha1.ConditionNetworkReady:        {v1alpha1.ReasonNetworkConfigured, v1alpha1.ReasonNetworkFailed},
 	}
 )

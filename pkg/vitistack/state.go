@@ -10,21 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
-// KubeVirt says whether the API server serves KubeVirt's kinds.
+// KubeVirt says whether the API server serves KubeVirt's kinds, or those of another program.
 type KubeVirt int
 
 const (
 	// Unknown means that this has not been found out yet, or the caches of its kinds are not filled yet.
 	Unknown KubeVirt = iota
-	// Absent means that KubeVirt is not installed.
+	// Absent means that the program is not installed.
 	Absent
-	// Installed means that VM and VMI of Observed are what exists.
+	// Installed means that its objects in Observed are what exists.
 	Installed
 )
 
@@ -84,6 +85,9 @@ type Observed struct {
 	// VM and VMI have the name of the Machine; nil if there is none. They may be foreign: see Owns.
 	VM  *kubevirtv1.VirtualMachine
 	VMI *kubevirtv1.VirtualMachineInstance
+	// CDI says whether Imports are known: the DataVolumes of the namespace that have the Machine's label, by name.
+	CDI     KubeVirt
+	Imports map[string]*cdiv1.DataVolume
 	// Observation is what VM and VMI say: kubevirt.Observe(VM, VMI) if VM is the Machine's, else the zero value.
 	Observation Observation
 	Now         time.Time
@@ -176,8 +180,12 @@ type CloudInit struct {
 // ownerKind is the kind of the owners that objects of Machines name.
 const ownerKind = "Machine.vitistack.io"
 
-// Owner is the owner of the objects of a handler.
+// Owner is the owner of the objects of a handler. A DataVolume has that of claims, because CDI copies the annotations of the
+// one to the other.
 func (s *State) Owner(handler string) ownership.Owner {
+	if handler == HandlerImport {
+		handler = HandlerStorage
+	}
 	return ownership.Owner{Kind: ownerKind, Namespace: s.Machine.Namespace, Name: s.Machine.Name, UID: s.Machine.UID, Handler: handler}
 }
 
@@ -196,12 +204,16 @@ func (s *State) made(object metav1.Object) bool {
 		return object.GetName() == s.Machine.Name
 	case *corev1.Secret:
 		return object.GetName() == CloudInitSecret(s.Machine.Name)
+	case *corev1.PersistentVolumeClaim:
+		if importedClaim(object) {
+			return true
+		}
 	}
 	c := metav1.GetControllerOf(object)
 	return c != nil && s.controls(c)
 }
 
 // controls returns whether a controller of an object is the Machine, or a former one of its name.
-func (s *State) controls(c *metav1.OwnerReference) bool {
-	return c.APIVersion == v1alpha1.GroupVersion.String() && c.Kind == "Machine" && c.Name == s.Machine.Name
+func (o *Observed) controls(c *metav1.OwnerReference) bool {
+	return c.APIVersion == v1alpha1.GroupVersion.String() && c.Kind == "Machine" && c.Name == o.Machine.Name
 }

@@ -52,7 +52,7 @@ func state(last, problem string) *vitistack.State {
 func results(errs map[string]error) []chain.Result {
 	var all []chain.Result
 	blockedBy := []string(nil)
-	for _, name := range []string{vitistack.HandlerNetwork, vitistack.HandlerStorage, vitistack.HandlerCloudInit, vitistack.HandlerVirtualMachine} {
+	for _, name := range []string{vitistack.HandlerNetwork, vitistack.HandlerStorage, vitistack.HandlerImport, vitistack.HandlerCloudInit, vitistack.HandlerVirtualMachine} {
 		r := chain.Result{Handler: name, BlockedBy: blockedBy, Err: errs[name]}
 		if blockedBy == nil {
 			r.Outcome = chain.Done()
@@ -110,6 +110,8 @@ func faults() []map[string]error {
 		storage(errors.Join(problem.Newf("OwnedByOther", "PersistentVolumeClaim ci/agent-root belongs to another"), context.DeadlineExceeded)),
 		storage(problem.Newf(v1alpha1.StorageClassNotFound, "StorageClass fast does not exist")),
 		{vitistack.HandlerNetwork: problem.Newf(v1alpha1.NetworkAttachmentFailed, "Multus is not installed")},
+		{vitistack.HandlerImport: problem.Newf(v1alpha1.CDINotInstalled, "CDI is not installed")},
+		{vitistack.HandlerImport: problem.Newf("NotOwned", "DataVolume ci/agent-root exists and is not managed by this operator")},
 		{vitistack.HandlerCloudInit: problem.Newf("NotOwned", "Secret ci/agent-cloudinit exists and is not managed by this operator")},
 		{vitistack.HandlerCloudInit: problem.Newf(v1alpha1.CloudInitSourceNotFound, "Secret ci/data does not exist")},
 	}

@@ -84,6 +84,9 @@ func alive(s *State, results []chain.Result, status *v1alpha1.MachineStatus) {
 	if o.Created {
 		v = withVM(o, status.Phase)
 	}
+	if importing := s.importing(); importing != "" && v.reason == v1alpha1.ReasonCreating && !o.Runs() {
+		v.message = importing
+	}
 	status.Phase, status.State, status.Provider = v.phase, v.state, v1alpha1.Provider
 	status.ObservedGeneration, status.VMName = s.Machine.Generation, ""
 	if o.Created || made {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -50,6 +51,7 @@ var resources = []struct {
 	{v1alpha1.GroupVersion.WithKind("MachineClass"), "machineclasses", "machineclass", meta.RESTScopeRoot},
 	{kubevirtv1.VirtualMachineGroupVersionKind, "virtualmachines", "virtualmachine", meta.RESTScopeNamespace},
 	{kubevirtv1.VirtualMachineInstanceGroupVersionKind, "virtualmachineinstances", "virtualmachineinstance", meta.RESTScopeNamespace},
+	{cdiv1.SchemeGroupVersion.WithKind("DataVolume"), "datavolumes", "datavolume", meta.RESTScopeNamespace},
 	{multusv1.GroupVersion.WithKind("NetworkAttachmentDefinition"), multusv1.Resource, "network-attachment-definition", meta.RESTScopeNamespace},
 	{corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "persistentvolumeclaims", "persistentvolumeclaim", meta.RESTScopeNamespace},
 	{corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "secret", meta.RESTScopeNamespace},
@@ -93,18 +95,19 @@ func (s *Service) observeClaims(ctx context.Context) error {
 }
 
 // sessions are the kinds that may be missing.
-type sessions struct{ kubeVirt, multus, networks, classes *late.Session }
+type sessions struct{ kubeVirt, cdi, multus, networks, classes *late.Session }
 
 // definitions returns the names of all definitions that the operator follows.
 func (sessions) definitions() []string {
 	return []string{
 		definitionMachines, definitionNetworks, definitionClasses,
-		kubevirt.DefinitionVirtualMachines, kubevirt.DefinitionVirtualMachineInstances, multusv1.Definition,
+		kubevirt.DefinitionVirtualMachines, kubevirt.DefinitionVirtualMachineInstances, kubevirt.DefinitionDataVolumes,
+		multusv1.Definition,
 	}
 }
 
 func (s sessions) all() []manager.Runnable {
-	return []manager.Runnable{s.kubeVirt, s.multus, s.networks, s.classes}
+	return []manager.Runnable{s.kubeVirt, s.cdi, s.multus, s.networks, s.classes}
 }
 
 // newSessions returns the sessions. changed is called when one begins or ends.
@@ -119,7 +122,10 @@ func (s *Service) newSessions(c Config, changed func()) sessions {
 	}
 	networks := begin("networks", []client.Object{&v1alpha1.NetworkConfiguration{}}, definitionNetworks)
 	networks.Indexes = []late.Index{{Kind: &v1alpha1.NetworkConfiguration{}, Name: machine.IndexAttached, Values: machine.Attached}}
+	imports := begin("cdi", []client.Object{&cdiv1.DataVolume{}}, kubevirt.DefinitionDataVolumes)
+	imports.Indexes = []late.Index{{Kind: &cdiv1.DataVolume{}, Name: machine.IndexMachine, Values: machine.NamesOf}}
 	return sessions{
+		cdi: late.New(imports),
 		kubeVirt: late.New(begin("kubevirt", []client.Object{&kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineInstance{}},
 			kubevirt.DefinitionVirtualMachines, kubevirt.DefinitionVirtualMachineInstances)),
 		multus:   late.New(begin("multus", []client.Object{&multusv1.NetworkAttachmentDefinition{}}, multusv1.Definition)),

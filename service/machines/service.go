@@ -158,7 +158,7 @@ func (s *Service) add(ctx context.Context, c Config) error {
 	}
 	networks := &networkconfiguration.Reconciler{Machines: writer, Settings: c.Settings, Interval: c.Interval, Clock: s.clock, Outdated: s.outdated}
 	s.sessions = s.newSessions(c, func() { machines.Wake(); networks.Wake() })
-	machines.Sessions = machine.Sessions{KubeVirt: s.sessions.kubeVirt, Networks: s.sessions.networks, Classes: s.sessions.classes}
+	machines.Sessions = machine.Sessions{KubeVirt: s.sessions.kubeVirt, CDI: s.sessions.cdi, Networks: s.sessions.networks, Classes: s.sessions.classes}
 	networks.Networks, networks.Multus = s.sessions.networks, s.sessions.multus
 	metadata, err := s.addMetadata()
 	if err != nil {

@@ -1,26 +1,30 @@
-// Package definitions has the CustomResourceDefinitions that a cluster with KubeVirt and Multus has, without the
+// Package definitions has the CustomResourceDefinitions that a cluster with KubeVirt, CDI and Multus has, without the
 // programs behind them.
 package definitions
 
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 )
 
 // Names of definitions.
 const (
 	VirtualMachines         = "virtualmachines.kubevirt.io"
 	VirtualMachineInstances = "virtualmachineinstances.kubevirt.io"
+	DataVolumes             = "datavolumes.cdi.kubevirt.io"
 	Attachments             = "network-attachment-definitions.k8s.cni.cncf.io"
 )
 
@@ -54,6 +58,32 @@ func KubeVirt(ctx context.Context, names ...string) ([]*apiextensionsv1.CustomRe
 		return nil, fmt.Errorf("%s prints %d of the definitions %v", tool, len(found), names)
 	}
 	return found, nil
+}
+
+//go:embed datavolumes.yaml
+var dataVolumes []byte
+
+// CDI returns the definition of DataVolumes, made from CDI's API types, and those of the other kinds that KubeVirt waits for
+// when there is that one, which accept every object.
+func CDI() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(dataVolumes, definition); err != nil {
+		return nil, fmt.Errorf("decoding the definition of DataVolumes: %w", err)
+	}
+	all := []*apiextensionsv1.CustomResourceDefinition{definition}
+	for kind, scope := range map[string]apiextensionsv1.ResourceScope{
+		"DataSource": apiextensionsv1.NamespaceScoped, "StorageProfile": apiextensionsv1.ClusterScoped,
+		"CDI": apiextensionsv1.ClusterScoped, "CDIConfig": apiextensionsv1.ClusterScoped,
+	} {
+		other := definition.DeepCopy()
+		singular := strings.ToLower(kind)
+		other.Name = singular + "s." + definition.Spec.Group
+		other.Spec.Scope = scope
+		other.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Singular: singular, Plural: singular + "s"}
+		other.Spec.Versions[0].AdditionalPrinterColumns = nil
+		all = append(all, WithoutSchemas([]*apiextensionsv1.CustomResourceDefinition{other})...)
+	}
+	return all, nil
 }
 
 // Multus returns the definition of NetworkAttachmentDefinitions, with the schema that Multus installs.

@@ -28,10 +28,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 )
 
-// elsewhere are the grants of which the audit log of this test has no request: an event that repeats, and what some API
-// servers check in the request that names an owner.
+// elsewhere are the grants of which the audit log of this test has no request: an event that repeats, what some API servers
+// check in the request that names an owner, and what is read only if a cache lacks it for a moment.
 var elsewhere = map[grants.Grant]bool{
 	{Verb: "patch", Group: "events.k8s.io", Resource: "events"}:                           true,
+	{Verb: "get", Group: "cdi.kubevirt.io", Resource: "datavolumes"}:                      true,
 	{Verb: "update", Group: "vitistack.io", Resource: "machines/finalizers"}:              true,
 	{Verb: "update", Group: "vitistack.io", Resource: "networkconfigurations/finalizers"}: true,
 }
@@ -85,8 +86,8 @@ func (i installation) operate(t *testing.T) *operator {
 }
 
 // TestOperatorNeedsWhatTheChartGivesItAndNoMore: the operator runs with only the installed variables and permissions, and
-// during the life of a Machine with all that it can have it uses every permission and lacks none. KubeVirt and Multus are
-// there by their definitions: no guest runs.
+// during the life of a Machine with all that it can have it uses every permission and lacks none. KubeVirt, CDI and
+// Multus are there by their definitions: no guest runs.
 func TestOperatorNeedsWhatTheChartGivesItAndNoMore(t *testing.T) {
 	i := start(t)
 	i.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
@@ -96,6 +97,7 @@ func TestOperatorNeedsWhatTheChartGivesItAndNoMore(t *testing.T) {
 	lab.Eventually(t, lab.Timeout, func() error { _, err := loopback.Get("http://" + o.probes + "/readyz"); return err })
 	i.defineKubeVirt(t)
 	i.lifeOfAMachine(t)
+	i.lifeOfAnImport(t)
 	i.metricsAreServed(t, o)
 	o.stop()
 	i.linesAreThoseOfThePage(t, o)
@@ -108,9 +110,33 @@ func (i installation) defineKubeVirt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, definition := range append(all, definitions.Multus()) {
+	imports, err := definitions.CDI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, definition := range append(append(all, imports...), definitions.Multus()) {
 		i.Create(t, definition)
 	}
+}
+
+// lifeOfAnImport creates a Machine whose disk is to be imported, and deletes it.
+func (i installation) lifeOfAnImport(t *testing.T) {
+	t.Helper()
+	source := &v1alpha1.DiskSource{HTTP: &v1alpha1.HTTPImage{URL: "https://images.example.com/debian.qcow2"}}
+	m := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "imported"},
+		Spec:       v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.Disk{{Name: "root", Source: source}}},
+	}
+	i.Create(t, m)
+	dv := &unstructured.Unstructured{}
+	dv.SetAPIVersion("cdi.kubevirt.io/v1beta1")
+	dv.SetKind("DataVolume")
+	dv.SetNamespace(m.Namespace)
+	dv.SetName("imported-root")
+	lab.Eventually(t, lab.Timeout, func() error { return i.Client.Get(t.Context(), client.ObjectKeyFromObject(dv), dv) })
+	i.Delete(t, m)
+	i.AwaitGone(t, m)
+	i.AwaitGone(t, dv)
 }
 
 // lifeOfAMachine creates a Machine with a network, boot data and a disk, changes it, damages its objects, and deletes it.

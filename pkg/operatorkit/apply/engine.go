@@ -57,6 +57,9 @@ type Engine struct {
 	refused  map[objectKey]refused
 }
 
+// verbPrune is the verb with which objects are deleted that are no longer wanted.
+const verbPrune = "prune"
+
 // objectKey identifies an object of any kind.
 type objectKey struct {
 	kind string
@@ -88,7 +91,7 @@ func (e *Engine) Apply(ctx context.Context, set Set) error {
 	}
 	// Pruning does not wait until the cache has seen recent writes, as lists of a whole kind otherwise do: an object
 	// that is too new for the cache is wanted, and the writes of one cluster would delay all others.
-	_, err := e.deleteOwned(ctx, "prune", property{set.Owner, set.Places, set.Kinds}, append(set.Objects, set.Keep...), client.DisableReadYourWritesConsistency)
+	_, err := e.deleteOwned(ctx, verbPrune, property{set.Owner, set.Places, set.Kinds}, append(set.Objects, set.Keep...), client.DisableReadYourWritesConsistency)
 	return err
 }
 

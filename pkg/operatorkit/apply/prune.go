@@ -73,7 +73,7 @@ func (e *Engine) deleteOne(ctx context.Context, verb string, object client.Objec
 		return microerror.Mask(err)
 	}
 	uid := object.GetUID()
-	err = e.client.Delete(ctx, object, client.Preconditions{UID: &uid}, deletePropagation(object))
+	err = e.client.Delete(ctx, object, client.Preconditions{UID: &uid}, deletePropagation(verb, object))
 	if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		err = wrote(ctx, verb, ref, err, by(owner)...)
 		if err != nil {

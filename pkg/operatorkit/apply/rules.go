@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
@@ -153,13 +154,19 @@ func sameClaimTemplates(live, wanted *appsv1.StatefulSet) bool {
 
 // deletePropagation returns foreground deletion for a Deployment: it must exist until its pods are gone, or it would be
 // unknown that a machine still runs. It returns orphaning for a StatefulSet, which is only deleted to be recreated: its
-// claims may name it as their owner.
-func deletePropagation(object client.Object) client.DeleteOption {
+// claims may name it as their owner. So does the claim of a DataVolume, which is pruned when it has filled the claim; its
+// deletion with all that the owner has takes the claim with it.
+func deletePropagation(verb string, object client.Object) client.DeleteOption {
+	policy := metav1.DeletePropagationBackground
 	switch object.(type) {
 	case *appsv1.Deployment:
-		return client.PropagationPolicy(metav1.DeletePropagationForeground)
+		policy = metav1.DeletePropagationForeground
 	case *appsv1.StatefulSet:
-		return client.PropagationPolicy(metav1.DeletePropagationOrphan)
+		policy = metav1.DeletePropagationOrphan
+	case *cdiv1.DataVolume:
+		if verb == verbPrune {
+			policy = metav1.DeletePropagationOrphan
+		}
 	}
-	return client.PropagationPolicy(metav1.DeletePropagationBackground)
+	return client.PropagationPolicy(policy)
 }

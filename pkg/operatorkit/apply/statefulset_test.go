@@ -92,7 +92,7 @@ func TestClaimsAreNoLongerDeletedWithTheirStatefulSet(t *testing.T) {
 		}
 	}
 	orphan := &client.DeleteOptions{}
-	deletePropagation(&appsv1.StatefulSet{}).ApplyToDelete(orphan)
+	deletePropagation(verbPrune, &appsv1.StatefulSet{}).ApplyToDelete(orphan)
 	if got := *orphan.PropagationPolicy; got != metav1.DeletePropagationOrphan {
 		t.Errorf("a StatefulSet is deleted with propagation %s", got)
 	}

@@ -33,7 +33,7 @@ func build(s *vitistack.State) (apply.Desired, error) {
 	for i := range s.Wanted.Disks {
 		d := &s.Wanted.Disks[i]
 		switch {
-		case d.Claim == "" || s.LeftAlone(d):
+		case d.Claim == "" || s.LeftAlone(d) || s.ToImport(d):
 		case s.KubeVirt == vitistack.Unknown && s.Claims[d.Claim] == nil:
 			// The VirtualMachine may have another claim for the disk: this one would stay empty.
 			wait := chain.Wait(v1alpha1.ReasonPending, "it is not known yet which claim the VirtualMachine has for disk "+d.Name, again)
@@ -50,19 +50,9 @@ func claim(s *vitistack.State, d *vitistack.Disk) *corev1.PersistentVolumeClaim 
 	if d.Root {
 		more[v1alpha1.LabelDiskType] = v1alpha1.DiskTypeBoot
 	}
-	c := &corev1.PersistentVolumeClaim{
-		ObjectMeta: s.ObjectMeta(d.Claim, more),
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: d.StorageClass,
-			AccessModes:      []corev1.PersistentVolumeAccessMode{d.AccessMode},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: d.Size}},
-			DataSource:       dataSource(d.Source),
-		},
-	}
-	if d.VolumeMode != "" {
-		c.Spec.VolumeMode = &d.VolumeMode
-	}
-	return c
+	spec := d.ClaimSpec()
+	spec.DataSource = dataSource(d.Source)
+	return &corev1.PersistentVolumeClaim{ObjectMeta: s.ObjectMeta(d.Claim, more), Spec: spec}
 }
 
 // dataSource is what the storage driver fills the claim from; nil for an empty one.

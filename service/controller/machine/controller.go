@@ -19,6 +19,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
 	"github.com/kvm-operator/kvm-operator/resources/machine/cloudinit"
+	"github.com/kvm-operator/kvm-operator/resources/machine/dataimport"
 	"github.com/kvm-operator/kvm-operator/resources/machine/network"
 	"github.com/kvm-operator/kvm-operator/resources/machine/storage"
 	"github.com/kvm-operator/kvm-operator/resources/machine/virtualmachine"
@@ -32,8 +33,9 @@ const reconcileTimeout = time.Minute
 
 // Sessions are the kinds that may be installed, and removed, while the operator runs.
 type Sessions struct {
-	// KubeVirt has VirtualMachines and their instances, Networks NetworkConfigurations, and Classes MachineClasses.
-	KubeVirt, Networks, Classes *late.Session
+	// KubeVirt has VirtualMachines and their instances, CDI DataVolumes, Networks NetworkConfigurations, and Classes
+	// MachineClasses.
+	KubeVirt, CDI, Networks, Classes *late.Session
 }
 
 // known returns whether it is known what there is of the kinds without which no pass can decide anything. What KubeVirt has
@@ -76,24 +78,33 @@ func (r *Reconciler) Init() error {
 	r.values = values{metadata: r.References, live: r.Live, known: map[types.NamespacedName]map[vitistack.Source]reading{}}
 	r.Loop = reconciler.Loop[*v1alpha1.Machine, *vitistack.State]{
 		Name: Name, Controller: r, Outdated: r.Outdated,
-		Chain:     newChain(r.engine, func(*vitistack.State) *apply.Engine { return r.Sessions.KubeVirt.View().Engine }),
+		Chain:     newChain(r.engine, engineOf(r.Sessions.CDI), engineOf(r.Sessions.KubeVirt)),
 		Finalizer: v1alpha1.Finalizer, Adds: []string{v1alpha1.Finalizer}, Finalizers: finalizers{r.engine, r.Events},
 	}
 	return microerror.Mask(r.Chain.Validate())
 }
 
-// newChain returns the handlers of the controller. infra returns the engine of the cluster that runs the VirtualMachine.
+// engineOf returns the function that returns the engine of a session, nil while there is none.
+func engineOf(session *late.Session) func(*vitistack.State) *apply.Engine {
+	return func(*vitistack.State) *apply.Engine { return session.View().Engine }
+}
+
+// newChain returns the handlers of the controller. imports and infra return the engines for CDI's objects, and of the cluster
+// that runs the VirtualMachine.
 // Backward this is the order of a deletion: the guest, its disks and data, its networks.
-func newChain(engine *apply.Engine, infra func(*vitistack.State) *apply.Engine) chain.Chain[*vitistack.State] {
+func newChain(engine *apply.Engine, imports, infra func(*vitistack.State) *apply.Engine) chain.Chain[*vitistack.State] {
 	return chain.Chain[*vitistack.State]{
 		// Nothing is created for a Machine whose networks are missing.
 		{Handler: network.Handler{}, Condition: v1alpha1.ConditionNetworkReady},
 		// Claims are not waited for: some are bound only when the guest is scheduled.
 		{Handler: storage.New().Handle(engine), Needs: []string{network.Name}, Condition: v1alpha1.ConditionStorageReady},
+		// On deletion, what CDI still fills is gone before the other claims.
+		{Handler: dataimport.New(imports), Needs: []string{network.Name}, Condition: v1alpha1.ConditionStorageReady},
 		{Handler: cloudinit.New().Handle(engine), Needs: []string{network.Name}, Condition: v1alpha1.ConditionStorageReady},
 		{
 			Handler: virtualmachine.New(infra), Condition: v1alpha1.ConditionVirtualMachineReady,
-			Needs: []string{network.Name, storage.Name, cloudinit.Name},
+			// KubeVirt reports a VirtualMachine as failed while a claim does not exist.
+			Needs: []string{network.Name, storage.Name, dataimport.Name, cloudinit.Name},
 		},
 	}
 }

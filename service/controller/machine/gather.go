@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
@@ -19,7 +20,7 @@ import (
 func (r *Reconciler) Gather(ctx context.Context, m *v1alpha1.Machine) (*vitistack.State, error) {
 	o := vitistack.Observed{Machine: m, Settings: r.Settings, Now: r.Clock.Now()}
 	for _, read := range []func(context.Context, *vitistack.Observed) error{
-		r.kubeVirt, r.class, r.networks, r.storage, r.sources, r.macs,
+		r.kubeVirt, r.imports, r.class, r.networks, r.storage, r.sources, r.macs,
 	} {
 		if err := read(ctx, &o); err != nil {
 			return nil, r.failed(err)
@@ -45,6 +46,24 @@ func (r *Reconciler) kubeVirt(ctx context.Context, o *vitistack.Observed) error 
 	}
 	if s := (&vitistack.State{Observed: *o}); o.VM != nil && s.Owns(o.VM) {
 		o.Observation = kubevirt.Observe(o.VM, o.VMI)
+	}
+	return nil
+}
+
+// imports reads the DataVolumes with the Machine's label.
+func (r *Reconciler) imports(ctx context.Context, o *vitistack.Observed) error {
+	view := r.Sessions.CDI.View()
+	o.CDI = vitistack.KubeVirt(view.State)
+	if view.State != late.Installed {
+		return nil
+	}
+	var list cdiv1.DataVolumeList
+	if err := view.Reader.List(ctx, &list, client.InNamespace(o.Machine.Namespace), client.MatchingFields{IndexMachine: o.Machine.Name}); err != nil {
+		return microerror.Mask(err)
+	}
+	o.Imports = map[string]*cdiv1.DataVolume{}
+	for i := range list.Items {
+		o.Imports[list.Items[i].Name] = &list.Items[i]
 	}
 	return nil
 }
@@ -110,7 +129,7 @@ func (r *Reconciler) storage(ctx context.Context, o *vitistack.Observed) error {
 	}
 	o.StorageClasses, o.Claims = classes.Items, map[string]*corev1.PersistentVolumeClaim{}
 	var claims corev1.PersistentVolumeClaimList
-	if err := r.Client.List(ctx, &claims, client.InNamespace(o.Machine.Namespace), client.MatchingFields{indexMachine: o.Machine.Name}); err != nil {
+	if err := r.Client.List(ctx, &claims, client.InNamespace(o.Machine.Namespace), client.MatchingFields{IndexMachine: o.Machine.Name}); err != nil {
 		return microerror.Mask(err)
 	}
 	for i := range claims.Items {

@@ -11,6 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
 	"github.com/kvm-operator/kvm-operator/resources/machine/cloudinit"
+	"github.com/kvm-operator/kvm-operator/resources/machine/dataimport"
 	"github.com/kvm-operator/kvm-operator/resources/machine/storage"
 	"github.com/kvm-operator/kvm-operator/resources/machine/virtualmachine"
 )
@@ -35,12 +36,12 @@ func Render(settings vitistack.Settings, m *v1alpha1.Machine, in Inputs) ([]appl
 		m.UID = ownership.UnstoredUID
 	}
 	s := vitistack.Plan(in.observed(settings, m))
-	return apply.Render([]apply.Resource[*vitistack.State]{storage.New(), cloudinit.New(), virtualmachine.Resource()}, s)
+	return apply.Render([]apply.Resource[*vitistack.State]{storage.New(), dataimport.Resource(), cloudinit.New(), virtualmachine.Resource()}, s)
 }
 
 func (in *Inputs) observed(settings vitistack.Settings, m *v1alpha1.Machine) vitistack.Observed {
 	o := vitistack.Observed{
-		Machine: m, Settings: settings, KubeVirt: vitistack.Installed, StorageClasses: in.StorageClasses,
+		Machine: m, Settings: settings, KubeVirt: vitistack.Installed, CDI: vitistack.Installed, StorageClasses: in.StorageClasses,
 		Networks: map[string]*v1alpha1.NetworkConfiguration{}, Sources: map[vitistack.Source][]byte{},
 	}
 	for i := range in.Classes {

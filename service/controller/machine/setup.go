@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/util/workqueue"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -33,8 +34,8 @@ const (
 )
 
 const (
-	// indexMachine finds claims by the Machine of their label.
-	indexMachine = "machine"
+	// IndexMachine finds claims and DataVolumes by the Machine of their label.
+	IndexMachine = "machine"
 	// indexMAC finds Machines by the MAC addresses that they have or may get.
 	indexMAC = "mac"
 	// indexReference finds Machines by what they refer to for cloud-init.
@@ -57,7 +58,7 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer, settings vit
 			return microerror.Mask(err)
 		}
 	}
-	if err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexMachine, machineLabels); err != nil {
+	if err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, IndexMachine, NamesOf); err != nil {
 		return microerror.Mask(err)
 	}
 	for name, index := range map[string]client.IndexerFunc{
@@ -82,8 +83,8 @@ func Attached(object client.Object) []string {
 	return machines
 }
 
-// machineLabels returns the Machines that the labels of an object name.
-func machineLabels(object client.Object) []string {
+// NamesOf returns the Machines that the labels of an object name. It is the function of IndexMachine.
+func NamesOf(object client.Object) []string {
 	var names []string
 	for _, label := range []string{v1alpha1.LabelMachine, v1alpha1.LabelSourceMachine} {
 		if name := object.GetLabels()[label]; name != "" {
@@ -147,6 +148,7 @@ func (r *Reconciler) lateSources() []source.Source {
 	return []source.Source{
 		r.Sessions.KubeVirt.Source(&kubevirtv1.VirtualMachine{}, named, reconciler.Changed{}),
 		r.Sessions.KubeVirt.Source(&kubevirtv1.VirtualMachineInstance{}, named, reconciler.Changed{}),
+		r.Sessions.CDI.Source(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(labelled), reconciler.Changed{}),
 		r.Sessions.Networks.Source(&v1alpha1.NetworkConfiguration{}, r.attached()),
 		r.Sessions.Classes.Source(&v1alpha1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass), predicate.GenerationChangedPredicate{}),
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +49,8 @@ func Trim(object any) (any, error) {
 		trimVirtualMachine(o)
 	case *kubevirtv1.VirtualMachineInstance:
 		trimInstance(o)
+	case *cdiv1.DataVolume:
+		trimImport(o)
 	case *storagev1.StorageClass:
 		o.Parameters = nil
 	case *metav1.PartialObjectMetadata:
@@ -74,6 +77,20 @@ func trimVirtualMachine(vm *kubevirtv1.VirtualMachine) {
 		}
 	}
 	vm.Status = status
+}
+
+// trimImport keeps of a DataVolume its metadata, without those of DataVolumes that no Machine has, and its status without
+// times.
+func trimImport(dv *cdiv1.DataVolume) {
+	dv.Spec = cdiv1.DataVolumeSpec{}
+	if !ownership.Has(dv.Annotations) && dv.Labels[v1alpha1.LabelSourceMachine] == "" {
+		dv.ObjectMeta = metav1.ObjectMeta{Namespace: dv.Namespace, Name: dv.Name, UID: dv.UID, ResourceVersion: dv.ResourceVersion}
+		dv.Status = cdiv1.DataVolumeStatus{}
+		return
+	}
+	for i := range dv.Status.Conditions {
+		dv.Status.Conditions[i].LastHeartbeatTime, dv.Status.Conditions[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
+	}
 }
 
 // trimInstance keeps of an instance what is observed: the order of its devices, the data for its first boot, and its status

@@ -25,7 +25,7 @@ func request(namespace, name string) reconcile.Request {
 // labelled returns the Machine of an object.
 func labelled(_ context.Context, object client.Object) []reconcile.Request {
 	var requests []reconcile.Request
-	for _, name := range machineLabels(object) {
+	for _, name := range NamesOf(object) {
 		requests = append(requests, request(object.GetNamespace(), name))
 	}
 	return slices.Compact(requests)

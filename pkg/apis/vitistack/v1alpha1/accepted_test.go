@@ -163,6 +163,7 @@ var atTheLimits = map[string]map[string]string{
 		"all modes of access":            "spec: {disks: [{name: a, accessMode: ReadWriteOnce}, {name: b, accessMode: ReadWriteMany}, {name: c, accessMode: ReadOnlyMany}]}",
 		"both modes of volumes":          "spec: {disks: [{name: a, volumeMode: Filesystem}, {name: b, volumeMode: Block}]}",
 		"all sources":                    "spec: {disks: [{name: a, source: {containerDisk: {image: a, imagePullSecret: b}}}, {name: b, size: 1Gi, source: {pvc: {name: a}}}, {name: c, source: {snapshot: {name: a}}}]}",
+		"all imports":                    `spec: {disks: [{name: a, size: 1Gi, source: {http: {url: "http://[2001:db8::1]:8080/a%20b.qcow2?token=x@y", secretRef: {name: a}, certConfigMapRef: {name: b}}}}, {name: b, size: 1Gi, source: {registry: {url: "docker://localhost:5000/a/b:1@sha256:` + strings.Repeat("0f", 32) + `", secretRef: {name: a}, certConfigMapRef: {name: b}}}}, {name: c, size: 1Gi, source: {http: {url: "https://example.com"}}}]}`,
 		"a bus that is not known":        "spec: {disks: [{type: gp3}]}",
 		"all models":                     "spec: {networks: [{name: a, networkName: a, model: virtio}, {name: b, networkName: a, model: e1000}, {name: c, networkName: a, model: rtl8139}, {name: d, networkName: a, model: e1000e}, {name: e, networkName: a, model: igb}, {name: f, networkName: a, model: ne2k_pci}, {name: g, networkName: a, model: pcnet}]}",
 		"names of interfaces":            "spec: {networks: [{name: Eth_0-a, networkName: a}, {name: " + name63 + ", networkName: a}]}",

@@ -71,7 +71,7 @@ type Disk struct {
 
 // DiskSource is what is on a disk at first.
 //
-// +kubebuilder:validation:ExactlyOneOf=containerDisk;pvc;snapshot
+// +kubebuilder:validation:ExactlyOneOf=containerDisk;pvc;snapshot;http;registry
 type DiskSource struct {
 	// ContainerDisk is a container image with a disk image. The disk forgets its changes when the machine stops.
 	ContainerDisk *ContainerDisk `json:"containerDisk,omitempty"`
@@ -81,6 +81,46 @@ type DiskSource struct {
 
 	// Snapshot is a VolumeSnapshot of the namespace that the storage driver restores.
 	Snapshot *ObjectReference `json:"snapshot,omitempty"`
+
+	// HTTP is a disk image on a web server, which CDI imports once.
+	HTTP *HTTPImage `json:"http,omitempty"`
+
+	// Registry is a container image with a disk image, which CDI imports once. The disk keeps its changes.
+	Registry *RegistryImage `json:"registry,omitempty"`
+}
+
+// HTTPImage is a disk image on a web server: raw or qcow2, also compressed with gz or xz. CDI fetches it from a pod in the
+// namespace of the Machine.
+type HTTPImage struct {
+	// URL of the image. Everyone who may read the Machine reads it.
+	//
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[A-Za-z0-9._:%[-]+[]]?(:[0-9]+)?([/?][[:graph:]]*)?$')",message="must be an http:// or https:// URL without user name and password, for which there is secretRef"
+	URL string `json:"url"`
+
+	// SecretRef is the Secret of the namespace with the user name in its key accessKeyId and the password in secretKey.
+	SecretRef *ObjectReference `json:"secretRef,omitempty"`
+
+	// CertConfigMapRef is the ConfigMap of the namespace with the certificates that the server's is checked by. Left out: those
+	// of CDI.
+	CertConfigMapRef *ObjectReference `json:"certConfigMapRef,omitempty"`
+}
+
+// RegistryImage is a container image with a disk image in its folder /disk. CDI pulls it in a pod in the namespace of the
+// Machine.
+type RegistryImage struct {
+	// URL is docker:// and the reference of the image. Everyone who may read the Machine reads it.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^docker://[A-Za-z0-9._-]+(:[0-9]+)?(/[A-Za-z0-9._-]+)+(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?$')",message="must be docker:// and the reference of an image with its registry, for example docker://quay.io/containerdisks/debian:13, without user name and password, for which there is secretRef"
+	URL string `json:"url"`
+
+	// SecretRef is the Secret of the namespace with the user name in its key accessKeyId and the password in secretKey.
+	SecretRef *ObjectReference `json:"secretRef,omitempty"`
+
+	// CertConfigMapRef is the ConfigMap of the namespace with the certificates that the registry's is checked by. Left out:
+	// those of CDI.
+	CertConfigMapRef *ObjectReference `json:"certConfigMapRef,omitempty"`
 }
 
 // ContainerDisk is a container image with a disk image.

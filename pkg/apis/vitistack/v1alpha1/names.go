@@ -28,6 +28,10 @@ const (
 	FormerFinalizer = "machine.vitistack.io/finalizer"
 )
 
+// AnnotationImport is on the claim of an imported disk: the claim's name, a space, and the URL. CDI copies it from the
+// DataVolume. A clone of the claim has another name.
+const AnnotationImport = "machine.vitistack.io/import"
+
 // Provider is the only value of spec.provider that this operator handles, beside the empty one.
 const Provider = "kubevirt"
 
@@ -63,6 +67,7 @@ const (
 	ReasonVMFailed          = "VMFailed"
 	ReasonPVCBound          = "PVCBound"
 	ReasonPVCPending        = "PVCPending"
+	ReasonImporting         = "Importing"
 	ReasonNetworkConfigured = "NetworkConfigured"
 	ReasonNetworkFailed     = "NetworkFailed"
 )
@@ -105,6 +110,10 @@ const (
 	NameConflict = "NameConflict"
 	// VMFailed: KubeVirt reports that the guest fails.
 	VMFailed = "VMFailed"
+	// CDINotInstalled: a disk is to be imported, and CDI is not installed.
+	CDINotInstalled = "CDINotInstalled"
+	// ImportFailed: CDI reports that it cannot import a disk. It goes on trying.
+	ImportFailed = "ImportFailed"
 )
 
 // ErrorTypes are all error types, in the order in which Ready names them if there are several.
@@ -112,7 +121,7 @@ func ErrorTypes() []string {
 	return []string{
 		TemplateNotFound, NetworkConfigurationNotFound, StorageClassNotFound, InsufficientResources, KubeVirtAPIError,
 		InvalidSpec, MachineClassNotFound, MachineClassDisabled, CloudInitSourceNotFound, NetworkAttachmentFailed, NameConflict,
-		VMFailed,
+		VMFailed, CDINotInstalled, ImportFailed,
 	}
 }
 

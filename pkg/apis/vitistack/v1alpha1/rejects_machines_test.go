@@ -66,7 +66,7 @@ func disk(fields, want string) rejection {
 }
 
 const (
-	oneSource    = ".source: Invalid value: exactly one of the fields in [containerDisk pvc snapshot] must be set"
+	oneSource    = ".source: Invalid value: exactly one of the fields in [containerDisk pvc snapshot http registry] must be set"
 	withoutClaim = ": Invalid value: a disk from a containerDisk has no claim, so it has neither size, sizeGB, storageClass, accessMode nor volumeMode"
 )
 

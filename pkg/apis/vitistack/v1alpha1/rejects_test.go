@@ -14,7 +14,7 @@ type rejection struct{ change, want string }
 
 // rejected are changes to the objects of testdata that the API server refuses, by object.
 var rejected = map[string][]map[string]rejection{
-	machine: {rejectedSizes, rejectedDisks, rejectedDevices, rejectedBoot, rejectedClassics},
+	machine: {rejectedSizes, rejectedDisks, rejectedImports, rejectedDevices, rejectedBoot, rejectedClassics},
 	network: {rejectedNetworks},
 	class:   {rejectedClasses},
 }
