@@ -41,6 +41,14 @@ func Observe(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstan
 		Stopping: vm.DeletionTimestamp != nil || vm.Status.PrintableStatus == kubevirtv1.VirtualMachineStatusStopping ||
 			vm.Status.PrintableStatus == kubevirtv1.VirtualMachineStatusTerminating,
 	}
+	observeConditions(&o, vm)
+	if vmi != nil && metav1.IsControlledBy(vmi, vm) {
+		observeInstance(&o, vmi)
+	}
+	return o
+}
+
+func observeConditions(o *vitistack.Observation, vm *kubevirtv1.VirtualMachine) {
 	for _, c := range vm.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
 			continue
@@ -55,14 +63,10 @@ func Observe(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstan
 			o.RestartRequired = said(c.Message, c.Reason, "a change takes effect at the next start")
 		}
 	}
-	if vmi != nil && metav1.IsControlledBy(vmi, vm) {
-		observeInstance(&o, vmi)
-	}
-	return o
 }
 
 func observeInstance(o *vitistack.Observation, vmi *kubevirtv1.VirtualMachineInstance) {
-	o.Instance, o.Phase, o.Node = true, vmi.Status.Phase, vmi.Status.NodeName
+	o.Instance, o.UID, o.Phase, o.Node = true, vmi.UID, vmi.Status.Phase, vmi.Status.NodeName
 	o.Stopping = o.Stopping || vmi.DeletionTimestamp != nil
 	for _, c := range vmi.Status.Conditions {
 		switch c.Type {

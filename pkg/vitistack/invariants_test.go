@@ -56,10 +56,10 @@ var (
 			v1alpha1.ReasonStopped, v1alpha1.ReasonPaused, v1alpha1.ReasonStopping, v1alpha1.ReasonTerminating, v1alpha1.ReasonNodeUnreachable,
 			v1alpha1.ReasonPVCPending, v1alpha1.ReasonNetworkFailed, v1alpha1.ReasonVMFailed),
 		v1alpha1.ConditionVirtualMachineReady: {v1alpha1.ReasonVMCreated, v1alpha1.ReasonVMFailed},
-		v1alpha1.ConditionStorageReady:        {
+		v1alpha1.ConditionStorageReady: {
 			v1alpha1.ReasonPVCBound, v1alpha1.ReasonPVCPending, v1alpha1.StorageClassNotFound, v1alpha1.ReasonImporting, v1alpha1.CDINotInstalled, v1alpha1.ImportFailed,
 		},
-		v1alpha1.ConditionNetworkReady:        {v1alpha1.ReasonNetworkConfigured, v1alpha1.ReasonNetworkFailed},
+		v1alpha1.ConditionNetworkReady: {v1alpha1.ReasonNetworkConfigured, v1alpha1.ReasonNetworkFailed},
 	}
 )
 
@@ -228,7 +228,7 @@ func checkForgets(s *vitistack.State, results []chain.Result, status v1alpha1.Ma
 // order is the order of the conditions in a new status.
 var order = []string{v1alpha1.ConditionVirtualMachineReady, v1alpha1.ConditionStorageReady, v1alpha1.ConditionNetworkReady, v1alpha1.ConditionReady}
 
-// TestAPendingRestartChangesOnlyTheMessage of Ready, and is gone with the condition of the VirtualMachine.
+// TestAPendingRestartChangesOnlyTheMessage of Ready, and awaits its approval while the guest runs. It is gone with the condition of the VirtualMachine.
 func TestAPendingRestartChangesOnlyTheMessage(t *testing.T) {
 	for _, printable := range printables {
 		eachObservation(printable, func(o vitistack.Observation) {
@@ -243,10 +243,13 @@ func TestAPendingRestartChangesOnlyTheMessage(t *testing.T) {
 			} else {
 				ready.Message = ready.Message[:n]
 			}
+			if awaited := meta.RemoveStatusCondition(&with.Conditions, v1alpha1.ConditionAwaitingRestart); awaited != o.Runs() {
+				t.Fatalf("a restart is awaited: %t", awaited)
+			}
 			if diff := cmp.Diff(without, with); diff != "" {
 				t.Fatalf("more than the message changes (-without +with):\n%s", diff)
 			}
-			s.Machine.Status, s.Observation.RestartRequired = with, ""
+			s.Machine.Status, s.Observation.RestartRequired = vitistack.Status(s, results(nil)), ""
 			if next := vitistack.Status(s, results(nil)); vitistack.Substantive(without, next) {
 				t.Fatalf("something stays:\n%s", cmp.Diff(without, next))
 			}

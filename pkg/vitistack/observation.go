@@ -1,6 +1,7 @@
 package vitistack
 
 import (
+	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
@@ -24,8 +25,14 @@ type Observation struct {
 	// Unschedulable is why no node or no quota has room for the guest; empty while there is room, or that is not decided.
 	Unschedulable string
 
+	// Pending are the differences between the VirtualMachine, as the Machine asks for it, and the guest, each as "what old →
+	// new". They are known only while RestartRequired says that there are some: the guest may take up others by itself.
+	Pending []string
+
 	// Instance is true if there is a VirtualMachineInstance. Without one everything below is empty.
 	Instance bool
+	// UID of the VirtualMachineInstance: each start makes another one.
+	UID types.UID
 	// Phase of the VirtualMachineInstance.
 	Phase kubevirtv1.VirtualMachineInstancePhase
 	// Ready is true while the VirtualMachineInstance's condition Ready is True.

@@ -68,6 +68,11 @@ func Transitions(old, next v1alpha1.MachineStatus) []Event {
 	entered := func(phase string) bool { return next.Phase == phase && old.Phase != phase }
 	normal(entered(v1alpha1.PhaseRunning), v1alpha1.EventRunning, "the guest runs on node "+next.NodeName)
 	normal(entered(v1alpha1.PhaseStopped), v1alpha1.EventStopped, "the guest is stopped")
+	restarting := func(status v1alpha1.MachineStatus) bool {
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAwaitingRestart)
+		return c != nil && c.Reason == v1alpha1.ReasonRestarting
+	}
+	normal(restarting(next) && !restarting(old), v1alpha1.EventRestarting, "the guest is restarted, as it was approved")
 
 	for _, t := range Errors(old, next) {
 		events = append(events, Event{Type: corev1.EventTypeWarning, Reason: t, Message: text.Beginning(explanation(next, t), mostNote)})

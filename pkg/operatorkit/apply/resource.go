@@ -54,6 +54,9 @@ type Resource[T Owned] struct {
 	// Remains returns an object that a deletion waits for besides those of the owner, nil for none, and whether it is the
 	// owner's to delete, although its annotations do not say so. It is nil for handlers without such objects.
 	Remains func(T) (left client.Object, deletes bool)
+	// Ends returns an object that is deleted once everything is as desired, nil for none: exactly this one, and not another one
+	// of its name. It is nil for handlers that end nothing.
+	Ends func(T) client.Object
 	// KeepUnwanted keeps objects that are no longer wanted until the cluster is deleted, because they hold data.
 	KeepUnwanted bool
 }
@@ -138,7 +141,18 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome,
 	if desired.NotConfigured {
 		return chain.NotConfigured(), nil
 	}
-	return chain.Done(), nil
+	return chain.Done(), h.end(ctx, state)
+}
+
+// end deletes what Ends returns.
+func (h *handler[T]) end(ctx context.Context, state T) error {
+	if h.Ends == nil {
+		return nil
+	}
+	if object := h.Ends(state); object != nil {
+		return h.engine.deleteOne(ctx, "end", object, state.Owner(h.Handler))
+	}
+	return nil
 }
 
 // EnsureDeleted deletes what the handler created and waits until it is gone.

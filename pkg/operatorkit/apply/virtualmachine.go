@@ -29,6 +29,15 @@ func recordDevices(desired client.Object) {
 	annotate(vm, annotationNetworks, joined(vm.Spec.Template.Spec.Networks, networkName))
 }
 
+// Merged returns what a VirtualMachine of KubeVirt becomes when another form of it is applied, as far as that can be told
+// without the API server: the wanted form, with what others own of the live one.
+func Merged(live, wanted *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachine {
+	merged := wanted.DeepCopy()
+	recordDevices(merged)
+	mergeVirtualMachine(live, merged)
+	return merged
+}
+
 // mergeVirtualMachine copies to desired what is set at creation only, and what others own: whether the machine is to run,
 // the identity that KubeVirt's webhook gave it, and the volumes and networks of others.
 //

@@ -26,7 +26,7 @@ const again = 30 * time.Second
 
 // Resource is the pure part of the handler.
 func Resource() apply.Resource[*vitistack.State] {
-	return apply.Resource[*vitistack.State]{Handler: Name, Kinds: []client.Object{&kubevirtv1.VirtualMachine{}}, Build: build, Remains: remains}
+	return apply.Resource[*vitistack.State]{Handler: Name, Kinds: []client.Object{&kubevirtv1.VirtualMachine{}}, Build: build, Remains: remains, Ends: ends}
 }
 
 func build(s *vitistack.State) (apply.Desired, error) {
@@ -81,6 +81,15 @@ func (h handler) EnsureDeleted(ctx context.Context, s *vitistack.State) (chain.O
 		return unknown(), nil
 	}
 	return Resource().Handle(engine).EnsureDeleted(ctx, s)
+}
+
+// ends returns the guest if its restart was approved. KubeVirt starts the next one by itself. This one has a UID of its own, so
+// that no other is ever ended.
+func ends(s *vitistack.State) client.Object {
+	if !s.RestartApproved() {
+		return nil
+	}
+	return s.VMI
 }
 
 // remains returns what is left of a Machine without a VirtualMachine that names it as its owner, nil if nothing is, and

@@ -13,6 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/kubevirt"
 	"github.com/kvm-operator/kvm-operator/pkg/late"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
 )
 
@@ -26,7 +27,22 @@ func (r *Reconciler) Gather(ctx context.Context, m *v1alpha1.Machine) (*vitistac
 			return nil, r.failed(err)
 		}
 	}
-	return vitistack.Plan(o), nil
+	s := vitistack.Plan(o)
+	tellPending(s)
+	return s, nil
+}
+
+// tellPending finds what a restart of the guest would change. The VirtualMachine may not have the latest change yet; it has
+// before the guest is restarted, and one that nothing can be applied to stays as it is.
+func tellPending(s *vitistack.State) {
+	if s.Observation.RestartRequired == "" || !s.Observation.Instance {
+		return
+	}
+	vm := s.VM
+	if s.Refusal() == nil {
+		vm = apply.Merged(s.VM, kubevirt.VirtualMachine(s.Machine, s.Wanted, s.Settings))
+	}
+	s.Observation.Pending = kubevirt.Pending(vm, s.VMI)
 }
 
 // kubeVirt reads the VirtualMachine and its instance.

@@ -93,24 +93,16 @@ func trimImport(dv *cdiv1.DataVolume) {
 	}
 }
 
-// trimInstance keeps of an instance what is observed: the order of its devices, the data for its first boot, and its status
-// without the past.
+// trimInstance keeps of an instance what is observed: its hardware, which is compared with that of the VirtualMachine, and its
+// status without the past.
 func trimInstance(vmi *kubevirtv1.VirtualMachineInstance) {
 	vmi.ObjectMeta = metav1.ObjectMeta{
 		Namespace: vmi.Namespace, Name: vmi.Name, UID: vmi.UID, ResourceVersion: vmi.ResourceVersion, DeletionTimestamp: vmi.DeletionTimestamp,
 		Labels: vmi.Labels, OwnerReferences: vmi.OwnerReferences, CreationTimestamp: vmi.CreationTimestamp,
 	}
-	spec := kubevirtv1.VirtualMachineInstanceSpec{}
-	for i := range vmi.Spec.Domain.Devices.Interfaces {
-		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, kubevirtv1.Interface{Name: vmi.Spec.Domain.Devices.Interfaces[i].Name})
-	}
-	for i := range vmi.Spec.Domain.Devices.Disks {
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: vmi.Spec.Domain.Devices.Disks[i].Name})
-	}
+	spec := kubevirtv1.VirtualMachineInstanceSpec{Domain: vmi.Spec.Domain, Networks: vmi.Spec.Networks}
 	for i := range vmi.Spec.Volumes {
-		if v := &vmi.Spec.Volumes[i]; v.CloudInitNoCloud != nil || v.CloudInitConfigDrive != nil {
-			spec.Volumes = append(spec.Volumes, withoutData(v))
-		}
+		spec.Volumes = append(spec.Volumes, withoutData(&vmi.Spec.Volumes[i]))
 	}
 	s := vmi.Status
 	vmi.Spec, vmi.Status = spec, kubevirtv1.VirtualMachineInstanceStatus{
@@ -122,9 +114,9 @@ func trimInstance(vmi *kubevirtv1.VirtualMachineInstance) {
 	}
 }
 
-// withoutData keeps of a volume with data for the first boot which Secrets it refers to.
+// withoutData keeps of a volume its source, and of one with data for the first boot which Secrets it refers to.
 func withoutData(v *kubevirtv1.Volume) kubevirtv1.Volume {
-	kept := kubevirtv1.Volume{Name: v.Name}
+	kept := *v
 	if c := v.CloudInitNoCloud; c != nil {
 		kept.CloudInitNoCloud = &kubevirtv1.CloudInitNoCloudSource{UserDataSecretRef: c.UserDataSecretRef, NetworkDataSecretRef: c.NetworkDataSecretRef}
 	}

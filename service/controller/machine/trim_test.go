@@ -90,7 +90,10 @@ func TestTrimKeepsWhatIsObserved(t *testing.T) {
 	vm.Status.PrintableStatus = kubevirtv1.VirtualMachineStatusRunning
 	vm.Status.Conditions = []kubevirtv1.VirtualMachineCondition{{Type: kubevirtv1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Message: "cores"}}
 	vmi.Status.GuestOSInfo = kubevirtv1.VirtualMachineInstanceGuestOSInfo{Name: "Debian"}
-	before := fmt.Sprintf("%+v", kubevirt.Observe(vm, vmi))
+	vm.Spec.Template.Spec.Domain.CPU.Cores++
+	vm.Spec.Template.Spec.Networks, vm.Spec.Template.Spec.Volumes = nil, vm.Spec.Template.Spec.Volumes[:1]
+	seen := func() string { return fmt.Sprintf("%+v %q", kubevirt.Observe(vm, vmi), kubevirt.Pending(vm, vmi)) }
+	before := seen()
 	for _, object := range []client.Object{vm, vmi} {
 		// client-go passes some objects twice.
 		for range 2 {
@@ -99,7 +102,7 @@ func TestTrimKeepsWhatIsObserved(t *testing.T) {
 			}
 		}
 	}
-	if after := fmt.Sprintf("%+v", kubevirt.Observe(vm, vmi)); after != before {
+	if after := seen(); after != before {
 		t.Errorf("observed before\n%s\nafter\n%s", before, after)
 	}
 }

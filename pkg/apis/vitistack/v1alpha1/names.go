@@ -32,6 +32,10 @@ const (
 // DataVolume. A clone of the claim has another name.
 const AnnotationImport = "machine.vitistack.io/import"
 
+// AnnotationApproveRestart on a Machine approves one restart: its value is the one that the condition AwaitingRestart names,
+// which stands for the guest that runs and for the changes that wait.
+const AnnotationApproveRestart = "machine.vitistack.io/approve-restart"
+
 // Provider is the only value of spec.provider that this operator handles, beside the empty one.
 const Provider = "kubevirt"
 
@@ -59,6 +63,8 @@ const (
 	ConditionStorageReady = "StorageReady"
 	// ConditionNetworkReady is True while all networks exist.
 	ConditionNetworkReady = "NetworkReady"
+	// ConditionAwaitingRestart is True while the guest runs and changes wait for its next start. It is absent otherwise.
+	ConditionAwaitingRestart = "AwaitingRestart"
 )
 
 // Reasons of conditions other than Ready.
@@ -68,6 +74,8 @@ const (
 	ReasonPVCBound          = "PVCBound"
 	ReasonPVCPending        = "PVCPending"
 	ReasonImporting         = "Importing"
+	ReasonApprovalNeeded    = "ApprovalNeeded"
+	ReasonRestarting        = "Restarting"
 	ReasonNetworkConfigured = "NetworkConfigured"
 	ReasonNetworkFailed     = "NetworkFailed"
 )
@@ -132,6 +140,7 @@ const (
 	EventNetworkConfigured = "NetworkConfigured"
 	EventRunning           = "Running"
 	EventStopped           = "Stopped"
+	EventRestarting        = "Restarting"
 	EventCleanedUp         = "CleanedUp"
 )
 

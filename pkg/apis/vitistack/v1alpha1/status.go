@@ -7,7 +7,7 @@ type MachineStatus struct {
 	// Phase is Pending, Creating, Running, Stopped or Failed.
 	Phase string `json:"phase,omitempty"`
 
-	// Conditions are Ready, VirtualMachineReady, StorageReady and NetworkReady.
+	// Conditions are Ready, VirtualMachineReady, StorageReady and NetworkReady, and AwaitingRestart while one is needed.
 	//
 	// +listType=map
 	// +listMapKey=type
