@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,6 +65,20 @@ func observed(has func(*kubevirtv1.VirtualMachineInstanceSpec) bool) func(*place
 	}
 }
 
+// awaitsRestart returns a condition: as observed, and the change waits for a restart.
+func awaitsRestart(has func(*kubevirtv1.VirtualMachineInstanceSpec) bool) func(*place, *v1alpha1.Machine) error {
+	return func(p *place, m *v1alpha1.Machine) error {
+		if err := observed(has)(p, m); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAwaitingRestart)
+		if c == nil || c.ObservedGeneration != m.Generation {
+			return errors.New("no restart is awaited: " + describe(m))
+		}
+		return nil
+	}
+}
+
 func stopped(p *place, m *v1alpha1.Machine) {
 	p.Helper()
 	if err := kube.StopMachine(p.Context(), key(m)); err != nil {
@@ -84,10 +99,10 @@ var operations = map[string]operation{
 	"sockets": {spec: "{template: small}", do: edited(func(s *v1alpha1.MachineSpec) { s.Resources.CPU.Sockets = 2 }), most: 4,
 		done: observed(func(s *kubevirtv1.VirtualMachineInstanceSpec) bool { return s.Domain.CPU.Sockets == 2 })},
 	"disk": {spec: "{template: small}", do: edited(func(s *v1alpha1.MachineSpec) { s.Disks = []v1alpha1.Disk{{Name: "data", Size: "1Gi"}} }), most: 8,
-		done: observed(func(s *kubevirtv1.VirtualMachineInstanceSpec) bool { return len(s.Volumes) == 2 })},
+		done: awaitsRestart(func(s *kubevirtv1.VirtualMachineInstanceSpec) bool { return len(s.Volumes) == 2 })},
 	"network": {spec: "{template: small, networks: [{name: eth0, networkName: front}]}", most: 8,
 		do:   edited(func(s *v1alpha1.MachineSpec) { s.Networks[0].NetworkName = "back" }),
-		done: observed(func(s *kubevirtv1.VirtualMachineInstanceSpec) bool { return s.Networks[0].Multus.NetworkName == "back" })},
+		done: awaitsRestart(func(s *kubevirtv1.VirtualMachineInstanceSpec) bool { return s.Networks[0].Multus.NetworkName == "back" })},
 	"stop": {spec: "{template: small}", do: stopped, done: isStopped, most: 4},
 	"start": {spec: "{template: small}", from: (*place).stop, most: 5, done: running, do: func(p *place, m *v1alpha1.Machine) {
 		if err := kube.StartMachine(p.Context(), key(m)); err != nil {
@@ -242,6 +257,7 @@ var masks = []struct {
 	{regexp.MustCompile(`20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`), "TIME"},
 	{regexp.MustCompile(`\b10\.[0-9]+\.[0-9]+\.[0-9]+\b`), "ADDRESS"},
 	{regexp.MustCompile(`\bnode-[0-9]+\b`), "NODE"},
+	{regexp.MustCompile("(approve-restart=)[0-9a-f]+"), "${1}APPROVAL"},
 	{regexp.MustCompile(`(?m)^( *)(resourceVersion|observedGeneration|generation): .*$`), "$1$2: N"},
 }
 

@@ -129,7 +129,7 @@ func ErrorTypes() []string {
 	return []string{
 		TemplateNotFound, NetworkConfigurationNotFound, StorageClassNotFound, InsufficientResources, KubeVirtAPIError,
 		InvalidSpec, MachineClassNotFound, MachineClassDisabled, CloudInitSourceNotFound, NetworkAttachmentFailed, NameConflict,
-		VMFailed, CDINotInstalled, ImportFailed,
+		CDINotInstalled, ImportFailed, VMFailed,
 	}
 }
 
