@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"sigs.k8s.io/yaml"
@@ -88,6 +89,8 @@ func checkDisks(disks []v1alpha1.Disk) error {
 			return fmt.Errorf("disk %s: accessMode is %q and has to be one of ReadWriteOnce, ReadWriteMany, ReadOnlyMany", d.Name, d.AccessMode)
 		case d.VolumeMode != "" && !slices.Contains(volumeModes, d.VolumeMode):
 			return fmt.Errorf("disk %s: volumeMode is %q and has to be Filesystem or Block", d.Name, d.VolumeMode)
+		case !urlsMatch(d.Source):
+			return fmt.Errorf("disk %s: source.http.url has to be an http:// or https:// URL and source.registry.url docker:// with the reference of an image, both without user name and password", d.Name)
 		case d.StorageClass != "" && !isDomain(d.StorageClass):
 			return fmt.Errorf("disk %s: storageClass is %q and has to be the name of a StorageClass", d.Name, d.StorageClass)
 		}
@@ -100,6 +103,17 @@ func checkDisks(disks []v1alpha1.Disk) error {
 		}
 	}
 	return nil
+}
+
+// The URLs that the API of Machines accepts.
+var (
+	httpURL     = regexp.MustCompile(`^https?://[A-Za-z0-9._:%[-]+[]]?(:[0-9]+)?([/?][[:graph:]]*)?$`)
+	registryURL = regexp.MustCompile(`^docker://[A-Za-z0-9._-]+(:[0-9]+)?(/[A-Za-z0-9._-]+)+(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?$`)
+)
+
+// urlsMatch returns whether the URLs of a source, which may be nil, are such.
+func urlsMatch(s *v1alpha1.DiskSource) bool {
+	return s == nil || (s.HTTP == nil || httpURL.MatchString(s.HTTP.URL)) && (s.Registry == nil || registryURL.MatchString(s.Registry.URL))
 }
 
 func size(what string, q v1alpha1.Quantity) error {

@@ -81,6 +81,8 @@ func observeInstance(o *vitistack.Observation, vmi *kubevirtv1.VirtualMachineIns
 			if quota, ok := vitistack.QuotaExceeded(c.Message); ok && c.Status == corev1.ConditionFalse {
 				o.Unschedulable = said(quota)
 			}
+		case kubevirtv1.VirtualMachineInstanceVolumesChange:
+			o.MovesVolumes = c.Status == corev1.ConditionTrue
 		case podScheduled:
 			if c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 				o.Unschedulable = said(c.Message, c.Reason)

@@ -86,7 +86,7 @@ func storageReady(s *State, results []chain.Result, o Observation) finding {
 			return isFalse(p.Type, p.Message)
 		}
 	}
-	if message := cmp.Or(failure(storage), failure(imports), failure(data)); message != "" {
+	if message := cmp.Or(failure(storage), failure(imports), failure(resultOf(results, HandlerHandOver)), failure(data)); message != "" {
 		return isFalse(v1alpha1.ReasonPVCPending, message)
 	}
 	if message := s.importing(); message != "" {

@@ -21,6 +21,8 @@ const (
 	HandlerNetwork = "network"
 	// HandlerStorage makes the claims.
 	HandlerStorage = "storage"
+	// HandlerHandOver ends imports that have filled their claims.
+	HandlerHandOver = "handover"
 	// HandlerImport makes the DataVolumes that CDI fills claims for.
 	HandlerImport = "import"
 	// HandlerCloudInit makes the Secret with the data for the first boot.

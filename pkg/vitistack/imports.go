@@ -39,13 +39,26 @@ func (d *Disk) ImportAnnotations() map[string]string {
 }
 
 // importedClaim returns whether a claim was made by CDI for a disk of its name, and is not a copy of such a one. Such a claim
-// has no controller from the end of its DataVolume until it is adopted.
+// has no controller from the end of its DataVolume until it is adopted; if it is not filled then, someone else has removed the
+// DataVolume, and half a disk is none.
 func importedClaim(claim metav1.Object) bool {
-	if c := metav1.GetControllerOf(claim); c != nil && c.Kind != dataVolume {
+	c := metav1.GetControllerOf(claim)
+	switch {
+	case !forItsDisk(claim), c != nil && c.Kind != dataVolume:
 		return false
+	case c == nil:
+		return claim.GetAnnotations()[importerPhase] == string(corev1.PodSucceeded)
 	}
-	name, _, _ := strings.Cut(claim.GetAnnotations()[v1alpha1.AnnotationImport], " ")
-	return name == claim.GetName()
+	return true
+}
+
+// importerPhase is the annotation of a claim with the phase of the pod of CDI that fills it.
+const importerPhase = "cdi.kubevirt.io/storage.pod.phase"
+
+// forItsDisk returns whether a claim or DataVolume has the annotation of an import, and is no copy under another name.
+func forItsDisk(object metav1.Object) bool {
+	name, _, _ := strings.Cut(object.GetAnnotations()[v1alpha1.AnnotationImport], " ")
+	return name == object.GetName()
 }
 
 const dataVolume = "DataVolume"
@@ -63,9 +76,17 @@ func (p *plan) otherData(d *Disk) {
 	if c := metav1.GetControllerOf(claim); c != nil && c.Kind != dataVolume && !p.controls(c) {
 		return // KubeVirt has restored it from a snapshot
 	}
-	if claim.Annotations[v1alpha1.AnnotationImport] != d.ImportAnnotations()[v1alpha1.AnnotationImport] {
-		p.report(v1alpha1.InvalidSpec, "PersistentVolumeClaim %s/%s of disk %s exists and was not imported from %s, so it has other data; delete it, or name the disk otherwise",
-			p.Machine.Namespace, d.Claim, d.Name, importURL(d.Source))
+	switch c := metav1.GetControllerOf(claim); {
+	case c == nil && forItsDisk(claim) && !importedClaim(claim):
+		p.report(v1alpha1.InvalidSpec, "PersistentVolumeClaim %s/%s of disk %s is not filled, because its DataVolume was removed before the import ended; delete it to import again",
+			p.Machine.Namespace, d.Claim, d.Name)
+	case claim.Annotations[v1alpha1.AnnotationImport] != d.ImportAnnotations()[v1alpha1.AnnotationImport]:
+		object := "it"
+		if c != nil && c.Kind == dataVolume {
+			object = "its DataVolume"
+		}
+		p.report(v1alpha1.InvalidSpec, "PersistentVolumeClaim %s/%s of disk %s exists and was not imported from %s, so it has other data; delete %s, or name the disk otherwise",
+			p.Machine.Namespace, d.Claim, d.Name, importURL(d.Source), object)
 	}
 }
 
@@ -74,12 +95,25 @@ func (s *State) ToImport(d *Disk) bool {
 	return importURL(d.Source) != "" && d.Claim == s.usual(d) && s.Claims[d.Claim] == nil
 }
 
+// ClaimsToBegin are the claims that a DataVolume is to be created for in this pass. They must not exist.
+func (s *State) ClaimsToBegin() []string {
+	if s.CDI != Installed || s.Machine.DeletionTimestamp != nil || s.Refusal() != nil {
+		return nil
+	}
+	var names []string
+	for i := range s.Wanted.Disks {
+		if d := &s.Wanted.Disks[i]; s.ToImport(d) && s.Imports[d.Claim] == nil {
+			names = append(names, d.Claim)
+		}
+	}
+	return names
+}
+
 // ImportsAnything returns whether CDI has, or may have, anything to do for the Machine.
 func (s *State) ImportsAnything() bool {
-	for i := range s.Machine.Spec.Disks {
-		if importURL(s.Machine.Spec.Disks[i].Source) != "" {
-			return true
-		}
+	if slices.ContainsFunc(s.Machine.Spec.Disks, func(d v1alpha1.Disk) bool { return importURL(d.Source) != "" }) ||
+		slices.ContainsFunc(s.Wanted.Disks, func(d Disk) bool { return importURL(d.Source) != "" }) {
+		return true
 	}
 	for _, claim := range s.Claims {
 		if c := metav1.GetControllerOf(claim); c != nil && c.Kind == dataVolume && s.Owns(claim) {
@@ -93,11 +127,46 @@ func (s *State) ImportsAnything() bool {
 func (s *State) OwnImports() []*cdiv1.DataVolume {
 	var own []*cdiv1.DataVolume
 	for _, name := range slices.Sorted(maps.Keys(s.Imports)) {
-		if dv := s.Imports[name]; s.Owns(dv) && s.made(dv) {
+		if dv := s.Imports[name]; s.Owns(dv) && s.made(dv) && forItsDisk(dv) {
 			own = append(own, dv)
 		}
 	}
 	return own
+}
+
+// FinishedImports are the DataVolumes of the Machine that can be deleted now, without their claims.
+func (s *State) FinishedImports() []*cdiv1.DataVolume {
+	var finished []*cdiv1.DataVolume
+	for _, dv := range s.OwnImports() {
+		if s.Imported(dv) {
+			finished = append(finished, dv)
+		}
+	}
+	return finished
+}
+
+// unfilled returns a disk that has no claim yet, or one that CDI still fills; empty if there is none.
+func (s *State) unfilled() string {
+	for i := range s.Wanted.Disks {
+		d := &s.Wanted.Disks[i]
+		claim := s.Claims[d.Claim]
+		if claim == nil {
+			if s.ToImport(d) {
+				return d.Name
+			}
+			continue
+		}
+		if c := metav1.GetControllerOf(claim); c != nil && c.Kind == dataVolume && s.Owns(claim) && !s.filled(claim) {
+			return d.Name
+		}
+	}
+	return ""
+}
+
+// filled returns whether the DataVolume of a claim says that it has done its work.
+func (s *State) filled(claim *corev1.PersistentVolumeClaim) bool {
+	dv := s.Imports[claim.Name]
+	return dv != nil && s.Imported(dv)
 }
 
 // Imported returns whether a DataVolume has done its work, so that it can be deleted and its claim kept. It is not while its
@@ -111,10 +180,16 @@ func (s *State) Imported(dv *cdiv1.DataVolume) bool {
 func (s *State) importFailures() []Problem {
 	var found []Problem
 	for _, dv := range s.OwnImports() {
-		if cause := failureOf(dv); cause != "" {
-			found = append(found, Problem{Type: v1alpha1.ImportFailed, Message: fmt.Sprintf(
-				"disk %s cannot be imported: DataVolume %s/%s is %s: %s", s.diskOf(dv), dv.Namespace, dv.Name, phaseOf(dv), cause)})
+		cause := failureOf(dv)
+		if cause == "" {
+			continue
 		}
+		out := ""
+		if s.Refusal() == nil && !slices.ContainsFunc(s.Wanted.Disks, func(d Disk) bool { return d.Claim == dv.Name }) {
+			out = "; no disk of the spec needs it, so you can delete the DataVolume, and with it the claim"
+		}
+		found = append(found, Problem{Type: v1alpha1.ImportFailed, Message: fmt.Sprintf(
+			"disk %s cannot be imported: DataVolume %s/%s is %s: %s%s", s.diskOf(dv), dv.Namespace, dv.Name, phaseOf(dv), cause, out)})
 	}
 	return found
 }
@@ -161,9 +236,10 @@ func progressOf(dv *cdiv1.DataVolume) (percent int, ok bool) {
 	return int(f) / step * step, true
 }
 
-// stuck are the reasons of CDI's condition Running with which a pod that imports does not go on.
+// goesOn are the reasons of CDI's condition Running with which a pod that does not run goes on, or has ended well. Others are
+// those of Kubernetes for containers that do not start, or have failed, and CDI's own.
 // https://github.com/kubevirt/containerized-data-importer/blob/main/doc/datavolumes.md
-var stuck = []string{"Error", "ImagePullFailed", "Unschedulable"}
+var goesOn = []string{"", "Pending", "ContainerCreating", "PodInitializing", "Completed", "Scratch space required", "ScratchSpaceRequired"}
 
 // failureOf returns why an import does not go on; empty if it does.
 func failureOf(dv *cdiv1.DataVolume) string {
@@ -177,13 +253,16 @@ func failureOf(dv *cdiv1.DataVolume) string {
 	running, bound := said[cdiv1.DataVolumeRunning], said[cdiv1.DataVolumeBound]
 	cause := ""
 	switch {
-	case running.Status == corev1.ConditionFalse && slices.Contains(stuck, running.Reason):
+	case running.Status == corev1.ConditionFalse && !slices.Contains(goesOn, running.Reason):
 		cause = cmp.Or(running.Message, running.Reason)
 	case bound.Status == corev1.ConditionFalse && strings.HasPrefix(bound.Reason, "Err"):
 		// CDI could not make the claim: a quota, or a class that it does not know.
 		cause = cmp.Or(bound.Message, bound.Reason)
 	case dv.Status.Phase == cdiv1.Failed:
 		cause = "CDI has given up; delete the DataVolume to import again"
+	}
+	if quota, ok := QuotaExceeded(cause); ok {
+		cause = quota + "; raise the quota or ask for less"
 	}
 	return text.Beginning(cause, mostCause)
 }

@@ -94,8 +94,11 @@ func TestImportsAreReported(t *testing.T) {
 		"the server does not answer":      {dataVolume(cdiv1.ImportInProgress, running("Error", "got 404")), v1alpha1.ImportFailed, fails + "ImportInProgress: got 404"},
 		"an image that cannot be pulled":  {dataVolume(cdiv1.ImportScheduled, running("ImagePullFailed", "")), v1alpha1.ImportFailed, fails + "ImportScheduled: ImagePullFailed"},
 		"no node for the pod":             {dataVolume(cdiv1.ImportScheduled, running("Unschedulable", "no room")), v1alpha1.ImportFailed, fails + "ImportScheduled: no room"},
-		"a quota":                         {dataVolume(cdiv1.Pending, bound("ErrExceededQuota", "exceeded quota: disks")), v1alpha1.ImportFailed, fails + "Pending: exceeded quota: disks"},
+		"a quota":                         {dataVolume(cdiv1.Pending, bound("ErrExceededQuota", "exceeded quota: disks, used: a, limited: b")), v1alpha1.ImportFailed, fails + "Pending: exceeded quota: disks, limited: b; raise the quota or ask for less"},
 		"it has failed":                   {dataVolume(cdiv1.Failed), v1alpha1.ImportFailed, fails + "Failed: CDI has given up; delete the DataVolume to import again"},
+		"a container out of memory":       {dataVolume(cdiv1.ImportInProgress, running("OOMKilled", "")), v1alpha1.ImportFailed, fails + "ImportInProgress: OOMKilled"},
+		"a Secret that is missing":        {dataVolume(cdiv1.ImportScheduled, running("CreateContainerConfigError", "no Secret s")), v1alpha1.ImportFailed, fails + "ImportScheduled: no Secret s"},
+		"a container that is created":     {dataVolume(cdiv1.ImportScheduled, running("ContainerCreating", "")), v1alpha1.ReasonImporting, is + "ImportScheduled"},
 		"it has succeeded after an error": {dataVolume(cdiv1.Succeeded, running("Error", "an old one")), "", ""},
 	} {
 		s := importing(c.dv, filledBy(c.dv))
@@ -133,6 +136,11 @@ func TestAClaimIsFilledOnceAndKept(t *testing.T) {
 	foreign.Annotations, foreign.Labels, foreign.OwnerReferences = nil, nil, nil
 	restored := &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-2", metav1.NewControllerRef(&kubevirtv1.VirtualMachine{}, kubevirtv1.VirtualMachineGroupVersionKind))}
 	delete(restored.Annotations, v1alpha1.AnnotationImport)
+	orphan := func(phase string) *corev1.PersistentVolumeClaim {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", nil)}
+		claim.Annotations["cdi.kubevirt.io/storage.pod.phase"] = phase
+		return claim
+	}
 	other := filledBy(done)
 	other.OwnerReferences[0].UID = "dv-0"
 	for test, c := range map[string]struct {
@@ -150,13 +158,15 @@ func TestAClaimIsFilledOnceAndKept(t *testing.T) {
 		"the claim is being filled":                {dv: under, claim: filledBy(under), alone: true, counts: true},
 		"the claim is filled":                      {dv: done, claim: filledBy(done), alone: true, imported: true, counts: true},
 		"the claim is another DataVolume's":        {dv: done, claim: other, alone: true, counts: true},
-		"the DataVolume is gone":                   {claim: &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", nil)}, counts: true},
+		"the DataVolume is gone":                   {claim: orphan("Succeeded"), counts: true},
+		"the DataVolume is gone before its end":    {claim: orphan("Running"), problem: v1alpha1.InvalidSpec},
+		"the DataVolume is gone before it began":   {claim: &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", nil)}, problem: v1alpha1.InvalidSpec},
 		"the claim is the Machine's":               {claim: &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", byMachine())}, counts: true},
 		"KubeVirt has restored the claim":          {claim: restored, alone: true},
 		"the claim is another one's":               {claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-root"}}, problem: v1alpha1.NameConflict},
 		"the DataVolume is another one's":          {dv: foreign, toImport: true},
 		"the claim has other data, an empty one":   {claim: with(meta1("claim-1", byMachine()), ""), problem: v1alpha1.InvalidSpec, counts: true},
-		"the claim has other data, another image":  {claim: with(meta1("claim-1", nil), name+"-root https://images.example.com/fedora.raw"), problem: v1alpha1.InvalidSpec, counts: true},
+		"the claim has other data, another image":  {claim: with(meta1("claim-1", byMachine()), name+"-root https://images.example.com/fedora.raw"), problem: v1alpha1.InvalidSpec, counts: true},
 		"the claim is a copy of an imported claim": {claim: with(meta1("claim-1", nil), name+"-data "+imageURL), problem: v1alpha1.InvalidSpec},
 	} {
 		s := importing(c.dv, c.claim)

@@ -39,6 +39,8 @@ type Observation struct {
 	Ready bool
 	// NotReady is the message of the condition Ready while it is not True; it may be empty.
 	NotReady string
+	// MovesVolumes is true while KubeVirt copies the guest's volumes to others, as a user has asked it to.
+	MovesVolumes bool
 	// Paused is true while the guest is paused.
 	Paused bool
 	// Stopping is true while the VirtualMachine or its instance is being stopped or deleted.

@@ -12,8 +12,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 )
 
-// needsRestart returns whether a guest runs to which changes wait for its next start. KubeVirt decides which changes do.
-func needsRestart(o Observation) bool { return o.RestartRequired != "" && o.Runs() }
+// needsRestart returns whether there is a guest to which changes wait for its next start: one that runs, or one that does not
+// get that far, because it waits for what it will not have any longer. KubeVirt decides which changes do.
+func needsRestart(o Observation) bool {
+	switch o.Phase {
+	case kubevirtv1.Running, kubevirtv1.VmPhaseUnset, kubevirtv1.Pending, kubevirtv1.Scheduling:
+		return o.RestartRequired != "" && o.Instance
+	}
+	return false
+}
 
 // restartToken is the value of the annotation that approves a restart. It stands for the guest, so that it is worth one
 // restart, for what differs between that and the VirtualMachine, and for what the spec asks of the VirtualMachine, so that a
@@ -34,7 +41,7 @@ func (s *State) restartToken(o Observation) string {
 		Domain     v1alpha1.Domain
 		Interfaces []Interface
 		Disks      []disk
-		CloudInit  bool
+		CloudInit  bool // not the data, which could be guessed from the token
 	}{Guest: string(o.UID), Pending: o.Pending, CPU: w.CPU, CPUModel: w.CPUModel, Memory: w.Memory.String(), Domain: w.Domain, Interfaces: w.Interfaces, CloudInit: w.CloudInit != nil}
 	for i := range w.Disks {
 		d := &w.Disks[i]
@@ -51,18 +58,31 @@ func (s *State) restartToken(o Observation) string {
 // restarts returns whether KubeVirt starts a guest again that was ended. It does so without a request for one run strategy.
 func restarts(o Observation) bool { return o.RunStrategy == kubevirtv1.RunStrategyAlways }
 
-// RestartApproved returns whether the guest is to be restarted now: it needs that, and the Machine's annotation approves this
-// restart. Everyone who may change the Machine may approve.
+// RestartApproved returns whether the guest is to be restarted now: it needs that, the Machine's annotation approves this
+// restart, and the next guest can start. Everyone who may change the Machine may approve.
 func (s *State) RestartApproved() bool {
-	return s.VMI != nil && s.approved(s.Observation)
+	return s.VMI != nil && s.approved(s.Observation) && s.restartWaits(s.Observation) == ""
+}
+
+// restartWaits returns why the guest must not be ended yet; empty if it may.
+func (s *State) restartWaits(o Observation) string {
+	switch disk := s.unfilled(); {
+	case disk != "":
+		return "disk " + disk + " has been imported"
+	case o.MovesVolumes:
+		// KubeVirt would not start another guest before someone has mended the VirtualMachine.
+		return "KubeVirt has moved the guest's volumes"
+	}
+	return ""
 }
 
 func (s *State) approved(o Observation) bool {
 	return needsRestart(o) && restarts(o) && s.Machine.Annotations[v1alpha1.AnnotationApproveRestart] == s.restartToken(o)
 }
 
-// awaitingRestart returns the condition AwaitingRestart.
-func (s *State) awaitingRestart(o Observation) finding {
+// awaitingRestart returns the condition AwaitingRestart. applied says whether the VirtualMachine is as wanted, without which
+// nothing is restarted.
+func (s *State) awaitingRestart(o Observation, applied bool) finding {
 	if !needsRestart(o) {
 		return finding{}
 	}
@@ -70,7 +90,14 @@ func (s *State) awaitingRestart(o Observation) finding {
 	if len(o.Pending) == 0 {
 		changes = "KubeVirt reports: " + o.RestartRequired
 	}
-	if s.approved(o) {
+	waits := s.restartWaits(o)
+	if waits == "" && !applied {
+		waits = "the VirtualMachine is as the Machine asks, see Ready"
+	}
+	switch {
+	case s.approved(o) && waits != "":
+		return isTrue(v1alpha1.ReasonRestartWaits, "the restart is approved, and waits until "+waits+"; "+changes)
+	case s.approved(o):
 		return isTrue(v1alpha1.ReasonRestarting, "the restart is approved; "+changes)
 	}
 	if !restarts(o) {
@@ -78,6 +105,9 @@ func (s *State) awaitingRestart(o Observation) finding {
 	}
 	message := fmt.Sprintf("%s; to have the guest restarted: kubectl -n %s annotate machine %s --overwrite %s=%s",
 		changes, s.Machine.Namespace, s.Machine.Name, v1alpha1.AnnotationApproveRestart, s.restartToken(o))
+	if waits != "" {
+		message += "; the restart then waits until " + waits
+	}
 	if s.Machine.Annotations[v1alpha1.AnnotationApproveRestart] != "" {
 		message += "; the present value of the annotation is for another restart or for other changes"
 	}

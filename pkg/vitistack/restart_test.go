@@ -5,12 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
 )
 
@@ -84,11 +87,20 @@ func TestAnApprovalIsWorthOneRestartOfOneChange(t *testing.T) {
 		"the spec asks for another machine type": {func(s *vitistack.State) { s.Wanted.Domain.Machine.Type = "q35" }, false, true},
 		"a disk grows, which needs no restart":   {func(s *vitistack.State) { s.Wanted.Disks[0].Size = resource.MustParse("99Gi") }, true, true},
 		"no restart is needed any more":          {func(s *vitistack.State) { s.Observation.RestartRequired, s.Observation.Pending = "", nil }, false, false},
-		"the guest does not run":                 {func(s *vitistack.State) { s.Observation.Phase = kubevirtv1.Scheduled }, false, false},
-		"there is no guest":                      {func(s *vitistack.State) { s.VMI, s.Observation.Instance = nil, false }, false, false},
-		"KubeVirt would not start it again":      {func(s *vitistack.State) { s.Observation.RunStrategy = kubevirtv1.RunStrategyManual }, false, true},
-		"it is another annotation":               {func(s *vitistack.State) { s.Machine.Annotations[v1alpha1.AnnotationApproveRestart] = "yes" }, false, true},
-		"the approval is taken back":             {func(s *vitistack.State) { s.Machine.Annotations = nil }, false, true},
+		"the guest is being started":             {func(s *vitistack.State) { s.Observation.Phase = kubevirtv1.Scheduled }, false, false},
+		"the guest waits for something":          {func(s *vitistack.State) { s.Observation.Phase = kubevirtv1.Pending }, true, true},
+		"KubeVirt moves the guest's volumes":     {func(s *vitistack.State) { s.Observation.MovesVolumes = true }, false, true},
+		"a disk is being imported": {func(s *vitistack.State) {
+			dv := &cdiv1.DataVolume{ObjectMeta: s.ObjectMeta(s.Wanted.Disks[0].Claim, nil)}
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: s.ObjectMeta(dv.Name, nil)}
+			claim.Annotations = map[string]string{ownership.Annotation: "Machine.vitistack.io/ci/agent/storage"}
+			claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))}
+			s.Claims, s.Imports = map[string]*corev1.PersistentVolumeClaim{dv.Name: claim}, map[string]*cdiv1.DataVolume{dv.Name: dv}
+		}, false, true},
+		"there is no guest":                 {func(s *vitistack.State) { s.VMI, s.Observation.Instance = nil, false }, false, false},
+		"KubeVirt would not start it again": {func(s *vitistack.State) { s.Observation.RunStrategy = kubevirtv1.RunStrategyManual }, false, true},
+		"it is another annotation":          {func(s *vitistack.State) { s.Machine.Annotations[v1alpha1.AnnotationApproveRestart] = "yes" }, false, true},
+		"the approval is taken back":        {func(s *vitistack.State) { s.Machine.Annotations = nil }, false, true},
 	} {
 		s := changed()
 		approve(t, s)

@@ -183,7 +183,7 @@ const ownerKind = "Machine.vitistack.io"
 // Owner is the owner of the objects of a handler. A DataVolume has that of claims, because CDI copies the annotations of the
 // one to the other.
 func (s *State) Owner(handler string) ownership.Owner {
-	if handler == HandlerImport {
+	if handler == HandlerImport || handler == HandlerHandOver {
 		handler = HandlerStorage
 	}
 	return ownership.Owner{Kind: ownerKind, Namespace: s.Machine.Namespace, Name: s.Machine.Name, UID: s.Machine.UID, Handler: handler}

@@ -101,7 +101,7 @@ func alive(s *State, results []chain.Result, status *v1alpha1.MachineStatus) {
 	put(s, status, v1alpha1.ConditionStorageReady, storageReady(s, results, o))
 	put(s, status, v1alpha1.ConditionNetworkReady, networkReady(s, results))
 	put(s, status, v1alpha1.ConditionReady, ready(v, problems, status.Conditions, notes(s, o)))
-	put(s, status, v1alpha1.ConditionAwaitingRestart, s.awaitingRestart(o))
+	put(s, status, v1alpha1.ConditionAwaitingRestart, s.awaitingRestart(o, made))
 }
 
 // begun returns whether something of the Machine exists already.

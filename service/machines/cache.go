@@ -123,6 +123,7 @@ func (s *Service) newSessions(c Config, changed func()) sessions {
 	networks := begin("networks", []client.Object{&v1alpha1.NetworkConfiguration{}}, definitionNetworks)
 	networks.Indexes = []late.Index{{Kind: &v1alpha1.NetworkConfiguration{}, Name: machine.IndexAttached, Values: machine.Attached}}
 	imports := begin("cdi", []client.Object{&cdiv1.DataVolume{}}, kubevirt.DefinitionDataVolumes)
+	imports.Adopts = nil // a DataVolume is never changed
 	imports.Indexes = []late.Index{{Kind: &cdiv1.DataVolume{}, Name: machine.IndexMachine, Values: machine.NamesOf}}
 	return sessions{
 		cdi: late.New(imports),

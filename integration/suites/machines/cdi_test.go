@@ -143,10 +143,14 @@ func (c *cdi) sync(ctx context.Context, dv *cdiv1.DataVolume) error {
 	if err != nil {
 		return err
 	}
+	plan := c.planOf(dv)
+	if claim.Status.Phase == corev1.ClaimBound && plan == (imported{}) && claim.Annotations[importerPhase] != string(corev1.PodSucceeded) {
+		claim.Annotations[importerPhase] = string(corev1.PodSucceeded)
+		return api.Update(ctx, claim) // the status of the DataVolume follows
+	}
 	before := dv.DeepCopy()
 	dv.Status.ClaimName, dv.Status.Progress = claim.Name, "N/A"
 	running := cdiv1.DataVolumeCondition{Type: cdiv1.DataVolumeRunning, Status: corev1.ConditionTrue, Reason: "Pod is running"}
-	plan := c.planOf(dv)
 	switch {
 	case claim.Status.Phase != corev1.ClaimBound && late:
 		dv.Status.Phase = cdiv1.WaitForFirstConsumer
@@ -169,6 +173,9 @@ func (c *cdi) sync(ctx context.Context, dv *cdiv1.DataVolume) error {
 	return api.Status().Update(ctx, dv)
 }
 
+// importerPhase is the annotation of a claim with the phase of the pod that fills it.
+const importerPhase = "cdi.kubevirt.io/storage.pod.phase"
+
 func waitsForConsumer(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	if claim.Spec.StorageClassName == nil {
 		return false, errors.New("the claim has no class yet")
@@ -184,7 +191,7 @@ func claimOf(dv *cdiv1.DataVolume) *corev1.PersistentVolumeClaim {
 	maps.Copy(labels, dv.Labels)
 	maps.Copy(annotations, dv.Annotations)
 	annotations["cdi.kubevirt.io/createdForDataVolume"] = string(dv.UID)
-	annotations["cdi.kubevirt.io/storage.pod.restarts"] = "0"
+	annotations["cdi.kubevirt.io/storage.pod.restarts"], annotations[importerPhase] = "0", string(corev1.PodPending)
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: dv.Namespace, Name: dv.Name, Labels: labels, Annotations: annotations,

@@ -3,6 +3,7 @@ package machines_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 )
@@ -55,6 +57,8 @@ func TestDisksAreImported(t *testing.T) {
 		"a claim of a removed disk is filled to its end":     removedWhileImporting,
 		"a class that waits for its first consumer":          importsLate,
 		"what is not the Machine's is left alone":            importsOverNothing,
+		"a claim that exists already is left alone":            importsOverNoClaim,
+		"half a disk is not taken for a whole one":           orphanedWhileImporting,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(&place{T: t, namespace: p.namespace, operator: p.operator}, c)
@@ -221,5 +225,41 @@ func importsOverNothing(p *place, _ *cdi) {
 	p.untouched(dv, &cdiv1.DataVolume{})
 	if now := get(p, dv.Name, &corev1.PersistentVolumeClaim{}); now.UID != claim.UID || now.DeletionTimestamp != nil || now.Labels[v1alpha1.LabelMachine] != "" {
 		p.Error("the claim was touched")
+	}
+}
+
+// importsOverNoClaim: a claim without labels is in no cache, and CDI may give it to a DataVolume.
+func importsOverNoClaim(p *place, _ *cdi) {
+	claim := &corev1.PersistentVolumeClaim{}
+	p.yaml(`{metadata: {name: mine-root}, spec: {storageClassName: standard, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`, claim)
+	p.create(claim)
+	m := p.machine("mine", importing)
+	p.await(m, want{phase: v1alpha1.PhaseFailed, ready: v1alpha1.NameConflict, says: "nothing is imported over it"})
+	if err := p.noImport(claim.Name); err != nil {
+		p.Error(err)
+	}
+	p.delete(m)
+	p.until(func() error { return gone(m.DeepCopy()) })
+	p.untouched(claim, &corev1.PersistentVolumeClaim{})
+}
+
+// orphanedWhileImporting: a user removes the DataVolume and keeps the claim.
+func orphanedWhileImporting(p *place, c *cdi) {
+	root := p.disk("torn-root")
+	c.plan(root, imported{progress: "30%"})
+	m := p.machine("torn", importing)
+	p.awaitImport(m, "30%")
+	dv := get(p, root.Name, &cdiv1.DataVolume{})
+	if err := api.Delete(p.Context(), dv, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+		p.Fatal(err)
+	}
+	p.until(func() error {
+		if get(p, m.Name, m); m.Status.FailureReason != v1alpha1.InvalidSpec || !strings.Contains(m.Status.FailureMessage, "is not filled") {
+			return errors.New(describe(m))
+		}
+		return nil
+	})
+	if owner := metav1.GetControllerOf(get(p, root.Name, &corev1.PersistentVolumeClaim{})); owner != nil {
+		p.Errorf("half a disk has the controller %s %s", owner.Kind, owner.Name)
 	}
 }

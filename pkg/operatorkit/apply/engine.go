@@ -57,8 +57,9 @@ type Engine struct {
 	refused  map[objectKey]refused
 }
 
-// verbPrune is the verb with which objects are deleted that are no longer wanted.
-const verbPrune = "prune"
+// verbPrune is the verb with which objects are deleted that are no longer wanted, and verbEnd that with which exactly one is
+// that has done its work.
+const verbPrune, verbEnd = "prune", "end"
 
 // objectKey identifies an object of any kind.
 type objectKey struct {

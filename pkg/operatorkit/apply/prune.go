@@ -6,6 +6,7 @@ import (
 	"github.com/giantswarm/microerror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -73,7 +74,13 @@ func (e *Engine) deleteOne(ctx context.Context, verb string, object client.Objec
 		return microerror.Mask(err)
 	}
 	uid := object.GetUID()
-	err = e.client.Delete(ctx, object, client.Preconditions{UID: &uid}, deletePropagation(verb, object))
+	exactly, policy := client.Preconditions{UID: &uid}, propagationOf(verb, object)
+	if policy == metav1.DeletePropagationOrphan {
+		// What is left behind depends on what the object says at this moment.
+		version := object.GetResourceVersion()
+		exactly.ResourceVersion = &version
+	}
+	err = e.client.Delete(ctx, object, exactly, client.PropagationPolicy(policy))
 	if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		err = wrote(ctx, verb, ref, err, by(owner)...)
 		if err != nil {

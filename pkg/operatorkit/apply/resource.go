@@ -54,9 +54,9 @@ type Resource[T Owned] struct {
 	// Remains returns an object that a deletion waits for besides those of the owner, nil for none, and whether it is the
 	// owner's to delete, although its annotations do not say so. It is nil for handlers without such objects.
 	Remains func(T) (left client.Object, deletes bool)
-	// Ends returns an object that is deleted once everything is as desired, nil for none: exactly this one, and not another one
+	// Ends returns objects that are deleted once everything is as desired: exactly these, and not others
 	// of its name. It is nil for handlers that end nothing.
-	Ends func(T) client.Object
+	Ends func(T) []client.Object
 	// KeepUnwanted keeps objects that are no longer wanted until the cluster is deleted, because they hold data.
 	KeepUnwanted bool
 }
@@ -149,8 +149,10 @@ func (h *handler[T]) end(ctx context.Context, state T) error {
 	if h.Ends == nil {
 		return nil
 	}
-	if object := h.Ends(state); object != nil {
-		return h.engine.deleteOne(ctx, "end", object, state.Owner(h.Handler))
+	for _, object := range h.Ends(state) {
+		if err := h.engine.deleteOne(ctx, verbEnd, object, state.Owner(h.Handler)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func becomesHeadless(live, desired client.Object) bool {
 
 // claimsMayChange reports whether a StatefulSet that has no pod needs its recreation: because it has to get other claim
 // templates, or because its claims are no longer to be deleted with it. Its deletion orphans the claims, see
-// deletePropagation. Recreated beside a pod that lacks a claim, a StatefulSet neither accepts nor replaces that pod
+// propagationOf. Recreated beside a pod that lacks a claim, a StatefulSet neither accepts nor replaces that pod
 // (kubernetes/kubernetes#141876).
 func claimsMayChange(live, desired client.Object) bool {
 	current, wanted := live.(*appsv1.StatefulSet), desired.(*appsv1.StatefulSet)
@@ -152,21 +152,20 @@ func sameClaimTemplates(live, wanted *appsv1.StatefulSet) bool {
 	})
 }
 
-// deletePropagation returns foreground deletion for a Deployment: it must exist until its pods are gone, or it would be
+// propagationOf returns foreground deletion for a Deployment: it must exist until its pods are gone, or it would be
 // unknown that a machine still runs. It returns orphaning for a StatefulSet, which is only deleted to be recreated: its
-// claims may name it as their owner. So does the claim of a DataVolume, which is pruned when it has filled the claim; its
+// claims may name it as their owner. So does the claim of a DataVolume, which is ended when it has filled the claim; its
 // deletion with all that the owner has takes the claim with it.
-func deletePropagation(verb string, object client.Object) client.DeleteOption {
-	policy := metav1.DeletePropagationBackground
+func propagationOf(verb string, object client.Object) metav1.DeletionPropagation {
 	switch object.(type) {
 	case *appsv1.Deployment:
-		policy = metav1.DeletePropagationForeground
+		return metav1.DeletePropagationForeground
 	case *appsv1.StatefulSet:
-		policy = metav1.DeletePropagationOrphan
+		return metav1.DeletePropagationOrphan
 	case *cdiv1.DataVolume:
-		if verb == verbPrune {
-			policy = metav1.DeletePropagationOrphan
+		if verb == verbEnd {
+			return metav1.DeletePropagationOrphan
 		}
 	}
-	return client.PropagationPolicy(policy)
+	return metav1.DeletePropagationBackground
 }

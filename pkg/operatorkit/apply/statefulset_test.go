@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func claimTemplate(name string, change func(*corev1.PersistentVolumeClaimSpec)) corev1.PersistentVolumeClaim {
@@ -91,9 +90,7 @@ func TestClaimsAreNoLongerDeletedWithTheirStatefulSet(t *testing.T) {
 			t.Errorf("%s, then %s: it is recreated: %t", test.have, test.want, got)
 		}
 	}
-	orphan := &client.DeleteOptions{}
-	deletePropagation(verbPrune, &appsv1.StatefulSet{}).ApplyToDelete(orphan)
-	if got := *orphan.PropagationPolicy; got != metav1.DeletePropagationOrphan {
+	if got := propagationOf(verbPrune, &appsv1.StatefulSet{}); got != metav1.DeletePropagationOrphan {
 		t.Errorf("a StatefulSet is deleted with propagation %s", got)
 	}
 }

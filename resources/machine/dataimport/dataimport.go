@@ -23,9 +23,9 @@ const Name = vitistack.HandlerImport
 // again is when a pass looks again without an event.
 const again = 30 * time.Second
 
-// Resource is the pure part of the handler.
+// Resource is the pure part of the handler. No DataVolume is pruned: each ends by what it says itself.
 func Resource() apply.Resource[*vitistack.State] {
-	return apply.Resource[*vitistack.State]{Handler: Name, Kinds: []client.Object{&cdiv1.DataVolume{}}, Build: build}
+	return apply.Resource[*vitistack.State]{Handler: Name, Kinds: []client.Object{&cdiv1.DataVolume{}}, Build: build, KeepUnwanted: true}
 }
 
 // build wants a DataVolume for each disk that has no claim yet. One that exists stays as it is, because CDI allows no change,
@@ -37,9 +37,7 @@ func build(s *vitistack.State) (apply.Desired, error) {
 	var desired apply.Desired
 	there := map[string]bool{}
 	for _, dv := range s.OwnImports() {
-		if there[dv.Name] = true; !s.Imported(dv) {
-			desired.Keep = append(desired.Keep, dv)
-		}
+		there[dv.Name] = true
 	}
 	for i := range s.Wanted.Disks {
 		d := &s.Wanted.Disks[i]
@@ -60,6 +58,10 @@ func build(s *vitistack.State) (apply.Desired, error) {
 	return desired, nil
 }
 
+// noAdoption forbids CDI to take over a claim that exists: with the claim, its data would be deleted with the DataVolume.
+// https://github.com/kubevirt/containerized-data-importer/blob/main/doc/datavolumes.md
+const noAdoption = "cdi.kubevirt.io/allowClaimAdoption"
+
 func dataVolume(s *vitistack.State, d *vitistack.Disk) *cdiv1.DataVolume {
 	more := map[string]string{}
 	if d.Root {
@@ -72,6 +74,7 @@ func dataVolume(s *vitistack.State, d *vitistack.Disk) *cdiv1.DataVolume {
 		Spec:       cdiv1.DataVolumeSpec{PVC: &spec, Source: source(d.Source)},
 	}
 	dv.Annotations = d.ImportAnnotations()
+	dv.Annotations[noAdoption] = "false"
 	return dv
 }
 
@@ -128,7 +131,7 @@ func (h handler) EnsureCreated(ctx context.Context, s *vitistack.State) (chain.O
 		return chain.Outcome{}, problem.Newf(v1alpha1.CDINotInstalled,
 			"disk %s is to be imported and CDI is not installed: the API server has no DataVolumes of cdi.kubevirt.io; install CDI, or remove the disk", disk)
 	}
-	engine := h.connected(s)
+	engine := connected(h.engine, s)
 	switch {
 	case engine != nil:
 		return Resource().Handle(engine).EnsureCreated(ctx, s)
@@ -143,7 +146,7 @@ func (h handler) EnsureDeleted(ctx context.Context, s *vitistack.State) (chain.O
 	if s.CDI == vitistack.Absent || !s.ImportsAnything() {
 		return chain.Done(), nil
 	}
-	engine := h.connected(s)
+	engine := connected(h.engine, s)
 	if engine == nil {
 		return unknown(), nil
 	}
@@ -161,11 +164,11 @@ func waiting(s *vitistack.State) string {
 }
 
 // connected returns the engine; nil while it is not known what there is.
-func (h handler) connected(s *vitistack.State) *apply.Engine {
+func connected(engine func(*vitistack.State) *apply.Engine, s *vitistack.State) *apply.Engine {
 	if s.CDI != vitistack.Installed {
 		return nil
 	}
-	return h.engine(s)
+	return engine(s)
 }
 
 func unknown() chain.Outcome {

@@ -39,41 +39,39 @@ func its(name string, phase cdiv1.DataVolumePhase) *cdiv1.DataVolume {
 	o := observed()
 	s := &vitistack.State{Observed: o}
 	dv := &cdiv1.DataVolume{ObjectMeta: s.ObjectMeta(name, nil), Status: cdiv1.DataVolumeStatus{Phase: phase}}
+	dv.Annotations = (&vitistack.Disk{Claim: name}).ImportAnnotations()
 	apply.SetOwner(dv, s.Owner(dataimport.Name))
 	return dv
 }
 
-func TestWhatIsMadeAndKept(t *testing.T) {
+func TestWhatIsMade(t *testing.T) {
 	by := func(o vitistack.Observed, change func(*vitistack.Observed)) vitistack.Observed {
 		change(&o)
 		return o
 	}
 	for name, test := range map[string]struct {
-		observed   vitistack.Observed
-		made, kept []string
-		waits      bool
+		observed vitistack.Observed
+		made     []string
+		waits    bool
 	}{
-		"nothing for an empty disk":                            {observed(), nil, nil, false},
-		"one for each disk":                                    {observed(web(), registry()), []string{"a-root", "a-data"}, nil, true},
-		"none while it is not known which claim the guest has": {by(observed(web()), func(o *vitistack.Observed) { o.KubeVirt = vitistack.Unknown }), nil, nil, true},
-		"the first ones without KubeVirt":                      {by(observed(web()), func(o *vitistack.Observed) { o.KubeVirt = vitistack.Absent }), []string{"a-root"}, nil, true},
+		"nothing for an empty disk":                            {observed(), nil, false},
+		"one for each disk":                                    {observed(web(), registry()), []string{"a-root", "a-data"}, true},
+		"none while it is not known which claim the guest has": {by(observed(web()), func(o *vitistack.Observed) { o.KubeVirt = vitistack.Unknown }), nil, true},
+		"the first ones without KubeVirt":                      {by(observed(web()), func(o *vitistack.Observed) { o.KubeVirt = vitistack.Absent }), []string{"a-root"}, true},
 		"one that exists stays as it is": {by(observed(web()), func(o *vitistack.Observed) {
 			o.Imports = map[string]*cdiv1.DataVolume{"a-root": its("a-root", cdiv1.ImportInProgress)}
-		}), nil, []string{"a-root"}, true},
+		}), nil, true},
 		"one whose disk was removed stays": {by(observed(), func(o *vitistack.Observed) {
 			o.Imports = map[string]*cdiv1.DataVolume{"a-old": its("a-old", cdiv1.ImportInProgress)}
-		}), nil, []string{"a-old"}, false},
-		"nothing while there is a problem": {by(observed(web()), func(o *vitistack.Observed) { o.Machine.Spec.Template = "huge" }), nil, nil, false},
+		}), nil, false},
+		"nothing while there is a problem": {by(observed(web()), func(o *vitistack.Observed) { o.Machine.Spec.Template = "huge" }), nil, false},
 	} {
 		desired, _ := dataimport.Resource().Build(vitistack.Plan(test.observed))
-		var made, kept []string
+		var made []string
 		for _, object := range desired.Objects {
 			made = append(made, object.GetName())
 		}
-		for _, object := range desired.Keep {
-			kept = append(kept, object.GetName())
-		}
-		if diff := cmp.Diff([]any{test.made, test.kept, test.waits}, []any{made, kept, desired.Wait != nil}); diff != "" {
+		if diff := cmp.Diff([]any{test.made, test.waits}, []any{made, desired.Wait != nil}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

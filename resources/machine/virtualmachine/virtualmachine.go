@@ -85,11 +85,11 @@ func (h handler) EnsureDeleted(ctx context.Context, s *vitistack.State) (chain.O
 
 // ends returns the guest if its restart was approved. KubeVirt starts the next one by itself. This one has a UID of its own, so
 // that no other is ever ended.
-func ends(s *vitistack.State) client.Object {
+func ends(s *vitistack.State) []client.Object {
 	if !s.RestartApproved() {
 		return nil
 	}
-	return s.VMI
+	return []client.Object{s.VMI}
 }
 
 // remains returns what is left of a Machine without a VirtualMachine that names it as its owner, nil if nothing is, and

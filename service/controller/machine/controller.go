@@ -94,12 +94,13 @@ func engineOf(session *late.Session) func(*vitistack.State) *apply.Engine {
 // Backward this is the order of a deletion: the guest, its disks and data, its networks.
 func newChain(engine *apply.Engine, imports, infra func(*vitistack.State) *apply.Engine) chain.Chain[*vitistack.State] {
 	return chain.Chain[*vitistack.State]{
+		{Handler: dataimport.NewHandOver(imports), Condition: v1alpha1.ConditionStorageReady},
 		// Nothing is created for a Machine whose networks are missing.
 		{Handler: network.Handler{}, Condition: v1alpha1.ConditionNetworkReady},
 		// Claims are not waited for: some are bound only when the guest is scheduled.
 		{Handler: storage.New().Handle(engine), Needs: []string{network.Name}, Condition: v1alpha1.ConditionStorageReady},
 		// On deletion, what CDI still fills is gone before the other claims.
-		{Handler: dataimport.New(imports), Needs: []string{network.Name}, Condition: v1alpha1.ConditionStorageReady},
+		{Handler: dataimport.New(imports), Needs: []string{network.Name}, Follows: []string{storage.Name}, Condition: v1alpha1.ConditionStorageReady},
 		{Handler: cloudinit.New().Handle(engine), Needs: []string{network.Name}, Condition: v1alpha1.ConditionStorageReady},
 		{
 			Handler: virtualmachine.New(infra), Condition: v1alpha1.ConditionVirtualMachineReady,

@@ -17,7 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
 )
 
-// Gather reads what there is of a Machine, from caches, and plans.
+// Gather reads what there is of a Machine, from caches but for claims that are to be imported, and plans.
 func (r *Reconciler) Gather(ctx context.Context, m *v1alpha1.Machine) (*vitistack.State, error) {
 	o := vitistack.Observed{Machine: m, Settings: r.Settings, Now: r.Clock.Now()}
 	for _, read := range []func(context.Context, *vitistack.Observed) error{
@@ -28,6 +28,13 @@ func (r *Reconciler) Gather(ctx context.Context, m *v1alpha1.Machine) (*vitistac
 		}
 	}
 	s := vitistack.Plan(o)
+	taken, err := r.taken(ctx, s)
+	if err != nil {
+		return nil, r.failed(err)
+	}
+	if taken {
+		s = vitistack.Plan(o)
+	}
 	tellPending(s)
 	return s, nil
 }
@@ -82,6 +89,21 @@ func (r *Reconciler) imports(ctx context.Context, o *vitistack.Observed) error {
 		o.Imports[list.Items[i].Name] = &list.Items[i]
 	}
 	return nil
+}
+
+// taken reads the claims that are to be made by CDI from the API server, and returns whether it has found one. The cache has only
+// claims with the labels of Machines, and CDI may give a DataVolume a claim that it has not made, which is deleted with it.
+func (r *Reconciler) taken(ctx context.Context, s *vitistack.State) (found bool, err error) {
+	for _, name := range s.ClaimsToBegin() {
+		claim, err := get(ctx, r.Live, client.ObjectKey{Namespace: s.Machine.Namespace, Name: name}, &corev1.PersistentVolumeClaim{})
+		if err != nil {
+			return false, err
+		}
+		if claim != nil {
+			s.Claims[name], found = claim, true
+		}
+	}
+	return found, nil
 }
 
 // get returns an object, nil if there is none.

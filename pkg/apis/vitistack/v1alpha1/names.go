@@ -63,7 +63,7 @@ const (
 	ConditionStorageReady = "StorageReady"
 	// ConditionNetworkReady is True while all networks exist.
 	ConditionNetworkReady = "NetworkReady"
-	// ConditionAwaitingRestart is True while the guest runs and changes wait for its next start. It is absent otherwise.
+	// ConditionAwaitingRestart is True while there is a guest and changes wait for its next start. It is absent otherwise.
 	ConditionAwaitingRestart = "AwaitingRestart"
 )
 
@@ -76,6 +76,7 @@ const (
 	ReasonImporting         = "Importing"
 	ReasonApprovalNeeded    = "ApprovalNeeded"
 	ReasonRestarting        = "Restarting"
+	ReasonRestartWaits      = "RestartWaits"
 	ReasonNetworkConfigured = "NetworkConfigured"
 	ReasonNetworkFailed     = "NetworkFailed"
 )
