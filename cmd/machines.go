@@ -110,8 +110,13 @@ func serveMachines(ctx context.Context, s *machines.Service, r reader) error {
 	if err := own.Register(s.Metrics()); err != nil {
 		return err
 	}
+	certificate, err := machinesCertificate(r)
+	if err != nil {
+		return err
+	}
 	servers, err := machines.Listen(machines.Serving{
 		Metrics: r.text(flag.MachinesMetricsAddress), Probes: r.text(flag.MachinesProbeAddress),
+		Certificate: certificate, Logger: ctrl.Log.WithName("http"),
 		// Those of controller-runtime and of the engine are in the registry of the process.
 		Gatherer: prometheus.Gatherers{own, metrics.Registry},
 		Unready: func() string {

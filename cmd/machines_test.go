@@ -87,7 +87,13 @@ func TestMachinesEndsWithASentence(t *testing.T) {
 		"a kubeconfig of nothing":      {map[string]string{"KUBECONFIG": write("nothing", "")}, "has to be the path of a kubeconfig: invalid configuration"},
 		"a kubeconfig of other text":   {map[string]string{"KUBECONFIG": write("text", "[")}, "has to be the path of a kubeconfig: "},
 		"a port in use":                {map[string]string{"KUBECONFIG": cluster, "METRICS_BIND_ADDRESS": taken.Addr().String()}, "address already in use"},
-		"a file of templates":          {map[string]string{"TEMPLATES_FILE": "/does/not/exist"}, "the file of templates /does/not/exist (--templates-file or TEMPLATES_FILE)"},
+		"TLS without files": {map[string]string{"KUBECONFIG": cluster, "METRICS_CERT_PATH": "/does/not/exist"},
+			"METRICS_CERT_PATH (--metrics-cert-path) is set, so /does/not/exist/tls.crt has to be a certificate in PEM and /does/not/exist/tls.key its key; leave it empty for metrics by plain HTTP: open /does/not/exist/tls.crt: no such file"},
+		"TLS with other files": {map[string]string{"KUBECONFIG": cluster, "METRICS_CERT_PATH": filepath.Dir(cluster), "METRICS_CERT_NAME": "cluster", "METRICS_CERT_KEY": "cluster"},
+			cluster + " has to be a certificate in PEM and " + cluster + " its key; leave it empty for metrics by plain HTTP: tls: failed to find any PEM data"},
+		"TLS at the address of probes": {map[string]string{"KUBECONFIG": cluster, "METRICS_CERT_PATH": "/does/not/exist", "METRICS_BIND_ADDRESS": "127.0.0.1:0"},
+			`METRICS_CERT_PATH (--metrics-cert-path) is set, so "127.0.0.1:0" is served by TLS alone, but the kubelet probes by plain HTTP: METRICS_BIND_ADDRESS (--metrics-bind-address) and HEALTH_PROBE_BIND_ADDRESS (--health-probe-bind-address) have to be different`},
+		"a file of templates": {map[string]string{"TEMPLATES_FILE": "/does/not/exist"}, "the file of templates /does/not/exist (--templates-file or TEMPLATES_FILE)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			forget(t)

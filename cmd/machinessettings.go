@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,6 +45,8 @@ var machinesRules = map[string]rule{
 		return r.number(name) >= 1 && r.number(name) <= mostWorkers
 	}},
 	flag.MachinesMetricsAddress: {"an address with a port, such as :8080 or 127.0.0.1:8080, or 0 for none", isText(isBindAddress)},
+	flag.MachinesMetricsCert:    {"the name of a file, such as tls.crt", isText(isFileName)},
+	flag.MachinesMetricsKey:     {"the name of a file, such as tls.key", isText(isFileName)},
 	flag.MachinesProbeAddress:   {"an address with a port, such as :8081 or 127.0.0.1:8081, or 0 for none", isText(isBindAddress)},
 	flag.MachinesLogLevel: {"one of " + strings.Join(jsonlog.Levels(), ", "), isText(func(s string) bool {
 		return slices.Contains(jsonlog.Levels(), s)
@@ -77,6 +80,8 @@ func optional(ok func(string) bool) func(reader, string) bool {
 func among(all []string) func(string) bool {
 	return func(s string) bool { return slices.Contains(all, s) }
 }
+
+func isFileName(s string) bool { return s == filepath.Base(s) }
 
 // isBindAddress accepts what net.Listen takes, with a port that is a number, and 0.
 func isBindAddress(s string) bool {

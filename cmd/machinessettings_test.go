@@ -33,6 +33,7 @@ func machinesFlags(t *testing.T, variables map[string]string, args ...string) (r
 func TestDefaultsOfMachinesAreThoseOfTheReferencePage(t *testing.T) {
 	want := map[string]string{
 		"KUBECONFIG": "", "RECONCILE_INTERVAL": "30s", "MAX_CONCURRENT_RECONCILES": "5", "METRICS_BIND_ADDRESS": ":8080",
+		"METRICS_CERT_PATH": "", "METRICS_CERT_NAME": "tls.crt", "METRICS_CERT_KEY": "tls.key",
 		"HEALTH_PROBE_BIND_ADDRESS": ":8081", "LEADER_ELECTION": "true", "NAMESPACE": "",
 		"CPU_MODEL": "", "NETWORK_ATTACHMENT_DEFINITION_CNI_VERSION": "1.0.0", "MANAGED_BY": "kubevirt-operator",
 		"PVC_VOLUME_MODE": "Block", "PVC_ACCESS_MODE": "ReadWriteMany", "STORAGE_CLASS_NAME": "", "MAC_SET": "12", "LOG_LEVEL": "info",
@@ -94,6 +95,8 @@ func TestAWrongSettingIsNamedWithTheWayOut(t *testing.T) {
 		"MAX_CONCURRENT_RECONCILES=0":                 "a whole number from 1 to 100, such as 5",
 		"MAX_CONCURRENT_RECONCILES=many":              "a whole number from 1 to 100, such as 5",
 		"--max-concurrent-reconciles=101":             "a whole number from 1 to 100, such as 5",
+		"METRICS_CERT_NAME=sub/tls.crt":               "the name of a file, such as tls.crt",
+		"--metrics-cert-key=":                         "the name of a file, such as tls.key",
 		"METRICS_BIND_ADDRESS=localhost":              "an address with a port, such as :8080 or 127.0.0.1:8080, or 0 for none",
 		"METRICS_BIND_ADDRESS=8080":                   "an address with a port, such as :8080 or 127.0.0.1:8080, or 0 for none",
 		"METRICS_BIND_ADDRESS=http://:80":             "an address with a port, such as :8080 or 127.0.0.1:8080, or 0 for none",

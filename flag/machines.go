@@ -16,6 +16,9 @@ const (
 	MachinesInterval       = "reconcile-interval"
 	MachinesWorkers        = "max-concurrent-reconciles"
 	MachinesMetricsAddress = "metrics-bind-address"
+	MachinesMetricsCerts   = "metrics-cert-path"
+	MachinesMetricsCert    = "metrics-cert-name"
+	MachinesMetricsKey     = "metrics-cert-key"
 	MachinesProbeAddress   = "health-probe-bind-address"
 	MachinesLogLevel       = "log-level"
 	MachinesManagedBy      = "managed-by"
@@ -50,6 +53,9 @@ func RegisterMachines(fs *pflag.FlagSet) {
 	fs.Duration(MachinesInterval, defaultInterval, "how often each Machine is looked at even if nothing has changed, from 1s to 24h")
 	fs.Int(MachinesWorkers, defaultWorkers, "how many Machines are worked on at a time, from 1 to 100")
 	fs.String(MachinesMetricsAddress, ":8080", "`address` of /metrics; 0 for none")
+	fs.String(MachinesMetricsCerts, "", "`path` of the directory with the certificate that metrics are served with, by TLS alone; empty for plain HTTP")
+	fs.String(MachinesMetricsCert, "tls.crt", "`name` of the file of that directory with the certificate")
+	fs.String(MachinesMetricsKey, "tls.key", "`name` of the file of that directory with the key")
 	fs.String(MachinesProbeAddress, ":8081", "`address` of /healthz and /readyz; 0 for none")
 	fs.String(MachinesLogLevel, "info", "what is logged: error, warn, info or debug")
 	RegisterMachineObjects(fs)

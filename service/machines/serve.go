@@ -3,14 +3,18 @@ package machines
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/giantswarm/microerror"
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
 // Limits of the servers, which every pod of the cluster may reach.
@@ -32,6 +36,11 @@ const NotServed = "0"
 type Serving struct {
 	// Metrics is the address of /metrics, and Probes that of /healthz and /readyz, such as :8080. They may be the same.
 	Metrics, Probes string
+	// Certificate is what the address of metrics is served with, by TLS alone; nil for plain HTTP. Probes at the
+	// same address would be served so, too, and the kubelet probes by plain HTTP.
+	Certificate *certwatcher.CertWatcher
+	// Logger has connections that fail at level debug, since every pod of the cluster may cause such lines.
+	Logger logr.Logger
 	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
 	// Unready returns why the operator is not ready; it is empty when the operator is ready.
@@ -40,7 +49,8 @@ type Serving struct {
 
 // Servers are the HTTP servers of the operator, with open ports.
 type Servers struct {
-	servers []*server
+	servers     []*server
+	certificate *certwatcher.CertWatcher
 }
 
 type server struct {
@@ -52,15 +62,19 @@ type server struct {
 // Listen opens the ports, so that a port in use ends the operator at once. They are served before the caches are filled:
 // liveness does not depend on how long that takes, and readiness says what is missing.
 func Listen(s Serving) (*Servers, error) {
-	all := &Servers{}
+	all := &Servers{certificate: s.Certificate}
+	log := slog.NewLogLogger(logr.ToSlogHandler(s.Logger.V(1)), slog.LevelInfo)
 	for address, handler := range s.handlers() {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			return nil, errors.Join(microerror.Mask(err), all.close())
 		}
+		if s.Certificate != nil && address == s.Metrics {
+			listener = tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.Certificate.GetCertificate})
+		}
 		all.servers = append(all.servers, &server{address, listener, &http.Server{
 			Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
-			IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
+			IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes, ErrorLog: log,
 		}})
 	}
 	return all, nil
@@ -113,9 +127,14 @@ func (s *Servers) Address(configured string) string {
 }
 
 // Serve answers requests until the context ends, and returns when no request is in flight, or after some seconds. It fails
-// if a server does.
+// if a server does, or if the files of the certificate cannot be watched: what is served would expire in silence.
 func (s *Servers) Serve(ctx context.Context) error {
-	failed := make(chan error, len(s.servers))
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	failed := make(chan error, len(s.servers)+1)
+	if s.certificate != nil {
+		go func() { failed <- s.certificate.Start(ctx) }()
+	}
 	for _, server := range s.servers {
 		go func() { failed <- server.http.Serve(server.listener) }()
 	}
