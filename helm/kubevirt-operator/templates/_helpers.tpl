@@ -31,6 +31,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ .Values.image.repository }}:{{ .Values.image.tag | default (.Chart.Version | replace "+" "_") }}
 {{- end }}
 
+{{/* The Secret that metrics are served with by TLS; empty for plain HTTP, or no metrics. */}}
+{{- define "kubevirt-operator.certificate" -}}
+{{- if .Values.metrics.enabled }}{{ .Values.metrics.tls.secretName }}{{ end }}
+{{- end }}
+
 {{/* The port of an address such as :8080. */}}
 {{- define "kubevirt-operator.port" -}}
 {{ splitList ":" . | last }}

@@ -200,6 +200,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"an interval without unit as text":      {`reconcileInterval: "30"`, "at '/reconcileInterval': '30' does not match pattern"},
 		"no worker":                             {"maxConcurrentReconciles: 0", "at '/maxConcurrentReconciles': minimum: got 0, want 1"},
 		"an address without port":               {"metrics: {bindAddress: localhost}", "at '/metrics/bindAddress': 'localhost' does not match pattern"},
+		"a Secret in capital letters":           {"metrics: {tls: {secretName: TLS}}", "at '/metrics/tls/secretName': 'TLS' does not match pattern"},
+		"TLS at the address of probes":          {`{metrics: {tls: {secretName: tls}}, healthProbe: {bindAddress: ":8080"}}`, "metrics.bindAddress and healthProbe.bindAddress have to be different"},
 		"no probes":                             {`healthProbe: {bindAddress: "0"}`, "at '/healthProbe/bindAddress': '0' does not match pattern"},
 		"an unknown level":                      {"logging: {level: trace}", "at '/logging/level': value must be one of 'error', 'warn', 'info', 'debug'"},
 		"a template that is built in":           {"templates: {small: {memory: {size: 1Gi}, disks: [{size: 1Gi}]}}", "at '/templates/small': 'not' failed"},
