@@ -57,7 +57,7 @@ func TestDisksAreImported(t *testing.T) {
 		"a claim of a removed disk is filled to its end":     removedWhileImporting,
 		"a class that waits for its first consumer":          importsLate,
 		"what is not the Machine's is left alone":            importsOverNothing,
-		"a claim that exists already is left alone":            importsOverNoClaim,
+		"a claim that exists already is left alone":          importsOverNoClaim,
 		"half a disk is not taken for a whole one":           orphanedWhileImporting,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func importsOverNoClaim(p *place, _ *cdi) {
 	p.yaml(`{metadata: {name: mine-root}, spec: {storageClassName: standard, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`, claim)
 	p.create(claim)
 	m := p.machine("mine", importing)
-	p.await(m, want{phase: v1alpha1.PhaseFailed, ready: v1alpha1.NameConflict, says: "nothing is imported over it"})
+	p.await(m, want{phase: v1alpha1.PhaseFailed, ready: v1alpha1.NameConflict, says: "is left alone"})
 	if err := p.noImport(claim.Name); err != nil {
 		p.Error(err)
 	}

@@ -91,9 +91,27 @@ func TestRandomMachinesRunOrSayWhatIsWrong(t *testing.T) {
 	p.settles()
 	t.Logf("%d faults", faults.Count())
 	outcomes := p.summarize(specs)
+	// KubeVirt may still report something about a guest on a busy machine, which is written. An operator that does not rest writes
+	// in each of these times.
+	var busy string
+	for range 3 {
+		if busy = p.busy(outcomes["Creating/"+v1alpha1.KubeVirtAPIError]); busy == "" {
+			break
+		}
+		t.Log(busy)
+	}
+	if busy != "" {
+		t.Error(busy)
+	}
+	p.endAll()
+}
+
+// busy returns what the operator asks for over three intervals; empty if nothing. What KubeVirt refuses is asked again every 30
+// seconds, and events whose answer was lost are posted again for some time.
+func (p *place) busy(refusals int) string {
+	p.Helper()
 	count := p.count()
 	p.intervals(3)
-	// Events whose answer was lost are posted again for some time. What KubeVirt refuses is asked again every 30 seconds.
 	var asked, refused requests
 	for _, r := range p.since(count) {
 		if r.Method == http.MethodPost && r.Status == http.StatusUnprocessableEntity {
@@ -102,10 +120,10 @@ func TestRandomMachinesRunOrSayWhatIsWrong(t *testing.T) {
 			asked = append(asked, r)
 		}
 	}
-	if len(asked) > 0 || len(refused) > outcomes["Creating/"+v1alpha1.KubeVirtAPIError] {
-		t.Errorf("%d requests while nothing happens: %v; and %d that are refused", len(asked), asked[:min(len(asked), 10)], len(refused))
+	if len(asked) == 0 && len(refused) <= refusals {
+		return ""
 	}
-	p.endAll()
+	return fmt.Sprintf("%d requests while nothing happens: %v; and %d that are refused", len(asked), asked[:min(len(asked), 10)], len(refused))
 }
 
 // declareRandom creates the Machines and changes some of them. It returns the specs of those that the API server accepts.
