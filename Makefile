@@ -187,8 +187,9 @@ bench-vm: tools ## Compare the runner of a VirtualMachine with bare QEMU, and me
 bench-machines: tools ## Measure the operator with 100 and 1,000 Machines on KubeVirt's definitions, and compare with a plain client. KubeVirt does not run. Needs an idle machine
 	@go test -run '^$$' -bench '^BenchmarkMachines$$' -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/scale
 
-bench-smolvm: tools ## Compare smolvm on a node with a bare QEMU. Needs an idle machine
+bench-smolvm: tools ## Compare smolvm on a node with a bare QEMU, and a pull with tar; measure the controller with 10 to 300 SmolVMs on played nodes, and with 100 that nothing happens to. Needs an idle machine
 	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/microvm
+	@go test -run '^$$' -bench . -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/smolvm
 
 bench-founding: tools ## Compare a cluster created by the operator with one created by hand. Needs an idle machine
 	@go test -run '^$$' -bench Founding -benchtime 1x -timeout $(BENCH_TIMEOUT) -v ./integration/suites/e2e

@@ -26,7 +26,7 @@ import (
 const Timeout = 4 * time.Minute
 
 // Create creates an object.
-func (l *Lab) Create(t *testing.T, object client.Object) {
+func (l *Lab) Create(t testing.TB, object client.Object) {
 	t.Helper()
 	if err := l.Client.Create(context.Background(), object); err != nil {
 		t.Fatalf("creating %s: %s", object.GetName(), err)
@@ -34,7 +34,7 @@ func (l *Lab) Create(t *testing.T, object client.Object) {
 }
 
 // Delete deletes an object in the background, as kubectl does.
-func (l *Lab) Delete(t *testing.T, object client.Object) {
+func (l *Lab) Delete(t testing.TB, object client.Object) {
 	t.Helper()
 	if err := l.Client.Delete(context.Background(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatalf("deleting %s: %s", object.GetName(), err)
@@ -42,7 +42,7 @@ func (l *Lab) Delete(t *testing.T, object client.Object) {
 }
 
 // Get reads an object again.
-func (l *Lab) Get(t *testing.T, object client.Object) {
+func (l *Lab) Get(t testing.TB, object client.Object) {
 	t.Helper()
 	if err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Fatalf("reading %s: %s", object.GetName(), err)
@@ -50,7 +50,7 @@ func (l *Lab) Get(t *testing.T, object client.Object) {
 }
 
 // Exists reports whether an object exists.
-func (l *Lab) Exists(t *testing.T, object client.Object) bool {
+func (l *Lab) Exists(t testing.TB, object client.Object) bool {
 	t.Helper()
 	err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
 	if client.IgnoreNotFound(err) != nil {
@@ -60,7 +60,7 @@ func (l *Lab) Exists(t *testing.T, object client.Object) bool {
 }
 
 // Change updates an object on the API server and stores the result in object. Others may change it at the same time.
-func Change[T client.Object](t *testing.T, l *Lab, object T, by func(T)) {
+func Change[T client.Object](t testing.TB, l *Lab, object T, by func(T)) {
 	t.Helper()
 	Eventually(t, Timeout, func() error {
 		if err := l.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {

@@ -208,15 +208,7 @@ func TestAQuietControllerAsksNothing(t *testing.T) {
 	}
 	waiting := vmOf(t, "waiting", func(s *v1alpha1.SmolVMSpec) { s.Resources.CPUs = 100 })
 	phaseIs(t, waiting, v1alpha1.PhasePending)
-	// Events are recorded beside the passes.
-	lab.Eventually(t, patience, func() error {
-		before := len(operator.Requests.Writes())
-		time.Sleep(time.Second)
-		if after := len(operator.Requests.Writes()); after != before {
-			return fmt.Errorf("%d more writes", after-before)
-		}
-		return nil
-	})
+	awaitRest(t, operator)
 	operator.Requests.Reset()
 	for range 5 {
 		n.report(t, nil)
@@ -226,6 +218,19 @@ func TestAQuietControllerAsksNothing(t *testing.T) {
 		t.Errorf("%d requests: %v", len(all), all)
 	}
 	operator.Stop()
+}
+
+// awaitRest waits until an operator has written nothing for a second. Events are recorded beside the passes.
+func awaitRest(t testing.TB, operator *lab.Operator) {
+	t.Helper()
+	lab.Eventually(t, patience, func() error {
+		before := len(operator.Requests.Writes())
+		time.Sleep(time.Second)
+		if after := len(operator.Requests.Writes()); after != before {
+			return fmt.Errorf("%d more writes", after-before)
+		}
+		return nil
+	})
 }
 
 // TestARuntimeThatCannotTellChangesIsAsked, as one whose smolvm cannot.

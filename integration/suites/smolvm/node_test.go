@@ -30,7 +30,7 @@ type node struct {
 }
 
 // nodesOf makes nodes for one test alone: its SmolVMs select them by its label.
-func nodesOf(t *testing.T, names ...string) []*node {
+func nodesOf(t testing.TB, names ...string) []*node {
 	t.Helper()
 	var all []*node
 	for _, name := range names {
@@ -49,15 +49,15 @@ func nodesOf(t *testing.T, names ...string) []*node {
 }
 
 // label returns the test's name as a label.
-func label(t *testing.T) string {
+func label(t testing.TB) string {
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "", ":", "").Replace(strings.TrimPrefix(t.Name(), "Test")))
 	return strings.Trim(name[:min(len(name), 40)], "-")
 }
 
 // addHost makes the Node, as a kubelet would.
-func addHost(t *testing.T, name string) {
+func addHost(t testing.TB, name string) {
 	t.Helper()
-	host := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	host := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": label(t)}}}
 	theLab.Create(t, host)
 	t.Cleanup(func() { _ = theLab.Client.Delete(context.Background(), host) })
 	lab.Change(t, theLab, host, func(h *corev1.Node) { h.Spec.Taints = nil })
@@ -68,7 +68,7 @@ func addHost(t *testing.T, name string) {
 }
 
 // report reports the runtime as its agent does; by changes the report.
-func (n *node) report(t *testing.T, by func(*v1alpha1.SmolVMNodeStatus)) {
+func (n *node) report(t testing.TB, by func(*v1alpha1.SmolVMNodeStatus)) {
 	t.Helper()
 	n.set(func(f *fakeRuntime) { f.identity.NodeUID = string(n.uid) })
 	ctx, now := context.Background(), metav1.Now()
@@ -93,7 +93,7 @@ func (n *node) report(t *testing.T, by func(*v1alpha1.SmolVMNodeStatus)) {
 }
 
 // vmOf creates a SmolVM for the nodes of the test.
-func vmOf(t *testing.T, name string, by func(*v1alpha1.SmolVMSpec)) *v1alpha1.SmolVM {
+func vmOf(t testing.TB, name string, by func(*v1alpha1.SmolVMSpec)) *v1alpha1.SmolVM {
 	t.Helper()
 	vm := &v1alpha1.SmolVM{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: label(t) + "-" + name}}
 	vm.Spec = v1alpha1.SmolVMSpec{Running: true, Image: "alpine:latest", NodeSelector: map[string]string{"test": label(t)}}
@@ -112,7 +112,7 @@ func letGo(vm *v1alpha1.SmolVM) {
 	_ = theLab.Client.Patch(ctx, vm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
-func current(t *testing.T, vm *v1alpha1.SmolVM) *v1alpha1.SmolVM {
+func current(t testing.TB, vm *v1alpha1.SmolVM) *v1alpha1.SmolVM {
 	t.Helper()
 	now := &v1alpha1.SmolVM{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: vm.Name}}
 	theLab.Get(t, now)
@@ -125,12 +125,12 @@ func machineOf(vm *v1alpha1.SmolVM) string { return machinespec.Name(vm) }
 const patience = time.Minute
 
 // phaseIs waits for a phase that the controller has written for the spec as it is.
-func phaseIs(t *testing.T, vm *v1alpha1.SmolVM, phase v1alpha1.Phase) {
+func phaseIs(t testing.TB, vm *v1alpha1.SmolVM, phase v1alpha1.Phase) {
 	t.Helper()
 	lab.Eventually(t, patience, func() error { return hasPhase(t, vm, phase) })
 }
 
-func hasPhase(t *testing.T, vm *v1alpha1.SmolVM, phase v1alpha1.Phase) error {
+func hasPhase(t testing.TB, vm *v1alpha1.SmolVM, phase v1alpha1.Phase) error {
 	now := current(t, vm)
 	if now.Status.Phase != phase || now.Status.ObservedGeneration != now.Generation {
 		return fmt.Errorf("phase %q of generation %d, want %q of %d; %s", now.Status.Phase, now.Status.ObservedGeneration, phase, now.Generation, conditions(now))
@@ -139,7 +139,7 @@ func hasPhase(t *testing.T, vm *v1alpha1.SmolVM, phase v1alpha1.Phase) error {
 }
 
 // is waits for a condition, written as Type=Status/Reason, and returns its message.
-func is(t *testing.T, vm *v1alpha1.SmolVM, want string) string {
+func is(t testing.TB, vm *v1alpha1.SmolVM, want string) string {
 	t.Helper()
 	message := ""
 	lab.Eventually(t, patience, func() error {
@@ -163,13 +163,13 @@ func conditions(vm *v1alpha1.SmolVM) string {
 	return strings.Join(all, ", ")
 }
 
-func change(t *testing.T, vm *v1alpha1.SmolVM, by func(*v1alpha1.SmolVM)) {
+func change(t testing.TB, vm *v1alpha1.SmolVM, by func(*v1alpha1.SmolVM)) {
 	t.Helper()
 	now := current(t, vm)
 	lab.Change(t, theLab, now, by)
 }
 
-func gone(t *testing.T, vm *v1alpha1.SmolVM) {
+func gone(t testing.TB, vm *v1alpha1.SmolVM) {
 	t.Helper()
 	lab.Eventually(t, patience, func() error {
 		if theLab.Exists(t, vm.DeepCopy()) {

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/server"
 )
@@ -249,7 +250,7 @@ func (*fakeRuntime) EgressEvents(context.Context, string, int) ([]api.EgressEven
 }
 func (*fakeRuntime) Capacity(context.Context) (api.Capacity, error) { return api.Capacity{}, nil }
 func (*fakeRuntime) Health(context.Context) (api.Health, error) {
-	return api.Health{Status: "ok", Backend: "fake", Version: "a fake of the tests"}, nil
+	return api.Health{Status: "ok", Backend: "fake", Version: "a fake of the tests", Accelerator: string(v1alpha1.AcceleratorTCG)}, nil
 }
 func (*fakeRuntime) Drain(context.Context) error { return nil }
 
@@ -276,7 +277,7 @@ func (s *served) tokens() []string {
 }
 
 // serve serves a runtime over TLS on a port of the loopback; 0 for any. It is closed with the test at the latest.
-func (f *fakeRuntime) serve(t *testing.T, port int32) *served {
+func (f *fakeRuntime) serve(t testing.TB, port int32) *served {
 	t.Helper()
 	pair, text := newCertificate(t, cmp.Or(f.identity.NodeName, "elsewhere"))
 	s := &served{certificate: text, port: port, ended: make(chan struct{})}
@@ -335,7 +336,7 @@ func (f *fakeRuntime) loses(r *http.Request) bool {
 }
 
 // serveHTTP serves anything in place of a runtime.
-func serveHTTP(t *testing.T, pair tls.Certificate, text string, handler http.Handler) *served {
+func serveHTTP(t testing.TB, pair tls.Certificate, text string, handler http.Handler) *served {
 	t.Helper()
 	s := &served{certificate: text, ended: make(chan struct{})}
 	s.listen(t, pair, handler)
@@ -343,7 +344,7 @@ func serveHTTP(t *testing.T, pair tls.Certificate, text string, handler http.Han
 }
 
 // listen serves a handler until the end of the test at the latest.
-func (s *served) listen(t *testing.T, pair tls.Certificate, handler http.Handler) {
+func (s *served) listen(t testing.TB, pair tls.Certificate, handler http.Handler) {
 	t.Helper()
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(s.port)})
 	if err != nil {
@@ -362,7 +363,7 @@ func (s *served) listen(t *testing.T, pair tls.Certificate, handler http.Handler
 }
 
 // newCertificate returns a self-signed certificate for a node, and the same in PEM.
-func newCertificate(t *testing.T, node string) (tls.Certificate, string) {
+func newCertificate(t testing.TB, node string) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
