@@ -37,6 +37,7 @@ func TestSmolVMFaults(t *testing.T) {
 		do   func(*smolStage)
 	}{
 		{"machines are placed, or say why not", placement},
+		{"a machine is applied, and one is made by smolvm on the node", appliedBesideTold},
 		{"F1: server and agent are killed", killedServers},
 		{"F2: the runtime's image changes", anotherImage},
 		{"F13: a stranger has the port", strangerAtPort},

@@ -76,14 +76,19 @@ func (s *smolStage) all() []v1alpha1.SmolVM {
 // apply declares a machine on the second node, unless change says otherwise.
 func (s *smolStage) apply(name string, port int32, change func(*v1alpha1.SmolVMSpec)) {
 	s.t.Helper()
-	vm := &v1alpha1.SmolVM{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: v1alpha1.SmolVMSpec{
-		Running: true, Image: "web:1", NodeName: s.node.Name(), Resources: v1alpha1.Resources{CPUs: 1, MemoryMiB: 256},
-		Storage: v1alpha1.Storage{StorageGiB: 1, OverlayGiB: 1}, Network: v1alpha1.Network{Enabled: true, Ports: []v1alpha1.Port{{HostPort: port, GuestPort: 80}}},
-	}}
+	vm := s.declared(name, port)
 	if change != nil {
 		change(&vm.Spec)
 	}
 	s.lab.Create(s.t, vm)
+}
+
+// declared returns a machine on the second node.
+func (s *smolStage) declared(name string, port int32) *v1alpha1.SmolVM {
+	return &v1alpha1.SmolVM{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: v1alpha1.SmolVMSpec{
+		Running: true, Image: "web:1", NodeName: s.node.Name(), Resources: v1alpha1.Resources{CPUs: 1, MemoryMiB: 256},
+		Storage: v1alpha1.Storage{StorageGiB: 1, OverlayGiB: 1}, Network: v1alpha1.Network{Enabled: true, Ports: []v1alpha1.Port{{HostPort: port, GuestPort: 80}}},
+	}}
 }
 
 func (s *smolStage) get(name string) *v1alpha1.SmolVM {

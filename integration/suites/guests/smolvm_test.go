@@ -97,6 +97,11 @@ func (s *smolVMs) answers() bool {
 func (s *smolVMs) answersAt(node *realcluster.Node, port int) bool {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
+	return s.answersWithin(ctx, node, port)
+}
+
+func (s *smolVMs) answersWithin(ctx context.Context, node *realcluster.Node, port int) bool {
+	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: s.cluster.Dial}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", node.Address(), port), nil)
 	if err != nil {
