@@ -39,17 +39,17 @@ func (d *Disk) ImportAnnotations() map[string]string {
 }
 
 // importedClaim returns whether a claim was made by CDI for a disk of its name, and is not a copy of such a one. Such a claim
-// has no controller from the end of its DataVolume until it is adopted; if it is not filled then, someone else has removed the
-// DataVolume, and half a disk is none.
+// has no controller from the end of its DataVolume until it is adopted.
 func importedClaim(claim metav1.Object) bool {
 	c := metav1.GetControllerOf(claim)
-	switch {
-	case !forItsDisk(claim), c != nil && c.Kind != dataVolume:
-		return false
-	case c == nil:
-		return claim.GetAnnotations()[importerPhase] == string(corev1.PodSucceeded)
-	}
-	return true
+	return forItsDisk(claim) && (c == nil || c.Kind == dataVolume)
+}
+
+// torn returns whether the DataVolume of a claim was removed, by someone else, before CDI had filled the claim: half a disk is
+// none.
+func (o *Observed) torn(claim *corev1.PersistentVolumeClaim) bool {
+	c := metav1.GetControllerOf(claim)
+	return forItsDisk(claim) && (c == nil || o.controls(c)) && claim.Annotations[importerPhase] != string(corev1.PodSucceeded)
 }
 
 // importerPhase is the annotation of a claim with the phase of the pod of CDI that fills it.
@@ -67,19 +67,19 @@ const dataVolume = "DataVolume"
 func (o *Observed) usual(d *Disk) string { return o.Machine.Name + "-" + d.Name }
 
 // otherData reports a claim of the Machine that was not filled from the source of the disk: the guest would find other data
-// than the spec says. It is that of a disk which was removed from the spec.
+// than the spec says. It is that of a disk which was removed from the spec, or half of one.
 func (p *plan) otherData(d *Disk) {
 	claim := p.Claims[d.Claim]
-	if importURL(d.Source) == "" || d.Claim != p.usual(d) || claim == nil || !p.owns(claim) {
+	if d.Claim != p.usual(d) || claim == nil || !p.owns(claim) {
 		return
 	}
-	if c := metav1.GetControllerOf(claim); c != nil && c.Kind != dataVolume && !p.controls(c) {
-		return // KubeVirt has restored it from a snapshot
-	}
-	switch c := metav1.GetControllerOf(claim); {
-	case c == nil && forItsDisk(claim) && !importedClaim(claim):
+	c := metav1.GetControllerOf(claim)
+	switch {
+	case p.torn(claim):
 		p.report(v1alpha1.InvalidSpec, "PersistentVolumeClaim %s/%s of disk %s is not filled, because its DataVolume was removed before the import ended; delete it to import again",
 			p.Machine.Namespace, d.Claim, d.Name)
+	case importURL(d.Source) == "":
+	case c != nil && c.Kind != dataVolume && !p.controls(c): // KubeVirt has restored it from a snapshot
 	case claim.Annotations[v1alpha1.AnnotationImport] != d.ImportAnnotations()[v1alpha1.AnnotationImport]:
 		object := "it"
 		if c != nil && c.Kind == dataVolume {
@@ -95,14 +95,16 @@ func (s *State) ToImport(d *Disk) bool {
 	return importURL(d.Source) != "" && d.Claim == s.usual(d) && s.Claims[d.Claim] == nil
 }
 
-// ClaimsToBegin are the claims that a DataVolume is to be created for in this pass. They must not exist.
+// ClaimsToBegin are the claims that a DataVolume is to be created for in this pass, and those that a DataVolume says it has
+// filled and that were not seen. They must not exist, or not be another one's.
 func (s *State) ClaimsToBegin() []string {
-	if s.CDI != Installed || s.Machine.DeletionTimestamp != nil || s.Refusal() != nil {
+	if s.CDI != Installed || s.KubeVirt == Unknown || s.Machine.DeletionTimestamp != nil || s.Refusal() != nil || len(s.PendingNetworks()) > 0 {
 		return nil
 	}
 	var names []string
 	for i := range s.Wanted.Disks {
-		if d := &s.Wanted.Disks[i]; s.ToImport(d) && s.Imports[d.Claim] == nil {
+		d := &s.Wanted.Disks[i]
+		if dv := s.Imports[d.Claim]; s.ToImport(d) && (dv == nil || dv.Status.Phase == cdiv1.Succeeded) {
 			names = append(names, d.Claim)
 		}
 	}
@@ -145,7 +147,8 @@ func (s *State) FinishedImports() []*cdiv1.DataVolume {
 	return finished
 }
 
-// unfilled returns a disk that has no claim yet, or one that CDI still fills; empty if there is none.
+// unfilled returns a disk that has no claim yet, or one that CDI still fills; empty if there is none. One whose import waits for
+// the guest's next start, because its class does, does not count.
 func (s *State) unfilled() string {
 	for i := range s.Wanted.Disks {
 		d := &s.Wanted.Disks[i]
@@ -163,17 +166,23 @@ func (s *State) unfilled() string {
 	return ""
 }
 
-// filled returns whether the DataVolume of a claim says that it has done its work.
+// filled returns whether the DataVolume of a claim says that it has done its work, or that it does none before a pod uses the
+// claim.
 func (s *State) filled(claim *corev1.PersistentVolumeClaim) bool {
 	dv := s.Imports[claim.Name]
-	return dv != nil && s.Imported(dv)
+	if dv == nil {
+		return false
+	}
+	waits := dv.Status.Phase == cdiv1.WaitForFirstConsumer || dv.Status.Phase == cdiv1.PendingPopulation
+	return s.Imported(dv) || waits && claim.Status.Phase != corev1.ClaimBound
 }
 
 // Imported returns whether a DataVolume has done its work, so that it can be deleted and its claim kept. It is not while its
-// claim has not been seen: CDI would fill a new one.
+// claim has not been seen, because CDI would fill a new one, and while that is not bound, because CDI may still be about to give
+// it the volume that it has filled.
 func (s *State) Imported(dv *cdiv1.DataVolume) bool {
 	claim := s.Claims[dv.Name]
-	return dv.Status.Phase == cdiv1.Succeeded && claim != nil && metav1.IsControlledBy(claim, dv)
+	return dv.Status.Phase == cdiv1.Succeeded && claim != nil && claim.Status.Phase == corev1.ClaimBound && metav1.IsControlledBy(claim, dv)
 }
 
 // importFailures returns what CDI reports about imports that fail. It tries again by itself, unless their phase is Failed.
@@ -241,6 +250,9 @@ func progressOf(dv *cdiv1.DataVolume) (percent int, ok bool) {
 // https://github.com/kubevirt/containerized-data-importer/blob/main/doc/datavolumes.md
 var goesOn = []string{"", "Pending", "ContainerCreating", "PodInitializing", "Completed", "Scratch space required", "ScratchSpaceRequired"}
 
+// podRuns is the reason of the condition Running that CDI leaves there when a container has failed and waits for its next start.
+const podRuns = "Pod is running"
+
 // failureOf returns why an import does not go on; empty if it does.
 func failureOf(dv *cdiv1.DataVolume) string {
 	if dv.Status.Phase == cdiv1.Succeeded {
@@ -253,6 +265,8 @@ func failureOf(dv *cdiv1.DataVolume) string {
 	running, bound := said[cdiv1.DataVolumeRunning], said[cdiv1.DataVolumeBound]
 	cause := ""
 	switch {
+	case running.Status == corev1.ConditionFalse && running.Reason == podRuns:
+		cause = "the pod that imports has ended, and is started again; look at its log"
 	case running.Status == corev1.ConditionFalse && !slices.Contains(goesOn, running.Reason):
 		cause = cmp.Or(running.Message, running.Reason)
 	case bound.Status == corev1.ConditionFalse && strings.HasPrefix(bound.Reason, "Err"):

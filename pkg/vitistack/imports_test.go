@@ -49,7 +49,16 @@ func dataVolume(phase cdiv1.DataVolumePhase, conditions ...cdiv1.DataVolumeCondi
 
 // filledBy returns the claim of a DataVolume.
 func filledBy(dv *cdiv1.DataVolume) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume")))}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume")))}
+	claim.Status.Phase = corev1.ClaimBound
+	return claim
+}
+
+// unbound returns the claim of a DataVolume before it has a volume.
+func unbound(dv *cdiv1.DataVolume) *corev1.PersistentVolumeClaim {
+	claim := filledBy(dv)
+	claim.Status.Phase = corev1.ClaimPending
+	return claim
 }
 
 // importing returns the state of a Machine whose root disk is imported. Both objects may be nil.
@@ -104,12 +113,13 @@ func TestImportsAreReported(t *testing.T) {
 		s := importing(c.dv, filledBy(c.dv))
 		status := vitistack.Status(s, results(nil))
 		storage, ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStorageReady), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		want := metav1.ConditionFalse
 		if c.reason == "" {
-			c.reason, c.message = v1alpha1.ReasonPVCPending, "not bound yet: build-agent-root"
+			want, c.reason, c.message = metav1.ConditionTrue, v1alpha1.ReasonPVCBound, "bound: build-agent-root"
 		} else if !strings.Contains(ready.Message, c.message) {
 			t.Errorf("%s: Ready says %q", test, ready.Message)
 		}
-		if storage.Status != metav1.ConditionFalse || storage.Reason != c.reason || storage.Message != c.message {
+		if storage.Status != want || storage.Reason != c.reason || storage.Message != c.message {
 			t.Errorf("%s: StorageReady is %+v", test, storage)
 		}
 		if failed := c.reason == v1alpha1.ImportFailed; failed != (status.FailureReason == v1alpha1.ImportFailed) || status.Phase != v1alpha1.PhaseCreating {
@@ -136,8 +146,8 @@ func TestAClaimIsFilledOnceAndKept(t *testing.T) {
 	foreign.Annotations, foreign.Labels, foreign.OwnerReferences = nil, nil, nil
 	restored := &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-2", metav1.NewControllerRef(&kubevirtv1.VirtualMachine{}, kubevirtv1.VirtualMachineGroupVersionKind))}
 	delete(restored.Annotations, v1alpha1.AnnotationImport)
-	orphan := func(phase string) *corev1.PersistentVolumeClaim {
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", nil)}
+	orphan := func(phase string, controller ...*metav1.OwnerReference) *corev1.PersistentVolumeClaim {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", append(controller, nil)[0])}
 		claim.Annotations["cdi.kubevirt.io/storage.pod.phase"] = phase
 		return claim
 	}
@@ -159,9 +169,11 @@ func TestAClaimIsFilledOnceAndKept(t *testing.T) {
 		"the claim is filled":                      {dv: done, claim: filledBy(done), alone: true, imported: true, counts: true},
 		"the claim is another DataVolume's":        {dv: done, claim: other, alone: true, counts: true},
 		"the DataVolume is gone":                   {claim: orphan("Succeeded"), counts: true},
-		"the DataVolume is gone before its end":    {claim: orphan("Running"), problem: v1alpha1.InvalidSpec},
-		"the DataVolume is gone before it began":   {claim: &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", nil)}, problem: v1alpha1.InvalidSpec},
-		"the claim is the Machine's":               {claim: &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", byMachine())}, counts: true},
+		"the DataVolume is gone before its end":    {claim: orphan("Running"), problem: v1alpha1.InvalidSpec, counts: true},
+		"half a disk was adopted for an empty one": {claim: orphan("Running", byMachine()), problem: v1alpha1.InvalidSpec, counts: true},
+		"the claim is filled and not bound yet":    {dv: done, claim: unbound(done), alone: true, counts: true},
+		"the DataVolume is gone before it began":   {claim: &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", nil)}, problem: v1alpha1.InvalidSpec, counts: true},
+		"the claim is the Machine's":               {claim: orphan("Succeeded", byMachine()), counts: true},
 		"KubeVirt has restored the claim":          {claim: restored, alone: true},
 		"the claim is another one's":               {claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-root"}}, problem: v1alpha1.NameConflict},
 		"the DataVolume is another one's":          {dv: foreign, toImport: true},
@@ -235,5 +247,15 @@ func TestWhetherCDIMatters(t *testing.T) {
 	}
 	if types := vitistack.Problems(importing(nil, nil), results(nil)); slices.ContainsFunc(types, func(p vitistack.Problem) bool { return p.Type == v1alpha1.ImportFailed }) {
 		t.Errorf("an import that has not begun fails: %s", fmt.Sprint(types))
+	}
+}
+
+// TestHalfADiskIsNotTakenForAnEmptyOne, which a disk without a source asks for.
+func TestHalfADiskIsNotTakenForAnEmptyOne(t *testing.T) {
+	o := observe(v1alpha1.MachineSpec{Template: "small"})
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta1("claim-1", nil)}
+	o.Claims = map[string]*corev1.PersistentVolumeClaim{claim.Name: claim}
+	if problems := said(vitistack.Plan(o)); len(problems) != 1 || !strings.Contains(problems[0], "is not filled") {
+		t.Errorf("the problems are %v", problems)
 	}
 }

@@ -90,17 +90,13 @@ func TestAnApprovalIsWorthOneRestartOfOneChange(t *testing.T) {
 		"the guest is being started":             {func(s *vitistack.State) { s.Observation.Phase = kubevirtv1.Scheduled }, false, false},
 		"the guest waits for something":          {func(s *vitistack.State) { s.Observation.Phase = kubevirtv1.Pending }, true, true},
 		"KubeVirt moves the guest's volumes":     {func(s *vitistack.State) { s.Observation.MovesVolumes = true }, false, true},
-		"a disk is being imported": {func(s *vitistack.State) {
-			dv := &cdiv1.DataVolume{ObjectMeta: s.ObjectMeta(s.Wanted.Disks[0].Claim, nil)}
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: s.ObjectMeta(dv.Name, nil)}
-			claim.Annotations = map[string]string{ownership.Annotation: "Machine.vitistack.io/ci/agent/storage"}
-			claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))}
-			s.Claims, s.Imports = map[string]*corev1.PersistentVolumeClaim{dv.Name: claim}, map[string]*cdiv1.DataVolume{dv.Name: dv}
-		}, false, true},
-		"there is no guest":                 {func(s *vitistack.State) { s.VMI, s.Observation.Instance = nil, false }, false, false},
-		"KubeVirt would not start it again": {func(s *vitistack.State) { s.Observation.RunStrategy = kubevirtv1.RunStrategyManual }, false, true},
-		"it is another annotation":          {func(s *vitistack.State) { s.Machine.Annotations[v1alpha1.AnnotationApproveRestart] = "yes" }, false, true},
-		"the approval is taken back":        {func(s *vitistack.State) { s.Machine.Annotations = nil }, false, true},
+		"a disk is being imported":               {importedDisk(cdiv1.ImportInProgress), false, true},
+		"a disk waits for the next guest":        {importedDisk(cdiv1.WaitForFirstConsumer), true, true},
+		"a disk waits for the next guest's node": {importedDisk(cdiv1.PendingPopulation), true, true},
+		"there is no guest":                      {func(s *vitistack.State) { s.VMI, s.Observation.Instance = nil, false }, false, false},
+		"KubeVirt would not start it again":      {func(s *vitistack.State) { s.Observation.RunStrategy = kubevirtv1.RunStrategyManual }, false, true},
+		"it is another annotation":               {func(s *vitistack.State) { s.Machine.Annotations[v1alpha1.AnnotationApproveRestart] = "yes" }, false, true},
+		"the approval is taken back":             {func(s *vitistack.State) { s.Machine.Annotations = nil }, false, true},
 	} {
 		s := changed()
 		approve(t, s)
@@ -115,5 +111,16 @@ func TestAnApprovalIsWorthOneRestartOfOneChange(t *testing.T) {
 		if c != nil && (c.Reason == v1alpha1.ReasonRestarting) != test.approved {
 			t.Errorf("%s: the condition is %+v", name, c)
 		}
+	}
+}
+
+// importedDisk has CDI import the disk, to a claim that is not bound.
+func importedDisk(phase cdiv1.DataVolumePhase) func(*vitistack.State) {
+	return func(s *vitistack.State) {
+		dv := &cdiv1.DataVolume{ObjectMeta: s.ObjectMeta(s.Wanted.Disks[0].Claim, nil), Status: cdiv1.DataVolumeStatus{Phase: phase}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: s.ObjectMeta(dv.Name, nil)}
+		claim.Annotations = map[string]string{ownership.Annotation: "Machine.vitistack.io/ci/agent/storage"}
+		claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))}
+		s.Claims, s.Imports = map[string]*corev1.PersistentVolumeClaim{dv.Name: claim}, map[string]*cdiv1.DataVolume{dv.Name: dv}
 	}
 }

@@ -262,4 +262,9 @@ func orphanedWhileImporting(p *place, c *cdi) {
 	if owner := metav1.GetControllerOf(get(p, root.Name, &corev1.PersistentVolumeClaim{})); owner != nil {
 		p.Errorf("half a disk has the controller %s %s", owner.Kind, owner.Name)
 	}
+	p.delete(m)
+	p.until(func() error { return gone(m.DeepCopy()) })
+	p.until(func() error {
+		return gone(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: root.Name}})
+	})
 }
