@@ -150,7 +150,7 @@ func checkFiles(h instance.Host) error {
 			errs = append(errs, fmt.Errorf("--%s: %w", f.flag, err))
 		}
 	}
-	for _, program := range []string{h.QEMU, "sqfstar", "mkfs.ext4"} {
+	for _, program := range []string{h.QEMU, "mksquashfs", "mkfs.ext4"} {
 		if _, err := exec.LookPath(program); err != nil {
 			errs = append(errs, fmt.Errorf("finding a program: %w; install the packages qemu-system-x86, squashfs-tools and e2fsprogs", err))
 		}

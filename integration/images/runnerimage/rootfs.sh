@@ -32,7 +32,7 @@ if [ -z "$base" ]; then
   )
 elif [ "$kind" = smolvm ]; then
   programs=(
-    usr/bin/sqfstar
+    usr/bin/mksquashfs
     $libraries/libgcc_s.so.1 # pthread_exit loads it
   )
   files=()

@@ -29,7 +29,7 @@ const entriesPerFile = 4
 var DefaultLimits = Limits{Files: 1 << 19, Bytes: 20 << 30}
 
 // Flatten writes the file system that layers make together, from the lowest, as one tar archive without whiteouts:
-// parents before their children, and files before hard links to them, which sqfstar needs. The archive is the same
+// parents before their children, and files before hard links to them, which mksquashfs needs. The archive is the same
 // whenever the layers are. The error is a MalformedError if the layers are not what they should be.
 func Flatten(ctx context.Context, layers []Layer, limits Limits, out io.Writer) error {
 	merged := &tree{root: newDirectory()}
@@ -67,7 +67,7 @@ func (t *tree) write(ctx context.Context, layers []Layer, out io.Writer) error {
 	var err error
 	t.walk(func(name string, n *node) {
 		switch {
-		case err != nil || name == "": // the root is sqfstar's
+		case err != nil || name == "": // the root is mksquashfs's
 		case n.isDirectory():
 			err = archive.WriteHeader(plain(n.header, name+"/"))
 		default:

@@ -14,11 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packTime is how long sqfstar may take.
+// packTime is how long the packer may take.
 const packTime = 30 * time.Minute
 
-// packer is the program that makes a squashfs of a tar archive (squashfs-tools 4.5 and newer).
-const packer = "sqfstar"
+// packer is the program that makes a squashfs of a tar archive (squashfs-tools 4.5 and newer). sqfstar, which is another name
+// of it, takes no level.
+const packer = "mksquashfs"
+
+// level is zstd's, of 1 to 22. The default, 15, takes six times as long for a file that is 5 % smaller.
+const level = "6"
 
 // Pack writes the file system of layers to a new squashfs file. The file is the same whenever the layers are and the
 // program is: times and the owner of the root are fixed. Only the root's attributes are not those of the image.
@@ -32,8 +36,8 @@ func Pack(ctx context.Context, layers []Layer, limits Limits, file string) (err 
 		return err
 	}
 	var said bytes.Buffer
-	command := exec.CommandContext(ctx, packer, "-quiet", "-no-progress", "-all-time", "0", "-mkfs-time", "0",
-		"-root-mode", "0755", "-root-uid", "0", "-root-gid", "0", "-comp", "zstd", file)
+	command := exec.CommandContext(ctx, packer, "-", file, "-tar", "-noappend", "-quiet", "-no-progress", "-all-time", "0", "-mkfs-time", "0",
+		"-root-mode", "0755", "-root-uid", "0", "-root-gid", "0", "-comp", "zstd", "-Xcompression-level", level)
 	command.Stdin, command.Stdout, command.Stderr = from, &said, &said
 	if err := command.Start(); err != nil {
 		return errors.Join(fmt.Errorf("starting %s: %w", packer, err), from.Close(), to.Close())

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestPackedLayersAreOneFileSystem: a real sqfstar makes a file system of layers, also of those with hard links whose
-// names come before that of their file, for which sqfstar 4.5 and 4.6 crash otherwise. It is the same each time.
+// TestPackedLayersAreOneFileSystem: a real mksquashfs makes a file system of layers, also of those with hard links whose
+// names come before that of their file, for which version 4.5 and 4.6 crash otherwise. It is the same each time.
 func TestPackedLayersAreOneFileSystem(t *testing.T) {
 	needs(t, packer, "unsquashfs")
 	layers := []Layer{layerOf(t, "usr/", "usr/bin/", "bin->usr/bin", "z=old", "usr/bin/b=program"), layerOf(t, "a=>usr/bin/b", "bin/sh=>usr/bin/b", ".wh.z", "pipe|fifo")}
