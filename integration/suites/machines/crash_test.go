@@ -121,28 +121,34 @@ func TestMachinesSurviveACrashAtEveryWrite(t *testing.T) {
 	for name, o := range operations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			calm := newCrashPlace(t)
-			calm.begin(o)
-			calm.operator = calm.serve()
-			calm.until(calm.operator.ready)
-			began := time.Now()
-			calm.act(o)
-			calm.until(func() error { return o.done(calm, calm.it()) })
-			more := slowness(began)
-			calm.settles()
-			writes := calm.writes()
-			calm.since(0).within(t, name, o.most+more, 3)
-			want := calm.dump()
-			calm.release()
-			for k := 1; k <= writes; k++ {
-				t.Run(fmt.Sprintf("write %d", k), func(t *testing.T) {
-					t.Parallel()
-					p := newCrashPlace(t)
-					p.begin(o)
-					p.crashAt(o, k, want)
-					p.release()
-				})
-			}
+			o.survivesCrashes(t, name)
+		})
+	}
+}
+
+// survivesCrashes goes through the step without a crash, and then with one at each of its writes.
+func (o operation) survivesCrashes(t *testing.T, name string) {
+	t.Helper()
+	calm := newCrashPlace(t)
+	calm.begin(o)
+	calm.operator = calm.serve()
+	calm.until(calm.operator.ready)
+	began := time.Now()
+	calm.act(o)
+	calm.until(func() error { return o.done(calm, calm.it()) })
+	more := slowness(began)
+	calm.settles()
+	writes := calm.writes()
+	calm.since(0).within(t, name, o.most+more, 3)
+	want := calm.dump()
+	calm.release()
+	for k := 1; k <= writes; k++ {
+		t.Run(fmt.Sprintf("write %d", k), func(t *testing.T) {
+			t.Parallel()
+			p := newCrashPlace(t)
+			p.begin(o)
+			p.crashAt(o, k, want)
+			p.release()
 		})
 	}
 }

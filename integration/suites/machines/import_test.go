@@ -75,6 +75,17 @@ func TestDisksAreImported(t *testing.T) {
 	p.operator.healthy(t)
 }
 
+// TestImportsSurviveACrashAtEveryWrite: the disk is filled once, and kept, wherever the operator crashes.
+func TestImportsSurviveACrashAtEveryWrite(t *testing.T) {
+	needKubeVirt(t)
+	c := startCDI(t)
+	o := operation{spec: importing, fresh: true, most: 12, done: func(p *place, m *v1alpha1.Machine) error {
+		return errors.Join(running(p, m), p.noImport("vm-root"))
+	}}
+	t.Run("with a crash", func(t *testing.T) { o.survivesCrashes(t, "import") })
+	c.uninstall(t)
+}
+
 // disk returns the name of a claim, and of its DataVolume.
 func (p *place) disk(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: p.namespace, Name: name}

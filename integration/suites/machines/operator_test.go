@@ -41,7 +41,7 @@ func wrapped(by transport.WrapperFunc) option {
 // namespaced are the resources of all namespaces that an operator asks for.
 var namespaced = []string{
 	"machines", "networkconfigurations", "virtualmachines", "virtualmachineinstances", "network-attachment-definitions",
-	"persistentvolumeclaims", "secrets", "configmaps",
+	"persistentvolumeclaims", "secrets", "configmaps", "datavolumes",
 }
 
 // confined keeps an operator to one namespace, so that others can be at work beside it: what it asks of all namespaces, it
