@@ -18,7 +18,7 @@ const kept = "db-0"
 // hints returns what to try with a running demo. The commands can be copied.
 func (d *machinesDemo) hints() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\nTry in another terminal, which needs:\n\n    cd %s && export PATH=$PWD/.tools:$PATH\n", d.state.root)
+	fmt.Fprintf(&text, "\nTry in another terminal, which needs:\n\n    cd %s && export PATH=$PWD/bin:$PWD/.tools:$PATH\n", d.state.root)
 	section(&text, "Machines, in namespace "+team+", which this kubeconfig has as its default:", d.state.management(), []hint{
 		{"kubectl get machines -A -o wide", "all, with reason and KubeVirt's state"},
 		{"kubectl describe machine " + kept, "conditions and events"},

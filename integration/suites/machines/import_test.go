@@ -23,7 +23,7 @@ const (
 )
 
 var withoutCDI = want{
-	phase: v1alpha1.PhaseCreating, ready: v1alpha1.CDINotInstalled, says: "disk root is to be imported and CDI is not installed",
+	phase: v1alpha1.PhaseCreating, ready: v1alpha1.CDINotInstalled, says: "disks to be imported: root; CDI is not installed",
 	others: []string{"StorageReady=False/CDINotInstalled", "NetworkReady=True/NetworkConfigured"},
 }
 

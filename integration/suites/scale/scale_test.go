@@ -70,7 +70,10 @@ func TestBenchmarkInSmall(t *testing.T) {
 }
 
 func measure(b testing.TB, n int) result {
-	l, err := lab.Start(context.Background(), managementcluster.Options{})
+	// The usual range of node ports has too few for 1,000 clusters and their copies.
+	l, err := lab.Start(context.Background(), managementcluster.Options{Flags: map[managementcluster.Component][]string{
+		managementcluster.APIServer: {"--service-node-port-range=2000-65000"},
+	}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -56,6 +56,9 @@ func (l *Lifecycle) Note(ctx context.Context, reflector *toolscache.Reflector, e
 	toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
 }
 
+// noSuchKind is what client-go says about a kind that the API server does not have.
+const noSuchKind = "the server could not find the requested resource"
+
 // Unfilled returns why the caches are not filled: the last error of each kind. It is empty when they are.
 func (l *Lifecycle) Unfilled() string {
 	select {
@@ -71,7 +74,11 @@ func (l *Lifecycle) Unfilled() string {
 			parts = append(parts, "and others")
 			break
 		}
-		parts = append(parts, kind+": "+l.obstacles[kind])
+		text := kind + ": " + l.obstacles[kind]
+		if strings.Contains(text, noSuchKind) {
+			text += "; apply the CustomResourceDefinitions of this version of the operator"
+		}
+		parts = append(parts, text)
 	}
 	if len(parts) == 0 {
 		return "caches are not filled yet: the API server has not answered"

@@ -4,6 +4,7 @@ package dataimport
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -126,16 +127,17 @@ func (h handler) EnsureCreated(ctx context.Context, s *vitistack.State) (chain.O
 	if err := s.Refusal(); err != nil {
 		return chain.Outcome{}, err
 	}
-	disk := waiting(s)
-	if s.CDI == vitistack.Absent && disk != "" {
+	disks := waiting(s)
+	if s.CDI == vitistack.Absent && len(disks) > 0 {
 		return chain.Outcome{}, problem.Newf(v1alpha1.CDINotInstalled,
-			"disk %s is to be imported and CDI is not installed: the API server has no DataVolumes of cdi.kubevirt.io; install CDI, or remove the disk", disk)
+			"disks to be imported: %s; CDI is not installed: the API server has no DataVolumes of cdi.kubevirt.io; install CDI, or remove them from the spec, "+
+				"where a disk of the template is then empty", strings.Join(disks, ", "))
 	}
 	engine := connected(h.engine, s)
 	switch {
 	case engine != nil:
 		return Resource().Handle(engine).EnsureCreated(ctx, s)
-	case disk != "":
+	case len(disks) > 0:
 		return unknown(), nil
 	}
 	return chain.Done(), nil
@@ -153,14 +155,15 @@ func (h handler) EnsureDeleted(ctx context.Context, s *vitistack.State) (chain.O
 	return Resource().Handle(engine).EnsureDeleted(ctx, s)
 }
 
-// waiting returns a disk that waits for CDI to make its claim; empty if none does.
-func waiting(s *vitistack.State) string {
+// waiting returns the disks that wait for CDI to make their claims.
+func waiting(s *vitistack.State) []string {
+	var disks []string
 	for i := range s.Wanted.Disks {
 		if s.ToImport(&s.Wanted.Disks[i]) {
-			return s.Wanted.Disks[i].Name
+			disks = append(disks, s.Wanted.Disks[i].Name)
 		}
 	}
-	return ""
+	return disks
 }
 
 // connected returns the engine; nil while it is not known what there is.

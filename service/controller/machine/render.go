@@ -61,7 +61,7 @@ func (in *Inputs) observed(settings vitistack.Settings, m *v1alpha1.Machine) vit
 	}
 	var others []v1alpha1.Machine
 	for i := range in.Machines {
-		if in.Machines[i].Namespace == m.Namespace {
+		if in.Machines[i].Namespace == m.Namespace && in.Machines[i].Name != m.Name {
 			others = append(others, in.Machines[i])
 		}
 	}

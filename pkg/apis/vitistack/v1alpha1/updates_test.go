@@ -14,7 +14,7 @@ const (
 	keepsClass  = "spec.disks[0].storageClass: Invalid value: is immutable, because the disk has its data there; set it back, or add another disk"
 	keepsAccess = "spec.disks[0].accessMode: Invalid value: is immutable, because claims keep theirs; set it back, or add another disk"
 	keepsMode   = "spec.disks[0].volumeMode: Invalid value: is immutable, because claims keep theirs; set it back, or add another disk"
-	keepsSource = "spec.disks[0].source: Invalid value: is immutable, because the disk was filled from it; set it back, or add another disk"
+	keepsSource = "spec.disks[0].source: Invalid value: is immutable, because the disk is filled from it; set it back, or add another disk"
 )
 
 // An update changes a machine whose first disk has the first fields into one in which it has the second; want is empty if
