@@ -86,7 +86,7 @@ func TestAnApprovalIsWorthOneRestartOfOneChange(t *testing.T) {
 		"the spec asks for another interface":    {func(s *vitistack.State) { s.Wanted.Interfaces[0].Model = "e1000" }, false, true},
 		"the spec asks for another machine type": {func(s *vitistack.State) { s.Wanted.Domain.Machine.Type = "q35" }, false, true},
 		"a disk grows, which needs no restart":   {func(s *vitistack.State) { s.Wanted.Disks[0].Size = resource.MustParse("99Gi") }, true, true},
-		"no restart is needed any more":          {func(s *vitistack.State) { s.Observation.RestartRequired, s.Observation.Pending = "", nil }, false, false},
+		"the change is reverted":                 {func(s *vitistack.State) { s.Observation.RestartRequired, s.Observation.Pending = "", nil }, false, false},
 		"the guest is being started":             {func(s *vitistack.State) { s.Observation.Phase = kubevirtv1.Scheduled }, false, false},
 		"the guest waits for something":          {func(s *vitistack.State) { s.Observation.Phase = kubevirtv1.Pending }, true, true},
 		"KubeVirt moves the guest's volumes":     {func(s *vitistack.State) { s.Observation.MovesVolumes = true }, false, true},
@@ -96,7 +96,7 @@ func TestAnApprovalIsWorthOneRestartOfOneChange(t *testing.T) {
 		"there is no guest":                      {func(s *vitistack.State) { s.VMI, s.Observation.Instance = nil, false }, false, false},
 		"KubeVirt would not start it again":      {func(s *vitistack.State) { s.Observation.RunStrategy = kubevirtv1.RunStrategyManual }, false, true},
 		"it is another annotation":               {func(s *vitistack.State) { s.Machine.Annotations[v1alpha1.AnnotationApproveRestart] = "yes" }, false, true},
-		"the approval is taken back":             {func(s *vitistack.State) { s.Machine.Annotations = nil }, false, true},
+		"the approval is removed":                {func(s *vitistack.State) { s.Machine.Annotations = nil }, false, true},
 	} {
 		s := changed()
 		approve(t, s)

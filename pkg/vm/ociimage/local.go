@@ -64,16 +64,11 @@ func (p *pull) add(ctx context.Context, local Local) (_ Image, err error) {
 		}
 		use.Drop()
 	}
-	slot, err := slots.Enter(ctx, directory, p.waiting("image"))
+	slot, leave, err := p.enter(ctx, directory)
 	if err != nil {
 		return Image{}, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.clear(slot))
-		}
-		err = errors.Join(err, slot.Close())
-	}()
+	defer leave(&err)
 	if r := load(directory); r != nil {
 		if image, err := p.share(ctx, slot, r); err != nil || image != nil {
 			return given(image), err

@@ -139,19 +139,29 @@ func (p *pull) clear(slot *slots.Slot) error {
 	return err
 }
 
+// enter locks the slot of an image. The function that it returns is called with the caller's error: it clears the slot if there is
+// one, and unlocks it.
+func (p *pull) enter(ctx context.Context, directory string) (*slots.Slot, func(*error), error) {
+	slot, err := slots.Enter(ctx, directory, p.waiting("image"))
+	if err != nil {
+		return nil, nil, err
+	}
+	return slot, func(failed *error) {
+		if *failed != nil {
+			*failed = errors.Join(*failed, p.clear(slot))
+		}
+		*failed = errors.Join(*failed, slot.Close())
+	}, nil
+}
+
 // fill makes the image of a manifest, unless another process has done so meanwhile.
 func (p *pull) fill(ctx context.Context, asked, digest string, m *manifest) (_ Image, err error) {
 	directory := filepath.Join(p.images, slotOf(digest))
-	slot, err := slots.Enter(ctx, directory, p.waiting("image"))
+	slot, leave, err := p.enter(ctx, directory)
 	if err != nil {
 		return Image{}, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.clear(slot))
-		}
-		err = errors.Join(err, slot.Close())
-	}()
+	defer leave(&err)
 	from := p.origin(asked)
 	before := load(directory)
 	if before != nil && !before.isFor(from) {
