@@ -320,8 +320,8 @@ func (j *judge) hears(w *World, own *pulse) func(http.RoundTripper) http.RoundTr
 			if match := deletion.FindStringSubmatch(request.URL.Path); match != nil && request.Method == http.MethodDelete {
 				j.seeReplacement(request.Context(), w, match[1], match[2])
 			}
-			if what, tooMany := own.count(request, time.Now()); tooMany {
-				j.violated("the operator goes round in circles: %d times %s within %s", pulseMost, what, pulseOf)
+			if what, limit := own.count(request, time.Now()); limit > 0 {
+				j.violated("the operator is in an endless loop: %d times %s within %s", limit, what, pulseOf)
 			}
 			return next.RoundTrip(request)
 		})

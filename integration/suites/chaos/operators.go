@@ -148,15 +148,15 @@ func (o *operators) requests() int {
 	return sum
 }
 
-// busiest returns the request that one life has made most often in a short time.
+// busiest returns the request of one life that came closest to its limit.
 func (o *operators) busiest() string {
-	most, what := 0, ""
+	most, limit, what := 0, 1, ""
 	for _, life := range o.all {
-		if n, w := life.pulse.busiest(); n > most {
-			most, what = n, w
+		if n, l, w := life.pulse.closest(); n*limit > most*l {
+			most, limit, what = n, l, w
 		}
 	}
-	return fmt.Sprintf("%d in %s at most, %s", most, pulseOf, what)
+	return fmt.Sprintf("%d of %d in %s, %s", most, limit, pulseOf, what)
 }
 
 // restFor is how long a settled world is watched for requests. restWithin is how long the operator may take to come to
