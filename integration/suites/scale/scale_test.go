@@ -144,18 +144,25 @@ func createAll(b testing.TB, l *lab.Lab, prefix string, n int) []*v1alpha1.KVMCo
 }
 
 // watchComplete returns a function that waits until n clusters whose names have a prefix have all their objects: their
-// status then only waits for node pods. It watches, because listing KVMConfigs again and again costs the API server more than the operator does.
+// status then only waits for node pods. It watches, because listing KVMConfigs again and again costs the API server more
+// than the operator does, and it has listed those that exist when it returns.
 func watchComplete(b testing.TB, l *lab.Lab, prefix string) func(n int) {
 	watcher, err := client.NewWithWatch(l.RESTConfig(), client.Options{Scheme: l.Client.Scheme()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	complete := make(chan string)
+	complete, listed := make(chan string), make(chan struct{})
 	var watching sync.WaitGroup
 	b.Cleanup(func() { cancel(); watching.Wait() })
-	watching.Go(func() { watchAgain(ctx, watcher, prefix, complete) })
+	watching.Go(func() { watchAgain(ctx, watcher, prefix, complete, sync.OnceFunc(func() { close(listed) })) })
+	select {
+	case <-listed:
+	case <-time.After(timeout):
+		b.Fatalf("KVMConfigs were not listed within %s", timeout)
+	}
 	return func(n int) {
+		defer cancel()
 		late := time.After(timeout)
 		for all := map[string]bool{}; len(all) < n; {
 			select {
@@ -169,8 +176,8 @@ func watchComplete(b testing.TB, l *lab.Lab, prefix string) func(n int) {
 }
 
 // watchAgain sends the names of complete clusters. The API server ends a watch that falls behind, as may happen while all
-// processors are busy; the clusters are then listed once.
-func watchAgain(ctx context.Context, c client.WithWatch, prefix string, complete chan<- string) {
+// processors are busy; the clusters are then listed once. It calls begins when a watch begins.
+func watchAgain(ctx context.Context, c client.WithWatch, prefix string, complete chan<- string, begins func()) {
 	see := func(config *v1alpha1.KVMConfig) {
 		if strings.HasPrefix(config.Name, prefix) && slices.ContainsFunc(config.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "NodesNotReady" }) {
 			select {
@@ -191,6 +198,7 @@ func watchAgain(ctx context.Context, c client.WithWatch, prefix string, complete
 		if err != nil {
 			continue
 		}
+		begins()
 		for event := range w.ResultChan() {
 			if config, ok := event.Object.(*v1alpha1.KVMConfig); ok {
 				see(config)
