@@ -81,8 +81,17 @@ func (l *Loop[O, T]) repeats(request string, results []chain.Result) bool {
 	return true
 }
 
-// Reconcile takes one object through the loop. On an error the caller retries with back-off.
+// Reconcile takes one object through the loop. On an error the caller retries with back-off. A pass that is interrupted
+// because the operator stops is no error: the next leader repeats it.
 func (l *Loop[O, T]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := l.reconcile(ctx, request)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return reconcile.Result{}, nil
+	}
+	return result, err
+}
+
+func (l *Loop[O, T]) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	object, found, err := l.Controller.Get(ctx, request)
 	if err != nil {
 		return reconcile.Result{}, microerror.Mask(err)

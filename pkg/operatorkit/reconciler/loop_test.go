@@ -94,6 +94,19 @@ func TestAPassIsNotRepeatedWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestAnInterruptedPassIsNoError: an operator that stops does not report the passes that this interrupts as errors.
+func TestAnInterruptedPassIsNoError(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	loop := reconciler.Loop[*corev1.Pod, *journal]{Name: "test", Controller: &journal{pod: &corev1.Pod{}, gather: errGather}}
+	if _, err := loop.Reconcile(ctx, reconcile.Request{}); !errors.Is(err, errGather) {
+		t.Errorf("while the operator runs: error %v, want %v", err, errGather)
+	}
+	stop()
+	if result, err := loop.Reconcile(ctx, reconcile.Request{}); err != nil || result != (reconcile.Result{}) {
+		t.Errorf("while the operator stops: result %+v, error %v; want none", result, err)
+	}
+}
+
 // TestLoop: finalizers are added before anything is done, and removed when everything is deleted.
 func TestLoop(t *testing.T) {
 	wait := chain.Wait("Starting", "it starts", time.Minute)
