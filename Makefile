@@ -110,7 +110,7 @@ hooks: ## Make git check commit messages in this checkout
 	@git config core.hooksPath .githooks && echo "git checks messages of commits with .githooks/commit-msg"
 
 .PHONY: test states vault vm-faults contract-smolvm chaos-rest courses chaos soak e2e e2e-life e2e-operations e2e-smolvm e2e-upgrade e2e-machines e2e-ha unit race bench bench-machine bench-vm bench-machines bench-smolvm bench-founding lint imports verify verify-generated verify-format verify-modules nancy
-test: verify lint tools ## Run everything that fits into 90 minutes: generated files, format, modules, linters, unit and integration tests, then vault, vm-faults, e2e-life, chaos-rest, e2e-smolvm and e2e-operations as time permits. Lists what it skips
+test: verify lint tools ## Run everything that fits into 80 minutes: generated files, format, modules, linters, unit and integration tests, then vault, vm-faults, e2e-life, chaos-rest, e2e-smolvm and e2e-operations as time permits. Lists what it skips
 	@echo "==> testing: up to $(TEST_PACKAGES_AT_ONCE) packages at a time; the ones with a management cluster take a minute or more each"
 	@go test -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '$(WITH_MACHINES)|/integration/suites/(e2e|issuer|kubevirtguest)$$') | $(suites)
 	@echo "==> testing virtual machines: one package at a time, for each of them keeps all cores busy"
