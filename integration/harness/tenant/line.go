@@ -104,7 +104,7 @@ func (l *Line) copy(to, from net.Conn, delay time.Duration) {
 	}
 }
 
-// Cut closes all connections and accepts no others until Mend.
+// Cut closes all connections and accepts no others until Restore.
 func (l *Line) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,8 +115,8 @@ func (l *Line) Cut() {
 	clear(l.open)
 }
 
-// Mend accepts connections again.
-func (l *Line) Mend() {
+// Restore accepts connections again.
+func (l *Line) Restore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = false

@@ -20,12 +20,12 @@ var Operations = map[string]struct {
 	masters, workers int
 	do               func(*life, context.Context) error
 }{
-	"a worker is drained":             {1, 2, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleWorker) }},
-	"a worker is ill":                 {1, 3, (*life).ail},
-	"a worker is removed":             {1, 3, func(c *life, ctx context.Context) error { return errors.Join(c.shrink(ctx), c.grow(ctx)) }},
-	"one of three masters is drained": {3, 1, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleMaster) }},
-	"one of three masters gives way":  {3, 1, (*life).replaceMaster},
-	"masters become more or less":     {1, 1, (*life).resizeControlPlane},
+	"a worker is drained":              {1, 2, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleWorker) }},
+	"a worker is unhealthy":            {1, 3, (*life).makeUnhealthy},
+	"a worker is removed":              {1, 3, func(c *life, ctx context.Context) error { return errors.Join(c.shrink(ctx), c.grow(ctx)) }},
+	"one of three masters is drained":  {3, 1, func(c *life, ctx context.Context) error { return c.evictOne(ctx, key.RoleMaster) }},
+	"one of three masters is replaced": {3, 1, (*life).replaceMaster},
+	"masters are added and removed":    {1, 1, (*life).resizeControlPlane},
 }
 
 // CrashEverywhere does an operation to clusters repeatedly. Each time, the operator crashes one write later, before the
@@ -72,7 +72,7 @@ func (w *World) newcomers(clusters []string) []*life {
 // then on. It reports whether that write happened. If not, the cluster has settled without it.
 func (o *operator) crashAt(ctx context.Context, l *life, k int, after bool, do func(*life, context.Context) error) (crashed bool) {
 	l.say("the operator crashes at write %d, which is carried out: %t", k, after)
-	o.way.crashAt(k, after)
+	o.connection.crashAt(k, after)
 	if err := do(l, ctx); err != nil {
 		l.failed("%s", err)
 	}
@@ -87,7 +87,7 @@ func (o *operator) crashAt(ctx context.Context, l *life, k int, after bool, do f
 	}()
 	defer quiet()
 	select {
-	case <-o.way.crashed:
+	case <-o.connection.crashed:
 		quiet()
 		<-ended
 		return true

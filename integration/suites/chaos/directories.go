@@ -12,8 +12,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 )
 
-// seeDirectory: the directory of a running machine is never renamed.
-func (j *judge) seeDirectory(pod *corev1.Pod, gone bool) {
+// checkDirectory: the directory of a running machine is never renamed.
+func (j *judge) checkDirectory(pod *corev1.Pod, gone bool) {
 	name := pod.Namespace + "/" + pod.Name
 	ended := gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	j.mu.Lock()
@@ -31,7 +31,7 @@ func (j *judge) seeDirectory(pod *corev1.Pod, gone bool) {
 	for machine, used := range j.uses {
 		for job, directory := range j.renames {
 			if used == directory && (name == machine || name == job) {
-				j.violations = append(j.violations, fmt.Sprintf("%s gives %s another name, which machine %s has", job, directory, machine))
+				j.violations = append(j.violations, fmt.Sprintf("%s renames %s, which machine %s uses", job, directory, machine))
 			}
 		}
 	}

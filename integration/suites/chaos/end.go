@@ -24,7 +24,7 @@ func (c *life) end(ctx context.Context) {
 }
 
 func (c *life) delete(ctx context.Context) error {
-	c.keepBooks(nil)
+	c.setLedger(nil)
 	config, err := c.config(ctx, c.world.lab.Client)
 	if err == nil {
 		err = c.world.lab.Client.Delete(ctx, config)
@@ -57,12 +57,12 @@ func (c *life) gone(ctx context.Context) error {
 			return fmt.Errorf("the Secret %s/%s is left", s.Namespace, s.Name)
 		}
 	}
-	return c.forgotten(ctx)
+	return c.deleteLeftovers(ctx)
 }
 
-// forgotten cleans up what users created and the operator does not delete, and the cluster's part of the shared
+// deleteLeftovers cleans up what users created and the operator does not delete, and the cluster's part of the shared
 // workload cluster, which otherwise would end with its machines.
-func (c *life) forgotten(ctx context.Context) error {
+func (c *life) deleteLeftovers(ctx context.Context) error {
 	err := c.world.lab.Client.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{key.LabelGSCluster: c.id})
 	if err != nil {
 		return err

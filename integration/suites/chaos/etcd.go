@@ -25,8 +25,8 @@ func (w *World) etcdAddresses(s *state.Cluster) func(*corev1.Pod) string {
 	return w.machines.Address
 }
 
-// keepBooks closes the ledger of an etcd and starts with the ledger of another one.
-func (c *life) keepBooks(next *etcdguest.Ledger) {
+// setLedger closes the current ledger and replaces it with the ledger of another etcd, or with nil.
+func (c *life) setLedger(next *etcdguest.Ledger) {
 	c.mu.Lock()
 	last := c.ledger
 	c.ledger = next
@@ -36,24 +36,24 @@ func (c *life) keepBooks(next *etcdguest.Ledger) {
 	}
 }
 
-func (c *life) books() *etcdguest.Ledger {
+func (c *life) currentLedger() *etcdguest.Ledger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ledger
 }
 
-// booksOf returns the ledger of a cluster's etcd. It is nil if there is none.
-func (w *World) booksOf(id string) *etcdguest.Ledger {
+// ledgerOf returns the ledger of a cluster's etcd. It is nil if there is none.
+func (w *World) ledgerOf(id string) *etcdguest.Ledger {
 	at := slices.IndexFunc(w.lives, func(l *life) bool { return l.id == id })
 	if at < 0 {
 		return nil
 	}
-	return w.lives[at].books()
+	return w.lives[at].currentLedger()
 }
 
 // kept returns an error unless the members of etcd are those of the masters and have everything that was written.
 func (c *life) kept(ctx context.Context, config *v1alpha1.KVMConfig) error {
-	ledger := c.books()
+	ledger := c.currentLedger()
 	if ledger == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (c *life) freeze(ctx context.Context) error {
 	thaw := c.world.machines.Freeze(c.id, func(node string) bool {
 		frozen := c.random.IntN(2) == 0
 		if frozen {
-			c.say("the member of %s stands still for a while", node)
+			c.say("the etcd member of %s hangs for a while", node)
 		}
 		return frozen
 	})
@@ -135,7 +135,7 @@ func (c *life) freeze(ctx context.Context) error {
 
 // fill fills etcd's database. The operator has to find out when there is room again.
 func (c *life) fill(ctx context.Context) error {
-	ledger := c.books()
+	ledger := c.currentLedger()
 	if ledger == nil || !ledger.Begun() {
 		return nil
 	}
@@ -162,10 +162,10 @@ func (c *life) removeMaster(config *v1alpha1.KVMConfig) {
 	config.Spec.KVM.Masters = slices.Delete(config.Spec.KVM.Masters, i, i+1)
 }
 
-// seeMemberGo is called before the machine of a master is released. It reports a violation if etcd loses quorum, unless
-// the member has no vote or is the only voter. Members that crashed a moment ago count because the operator cannot know
-// about them.
-func (j *judge) seeMemberGo(ctx context.Context, ledger *etcdguest.Ledger, pod *corev1.Pod) {
+// checkMemberRelease is called before the machine of a master is released. It reports a violation if etcd loses quorum,
+// unless the member has no vote or is the only voter. Members that crashed a moment ago count because the operator
+// cannot know about them.
+func (j *judge) checkMemberRelease(ctx context.Context, ledger *etcdguest.Ledger, pod *corev1.Pod) {
 	voters, err := ledger.Voters(ctx)
 	if err != nil {
 		return // there is no quorum to lose
@@ -180,6 +180,6 @@ func (j *judge) seeMemberGo(ctx context.Context, ledger *etcdguest.Ledger, pod *
 		}
 	}
 	if votes && len(voters) > 1 && left <= len(voters)/2 {
-		j.violated("%s/%s: the machine is let go, and %d of the members of etcd are left: %+v", pod.Namespace, pod.Name, left, voters)
+		j.violated("%s/%s: the machine is released, and %d etcd members are left: %+v", pod.Namespace, pod.Name, left, voters)
 	}
 }

@@ -19,8 +19,8 @@ type Fault string
 const (
 	// Calm is no fault.
 	Calm Fault = "calm"
-	// Trouble: some writes are rejected (409, 429, 500) or lost, or they are carried out and their answers are lost.
-	Trouble Fault = "trouble"
+	// Errors: some writes are rejected (409, 429, 500) or lost, or they are carried out and their answers are lost.
+	Errors Fault = "errors"
 	// Gone: no request is answered, and watches end.
 	Gone Fault = "gone"
 	// Slow: every request takes a while.
@@ -34,17 +34,17 @@ const (
 )
 
 const (
-	// troubled is the share of writes that fail, slowness how long a request takes, and lateness how far watches lag
+	// errorShare is the share of writes that fail, slowness how long a request takes, and lateness how far watches lag
 	// behind.
-	troubled = 0.3
-	slowness = 100 * time.Millisecond
-	lateness = 2 * time.Second
+	errorShare = 0.3
+	slowness   = 100 * time.Millisecond
+	lateness   = 2 * time.Second
 )
 
 var errGone = errors.New("the API server is gone")
 
-// way is the connection of one operator to the API server.
-type way struct {
+// connection is the connection of one operator to the API server.
+type connection struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	fault  Fault
@@ -58,67 +58,68 @@ type way struct {
 	watches map[*watch]bool
 }
 
-func newWay(random *rand.Rand) *way {
+func newConnection(random *rand.Rand) *connection {
 	open := make(chan struct{})
 	close(open)
-	return &way{random: random, fault: Calm, crashed: make(chan struct{}), open: open, watches: map[*watch]bool{}}
+	return &connection{random: random, fault: Calm, crashed: make(chan struct{}), open: open, watches: map[*watch]bool{}}
 }
 
-// meet starts a fault and ends the one before.
-func (w *way) meet(f Fault) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.fault == Paused && f != Paused {
-		close(w.open)
+// inject starts a fault and ends the one before.
+func (c *connection) inject(f Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fault == Paused && f != Paused {
+		close(c.open)
 	}
-	if f == Paused && w.fault != Paused {
-		w.open = make(chan struct{})
+	if f == Paused && c.fault != Paused {
+		c.open = make(chan struct{})
 	}
-	w.fault = f
+	c.fault = f
 	if f == Crash {
-		w.writes, w.after = 1+w.random.IntN(12), w.random.IntN(2) == 0
+		c.writes, c.after = 1+c.random.IntN(12), c.random.IntN(2) == 0
 	}
 	if f == Gone {
-		for body := range w.watches {
+		for body := range c.watches {
 			_ = body.ReadCloser.Close() // the reader gets an error
 		}
 	}
 }
 
 // crashAt makes the operator crash at its k-th write from now on. If after is set, that write is carried out first.
-func (w *way) crashAt(k int, after bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fault, w.writes, w.after = Crash, k, after
+func (c *connection) crashAt(k int, after bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fault, c.writes, c.after = Crash, k, after
 }
 
-// die blocks all requests from now on.
-func (w *way) die() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.end()
+// crash blocks all requests from now on.
+func (c *connection) crash() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.crashLocked()
 }
 
-func (w *way) end() {
+// crashLocked is crash for callers that hold the lock.
+func (c *connection) crashLocked() {
 	select {
-	case <-w.crashed:
+	case <-c.crashed:
 		return
 	default:
 	}
-	close(w.crashed)
-	if w.fault == Paused {
-		close(w.open)
-		w.fault = Crash
+	close(c.crashed)
+	if c.fault == Paused {
+		close(c.open)
+		c.fault = Crash
 	}
-	for body := range w.watches {
+	for body := range c.watches {
 		_ = body.ReadCloser.Close() // the reader gets an error
 	}
 }
 
-func (w *way) transport(next http.RoundTripper) http.RoundTripper {
+func (c *connection) transport(next http.RoundTripper) http.RoundTripper {
 	return transport(func(request *http.Request) (*http.Response, error) {
-		verdict := w.judge(request)
-		if err := w.wait(request.Context(), verdict); err != nil {
+		verdict := c.decide(request)
+		if err := c.wait(request.Context(), verdict); err != nil {
 			return nil, err
 		}
 		if verdict.err != nil {
@@ -134,7 +135,7 @@ func (w *way) transport(next http.RoundTripper) http.RoundTripper {
 			return nil, verdict.mute
 		}
 		if err == nil && request.URL.Query().Get("watch") != "" {
-			response.Body = w.follow(response.Body)
+			response.Body = c.follow(response.Body)
 		}
 		return response, err
 	})
@@ -149,24 +150,24 @@ type verdict struct {
 	status    int
 }
 
-func (w *way) judge(request *http.Request) verdict {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	v := verdict{open: w.open}
+func (c *connection) decide(request *http.Request) verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := verdict{open: c.open}
 	select {
-	case <-w.crashed:
+	case <-c.crashed:
 		v.err = lab.ErrCrashed
 		return v
 	default:
 	}
 	write := request.Method != http.MethodGet
 	switch {
-	case w.fault == Gone:
+	case c.fault == Gone:
 		v.err = errGone
-	case w.fault == Slow:
+	case c.fault == Slow:
 		v.delay = slowness
-	case w.fault == Trouble && write && w.random.Float64() < troubled:
-		switch kinds := []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, 0, -1}; kinds[w.random.IntN(len(kinds))] {
+	case c.fault == Errors && write && c.random.Float64() < errorShare:
+		switch kinds := []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, 0, -1}; kinds[c.random.IntN(len(kinds))] {
 		case 0:
 			v.err = errGone
 		case -1:
@@ -178,18 +179,18 @@ func (w *way) judge(request *http.Request) verdict {
 		default:
 			v.status = http.StatusInternalServerError
 		}
-	case w.fault == Crash && write:
-		if w.writes--; w.writes <= 0 {
-			if v.mute = lab.ErrCrashed; !w.after {
+	case c.fault == Crash && write:
+		if c.writes--; c.writes <= 0 {
+			if v.mute = lab.ErrCrashed; !c.after {
 				v.err = lab.ErrCrashed
 			}
-			w.end()
+			c.crashLocked()
 		}
 	}
 	return v
 }
 
-func (w *way) wait(ctx context.Context, v verdict) error {
+func (c *connection) wait(ctx context.Context, v verdict) error {
 	select {
 	case <-v.open:
 	case <-ctx.Done():
@@ -199,31 +200,31 @@ func (w *way) wait(ctx context.Context, v verdict) error {
 	return ctx.Err()
 }
 
-func (w *way) follow(body io.ReadCloser) io.ReadCloser {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := &watch{ReadCloser: body, way: w}
-	w.watches[f] = true
+func (c *connection) follow(body io.ReadCloser) io.ReadCloser {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &watch{ReadCloser: body, connection: c}
+	c.watches[f] = true
 	return f
 }
 
 // late reports whether watches lag behind.
-func (w *way) late() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.fault == Late
+func (c *connection) late() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fault == Late
 }
 
 // watch is the body of a watch.
 type watch struct {
 	io.ReadCloser
-	way *way
+	connection *connection
 }
 
 // Read returns what has arrived, with the delay of the fault Late.
 func (w *watch) Read(into []byte) (int, error) {
 	n, err := w.ReadCloser.Read(into)
-	for until := time.Now().Add(lateness); err == nil && w.way.late() && time.Now().Before(until); {
+	for until := time.Now().Add(lateness); err == nil && w.connection.late() && time.Now().Before(until); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	return n, err
@@ -231,9 +232,9 @@ func (w *watch) Read(into []byte) (int, error) {
 
 // Close ends the watch.
 func (w *watch) Close() error {
-	w.way.mu.Lock()
-	defer w.way.mu.Unlock()
-	delete(w.way.watches, w)
+	w.connection.mu.Lock()
+	defer w.connection.mu.Unlock()
+	delete(w.connection.watches, w)
 	return w.ReadCloser.Close()
 }
 

@@ -17,22 +17,22 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
-// forgers is the namespace of strangers who forge owners. It sorts before the namespaces of KVMConfigs.
-const forgers = "a-strangers"
+// forgers is the namespace of clients that forge owners. It sorts before the namespaces of KVMConfigs.
+const forgers = "a-foreign"
 
 // heldByForgers is a finalizer that is not removed.
 const heldByForgers = "example.org/held"
 
-// forge makes strangers claim that their objects belong to the cluster: with its UID in other namespaces, and with
+// forge makes other clients claim that their objects belong to the cluster: with its UID in other namespaces, and with
 // another owner in its namespace. The content is invalid, so a cluster that uses it does not settle.
 func (c *life) forge(ctx context.Context) error {
 	config, err := c.config(ctx, c.world.lab.Client)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	c.say("strangers forge owners")
+	c.say("other clients forge owners")
 	for _, object := range elsewhere(config) {
-		if err := c.world.strangers.put(ctx, stranger{client: c.world.lab.Client, object: object}); err != nil {
+		if err := c.world.foreign.put(ctx, foreignObject{client: c.world.lab.Client, object: object}); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (c *life) forge(ctx context.Context) error {
 		return client.IgnoreNotFound(err)
 	}
 	for _, object := range inside(config) {
-		err := c.world.strangers.put(ctx, stranger{client: c.world.lab.Client, object: object, within: namespace})
+		err := c.world.foreign.put(ctx, foreignObject{client: c.world.lab.Client, object: object, within: namespace})
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 			return nil // the namespace is being deleted
 		}
@@ -104,9 +104,9 @@ func forged(config *v1alpha1.KVMConfig, name string, owner ownership.Owner) meta
 	}
 }
 
-// put creates an object of strangers, or updates the owner of one that exists. The update fails if another client has
+// put creates a foreign object, or updates the owner of one that exists. The update fails if another client has
 // written the object.
-func (all *strangers) put(ctx context.Context, s stranger) error {
+func (all *foreignObjects) put(ctx context.Context, s foreignObject) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for i, known := range all.known {

@@ -92,10 +92,10 @@ func (j *judge) watch(ctx context.Context, w *World) (client.Reader, error) {
 		return nil, err
 	}
 	for kind, see := range map[client.Object]func(object any, gone bool){
-		&corev1.Pod{}:                j.seePod,
-		&v1alpha1.KVMConfig{}:        j.seeConfig,
+		&corev1.Pod{}:                j.checkPod,
+		&v1alpha1.KVMConfig{}:        j.checkConfig,
 		&corev1.Namespace{}:          func(any, bool) {},
-		&discoveryv1.EndpointSlice{}: func(object any, gone bool) { j.seeSlice(ctx, object, gone) },
+		&discoveryv1.EndpointSlice{}: func(object any, gone bool) { j.checkSlice(ctx, object, gone) },
 	} {
 		informer, err := c.GetInformer(ctx, kind, crcache.BlockUntilSynced(false))
 		if err != nil {
@@ -125,20 +125,20 @@ func (j *judge) watch(ctx context.Context, w *World) (client.Reader, error) {
 	return c, nil
 }
 
-// seePod: at most one machine uses the disk of a master, and no machine of a master runs while a snapshot replaces its
-// data. No pod disappears while its machine runs.
-func (j *judge) seePod(object any, gone bool) {
+// checkPod: at most one machine uses the disk of a master, and no machine of a master runs while a snapshot replaces
+// its data. No pod disappears while its machine runs.
+func (j *judge) checkPod(object any, gone bool) {
 	pod := object.(*corev1.Pod)
 	if strings.HasPrefix(pod.Labels[batchv1.JobNameLabel], key.EtcdPlacing) {
-		j.seePlacing(pod, gone)
+		j.checkPlacing(pod, gone)
 		return
 	}
-	j.seeDirectory(pod, gone)
+	j.checkDirectory(pod, gone)
 	if pod.Labels[key.LabelNode] == "" {
 		return
 	}
 	j.mu.Lock()
-	j.seeReadiness(pod, gone)
+	j.recordReadiness(pod, gone)
 	node := pod.Namespace + "/" + pod.Labels[key.LabelNode]
 	if j.machines[node] == nil {
 		j.machines[node] = map[string]bool{}
@@ -158,12 +158,12 @@ func (j *judge) seePod(object any, gone bool) {
 		j.violated("%s: two machines of one master run", node)
 	}
 	if placing {
-		j.violated("%s: the machine runs while a snapshot takes the place of data", node)
+		j.violated("%s: the machine runs while a snapshot replaces its data", node)
 	}
 }
 
-// seeReadiness records the Ready addresses, and until when the others were Ready.
-func (j *judge) seeReadiness(pod *corev1.Pod, gone bool) {
+// recordReadiness records the Ready addresses, and until when the others were Ready.
+func (j *judge) recordReadiness(pod *corev1.Pod, gone bool) {
 	if pod.Status.PodIP == "" {
 		return
 	}
@@ -205,7 +205,7 @@ func boundAt(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-func (j *judge) seePlacing(pod *corev1.Pod, gone bool) {
+func (j *judge) checkPlacing(pod *corev1.Pod, gone bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.placing[pod.Namespace] == nil {
@@ -218,13 +218,13 @@ func (j *judge) seePlacing(pod *corev1.Pod, gone bool) {
 	j.placing[pod.Namespace][pod.Name] = true
 	for node, machines := range j.machines {
 		if strings.HasPrefix(node, pod.Namespace+"/") && len(machines) > 0 {
-			j.violations = append(j.violations, fmt.Sprintf("%s/%s is made while the machine of master %s runs", pod.Namespace, pod.Name, node))
+			j.violations = append(j.violations, fmt.Sprintf("%s/%s is created while the machine of master %s runs", pod.Namespace, pod.Name, node))
 		}
 	}
 }
 
-// seeConfig: no two nodes have the same index, and no index changes.
-func (j *judge) seeConfig(object any, _ bool) {
+// checkConfig: no two nodes have the same index, and no index changes.
+func (j *judge) checkConfig(object any, _ bool) {
 	config := object.(*v1alpha1.KVMConfig)
 	if config.Status.KVM == nil {
 		return
@@ -246,9 +246,9 @@ func (j *judge) seeConfig(object any, _ bool) {
 	}
 }
 
-// seeSlice: every address in a slice belongs to a pod that is Ready or was a moment ago. Pods come from another watch,
-// which may be later.
-func (j *judge) seeSlice(ctx context.Context, object any, gone bool) {
+// checkSlice: every address in a slice belongs to a pod that is Ready or was a moment ago. Pods come from another
+// watch, which may be later.
+func (j *judge) checkSlice(ctx context.Context, object any, gone bool) {
 	slice := object.(*discoveryv1.EndpointSlice)
 	if gone || slice.Labels[key.LabelGSCluster] == "" {
 		return
@@ -260,7 +260,7 @@ func (j *judge) seeSlice(ctx context.Context, object any, gone bool) {
 	go func() {
 		pause(ctx, known)
 		if left := j.unready(slice, written); len(left) > 0 {
-			j.violated("%s/%s: %v are addresses of nobody who is Ready, or was %s before", slice.Namespace, slice.Name, left, outdated)
+			j.violated("%s/%s: %v are addresses of pods that are not Ready and have not been within the last %s", slice.Namespace, slice.Name, left, outdated)
 		}
 	}()
 }
@@ -283,63 +283,63 @@ func (j *judge) unready(slice *discoveryv1.EndpointSlice, written time.Time) []s
 	return all
 }
 
-// seeRelease is called while the machine still runs. It reports a violation if a pod on the machine could still run
+// checkRelease is called while the machine still runs. It reports a violation if a pod on the machine could still run
 // elsewhere, or if the other masters are no majority.
-func (j *judge) seeRelease(ctx context.Context, p *park, namespace, name string) {
+func (j *judge) checkRelease(ctx context.Context, s *simulator, namespace, name string) {
 	j.mu.Lock()
 	j.released[namespace+"/"+name] = true
 	j.mu.Unlock()
-	pod, err := p.management.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	pod, err := s.management.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil || !runs(pod) {
 		return // it was released before
 	}
 	if pod.DeletionTimestamp == nil {
-		j.violated("%s/%s: the machine is let go, and nobody has deleted its pod", namespace, name)
+		j.violated("%s/%s: the machine is released, and its pod is not being deleted", namespace, name)
 	}
-	config, err := p.owner(ctx, namespace)
+	config, err := s.owner(ctx, namespace)
 	if err != nil || config == nil || config.DeletionTimestamp != nil {
 		return // the whole cluster is being deleted
 	}
 	if pod.Labels[key.LabelApp] == key.RoleMaster {
-		j.seeMasterGo(ctx, p, pod)
+		j.checkMasterRelease(ctx, s, pod)
 		return
 	}
-	web, err := p.inside.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-"+name, metav1.GetOptions{})
+	web, err := s.inside.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-"+name, metav1.GetOptions{})
 	if err == nil && web.DeletionTimestamp == nil && time.Since(web.CreationTimestamp.Time) > known {
-		j.violated("%s/%s: the machine is let go, and pod %s is on it and was not asked to go", namespace, name, web.Name)
+		j.violated("%s/%s: the machine is released, and pod %s on it was not evicted", namespace, name, web.Name)
 	}
 }
 
 // deletion matches the path of a request to delete a pod.
 var deletion = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)$`)
 
-// hears passes the requests of one operator to the judge.
-func (j *judge) hears(w *World, own *pulse) func(http.RoundTripper) http.RoundTripper {
+// observe passes the requests of one operator to the judge.
+func (j *judge) observe(w *World, counter *requestCounter) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(request *http.Request) (*http.Response, error) {
 			if match := deletion.FindStringSubmatch(request.URL.Path); match != nil && request.Method == http.MethodDelete {
-				j.seeReplacement(request.Context(), w, match[1], match[2])
+				j.checkReplacement(request.Context(), w, match[1], match[2])
 			}
-			if what, limit := own.count(request, time.Now()); limit > 0 {
-				j.violated("the operator is in an endless loop: %d times %s within %s", limit, what, pulseOf)
+			if what, limit := counter.count(request, time.Now()); limit > 0 {
+				j.violated("the operator is in an endless loop: %d times %s within %s", limit, what, countingPeriod)
 			}
 			return next.RoundTrip(request)
 		})
 	}
 }
 
-// seeReplacement is called when the operator deletes a pod to replace an unhealthy node. The node must have been
+// checkReplacement is called when the operator deletes a pod to replace an unhealthy node. The node must have been
 // unhealthy for long, only one is replaced at a time, and the operator must reach the workload cluster.
-func (j *judge) seeReplacement(ctx context.Context, w *World, namespace, name string) {
+func (j *judge) checkReplacement(ctx context.Context, w *World, namespace, name string) {
 	at := slices.IndexFunc(w.lives, func(l *life) bool { return l.id == namespace })
 	if at < 0 || w.lives[at].cutFor() >= known {
 		j.violated("%s/%s is replaced while the workload cluster is cut off", namespace, name)
 		return
 	}
-	if unready, least := w.park.unreadyFor(ctx, name), w.lives[at].replacesAfter(); unready < least-blurred {
-		j.violated("%s/%s is replaced after it was not Ready for %s, and it was to be for %s", namespace, name, unready, least)
+	if unready, least := w.simulator.unreadyFor(ctx, name), w.lives[at].replacesAfter(); unready < least-blurred {
+		j.violated("%s/%s is replaced after it was not Ready for %s, want at least %s", namespace, name, unready, least)
 	}
-	pods, err := w.park.management.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelNode})
+	pods, err := w.simulator.management.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelNode})
 	if err != nil {
 		return // faults of the API server are not judged
 	}
@@ -350,46 +350,46 @@ func (j *judge) seeReplacement(ctx context.Context, w *World, namespace, name st
 		}
 		grace := time.Duration(ptr.Deref(other.DeletionGracePeriodSeconds, 0)) * time.Second
 		if since := time.Since(other.DeletionTimestamp.Add(-grace)); since > known {
-			j.violated("%s/%s is replaced, and %s is on its way out since %s", namespace, name, other.Name, since.Round(time.Millisecond))
+			j.violated("%s/%s is replaced while %s has been terminating for %s", namespace, name, other.Name, since.Round(time.Millisecond))
 		}
 	}
 }
 
-func (j *judge) seeMasterGo(ctx context.Context, p *park, pod *corev1.Pod) {
+func (j *judge) checkMasterRelease(ctx context.Context, s *simulator, pod *corev1.Pod) {
 	name := key.DeploymentName(key.RoleMaster, pod.Labels[key.LabelNode])
-	deployment, err := p.management.AppsV1().Deployments(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+	deployment, err := s.management.AppsV1().Deployments(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err == nil && deployment.Annotations[key.AnnotationEtcdHalted] != "" {
 		return // all masters are stopped because a snapshot replaces their data
 	}
-	pods, err := p.management.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelApp + "=" + key.RoleMaster})
+	pods, err := s.management.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{LabelSelector: key.LabelApp + "=" + key.RoleMaster})
 	if err != nil {
 		return // faults of the API server are not judged
 	}
-	if ledger := p.world.booksOf(pod.Namespace); ledger != nil {
-		j.seeMemberGo(ctx, ledger, pod)
+	if ledger := s.world.ledgerOf(pod.Namespace); ledger != nil {
+		j.checkMemberRelease(ctx, ledger, pod)
 		return
 	}
-	masters, well := map[string]bool{}, map[string]bool{}
+	masters, healthy := map[string]bool{}, map[string]bool{}
 	for i := range pods.Items {
 		other := &pods.Items[i]
 		masters[other.Labels[key.LabelNode]] = true
-		since := p.hangsSince(other.Name)
+		since := s.hangsSince(other.Name)
 		if other.Name != pod.Name && runs(other) && (since.IsZero() || time.Since(since) < known) {
-			well[other.Labels[key.LabelNode]] = true
+			healthy[other.Labels[key.LabelNode]] = true
 		}
 	}
-	if !p.hangsSince(pod.Name).IsZero() || len(masters) < 2 {
+	if !s.hangsSince(pod.Name).IsZero() || len(masters) < 2 {
 		return // it is not part of the majority, or is the only one
 	}
-	if len(well) <= len(masters)/2 {
-		j.violated("%s/%s: the machine is let go, and %d of %d masters are left", pod.Namespace, pod.Name, len(well), len(masters))
+	if len(healthy) <= len(masters)/2 {
+		j.violated("%s/%s: the machine is released, and %d of %d masters are left", pod.Namespace, pod.Name, len(healthy), len(masters))
 	}
 }
 
 // owner returns the KVMConfig of the cluster in a namespace, or nil when there is none.
-func (p *park) owner(ctx context.Context, namespace string) (*v1alpha1.KVMConfig, error) {
+func (s *simulator) owner(ctx context.Context, namespace string) (*v1alpha1.KVMConfig, error) {
 	config := &v1alpha1.KVMConfig{}
-	err := p.world.lab.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: namespace}, config)
+	err := s.world.lab.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: namespace}, config)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

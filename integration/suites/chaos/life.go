@@ -64,8 +64,9 @@ type life struct {
 	complaint string
 	// cut is since when the workload cluster is cut off. It is zero while it is not.
 	cut time.Time
-	// patient is how long a node must have been unhealthy before it was replaced: the smallest value that was ever set.
-	patient time.Duration
+	// minUnhealthy is how long a node must have been unhealthy before it was replaced: the smallest value that was ever
+	// set.
+	minUnhealthy time.Duration
 }
 
 // begin begins another chaos run.
@@ -101,7 +102,7 @@ func (c *life) cutAt(t time.Time) {
 func (c *life) replacesAfter() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.patient
+	return c.minUnhealthy
 }
 
 // failed records what ended the chaos run. The first failure counts.
@@ -189,9 +190,9 @@ func (c *life) make(ctx context.Context, masters, workers int) error {
 	c.made, c.bornMasters, c.born = true, masters, workers
 	c.say("a cluster with %d masters and %d workers", masters, workers)
 	if hasEtcd(c.id) {
-		c.keepBooks(c.world.machines.Open(metav1.NamespaceDefault, c.id))
+		c.setLedger(c.world.machines.Open(metav1.NamespaceDefault, c.id))
 		c.line.Cut()
-		go c.serve(ctx, c.line, c.books())
+		go c.serve(ctx, c.line, c.currentLedger())
 	}
 	return c.world.server.Declare(ctx, c.world.lab.Client, fixture.MakeCluster(c.id).Masters(masters).Workers(workers).Label(labelRun, c.id).Obj())
 }
@@ -199,7 +200,7 @@ func (c *life) make(ctx context.Context, masters, workers int) error {
 // serve makes the API server answer once etcd does. No API server works without etcd.
 func (c *life) serve(ctx context.Context, line *tenant.Line, ledger *etcdguest.Ledger) {
 	for !ledger.Begun() {
-		if ctx.Err() != nil || c.books() != ledger {
+		if ctx.Err() != nil || c.currentLedger() != ledger {
 			return
 		}
 		pause(ctx, 50*time.Millisecond)
@@ -207,14 +208,14 @@ func (c *life) serve(ctx context.Context, line *tenant.Line, ledger *etcdguest.L
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cut.IsZero() && c.ledger == ledger {
-		line.Mend()
+		line.Restore()
 	}
 }
 
 // labelRun is a label on KVMConfigs with the id of the cluster, by which an operator can select only that one.
 const labelRun = "example.org/chaos-run"
 
-// await gives the cluster some time and continues in any case, because operators meet faults now.
+// await gives the cluster some time and continues in any case, because faults are injected into operators now.
 func (c *life) await(ctx context.Context, condition func(context.Context) error) {
 	for began := time.Now(); time.Since(began) < 20*time.Second && condition(ctx) != nil && ctx.Err() == nil; {
 		pause(ctx, 100*time.Millisecond)
@@ -235,7 +236,7 @@ func (c *life) settle(ctx context.Context) {
 		c.bound(ctx, c.gone)
 		c.made = false
 		if err := c.declare(ctx); err != nil {
-			c.failed("declaring the cluster anew: %s", err)
+			c.failed("declaring the cluster again: %s", err)
 		}
 	}
 	var untold time.Time
@@ -251,7 +252,7 @@ func (c *life) settle(ctx context.Context) {
 		case untold.IsZero():
 			untold = time.Now()
 		case time.Since(untold) > telling:
-			c.failed("for %s the conditions say that all is as it should be, and it is not: %s%s", telling, err, c.situation(ctx))
+			c.failed("for %s all conditions have been True although something is missing: %s%s", telling, err, c.situation(ctx))
 			untold = time.Time{}
 		}
 		return err

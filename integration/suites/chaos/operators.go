@@ -30,8 +30,8 @@ type operators struct {
 // operator is one life of the operator.
 type operator struct {
 	*lab.Operator
-	way   *way
-	pulse *pulse
+	connection *connection
+	requests   *requestCounter
 }
 
 func newOperators(w *World, random *rand.Rand) *operators {
@@ -40,13 +40,13 @@ func newOperators(w *World, random *rand.Rand) *operators {
 
 // begin begins a life. clock is the operator's own clock, and nil is the right one.
 func (o *operators) begin(clock clock.PassiveClock) *operator {
-	life := &operator{way: newWay(rand.New(rand.NewPCG(o.random.Uint64(), 0))), pulse: &pulse{sent: map[string][]time.Time{}}}
+	life := &operator{connection: newConnection(rand.New(rand.NewPCG(o.random.Uint64(), 0))), requests: &requestCounter{sent: map[string][]time.Time{}}}
 	var err error
 	life.Operator, err = o.world.lab.StartOperator(func(c *service.Config) {
 		c.REST = rest.CopyConfig(c.REST)
-		c.REST.Wrap(o.world.judge.hears(o.world, life.pulse))
-		c.REST.Wrap(life.way.transport)
-		c.MachinesOnly, c.Addresses, c.Release, c.Clock = false, o.world.places.Answers, o.world.park.release, clock
+		c.REST.Wrap(o.world.judge.observe(o.world, life.requests))
+		c.REST.Wrap(life.connection.transport)
+		c.MachinesOnly, c.Addresses, c.Release, c.Clock = false, o.world.places.Answers, o.world.simulator.release, clock
 		if o.only != "" {
 			c.Selector = labels.SelectorFromSet(labels.Set{labelRun: o.only})
 		}
@@ -70,7 +70,7 @@ func (o *operator) close(j *judge) {
 
 // kill ends a life as a power failure does. Its remaining work is lost.
 func (o *operator) kill() {
-	o.way.die()
+	o.connection.crash()
 	_ = o.Close() // an error is expected
 }
 
@@ -78,8 +78,8 @@ func (o *operator) kill() {
 func (o *operators) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		life := o.begin(o.clock())
-		for ctx.Err() == nil && !o.trouble(ctx, life) {
-			life.way.meet(Calm)
+		for ctx.Err() == nil && !o.injectFault(ctx, life) {
+			life.connection.inject(Calm)
 			pause(ctx, o.between(0, time.Second))
 		}
 		life.kill()
@@ -107,24 +107,24 @@ func (c wrongClock) Now() time.Time { return time.Now().Add(c.by) }
 // Since returns how long ago a time was.
 func (c wrongClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// trouble injects one fault and reports whether it has ended the life.
-func (o *operators) trouble(ctx context.Context, life *operator) bool {
-	all := []Fault{Calm, Trouble, Trouble, Gone, Slow, Late, Late, Paused, Crash, Crash, Crash}
+// injectFault injects one fault and reports whether it has ended the life.
+func (o *operators) injectFault(ctx context.Context, life *operator) bool {
+	all := []Fault{Calm, Errors, Errors, Gone, Slow, Late, Late, Paused, Crash, Crash, Crash}
 	fault := all[o.random.IntN(len(all))]
 	o.faults[string(fault)]++
-	life.way.meet(fault)
+	life.connection.inject(fault)
 	switch fault {
 	case Crash:
 		select {
 		case <-ctx.Done():
-		case <-life.way.crashed:
+		case <-life.connection.crashed:
 		case <-time.After(3 * time.Second): // it has nothing to write
 		}
 		return true
 	case Paused:
 		other := o.begin(nil)
 		pause(ctx, o.between(time.Second, 3*time.Second))
-		life.way.meet(Calm)
+		life.connection.inject(Calm)
 		pause(ctx, o.between(0, time.Second))
 		var group sync.WaitGroup
 		group.Go(other.kill)
@@ -152,11 +152,11 @@ func (o *operators) requests() int {
 func (o *operators) busiest() string {
 	most, limit, what := 0, 1, ""
 	for _, life := range o.all {
-		if n, l, w := life.pulse.closest(); n*limit > most*l {
+		if n, l, w := life.requests.closest(); n*limit > most*l {
 			most, limit, what = n, l, w
 		}
 	}
-	return fmt.Sprintf("%d of %d in %s, %s", most, limit, pulseOf, what)
+	return fmt.Sprintf("%d of %d in %s, %s", most, limit, countingPeriod, what)
 }
 
 // restFor is how long a settled world is watched for requests. restWithin is how long the operator may take to come to

@@ -28,27 +28,27 @@ type step struct {
 
 // steps are the changes and faults of clusters.
 var steps = []step{
-	{"a worker more", (*life).grow},
-	{"a worker less", (*life).shrink},
-	{"a worker of another size", (*life).resize},
-	{"another version", (*life).upgrade},
-	{"masters more or less", (*life).resizeControlPlane},
-	{"another master", (*life).replaceMaster},
-	{"members of etcd stand still", (*life).freeze},
+	{"a worker is added", (*life).grow},
+	{"a worker is removed", (*life).shrink},
+	{"a worker is resized", (*life).resize},
+	{"Kubernetes is upgraded", (*life).upgrade},
+	{"masters are added or removed", (*life).resizeControlPlane},
+	{"a master is replaced", (*life).replaceMaster},
+	{"etcd members hang", (*life).freeze},
 	{"etcd is full", (*life).fill},
 	{"the rollout is paused", (*life).pauseRollout},
-	{"nothing is to be done for a while", (*life).pauseAll},
+	{"the cluster is paused", (*life).pauseAll},
 	{"a node pod is deleted", (*life).evict},
 	{"a machine crashes", (*life).crash},
 	{"a kubelet hangs", (*life).hang},
 	{"unhealthy nodes are to be replaced", (*life).remediate},
 	{"the workload cluster is cut off", (*life).partition},
 	{"pods must not be evicted for a while", (*life).block},
-	{"somebody removes what belongs to the cluster", (*life).drift},
+	{"another client deletes an object of the cluster", (*life).drift},
 	{"a snapshot is restored", (*life).restore},
 	{"the CAs are rotated", (*life).rotate},
-	{"strangers forge owners", (*life).forge},
-	{"the cluster is made anew", (*life).again},
+	{"other clients forge owners", (*life).forge},
+	{"the cluster is recreated", (*life).recreate},
 }
 
 func (c *life) grow(ctx context.Context) error {
@@ -168,7 +168,7 @@ func (c *life) crash(ctx context.Context) error {
 		return err
 	}
 	c.say("the machine of pod %s crashes", pod.Name)
-	return c.world.park.crash(ctx, pod, c.some(2*time.Second))
+	return c.world.simulator.crash(ctx, pod, c.some(2*time.Second))
 }
 
 func (c *life) hang(ctx context.Context) error {
@@ -182,14 +182,14 @@ func (c *life) hangOne(ctx context.Context, role string, wait func(*corev1.Pod))
 		return err
 	}
 	c.say("the kubelet of pod %s hangs for a while", pod.Name)
-	c.world.park.hang(pod)
+	c.world.simulator.hang(pod)
 	wait(pod)
-	c.world.park.wake(pod)
+	c.world.simulator.wake(pod)
 	return nil
 }
 
-// ail makes a worker unhealthy until it has to be replaced.
-func (c *life) ail(ctx context.Context) error {
+// makeUnhealthy makes a worker unhealthy until it has to be replaced.
+func (c *life) makeUnhealthy(ctx context.Context) error {
 	if err := c.remediate(ctx); err != nil {
 		return err
 	}
@@ -207,8 +207,8 @@ func (c *life) remediate(ctx context.Context) error {
 	after := 4*time.Second + c.some(4*time.Second)
 	c.say("nodes that are unhealthy for %s are to be replaced", after)
 	c.mu.Lock()
-	if c.patient == 0 || after < c.patient {
-		c.patient = after
+	if c.minUnhealthy == 0 || after < c.minUnhealthy {
+		c.minUnhealthy = after
 	}
 	c.mu.Unlock()
 	return c.change(ctx, func(config *v1alpha1.KVMConfig) {
@@ -222,8 +222,8 @@ func (c *life) partition(ctx context.Context) error {
 	c.line.Cut()
 	pause(ctx, c.some(7*time.Second))
 	c.cutAt(time.Time{})
-	if ledger := c.books(); ledger == nil || ledger.Begun() { // otherwise serve repairs it
-		c.line.Mend()
+	if ledger := c.currentLedger(); ledger == nil || ledger.Begun() { // otherwise serve repairs it
+		c.line.Restore()
 	}
 	return nil
 }
@@ -272,7 +272,7 @@ func (c *life) restore(ctx context.Context) error {
 	if c.random.IntN(3) > 0 {
 		return c.change(ctx, do)
 	}
-	c.say("or not")
+	c.say("the restore is cancelled")
 	return c.forAWhile(ctx, do, func(config *v1alpha1.KVMConfig) { config.Spec.Etcd.Restore = nil })
 }
 
@@ -287,12 +287,12 @@ func (c *life) rotate(ctx context.Context) error {
 	})
 }
 
-// again deletes the cluster. Another one takes its name, once it is gone or when the chaos run settles.
-func (c *life) again(ctx context.Context) error {
+// recreate deletes the cluster. Another one takes its name, once it is gone or when the chaos run settles.
+func (c *life) recreate(ctx context.Context) error {
 	if c.random.IntN(2) == 0 {
 		return nil // this is the most expensive step
 	}
-	c.say("the cluster is deleted and made anew")
+	c.say("the cluster is deleted and recreated")
 	if err := c.delete(ctx); err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@
 // time.
 //
 // A World is a management cluster, an operator that crashes, lags and gets no answers, an API server of workload
-// clusters, and a park of simulated machines. A chaos run is a part of one cluster's life in it. Its seed determines
+// clusters, and simulated machines. A chaos run is a part of one cluster's life in it. Its seed determines
 // what happens, but not when, because all parts are real processes.
 package chaos
 
@@ -31,17 +31,17 @@ const hosts = 8
 
 // World is where chaos runs take place. Close it when done.
 type World struct {
-	lab    *lab.Lab
-	server *tenant.Server
-	places tenant.Places
-	park   *park
+	lab       *lab.Lab
+	server    *tenant.Server
+	places    tenant.Places
+	simulator *simulator
 	// machines are those of masters with a member of etcd.
 	machines *etcdguest.Machines
 	judge    *judge
 	// seen is the watched state of the management cluster, which may lag. Repeated reads cost no requests.
 	seen client.Reader
-	// strangers are objects of others, though some claim to belong to a cluster.
-	strangers strangers
+	// foreign are the objects of other clients. Some of them claim to belong to a cluster.
+	foreign foreignObjects
 	// lives are the lives of the clusters so far.
 	lives []*life
 
@@ -90,11 +90,11 @@ func (w *World) populate(ctx context.Context) error {
 	if w.machines, err = etcdguest.New(w.lab.Client, lab.Settings().ClusterDomain); err != nil {
 		return fmt.Errorf("preparing machines with members of etcd: %w", err)
 	}
-	if w.park, err = newPark(ctx, w); err != nil {
-		return fmt.Errorf("opening the park of machines: %w", err)
+	if w.simulator, err = newSimulator(ctx, w); err != nil {
+		return fmt.Errorf("starting the simulator of machines: %w", err)
 	}
-	if err := w.settle(ctx); err != nil {
-		return fmt.Errorf("making what belongs to strangers: %w", err)
+	if err := w.createForeignObjects(ctx); err != nil {
+		return fmt.Errorf("creating foreign objects: %w", err)
 	}
 	w.seen, err = w.judge.watch(ctx, w)
 	return err
@@ -105,7 +105,7 @@ func (w *World) Close() error {
 	w.cancel()
 	var errs []error
 	for _, l := range w.lives {
-		l.keepBooks(nil)
+		l.setLedger(nil)
 	}
 	if w.machines != nil {
 		errs = append(errs, w.machines.Close())
@@ -151,9 +151,9 @@ type Result struct {
 	Stormy, Settled time.Duration
 }
 
-// Batch starts count chaos runs in parallel, the first one with the given seed, while the operator meets faults. At the
-// end the faults stop. Then each cluster has to become what its KVMConfig says and cause no more requests. The clusters
-// stay for the next batch.
+// Batch starts count chaos runs in parallel, the first one with the given seed, while faults are injected into the
+// operator. At the end the faults stop. Then each cluster has to become what its KVMConfig says and cause no more
+// requests. The clusters stay for the next batch.
 func (w *World) Batch(ctx context.Context, seed uint64, count int) Result {
 	var r Result
 	lap := stopwatch()
@@ -184,7 +184,7 @@ func (w *World) Batch(ctx context.Context, seed uint64, count int) Result {
 	r.Settled = lap()
 	r.Faults, r.Lives, r.Requests, r.Busiest = o.faults, o.lives, o.requests(), o.busiest()
 	r.Violations, r.Suspects = w.verdict(lives)
-	r.Violations = append(r.Violations, w.strangers.touched(ctx)...)
+	r.Violations = append(r.Violations, w.foreign.changed(ctx)...)
 	return r
 }
 
@@ -195,7 +195,7 @@ func (w *World) End(ctx context.Context) (violations, suspects []string) {
 	all(w.lives, func(l *life) { l.end(ctx) })
 	last.close(w.judge)
 	violations, suspects = w.verdict(w.lives)
-	return append(violations, w.strangers.touched(ctx)...), suspects
+	return append(violations, w.foreign.changed(ctx)...), suspects
 }
 
 func all(lives []*life, do func(*life)) {

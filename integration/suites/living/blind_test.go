@@ -40,7 +40,7 @@ func TestRolloutWithoutAPI(t *testing.T) {
 		if diff := cmp.Diff(before, l.inventory(t)); diff != "" {
 			t.Errorf("nodes were replaced (-before +now):\n%s", diff)
 		}
-		line.Mend()
+		line.Restore()
 		l.await(t, isTrue("Available"))
 		lab.Eventually(t, patience, func() error {
 			if cmp.Equal(before, l.inventory(t)) {

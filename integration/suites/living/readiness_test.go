@@ -186,7 +186,7 @@ func staysWhileBlind(t *testing.T, l *living, line *tenant.Line) {
 	if diff := cmp.Diff(before, l.inventory(t)); diff != "" {
 		t.Errorf("while the API server was away the cluster has changed (-before +now):\n%s", diff)
 	}
-	line.Mend()
+	line.Restore()
 	l.await(t, isTrue("Available"))
 	l.awaitGate(t, first, corev1.ConditionFalse)
 	l.report(t, first, ready())

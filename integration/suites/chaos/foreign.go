@@ -14,14 +14,14 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
-// strangers have objects that an operator might take for its own: they have the names of its objects, or claim to be
-// its objects.
-type strangers struct {
+// foreignObjects are objects of other clients that the operator might take for its own: they have the names of its
+// objects, or claim to belong to a cluster.
+type foreignObjects struct {
 	mu    sync.Mutex
-	known []stranger
+	known []foreignObject
 }
 
-type stranger struct {
+type foreignObject struct {
 	client client.Client
 	object client.Object
 	// within is the cluster's namespace that contains the object, which is deleted with the namespace. It is nil where
@@ -30,7 +30,7 @@ type stranger struct {
 }
 
 // is reports whether two are the same object, in the same namespace by UID.
-func (s stranger) is(other stranger) bool {
+func (s foreignObject) is(other foreignObject) bool {
 	if s.within != nil && (other.within == nil || s.within.UID != other.within.UID) {
 		return false
 	}
@@ -38,17 +38,17 @@ func (s stranger) is(other stranger) bool {
 		client.ObjectKeyFromObject(s.object) == client.ObjectKeyFromObject(other.object)
 }
 
-// settle creates them in the management cluster and in the workload clusters.
-func (w *World) settle(ctx context.Context) error {
-	theirs := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "strangers", Name: name} }
+// createForeignObjects creates them in the management cluster and in the workload clusters.
+func (w *World) createForeignObjects(ctx context.Context) error {
+	theirs := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "foreign", Name: name} }
 	pod := &corev1.Pod{ObjectMeta: theirs("worker-w0aaa-1"), Spec: corev1.PodSpec{
 		// It never gets a host, so nothing has a reason to change it.
 		SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.org/never"}},
-		Containers:      []corev1.Container{{Name: "stranger", Image: "example.org/stranger"}},
+		Containers:      []corev1.Container{{Name: "foreign", Image: "example.org/foreign"}},
 	}}
 	pod.Labels = map[string]string{key.LabelApp: key.RoleWorker}
-	for _, s := range []stranger{
-		{client: w.lab.Client, object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "strangers"}}},
+	for _, s := range []foreignObject{
+		{client: w.lab.Client, object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}}},
 		{client: w.lab.Client, object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: forgers}}},
 		{client: w.lab.Client, object: &corev1.ConfigMap{ObjectMeta: theirs(key.RoleMaster)}},
 		{client: w.lab.Client, object: &corev1.Secret{ObjectMeta: theirs("x00-api")}},
@@ -56,25 +56,25 @@ func (w *World) settle(ctx context.Context) error {
 			ObjectMeta: theirs(key.RoleMaster), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.org"},
 		}},
 		{client: w.lab.Client, object: pod},
-		// The machine and what runs there belong to a stranger.
+		// The machine and what runs there belong to another client.
 		{client: w.server.Client, object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-w0aaa-1"}}},
-		{client: w.server.Client, object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "stranger"}}},
+		{client: w.server.Client, object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "foreign"}}},
 	} {
-		if err := w.strangers.put(ctx, s); err != nil {
+		if err := w.foreign.put(ctx, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// touched returns which of them were changed or removed. Kubernetes itself only removes those in a namespace that is
+// changed returns which of them were changed or removed. Kubernetes itself only removes those in a namespace that is
 // deleted.
-func (all *strangers) touched(ctx context.Context) (violations []string) {
+func (all *foreignObjects) changed(ctx context.Context) (violations []string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for _, s := range all.known {
 		now := s.object.DeepCopyObject().(client.Object)
-		what := fmt.Sprintf("%T %s of a stranger", s.object, client.ObjectKeyFromObject(s.object))
+		what := fmt.Sprintf("foreign %T %s", s.object, client.ObjectKeyFromObject(s.object))
 		err := s.client.Get(ctx, client.ObjectKeyFromObject(s.object), now)
 		gone := apierrors.IsNotFound(err) || err == nil && now.GetUID() != s.object.GetUID()
 		if gone && s.hasGoneWith(ctx) {
@@ -91,7 +91,7 @@ func (all *strangers) touched(ctx context.Context) (violations []string) {
 }
 
 // hasGoneWith reports that the namespace of the object is gone or is being deleted.
-func (s stranger) hasGoneWith(ctx context.Context) bool {
+func (s foreignObject) hasGoneWith(ctx context.Context) bool {
 	if s.within == nil {
 		return false
 	}

@@ -25,60 +25,60 @@ import (
 )
 
 const (
-	// attendants is the number of goroutines that maintain the machines.
-	attendants = 8
+	// simulatorWorkers is the number of goroutines that update the Nodes of machines.
+	simulatorWorkers = 8
 	// labelTenant is a label on the pods of a workload cluster with its id.
 	labelTenant = "example.org/tenant"
 )
 
-// park plays the machines of node pods and the kubelets in them. A machine runs as long as the container of its pod
+// simulator plays the machines of node pods and their kubelets. A machine runs as long as the container of its pod
 // does, and its Node is Ready unless it hangs. Each worker has one pod that has to terminate gracefully.
-type park struct {
+type simulator struct {
 	world               *World
 	management, inside  kubernetes.Interface
 	machines, guestPods corev1listers.PodLister
 	queue               workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 	mu sync.Mutex
-	// hung are the machines with a silent kubelet and since when, by the name of the pod.
+	// hung are the machines whose kubelet stopped reporting, and since when, by the name of the pod.
 	hung map[string]time.Time
 }
 
-func newPark(ctx context.Context, w *World) (*park, error) {
-	p := &park{
+func newSimulator(ctx context.Context, w *World) (*simulator, error) {
+	s := &simulator{
 		world: w, hung: map[string]time.Time{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](50*time.Millisecond, time.Second)),
 	}
 	var err error
-	if p.management, err = unbounded(w.lab.RESTConfig()); err != nil {
+	if s.management, err = unbounded(w.lab.RESTConfig()); err != nil {
 		return nil, err
 	}
-	if p.inside, err = unbounded(w.server.RESTConfig()); err != nil {
+	if s.inside, err = unbounded(w.server.RESTConfig()); err != nil {
 		return nil, err
 	}
 	// The workload clusters have no controllers that would create it.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := p.inside.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+	if _, err := s.inside.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
-	if p.machines, err = follow(ctx, p.management, func(pod *corev1.Pod) {
+	if s.machines, err = follow(ctx, s.management, func(pod *corev1.Pod) {
 		if pod.Labels[key.LabelNode] != "" {
-			p.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+			s.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 		}
 	}); err != nil {
 		return nil, err
 	}
-	if p.guestPods, err = follow(ctx, p.inside, func(pod *corev1.Pod) { go p.endGuestPod(ctx, pod) }); err != nil {
+	if s.guestPods, err = follow(ctx, s.inside, func(pod *corev1.Pod) { go s.endGuestPod(ctx, pod) }); err != nil {
 		return nil, err
 	}
-	for range attendants {
-		go p.attend(ctx)
+	for range simulatorWorkers {
+		go s.work(ctx)
 	}
 	go func() {
 		<-ctx.Done()
-		p.queue.ShutDown()
+		s.queue.ShutDown()
 	}()
-	return p, nil
+	return s, nil
 }
 
 func unbounded(config *rest.Config) (kubernetes.Interface, error) {
@@ -110,18 +110,18 @@ func follow(ctx context.Context, clients kubernetes.Interface, see func(*corev1.
 	return pods.Lister(), nil
 }
 
-func (p *park) attend(ctx context.Context) {
+func (s *simulator) work(ctx context.Context) {
 	for {
-		name, over := p.queue.Get()
+		name, over := s.queue.Get()
 		if over {
 			return
 		}
-		if err := p.tend(ctx, name); err != nil {
-			p.queue.AddRateLimited(name)
+		if err := s.syncNode(ctx, name); err != nil {
+			s.queue.AddRateLimited(name)
 		} else {
-			p.queue.Forget(name)
+			s.queue.Forget(name)
 		}
-		p.queue.Done(name)
+		s.queue.Done(name)
 	}
 }
 
@@ -138,31 +138,31 @@ func runs(pod *corev1.Pod) bool {
 	return false
 }
 
-// tend updates the Node of a machine.
-func (p *park) tend(ctx context.Context, name types.NamespacedName) error {
-	pod, err := p.machines.Pods(name.Namespace).Get(name.Name)
+// syncNode updates the Node of a machine.
+func (s *simulator) syncNode(ctx context.Context, name types.NamespacedName) error {
+	pod, err := s.machines.Pods(name.Namespace).Get(name.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	on := err == nil && runs(pod)
-	if err := p.power(name, pod, on); err != nil {
+	if err := s.power(name, pod, on); err != nil {
 		return err
 	}
-	node, err := p.inside.CoreV1().Nodes().Get(ctx, name.Name, metav1.GetOptions{})
+	node, err := s.inside.CoreV1().Nodes().Get(ctx, name.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && !on:
-		return p.forget(ctx, name.Name)
+		return s.forget(ctx, name.Name)
 	case apierrors.IsNotFound(err):
-		if err := p.populate(ctx, pod); err != nil {
+		if err := s.populate(ctx, pod); err != nil {
 			return err
 		}
-		if node, err = p.inside.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name.Name}}, metav1.CreateOptions{}); err != nil {
+		if node, err = s.inside.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name.Name}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	case err != nil:
 		return err
 	}
-	want, err := p.readiness(name, pod, on)
+	want, err := s.readiness(name, pod, on)
 	if err != nil {
 		return err
 	}
@@ -170,19 +170,19 @@ func (p *park) tend(ctx context.Context, name types.NamespacedName) error {
 		return nil
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: want, Reason: "Played", Message: "the machine is played",
+		Type: corev1.NodeReady, Status: want, Reason: "Simulated", Message: "the machine is simulated",
 		LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
 	}}
-	_, err = p.inside.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	_, err = s.inside.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
 	return err
 }
 
 // readiness returns what the kubelet of a machine reports, if anything.
-func (p *park) readiness(name types.NamespacedName, pod *corev1.Pod, on bool) (corev1.ConditionStatus, error) {
+func (s *simulator) readiness(name types.NamespacedName, pod *corev1.Pod, on bool) (corev1.ConditionStatus, error) {
 	switch {
-	case !on || !p.hangsSince(name.Name).IsZero():
+	case !on || !s.hangsSince(name.Name).IsZero():
 		return corev1.ConditionUnknown, nil
-	case hasEtcd(name.Namespace) && pod.Labels[key.LabelApp] == key.RoleMaster && !p.world.machines.Runs(pod):
+	case hasEtcd(name.Namespace) && pod.Labels[key.LabelApp] == key.RoleMaster && !s.world.machines.Runs(pod):
 		return "", errBoots
 	}
 	return corev1.ConditionTrue, nil
@@ -192,20 +192,20 @@ func (p *park) readiness(name types.NamespacedName, pod *corev1.Pod, on bool) (c
 var errBoots = errors.New("the machine boots")
 
 // power switches the machine of a master on or off if it has a member of etcd.
-func (p *park) power(name types.NamespacedName, pod *corev1.Pod, on bool) error {
+func (s *simulator) power(name types.NamespacedName, pod *corev1.Pod, on bool) error {
 	switch {
 	case !hasEtcd(name.Namespace):
 		return nil
 	case !on:
-		p.world.machines.Stop(name.Namespace, name.Name)
+		s.world.machines.Stop(name.Namespace, name.Name)
 	case pod.Labels[key.LabelApp] == key.RoleMaster:
-		return p.world.machines.Start(pod)
+		return s.world.machines.Start(pod)
 	}
 	return nil
 }
 
 // populate puts a pod on a new worker.
-func (p *park) populate(ctx context.Context, pod *corev1.Pod) error {
+func (s *simulator) populate(ctx context.Context, pod *corev1.Pod) error {
 	if pod.Labels[key.LabelApp] != key.RoleWorker {
 		return nil
 	}
@@ -213,12 +213,12 @@ func (p *park) populate(ctx context.Context, pod *corev1.Pod) error {
 		ObjectMeta: metav1.ObjectMeta{Name: "web-" + pod.Name, Labels: map[string]string{labelTenant: pod.Namespace}},
 		Spec:       corev1.PodSpec{NodeName: pod.Name, Containers: []corev1.Container{{Name: "web", Image: "example.com/web"}}},
 	}
-	web, err := p.inside.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, web, metav1.CreateOptions{})
+	web, err := s.inside.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, web, metav1.CreateOptions{})
 	if err != nil {
 		return ignoreExists(err)
 	}
 	web.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
-	_, err = p.inside.CoreV1().Pods(web.Namespace).UpdateStatus(ctx, web, metav1.UpdateOptions{})
+	_, err = s.inside.CoreV1().Pods(web.Namespace).UpdateStatus(ctx, web, metav1.UpdateOptions{})
 	return err
 }
 
@@ -230,9 +230,9 @@ func ignoreExists(err error) error {
 }
 
 // forget removes the pods of a Node that no longer exists, as Kubernetes' garbage collection does.
-func (p *park) forget(ctx context.Context, node string) error {
+func (s *simulator) forget(ctx context.Context, node string) error {
 	now := int64(0)
-	err := p.inside.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "web-"+node, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	err := s.inside.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "web-"+node, metav1.DeleteOptions{GracePeriodSeconds: &now})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -240,27 +240,27 @@ func (p *park) forget(ctx context.Context, node string) error {
 }
 
 // endGuestPod ends a pod that is being deleted, as the kubelet of a healthy machine does.
-func (p *park) endGuestPod(ctx context.Context, pod *corev1.Pod) {
-	if pod.DeletionTimestamp == nil || !p.hangsSince(pod.Spec.NodeName).IsZero() {
+func (s *simulator) endGuestPod(ctx context.Context, pod *corev1.Pod) {
+	if pod.DeletionTimestamp == nil || !s.hangsSince(pod.Spec.NodeName).IsZero() {
 		return
 	}
 	pause(ctx, 100*time.Millisecond)
 	now := int64(0)
 	// It may be gone already. If it is not, the chaos run does not settle.
-	_ = p.inside.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	_ = s.inside.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 }
 
-func (p *park) hangsSince(name string) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.hung[name]
+func (s *simulator) hangsSince(name string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hung[name]
 }
 
 // unreadyFor returns how long a Node has not been Ready, as far as the operator has to know. It is very long when that
 // is unknown.
-func (p *park) unreadyFor(ctx context.Context, name string) time.Duration {
+func (s *simulator) unreadyFor(ctx context.Context, name string) time.Duration {
 	const unknown = math.MaxInt64
-	node, err := p.inside.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	node, err := s.inside.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil || len(node.Status.Conditions) == 0 {
 		return unknown // it was deleted or never existed, or the API server failed, which is not judged
 	}
@@ -274,27 +274,27 @@ func (p *park) unreadyFor(ctx context.Context, name string) time.Duration {
 	return 0
 }
 
-// hang makes the kubelet of a machine silent, and wake ends this.
-func (p *park) hang(pod *corev1.Pod) {
-	p.mu.Lock()
-	p.hung[pod.Name] = time.Now()
-	p.mu.Unlock()
-	p.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+// hang makes the kubelet of a machine stop reporting, and wake ends this.
+func (s *simulator) hang(pod *corev1.Pod) {
+	s.mu.Lock()
+	s.hung[pod.Name] = time.Now()
+	s.mu.Unlock()
+	s.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 }
 
-func (p *park) wake(pod *corev1.Pod) {
-	p.mu.Lock()
-	delete(p.hung, pod.Name)
-	p.mu.Unlock()
-	p.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+func (s *simulator) wake(pod *corev1.Pod) {
+	s.mu.Lock()
+	delete(s.hung, pod.Name)
+	s.mu.Unlock()
+	s.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 }
 
 // crash ends the machine of a pod for a moment. The host then restarts its container.
-func (p *park) crash(ctx context.Context, pod *corev1.Pod, back time.Duration) error {
-	p.world.machines.Crash(pod.Namespace, pod.Name, back)
+func (s *simulator) crash(ctx context.Context, pod *corev1.Pod, back time.Duration) error {
+	s.world.machines.Crash(pod.Namespace, pod.Name, back)
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
 		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"conditions":[{"type":"ContainersReady","status":%q},{"type":"Ready","status":"False"}]}}`, pod.UID, ready)
-		_, err := p.management.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		_, err := s.management.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return nil // it was replaced in the meantime
 		}
@@ -306,9 +306,9 @@ func (p *park) crash(ctx context.Context, pod *corev1.Pod, back time.Duration) e
 	return nil
 }
 
-// release plays a runner that is permitted to shut its machine down.
-func (p *park) release(ctx context.Context, namespace, name string) error {
-	p.world.judge.seeRelease(ctx, p, namespace, name)
-	p.world.machines.Release(namespace, name)
-	return p.world.lab.Release(ctx, namespace, name)
+// release simulates a runner that is permitted to shut its machine down.
+func (s *simulator) release(ctx context.Context, namespace, name string) error {
+	s.world.judge.checkRelease(ctx, s, namespace, name)
+	s.world.machines.Release(namespace, name)
+	return s.world.lab.Release(ctx, namespace, name)
 }
