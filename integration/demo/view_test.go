@@ -71,7 +71,7 @@ func TestBlockersNameWhatIsWrong(t *testing.T) {
 				blocked("AddOnsReady")), worker("Starting", "Booting: the machine boots"), worker("Ready", "")),
 			"condition Available is False: NoMaster: no master has an address\nworker w1 is Starting: Booting: the machine boots",
 		},
-		"what only a person can mend": {seen(all(stalled)), "condition Stalled is True: ReleaseNotFound: there is no Release 1"},
+		"what only a person can fix": {seen(all(stalled)), "condition Stalled is True: ReleaseNotFound: there is no Release 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, strings.Join(test.seen.blockers(), "\n")); diff != "" {

@@ -69,7 +69,7 @@ func run(ctx context.Context, program, tools string, exit bool) (err error) {
 		{"its start: pull, squashfs, QEMU, the guest's agent. There is no KVM in most sandboxes: emulation takes ten times as long", d.start},
 		{"the port answers", d.fetch},
 		{"a command in the guest", d.uname},
-		{"the server is killed; the machine goes on, and the next server finds it", d.killServer},
+		{"the server is killed; the machine keeps running, and the next server finds it", d.killServer},
 		{"stop, more storage, start", d.grow},
 	}
 	for _, step := range steps {

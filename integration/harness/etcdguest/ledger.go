@@ -83,7 +83,7 @@ func (l *Ledger) write(ctx context.Context) {
 		_, err = c.Put(asked, fmt.Sprintf("%s%09d", prefix, l.count()+1), "")
 		cancel()
 		if err != nil {
-			l.introduceAnew(ctx)
+			l.reconnect(ctx)
 			continue
 		}
 		l.mu.Lock()
@@ -92,8 +92,8 @@ func (l *Ledger) write(ctx context.Context) {
 	}
 }
 
-// introduceAnew reconnects with a certificate that was issued since then, as a client that gets no answers has to.
-func (l *Ledger) introduceAnew(ctx context.Context) {
+// reconnect connects again with a certificate that was issued since then, as a client that gets no answers has to.
+func (l *Ledger) reconnect(ctx context.Context) {
 	secret := &corev1.Secret{}
 	if err := l.machines.management.Get(ctx, l.secret, secret); err != nil {
 		return // the next failed write tries again
@@ -128,7 +128,7 @@ func (l *Ledger) client(ctx context.Context) (*clientv3.Client, error) {
 	}
 	l.machines.mu.Unlock()
 	if len(endpoints) == 0 || l.closed {
-		return nil, errors.New("no member runs, or nobody asks any more")
+		return nil, errors.New("no member runs, or the ledger is closed")
 	}
 	if l.connected != nil {
 		if !slices.Equal(l.connected.Endpoints(), endpoints) {

@@ -165,7 +165,7 @@ func (m *Machines) dial(ctx context.Context, address string) (net.Conn, error) {
 	at := slices.IndexFunc(m.all, func(c *machine) bool { return m.host(c) == host })
 	if at < 0 {
 		m.mu.Unlock()
-		return nil, fmt.Errorf("nobody is called %s", host)
+		return nil, fmt.Errorf("there is no host %s", host)
 	}
 	address = net.JoinHostPort(m.all[at].address, port)
 	m.mu.Unlock()

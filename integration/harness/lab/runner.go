@@ -36,7 +36,7 @@ func (l *Lab) playDrainer(ctx context.Context, c cache.Cache) error {
 	if err != nil {
 		return err
 	}
-	letGo := func(object any) {
+	release := func(object any) {
 		pod, ok := object.(*corev1.Pod)
 		if !ok || pod.DeletionTimestamp == nil {
 			return
@@ -47,6 +47,6 @@ func (l *Lab) playDrainer(ctx context.Context, c cache.Cache) error {
 			_ = l.Client.Patch(ctx, changed, client.MergeFrom(pod))
 		}
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: letGo, UpdateFunc: func(_, object any) { letGo(object) }})
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: release, UpdateFunc: func(_, object any) { release(object) }})
 	return err
 }

@@ -39,7 +39,7 @@ func (c *Cluster) AddNodesWith(
 	ctx context.Context, n int, labels map[string]string, resources corev1.ResourceList,
 ) ([]string, error) {
 	if !c.options.Kwok {
-		return nil, errors.New("adding nodes: nobody would make them Ready: start the management cluster with Options.Kwok")
+		return nil, errors.New("adding nodes: without kwok they never become Ready: start the management cluster with Options.Kwok")
 	}
 	client, err := corev1client.NewForConfig(c.RESTConfig())
 	if err != nil {

@@ -48,15 +48,15 @@ func TestProofTellsWhatDoesNotWork(t *testing.T) {
 		answer    string // through the forwarded port
 		want      string // part of the error, empty for none
 	}{
-		"everything works":                    {simulated{nodes: readyNodes, logs: "answers\n", answers: taking}, "web-1", ""},
-		"a Node is not Ready":                 {simulated{nodes: readyNodes + "worker-w2 False v1.35.4 Linux\n"}, "", "not Ready: worker-w2 False"},
-		"an add-on does not come up":          {simulated{nodes: readyNodes, fails: "deployment/coredns"}, "", "waiting for deployment/coredns in namespace kube-system"},
-		"the Deployment does not come up":     {simulated{nodes: readyNodes, fails: "deployment/web"}, "", "out of order"},
-		"only one pod is behind the Service":  {simulated{nodes: readyNodes, answers: []string{"web-1"}}, "", "is not answered by web-2"},
-		"the name is not known":               {simulated{nodes: readyNodes, fails: "exec"}, "", "is not answered by web-1, web-2"},
-		"logs are empty":                      {simulated{nodes: readyNodes, answers: taking}, "", "logs of pod web-1 are empty"},
-		"another pod answers the forwarding":  {simulated{nodes: readyNodes, logs: "answers\n", answers: taking}, "web-2", `answers "web-2"`},
-		"nobody answers the port's forwarder": {simulated{nodes: readyNodes, logs: "answers\n", answers: taking}, "", "forwarding a port to pod web-1"},
+		"everything works":                   {simulated{nodes: readyNodes, logs: "answers\n", answers: taking}, "web-1", ""},
+		"a Node is not Ready":                {simulated{nodes: readyNodes + "worker-w2 False v1.35.4 Linux\n"}, "", "not Ready: worker-w2 False"},
+		"an add-on does not come up":         {simulated{nodes: readyNodes, fails: "deployment/coredns"}, "", "waiting for deployment/coredns in namespace kube-system"},
+		"the Deployment does not come up":    {simulated{nodes: readyNodes, fails: "deployment/web"}, "", "out of order"},
+		"only one pod is behind the Service": {simulated{nodes: readyNodes, answers: []string{"web-1"}}, "", "is not answered by web-2"},
+		"the name is not known":              {simulated{nodes: readyNodes, fails: "exec"}, "", "is not answered by web-1, web-2"},
+		"logs are empty":                     {simulated{nodes: readyNodes, answers: taking}, "", "logs of pod web-1 are empty"},
+		"another pod answers the forwarding": {simulated{nodes: readyNodes, logs: "answers\n", answers: taking}, "web-2", `answers "web-2"`},
+		"no answer to the port's forwarder":  {simulated{nodes: readyNodes, logs: "answers\n", answers: taking}, "", "forwarding a port to pod web-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := proof{

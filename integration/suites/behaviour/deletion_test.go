@@ -208,7 +208,7 @@ func TestDeletionLeavesAForeignNamespaceAlone(t *testing.T) {
 	theLab.Delete(t, config)
 	theLab.AwaitGone(t, config)
 	if after := versionsOf(t, namespace, theirs, volume, claim); after != before {
-		t.Errorf("what belongs to somebody else has changed: %s became %s", before, after)
+		t.Errorf("a foreign object has changed: %s became %s", before, after)
 	}
 }
 

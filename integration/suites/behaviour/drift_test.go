@@ -209,7 +209,7 @@ func TestForeignLabelsAndAnnotationsStay(t *testing.T) {
 			written++
 		}
 		if object.GetLabels()["example.org/team"] != "a" || object.GetAnnotations()["example.org/note"] != "b" {
-			t.Errorf("%T %s has lost what somebody else put on it", object, object.GetName())
+			t.Errorf("%T %s has lost what another client set on it", object, object.GetName())
 		}
 	}
 	if written < 10 {

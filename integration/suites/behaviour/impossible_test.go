@@ -29,8 +29,8 @@ type impossible struct {
 	// makes are nodes that start nevertheless, and untouched are objects of others.
 	makes     []string
 	untouched []client.Object
-	// mend is what the user does. It is nil when the KVMConfig can only be deleted.
-	mend func(t *testing.T, config *v1alpha1.KVMConfig)
+	// fix is what the user does. It is nil when the KVMConfig can only be deleted.
+	fix func(t *testing.T, config *v1alpha1.KVMConfig)
 }
 
 func impossibles() map[string]impossible {
@@ -50,13 +50,13 @@ func impossibles() map[string]impossible {
 		"the Release does not exist": {
 			config: makeCluster("imp1").Release("1.0.0", "4.0.0").Obj(), handler: "release", condition: "VersionsResolved", reason: "ReleaseNotFound",
 			message: "Release v1.0.0 does not exist; create it, or remove the label release.giantswarm.io/version and set spec.versions",
-			mend:    func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); create(t, releaseOf("1.0.0")) },
+			fix:     func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); create(t, releaseOf("1.0.0")) },
 		},
 		"the Release lacks a component": {
 			config: makeCluster("imp2").Release("2.0.0", "4.0.0").Obj(), handler: "release", condition: "VersionsResolved", reason: "ComponentMissing",
 			message: `Release v2.0.0 has no component "etcd"`,
 			world:   []client.Object{without(fixture.MakeRelease("2.0.0", "1.35.1"), "etcd")},
-			mend: func(t *testing.T, c *v1alpha1.KVMConfig) {
+			fix: func(t *testing.T, c *v1alpha1.KVMConfig) {
 				t.Helper()
 				change(t, c, func(c *v1alpha1.KVMConfig) { c.Labels[key.LabelReleaseVersion] = "" })
 			},
@@ -65,7 +65,7 @@ func impossibles() map[string]impossible {
 			config:  makeCluster("imp3").With(func(s *v1alpha1.KVMConfigSpec) { s.Versions = &v1alpha1.Versions{Kubernetes: "1.20.0"} }).Obj(),
 			handler: "release", condition: "VersionsResolved", reason: "VersionUnsupported",
 			message: "spec.versions names kubernetes 1.20.0; supported are 1.34 up to, not including, 1.37",
-			mend: func(t *testing.T, c *v1alpha1.KVMConfig) {
+			fix: func(t *testing.T, c *v1alpha1.KVMConfig) {
 				t.Helper()
 				change(t, c, func(c *v1alpha1.KVMConfig) { c.Spec.Versions.Kubernetes = "1.35.4" })
 			},
@@ -74,14 +74,14 @@ func impossibles() map[string]impossible {
 			config: volume("imp4").Obj(), handler: "pvc", condition: "InfrastructureReady", reason: "HostVolumeMissing",
 			message: "worker w0aaa: no PersistentVolume carries the label mount-tag=imp4; create one or remove the host volume",
 			makes:   []string{"m0aaa", "w1aaa"},
-			mend:    func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); create(t, fixture.MakeVolume("imp4", "imp4")) },
+			fix:     func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); create(t, fixture.MakeVolume("imp4", "imp4")) },
 		},
 		"two volumes carry the tag": {
 			config: volume("imp5").Obj(), handler: "pvc", condition: "InfrastructureReady", reason: "HostVolumeAmbiguous",
 			world:   []client.Object{fixture.MakeVolume("imp5-a", "imp5"), fixture.MakeVolume("imp5-b", "imp5")},
 			message: "worker w0aaa: the PersistentVolumes imp5-a and imp5-b both carry the label mount-tag=imp5; exactly one may",
 			makes:   []string{"m0aaa", "w1aaa"},
-			mend: func(t *testing.T, _ *v1alpha1.KVMConfig) {
+			fix: func(t *testing.T, _ *v1alpha1.KVMConfig) {
 				t.Helper()
 				theLab.Delete(t, fixture.MakeVolume("imp5-b", "imp5"))
 			},
@@ -90,16 +90,16 @@ func impossibles() map[string]impossible {
 			config: volume("imp6").Obj(), handler: "pvc", condition: "InfrastructureReady", reason: "HostVolumeClaimed", world: []client.Object{bound},
 			message: "worker w0aaa: PersistentVolume imp6 with the label mount-tag=imp6 is claimed by elsewhere/data",
 			makes:   []string{"m0aaa", "w1aaa"},
-			mend: func(t *testing.T, _ *v1alpha1.KVMConfig) {
+			fix: func(t *testing.T, _ *v1alpha1.KVMConfig) {
 				t.Helper()
 				change(t, bound, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil })
 			},
 		},
-		"the namespace belongs to somebody else": {
+		"the namespace belongs to another owner": {
 			config: makeCluster("imp7").Obj(), handler: "namespace", condition: "NamespaceReady", reason: "NotOwned",
 			world: []client.Object{foreign, theirs}, untouched: []client.Object{foreign, theirs},
 			message: "Namespace imp7 exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label giantswarm.io/cluster=imp7",
-			mend:    func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); theLab.Delete(t, foreign) },
+			fix:     func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); theLab.Delete(t, foreign) },
 		},
 		"the KVMConfig lives in the namespace of its own id": {
 			config: own, handler: "namespace", condition: "NamespaceReady", reason: "NamespaceIsOwn",
@@ -110,7 +110,7 @@ func impossibles() map[string]impossible {
 			config: makeCluster("imp9").Obj(), handler: "certificates", condition: "CertificatesReady", reason: "NotOwned",
 			world: []client.Object{taken}, untouched: []client.Object{taken},
 			message: "Secret default/imp9-worker exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label giantswarm.io/cluster=imp9",
-			mend:    func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); theLab.Delete(t, taken) },
+			fix:     func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); theLab.Delete(t, taken) },
 		},
 		"a node port is taken": {
 			config: makeCluster("impq").With(func(s *v1alpha1.KVMConfigSpec) {
@@ -118,7 +118,7 @@ func impossibles() map[string]impossible {
 			}).Obj(),
 			handler: "service", condition: "InfrastructureReady", reason: "Refused", world: []client.Object{portTaken}, untouched: []client.Object{portTaken},
 			message: `the API server refuses to create Service impq/worker: Service "worker" is invalid: spec.ports[0].nodePort: Invalid value: 30085: provided port is already allocated`,
-			mend:    func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); theLab.Delete(t, portTaken) },
+			fix:     func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); theLab.Delete(t, portTaken) },
 		},
 	}
 }
@@ -146,14 +146,14 @@ func TestValidAndImpossible(t *testing.T) {
 			awaitEvent(t, test.config, test.reason)
 			staysCalm(t, test.config)
 			if after := versionsOf(t, test.untouched...); after != before {
-				t.Errorf("what belongs to somebody else was written: %s became %s", before, after)
+				t.Errorf("a foreign object was written: %s became %s", before, after)
 			}
-			if test.mend == nil {
+			if test.fix == nil {
 				theLab.Delete(t, test.config)
 				theLab.AwaitGone(t, test.config)
 				return
 			}
-			test.mend(t, test.config)
+			test.fix(t, test.config)
 			theLab.AwaitReady(t, test.config)
 			awaitEvent(t, test.config, test.reason)
 		})

@@ -53,9 +53,9 @@ func TestTwoClustersShareHosts(t *testing.T) {
 	}
 }
 
-// TestBrokenClusterDelaysNobody: the fault in the broken cluster's requests lasts until the other clusters are Ready.
+// TestBrokenClusterDelaysNoOther: the fault in the broken cluster's requests lasts until the other clusters are Ready.
 // If one of them had to wait for the broken cluster, it would never become Ready.
-func TestBrokenClusterDelaysNobody(t *testing.T) {
+func TestBrokenClusterDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(*trouble, *http.Request, http.RoundTripper) (*http.Response, error){
 		"whose requests are refused":      (*trouble).refuse,

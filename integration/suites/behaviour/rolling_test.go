@@ -125,7 +125,7 @@ func TestSSHKeyIsRolledOutAndNotAppliedByARestart(t *testing.T) {
 			t.Errorf("node %s was not rolled", node)
 		}
 		if podOf(t, config, node).Annotations[key.AnnotationNodeHash] != nodeHash(t, config, key.RoleWorker, node) {
-			t.Errorf("the pod of node %s is not in its new form", node)
+			t.Errorf("the pod of node %s is outdated", node)
 		}
 	}
 }

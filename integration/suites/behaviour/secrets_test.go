@@ -89,7 +89,7 @@ func TestSecretsOfOthersAreNeverUsed(t *testing.T) {
 			own := &corev1.Secret{ObjectMeta: beside(config, pki.API)}
 			theLab.Get(t, own)
 			if bytes.Equal(own.Data["crt"], others.Data["crt"]) {
-				t.Error("the certificate of somebody else was taken over")
+				t.Error("the certificate of another owner was adopted")
 			}
 		})
 	}
@@ -169,8 +169,8 @@ func TestMalformedSecretBlocksOnlyWhatNeedsIt(t *testing.T) {
 				lab.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "SecretMalformed"})
 			createReady(t, makeCluster(test.id+"n").Obj())
 
-			mended := map[string]*corev1.Secret{"sec6": o.secret(pki.API), "sec7": o.secret(pki.Etcd), "sec8": o.key("encryption", encryptionKey)}[test.id]
-			change(t, secret, func(s *corev1.Secret) { s.Data = mended.Data })
+			repaired := map[string]*corev1.Secret{"sec6": o.secret(pki.API), "sec7": o.secret(pki.Etcd), "sec8": o.key("encryption", encryptionKey)}[test.id]
+			change(t, secret, func(s *corev1.Secret) { s.Data = repaired.Data })
 			theLab.AwaitReady(t, config)
 		})
 	}

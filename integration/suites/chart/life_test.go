@@ -119,7 +119,7 @@ func (i installation) lifeOfACluster(t *testing.T) {
 	lab.Change(t, i.Lab, config, func(c *v1alpha1.KVMConfig) { c.Spec.Versions = &v1alpha1.Versions{Kubernetes: "1.35.2"} })
 	i.AwaitReady(t, config)
 	for kind, object := range i.samples(t, config) {
-		t.Run("mends "+kind, func(t *testing.T) { i.mends(t, object) })
+		t.Run("restores the labels of "+kind, func(t *testing.T) { i.restoresLabels(t, object) })
 	}
 	i.AwaitReady(t, config)
 	i.machinesMayDoNothing(t, "chart")
@@ -181,9 +181,9 @@ func (i installation) samples(t *testing.T, config *v1alpha1.KVMConfig) map[stri
 	return samples
 }
 
-// mends: an object without the label managed-by is not in the operator's cache. The operator then finds that it exists,
-// reads it and applies it.
-func (i installation) mends(t *testing.T, object client.Object) {
+// restoresLabels: an object without the label managed-by is not in the operator's cache. The operator then finds that
+// it exists, reads it and applies it.
+func (i installation) restoresLabels(t *testing.T, object client.Object) {
 	t.Helper()
 	lab.Change(t, i.Lab, object, func(o client.Object) { delete(o.GetLabels(), key.LabelManagedBy) })
 	lab.Eventually(t, lab.Timeout, func() error {

@@ -107,14 +107,14 @@ func TestWrongValuesAreRefused(t *testing.T) {
 
 func TestOddValuesAreAccepted(t *testing.T) {
 	for name, values := range map[string]string{
-		"the original's lists as text":             `{dns: {servers: "10.0.0.2, 10.0.0.3"}, ntp: {servers: ""}, proxy: {noProxy: ".svc,10.0.0.0/8"}}`,
-		"the addresses of IPv6":                    `{dns: {servers: ["fd00::2"]}, podCIDRs: ["fd00::/48"], registry: {domain: "[fd00::1]:5000/k8s"}}`,
-		"what a chart shares with its parts":       `{global: {anything: goes}}`,
-		"limits taken back and a request for CPUs": `{resources: {limits: null, requests: {cpu: 2}}}`,
-		"a public key of a hardware token":         `{ssh: {ssoPublicKey: "sk-ssh-ed25519@openssh.com AAAAGnNr"}}`,
-		"a node of which SmolVMs have a part":      `{smolvm: {enabled: true, requests: {cpu: 1.5, memory: 4Gi}, egress: {allow: ["fd00::/48"]}, registries: {insecure: ["[fd00::1]:5000"]}}}`,
-		"an IPv6 address for SmolVMs' ports":       `{smolvm: {enabled: true, publishAddress: "::", cgroupParent: /kvm-operator.slice/smolvm}}`,
-		"the settings of no single sign-on":        `{oidc: {enabled: false, clientID: "", issuerURL: ""}}`,
+		"the original's lists as text":        `{dns: {servers: "10.0.0.2, 10.0.0.3"}, ntp: {servers: ""}, proxy: {noProxy: ".svc,10.0.0.0/8"}}`,
+		"the addresses of IPv6":               `{dns: {servers: ["fd00::2"]}, podCIDRs: ["fd00::/48"], registry: {domain: "[fd00::1]:5000/k8s"}}`,
+		"what a chart shares with its parts":  `{global: {anything: goes}}`,
+		"no limits and a request for CPUs":    `{resources: {limits: null, requests: {cpu: 2}}}`,
+		"a public key of a hardware token":    `{ssh: {ssoPublicKey: "sk-ssh-ed25519@openssh.com AAAAGnNr"}}`,
+		"a node of which SmolVMs have a part": `{smolvm: {enabled: true, requests: {cpu: 1.5, memory: 4Gi}, egress: {allow: ["fd00::/48"]}, registries: {insecure: ["[fd00::1]:5000"]}}}`,
+		"an IPv6 address for SmolVMs' ports":  `{smolvm: {enabled: true, publishAddress: "::", cgroupParent: /kvm-operator.slice/smolvm}}`,
+		"the settings of no single sign-on":   `{oidc: {enabled: false, clientID: "", issuerURL: ""}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -200,13 +200,13 @@ func (o *operations) hangWorker() {
 	o.run(hung, "qmp", `{"execute":"stop"}`)
 	o.eventually(patience, func() error {
 		if told := o.management("get", "kvmconfig", id, "--output=jsonpath={.status.nodes[*].console}"); !strings.Contains(told, words) {
-			return fmt.Errorf("the console of the hung worker is not told: %q", told)
+			return fmt.Errorf("the console of the hung worker is not reported: %q", told)
 		}
 		return nil
 	})
 	o.eventually(patience, func() error {
 		if !o.witness.drained(hung) {
-			return fmt.Errorf("the hung worker is not let go: %q", o.witness.said(hung))
+			return fmt.Errorf("the hung worker is not released: %q", o.witness.said(hung))
 		}
 		return nil
 	})

@@ -109,7 +109,7 @@ func (w *witness) unasked(d departure) (ran int, err error) {
 		}
 		ran++
 		if pod.DeletionTimestamp == nil {
-			errs = append(errs, fmt.Errorf("%s is let go, and pod %s on it was never asked to go", d, pod.Name))
+			errs = append(errs, fmt.Errorf("%s is released, and pod %s on it was never evicted", d, pod.Name))
 			continue
 		}
 		when := pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)

@@ -98,7 +98,7 @@ func TestALeaderThatWasStoppedWritesNothingWhenItGoesOn(t *testing.T) {
 	case <-time.After(holds):
 		t.Error("the leader that was stopped does not end")
 	}
-	t.Logf("it ends %s after it went on, having sent %d writes before", time.Since(began).Round(time.Millisecond), len(before))
+	t.Logf("it ends %s after it was continued, having sent %d writes before", time.Since(began).Round(time.Millisecond), len(before))
 	time.Sleep(500 * time.Millisecond) // the API server may still answer
 	if after := leader.writes(t); len(after) != len(before) {
 		t.Errorf("the leader that was stopped has sent %v", after[len(before):])

@@ -41,10 +41,10 @@ func TestReplacement(t *testing.T) {
 	c.await(etcd.Wait, etcd.ReasonMemberUnhealthy)
 	c.want(2, 3, 4)
 	c.await(etcd.None, "")
-	t.Log("the dead one is replaced")
+	t.Log("the dead member is replaced")
 	c.want(3, 4, 5)
 	c.await(etcd.None, "")
-	t.Log("one that was well is replaced")
+	t.Log("a healthy member is replaced")
 	s := c.await(etcd.None, "")
 	numbers := []int{6}
 	for _, m := range s.Members {

@@ -93,7 +93,7 @@ func (c *cluster) holds(all, not int64) {
 		c.t.Errorf("write %d came after the snapshot and is there", not)
 	}
 	if answer.Header.Revision < 1_000_000_000 {
-		c.t.Errorf("revision %d is one that somebody may have watched before", answer.Header.Revision)
+		c.t.Errorf("a client may have watched revision %d before the restore", answer.Header.Revision)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestMembersAreAskedWhileOneIsDefragmented(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if !c.current().Ask(ctx) {
-		t.Fatal("nobody was asked within a minute")
+		t.Fatal("no member was queried within a minute")
 	}
 	for _, w := range c.founders {
 		want := etcd.VoteGiven

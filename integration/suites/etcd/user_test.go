@@ -112,7 +112,7 @@ func (c *cluster) nothingLost() {
 	before := c.acked.Load()
 	for began := time.Now(); c.acked.Load() == before; time.Sleep(20 * time.Millisecond) {
 		if time.Since(began) > patience {
-			c.t.Fatal("nothing is written any more")
+			c.t.Fatal("the cluster accepts no more writes")
 		}
 	}
 	client := c.client()

@@ -79,7 +79,7 @@ disks:
 	for range hostileObjects {
 		object := runtime.DeepCopyJSON(full)
 		for range 1 + random.IntN(3) {
-			spoil(object["spec"], random)
+			corrupt(object["spec"], random)
 		}
 		u := &unstructured.Unstructured{Object: object}
 		u.SetResourceVersion("")
@@ -103,8 +103,8 @@ disks:
 	}
 }
 
-// spoil gives a field somewhere in a value a hostile value.
-func spoil(value any, random *rand.Rand) {
+// corrupt gives a field somewhere in a value a hostile value.
+func corrupt(value any, random *rand.Rand) {
 	switch v := value.(type) {
 	case map[string]any:
 		keys := make([]string, 0, len(v))
@@ -124,10 +124,10 @@ func spoil(value any, random *rand.Rand) {
 			v[key] = runtime.DeepCopyJSONValue(hostile[random.IntN(len(hostile))])
 			return
 		}
-		spoil(v[key], random)
+		corrupt(v[key], random)
 	case []any:
 		if len(v) > 0 {
-			spoil(v[random.IntN(len(v))], random)
+			corrupt(v[random.IntN(len(v))], random)
 		}
 	}
 }

@@ -67,10 +67,10 @@ func TestFaultQEMUHangs(t *testing.T) {
 	qemu.signal(t, syscall.SIGSTOP)
 	t.Cleanup(func() { _ = syscall.Kill(qemu.id, syscall.SIGCONT) })
 	begun := time.Now()
-	s.becomes(t, vm, "unwell", isUnwell)
+	s.becomes(t, vm, "unhealthy", isUnhealthy)
 	t.Logf("unwell after %s", time.Since(begun).Round(100*time.Millisecond))
 	qemu.signal(t, syscall.SIGCONT)
-	s.becomes(t, vm, "well", runs)
+	s.becomes(t, vm, "healthy", runs)
 	if seen.starts() != 1 {
 		t.Errorf("QEMU was started %d times", seen.starts())
 	}
@@ -144,7 +144,7 @@ func TestFaultAPIServerRestarts(t *testing.T) {
 	}
 }
 
-// TestFaultDiskIsFull: a machine whose disk has no space left stands still, says so, and goes on once there is space.
+// TestFaultDiskIsFull: a machine whose disk has no space left is paused, says so, and continues once there is space.
 func TestFaultDiskIsFull(t *testing.T) {
 	s := newStage(t, "disk-full")
 	s.operate(t)
@@ -161,12 +161,12 @@ func TestFaultDiskIsFull(t *testing.T) {
 	seen := count(t, vm)
 	s.isBack(t, vm, 1)
 	s.tell(t, vm, bootsector.FillDisk)
-	s.becomes(t, vm, "unwell", isUnwell)
+	s.becomes(t, vm, "unhealthy", isUnhealthy)
 	c := meta.FindStatusCondition(vm.Status.Conditions, "Ready")
 	t.Logf("it says %s: %s", c.Reason, c.Message)
 	mount(t, "-o", "remount,size=32m", directory)
 	s.says(t, vm, bootsector.Filled(8<<20))
-	s.becomes(t, vm, "well", runs)
+	s.becomes(t, vm, "healthy", runs)
 	if seen.starts() != 1 {
 		t.Errorf("QEMU was started %d times", seen.starts())
 	}
@@ -179,8 +179,8 @@ func mount(t *testing.T, arguments ...string) {
 	}
 }
 
-// isUnwell returns whether a machine says that it runs and is not well.
-func isUnwell(s v1.VirtualMachineStatus) bool {
+// isUnhealthy reports whether a machine says that it runs and is unhealthy.
+func isUnhealthy(s v1.VirtualMachineStatus) bool {
 	c := meta.FindStatusCondition(s.Conditions, "Ready")
 	return c != nil && c.Reason == virtualmachine.ReasonUnwell
 }

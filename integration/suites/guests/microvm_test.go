@@ -144,8 +144,8 @@ func (m *microVMs) qemu() string {
 	return pid
 }
 
-// TestMachineOutlivesItsPod: a machine of the runtime of SmolVMs goes on while its pod is deleted and replaced, and while
-// kubelet and containerd are restarted. The next runtime finds it.
+// TestMachineOutlivesItsPod: a machine of the runtime of SmolVMs keeps running while its pod is deleted and replaced,
+// and while kubelet and containerd are restarted. The next runtime finds it.
 func TestMachineOutlivesItsPod(t *testing.T) {
 	isLong(t) // TestSmolVM deletes the pod, too
 	c := theCluster(t)

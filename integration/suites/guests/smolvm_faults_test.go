@@ -21,9 +21,9 @@ const (
 	forcedPort   = 18083
 )
 
-// TestSmolVMFaults breaks what is below SmolVMs, and looks at what users see. In all of it, no machine is made again, moves,
-// or loses its disks without saying so, no two QEMUs have the disks of one, and all recovers by the event that mends it.
-// The parts need each other's machines.
+// TestSmolVMFaults breaks what is below SmolVMs, and looks at what users see. In all of it, no machine is made again,
+// moves, or loses its disks without saying so, no two QEMUs have the disks of one, and everything recovers once the
+// fault ends. The parts need each other's machines.
 func TestSmolVMFaults(t *testing.T) {
 	isLong(t)
 	s := newSmolStage(t)
@@ -114,7 +114,7 @@ func (s *smolStage) undisturbed(what string, do func()) {
 	s.say(what)
 }
 
-// killedServers: the machine goes on, and the next server finds the socket free, which the one before has left.
+// killedServers: the machine keeps running, and the next server can listen on the socket that the last one left.
 func killedServers(s *smolStage) {
 	for _, victims := range []struct {
 		what string

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 )
 
-// plug connects the second node with all others, or cuts its cable: what runs there goes on.
+// plug connects the second node with all others, or cuts its cable: what runs there keeps running.
 func (s *smolStage) plug(in bool) error {
 	state := "down"
 	if in {

@@ -299,7 +299,7 @@ func (s *smolStage) kill(all ...process) {
 	}
 }
 
-// stopKubelet stops the kubelet of the second node. Pods go on, and nothing of them is restarted or changed.
+// stopKubelet stops the kubelet of the second node. Pods keep running, and nothing of them is restarted or changed.
 func (s *smolStage) stopKubelet() {
 	s.t.Helper()
 	if err := s.node.StopComponent(realcluster.Kubelet); err != nil {

@@ -91,7 +91,7 @@ func verify(request pki.Request, set pki.Set) error {
 		}
 	}
 	if cert.Subject.CommonName != request.CommonName || !slices.Equal(cert.Subject.Organization, request.Organizations) {
-		return errors.New("it is for somebody else")
+		return errors.New("its subject is not the requested one")
 	}
 	want := term
 	if request.Term > 0 {
@@ -243,7 +243,7 @@ func TestTroublesWithVault(t *testing.T) {
 				t.Errorf("it took %s to find out", took)
 			}
 			if _, err := pkitest.Complete(nil, requests(), issuers(v), time.Now(), nil); err == nil {
-				t.Error("pairs are issued all the same")
+				t.Error("pairs are issued nevertheless")
 			}
 			if trouble.after != nil {
 				trouble.after(t)

@@ -35,7 +35,7 @@ func TestKubeletsJoin(t *testing.T) {
 	l.await(t, isTrue("Available"), isTrue("NodesJoined"))
 
 	t.Run("a node pod gets its certificates", func(t *testing.T) { getsCertificates(t, l) })
-	t.Run("nobody else does", func(t *testing.T) { othersGetNothing(t, l) })
+	t.Run("no other client does", func(t *testing.T) { othersGetNothing(t, l) })
 	t.Run("a token that has expired is refused and removed", func(t *testing.T) { expiredTokenIsRefused(t, l) })
 	t.Run("what is deleted by hand comes back", func(t *testing.T) { comesBack(t, l) })
 	t.Run("what is switched off goes", func(t *testing.T) { goesWhenSwitchedOff(t, l) })
@@ -146,7 +146,7 @@ func expiredTokenIsRefused(t *testing.T, l *living) {
 	left.Annotations = ownership.Owner{Kind: key.KindKVMConfig, Namespace: metav1.NamespaceDefault, Name: l.id, Handler: "bootstrap"}.Annotations()
 	must(t, l.Client.Create(t.Context(), left))
 	if groups, err := l.withToken(t, old.String()).groups(t); !apierrors.IsUnauthorized(err) {
-		t.Errorf("the holder of a token that has expired is in the groups %v (%v), want nobody", groups, err)
+		t.Errorf("the holder of a token that has expired is in the groups %v (%v), want Unauthorized", groups, err)
 	}
 	l.awaitGone(t, left)
 	current := joining.TokensAt(string(seed.Data[state.KeyBootstrapToken]), time.Now()).Current(node)

@@ -58,7 +58,7 @@ func TestDrainOfANode(t *testing.T) {
 		t.Fatal("there is no other pod of the node")
 	}
 
-	t.Run("an operator that is restarted goes on where it was", func(t *testing.T) {
+	t.Run("a restarted operator continues where it was", func(t *testing.T) {
 		operator.Stop()
 		theLab.Run(t, ofShard("shard=drain"))
 		l.awaitDrained(t, old, corev1.ConditionFalse, drain.Draining, "default/web")
@@ -123,7 +123,7 @@ func (l *living) awaitTold(t testing.TB, pod *corev1.Pod, reason drain.Reason) {
 			return err
 		}
 		if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Related != nil && e.Related.Name == pod.Name }) {
-			return fmt.Errorf("nobody was told that pod %s is held for %s", pod.Name, reason)
+			return fmt.Errorf("no event says that pod %s is held for %s", pod.Name, reason)
 		}
 		return nil
 	})
@@ -157,7 +157,7 @@ func TestUnhealthyNodesAreReplaced(t *testing.T) {
 	l.report(t, ill, unwell())
 	l.await(t, absent("NodesRepaired"), wanted{kind: "NodesReady", status: metav1.ConditionFalse})
 	if now := l.pod(t, "w0aaa"); now.Name != ill.Name {
-		t.Fatalf("the node is replaced although nobody has asked for it")
+		t.Fatalf("the node is replaced although remediation is disabled")
 	}
 	l.change(t, func(c *v1alpha1.KVMConfig) {
 		c.Spec.Remediation = &v1alpha1.Remediation{Enabled: true, UnhealthyAfter: &metav1.Duration{Duration: 2 * time.Second}}

@@ -13,9 +13,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 )
 
-// TestRefusedServiceHoldsNobodyUp: the cluster keeps running with its existing Services. Restarted machines are
+// TestRefusedServiceDelaysNoNode: the cluster keeps running with its existing Services. Restarted machines are
 // accepted, and packets reach them.
-func TestRefusedServiceHoldsNobodyUp(t *testing.T) {
+func TestRefusedServiceDelaysNoNode(t *testing.T) {
 	t.Parallel()
 	l := createJoined(t, crowd, fixture.MakeCluster("refused").Workers(1))
 	l.change(t, func(c *v1alpha1.KVMConfig) {

@@ -65,7 +65,7 @@ func TestDeclaredMachineChangesWhileItRuns(t *testing.T) {
 	v.Type(t, "poweroff")
 	v.Wait(t, goesDown)
 	for report := range again.reports {
-		t.Logf("the link goes on with %+v", report)
+		t.Logf("the link continues with %+v", report)
 	}
 }
 

@@ -57,7 +57,7 @@ func troubles(t *testing.T) map[string]trouble {
 		"an image with another checksum": {
 			vm.Options{Args: []string{"--image=" + image(tiny.Kernel, strings.Repeat("0", 64), "")}}, keeper.ReasonImageMismatch, strings.Repeat("0", 64),
 		},
-		"an image with a signature of nobody": {
+		"an image with an unknown signature": {
 			vm.Options{Args: []string{"--image=" + image(tiny.Kernel, "", "file://"+signature(t))}}, keeper.ReasonImageMismatch, "signature",
 		},
 		"an image that is not there": {
@@ -81,7 +81,7 @@ func troubles(t *testing.T) map[string]trouble {
 		"no KVM where there has to be one": {
 			vm.Options{Args: []string{"--acceleration=kvm"}, Before: "mount -t tmpfs none /dev"}, keeper.ReasonAccelerationUnavailable, "/dev/kvm",
 		},
-		"emulation that nobody allowed": {
+		"emulation that is not allowed": {
 			vm.Options{Args: []string{"--allow-emulation=false"}}, keeper.ReasonAccelerationUnavailable, "service.machine.allowemulation",
 		},
 		"an image anywhere on the host": {

@@ -52,7 +52,7 @@ func TestDisksAreImported(t *testing.T) {
 	p.stays(m)
 
 	for name, test := range map[string]func(*place, *cdi){
-		"an import that fails says why, and goes on":         importFails,
+		"an import that fails says why, and continues":       importFails,
 		"a Machine that is deleted takes its import with it": deletedWhileImporting,
 		"a claim of a removed disk is filled to its end":     removedWhileImporting,
 		"a class that waits for its first consumer":          importsLate,

@@ -36,8 +36,8 @@ func (s *severed) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// TestAnotherReplicaTakesOver: the leader dies in the middle of its work, another one goes on, and every object is made
-// once.
+// TestAnotherReplicaTakesOver: the leader dies in the middle of its work, another one takes over, and every object is
+// created once.
 func TestAnotherReplicaTakesOver(t *testing.T) {
 	t.Parallel()
 	needKubeVirt(t)

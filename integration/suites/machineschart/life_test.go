@@ -179,7 +179,7 @@ func (i installation) lifeOfAMachine(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: at("whole-cloudinit")}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: at("whole-data")}
 	for _, object := range []client.Object{secret, claim, vm} {
-		i.mends(t, object)
+		i.restoresLabels(t, object)
 	}
 	lab.Change(t, i.Lab, front, func(n *v1alpha1.NetworkConfiguration) { n.Spec.VLAN = 8 })
 	// A guest without a VirtualMachine, as after kubectl delete --cascade=orphan, goes with the Machine.
@@ -201,8 +201,8 @@ func (i installation) lifeOfAMachine(t *testing.T) {
 	i.AwaitGone(t, nad)
 }
 
-// mends waits until the labels of an object are back, after they were removed.
-func (i installation) mends(t *testing.T, object client.Object) {
+// restoresLabels waits until the labels of an object are back, after they were removed.
+func (i installation) restoresLabels(t *testing.T, object client.Object) {
 	t.Helper()
 	i.Get(t, object)
 	lab.Change(t, i.Lab, object, func(o client.Object) { o.SetLabels(nil) })

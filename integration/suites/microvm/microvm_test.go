@@ -34,7 +34,7 @@ func TestLifeOfAMachine(t *testing.T) {
 	step(t, "commands end with their time and context", func(t *testing.T) { timeAndContext(t, c) })
 	step(t, "much output beside other commands", func(t *testing.T) { muchOutput(t, c) })
 	step(t, "files", func(t *testing.T) { files(t, c) })
-	step(t, "the image's process ends and the machine goes on", func(t *testing.T) { workloadEnds(t, m, c) })
+	step(t, "the image's process ends and the machine keeps running", func(t *testing.T) { workloadEnds(t, m, c) })
 	step(t, "a host takes over in the middle of an answer", func(*testing.T) { c = takesOver(t, m, c) })
 	step(t, "is killed while it writes", func(t *testing.T) { killedWhileWriting(t, m, c) })
 
@@ -95,8 +95,8 @@ func exitCodes(t *testing.T, c *agentwire.Client) {
 			t.Errorf("%q: %v", e.Command, err)
 		}
 	}
-	code, _, stderr := run(t, c, agentwire.Exec{Command: []string{"true"}, User: "nobody-here"}, nil)
-	if code != agentwire.ExitNotExecutable || !strings.Contains(stderr, `no user "nobody-here"`) {
+	code, _, stderr := run(t, c, agentwire.Exec{Command: []string{"true"}, User: "unknown"}, nil)
+	if code != agentwire.ExitNotExecutable || !strings.Contains(stderr, `no user "unknown"`) {
 		t.Errorf("an unknown user: code %d, %q", code, stderr)
 	}
 }

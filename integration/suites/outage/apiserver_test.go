@@ -78,7 +78,7 @@ func TestAPIServerGoesAway(t *testing.T) {
 			t.Errorf("%d objects are left", len(left))
 		}
 	})
-	t.Run("and nobody else has noticed", func(t *testing.T) {
+	t.Run("and the other cluster is unchanged", func(t *testing.T) {
 		theLab.Run(t, ofShard("outage"))
 		theLab.AwaitReady(t, calm)
 		compare(t, rolled, calm)

@@ -38,7 +38,7 @@ func TestOtherWriterInALoopHoldsNothingUp(t *testing.T) {
 	}
 	t.Logf("%d rounds of the other writer, %d conflicts", rounds, conflicts)
 	if rounds == 0 || conflicts == 0 {
-		t.Error("the other writer was in nobody's way, which proves nothing")
+		t.Error("the other writer caused no conflict, so the test proves nothing")
 	}
 	marked := 0
 	for _, object := range theLab.Objects(t, config) {

@@ -276,7 +276,7 @@ func letAllGo(of string) {
 	_ = theLab.Client.List(context.Background(), list) // what stays has no node
 	each(len(list.Items), func(i int) {
 		if strings.Contains(list.Items[i].Name, of) {
-			letGo(&list.Items[i])
+			remove(&list.Items[i])
 		}
 	})
 }

@@ -95,7 +95,7 @@ func TestOperationsSurviveACrashAtEveryWrite(t *testing.T) {
 				t.Errorf("%d writes, want %d at most: %v", len(writes), o.most, writes)
 			}
 			t.Logf("%s: %d writes of the object, %d with events", name, len(writes), all)
-			letGo(calm)
+			remove(calm)
 			for k := 1; k <= all; k++ {
 				vm := begin(fmt.Sprintf("w%d", k))
 				crash := &lab.Crash{K: k}
@@ -118,7 +118,7 @@ func TestOperationsSurviveACrashAtEveryWrite(t *testing.T) {
 						t.Errorf("crash after write %d: %d times %s: %v", k, made, operation, n.did)
 					}
 				}
-				letGo(vm)
+				remove(vm)
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestTwoControllersMakeOneMachine(t *testing.T) {
 		if len(where) != 1 || where[0] != current(t, vm).Status.NodeName {
 			t.Errorf("%s is on %v, and its status says %s", vm.Name, where, current(t, vm).Status.NodeName)
 		}
-		letGo(vm)
+		remove(vm)
 	}
 }
 

@@ -259,7 +259,8 @@ func TestANodeThatHangsCostsOthersNothing(t *testing.T) {
 	})
 }
 
-// TestALongStartBlocksNothing: it goes on beside the passes, and who no longer wants it does not wait for it.
+// TestALongStartBlocksNothing: the start continues beside the passes, and a SmolVM that is deleted or halted does not
+// wait for it.
 func TestALongStartBlocksNothing(t *testing.T) {
 	together(t)
 	n := nodesOf(t, "a")[0]
@@ -366,5 +367,5 @@ func TestAnAuthorityMaySignForRuntimes(t *testing.T) {
 		t.Errorf("the one that no authority has signed was sent %v", tokens)
 	}
 	operator.Stop()
-	letGo(vm)
+	remove(vm)
 }

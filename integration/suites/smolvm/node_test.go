@@ -101,12 +101,12 @@ func vmOf(t testing.TB, name string, by func(*v1alpha1.SmolVMSpec)) *v1alpha1.Sm
 		by(&vm.Spec)
 	}
 	theLab.Create(t, vm)
-	t.Cleanup(func() { letGo(vm) })
+	t.Cleanup(func() { remove(vm) })
 	return vm
 }
 
-// letGo deletes a SmolVM, even if its node no longer answers.
-func letGo(vm *v1alpha1.SmolVM) {
+// remove deletes a SmolVM, even if its node no longer answers.
+func remove(vm *v1alpha1.SmolVM) {
 	ctx := context.Background()
 	_ = theLab.Client.Delete(ctx, vm)
 	_ = theLab.Client.Patch(ctx, vm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))

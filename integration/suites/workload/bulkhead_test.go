@@ -44,7 +44,7 @@ func TestForgottenClusterLeavesNothingBehind(t *testing.T) {
 		"black hole": accessTo(steady, hole.address),
 		"refused":    accessTo(steady, newClosed(t)),
 		"mute":       accessTo(steady, newMute(t)),
-		"forbidden":  accessBy(configFor(t, "nobody")),
+		"forbidden":  accessBy(configFor(t, "unprivileged")),
 		"not ready":  newStranger(t, serverName, time.Now(), http.StatusInternalServerError).access(),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,9 +113,9 @@ const (
 	rounds = 3
 )
 
-// TestBrokenClustersHoldNobodyUp has fifty clusters, one with each kind of fault. It connects the healthy ones without
+// TestBrokenClustersDelayNoOther has fifty clusters, one with each kind of fault. It connects the healthy ones without
 // the broken ones and beside them.
-func TestBrokenClustersHoldNobodyUp(t *testing.T) {
+func TestBrokenClustersDelayNoOther(t *testing.T) {
 	slow := newProxy(t, addressOf(steady.RESTConfig()))
 	slow.delay.Store(int64(3 * time.Second))
 	broken := []workload.Access{

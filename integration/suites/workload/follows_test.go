@@ -119,7 +119,7 @@ func TestRequestsOfKubeletsAreFollowedAndNoOthers(t *testing.T) {
 	w.told("requests", func() { create(t, other, kubelet) })
 	// The same watch returns both, in the order of their creation.
 	if n := w.of("requests") - before; n != 1 {
-		t.Errorf("%d changes were told of, want 1: nobody decides on the other request", n)
+		t.Errorf("%d changes were reported, want 1: no handler decides on the other request", n)
 	}
 	await(t, soon, func() error {
 		if !slices.Equal(requestNames(c), []string{"kubelet"}) {

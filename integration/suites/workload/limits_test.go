@@ -33,28 +33,28 @@ func TestServerThatSendsWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyKeepsIsNotCounted: a drain of many nodes lists many pods repeatedly.
-func TestWhatNobodyKeepsIsNotCounted(t *testing.T) {
+// TestWhatIsNotCachedIsNotCounted: a drain of many nodes lists many pods repeatedly.
+func TestWhatIsNotCachedIsNotCounted(t *testing.T) {
 	w := newWorld(t)
 	c := w.connect("asked", accessTo(steady))
 	reader, _ := c.Live()
 	text := strings.Repeat("x", 1000<<10)
 	for i := range 10 {
 		create(t, direct(t, steady), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("nobodys-%d", i), Labels: map[string]string{"nobodys": "true"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("uncached-%d", i), Labels: map[string]string{"uncached": "true"}},
 			Data:       map[string]string{"a": text},
 		})
 	}
 	for range 10 {
 		var list corev1.ConfigMapList
-		must(t, reader.List(t.Context(), &list, client.InNamespace("default"), client.MatchingLabels{"nobodys": "true"}))
+		must(t, reader.List(t.Context(), &list, client.InNamespace("default"), client.MatchingLabels{"uncached": "true"}))
 		if len(list.Items) != 10 {
 			t.Fatalf("%d ConfigMaps were read, not all", len(list.Items))
 		}
 	}
 	awaitState(t, c, 0, workload.State{Phase: workload.Connected})
 	if watched := c.Watched(); watched == 0 {
-		t.Error("the cluster was connected anew")
+		t.Error("the cluster was reconnected")
 	}
 }
 

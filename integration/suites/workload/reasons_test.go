@@ -23,7 +23,7 @@ func TestEachTroubleHasItsReason(t *testing.T) {
 		access workload.Access
 		want   workload.State
 	}{
-		"nobody listens": {
+		"nothing listens": {
 			access: accessTo(steady, newClosed(t)),
 			want:   workload.State{Reason: workload.Refused, Message: "the connection to the API server is refused"},
 		},
@@ -75,7 +75,7 @@ func TestEachTroubleHasItsReason(t *testing.T) {
 			want:   workload.State{Reason: workload.Unauthorized, Message: "the API server does not accept the operator's certificate"},
 		},
 		"the operator may not watch": {
-			access: accessBy(configFor(t, "nobody")),
+			access: accessBy(configFor(t, "unprivileged")),
 			want:   workload.State{Reason: workload.Unauthorized, Message: "the API server does not accept the operator's certificate"},
 		},
 		"the API server is not ready": {

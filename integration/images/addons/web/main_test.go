@@ -58,12 +58,12 @@ func TestClientFailsWithoutAGoodAnswer(t *testing.T) {
 	defer close(hangs)
 
 	tests := map[string][]string{
-		"a server that is not well": {"get", server.URL},
-		"a server that hangs":       {"get", "--timeout", "50ms", server.URL + "/hangs"},
-		"nobody listens":            {"get", "http://127.0.0.1:1/"},
-		"no URL":                    {"get"},
-		"no such command":           {"put", server.URL},
-		"a port that is none":       {"serve", "--port", "65536"},
+		"an unhealthy server": {"get", server.URL},
+		"a server that hangs": {"get", "--timeout", "50ms", server.URL + "/hangs"},
+		"nothing listens":     {"get", "http://127.0.0.1:1/"},
+		"no URL":              {"get"},
+		"no such command":     {"put", server.URL},
+		"a port that is none": {"serve", "--port", "65536"},
 	}
 	for sentence, args := range tests {
 		t.Run(sentence, func(t *testing.T) {
