@@ -31,7 +31,7 @@ func TestReapCollectsOrphans(t *testing.T) {
 	}
 	first := reap(nil)
 	if !first[orphan] || !deadChild(orphan) {
-		t.Error("who has just died was collected at once; somebody may be about to wait for it")
+		t.Error("a process that has just died was reaped at once, although another goroutine may be about to wait for it")
 	}
 	if again := reap(first); again[orphan] || deadChild(orphan) {
 		t.Error("who was dead before is still there")

@@ -183,7 +183,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestARenewalThatWasInterrupted: a restart goes on where it was, and waits again.
+// TestARenewalThatWasInterrupted: a restarted runtime continues where it was, and waits again.
 func TestARenewalThatWasInterrupted(t *testing.T) {
 	state, start := t.TempDir(), time.Now()
 	i := identityIn(t, state, start)

@@ -75,7 +75,7 @@ func TestWhatAnswersOnTheSocket(t *testing.T) {
 		"a real smolvm, with the device":          {answers(`{"status":"ok","version":"1.9.3"}`), false, nil, "runtime healthy"},
 		"a real smolvm, without it":               {answers(`{"status":"ok","version":"1.9.3"}`), true, device, "KVM unavailable (no device)"},
 		"an accelerator that is not known":        {answers(`{"status":"ok","accelerator":"magic"}`), true, device, "KVM unavailable (no device)"},
-		"a smolvm that is ill":                    {answers(`{"status":"stalled"}`), false, nil, `smolvm socket unavailable (smolvm says that it is "stalled")`},
+		"an unhealthy smolvm":                     {answers(`{"status":"stalled"}`), false, nil, `smolvm socket unavailable (smolvm says that it is "stalled")`},
 		"another program with JSON":               {answers(`{}`), false, nil, `smolvm socket unavailable (smolvm says that it is "")`},
 		"another program":                         {answers(`hello`), false, nil, "smolvm socket unavailable (decoding the answer"},
 		"one that refuses":                        {http.NotFound, false, nil, "smolvm socket unavailable (smolvm answered 404"},

@@ -233,8 +233,8 @@ func TestAnswersOfTheNodeItself(t *testing.T) {
 	}{
 		"health needs no token":                  {facts, "GET", "/healthz", none, 200, `{"ok":true,"kvmAvailable":false,"socketReady":true,"stateReady":true,"message":"runtime healthy"}`},
 		"nor does the proof of life":             {nil, "GET", "/livez", none, 200, `{"status":"ok"}`},
-		"a node that is ill says so":             {&told{health: Health{Message: "KVM unavailable"}}, "GET", "/healthz", none, 503, `{"ok":false,"kvmAvailable":false,"socketReady":false,"stateReady":false,"message":"KVM unavailable"}`},
-		"before the first look it is not well":   {nil, "GET", "/healthz", none, 503, `{"ok":false,"kvmAvailable":false,"socketReady":false,"stateReady":false,"message":"the runtime starts"}`},
+		"an unhealthy node says so":              {&told{health: Health{Message: "KVM unavailable"}}, "GET", "/healthz", none, 503, `{"ok":false,"kvmAvailable":false,"socketReady":false,"stateReady":false,"message":"KVM unavailable"}`},
+		"before the first check it is unhealthy": {nil, "GET", "/healthz", none, 503, `{"ok":false,"kvmAvailable":false,"socketReady":false,"stateReady":false,"message":"the runtime starts"}`},
 		"health is read":                         {facts, "POST", "/healthz", none, 405, `{"error":"the method \"POST\" is not for this path","code":"METHOD_NOT_ALLOWED"}`},
 		"identity":                               {facts, "GET", "/api/v1/identity", nil, 200, `{"nodeName":"node-1","nodeUID":"u"}`},
 		"identity before the first look":         {nil, "GET", "/api/v1/identity", nil, 503, `{"error":"the runtime starts","code":"UNAVAILABLE"}`},

@@ -247,9 +247,9 @@ func TestBadInput(t *testing.T) {
 // recovers checks that everything of an error is gone once its cause is.
 func recovers(t *testing.T, s *vitistack.State, status v1alpha1.MachineStatus) {
 	t.Helper()
-	mended := state("", "")
-	mended.Machine.Status, mended.Observation = status, runningGuest
-	got := vitistack.Status(mended, results(nil))
+	repaired := state("", "")
+	repaired.Machine.Status, repaired.Observation = status, runningGuest
+	got := vitistack.Status(repaired, results(nil))
 	if diff := cmp.Diff(shown{"Running", "True/Running", created, bound, configured}, show(got), cmp.AllowUnexported(shown{})); diff != "" {
 		t.Errorf("it does not recover (-want +got):\n%s", diff)
 	}

@@ -73,7 +73,7 @@ func TestEveryStateHasAPhaseAndAReason(t *testing.T) {
 				t.Parallel()
 				eachObservation(printable, func(o vitistack.Observation) {
 					for _, last := range phases {
-						for problems, results := range spoilt(o.RunStrategy) {
+						for problems, results := range withFaults(o.RunStrategy) {
 							s := state(last, problems)
 							s.Observation = o
 							states.Add(1)

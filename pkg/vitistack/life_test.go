@@ -60,9 +60,9 @@ func TestALife(t *testing.T) {
 	}
 
 	s.Problems = missing(v1alpha1.TemplateNotFound, v1alpha1.StorageClassNotFound)
-	step("the spec is spoilt", "Running", "False/TemplateNotFound", "Warning TemplateNotFound", "Warning StorageClassNotFound")
+	step("the spec becomes invalid", "Running", "False/TemplateNotFound", "Warning TemplateNotFound", "Warning StorageClassNotFound")
 	s.Problems = nil
-	step("it is mended", "Running", "True/Running")
+	step("it is fixed", "Running", "True/Running")
 
 	s.Observation.Phase = kubevirtv1.Unknown
 	step("the node does not answer", "Running", "Unknown/NodeUnreachable")

@@ -131,9 +131,9 @@ func eachFault(call func(problem string, results []chain.Result)) {
 	}
 }
 
-// spoilt are some of eachFault that a Machine with a VirtualMachine meets. Run strategies make no difference to them, so
-// two of these are enough.
-func spoilt(strategy kubevirtv1.VirtualMachineRunStrategy) iter.Seq2[string, []chain.Result] {
+// withFaults are some of eachFault that a Machine with a VirtualMachine meets. Run strategies make no difference to
+// them, so two of these are enough.
+func withFaults(strategy kubevirtv1.VirtualMachineRunStrategy) iter.Seq2[string, []chain.Result] {
 	all := strategy == kubevirtv1.RunStrategyAlways || strategy == kubevirtv1.RunStrategyHalted
 	again := map[string]error{vitistack.HandlerNetwork: problem.Newf(v1alpha1.TemplateNotFound, "again")}
 	return func(yield func(string, []chain.Result) bool) {

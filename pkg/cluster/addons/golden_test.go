@@ -203,8 +203,8 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		change func(*addons.Params)
 		want   string
 	}{
-		"a pod network that nobody knows": {func(p *addons.Params) { p.CNI.Type = "calico" }, `the pod network of cluster abc12: there is no type "calico"; choose flannel, custom or none`},
-		"a subnet that is none":           {func(p *addons.Params) { p.Cluster.Calico.Subnet = "x" }, `spec.cluster.calico of cluster abc12: "x/16" is not a network; correct subnet and cidr`},
+		"an unknown pod network": {func(p *addons.Params) { p.CNI.Type = "calico" }, `the pod network of cluster abc12: there is no type "calico"; choose flannel, custom or none`},
+		"a subnet that is none":  {func(p *addons.Params) { p.Cluster.Calico.Subnet = "x" }, `spec.cluster.calico of cluster abc12: "x/16" is not a network; correct subnet and cidr`},
 		"the same without flannel": {
 			func(p *addons.Params) { p.Cluster.Calico.Subnet, p.CNI.Type = "x", "none" }, `spec.cluster.calico of cluster abc12: "x/16" is not a network; correct subnet and cidr`,
 		},

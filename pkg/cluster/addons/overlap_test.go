@@ -31,7 +31,7 @@ func TestOverlappingNetworksAreNamed(t *testing.T) {
 		"IPv6":                    {networks{services("fd00::/108")}, networks{management("fd00::/48")}, "the network of Services, fd00::/108, overlaps the pod network of the management cluster, fd00::/48; choose another one"},
 		"the second of theirs":    {networks{pods("10.1.0.0/16")}, networks{management("10.2.0.0/16"), management("10.1.0.0/16")}, "the pod network, 10.1.0.0/16, overlaps the pod network of the management cluster, 10.1.0.0/16; choose another one"},
 		"one's own among another": {networks{pods("10.0.0.0/8"), services("10.1.0.0/16")}, nil, "the pod network, 10.0.0.0/8, overlaps the network of Services, 10.1.0.0/16; choose another one"},
-		"what nobody has set":     {networks{pods("10.0.0.0/8")}, networks{management(""), management("x")}, ""},
+		"unset networks":          {networks{pods("10.0.0.0/8")}, networks{management(""), management("x")}, ""},
 		"theirs among another":    {networks{pods("192.168.0.0/16")}, networks{management("10.0.0.0/8"), management("10.0.0.0/8")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,10 +90,10 @@ func compareItem(t *testing.T, i item, node *bootedNode) {
 // TestEveryCheckOfTheBenchmarkCanFail on a node whose files are open and whose components are configured to do the
 // opposite.
 func TestEveryCheckOfTheBenchmarkCanFail(t *testing.T) {
-	spoiled := spoil(newBootedNode(t, masterParams()))
+	violating := violate(newBootedNode(t, masterParams()))
 	for _, section := range benchmark {
 		for _, i := range section.items {
-			if (i.verdict == met || i.verdict == otherwise) && (i.check == nil || i.check(spoiled) == nil) {
+			if (i.verdict == met || i.verdict == otherwise) && (i.check == nil || i.check(violating) == nil) {
 				t.Errorf("%s (%s) is met by a node that meets nothing", i.number, i.wants)
 			}
 		}

@@ -150,9 +150,9 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 		"one that founded, was taken out, and joins":                     {data: true, madeWith: "founding", ticket: "8e9e", begins: true, past: true, want: "8e9e"},
 		"one that joined, was taken out, and joins":                      {data: true, madeWith: "8e9e", ticket: "77aa", begins: true, past: true, want: "77aa"},
 		"one without a note, was taken out and joins":                    {data: true, ticket: "77aa", begins: true, past: true, want: "77aa"},
-		"one that joined, and its cluster is made anew with its key":     {data: true, madeWith: "8e9e", cluster: "foundingcd", ticket: "foundingcd", begins: true, want: "8e9e"},
-		"one of a snapshot, and its cluster is made anew with its key":   {data: true, madeWith: "restoredab", cluster: "foundingcd", ticket: "foundingcd", begins: true, want: "restoredab"},
-		"one that joined, and its cluster is made anew with another key": {data: true, madeWith: "8e9e", cluster: "foundingab", ticket: "foundingcd", begins: true, past: true, want: "foundingcd"},
+		"one that joined, and its cluster is recreated with its key":     {data: true, madeWith: "8e9e", cluster: "foundingcd", ticket: "foundingcd", begins: true, want: "8e9e"},
+		"one of a snapshot, and its cluster is recreated with its key":   {data: true, madeWith: "restoredab", cluster: "foundingcd", ticket: "foundingcd", begins: true, want: "restoredab"},
+		"one that joined, and its cluster is recreated with another key": {data: true, madeWith: "8e9e", cluster: "foundingab", ticket: "foundingcd", begins: true, past: true, want: "foundingcd"},
 		"one that joined, was taken out, and joins the same cluster":     {data: true, madeWith: "8e9e", cluster: "foundingcd", ticket: "77aa", begins: true, past: true, want: "77aa"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestControllersBeginWhenTheAPIServerIsReady(t *testing.T) {
 	}{
 		"ready at the third try":               {openssl: true, readyAt: 3, asked: 3},
 		"never ready":                          {openssl: true, readyAt: 99, want: inVain, asked: 4},
-		"somebody else is ready":               {openssl: true, stranger: true, readyAt: 1, want: inVain},
+		"another server is ready":              {openssl: true, stranger: true, readyAt: 1, want: inVain},
 		"ready at the third try, says kubectl": {readyAt: 3, asked: 3},
 		"never ready, says kubectl":            {readyAt: 99, want: inVain, asked: 4},
 	} {

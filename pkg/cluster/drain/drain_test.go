@@ -35,8 +35,8 @@ func owners(kind string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{Kind: kind, Name: "x", Controller: ptr.To(true)}}
 }
 
-func ofDaemonSet(p *corev1.Pod) { p.OwnerReferences = owners("DaemonSet") }
-func ofNobody(p *corev1.Pod)    { p.OwnerReferences = nil }
+func ofDaemonSet(p *corev1.Pod)  { p.OwnerReferences = owners("DaemonSet") }
+func withoutOwner(p *corev1.Pod) { p.OwnerReferences = nil }
 func mirror(p *corev1.Pod) {
 	p.OwnerReferences, p.Annotations = owners("Node"), map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 }
@@ -114,9 +114,9 @@ func TestDrainTable(t *testing.T) {
 		// want is what is done, then the reason: cordon, evict <pods>, wait <pods>, release, finish.
 		want string
 	}{
-		"nothing runs there": {worker(), "release; Drained"},
-		"not cordoned":       {with(worker(web), uncordoned), "cordon; evict default/web; wait default/web; Draining"},
-		"its Node was made anew while it was drained":               {with(worker(pod("default/web", goneAt(20*time.Second))), uncordoned), "cordon; wait default/web; Draining"},
+		"nothing runs there":                                        {worker(), "release; Drained"},
+		"not cordoned":                                              {with(worker(web), uncordoned), "cordon; evict default/web; wait default/web; Draining"},
+		"its Node was recreated during the drain":                   {with(worker(pod("default/web", goneAt(20*time.Second))), uncordoned), "cordon; wait default/web; Draining"},
 		"not cordoned, and empty":                                   {with(worker(), uncordoned), "cordon; Draining"},
 		"cordoned, a pod is left":                                   {worker(web), "evict default/web; wait default/web; Draining"},
 		"a pod was asked and is on its way":                         {worker(pod("default/web", goneAt(20*time.Second))), "wait default/web; Draining"},
@@ -124,7 +124,7 @@ func TestDrainTable(t *testing.T) {
 		"a pod is late, its kubelet does not answer":                {worker(pod("default/web", goneAt(-61*time.Second))), "release; Drained"},
 		"a DaemonSet's pod":                                         {worker(pod("default/agent", ofDaemonSet)), "release; Drained"},
 		"a static pod":                                              {worker(pod("kube-system/etcd", mirror)), "release; Drained"},
-		"a pod without owner":                                       {worker(pod("default/alone", ofNobody)), "evict default/alone; wait default/alone; Draining"},
+		"a pod without owner":                                       {worker(pod("default/alone", withoutOwner)), "evict default/alone; wait default/alone; Draining"},
 		"a pod with local data":                                     {worker(pod("default/scratch", localData)), "evict default/scratch; wait default/scratch; Draining"},
 		"a pod that has finished":                                   {worker(pod("default/job", phase(corev1.PodSucceeded))), "release; Drained"},
 		"a pod that has failed":                                     {worker(pod("default/job", phase(corev1.PodFailed))), "release; Drained"},
@@ -170,23 +170,23 @@ func TestDrainTable(t *testing.T) {
 		"one of three masters":                     {with(worker(), master(3, 2)), "release; Drained"},
 		"one of three, another is away":            {with(worker(dns), master(3, 1)), "QuorumAtRisk"},
 		"one of three, it is the one that is away": {with(worker(), master(3, 1), nodeIs(corev1.ConditionFalse)), "release; Drained"},
-		"one of three, its kubelet is silent, its etcd is well, another is away": {
+		"one of three, its kubelet is silent, its etcd is healthy, another is away": {
 			with(worker(), master(3, 1), nodeIs(corev1.ConditionUnknown), votes), "QuorumAtRisk",
 		},
-		"the others of a majority go with the namespace":        {with(worker(), master(3, 0), namespaceGoes), "release; Drained"},
-		"and pods are waited for all the same":                  {with(worker(web), master(3, 0), namespaceGoes), "evict default/web; wait default/web; Draining"},
-		"one of five, another is away":                          {with(worker(), master(5, 3)), "release; Drained"},
-		"one of five, two others are away":                      {with(worker(), master(5, 2)), "QuorumAtRisk"},
-		"etcd at risk, and the time is over":                    {with(worker(), master(3, 1), waited(time.Hour)), "QuorumAtRisk"},
-		"etcd at risk, and the host ends the pod":               {with(worker(), master(3, 1), graceOver), "release; GracePeriodOver"},
-		"the host ends the pod":                                 {with(worker(web), graceOver), "release; GracePeriodOver"},
-		"the cluster is deleted":                                {with(worker(web), func(m *drain.Machine) { m.ClusterGone = true }), "release; ClusterDeleted"},
-		"a snapshot is restored":                                {with(worker(web), master(3, 0), func(m *drain.Machine) { m.Restoring = true }), "release; Restoring"},
-		"the host shuts down":                                   {with(worker(web), func(m *drain.Machine) { m.HostShutsDown = true }), "release; HostShutsDown"},
-		"nobody looks into the cluster":                         {with(worker(), unreachable, unwatched), "release; NotWatched"},
-		"nobody looks into the cluster, another master is away": {with(worker(), unreachable, unwatched, master(3, 1), serves), "QuorumAtRisk"},
-		"it was released":                                       {with(worker(web), func(m *drain.Machine) { m.Released = drain.TimedOut }), "DrainTimedOut"},
-		"it has ended":                                          {with(worker(web), func(m *drain.Machine) { m.Stopped = true }), "finish"},
+		"the others of a majority go with the namespace":          {with(worker(), master(3, 0), namespaceGoes), "release; Drained"},
+		"and it still waits for pods":                             {with(worker(web), master(3, 0), namespaceGoes), "evict default/web; wait default/web; Draining"},
+		"one of five, another is away":                            {with(worker(), master(5, 3)), "release; Drained"},
+		"one of five, two others are away":                        {with(worker(), master(5, 2)), "QuorumAtRisk"},
+		"etcd at risk, and the time is over":                      {with(worker(), master(3, 1), waited(time.Hour)), "QuorumAtRisk"},
+		"etcd at risk, and the host ends the pod":                 {with(worker(), master(3, 1), graceOver), "release; GracePeriodOver"},
+		"the host ends the pod":                                   {with(worker(web), graceOver), "release; GracePeriodOver"},
+		"the cluster is deleted":                                  {with(worker(web), func(m *drain.Machine) { m.ClusterGone = true }), "release; ClusterDeleted"},
+		"a snapshot is restored":                                  {with(worker(web), master(3, 0), func(m *drain.Machine) { m.Restoring = true }), "release; Restoring"},
+		"the host shuts down":                                     {with(worker(web), func(m *drain.Machine) { m.HostShutsDown = true }), "release; HostShutsDown"},
+		"no operator watches the cluster":                         {with(worker(), unreachable, unwatched), "release; NotWatched"},
+		"no operator watches the cluster, another master is away": {with(worker(), unreachable, unwatched, master(3, 1), serves), "QuorumAtRisk"},
+		"it was released":                                         {with(worker(web), func(m *drain.Machine) { m.Released = drain.TimedOut }), "DrainTimedOut"},
+		"it has ended":                                            {with(worker(web), func(m *drain.Machine) { m.Stopped = true }), "finish"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, say(drain.Decide(row.machine))); diff != "" {
@@ -307,25 +307,25 @@ func atRisk(m drain.Machine) bool {
 
 var rules = map[string]func(drain.Machine, drain.Decision) bool{
 	"a pod goes only when nothing of it runs": func(m drain.Machine, d drain.Decision) bool { return d.Finish == m.Stopped },
-	"a machine that has ended or was let go is not let go again": func(m drain.Machine, d drain.Decision) bool {
+	"a machine that has ended or was released is not released again": func(m drain.Machine, d drain.Decision) bool {
 		return !d.Release || !m.Stopped && m.Released == ""
 	},
-	"nothing is asked to go from a machine that has been let go": func(m drain.Machine, d drain.Decision) bool {
+	"no pod is evicted from a machine that was released": func(m drain.Machine, d drain.Decision) bool {
 		return m.Released == "" || len(d.Evict) == 0 && !d.Cordon
 	},
-	"a machine with pods that count is let go only for a reason": func(m drain.Machine, d drain.Decision) bool {
+	"a machine with pods that count is released only for a reason": func(m drain.Machine, d drain.Decision) bool {
 		return !d.Release || free(m) || slices.Contains([]drain.Reason{drain.NodeMissing, drain.Drained, drain.MasterUnreachable, drain.NamespaceDeleted}, d.Reason)
 	},
 	"a worker whose cluster does not answer is kept until its time is over": func(m drain.Machine, d drain.Decision) bool {
 		return m.Master || m.NamespaceGoes || m.Connected || free(m) || !d.Release
 	},
-	"the majority of etcd is never given up, however long that takes and whoever is seen": func(m drain.Machine, d drain.Decision) bool {
+	"etcd quorum is never given up, however long that takes and whatever is seen": func(m drain.Machine, d drain.Decision) bool {
 		return !atRisk(m) || unconditional(m) || !d.Release
 	},
 	"a master goes announced, unless nothing can keep it": func(m drain.Machine, d drain.Decision) bool {
 		return d.Announced(m) == (d.Release && m.Master && m.Masters > 1 && !unconditional(m))
 	},
-	"the only master can always be emptied and let go": func(m drain.Machine, d drain.Decision) bool {
+	"the only master can always be drained and released": func(m drain.Machine, d drain.Decision) bool {
 		return !m.Master || m.Masters > 1 || d.Reason != drain.QuorumAtRisk
 	},
 	"nothing is evicted unless the Node is or gets cordoned": func(m drain.Machine, d drain.Decision) bool {
@@ -355,7 +355,7 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 	"what is evicted is also waited for": func(_ drain.Machine, d drain.Decision) bool {
 		return len(d.Evict) <= len(d.Left)
 	},
-	"a machine is let go at the end of its time at the latest": func(m drain.Machine, d drain.Decision) bool {
+	"a machine is released when its time is over at the latest": func(m drain.Machine, d drain.Decision) bool {
 		return !over(m) || atRisk(m) || d.Release || d.Finish || m.Released != ""
 	},
 }

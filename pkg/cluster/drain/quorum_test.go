@@ -127,7 +127,7 @@ func TestLearnersAreNoMajority(t *testing.T) {
 	} {
 		vote := func(id string) etcd.Vote { return votes[slices.Index([]string{"m1", "m2", "m3"}, id)] }
 		if masters, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: vote, Leaving: Leaving}).Count(&pods[0]); masters != 3 || healthy != want {
-			t.Errorf("votes %v: %d of %d others are well, want %d of 3", votes, healthy, masters, want)
+			t.Errorf("votes %v: %d of %d others are healthy, want %d of 3", votes, healthy, masters, want)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestARemovedMasterHoldsNoOther(t *testing.T) {
 			return etcd.VoteGiven
 		}
 		if masters, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: vote, Leaving: Leaving}).Count(&pods[0]); masters != want || healthy != 2 {
-			t.Errorf("the vote of the one that left is %v: %d of %d others are well, want 2 of %d", left, healthy, masters, want)
+			t.Errorf("the vote of the one that left is %v: %d of %d others are healthy, want 2 of %d", left, healthy, masters, want)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestMastersThatAreIllGoOneByOne(t *testing.T) {
 		pods, ready := masters("m1", "m2", "m3")
 		ready["master-m1"], ready["master-m2"], ready["master-m3"] = test.own, false, false
 		if _, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: func(string) etcd.Vote { return test.vote }, Leaving: Leaving}).Count(&pods[0]); healthy != test.want {
-			t.Errorf("%s: %d others are well, want %d", name, healthy, test.want)
+			t.Errorf("%s: %d others are healthy, want %d", name, healthy, test.want)
 		}
 	}
 }

@@ -18,13 +18,13 @@ func TestWhoIsOfAnotherClusterIsLeftOut(t *testing.T) {
 		told []status
 		want string
 	}{
-		"nobody answers":                     {nil, ""},
-		"all are of one":                     {[]status{of("a", 1, 7), of("b", 1, 7)}, "a b"},
-		"nobody has a leader":                {[]status{of("a", 1, 0), of("b", 1, 0)}, "a b"},
-		"one has begun anew":                 {[]status{of("a", 1, 0), of("b", 2, 7), of("c", 2, 7)}, "b c"},
-		"one has begun anew, and one is cut": {[]status{of("a", 1, 7), of("b", 2, 0), of("c", 1, 0)}, "a c"},
-		"two clusters, and no leader":        {[]status{of("a", 1, 0), of("b", 2, 0)}, "a and b are members of different clusters"},
-		"two clusters, each with a leader":   {[]status{of("a", 1, 7), of("b", 1, 7), of("c", 2, 9)}, "a and c are members of different clusters"},
+		"no member answers":                               {nil, ""},
+		"all are of one":                                  {[]status{of("a", 1, 7), of("b", 1, 7)}, "a b"},
+		"no member has a leader":                          {[]status{of("a", 1, 0), of("b", 1, 0)}, "a b"},
+		"one has founded another cluster":                 {[]status{of("a", 1, 0), of("b", 2, 7), of("c", 2, 7)}, "b c"},
+		"one has founded another cluster, and one is cut": {[]status{of("a", 1, 7), of("b", 2, 0), of("c", 1, 0)}, "a c"},
+		"two clusters, and no leader":                     {[]status{of("a", 1, 0), of("b", 2, 0)}, "a and b are members of different clusters"},
+		"two clusters, each with a leader":                {[]status{of("a", 1, 7), of("b", 1, 7), of("c", 2, 9)}, "a and c are members of different clusters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			told, err := ofOne(test.told)

@@ -214,7 +214,7 @@ func TestStepsEnd(t *testing.T) {
 			}
 			if step.Action == Wait && !begin(s, step) {
 				if len(unwell(s.members)) == 0 {
-					t.Fatalf("all are well, and yet %+v\nmembers: %+v\nmasters: %+v", step, s.members, s.masters)
+					t.Fatalf("all members are healthy, and yet %+v\nmembers: %+v\nmasters: %+v", step, s.members, s.masters)
 				}
 				waiting++
 				return
@@ -255,7 +255,7 @@ func TestWays(t *testing.T) {
 		"five to three":                {"abcde*", "abc", []string{"Remove d", "MoveLeader e a", "Remove e"}},
 		"three to one":                 {"a*bc", "a", []string{"Remove b", "Remove c"}},
 		"three to one, and it leads":   {"ab*c", "c", []string{"Remove a", "MoveLeader b c", "Remove b"}},
-		"one that is well for another": {"a*bc", "bcd", []string{"Add d", "Promote d", "MoveLeader a b", "Remove a"}},
+		"a healthy one for another":    {"a*bc", "bcd", []string{"Add d", "Promote d", "MoveLeader a b", "Remove a"}},
 		"one that is dead for another": {"a!b*c", "bcd", []string{"Remove a", "Add d", "Promote d"}},
 		"three to one, one is dead":    {"a*bc!", "a", []string{"Remove c", "Remove b"}},
 		"the one that stays is dead":   {"a!b*c", "a", []string{"Wait Leaving"}},

@@ -38,7 +38,7 @@ func checkRestore(t *testing.T, r Restoration) {
 	case (phase == Placing || phase == Founding) && r.Committed != r.Target():
 		t.Fatalf("%+v: data is replaced by another snapshot than the one that was written down", r)
 	case phase == Committing && !r.Checked:
-		t.Fatalf("%+v: nobody knows that the snapshot is whole", r)
+		t.Fatalf("%+v: it is not known whether the snapshot is complete", r)
 	case phase == Founding && r.any(func(m RestoredMaster) bool { return !m.Placed }):
 		t.Fatalf("%+v: a master has other data", r)
 	case r.Committed != "" && !r.Halted():

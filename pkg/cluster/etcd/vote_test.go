@@ -16,7 +16,7 @@ func TestAsk(t *testing.T) {
 		answered := false
 		go func() {
 			if !k.Ask(t.Context()) {
-				t.Error("nobody was asked")
+				t.Error("no member was queried")
 			}
 			answered = true
 		}()
@@ -33,7 +33,7 @@ func TestAsk(t *testing.T) {
 		}
 		tell, asked := k.asking()
 		if !asked {
-			t.Error("nobody is said to ask")
+			t.Error("no query is reported")
 		}
 		tell()
 		synctest.Wait()
@@ -60,7 +60,7 @@ func TestWhoHasAVote(t *testing.T) {
 	}
 	expect("before anybody is asked", map[string]Vote{"etcd-m1": VoteAwaited})
 	k.note(nil)
-	expect("when nobody answers", map[string]Vote{"etcd-m1": VoteUnknown})
+	expect("when no member answers", map[string]Vote{"etcd-m1": VoteUnknown})
 	k.note([]Member{{Name: "etcd-m1", Healthy: true}, {Name: "etcd-m2"}, {Name: "etcd-m3", Healthy: true, Learner: true}})
 	now := map[string]Vote{"etcd-m1": VoteGiven, "etcd-m2": VoteMissing, "etcd-m3": VoteNone, "etcd-m4": VoteNone}
 	expect("when there is a list", now)

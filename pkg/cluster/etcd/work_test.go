@@ -14,13 +14,13 @@ func TestUpkeepRests(t *testing.T) {
 		asked, full bool
 		want        time.Duration
 	}{
-		"all is well":                        {came: Step{Action: None}},
-		"somebody has asked":                 {came: Step{Action: None}, asked: true, want: restWhenAsked},
-		"somebody has asked, and it is full": {came: Step{Action: None}, asked: true, full: true},
-		"it failed":                          {came: Step{Action: Wait, Reason: ReasonDefragmenting}, want: tryAgain},
-		"it failed, and it is full":          {came: Step{Action: Wait, Reason: ReasonDefragmenting}, full: true, want: tryAgain},
-		"it failed, and somebody asks":       {came: Step{Action: Wait, Reason: ReasonDefragmenting}, asked: true, want: restWhenAsked},
-		"it is full, and nothing helped":     {came: Step{Action: Wait, Reason: ReasonFull}, full: true, want: longestPause},
+		"all members are healthy":                     {came: Step{Action: None}},
+		"another query was requested":                 {came: Step{Action: None}, asked: true, want: restWhenAsked},
+		"another query was requested, and it is full": {came: Step{Action: None}, asked: true, full: true},
+		"it failed":                           {came: Step{Action: Wait, Reason: ReasonDefragmenting}, want: tryAgain},
+		"it failed, and it is full":           {came: Step{Action: Wait, Reason: ReasonDefragmenting}, full: true, want: tryAgain},
+		"it failed, and a query is requested": {came: Step{Action: Wait, Reason: ReasonDefragmenting}, asked: true, want: restWhenAsked},
+		"it is full, and nothing helped":      {came: Step{Action: Wait, Reason: ReasonFull}, full: true, want: longestPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -60,7 +60,7 @@ func TestSnapshotOnADisk(t *testing.T) {
 		},
 		"the new disk was put in its place": func(t *testing.T, volume string) {
 			write(t, filepath.Join(volume, Image+before+testTicket), "the old disk")
-			write(t, filepath.Join(volume, Image), "a new disk that nobody used")
+			write(t, filepath.Join(volume, Image), "a new disk that was never used")
 		},
 		"an older snapshot was restored before": func(t *testing.T, volume string) {
 			write(t, filepath.Join(volume, Image), "the old disk")
@@ -86,7 +86,7 @@ func TestSnapshotOnADisk(t *testing.T) {
 				t.Errorf("beside it stands %q, %v", old, err)
 			}
 			if exists(image + placing) {
-				t.Error("something is left that nobody needs")
+				t.Error("something is left that is not needed")
 			}
 			usedIsKept(t, p, image)
 		})
@@ -141,7 +141,7 @@ func TestSnapshotInADirectory(t *testing.T) {
 		"the old data was put aside": func(t *testing.T, volume string) { write(t, filepath.Join(volume, Data+before+testTicket, "old"), "") },
 		"the new data is in its place": func(t *testing.T, volume string) {
 			write(t, filepath.Join(volume, Data+before+testTicket, "old"), "")
-			write(t, filepath.Join(volume, Data, "nobody used"), "")
+			write(t, filepath.Join(volume, Data, "unused"), "")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestSnapshotInADirectory(t *testing.T) {
 			if err != nil || strings.TrimSpace(string(ticket)) != testTicket {
 				t.Errorf("the ticket is %q, %v", ticket, err)
 			}
-			if !exists(filepath.Join(volume, Data+before+testTicket, "old")) || exists(filepath.Join(volume, Data, "nobody used")) {
+			if !exists(filepath.Join(volume, Data+before+testTicket, "old")) || exists(filepath.Join(volume, Data, "unused")) {
 				t.Error("the old data is not beside the new one")
 			}
 			usedIsKept(t, p, filepath.Join(volume, Data, "member", "snap", "db"))

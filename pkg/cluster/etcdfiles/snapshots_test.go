@@ -124,8 +124,8 @@ func TestOfCluster(t *testing.T) {
 	}
 }
 
-// TestDamagedSnapshotPushesNobodyOut: a damaged snapshot gets no name and displaces no other.
-func TestDamagedSnapshotPushesNobodyOut(t *testing.T) {
+// TestDamagedSnapshotDisplacesNoOther: a damaged snapshot gets no name and displaces no other.
+func TestDamagedSnapshotDisplacesNoOther(t *testing.T) {
 	directory := t.TempDir()
 	write(t, filepath.Join(directory, "ab1cd-20261121T000000Z.db"), snapshotOf(1))
 	write(t, filepath.Join(directory, "file.new"), "half")

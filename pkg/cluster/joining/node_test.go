@@ -84,7 +84,7 @@ func TestReadinessGate(t *testing.T) {
 		"Ready":                      {nodeWith(ready), gate("True", "KubeletReady", "kubelet is posting ready status")},
 		"not Ready":                  {nodeWith(with("False", "KubeletNotReady", "PLEG is not healthy: pleg was last seen active 3m2.5s ago; threshold is 3m0s")), gate("False", "KubeletNotReady", "PLEG is not healthy: pleg was last seen active … ago; threshold is …")},
 		"silent":                     {nodeWith(with("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")), gate("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")},
-		"a status that nobody knows": {nodeWith(with("Perhaps", "R", "m")), gate("Unknown", "R", "m")},
+		"an unknown status":          {nodeWith(with("Perhaps", "R", "m")), gate("Unknown", "R", "m")},
 		"other conditions are true":  {nodeWith(corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue}), gate("Unknown", "NodeSilent", "the kubelet has not reported yet")},
 		"the Node is being deleted":  {deleted, gate("False", "NodeDeleted", "node deleted in workload cluster")},
 		"there is no Node":           {nil, gate("False", "NodeMissing", "no node in workload cluster")},

@@ -112,8 +112,8 @@ func TestCertificatesEndWithTheirCA(t *testing.T) {
 func TestCAsThatCannotSign(t *testing.T) {
 	whole := issued(t)
 	for name, test := range map[string]struct {
-		spoil func(*pki.KeyPair)
-		want  problem.Problem
+		corrupt func(*pki.KeyPair)
+		want    problem.Problem
 	}{
 		"without key": {
 			func(p *pki.KeyPair) { p.Key = nil },
@@ -132,7 +132,7 @@ func TestCAsThatCannotSign(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pair := whole[pki.FrontProxyCA]
-			test.spoil(&pair)
+			test.corrupt(&pair)
 			got, err := complete(pki.Set{pki.FrontProxyCA: pair}, now)
 			if diff := cmp.Diff(test.want, problemOf(t, err)); diff != "" {
 				t.Errorf("another problem (-want +got):\n%s", diff)

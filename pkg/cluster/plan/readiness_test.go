@@ -54,9 +54,9 @@ func TestMasterIsReadyWithItsMember(t *testing.T) {
 	}
 }
 
-// TestMasterThatNobodyAddsIsTold covers an operator that only creates machines, and a master that has to join others:
-// the message says what is missing.
-func TestMasterThatNobodyAddsIsTold(t *testing.T) {
+// TestMasterThatIsNeverAddedIsReported covers an operator that only creates machines, and a master that has to join
+// others: the message says what is missing.
+func TestMasterThatIsNeverAddedIsReported(t *testing.T) {
 	joins := state.Node{ID: "m2", Role: key.RoleMaster}
 	s := &state.Cluster{Config: &v1alpha1.KVMConfig{}, Founders: []string{"m1"}, Nodes: []state.Node{
 		{ID: "m1", Role: key.RoleMaster, Deployment: &appsv1.Deployment{}}, joins,

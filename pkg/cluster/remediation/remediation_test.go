@@ -161,7 +161,7 @@ func TestManyIllNodes(t *testing.T) {
 				want = 0
 			}
 			if d := remediation.Decide(nodes, limits, now); len(d.Replace) != want {
-				t.Errorf("of %d nodes %d are ill: %d are replaced, want %d (%s)", len(nodes), ill, len(d.Replace), want, d.Message)
+				t.Errorf("of %d nodes %d are unhealthy: %d are replaced, want %d (%s)", len(nodes), ill, len(d.Replace), want, d.Message)
 			}
 		}
 	}

@@ -154,13 +154,13 @@ var rules = map[string]func(view) bool{
 		return true
 	},
 	"paused means nothing": func(v view) bool { return !v.limits.Paused || len(v.decision.Replace) == 0 },
-	"whoever waits is told why, and nobody else": func(v view) bool {
+	"a node that waits is told why, and no other node": func(v view) bool {
 		return (len(v.decision.Waiting) > 0) == (v.decision.Reason != "")
 	},
 	"the reason is one of the documented": func(v view) bool {
 		return slices.Contains([]string{"", "Paused", "MasterNotReady", "MastersFirst", "WorkersNotReady", "ClusterUnreachable"}, v.decision.Reason)
 	},
-	"whoever waits is told for whom, unless paused or nobody knows": func(v view) bool {
+	"a node that waits is told for which, unless paused or unknown": func(v view) bool {
 		told := v.decision.WaitingFor != ""
 		return (told && len(v.decision.Waiting) > 0 && !v.limits.Paused) || !told && (len(v.decision.Waiting) == 0 || v.limits.Paused || v.limits.Blind)
 	},

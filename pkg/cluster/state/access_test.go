@@ -52,9 +52,9 @@ func TestWherePeopleReachTheAPI(t *testing.T) {
 	}
 }
 
-// TestIngressThatNobodyMakes: without an Ingress class no Ingress is created, and a user who requests one is told so,
+// TestIngressWithoutAClass: without an Ingress class no Ingress is created, and a user who requests one is told so,
 // unless the user sets a host that leads to the API by other means.
-func TestIngressThatNobodyMakes(t *testing.T) {
+func TestIngressWithoutAClass(t *testing.T) {
 	for host, told := range map[string]bool{"": true, "10.0.0.1": false} {
 		s := &state.Cluster{Config: fixture.MakeCluster("ab1cd").With(func(spec *v1alpha1.KVMConfigSpec) {
 			spec.Access = &v1alpha1.Access{Type: v1alpha1.AccessIngress, Host: host}

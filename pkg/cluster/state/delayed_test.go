@@ -45,7 +45,7 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 		"the only master is not Ready":            {v1alpha1.AccelerationTCG, "", connected, 1, booting, ready, false, false, nothing},
 		"one of two masters is not Ready":         {v1alpha1.AccelerationTCG, "", connected, 2, booting, ready, false, false, forM1},
 		"one of two masters has no network yet":   {v1alpha1.AccelerationTCG, "", connected, 2, bare, ready, false, false, forM1},
-		"the network is somebody else's":          {v1alpha1.AccelerationTCG, v1alpha1.CNINone, connected, 2, bare, bare, false, false, nothing},
+		"the network is a custom one":             {v1alpha1.AccelerationTCG, v1alpha1.CNINone, connected, 2, bare, bare, false, false, nothing},
 		"the worker before boots":                 {v1alpha1.AccelerationTCG, "", connected, 1, ready, booting, false, false, forW1},
 		"the worker before has not begun":         {v1alpha1.AccelerationTCG, "", connected, 1, ready, "", false, false, forW1},
 		"the worker before has joined":            {v1alpha1.AccelerationTCG, "", connected, 1, ready, bare, false, false, nothing},
@@ -56,7 +56,7 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 		"the worker before has hung since":        {v1alpha1.AccelerationTCG, "", connected, 1, ready, nodestep.NotReady, false, true, nothing},
 		"there is no API, and the master is late": {v1alpha1.AccelerationTCG, "", founding, 1, booting, booting, false, true, noAPI},
 		"KVM": {v1alpha1.AccelerationKVM, "", founding, 1, booting, booting, false, false, nothing},
-		"nobody knows whether it will be emulated": {v1alpha1.AccelerationAuto, "", founding, 1, booting, booting, false, false, nothing},
+		"it is not known whether it will be emulated": {v1alpha1.AccelerationAuto, "", founding, 1, booting, booting, false, false, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.KVMConfig{}
@@ -121,7 +121,7 @@ func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 		"a majority does not become Ready":             {masters: 3, workload: connected, runs: since(21)},
 		"all have begun":                               {masters: 3, workload: founding, deployment: &appsv1.Deployment{}},
 		"all are down for a restore":                   {masters: 3, workload: founding, deployment: halted, committed: "a.db/0"},
-		"three found anew with a snapshot":             {masters: 3, workload: founding, deployment: halted, want: []string{"m3: " + noAPI}},
+		"three found etcd from a snapshot":             {masters: 3, workload: founding, deployment: halted, want: []string{"m3: " + noAPI}},
 		"a majority runs and is Ready with a snapshot": {masters: 3, workload: connected, ready: 2, deployment: halted},
 	} {
 		t.Run(name, func(t *testing.T) {

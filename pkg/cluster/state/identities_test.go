@@ -52,8 +52,8 @@ func TestHowTheOperatorIntroducesItself(t *testing.T) {
 		"an upgrade, before api is another one":  {api: &both, operator: ptr(set[pki.Operator]), want: set[pki.Operator].Certificate},
 		"the original's":                         {api: &both, adopted: true, want: both.Certificate},
 		"the original's, and its own is stored":  {api: &both, operator: ptr(set[pki.Operator]), adopted: true, want: both.Certificate},
-		"somebody's that serves, and its own":    {api: ptr(set[pki.API]), operator: ptr(set[pki.Operator]), adopted: true, want: set[pki.Operator].Certificate},
-		"somebody's that serves, its own is not": {api: ptr(set[pki.API]), adopted: true},
+		"the user's that serves, and its own":    {api: ptr(set[pki.API]), operator: ptr(set[pki.Operator]), adopted: true, want: set[pki.Operator].Certificate},
+		"the user's that serves, its own is not": {api: ptr(set[pki.API]), adopted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &state.Cluster{Certificates: pki.Set{}, Adopted: map[string]bool{pki.API: test.adopted}}

@@ -22,13 +22,13 @@ func TestNodesAndTheirMachines(t *testing.T) {
 		machines machines
 		want     []string
 	}{
-		"by position":          {ids{{ID: "a"}, {ID: "b"}}, machines{{CPUs: 1}, {CPUs: 2}}, []string{"worker a 1", "worker b 2"}},
-		"by id":                {ids{{ID: "a"}, {ID: "b"}}, machines{{ID: "b", CPUs: 2}, {ID: "a", CPUs: 1}}, []string{"worker a 1", "worker b 2"}},
-		"a machine too few":    {ids{{ID: "a"}, {ID: "b"}}, machines{{CPUs: 1}}, []string{"worker a 1"}},
-		"a machine too many":   {ids{{ID: "a"}}, machines{{CPUs: 1}, {CPUs: 2}}, []string{"worker a 1"}},
-		"a machine of nobody":  {ids{{ID: "a"}}, machines{{ID: "x", CPUs: 1}}, nil},
-		"no machines":          {ids{{ID: "a"}}, nil, nil},
-		"nodes keep their way": {ids{{ID: "b"}, {ID: "a"}}, machines{{ID: "a", CPUs: 1}, {ID: "b", CPUs: 2}}, []string{"worker b 2", "worker a 1"}},
+		"by position":              {ids{{ID: "a"}, {ID: "b"}}, machines{{CPUs: 1}, {CPUs: 2}}, []string{"worker a 1", "worker b 2"}},
+		"by id":                    {ids{{ID: "a"}, {ID: "b"}}, machines{{ID: "b", CPUs: 2}, {ID: "a", CPUs: 1}}, []string{"worker a 1", "worker b 2"}},
+		"a machine too few":        {ids{{ID: "a"}, {ID: "b"}}, machines{{CPUs: 1}}, []string{"worker a 1"}},
+		"a machine too many":       {ids{{ID: "a"}}, machines{{CPUs: 1}, {CPUs: 2}}, []string{"worker a 1"}},
+		"a machine without a node": {ids{{ID: "a"}}, machines{{ID: "x", CPUs: 1}}, nil},
+		"no machines":              {ids{{ID: "a"}}, nil, nil},
+		"nodes keep their way":     {ids{{ID: "b"}, {ID: "a"}}, machines{{ID: "a", CPUs: 1}, {ID: "b", CPUs: 2}}, []string{"worker b 2", "worker a 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := v1alpha1.KVMConfigSpec{Cluster: v1alpha1.Cluster{Workers: test.ids}, KVM: v1alpha1.KVM{Workers: test.machines}}

@@ -102,15 +102,15 @@ func TestPlacesOfACluster(t *testing.T) {
 		object client.Object
 		want   bool
 	}{
-		"a Secret beside the KVMConfig":            {&corev1.Secret{ObjectMeta: at("default", "ab1cd-api")}, true},
-		"a Secret of another name":                 {&corev1.Secret{ObjectMeta: at("default", "other-api")}, false},
-		"another kind beside it":                   {&appsv1.Deployment{ObjectMeta: at("default", "ab1cd-api")}, false},
-		"a machine":                                {&appsv1.Deployment{ObjectMeta: at("ab1cd", "master-m0aaa")}, true},
-		"the namespace":                            {&corev1.Namespace{ObjectMeta: at("", "ab1cd")}, true},
-		"another namespace":                        {&corev1.Namespace{ObjectMeta: at("", "acme")}, false},
-		"the first role binding":                   {&rbacv1.ClusterRoleBinding{ObjectMeta: at("", "ab1cd")}, true},
-		"the second role binding":                  {&rbacv1.ClusterRoleBinding{ObjectMeta: at("", "ab1cd-psp")}, true},
-		"a role binding that nobody here has made": {&rbacv1.ClusterRoleBinding{ObjectMeta: at("", "admins")}, false},
+		"a Secret beside the KVMConfig":   {&corev1.Secret{ObjectMeta: at("default", "ab1cd-api")}, true},
+		"a Secret of another name":        {&corev1.Secret{ObjectMeta: at("default", "other-api")}, false},
+		"another kind beside it":          {&appsv1.Deployment{ObjectMeta: at("default", "ab1cd-api")}, false},
+		"a machine":                       {&appsv1.Deployment{ObjectMeta: at("ab1cd", "master-m0aaa")}, true},
+		"the namespace":                   {&corev1.Namespace{ObjectMeta: at("", "ab1cd")}, true},
+		"another namespace":               {&corev1.Namespace{ObjectMeta: at("", "acme")}, false},
+		"the first role binding":          {&rbacv1.ClusterRoleBinding{ObjectMeta: at("", "ab1cd")}, true},
+		"the second role binding":         {&rbacv1.ClusterRoleBinding{ObjectMeta: at("", "ab1cd-psp")}, true},
+		"a role binding of another owner": {&rbacv1.ClusterRoleBinding{ObjectMeta: at("", "admins")}, false},
 	} {
 		if got := s.Places().Counts(test.object); got != test.want {
 			t.Errorf("%s counts: %t, want %t", name, got, test.want)

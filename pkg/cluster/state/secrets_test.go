@@ -135,7 +135,7 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 			[]corev1.Secret{certificateSecret(t, "default", "ca", certificateOwner, data("next.key", "x"))},
 			"", `Secret default/ab1cd-ca: keys "next.crt" and "next.key" are not those of a successor; remove both to have another one made`,
 		},
-		"a pair of somebody else that nobody asks for": {[]corev1.Secret{certificateSecret(t, "tenant", "prometheus", "", data("crt", "x"))}, "", ""},
+		"a pair of another owner that is not requested": {[]corev1.Secret{certificateSecret(t, "tenant", "prometheus", "", data("crt", "x"))}, "", ""},
 		"a key that is too short": {
 			[]corev1.Secret{keySecret("default", "encryption", "AAAA", "")},
 			"", `Secret default/ab1cd-encryption: key "encryption" does not hold a valid encryption; put the right one back`,
@@ -185,9 +185,9 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 	}
 }
 
-// TestWhatIsMalformedIsNotMadeAnew: malformed Secrets are not generated again, because users may still need what can be
-// recovered from them.
-func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
+// TestWhatIsMalformedIsNotGeneratedAgain: malformed Secrets are not generated again, because users may still need what
+// can be recovered from them.
+func TestWhatIsMalformedIsNotGeneratedAgain(t *testing.T) {
 	read := state.ReadSecrets([]corev1.Secret{
 		certificateSecret(t, "default", "ca", certificateOwner, data("crt", "x")), keySecret("default", "encryption", "x", keyOwner),
 	}, kvmConfig(), nil, asked)
@@ -201,8 +201,8 @@ func TestWhatIsMalformedIsNotMadeAnew(t *testing.T) {
 	}
 }
 
-// TestWhatMachinesCannotDoWithoutIsNotMadeAnew: one Secret was deleted, or all.
-func TestWhatMachinesCannotDoWithoutIsNotMadeAnew(t *testing.T) {
+// TestWhatMachinesCannotDoWithoutIsNotGeneratedAgain: one Secret was deleted, or all.
+func TestWhatMachinesCannotDoWithoutIsNotGeneratedAgain(t *testing.T) {
 	all := []corev1.Secret{
 		certificateSecret(t, "default", "ca", certificateOwner), certificateSecret(t, "default", "service-account", certificateOwner),
 		keySecret("default", "encryption", encryptionKey, keyOwner),

@@ -17,16 +17,16 @@ func TestNothingIsNewerThanAnAPIServer(t *testing.T) {
 		masters []string
 		want    string
 	}{
-		"nobody has joined":                     {"1.36.0", []string{"", ""}, "1.36.0"},
-		"all have it":                           {"1.36.0", []string{"v1.36.0", "v1.36.0"}, "1.36.0"},
-		"one has an older one":                  {"1.36.0", []string{"v1.36.0", "v1.35.4"}, "1.35.4"},
-		"by its number and not by its name":     {"1.36.10", []string{"v1.36.9", "v1.36.10"}, "1.36.9"},
-		"all have a newer one":                  {"1.35.4", []string{"v1.36.0", "v1.36.0"}, "1.35.4"},
-		"the Release is gone":                   {"", []string{"v1.36.0", "v1.35.4"}, "1.35.4"},
-		"the Release was never there":           {"", []string{"", ""}, ""},
-		"a kubelet of somebody's own":           {"1.36.0", []string{"v1.35.4-own", "kwok-v0.8.0"}, "1.36.0"},
-		"and the Release is gone":               {"", []string{"v1.35.4+own", "unknown"}, ""},
-		"nobody knows, and then somebody joins": {"", []string{"", "v1.36.0"}, "1.36.0"},
+		"no node has joined":                   {"1.36.0", []string{"", ""}, "1.36.0"},
+		"all have it":                          {"1.36.0", []string{"v1.36.0", "v1.36.0"}, "1.36.0"},
+		"one has an older one":                 {"1.36.0", []string{"v1.36.0", "v1.35.4"}, "1.35.4"},
+		"by its number and not by its name":    {"1.36.10", []string{"v1.36.9", "v1.36.10"}, "1.36.9"},
+		"all have a newer one":                 {"1.35.4", []string{"v1.36.0", "v1.36.0"}, "1.35.4"},
+		"the Release is gone":                  {"", []string{"v1.36.0", "v1.35.4"}, "1.35.4"},
+		"the Release was never there":          {"", []string{"", ""}, ""},
+		"a kubelet of the user's own build":    {"1.36.0", []string{"v1.35.4-own", "kwok-v0.8.0"}, "1.36.0"},
+		"and the Release is gone":              {"", []string{"v1.35.4+own", "unknown"}, ""},
+		"it is unknown, and then a node joins": {"", []string{"", "v1.36.0"}, "1.36.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &state.Cluster{}

@@ -131,7 +131,7 @@ func TestVersionsThatCannotRun(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff([]v1alpha1.Versions{{}, inForce}, []v1alpha1.Versions{fresh.Versions, living.Versions}); diff != "" || living.Err != nil {
-				t.Errorf("a living cluster does not go on with what it runs: %v, (-want +got):\n%s", living.Err, diff)
+				t.Errorf("a running cluster does not keep its versions: %v, (-want +got):\n%s", living.Err, diff)
 			}
 		})
 	}

@@ -61,9 +61,9 @@ func TestTransitions(t *testing.T) {
 		"Kubernetes one minor version up":                         {spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &now, Masters: masters(now, now)}, want: outcome{Versions: of("1.36.0", "3.6.5")}},
 		"etcd one minor version up":                               {spec: &v1alpha1.Versions{Etcd: "3.7.0"}, inForce: versions.InForce{Accepted: &now, Masters: masters(now)}, want: outcome{Versions: now37}},
 		"both one minor version up":                               {spec: &next, inForce: versions.InForce{Accepted: &now, Masters: masters(now)}, want: outcome{Versions: next}},
-		"an upgrade goes on while masters are replaced":           {spec: &next, inForce: versions.InForce{Accepted: &next, Masters: append(masters(now, next), versions.Master{Name: "m2", Versions: next})}, want: outcome{Versions: next}},
-		"taken back before any master was told":                   {spec: &now, inForce: versions.InForce{Accepted: &next, Masters: masters(now, now)}, want: outcome{Versions: now}},
-		"a downgrade that was begun goes on":                      {spec: &now, inForce: versions.InForce{Accepted: &now, Masters: masters(now, next)}, want: outcome{Versions: now}},
+		"an upgrade continues while masters are replaced":         {spec: &next, inForce: versions.InForce{Accepted: &next, Masters: append(masters(now, next), versions.Master{Name: "m2", Versions: next})}, want: outcome{Versions: next}},
+		"reverted before any master was updated":                  {spec: &now, inForce: versions.InForce{Accepted: &next, Masters: masters(now, now)}, want: outcome{Versions: now}},
+		"a downgrade that was begun continues":                    {spec: &now, inForce: versions.InForce{Accepted: &now, Masters: masters(now, next)}, want: outcome{Versions: now}},
 		"a downgrade that is permitted":                           {spec: &now, inForce: versions.InForce{Accepted: &next, Masters: masters(next), Allowed: "kubernetes=1.35.4, etcd=3.6.5"}, want: outcome{Versions: now}},
 		"a jump that is permitted":                                {spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &old, Masters: masters(old), Allowed: "kubernetes=1.36.0"}, want: outcome{Versions: of("1.36.0", "3.6.1")}},
 		"an upgrade beside a master that is not Ready, permitted": {spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &now, Masters: notReady, Allowed: "kubernetes=1.36.0"}, want: outcome{Versions: of("1.36.0", "3.6.5")}},
@@ -80,7 +80,7 @@ func TestTransitions(t *testing.T) {
 			spec: &v1alpha1.Versions{Etcd: "3.6.5"}, inForce: versions.InForce{Accepted: &now37, Masters: masters(now37)},
 			want: outcome{Versions: now37, Refused: "spec.versions names etcd 3.6.5, in force is 3.7.0" + noReturn + permit + "etcd=3.6.5"},
 		},
-		"taken back when one master was told": {
+		"reverted when one master was updated": {
 			spec: &now, inForce: versions.InForce{Accepted: &next, Masters: masters(now, next, now)},
 			want: outcome{Versions: next, Refused: "spec.versions names kubernetes 1.35.4, in force is 1.36.0" + noReturn + permit + "kubernetes=1.35.4"},
 		},

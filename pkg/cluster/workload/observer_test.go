@@ -97,7 +97,7 @@ func TestRequestsTellOfTheServer(t *testing.T) {
 		"a watch that an overloaded server delays": {answer: status(429), path: watchPath, want: NotReady},
 		"a watch that fails":                       {answer: status(503), path: watchPath, want: NotReady},
 		"a watch whose beginning has expired":      {answer: status(410), path: watchPath},
-		"a list by somebody unknown":               {answer: status(401), path: "/api/v1/nodes", want: Unauthorized},
+		"a list by an unknown user":                {answer: status(401), path: "/api/v1/nodes", want: Unauthorized},
 		"an object that does not exist":            {answer: status(404), path: "/api/v1/nodes/x"},
 		"an admission plugin refuses a write":      {answer: status(403), method: http.MethodPost, path: "/api/v1/nodes"},
 		"an admission webhook fails":               {answer: status(500), method: http.MethodPost, path: "/api/v1/nodes"},
@@ -237,7 +237,7 @@ func TestVerify(t *testing.T) {
 		want  error
 		asked int64
 	}{
-		"all is well": {ready: 200, do: func(l *link) { l.noteWatches(2, nil) }},
+		"nothing fails": {ready: 200, do: func(l *link) { l.noteWatches(2, nil) }},
 		"a watch ends in good order and begins again": {ready: 200, do: func(l *link) {
 			l.noteWatches(1, nil)
 			time.AfterFunc(20*time.Millisecond, func() { l.noteWatches(1, nil) })

@@ -151,7 +151,7 @@ func TestFailingChecks(t *testing.T) {
 		report string
 		want   []string
 	}{
-		"all is well": {report: "ok"},
+		"the server is ready": {report: "ok"},
 		"hooks of the start are left out": {
 			report: "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed: not finished\n[+]log ok\nreadyz check failed",
 			want:   []string{"etcd"},

@@ -128,14 +128,14 @@ func TestMatters(t *testing.T) {
 		before, after client.Object
 		want          bool
 	}{
-		"a Node comes or goes":                  {after: node("1"), want: true},
-		"a Node is resynced":                    {before: node("1"), after: node("1")},
-		"a Node's version alone":                {before: node("1"), after: node("2")},
-		"a Node is cordoned":                    {before: node("1"), after: node("2", func(n *corev1.Node) { n.Spec.Unschedulable = true }), want: true},
-		"a Node's condition":                    {before: node("1"), after: node("2", func(n *corev1.Node) { n.Status.Conditions[0].Status = "False" }), want: true},
-		"a kubelet's request comes or goes":     {after: request("1", certificatesv1.KubeAPIServerClientKubeletSignerName), want: true},
-		"somebody else's request comes or goes": {after: request("1", "example.com/x")},
-		"somebody else's request changes":       {before: request("1", "example.com/x"), after: request("2", "example.com/x")},
+		"a Node comes or goes":                   {after: node("1"), want: true},
+		"a Node is resynced":                     {before: node("1"), after: node("1")},
+		"a Node's version alone":                 {before: node("1"), after: node("2")},
+		"a Node is cordoned":                     {before: node("1"), after: node("2", func(n *corev1.Node) { n.Spec.Unschedulable = true }), want: true},
+		"a Node's condition":                     {before: node("1"), after: node("2", func(n *corev1.Node) { n.Status.Conditions[0].Status = "False" }), want: true},
+		"a kubelet's request comes or goes":      {after: request("1", certificatesv1.KubeAPIServerClientKubeletSignerName), want: true},
+		"another client's request comes or goes": {after: request("1", "example.com/x")},
+		"another client's request changes":       {before: request("1", "example.com/x"), after: request("2", "example.com/x")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := matters(c.before, c.after); got != c.want {

@@ -28,15 +28,15 @@ func TestTheTimeIsThatOfTheAPIServer(t *testing.T) {
 		err   error
 		want  time.Duration // how far the clock is ahead then
 	}{
-		"the own clock is right":                {},
-		"it is a little off":                    {own: 300 * time.Millisecond, want: 300 * time.Millisecond},
-		"it is a day ahead":                     {own: 24 * time.Hour, want: 600 * time.Millisecond},
-		"it is a day behind":                    {own: -24 * time.Hour, want: -400 * time.Millisecond},
-		"it is right, and the answer is slow":   {takes: 20 * time.Second},
-		"it is ahead, and the answer is slow":   {own: time.Hour, takes: 20 * time.Second, want: 600 * time.Millisecond},
-		"the answer has no date":                {own: time.Hour, date: "none", want: time.Hour},
-		"the answer has a date nobody can read": {own: time.Hour, date: "yesterday", want: time.Hour},
-		"there is no answer":                    {own: time.Hour, err: errors.New("refused"), want: time.Hour},
+		"the own clock is right":              {},
+		"it is a little off":                  {own: 300 * time.Millisecond, want: 300 * time.Millisecond},
+		"it is a day ahead":                   {own: 24 * time.Hour, want: 600 * time.Millisecond},
+		"it is a day behind":                  {own: -24 * time.Hour, want: -400 * time.Millisecond},
+		"it is right, and the answer is slow": {takes: 20 * time.Second},
+		"it is ahead, and the answer is slow": {own: time.Hour, takes: 20 * time.Second, want: 600 * time.Millisecond},
+		"the answer has no date":              {own: time.Hour, date: "none", want: time.Hour},
+		"the answer has an invalid date":      {own: time.Hour, date: "yesterday", want: time.Hour},
+		"there is no answer":                  {own: time.Hour, err: errors.New("refused"), want: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := testingclock.NewFakePassiveClock(now.Add(test.own))

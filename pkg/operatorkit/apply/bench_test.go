@@ -99,6 +99,6 @@ func foreign[T client.Object](t *testing.T, object T, change func(T)) {
 	t.Helper()
 	current := now(t, object)
 	change(current)
-	do(t, direct.Update(t.Context(), current, client.FieldOwner("somebody")))
+	do(t, direct.Update(t.Context(), current, client.FieldOwner("another")))
 	seen(t, object)
 }

@@ -68,8 +68,8 @@ func TestSelectorsAreRefused(t *testing.T) {
 	equal(t, "their Deployment", theirs.ResourceVersion, now(t, theirs).ResourceVersion)
 }
 
-// TestRoleBindingsAreMadeAnew if their role changes, because the API server does not allow to change it.
-func TestRoleBindingsAreMadeAnew(t *testing.T) {
+// TestRoleBindingsAreRecreated if their role changes, because the API server does not allow to change it.
+func TestRoleBindingsAreRecreated(t *testing.T) {
 	b := newBench(t)
 	binding := func(role string) *rbacv1.ClusterRoleBinding {
 		meta := b.meta(b.namespace)
@@ -86,7 +86,7 @@ func TestRoleBindingsAreMadeAnew(t *testing.T) {
 	equal(t, "requests of the next pass", []string(nil), b.apply(set(binding("new"))))
 	foreign(t, binding(""), func(c *rbacv1.ClusterRoleBinding) { c.Finalizers = []string{"example.org/holds"} })
 	if err := b.try(set(binding("newer"))); !apply.IsOutdated(err) {
-		t.Errorf("err = %v while somebody holds the old binding, want one that says outdated", err)
+		t.Errorf("err = %v while a finalizer holds the old binding, want one that says outdated", err)
 	}
 	foreign(t, binding(""), func(c *rbacv1.ClusterRoleBinding) { c.Finalizers = nil })
 	b.apply(set(binding("newer")))

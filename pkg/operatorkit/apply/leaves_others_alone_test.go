@@ -32,11 +32,11 @@ func TestObjectsOfOthersAreRefusedAndUntouched(t *testing.T) {
 		labels, annotations map[string]string
 		want                string
 	}{
-		"nobody's, unseen by the cache": {
+		"without owner, unseen by the cache": {
 			nil, nil,
 			"NotOwned: ConfigMap NS/a exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label giantswarm.io/cluster=NS",
 		},
-		"nobody's, seen by the cache": {
+		"without owner, seen by the cache": {
 			map[string]string{key.LabelManagedBy: ownership.Operator}, nil,
 			"NotOwned: ConfigMap NS/a exists and is not managed by this operator, so it is left alone; delete it, or hand it over with the label giantswarm.io/cluster=NS",
 		},

@@ -31,7 +31,7 @@ type unwatched struct{ client.Client }
 
 // Watch is never called.
 func (unwatched) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-	return nil, errors.New("nobody watches through this client")
+	return nil, errors.New("this client does not watch")
 }
 
 // TestTextsOfErrorsAreStable: they are part of conditions, and a text that differs each time is written each time.
@@ -78,7 +78,7 @@ func TestWhatTheAPIServerCallsInvalid(t *testing.T) {
 
 // TestLostRaces: decisions on outdated objects overwrite nothing.
 func TestLostRaces(t *testing.T) {
-	t.Run("the object was made anew by somebody else", func(t *testing.T) {
+	t.Run("another client recreated the object", func(t *testing.T) {
 		b := newBench(t)
 		b.apply(set(b.configMap("a", map[string]string{"k": "1"})))
 		b.apply(set(b.configMap("a", map[string]string{"k": "2"})))
@@ -104,7 +104,7 @@ func TestLostRaces(t *testing.T) {
 		}})
 		err := b.try(set(b.configMap("a", map[string]string{"k": "3"})))
 		equal(t, "text", b.in("apply ConfigMap NS/a: another client changed it at the same time"), err.Error())
-		equal(t, "made anew with part of its life", false, exists(t, b.configMap("a", nil)))
+		equal(t, "recreated with a part of its content", false, exists(t, b.configMap("a", nil)))
 	})
 	t.Run("the object exists and is gone again", func(t *testing.T) {
 		b := newBench(t)
@@ -115,7 +115,7 @@ func TestLostRaces(t *testing.T) {
 			t.Errorf("err = %v, want one that says outdated", err)
 		}
 	})
-	t.Run("somebody else made the same name first", func(t *testing.T) {
+	t.Run("another client created the same name first", func(t *testing.T) {
 		b := newBench(t)
 		theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "a"}}
 		b.through(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {

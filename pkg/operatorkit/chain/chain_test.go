@@ -112,11 +112,11 @@ var orders = map[string]struct {
 		ran:      []string{"delete d", "delete c"},
 		blocked:  map[string][]string{"b": {"c"}, "a": {"b"}},
 	},
-	"whoever follows a handler is run whatever becomes of that": {
+	"a handler that follows another runs whatever the result of that one": {
 		chain: chain.Chain[*diary]{link("a", chain.Outcome{}, errForeign), following(done("b"), "a"), link("c", waiting, nil), following(done("d"), "b", "c")},
 		ran:   []string{"create a", "create b", "create c", "create d"},
 	},
-	"whoever follows a handler that is not run is not run either": {
+	"a handler that follows one that does not run does not run either": {
 		chain:   chain.Chain[*diary]{link("a", waiting, nil), done("b", "a"), following(done("c"), "b"), following(done("d"), "c")},
 		ran:     []string{"create a"},
 		blocked: map[string][]string{"b": {"a"}, "c": {"b"}, "d": {"c"}},
@@ -226,7 +226,7 @@ func TestChainsThatContradictThemselvesAreRefused(t *testing.T) {
 		"in order":             {chain.Chain[*diary]{done("a"), done("b", "a")}, ""},
 		"a name twice":         {chain.Chain[*diary]{done("a"), done("a")}, "a stands twice in the chain"},
 		"a need that is later": {chain.Chain[*diary]{done("a", "b"), done("b")}, "a needs b, which does not stand before it"},
-		"a need of nobody":     {chain.Chain[*diary]{done("a", "x")}, "a needs x, which does not stand before it"},
+		"an unknown need":      {chain.Chain[*diary]{done("a", "x")}, "a needs x, which does not stand before it"},
 		"a need of itself":     {chain.Chain[*diary]{done("a", "a")}, "a needs a, which does not stand before it"},
 		"several faults": {
 			chain.Chain[*diary]{done("a", "x"), done("a")},

@@ -44,7 +44,7 @@ func TestWhoHangsRests(t *testing.T) {
 	}{
 		"one that answers at once":                    {0, false, 0, true},
 		"one that answers just in time":               {19 * time.Second, false, time.Hour, true},
-		"one that goes on after a webhook of 30 s":    {31 * time.Second, false, time.Hour, true},
+		"one that continues after a webhook of 30 s":  {31 * time.Second, false, time.Hour, true},
 		"one that does not answer, or after a minute": {time.Minute, false, 10 * time.Minute, false},
 		"one whose webhook is gone":                   {10 * time.Second, true, 3 * time.Minute, false},
 	} {

@@ -42,7 +42,7 @@ func TestSessionsEndWithTheirRunner(t *testing.T) {
 	go func() { stopped <- all.Start(ctx) }()
 	second, created := all.Ensure(a, never, newSession)
 	if !created || second == first || first.life.Err() == nil {
-		t.Error("a session that does not fit goes on")
+		t.Error("a session that does not fit continues")
 	}
 	other, _ := all.Ensure(b, always, newSession)
 	if !all.End(b) || all.End(b) || other.life.Err() == nil {
@@ -56,7 +56,7 @@ func TestSessionsEndWithTheirRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second.life.Err() == nil {
-		t.Error("a session goes on after the end of Start")
+		t.Error("a session continues after the end of Start")
 	}
 	late, _ := all.Ensure(b, always, newSession)
 	all.End(b)

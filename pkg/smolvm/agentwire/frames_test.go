@@ -42,7 +42,7 @@ func TestSessionIsFoundAfterAnyPartOfAnotherOne(t *testing.T) {
 	step := 1
 	for cut := 0; cut <= len(earlier); cut += step {
 		if cut == 200 {
-			step = 997 // the rest of it is all the same
+			step = 997 // the rest of it consists of equal bytes
 		}
 		for name, slow := range map[string]func(io.Reader) io.Reader{"at once": noChange, "byte by byte": iotest.OneByteReader} {
 			if slow != nil && step == 997 && name == "byte by byte" {
@@ -83,16 +83,16 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 		stream string
 		want   error
 	}{
-		"nothing":                      {"", io.EOF},
-		"a part of a length":           {"\x00\x00", io.EOF},
-		"a part of a frame":            {"\x00\x00\x00\x05{}", io.EOF},
-		"a large frame":                {"\x00\x10\x00\x01{}", errProtocol},
-		"the largest length":           {"\xfe\xff\xff\xff{}", errProtocol},
-		"a mark that is short":         {"\xff\xff\xff\xff\xff\xff\xff\x00", errProtocol},
-		"a byte of a mark in a frame":  {"\x00\x00\x00\x05{\xff\"a\"", errProtocol},
-		"a mark":                       {"\xff\xff\xff\xff\xff\xff\xff\xff\x00", errMark},
-		"a mark in a frame":            {"\x00\x00\x00\xf0{\xff\xff\xff\xff\xff\xff\xff\xff\x00", errMark},
-		"a mark that goes on and ends": {strings.Repeat("\xff", 1000), io.EOF},
+		"nothing":                        {"", io.EOF},
+		"a part of a length":             {"\x00\x00", io.EOF},
+		"a part of a frame":              {"\x00\x00\x00\x05{}", io.EOF},
+		"a large frame":                  {"\x00\x10\x00\x01{}", errProtocol},
+		"the largest length":             {"\xfe\xff\xff\xff{}", errProtocol},
+		"a mark that is short":           {"\xff\xff\xff\xff\xff\xff\xff\x00", errProtocol},
+		"a byte of a mark in a frame":    {"\x00\x00\x00\x05{\xff\"a\"", errProtocol},
+		"a mark":                         {"\xff\xff\xff\xff\xff\xff\xff\xff\x00", errMark},
+		"a mark in a frame":              {"\x00\x00\x00\xf0{\xff\xff\xff\xff\xff\xff\xff\xff\x00", errMark},
+		"a mark that continues and ends": {strings.Repeat("\xff", 1000), io.EOF},
 	} {
 		if _, err := newReader(strings.NewReader(test.stream)).next(); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)

@@ -104,8 +104,8 @@ func TestUnpackingEndsWithItsContext(t *testing.T) {
 	zeros := entry(smolpack.Name(0), tar.TypeReg, strings.Repeat("\x00", size))
 	over := errors.New("over")
 	for name, assets := range map[string][]byte{
-		"a layer that is well compressed": compressed(t, zeros),
-		"a layer that is a hole":          packed(t, sparse(t, smolpack.Name(0), size)),
+		"a highly compressed layer": compressed(t, zeros),
+		"a layer that is a hole":    packed(t, sparse(t, smolpack.Name(0), size)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			content := smolpack.Join(nil, assets, fmt.Appendf(nil, `{"platform":"linux/amd64","assets":{"layers":[{"path":%q,"size":%d}]}}`, smolpack.Name(0), size))

@@ -80,12 +80,12 @@ func TestWhatIsSaid(t *testing.T) {
 		change func(*Seen)
 		want   string
 	}{
-		"all is well":                      {func(*Seen) {}, "desired state matches smolvm runtime state"},
-		"all is well, as far as is known":  {func(s *Seen) { s.SpecHash, s.VM.Spec.Command = "", []string{"a"} }, "desired state matches smolvm runtime state, as far as the runtime reports it: command, args, env, workingDir and memoryMiB cannot be compared"},
-		"a disk shrinks":                   {func(s *Seen) { s.VM.Spec.Storage.StorageGiB = 5 }, "storageGiB cannot shrink from 20 to 5"},
-		"both disks shrink":                {func(s *Seen) { s.VM.Spec.Storage = v1alpha1.Storage{StorageGiB: 5, OverlayGiB: 6} }, "storageGiB cannot shrink from 20 to 5; overlayGiB cannot shrink from 10 to 6"},
-		"a disk grows while it runs":       {func(s *Seen) { s.VM.Spec.Storage.StorageGiB = 30 }, "set spec.running=false before expanding storage"},
-		"a disk grows in an unknown state": {func(s *Seen) { s.VM.Spec.Running, s.Machine.State, s.VM.Spec.Storage.StorageGiB = false, "frozen", 30 }, "the machine is frozen; its storage can be expanded once it is stopped"},
+		"everything matches":                     {func(*Seen) {}, "desired state matches smolvm runtime state"},
+		"everything matches, as far as is known": {func(s *Seen) { s.SpecHash, s.VM.Spec.Command = "", []string{"a"} }, "desired state matches smolvm runtime state, as far as the runtime reports it: command, args, env, workingDir and memoryMiB cannot be compared"},
+		"a disk shrinks":                         {func(s *Seen) { s.VM.Spec.Storage.StorageGiB = 5 }, "storageGiB cannot shrink from 20 to 5"},
+		"both disks shrink":                      {func(s *Seen) { s.VM.Spec.Storage = v1alpha1.Storage{StorageGiB: 5, OverlayGiB: 6} }, "storageGiB cannot shrink from 20 to 5; overlayGiB cannot shrink from 10 to 6"},
+		"a disk grows while it runs":             {func(s *Seen) { s.VM.Spec.Storage.StorageGiB = 30 }, "set spec.running=false before expanding storage"},
+		"a disk grows in an unknown state":       {func(s *Seen) { s.VM.Spec.Running, s.Machine.State, s.VM.Spec.Storage.StorageGiB = false, "frozen", 30 }, "the machine is frozen; its storage can be expanded once it is stopped"},
 		"no room for a disk": {
 			func(s *Seen) { s.VM.Spec.Storage.StorageGiB, s.Shortage = 30, "insufficient storage" }, "node n1 has no room for the larger disks: insufficient storage",
 		},

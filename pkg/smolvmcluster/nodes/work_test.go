@@ -21,7 +21,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/state"
 )
 
-// TestStepsWithARuntimeOfSmolvm: where smolvm itself answers otherwise than ours, the step is taken all the same.
+// TestStepsWithARuntimeOfSmolvm: the step is taken even where smolvm itself answers differently than our runtime.
 func TestStepsWithARuntimeOfSmolvm(t *testing.T) {
 	ours, theirs := &api.Owner{UID: "u"}, &api.Owner{UID: "v"}
 	for name, test := range map[string]struct {

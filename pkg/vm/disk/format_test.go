@@ -133,7 +133,7 @@ func TestFormatLeavesDataAlone(t *testing.T) {
 					t.Errorf("error %v, want %v", err, ErrHoldsData)
 				}
 				if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
-					t.Errorf("the data is not the same any more (%v)", err)
+					t.Errorf("the data has changed (%v)", err)
 				}
 			})
 		}

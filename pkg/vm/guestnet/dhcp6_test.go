@@ -83,7 +83,7 @@ func describeIdentity(identity *dhcpv6.OptIANA) string {
 		words = append(words, status.StatusCode.String())
 	}
 	for _, address := range identity.Options.Addresses() {
-		lifetime := "for ever"
+		lifetime := "forever"
 		if address.ValidLifetime == 0 && address.PreferredLifetime == 0 {
 			lifetime = "no more"
 		} else if address.ValidLifetime != forever || address.PreferredLifetime != forever {
@@ -97,7 +97,7 @@ func describeIdentity(identity *dhcpv6.OptIANA) string {
 func TestMessagesAreAnsweredAsRFC8415Says(t *testing.T) {
 	s := newServer(makeConfig(t, []string{"fd75::2/64"}, "::/0 via fd75::1", "fd75::/64"), testOptions())
 	ours, strange := dhcpv6.WithServerID(s.duid()), dhcpv6.WithServerID(strangeID)
-	const all = "1: fd75::2 for ever"
+	const all = "1: fd75::2 forever"
 	cases := map[string]struct {
 		request *dhcpv6.Message
 		want    []string // none: no answer
@@ -110,11 +110,11 @@ func TestMessagesAreAnsweredAsRFC8415Says(t *testing.T) {
 			request6(dhcpv6.MessageTypeSolicit, identity(1), identity(2), delegation(3)),
 			[]string{"ADVERTISE", all, "2: NoAddrsAvail", "prefix: NoPrefixAvail"},
 		},
-		"SOLICIT to a server": {request6(dhcpv6.MessageTypeSolicit, identity(1), ours), nil},
-		"SOLICIT of nobody":   {request6(dhcpv6.MessageTypeSolicit, func(d dhcpv6.DHCPv6) { d.(*dhcpv6.Message).Options.Del(dhcpv6.OptionClientID) }), nil},
-		"REQUEST":             {request6(dhcpv6.MessageTypeRequest, identity(1), ours), []string{"REPLY", all}},
-		"REQUEST to another":  {request6(dhcpv6.MessageTypeRequest, identity(1), strange), nil},
-		"REQUEST to nobody":   {request6(dhcpv6.MessageTypeRequest, identity(1)), nil},
+		"SOLICIT to a server":      {request6(dhcpv6.MessageTypeSolicit, identity(1), ours), nil},
+		"SOLICIT without a client": {request6(dhcpv6.MessageTypeSolicit, func(d dhcpv6.DHCPv6) { d.(*dhcpv6.Message).Options.Del(dhcpv6.OptionClientID) }), nil},
+		"REQUEST":                  {request6(dhcpv6.MessageTypeRequest, identity(1), ours), []string{"REPLY", all}},
+		"REQUEST to another":       {request6(dhcpv6.MessageTypeRequest, identity(1), strange), nil},
+		"REQUEST without a server": {request6(dhcpv6.MessageTypeRequest, identity(1)), nil},
 		"RENEW of what an earlier pod had": {
 			request6(dhcpv6.MessageTypeRenew, identity(1, "fd75::99"), ours), []string{"REPLY", all + " fd75::99 no more"},
 		},

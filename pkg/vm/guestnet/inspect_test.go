@@ -51,8 +51,8 @@ var unusualPods = map[string]struct {
 	"with IPv6 on this interface only":             {options: podnet.PodOptions{IPv6: true}, script: `echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6`},
 	"an MTU too small for IPv6":                    {script: `ip link set eth0 mtu 1000`},
 	"link-local addresses that are random":         {script: `ip link set eth0 addrgenmode random`},
-	"an alias":                                     {script: `ip link set eth0 alias "somebody's"`},
-	"a filter of somebody else's":                  {script: `tc qdisc add dev eth0 clsact; tc filter add dev eth0 ingress pref 9 protocol ip u32 match ip dst 192.0.2.1/32 action mirred egress redirect dev lo`},
+	"an alias":                                     {script: `ip link set eth0 alias "foreign"`},
+	"a foreign filter":                             {script: `tc qdisc add dev eth0 clsact; tc filter add dev eth0 ingress pref 9 protocol ip u32 match ip dst 192.0.2.1/32 action mirred egress redirect dev lo`},
 	"a jumbo MTU, and no broadcast address":        {options: podnet.PodOptions{MTU: 9000}, script: `ip addr del 10.75.0.2/24 dev eth0; ip addr add 10.75.0.2/24 dev eth0`},
 	"an address, no gateway and no route whatever": {options: podnet.PodOptions{NoGateway: true}, script: `ip route del 10.75.0.0/24`},
 }
@@ -158,12 +158,12 @@ func TestStateFileCountsForItsOwnNamespaceOnly(t *testing.T) {
 			return err
 		})
 	}
-	for name, spoil := range map[string]func() error{
+	for name, breakIt := range map[string]func() error{
 		"gone":      func() error { return os.Remove(o.StateFile) },
 		"another's": func() error { return os.WriteFile(o.StateFile, stateOfEarlier, 0o600) },
 		"broken":    func() error { return os.WriteFile(o.StateFile, []byte("{"), 0o600) },
 	} {
-		if err := spoil(); err != nil {
+		if err := breakIt(); err != nil {
 			t.Fatal(err)
 		}
 		if err := take(); !errors.Is(err, ErrLost) {

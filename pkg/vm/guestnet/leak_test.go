@@ -33,7 +33,7 @@ func TestNothingOfTheRunnersPathLeavesThePod(t *testing.T) {
 		guests[i].Run(t, "ping", "-c1", "-W5", RunnerAddress6.String()+"%"+podnet.Interface)
 		guests[i].Run(t, "ping", "-c1", "-W5", pods[1-i].Address6.String())
 	}
-	checkNobodyAnswers(t, host)
+	checkNoAnswers(t, host)
 	for i, capture := range captures {
 		frames := capture.Frames()
 		if len(frames) < 10 {
@@ -65,13 +65,13 @@ func keptInsideOf(frame []byte) string {
 	return ""
 }
 
-// checkNobodyAnswers sends requests for the runners' addresses from outside.
-func checkNobodyAnswers(t *testing.T, host *podnet.Host) {
+// checkNoAnswers sends requests for the runners' addresses from outside.
+func checkNoAnswers(t *testing.T, host *podnet.Host) {
 	t.Helper()
 	for _, address := range []string{RunnerAddress.String(), RunnerAddress6.String() + "%" + podnet.Bridge} {
 		output, err := host.Command("ping", "-c1", "-W2", address).CombinedOutput()
 		if _, isExit := errorAs[*exec.ExitError](err); !isExit {
-			t.Errorf("somebody answers for %s: %v\n%s", address, err, output)
+			t.Errorf("a host answers for %s: %v\n%s", address, err, output)
 		}
 	}
 }

@@ -51,8 +51,8 @@ func TestAttachedSeesEverythingOnce(t *testing.T) {
 
 func TestSlowAttachedDoesNotHoldTheGuestBack(t *testing.T) {
 	c := newConsole(io.Discard)
-	_, nobodyReads := io.Pipe()
-	client := NewOutlet(nobodyReads)
+	_, unread := io.Pipe()
+	client := NewOutlet(unread)
 	defer c.attach(client)()
 	for range 10000 {
 		fmt.Fprint(c, "0123456789")
@@ -60,7 +60,7 @@ func TestSlowAttachedDoesNotHoldTheGuestBack(t *testing.T) {
 	if got := len(c.tail(consoleKept)); got != consoleKept {
 		t.Errorf("%d bytes are kept", got)
 	}
-	_ = nobodyReads.Close()
+	_ = unread.Close()
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
@@ -83,6 +83,6 @@ func TestKeystrokes(t *testing.T) {
 	}
 	// This is more than a pipe holds, and nothing reads it.
 	if err := c.typeIn(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a guest that stands still took everything: %v", err)
+		t.Errorf("a hung guest took everything: %v", err)
 	}
 }

@@ -104,7 +104,7 @@ func TestStepsEndWithTheFirstFailure(t *testing.T) {
 		return l.Do(t.Context(),
 			Step{"doing one thing", func(context.Context) error { return nil }},
 			Step{"doing another", func(context.Context) error { return Failf(ReasonNetworkFailed, "no") }},
-			Step{"doing the rest", func(context.Context) error { t.Error("it goes on"); return nil }})
+			Step{"doing the rest", func(context.Context) error { t.Error("it continues"); return nil }})
 	})
 	if want := (End{Reason: ReasonNetworkFailed, Message: "doing another: no"}); end != want {
 		t.Errorf("it ended with %+v, want %+v", end, want)

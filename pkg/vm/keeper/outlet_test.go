@@ -63,7 +63,7 @@ func TestOutletNeverWaits(t *testing.T) {
 	}
 }
 
-func TestOutletThatNobodyReadsIsClosedAllTheSame(t *testing.T) {
+func TestUnreadOutletCloses(t *testing.T) {
 	_, writer := io.Pipe()
 	o := NewOutlet(writer)
 	if _, err := o.Write([]byte("x")); err != nil {

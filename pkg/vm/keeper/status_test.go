@@ -26,7 +26,7 @@ func TestJudge(t *testing.T) {
 		"a machine without a probe is ready": {
 			Status{State: StateRunning, Answers: true, Machine: "running"}, "", verdict{true, true, ""},
 		},
-		"a machine whose service is not well lives": {
+		"a machine whose service is unhealthy lives": {
 			Status{State: StateRunning, Answers: true, Machine: "running"}, "refused", verdict{false, true, "service: refused"},
 		},
 		"a machine that would get no address after a reboot is not ready": {

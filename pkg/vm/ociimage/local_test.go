@@ -27,7 +27,8 @@ func localOf(asked *int, released *int, layers ...Layer) Local {
 	}
 }
 
-// TestAnImageOfAFileIsMadeOnce, is opened by its digest, mended when it was damaged, and pruned like those that are pulled.
+// TestAnImageOfAFileIsMadeOnce, is opened by its digest, repaired when it was damaged, and pruned like those that are
+// pulled.
 func TestAnImageOfAFileIsMadeOnce(t *testing.T) {
 	needs(t, packer, "unsquashfs")
 	c := &Cache{Directory: t.TempDir(), Platform: "linux/amd64"}

@@ -155,7 +155,7 @@ func TestImagesOfCredentialsNeedThem(t *testing.T) {
 	needs(t, packer)
 	r := newRegistry(t)
 	digest, _ := r.push("web", simple(t), "v1")
-	r.spoil("*", basic("anna", "right"))
+	r.inject("*", basic("anna", "right"))
 	c, _ := newCache(t, t.TempDir(), r)
 	anna, bob := &authn.AuthConfig{Username: "anna", Password: "right"}, &authn.AuthConfig{Username: "bob", Password: "guess"}
 	for n, step := range []struct {

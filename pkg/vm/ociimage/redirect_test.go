@@ -14,7 +14,7 @@ import (
 
 // bearer is a registry that wants tokens, which it gives itself at /token (distribution, "Token Authentication").
 func bearer(r *registry, granted func(request *http.Request) bool) {
-	r.spoil("/token", func(w http.ResponseWriter, request *http.Request, _ int) bool {
+	r.inject("/token", func(w http.ResponseWriter, request *http.Request, _ int) bool {
 		if !granted(request) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
@@ -22,7 +22,7 @@ func bearer(r *registry, granted func(request *http.Request) bool) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"token": "secret-token"})
 		return true
 	})
-	r.spoil("*", func(w http.ResponseWriter, request *http.Request, _ int) bool {
+	r.inject("*", func(w http.ResponseWriter, request *http.Request, _ int) bool {
 		if request.Header.Get("Authorization") == "Bearer secret-token" {
 			return false
 		}
@@ -66,7 +66,7 @@ func TestCredentialsFollowNoRedirect(t *testing.T) {
 	needs(t, packer)
 	i := simple(t)
 	for name, protect := range map[string]func(r *registry){
-		"a password": func(r *registry) { r.spoil("*", basic("anna", "right")) },
+		"a password": func(r *registry) { r.inject("*", basic("anna", "right")) },
 		"a token":    func(r *registry) { bearer(r, func(*http.Request) bool { return true }) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestCredentialsFollowNoRedirect(t *testing.T) {
 			r.push("web", i, "v1")
 			other.push("web", i, "v1")
 			protect(r)
-			r.spoil(i.blobPath("web", 0), func(w http.ResponseWriter, request *http.Request, _ int) bool {
+			r.inject(i.blobPath("web", 0), func(w http.ResponseWriter, request *http.Request, _ int) bool {
 				if request.Header.Get("Authorization") == "" {
 					return false
 				}
@@ -87,7 +87,7 @@ func TestCredentialsFollowNoRedirect(t *testing.T) {
 			if other.has("Authorization", "e") || other.servedOf(i.blobPath("web", 0)) == 0 {
 				t.Errorf("the other server got %v", other.headers)
 			}
-			other.spoil("*", func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+			other.inject("*", func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 				w.WriteHeader(http.StatusForbidden)
 				return true
 			})
@@ -107,11 +107,11 @@ func TestRefreshTokensFollowNoRedirect(t *testing.T) {
 	bearer(r, func(*http.Request) bool { return true })
 	elsewhere := strings.Replace(other.host, "127.0.0.1", "localhost", 1) // by its name it is no address of the node
 	stolen := make(chan string, 10)
-	other.spoil("*", func(_ http.ResponseWriter, request *http.Request, _ int) bool {
+	other.inject("*", func(_ http.ResponseWriter, request *http.Request, _ int) bool {
 		stolen <- request.FormValue("refresh_token")
 		return false
 	})
-	r.spoil("/token", func(w http.ResponseWriter, request *http.Request, _ int) bool {
+	r.inject("/token", func(w http.ResponseWriter, request *http.Request, _ int) bool {
 		http.Redirect(w, request, "http://"+elsewhere+"/token", http.StatusTemporaryRedirect)
 		return true
 	})

@@ -125,9 +125,9 @@ func TestRegistriesThatFail(t *testing.T) {
 			r := newRegistry(t)
 			i := simple(t)
 			r.push("web", i, "v1")
-			r.spoil("/v2/web/manifests/v1", test.tag)
-			r.spoil(i.blobPath("web", 0), test.blob)
-			r.spoil("*", test.all)
+			r.inject("/v2/web/manifests/v1", test.tag)
+			r.inject(i.blobPath("web", 0), test.blob)
+			r.inject("*", test.all)
 			c, _ := newCache(t, t.TempDir(), r)
 			reference := r.host + "/web:v1"
 			_, err := c.Get(t.Context(), reference, nil)
@@ -139,9 +139,9 @@ func TestRegistriesThatFail(t *testing.T) {
 			if left, _ := filepath.Glob(filepath.Join(c.Directory, blobsName, slotOf(digestOf(layer)), blobName)); len(left) > 0 {
 				t.Errorf("a wrong blob counts as a right one")
 			}
-			r.spoil("/v2/web/manifests/v1", nil)
-			r.spoil(i.blobPath("web", 0), nil)
-			r.spoil("*", nil)
+			r.inject("/v2/web/manifests/v1", nil)
+			r.inject(i.blobPath("web", 0), nil)
+			r.inject("*", nil)
 			get(t, c, reference) // it heals
 		})
 	}
@@ -317,7 +317,7 @@ func TestPullThatIsCalledOffEnds(t *testing.T) {
 	r.push("web", i, "v1")
 	over := errors.New("over")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r.spoil(i.blobPath("web", 0), func(_ http.ResponseWriter, request *http.Request, _ int) bool {
+	r.inject(i.blobPath("web", 0), func(_ http.ResponseWriter, request *http.Request, _ int) bool {
 		cancel(over)
 		<-request.Context().Done()
 		return true
@@ -412,7 +412,7 @@ func TestSilentRegistryIsGivenUp(t *testing.T) {
 			r := newRegistry(t)
 			i := simple(t)
 			r.push("web", i, "v1")
-			r.spoil(i.blobPath("web", 0), by)
+			r.inject(i.blobPath("web", 0), by)
 			c, _ := newCache(t, t.TempDir(), r)
 			c.timing.stall, c.timing.attempts = 500*time.Millisecond, 2
 			_, err := c.Get(t.Context(), r.host+"/web:v1", nil)

@@ -38,7 +38,7 @@ var impatient = timing{
 // fault answers the n-th request for a path, from 1; false lets the registry answer.
 type fault func(w http.ResponseWriter, r *http.Request, n int) bool
 
-// registry is a real registry whose answers may be spoiled, and that counts what it is asked for and sends.
+// registry is a real registry that may answer with faults, and that counts what it is asked for and sends.
 type registry struct {
 	*httptest.Server
 	t    *testing.T
@@ -80,9 +80,9 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.requests = append(r.requests, line)
 	r.headers = append(r.headers, request.Header.Clone())
 	r.asked[path]++
-	n, spoiled := r.asked[path], r.faults[path]
-	if all := r.faults["*"]; spoiled == nil && all != nil {
-		spoiled = all
+	n, inject := r.asked[path], r.faults[path]
+	if all := r.faults["*"]; inject == nil && all != nil {
+		inject = all
 	}
 	r.mu.Unlock()
 	counted := &countingWriter{ResponseWriter: w, count: func(n int) {
@@ -90,7 +90,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		defer r.mu.Unlock()
 		r.served[path] += int64(n)
 	}}
-	if spoiled == nil || !spoiled(counted, request, n) {
+	if inject == nil || !inject(counted, request, n) {
 		r.real.ServeHTTP(counted, request)
 	}
 }
@@ -108,8 +108,8 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 
 func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// spoil sets the fault of a path; "*" is every other path.
-func (r *registry) spoil(path string, by fault) {
+// inject sets the fault of a path; "*" is every other path.
+func (r *registry) inject(path string, by fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.faults[path] = by

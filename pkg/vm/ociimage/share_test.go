@@ -119,7 +119,7 @@ func TestProcessesAndGoroutinesShareDownloads(t *testing.T) {
 	// No blob is served before all have asked for their manifests.
 	everybody := make(chan struct{})
 	wait := func(http.ResponseWriter, *http.Request, int) bool { <-everybody; return false }
-	r.spoil(i.blobPath("web", 0), wait)
+	r.inject(i.blobPath("web", 0), wait)
 	c, _ := newCache(t, t.TempDir(), r)
 	processes := []*process{startProcess(t, c, r.host+"/web:v1"), startProcess(t, c, r.host+"/web:other")}
 	var group sync.WaitGroup

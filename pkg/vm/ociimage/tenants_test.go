@@ -41,7 +41,7 @@ func newPrivate(t *testing.T) private {
 	try(t, err)
 	p.manifest, err = io.ReadAll(answer.Body)
 	try(t, errors.Join(err, answer.Body.Close()))
-	r.spoil("*", basic("anna", "right"))
+	r.inject("*", basic("anna", "right"))
 	p.cache, _ = newCache(t, t.TempDir(), r, mallory)
 	p.get(t)
 	r.log()
@@ -58,7 +58,7 @@ func (p private) get(t *testing.T) {
 // lacks makes mallory's registry serve everything that was pushed but blobs, as one does that has only a manifest.
 func (p private) lacks(t *testing.T) {
 	t.Helper()
-	p.mallory.spoil("*", func(w http.ResponseWriter, r *http.Request, _ int) bool {
+	p.mallory.inject("*", func(w http.ResponseWriter, r *http.Request, _ int) bool {
 		if !strings.Contains(r.URL.Path, "/blobs/sha256:") {
 			return false
 		}
@@ -170,7 +170,7 @@ func TestWhoHasTheLayersHasTheImage(t *testing.T) {
 func TestTenantsOfARepositoryShareItsLayers(t *testing.T) {
 	needs(t, packer)
 	p := newPrivate(t)
-	p.spoil("*", basic("bob", "own"))
+	p.inject("*", basic("bob", "own"))
 	other := image{layers: []part{p.image.layers[0], gzipped(archiveOf(t, "own=1"))}}
 	p.push("team/web", other, "v2")
 	got, err := p.cache.Get(t.Context(), p.host+"/team/web:v2", &authn.AuthConfig{Username: "bob", Password: "own"})
@@ -187,7 +187,7 @@ func TestWordsOfARegistryRepeatNoCredentials(t *testing.T) {
 	for whose, pull := range map[string]*authn.AuthConfig{"of one pull": &auth, "of the node": nil} {
 		t.Run(whose, func(t *testing.T) {
 			r := newRegistry(t)
-			r.spoil("*", repeating)
+			r.inject("*", repeating)
 			c, lines := newCache(t, t.TempDir(), r)
 			c.Registries.Mirrors = map[string][]string{r.host: {r.host + "/mirror"}}
 			if pull == nil {

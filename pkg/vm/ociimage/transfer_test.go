@@ -45,17 +45,17 @@ func TestDownloadsGoOnWhereTheyBroke(t *testing.T) {
 		requests []string
 		served   int
 	}{
-		"it goes on":                      {first(nil), []string{"", rest}, len(blob)},
-		"the registry ignores the range":  {first(once(func(w http.ResponseWriter, _ *http.Request, _ int) bool { _, _ = w.Write(blob); return true })), []string{"", rest}, half + len(blob)},
-		"the registry refuses the range":  {first(once(func(w http.ResponseWriter, _ *http.Request, _ int) bool { answerWith(w, 416, "", ""); return true })), []string{"", rest, ""}, half + len(blob)},
-		"it goes on with another part":    {first(once(partial(blob, half+7))), []string{"", rest, ""}, half + len(blob)},
-		"it breaks off a second time":     {first(once(func(http.ResponseWriter, *http.Request, int) bool { panic(http.ErrAbortHandler) })), []string{"", rest, rest}, len(blob)},
-		"it goes on with another content": {first(once(lying(len(blob), half))), []string{"", rest, ""}, 2 * len(blob)},
+		"it continues":                      {first(nil), []string{"", rest}, len(blob)},
+		"the registry ignores the range":    {first(once(func(w http.ResponseWriter, _ *http.Request, _ int) bool { _, _ = w.Write(blob); return true })), []string{"", rest}, half + len(blob)},
+		"the registry refuses the range":    {first(once(func(w http.ResponseWriter, _ *http.Request, _ int) bool { answerWith(w, 416, "", ""); return true })), []string{"", rest, ""}, half + len(blob)},
+		"it continues with another part":    {first(once(partial(blob, half+7))), []string{"", rest, ""}, half + len(blob)},
+		"it breaks off a second time":       {first(once(func(http.ResponseWriter, *http.Request, int) bool { panic(http.ErrAbortHandler) })), []string{"", rest, rest}, len(blob)},
+		"it continues with another content": {first(once(lying(len(blob), half))), []string{"", rest, ""}, 2 * len(blob)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistry(t)
 			r.push("web", i, "v1")
-			r.spoil(path, test.fault)
+			r.inject(path, test.fault)
 			c, _ := newCache(t, t.TempDir(), r)
 			requireFile(t, get(t, c, r.host+"/web:v1"), "data", noise(1, 3<<20))
 			var ranges []string
@@ -102,7 +102,7 @@ func TestPullGoesOnInAnotherProcess(t *testing.T) {
 	blob, path := i.layers[0].blob, i.blobPath("web", 0)
 	r.push("web", i, "v1")
 	const half = 1 << 20
-	r.spoil(path, func(w http.ResponseWriter, request *http.Request, n int) bool {
+	r.inject(path, func(w http.ResponseWriter, request *http.Request, n int) bool {
 		if n > 1 {
 			return false
 		}
@@ -133,7 +133,7 @@ func TestRegistryThatRecoversIsAskedAgain(t *testing.T) {
 			r := newRegistry(t)
 			r.push("web", i, "v1")
 			var at []time.Time
-			r.spoil(path, func(w http.ResponseWriter, _ *http.Request, n int) bool {
+			r.inject(path, func(w http.ResponseWriter, _ *http.Request, n int) bool {
 				switch at = append(at, time.Now()); n {
 				case 1:
 					answerWith(w, http.StatusInternalServerError, "UNKNOWN", "sorry")
@@ -168,29 +168,29 @@ func TestMirrorsAreAskedFirst(t *testing.T) {
 		return true
 	}
 	for name, test := range map[string]struct {
-		spoil func(mirror *registry)
+		inject func(mirror *registry)
 		// origin is how many requests the origin gets.
 		origin int
 	}{
 		"it has all": {func(*registry) {}, 0},
-		"it is down": {func(m *registry) { m.spoil("*", down) }, 5},
+		"it is down": {func(m *registry) { m.inject("*", down) }, 5},
 		"it is gone": {func(m *registry) { m.Close() }, 5},
 		"it lacks a blob": {func(m *registry) {
-			m.spoil(path, func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+			m.inject(path, func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 				answerWith(w, 404, "BLOB_UNKNOWN", "")
 				return true
 			})
 		}, 1},
 		"it lies about one": {func(m *registry) {
-			m.spoil(path, func(w http.ResponseWriter, _ *http.Request, _ int) bool { _, _ = w.Write([]byte("x")); return true })
+			m.inject(path, func(w http.ResponseWriter, _ *http.Request, _ int) bool { _, _ = w.Write([]byte("x")); return true })
 		}, 1},
 		"it lacks the tag": {func(m *registry) {
-			m.spoil("/v2/hub/web/manifests/v1", func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+			m.inject("/v2/hub/web/manifests/v1", func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 				answerWith(w, 404, "MANIFEST_UNKNOWN", "")
 				return true
 			})
 		}, 1},
-		"it wants a password": {func(m *registry) { m.spoil("*", basic("a", "b")) }, 5},
+		"it wants a password": {func(m *registry) { m.inject("*", basic("a", "b")) }, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mirror, origin := newRegistry(t), newRegistry(t)
@@ -198,7 +198,7 @@ func TestMirrorsAreAskedFirst(t *testing.T) {
 			origin.push("web", i, "v1")
 			c, _ := newCache(t, t.TempDir(), mirror, origin)
 			c.Registries.Mirrors = map[string][]string{origin.host: {mirror.host + "/hub"}}
-			test.spoil(mirror)
+			test.inject(mirror)
 			got, err := c.Get(t.Context(), origin.host+"/web:v1", &authn.AuthConfig{Username: "anna", Password: "secret"})
 			try(t, err)
 			requireFile(t, got, "etc/name", "upper")
@@ -292,7 +292,7 @@ func TestKeychainOfADirectory(t *testing.T) {
 	r, other := newRegistry(t), newRegistry(t)
 	for _, each := range []*registry{r, other} {
 		each.push("web", simple(t), "v1")
-		each.spoil("*", basic("anna", "right"))
+		each.inject("*", basic("anna", "right"))
 	}
 	directory := t.TempDir()
 	text, err := json.Marshal(map[string]any{"auths": map[string]any{r.host: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte("anna:right"))}}})

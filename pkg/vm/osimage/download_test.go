@@ -36,7 +36,7 @@ func TestFaultsOfTheServerAreOvercome(t *testing.T) {
 			setup: func(r *resource) { r.etag = "W/" + r.etag },
 			fault: cut(content, 2<<20), requests: []string{"", ""}, most: kernelSize + 2<<20,
 		},
-		"without both it starts anew": {
+		"without both it starts again": {
 			setup: func(r *resource) { r.etag = "" },
 			fault: cut(content, 2<<20), requests: []string{"", ""}, most: kernelSize + 2<<20,
 		},
@@ -162,7 +162,7 @@ func rangesOf(m *mirror, path string) []string {
 	return ranges
 }
 
-func TestFileThatChangesDuringItsDownloadStartsAnew(t *testing.T) {
+func TestFileThatChangesDuringItsDownloadStartsAgain(t *testing.T) {
 	m := newMirror(t)
 	before, after := noise(1, kernelSize), noise(7, kernelSize)
 	image := m.image("own")

@@ -54,23 +54,23 @@ func TestMachineHasTheCacheReadOnly(t *testing.T) {
 	}
 	try(t, c.Prune(t.Context(), month))
 	if exists(old) {
-		t.Error("the image stays although no machine uses it any more")
+		t.Error("the image stays although no machine uses it")
 	}
 }
 
 // TestImageThatIsNotWholeIsNotFound: then it is downloaded, or refused if the cache is read-only.
 func TestImageThatIsNotWholeIsNotFound(t *testing.T) {
-	for name, spoil := range map[string]func(directory string) error{
+	for name, damage := range map[string]func(directory string) error{
 		"a file is gone":            func(d string) error { return os.Remove(filepath.Join(d, "initrd")) },
 		"a file was written to":     func(d string) error { return os.WriteFile(filepath.Join(d, "kernel"), noise(1, kernelSize), 0o600) },
 		"only root may read a file": func(d string) error { return os.Chmod(filepath.Join(d, "kernel"), 0o600) },
 		"a file is a link": func(d string) error {
 			return errors.Join(os.Rename(filepath.Join(d, "kernel"), filepath.Join(d, "k")), os.Symlink("k", filepath.Join(d, "kernel")))
 		},
-		"only root may see the files":  func(d string) error { return os.Chmod(d, 0o750) },
-		"the manifest is gone":         func(d string) error { return os.Remove(filepath.Join(d, manifestName)) },
-		"somebody is about to prune":   func(d string) error { return lockForEver(filepath.Join(d, slots.UseName)) },
-		"the file of its users is new": func(d string) error { return os.Remove(filepath.Join(d, slots.UseName)) },
+		"only root may see the files":       func(d string) error { return os.Chmod(d, 0o750) },
+		"the manifest is gone":              func(d string) error { return os.Remove(filepath.Join(d, manifestName)) },
+		"another process is about to prune": func(d string) error { return lockForever(filepath.Join(d, slots.UseName)) },
+		"the file of its users is new":      func(d string) error { return os.Remove(filepath.Join(d, slots.UseName)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMirror(t)
@@ -83,11 +83,11 @@ func TestImageThatIsNotWholeIsNotFound(t *testing.T) {
 			} else {
 				try(t, found.Release())
 			}
-			try(t, spoil(filepath.Dir(local.Kernel)))
+			try(t, damage(filepath.Dir(local.Kernel)))
 			if _, ok := c.find(image); ok {
-				t.Error("it is found all the same")
+				t.Error("it is found nevertheless")
 			}
-			if name != "somebody is about to prune" && name != "a file is a link" { // a link stays one
+			if name != "another process is about to prune" && name != "a file is a link" { // a link stays one
 				get(t, c, image)
 				if found, ok := c.find(image); !ok {
 					t.Error("nor is it found when it was got again")
@@ -99,8 +99,8 @@ func TestImageThatIsNotWholeIsNotFound(t *testing.T) {
 	}
 }
 
-// lockForEver holds the lock for pruning until the test binary ends.
-func lockForEver(path string) error {
+// lockForever holds the lock for pruning until the test binary ends.
+func lockForever(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err

@@ -139,7 +139,7 @@ func TestFilesOfFlatcarNeedASignature(t *testing.T) {
 		"one that nothing vouches for": {file: File{URL: url}, want: url + ".sig"},
 		"one with a checksum":          {file: File{URL: url, SHA256: strings.Repeat("0", 64)}},
 		"one with its own":             {file: File{URL: url, SignatureURL: "https://example.org/s"}, want: "https://example.org/s"},
-		"one of somebody else":         {file: File{URL: "https://flatcar-linux.net.example.org/k"}},
+		"one of another domain":        {file: File{URL: "https://flatcar-linux.net.example.org/k"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := c.file.signature(); got != c.want {

@@ -64,7 +64,7 @@ func TestPrune(t *testing.T) {
 				age(t, directory)
 			},
 		},
-		"one that somebody gets is kept": {
+		"one that a process gets is kept": {
 			prepare: func(t *testing.T, _ *Cache, _ Image, directory string) {
 				lock, err := slots.Lock(directory)
 				try(t, err)

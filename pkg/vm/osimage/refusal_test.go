@@ -118,7 +118,7 @@ func TestConnectionWithoutTrust(t *testing.T) {
 		file   File
 		want   string
 	}{
-		"a certificate that nobody signed":          {file: File{URL: secure.URL + "/kernel"}, want: "certificate"},
+		"a certificate of another CA":               {file: File{URL: secure.URL + "/kernel"}, want: "certificate"},
 		"https alone will do":                       {client: secure.Client(), file: File{URL: secure.URL + "/kernel"}},
 		"a detour over http will not":               {client: secure.Client(), file: File{URL: secure.URL + "/detour"}, want: errInsecure.Error()},
 		"a detour without an end":                   {client: secure.Client(), file: File{URL: secure.URL + "/circle"}, want: "redirected too often"},

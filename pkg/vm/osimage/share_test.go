@@ -81,7 +81,7 @@ func TestProcessesAndGoroutinesShareOneDownload(t *testing.T) {
 		r.fault = func(http.ResponseWriter, *http.Request, int) bool { <-everybody; return false }
 	})
 	processes := []*process{startProcess(t, directory, image), startProcess(t, directory, image)}
-	eventually(t, "somebody downloads", func() bool { return len(m.asked()) > 0 })
+	eventually(t, "one process downloads", func() bool { return len(m.asked()) > 0 })
 	var group, waiting sync.WaitGroup
 	waiting.Add(8)
 	c := &Cache{Directory: directory, Local: []string{"/"}, timing: impatient, Progress: func(line string) {

@@ -119,7 +119,7 @@ func TestChoiceInModeAuto(t *testing.T) {
 			behaviour: boots, change: func(f *fake) { f.Device = "/nonexistent/kvm"; f.Kernel = "" }, want: TCG,
 			reasons: []string{"open /nonexistent/kvm: no such file or directory"},
 		},
-		"what cannot be kept is found out all the same": {
+		"a result that cannot be cached is still found": {
 			behaviour: boots, change: func(f *fake) { f.Cache = f.Kernel + "/cache" }, want: KVM, starts: 1,
 			reasons: []string{"could not be kept", "not a directory"},
 		},

@@ -135,7 +135,7 @@ func TestCancelledCallLeavesTheClientUsable(t *testing.T) {
 	}
 }
 
-func TestNobodyHangsOnAQEMUThatDoesNotRead(t *testing.T) {
+func TestNoCallHangsOnAQEMUThatDoesNotRead(t *testing.T) {
 	released := make(chan struct{})
 	c := connect(t, func(*peer) { <-released })
 	defer close(released)
@@ -178,7 +178,7 @@ func TestWhatCannotBeSentIsAnErrorAndNothingElse(t *testing.T) {
 		t.Error("a text is decoded as a number")
 	}
 	if err := c.Execute(t.Context(), "echo", nil, nil); err != nil {
-		t.Errorf("the client is not usable any more: %v", err)
+		t.Errorf("the client is no longer usable: %v", err)
 	}
 }
 

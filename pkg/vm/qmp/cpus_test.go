@@ -15,7 +15,7 @@ import (
 
 // How guests react when a CPU is to be removed.
 var guests = map[string]func(*machine, *peer, string){
-	"lets go": func(m *machine, p *peer, id string) {
+	"releases it": func(m *machine, p *peer, id string) {
 		m.report(p, id, 3, 132)
 		m.report(p, "another", 3, 129)
 		m.later(func() { m.release(p, id) })
@@ -56,7 +56,7 @@ func TestSetCPUs(t *testing.T) {
 			sent: []string{"device_add cpu-3"},
 		},
 		"the last one goes first": {
-			machine: &machine{kvm: true, slots: cpuSlots(4, "", "a", "b", "c"), unplug: guests["lets go"]}, n: 2,
+			machine: &machine{kvm: true, slots: cpuSlots(4, "", "a", "b", "c"), unplug: guests["releases it"]}, n: 2,
 			sent: []string{"device_del c", "device_del b"},
 		},
 		"a CPU goes and no event tells": {
@@ -70,10 +70,10 @@ func TestSetCPUs(t *testing.T) {
 			machine: &machine{slots: cpuSlots(2, "", "a")}, n: 3, err: qmp.ErrOutOfRange,
 		},
 		"none": {
-			machine: &machine{kvm: true, slots: cpuSlots(2, "", "a"), unplug: guests["lets go"]}, n: 0, err: qmp.ErrOutOfRange,
+			machine: &machine{kvm: true, slots: cpuSlots(2, "", "a"), unplug: guests["releases it"]}, n: 0, err: qmp.ErrOutOfRange,
 		},
 		"less than came with the machine": {
-			machine: &machine{kvm: true, slots: cpuSlots(3, "", "", "a"), unplug: guests["lets go"]}, n: 1,
+			machine: &machine{kvm: true, slots: cpuSlots(3, "", "", "a"), unplug: guests["releases it"]}, n: 1,
 			sent: []string{"device_del a"}, err: qmp.ErrFixed,
 		},
 		"the guest refuses": {
@@ -97,10 +97,10 @@ func TestSetCPUs(t *testing.T) {
 			sent: []string{"device_add cpu-1"}, err: qmp.ErrUnobserved,
 		},
 		"removal without KVM": {
-			machine: &machine{slots: cpuSlots(2, "", "a"), unplug: guests["lets go"]}, n: 1, err: qmp.ErrUnsafe,
+			machine: &machine{slots: cpuSlots(2, "", "a"), unplug: guests["releases it"]}, n: 1, err: qmp.ErrUnsafe,
 		},
-		"removal without KVM, wanted all the same": {
-			machine: &machine{slots: cpuSlots(3, "", "a", "b"), unplug: guests["lets go"]}, n: 1, options: unsafe,
+		"removal without KVM, forced": {
+			machine: &machine{slots: cpuSlots(3, "", "a", "b"), unplug: guests["releases it"]}, n: 1, options: unsafe,
 			sent: []string{"object-add kvm-operator-removed-b", "device_del b", "object-add kvm-operator-removed-a", "device_del a"},
 		},
 		"adding after a removal without KVM": {
@@ -113,7 +113,7 @@ func TestSetCPUs(t *testing.T) {
 			err:  qmp.ErrGuestRefused,
 		},
 		"removal without KVM by a newer QEMU": {
-			machine: &machine{qemu: 10, slots: cpuSlots(4, "", "a", "b"), unplug: guests["lets go"]}, n: 2,
+			machine: &machine{qemu: 10, slots: cpuSlots(4, "", "a", "b"), unplug: guests["releases it"]}, n: 2,
 			sent: []string{"object-add kvm-operator-removed-b", "device_del b"},
 		},
 		"adding after that, under an id of its own": {
@@ -129,7 +129,7 @@ func TestSetCPUs(t *testing.T) {
 			sent: []string{"device_add cpu-2"},
 		},
 		"a CPU that was to be removed before": {
-			machine: &machine{qemu: 10, slots: cpuSlots(3, "", "a"), objects: []string{"kvm-operator-removed-a"}, unplug: guests["lets go"]}, n: 1,
+			machine: &machine{qemu: 10, slots: cpuSlots(3, "", "a"), objects: []string{"kvm-operator-removed-a"}, unplug: guests["releases it"]}, n: 1,
 			sent: []string{"device_del a"},
 		},
 	} {
@@ -178,7 +178,7 @@ func TestSlotsAreOrderedByTopology(t *testing.T) {
 
 func TestChangesTakeTurns(t *testing.T) {
 	m := &machine{kvm: true, slots: cpuSlots(8, "")}
-	m.unplug = guests["lets go"]
+	m.unplug = guests["releases it"]
 	c := m.run(t)
 	var waiting sync.WaitGroup
 	for n := range 8 {

@@ -33,7 +33,7 @@ func status(t *testing.T, c *qmp.Client) {
 	}
 }
 
-func TestSlowSubscriberHoldsNobodyUpAndLosesNothing(t *testing.T) {
+func TestSlowSubscriberDelaysNoOtherAndLosesNothing(t *testing.T) {
 	const events = 10000
 	c := connect(t, flood(events))
 	slow, other := c.Subscribe("COUNT"), c.Subscribe("STOP")

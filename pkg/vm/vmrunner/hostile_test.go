@@ -36,7 +36,7 @@ func TestHostileMachineAddsNoOption(t *testing.T) {
 		s := tame[random.IntN(len(tame))]
 		s.Machine = copied(t, s.Machine)
 		for range 1 + random.IntN(3) {
-			spoil(reflect.ValueOf(&s.Machine).Elem(), random)
+			corrupt(reflect.ValueOf(&s.Machine).Elem(), random)
 		}
 		s.Name, s.Machine.ExtraArgs = s.Machine.Name, nil // these may be anything, and are off by default
 		if s.Validate() != nil {
@@ -93,18 +93,18 @@ func copied(t *testing.T, m vmconfig.Machine) vmconfig.Machine {
 	return m
 }
 
-// spoil gives a text or a number somewhere in a value a hostile one.
-func spoil(v reflect.Value, random *rand.Rand) {
+// corrupt gives a text or a number somewhere in a value a hostile one.
+func corrupt(v reflect.Value, random *rand.Rand) {
 	switch v.Kind() {
 	case reflect.Struct:
-		spoil(v.Field(random.IntN(v.NumField())), random)
+		corrupt(v.Field(random.IntN(v.NumField())), random)
 	case reflect.Slice:
 		if v.Len() > 0 {
-			spoil(v.Index(random.IntN(v.Len())), random)
+			corrupt(v.Index(random.IntN(v.Len())), random)
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
-			spoil(v.Elem(), random)
+			corrupt(v.Elem(), random)
 		}
 	case reflect.String:
 		v.SetString(hostileTexts[random.IntN(len(hostileTexts))])

@@ -26,9 +26,9 @@ func TestKubeProxyWithoutAVersionStaysAsItIs(t *testing.T) {
 		err   error
 		want  string
 	}{
-		"its version is known":     {want: "image: registry.k8s.io/kube-proxy:v1.35.4"},
-		"nobody knows its version": {err: gone},
-		"it has an image":          {addon: v1alpha1.AddOn{Image: "example.com/proxy:1"}, err: gone, want: "image: example.com/proxy:1"},
+		"its version is known":   {want: "image: registry.k8s.io/kube-proxy:v1.35.4"},
+		"its version is unknown": {err: gone},
+		"it has an image":        {addon: v1alpha1.AddOn{Image: "example.com/proxy:1"}, err: gone, want: "image: example.com/proxy:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.KVMConfig{}

@@ -39,10 +39,10 @@ func TestWhoAnswersForTheAPI(t *testing.T) {
 		members         []etcd.Member
 		want            []string
 	}{
-		"those of the spec":                   {nodes: []state.Node{one}, retiring: []state.Node{two}, want: []string{"10.0.0.1"}},
-		"those that leave, where no other is": {nodes: []state.Node{ill}, retiring: []state.Node{two}, want: []string{"10.0.0.2"}},
-		"none, when those that leave are ill": {nodes: []state.Node{ill}, retiring: []state.Node{alsoIll}},
-		"all, as nothing is known of etcd":    {nodes: []state.Node{one, two}, want: []string{"10.0.0.1", "10.0.0.2"}},
+		"those of the spec":                         {nodes: []state.Node{one}, retiring: []state.Node{two}, want: []string{"10.0.0.1"}},
+		"those that leave, where no other is":       {nodes: []state.Node{ill}, retiring: []state.Node{two}, want: []string{"10.0.0.2"}},
+		"none, when those that leave are unhealthy": {nodes: []state.Node{ill}, retiring: []state.Node{alsoIll}},
+		"all, as nothing is known of etcd":          {nodes: []state.Node{one, two}, want: []string{"10.0.0.1", "10.0.0.2"}},
 		"all that have etcd": {nodes: []state.Node{one, two}, members: []etcd.Member{member("10.0.0.1"), member("10.0.0.2")},
 			want: []string{"10.0.0.1", "10.0.0.2"}},
 		"not the one whose etcd does not answer": {nodes: []state.Node{one, two}, members: []etcd.Member{silent, member("10.0.0.2")}, want: []string{"10.0.0.2"}},
@@ -92,9 +92,9 @@ func TestWhatIsKnownOfPods(t *testing.T) {
 		change         change
 		master, worker string
 	}{
-		"serves":                  {nothing, is, is},
-		"its gate is True":        {with(key.ConditionNodeReady, corev1.ConditionTrue, ""), is, is},
-		"nobody has set its gate": {with(key.ConditionNodeReady, corev1.ConditionUnknown, ""), is, is},
+		"serves":              {nothing, is, is},
+		"its gate is True":    {with(key.ConditionNodeReady, corev1.ConditionTrue, ""), is, is},
+		"its gate is not set": {with(key.ConditionNodeReady, corev1.ConditionUnknown, ""), is, is},
 		"its Node is not Ready, its kubelet dead": {with(key.ConditionNodeReady, corev1.ConditionFalse, ""), is, absent},
 		"failed, and Ready":                       {phase(corev1.PodFailed), absent, absent},
 		"succeeded, and Ready":                    {phase(corev1.PodSucceeded), absent, absent},

@@ -16,7 +16,7 @@ import (
 
 func TestDecide(t *testing.T) {
 	member := []etcd.Member{{ID: 1, Name: "etcd-m1", Healthy: true}}
-	unreachable := etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "nobody answers"}}
+	unreachable := etcd.State{Step: etcd.Step{Action: etcd.Wait, Reason: etcd.ReasonUnreachable, Message: "no member answers"}}
 	at := func(action etcd.Action, reason string) etcd.State {
 		return etcd.State{Members: member, Step: etcd.Step{Action: action, Reason: reason, Message: "because"}}
 	}
@@ -33,13 +33,13 @@ func TestDecide(t *testing.T) {
 		ran      bool // etcd was reached before
 		want     string
 	}{
-		"no member has been asked yet":            {founders: []string{"m1"}, want: "Unknown NotAsked: the members of etcd have not been asked yet"},
-		"nobody answers":                          {etcd: unreachable, founders: []string{"m1"}, ran: true, want: "Done"},
-		"nobody has answered since it began":      {etcd: unreachable, founders: []string{"m1"}, want: "Wait Unreachable: nobody answers"},
-		"nobody answers, not even the API server": {etcd: unreachable, founders: []string{"m1"}, gone: true, want: "Wait Unreachable: nobody answers"},
-		"nobody is asked, and no API server is":   {founders: []string{"m1"}, gone: true, want: "Done"},
-		"nobody answers, and a master is added":   {etcd: unreachable, founders: []string{"m0"}, want: "Wait Unreachable: nobody answers"},
-		"nobody answers, and a master goes":       {etcd: unreachable, founders: []string{"m1"}, retiring: 1, want: "Wait Unreachable: nobody answers"},
+		"no member has been asked yet":               {founders: []string{"m1"}, want: "Unknown NotAsked: the members of etcd have not been asked yet"},
+		"no member answers":                          {etcd: unreachable, founders: []string{"m1"}, ran: true, want: "Done"},
+		"no member has answered since it began":      {etcd: unreachable, founders: []string{"m1"}, want: "Wait Unreachable: no member answers"},
+		"no member answers, not even the API server": {etcd: unreachable, founders: []string{"m1"}, gone: true, want: "Wait Unreachable: no member answers"},
+		"no member is queried, and no API server is": {founders: []string{"m1"}, gone: true, want: "Done"},
+		"no member answers, and a master is added":   {etcd: unreachable, founders: []string{"m0"}, want: "Wait Unreachable: no member answers"},
+		"no member answers, and a master goes":       {etcd: unreachable, founders: []string{"m1"}, retiring: 1, want: "Wait Unreachable: no member answers"},
 		"a founder has left the spec": {etcd: unreachable, founders: []string{"m1", "m2", "m3"}, held: []string{"m2", "m3"},
 			want: "Wait Founding: etcd is to begin with the masters m1, m2, m3, and m2, m3, which the spec has lost meanwhile, stay until it has: " +
 				"it needs a majority of its founding members; if too few of them can run, and the cluster has never served, delete the KVMConfig and create it again"},
@@ -49,7 +49,7 @@ func TestDecide(t *testing.T) {
 		"a master has just left": {etcd: at(etcd.None, ""), founders: []string{"m1"}, retiring: 1,
 			want: "Wait Leaving: masters have left the spec, and etcd has not been asked for their members since"},
 		"a member is added":          {etcd: at(etcd.Add, etcd.ReasonJoining), founders: []string{"m1"}, want: "Wait Joining: because"},
-		"a member is not well":       {etcd: at(etcd.Wait, etcd.ReasonMemberUnhealthy), founders: []string{"m1"}, want: "Wait MemberUnhealthy: because"},
+		"a member is unhealthy":      {etcd: at(etcd.Wait, etcd.ReasonMemberUnhealthy), founders: []string{"m1"}, want: "Wait MemberUnhealthy: because"},
 		"an alarm":                   {etcd: full, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE"},
 		"an alarm that needs people": {etcd: stuck, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE; delete objects"},
 	} {

@@ -33,7 +33,7 @@ func TestHostsHaveOneCluster(t *testing.T) {
 		objects   []string
 		reason    string
 	}{
-		"nobody has the hosts":                          {nil, nil, []string{"api", "etcd"}, ""},
+		"no other Ingress has the hosts":                {nil, nil, []string{"api", "etcd"}, ""},
 		"this cluster has them":                         {[]networkingv1.Ingress{made("ab1cd", api, late, "a")}, nil, []string{"api", "etcd"}, ""},
 		"another cluster has one, and this one none":    {[]networkingv1.Ingress{made("evil1", api, late, "a")}, nil, []string{"etcd"}, "HostTaken"},
 		"another cluster has etcd's":                    {[]networkingv1.Ingress{made("evil1", etcd, late, "a")}, nil, []string{"api"}, "HostTaken"},

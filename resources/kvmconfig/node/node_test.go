@@ -23,18 +23,18 @@ func TestOnlyNodesWithoutAMachineAreStale(t *testing.T) {
 		phase          corev1.PodPhase
 		want           bool
 	}{
-		"a Node whose pod is gone":                            {ready: "False", ours: true, want: true},
-		"one that nobody has heard of for a while":            {ready: "Unknown", ours: true, want: true},
-		"one that has never reported":                         {ours: true, want: true},
-		"one that reports without a pod runs somewhere":       {ready: "True", ours: true},
-		"one whose pod exists may come back":                  {ready: "Unknown", ours: true, pod: true},
-		"one whose pod has ended, with its host":              {ready: "Unknown", ours: true, pod: true, phase: "Failed", want: true},
-		"one whose pod has ended, and that reports":           {ready: "True", ours: true, pod: true, phase: "Failed"},
-		"a healthy one":                                       {ready: "True", ours: true, pod: true},
-		"one that somebody else has added":                    {ready: "Unknown"},
-		"one that is being removed already":                   {ready: "False", ours: true, end: true},
-		"one that somebody else has added, with a pod's name": {ready: "False", pod: true},
-		"one that is being removed and whose pod exists":      {ready: "False", ours: true, pod: true, end: true},
+		"a Node whose pod is gone":                             {ready: "False", ours: true, want: true},
+		"one that has not reported for a while":                {ready: "Unknown", ours: true, want: true},
+		"one that has never reported":                          {ours: true, want: true},
+		"one that reports without a pod runs somewhere":        {ready: "True", ours: true},
+		"one whose pod exists may come back":                   {ready: "Unknown", ours: true, pod: true},
+		"one whose pod has ended, with its host":               {ready: "Unknown", ours: true, pod: true, phase: "Failed", want: true},
+		"one whose pod has ended, and that reports":            {ready: "True", ours: true, pod: true, phase: "Failed"},
+		"a healthy one":                                        {ready: "True", ours: true, pod: true},
+		"one that another client has added":                    {ready: "Unknown"},
+		"one that is being removed already":                    {ready: "False", ours: true, end: true},
+		"one that another client has added, with a pod's name": {ready: "False", pod: true},
+		"one that is being removed and whose pod exists":       {ready: "False", ours: true, pod: true, end: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-a-1"}}

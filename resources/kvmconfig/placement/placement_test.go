@@ -89,15 +89,15 @@ func TestMasterStaysWhereItsDataIs(t *testing.T) {
 	}
 }
 
-// TestNobodyIsPlacedWhoseDataIsSomewhere covers a status that has lost the host.
-func TestNobodyIsPlacedWhoseDataIsSomewhere(t *testing.T) {
+// TestMasterWhoseDataIsOnAHostIsNotPlaced covers a status that has lost the host.
+func TestMasterWhoseDataIsOnAHostIsNotPlaced(t *testing.T) {
 	ran := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key.AnnotationEtcdMember: "1"}}}
 	for name, test := range map[string]struct {
 		known, bound string
 		want         placed
 		wantState    chain.State
 	}{
-		"nobody knows where":    {wantState: chain.StateWaiting},
+		"its host is unknown":   {wantState: chain.StateWaiting},
 		"the status knows":      {known: "host-1", want: placed{"b@host-1"}},
 		"an older pod is there": {bound: "host-1", wantState: chain.StateStore},
 	} {

@@ -65,7 +65,7 @@ func TestOnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
 		"not Ready for as long as it may be":                     {corev1.ConditionFalse, 10 * time.Minute, corev1.ConditionFalse, 0, deleted{"worker-w1"}},
 		"gone for as long as it may be":                          {corev1.ConditionFalse, 10 * time.Minute, "", 0, deleted{"worker-w1"}},
 		"Ready again for a moment, its gate has not followed":    {corev1.ConditionFalse, time.Hour, corev1.ConditionTrue, 0, nil},
-		"Ready while nobody looked, and not for a moment":        {corev1.ConditionFalse, time.Hour, corev1.ConditionFalse, time.Minute + time.Second, nil},
+		"Ready while it was not observed, and not for a moment":  {corev1.ConditionFalse, time.Hour, corev1.ConditionFalse, time.Minute + time.Second, nil},
 		"not Ready, then unknown, which was seen":                {corev1.ConditionFalse, time.Hour, corev1.ConditionUnknown, time.Minute, deleted{"worker-w1"}},
 		"never part of the cluster, and its pod says nothing":    {"", 0, "", 0, nil},
 		"just part of the cluster, and its pod has not followed": {"", 0, corev1.ConditionFalse, 0, nil},
@@ -103,8 +103,8 @@ func TestOnlyWhatHasNotBeenReadyForLongIsReplaced(t *testing.T) {
 	}
 }
 
-// TestNodeThatHasNotBegunKeepsNobodyFromBeingReplaced: it may wait for the very node that is not Ready.
-func TestNodeThatHasNotBegunKeepsNobodyFromBeingReplaced(t *testing.T) {
+// TestNodeThatHasNotBegunBlocksNoReplacement: it may wait for the very node that is not Ready.
+func TestNodeThatHasNotBegunBlocksNoReplacement(t *testing.T) {
 	for name, test := range map[string]struct {
 		deployment *appsv1.Deployment
 		want       deleted

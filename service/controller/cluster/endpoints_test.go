@@ -53,8 +53,8 @@ func TestPodsBehindTheServices(t *testing.T) {
 		want   [3]string // master, worker, member m0aaa
 		ipv6   string
 	}{
-		"everybody serves":        {func(*world) {}, [3]string{master, worker0 + " " + worker1, master}, ""},
-		"nobody is there":         {func(w *world) { w.Pods = nil }, [3]string{"", "", ""}, ""},
+		"all nodes serve":         {func(*world) {}, [3]string{master, worker0 + " " + worker1, master}, ""},
+		"no pod exists":           {func(w *world) { w.Pods = nil }, [3]string{"", "", ""}, ""},
 		"a worker is not Ready":   {func(w *world) { notReady(&w.Pods[1]) }, [3]string{master, worker1, master}, ""},
 		"a worker goes":           {func(w *world) { terminating(&w.Pods[2]) }, [3]string{master, worker0, master}, ""},
 		"the master is not Ready": {func(w *world) { notReady(&w.Pods[0]) }, [3]string{"", worker0 + " " + worker1, master}, ""},

@@ -53,7 +53,7 @@ func TestMachineOfAMasterStaysUntilItsMemberIsOut(t *testing.T) {
 	scenario, w := replaced(t)
 	s := scenario.snapshot(t, w)
 	if got := []bool{s.Retires(state.Node{ID: "m2aaa", Role: key.RoleMaster}), s.AwaitsMember(s.Masters()[2]), s.AwaitsMember(s.Masters()[0])}; !slices.Equal(got, []bool{true, true, false}) {
-		t.Errorf("nobody answers: %v", got)
+		t.Errorf("no member answers: %v", got)
 	}
 	for handler, want := range map[string][]string{"service": {"master-m2aaa"}, "endpoints": {"master-m2aaa"}, "namespace": nil} {
 		desired, err := build(t, s, handler)
@@ -112,13 +112,13 @@ func TestBeginningOfMasters(t *testing.T) {
 		members []etcd.Member
 		want    beginning
 	}{
-		"a founder, and nobody answers":              {m0, nil, beginning{"new", ticket, 3}},
-		"a founder that runs":                        {m0, members(s, "m0aaa", "m1aaa", "m2aaa"), beginning{"existing", "", 1}},
-		"a founder that has run, and nobody answers": {began, nil, beginning{"existing", "", 1}},
-		"another, and nobody answers":                {m9, nil, beginning{"existing", "", 1}},
-		"a founder that was taken out":               {m0, members(s, "m1aaa", "m2aaa"), beginning{"existing", "", 1}},
-		"another that is added":                      {m9, added, beginning{"existing", "abc", 4}},
-		"another that runs":                          {m9, members(s, "m0aaa", "m1aaa", "m9zzz"), beginning{"existing", "", 1}},
+		"a founder, and no member answers":              {m0, nil, beginning{"new", ticket, 3}},
+		"a founder that runs":                           {m0, members(s, "m0aaa", "m1aaa", "m2aaa"), beginning{"existing", "", 1}},
+		"a founder that has run, and no member answers": {began, nil, beginning{"existing", "", 1}},
+		"another, and no member answers":                {m9, nil, beginning{"existing", "", 1}},
+		"a founder that was taken out":                  {m0, members(s, "m1aaa", "m2aaa"), beginning{"existing", "", 1}},
+		"another that is added":                         {m9, added, beginning{"existing", "abc", 4}},
+		"another that runs":                             {m9, members(s, "m0aaa", "m1aaa", "m9zzz"), beginning{"existing", "", 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Etcd = etcd.State{Members: test.members}

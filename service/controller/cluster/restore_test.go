@@ -260,7 +260,7 @@ func snapshots(t *testing.T, s *state.Cluster) *batchv1.CronJob {
 			return job
 		}
 	}
-	t.Fatal("nobody takes snapshots")
+	t.Fatal("there is no CronJob of snapshots")
 	return nil
 }
 
@@ -282,9 +282,9 @@ func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
 	}
 }
 
-// TestFormerMembersAreNobodys: a machine from before the restore that was removed from the spec is not queried and does
+// TestFormerMembersAreIgnored: a machine from before the restore that was removed from the spec is not queried and does
 // not stay.
-func TestFormerMembersAreNobodys(t *testing.T) {
+func TestFormerMembersAreIgnored(t *testing.T) {
 	s, w := restorable(t)
 	w.Namespace.Annotations[key.AnnotationEtcdRestored] = wantedSnapshot + "/0#0"
 	now := s.snapshot(t, w)

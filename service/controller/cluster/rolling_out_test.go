@@ -73,7 +73,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 		"another pod network, which must not meet what the one before left on the nodes": {func(s *scenario, _ *world) {
 			s.config.Spec.AddOns = &v1alpha1.AddOns{CNI: v1alpha1.CNI{Type: v1alpha1.CNINone}}
 		}, mastersFirst},
-		"no kube-proxy any more, whose rules stay in the kernel": {func(s *scenario, _ *world) {
+		"kube-proxy is disabled, whose rules stay in the kernel": {func(s *scenario, _ *world) {
 			s.config.Spec.AddOns = &v1alpha1.AddOns{KubeProxy: v1alpha1.AddOn{Disabled: true}}
 		}, mastersFirst},
 		"add-ons that are named as they are": {func(s *scenario, _ *world) {
@@ -378,9 +378,9 @@ func TestMachinesOfTheOriginalRollToo(t *testing.T) {
 	}
 }
 
-// TestForeignDeploymentsAreNobodysNodes: attach takes Deployments with this cluster's owner, and pods by role and node
+// TestForeignDeploymentsAreNoNodes: attach takes Deployments with this cluster's owner, and pods by role and node
 // ID.
-func TestForeignDeploymentsAreNobodysNodes(t *testing.T) {
+func TestForeignDeploymentsAreNoNodes(t *testing.T) {
 	s := simple()
 	w := s.running(t)
 	w.Deployments["worker-w0aaa"].Annotations[ownership.Annotation] = "default/other/deployment"

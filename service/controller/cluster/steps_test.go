@@ -22,8 +22,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
-// TestHostsThatDoNotAnswerHoldUpNobody: many nodes hang, and most of their hosts do not return the console.
-func TestHostsThatDoNotAnswerHoldUpNobody(t *testing.T) {
+// TestHostsThatDoNotAnswerDelayNoOther: many nodes hang, and most of their hosts do not return the console.
+func TestHostsThatDoNotAnswerDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Reconciler{Clock: testingclock.NewFakePassiveClock(now.Add(time.Hour)), Console: func(ctx context.Context, _, pod string) (string, error) {
 			if pod == "answers" {

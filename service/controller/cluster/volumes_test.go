@@ -104,7 +104,7 @@ func TestHostVolumesThatCannotBeHad(t *testing.T) {
 			"False HostVolumeNotForNamespace: worker w1aaa: PersistentVolume pv1 is for KVMConfigs of other namespaces than default; add it to the annotation " +
 				"kvm-operator.giantswarm.io/for-namespaces of the volume, or use another mount tag", 5,
 		},
-		"it is for nobody": {
+		"it is for no namespace": {
 			[]corev1.PersistentVolume{annotated(key.AnnotationVolumeFor, "")},
 			"False HostVolumeNotForNamespace: worker w1aaa: PersistentVolume pv1 is for KVMConfigs of other namespaces than default; add it to the annotation " +
 				"kvm-operator.giantswarm.io/for-namespaces of the volume, or use another mount tag", 5,

@@ -13,9 +13,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
-// TestVotesOfClustersThatNobodyHasLookedAt: an operator that has just started does not release masters because of what
+// TestVotesOfClustersThatWereNotQueried: an operator that has just started does not release masters because of what
 // it does not know yet.
-func TestVotesOfClustersThatNobodyHasLookedAt(t *testing.T) {
+func TestVotesOfClustersThatWereNotQueried(t *testing.T) {
 	name := types.NamespacedName{Namespace: "default", Name: "ab1cd"}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -66,7 +66,7 @@ func TestWhoIsNotReached(t *testing.T) {
 		reason string
 	}{
 		"nothing is stored":                      {nil, false, "NoCertificate"},
-		"the namespace belongs to somebody else": {pairs, true, "OwnedByOther"},
+		"the namespace belongs to another owner": {pairs, true, "OwnedByOther"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := NewWorkloads(nil, nil, nil)

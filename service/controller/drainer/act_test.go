@@ -78,7 +78,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		answers []error
 		want    string
 	}{
-		"nobody":            {nil, make([]error, 5), ""},
+		"none":              {nil, make([]error, 5), ""},
 		"one":               {nil, []error{nil, errBudget, nil, nil, nil}, "; default/b: the budget is in the way"},
 		"the Node":          {errBudget, make([]error, 5), "; its Node cannot be cordoned: the budget is in the way"},
 		"no answer to some": {nil, []error{nil, errBudget, context.DeadlineExceeded, nil, context.DeadlineExceeded}, "; default/b: the budget is in the way; not all evictions are answered within 15s"},

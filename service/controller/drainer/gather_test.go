@@ -32,11 +32,11 @@ func TestHowLongAMachineIsHeld(t *testing.T) {
 		drain          *v1alpha1.Drain
 		timeout, grace time.Duration
 	}{
-		"as the setting says":               {deleted(time.Minute, nodepod.GracePeriod), nil, 30 * time.Minute, nodepod.HoldPeriod},
-		"as the KVMConfig says":             {deleted(time.Minute, nodepod.GracePeriod), hour, time.Hour, nodepod.HoldPeriod},
-		"for ever is as long as it may be":  {deleted(time.Minute, nodepod.GracePeriod), &v1alpha1.Drain{Timeout: &metav1.Duration{}}, 0, nodepod.HoldPeriod},
-		"less when whoever deletes says so": {deleted(time.Minute, 20*time.Minute), hour, time.Hour, 10 * time.Minute},
-		"not at all when there is no time":  {deleted(time.Minute, 5*time.Minute), hour, time.Hour, time.Nanosecond},
+		"as the setting says":                {deleted(time.Minute, nodepod.GracePeriod), nil, 30 * time.Minute, nodepod.HoldPeriod},
+		"as the KVMConfig says":              {deleted(time.Minute, nodepod.GracePeriod), hour, time.Hour, nodepod.HoldPeriod},
+		"no timeout is as long as it may be": {deleted(time.Minute, nodepod.GracePeriod), &v1alpha1.Drain{Timeout: &metav1.Duration{}}, 0, nodepod.HoldPeriod},
+		"less when the deletion says so":     {deleted(time.Minute, 20*time.Minute), hour, time.Hour, 10 * time.Minute},
+		"not at all when there is no time":   {deleted(time.Minute, 5*time.Minute), hour, time.Hour, time.Nanosecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Timeout: 30 * time.Minute, Clock: testingclock.NewFakePassiveClock(now)}

@@ -23,11 +23,11 @@ func TestHostThatShutsDown(t *testing.T) {
 		message string
 		want    bool
 	}{
-		"it is well":      {corev1.ConditionTrue, "kubelet is posting ready status", false},
+		"it is Ready":     {corev1.ConditionTrue, "kubelet is posting ready status", false},
 		"it is not Ready": {corev1.ConditionFalse, "container runtime is down", false},
 		"it shuts down":   {corev1.ConditionFalse, down, true},
-		"it has shut down, and nobody hears of it":    {corev1.ConditionUnknown, "Kubelet stopped posting node status.", false},
-		"it is well again, whatever it has just said": {corev1.ConditionTrue, down, false},
+		"it has shut down, and no longer reports":      {corev1.ConditionUnknown, "Kubelet stopped posting node status.", false},
+		"it is Ready again, whatever it has just said": {corev1.ConditionTrue, down, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := masterPod("m1")

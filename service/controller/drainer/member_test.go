@@ -60,8 +60,8 @@ func TestWhichMachinesRunAMember(t *testing.T) {
 		"one whose Deployment is gone, with a vote":     {"m2", nil, etcd.VoteGiven, true},
 		"one whose Deployment is gone, which is silent": {"m2", nil, etcd.VoteMissing, true},
 		"one whose Deployment is gone, without a vote":  {"m2", nil, etcd.VoteNone, false},
-		"one of whom nobody knows":                      {"m2", nil, etcd.VoteUnknown, false},
-		"one of whom nobody knows yet":                  {"m2", nil, etcd.VoteAwaited, true},
+		"one whose vote is unknown":                     {"m2", nil, etcd.VoteUnknown, false},
+		"one whose vote is awaited":                     {"m2", nil, etcd.VoteAwaited, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			management := fake.NewClientBuilder()

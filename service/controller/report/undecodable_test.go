@@ -27,7 +27,7 @@ func TestConditionsAreWrittenOnce(t *testing.T) {
 	}
 	for name, change := range map[string]func(*v1alpha1.KVMConfig){
 		"another generation": func(c *v1alpha1.KVMConfig) { c.Generation++ },
-		"a condition that somebody else changed": func(c *v1alpha1.KVMConfig) {
+		"a condition that another client changed": func(c *v1alpha1.KVMConfig) {
 			c.Status.Conditions[0].Status, c.Status.Conditions[0].Reason = metav1.ConditionTrue, "Ready"
 		},
 		"a condition that is gone": func(c *v1alpha1.KVMConfig) { c.Status.Conditions = c.Status.Conditions[1:] },

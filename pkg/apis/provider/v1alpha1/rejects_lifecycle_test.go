@@ -22,7 +22,7 @@ var rejectedLifecycle = map[string]rejection{
 		change: "spec: {access: {type: Ingress, nodePort: 30443}}",
 		want:   `spec.access.nodePort: Invalid value: needs type NodePort or LoadBalancer; remove it, or change the type`,
 	},
-	"node ports that nobody can find": {
+	"node ports without a host": {
 		change: "spec: {access: {type: NodePort}}",
 		want:   `spec.access.host: Invalid value: must name a host of the management cluster, or what leads to them, when the type is NodePort`,
 	},
@@ -54,7 +54,7 @@ var rejectedLifecycle = map[string]rejection{
 		change: "spec: {etcd: {snapshots: {volume: {claimName: a}}, restore: {snapshot: ../ab1cd.db}}}",
 		want:   `spec.etcd.restore.snapshot: Invalid value: "../ab1cd.db": must be the name of a file, without a directory`,
 	},
-	"snapshots at a time that nobody understands": {
+	"snapshots with an invalid schedule": {
 		change: "spec: {etcd: {snapshots: {schedule: every hour, volume: {claimName: a}}}}",
 		want:   `spec.etcd.snapshots.schedule: Invalid value: "every hour": must be five fields of a CronJob like "0 */6 * * *", or @hourly, @daily, @weekly, @monthly`,
 	},

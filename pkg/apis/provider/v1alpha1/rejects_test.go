@@ -13,7 +13,7 @@ import (
 // A rejection is a change and the one sentence by which the API server refuses it.
 type rejection struct{ change, want string }
 
-// rejections are changes to testdata/minimal.yaml that make an object that nobody may create.
+// rejections are changes to testdata/minimal.yaml that make it an object that the API server rejects.
 func rejections() map[string]rejection {
 	all := map[string]rejection{}
 	for _, table := range []map[string]rejection{rejectedCluster, rejectedKubernetes, rejectedMachines, rejectedLifecycle, rejectedUnworkable} {

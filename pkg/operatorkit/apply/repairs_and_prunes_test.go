@@ -101,14 +101,14 @@ func TestPruningTakesOurOwnAndNothingElse(t *testing.T) {
 	b.apply(apply.Set{Objects: []client.Object{stays, kept, goes, secret}, Kinds: kinds})
 	others := b.configMap("others", nil)
 	do(t, b.try(apply.Set{Owner: b.ownerNamed("other"), Objects: []client.Object{others}}))
-	nobodys := b.configMap("nobodys", nil)
-	do(t, direct.Create(t.Context(), nobodys.DeepCopy()))
-	for _, object := range []client.Object{stays, kept, goes, secret, others, nobodys} {
+	ownerless := b.configMap("ownerless", nil)
+	do(t, direct.Create(t.Context(), ownerless.DeepCopy()))
+	for _, object := range []client.Object{stays, kept, goes, secret, others, ownerless} {
 		seen(t, object)
 	}
 	equal(t, "requests without kinds", []string(nil), b.apply(set(stays)))
 	equal(t, "requests", []string{"DELETE", "DELETE"}, b.apply(apply.Set{Objects: []client.Object{stays}, Keep: []client.Object{b.configMap("kept", map[string]string{"any": "thing"})}, Kinds: kinds}))
-	got := []bool{exists(t, stays), exists(t, kept), exists(t, others), exists(t, nobodys), exists(t, goes), exists(t, secret)}
+	got := []bool{exists(t, stays), exists(t, kept), exists(t, others), exists(t, ownerless), exists(t, goes), exists(t, secret)}
 	equal(t, "who exists", []bool{true, true, true, true, false, false}, got)
 }
 

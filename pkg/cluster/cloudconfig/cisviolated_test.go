@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// spoil changes a node so that it satisfies nothing of the benchmark.
-func spoil(n *bootedNode) *bootedNode {
+// violate changes a node so that it violates every check of the benchmark.
+func violate(n *bootedNode) *bootedNode {
 	core := "core"
 	for path, node := range n.nodes {
 		node.User = types.NodeUser{Name: &core}
@@ -33,12 +33,12 @@ func spoil(n *bootedNode) *bootedNode {
 		"readOnlyPort": 10255, "streamingConnectionIdleTimeout": "0", "makeIPTablesUtilChains": false, "eventRecordQPS": 0,
 		"featureGates": map[string]any{"RotateKubeletServerCertificate": false},
 	}
-	spoilAddons(n)
+	violateInAddons(n)
 	return n
 }
 
-func spoilAddons(n *bootedNode) {
-	meta := metav1.ObjectMeta{Namespace: "default", Name: "spoiled"}
+func violateInAddons(n *bootedNode) {
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "violating"}
 	user := int64(1000)
 	everything := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
 	for _, object := range n.addons {
