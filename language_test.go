@@ -18,23 +18,37 @@ import (
 // ones.
 var odd = regexp.MustCompile(`(?i)\b(whoever|nobody|somebody|anew|for ever|any more|let go|lets go|taken back|in vain|wished for|all the same|in its new form)\b`)
 
-// plainPages are the pages outside docs that are checked, too.
-var plainPages = []string{
-	"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "helm/kvm-operator/README.md",
-	"integration/images/addons/README.md", "integration/suites/chaos/README.md", "integration/images/guestimage/README.md",
-}
+// plainPages are the pages outside docs and integration that are checked, too.
+var plainPages = []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "helm/kvm-operator/README.md"}
 
-// TestUsersReadPlainEnglish checks the strings (messages, errors and help) and the comments of the product, the
-// descriptions of the CRDs, and the pages above.
+// TestUsersReadPlainEnglish checks the strings and the comments of the product and of all tests, the pages of
+// integration, the descriptions of the CRDs, and the pages above.
 func TestUsersReadPlainEnglish(t *testing.T) {
-	for _, directory := range []string{"cmd", "flag", "pkg", "resources", "service"} {
+	for _, directory := range []string{"cmd", "flag", "helm", "integration", "pkg", "resources", "runner", "service", "smolvm"} {
 		err := filepath.WalkDir(directory, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			switch {
+			case err != nil:
 				return err
+			case filepath.Ext(path) == ".go":
+				return checkFile(t, path)
+			case filepath.Ext(path) == ".md" && directory == "integration":
+				checkPage(t, path)
 			}
-			return checkFile(t, path)
+			return nil
 		})
 		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sources, err := filepath.Glob("*.go")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("there are no sources (%v)", err)
+	}
+	for _, path := range sources {
+		if path == "language_test.go" {
+			continue // it names the odd words
+		}
+		if err := checkFile(t, path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,14 +72,19 @@ func TestUsersReadPlainEnglish(t *testing.T) {
 		if page == "docs/glossary.md" {
 			continue // it names the odd words
 		}
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, line := range strings.Split(string(text), "\n") {
-			if word := odd.FindString(strings.ReplaceAll(line, "''nobody''", "")); word != "" {
-				t.Errorf("%s:%d has %q", page, i+1, word)
-			}
+		checkPage(t, page)
+	}
+}
+
+func checkPage(t *testing.T, page string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		if word := odd.FindString(strings.ReplaceAll(line, "''nobody''", "")); word != "" {
+			t.Errorf("%s:%d has %q", page, i+1, word)
 		}
 	}
 }
