@@ -21,14 +21,14 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePort) || self.nodePort == 0 || self.type == 'NodePort' || self.type == 'LoadBalancer'",fieldPath=".nodePort",message="needs type NodePort or LoadBalancer; remove it, or change the type"
 // +kubebuilder:validation:XValidation:rule="self.type != 'NodePort' || (has(self.host) && self.host != \"\")",fieldPath=".host",message="must name a host of the management cluster, or what leads to them, when the type is NodePort"
 type Access struct {
-	// Type is how the API is published: by a Service "api" of that type, by the Ingress "api", or not beyond the Service
+	// Type is how the API is published: by a Service "api" of that type, by the Ingress "api", or only by the Service
 	// "master".
 	//
 	// +kubebuilder:default=ClusterIP
 	Type AccessType `json:"type,omitempty"`
 
-	// Host is the host name or IP address in the kubeconfig. Left out: that of the load balancer, the domain of the API
-	// with an Ingress, else the Service's name in the management cluster.
+	// Host is the host name or IP address in the kubeconfig. If it is not set, the kubeconfig has the address of the load
+	// balancer, the domain of the API with an Ingress, or otherwise the name of the Service in the management cluster.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || isIP(self) || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be an IP address or a lower case host name, without scheme and port"
@@ -40,8 +40,8 @@ type Access struct {
 	// +kubebuilder:validation:Maximum=65535
 	NodePort int32 `json:"nodePort,omitempty"`
 
-	// CertSANs are further names and IP addresses in the API server's certificate, besides Host. They count when the
-	// certificate is issued.
+	// CertSANs are names and IP addresses in the API server's certificate, in addition to Host. Adding one renews the
+	// certificate, which replaces the masters.
 	//
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=253

@@ -8,16 +8,16 @@ type AddOns struct {
 	// CoreDNS is the cluster's DNS.
 	CoreDNS AddOn `json:"coreDNS,omitempty"`
 
-	// CNI is the pods' network.
+	// CNI is the pod network.
 	CNI CNI `json:"cni,omitempty"`
 }
 
 // AddOn is one thing that the operator installs in the workload cluster.
 type AddOn struct {
-	// Disabled removes what the operator installed, for clusters that get it by other means.
+	// Disabled removes the add-on that the operator installed, for clusters that install it by other means.
 	Disabled bool `json:"disabled,omitempty"`
 
-	// Image replaces the image that goes with the operator, with its tag or digest.
+	// Image replaces the operator's default image, with its tag or digest.
 	//
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^((([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])([.]([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+(:[0-9]+)?|[a-z0-9-]*[a-z0-9]:[0-9]+|localhost)/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$')",message="must be an image with its tag or digest, in lower case but for the tag, for example registry.example.org/flannel:v0.27.0"
@@ -38,11 +38,12 @@ const (
 	CNINone CNIType = "none"
 )
 
-// CNI is the pods' network. Its range and MTU are those of spec.cluster.calico, whatever the type.
+// CNI is the pod network. Its range and MTU are those of spec.cluster.calico, whatever the type.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'custom' ? has(self.manifests) : !has(self.manifests)",fieldPath=".manifests",message="goes with type custom, which needs it: name both, or neither"
 type CNI struct {
-	// Type is flannel, custom for a network that the operator installs from manifests, or none for one that is installed by other means.
+	// Type is flannel, custom for a network that the operator installs from manifests, or none for a network that is
+	// installed by other means.
 	//
 	// +kubebuilder:default=flannel
 	Type CNIType `json:"type,omitempty"`

@@ -16,7 +16,7 @@ type Cluster struct {
 	// ID names the cluster: its namespace on the management cluster, its service account and its labels. A lower-case
 	// DNS label of at most 11 characters; "default", "giantswarm" and names that begin with "kube-" are reserved, and so are
 	// those with "etcd" after a dash, or with "-apiserver" or "-psp" at the end: the objects of another cluster may have such names.
-	// Immutable: every object of the cluster is named after it, so another ID is another cluster.
+	// Immutable, because every object of the cluster is named after it.
 	//
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="must be a lower-case DNS label, letters, digits and '-' with a letter or digit at both ends, for example ab1cd"
@@ -28,9 +28,9 @@ type Cluster struct {
 	// Customer owns the cluster.
 	Customer Customer `json:"customer,omitempty"`
 
-	// Masters are the nodes that run the control plane and etcd: 1, 3 or 5. Others may be named later, to grow, to shrink or to
-	// replace some: members of etcd are added and taken out one at a time, and a machine stays until its member is out. One of
-	// the present masters has to stay because it holds the data.
+	// Masters are the nodes that run the control plane and etcd: 1, 3 or 5. They can be added, removed and replaced later.
+	// The operator changes members of etcd one at a time, and a machine stays until its member is removed. Each change has
+	// to keep one of the present masters, because it has the data.
 	//
 	// +listType=map
 	// +listMapKey=id
@@ -40,7 +40,7 @@ type Cluster struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(m, !(m.id in ['ca', 'ipv6']))",message="must not have the id ca or ipv6, for etcd-ca and master-ipv6 are names of other objects of the cluster; choose another id"
 	Masters []Node `json:"masters"`
 
-	// Workers are the nodes that run workload, 500 at most.
+	// Workers are the nodes that run workloads, at most 500.
 	//
 	// +listType=map
 	// +listMapKey=id
@@ -50,12 +50,12 @@ type Cluster struct {
 	// Scaling is informational.
 	Scaling Scaling `json:"scaling,omitempty"`
 
-	// Calico is the pod network; the name is historical, it holds for any CNI.
+	// Calico is the pod network of any CNI; the name is historical.
 	//
 	// +kubebuilder:default={}
 	Calico Calico `json:"calico,omitempty"`
 
-	// Docker is the container runtime; the name is historical, the runtime is containerd.
+	// Docker is accepted for old manifests and ignored; the container runtime is containerd.
 	//
 	// +kubebuilder:default={}
 	Docker Docker `json:"docker,omitempty"`
@@ -113,7 +113,7 @@ type Scaling struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !has(self.subnet) || self.cidr < 8 || self.cidr > 15 || !isIP(self.subnet) || !cidr(['169.0.0.0/8', '169.128.0.0/9', '169.192.0.0/10', '169.224.0.0/11', '169.240.0.0/12', '169.248.0.0/13', '169.252.0.0/14', '169.254.0.0/15'][self.cidr - 8]).containsIP(self.subnet)",message="must not contain 169.254.0.0/16 (link-local), where no pod is reached; choose another network, for example 192.168.0.0 with cidr 16"
 type Calico struct {
-	// CIDR is the prefix length of the pod network, 8 to 30. Immutable: nodes and pods hold addresses of the network.
+	// CIDR is the prefix length of the pod network, 8 to 30. Immutable, because nodes and pods have addresses of the network.
 	//
 	// +kubebuilder:default=16
 	// +kubebuilder:validation:Minimum=8
@@ -122,14 +122,14 @@ type Calico struct {
 	CIDR int32 `json:"cidr,omitempty"`
 
 	// MTU is the MTU of pod interfaces in bytes, 576 to 9216. It must leave room for the encapsulation of the CNI below
-	// the MTU of the management cluster's pods. Left out: what the nodes have, less that encapsulation.
+	// the MTU of the management cluster's pods. Default: the MTU of the nodes, less that encapsulation.
 	//
 	// +kubebuilder:validation:Minimum=576
 	// +kubebuilder:validation:Maximum=9216
 	MTU int32 `json:"mtu,omitempty"`
 
-	// Subnet is the base address of the pod network, for example 192.168.0.0. IPv4. Immutable: nodes and pods hold
-	// addresses of the network.
+	// Subnet is the base address of the pod network, for example 192.168.0.0. IPv4. Immutable, because nodes and pods
+	// have addresses of the network.
 	//
 	// +kubebuilder:default="192.168.0.0"
 	// +kubebuilder:validation:MaxLength=45
@@ -163,7 +163,7 @@ type Etcd struct {
 	// +kubebuilder:validation:MaxLength=4096
 	AltNames string `json:"altNames,omitempty"`
 
-	// Domain is the host name of etcd outside the cluster, "etcd.<base>". Left out or empty: derived from the API domain.
+	// Domain is the host name of etcd outside the cluster, "etcd.<base>". Default: derived from the API domain.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name, for example etcd.ab1cd.k8s.example.org, or left out"
@@ -177,8 +177,8 @@ type Etcd struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	Port int32 `json:"port,omitempty"`
 
-	// Prefix is the key prefix of the API server in etcd: letters, digits, '.', '-', '_' and '/'. Immutable: under another
-	// prefix the API server finds an empty cluster.
+	// Prefix is the key prefix of the API server in etcd: letters, digits, '.', '-', '_' and '/'. Immutable, because under
+	// another prefix the API server finds an empty cluster.
 	//
 	// +kubebuilder:default="giantswarm.io"
 	// +kubebuilder:validation:MaxLength=253

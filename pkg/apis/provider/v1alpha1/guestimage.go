@@ -2,8 +2,8 @@ package v1alpha1
 
 // GuestImage is a kernel, an initrd and, optionally, a root file system that applies Ignition from fw_cfg.
 type GuestImage struct {
-	// Name identifies the image in host caches, at most 63 lower-case letters, digits, '-' and '.'. A new name rolls the
-	// nodes.
+	// Name identifies the image in host caches, at most 63 lower-case letters, digits, '-' and '.'. A new name
+	// replaces all nodes.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be lower-case letters, digits, '-' and '.' with a letter or digit at both ends, for it names a directory, for example flatcar-4459.2.1"
@@ -12,14 +12,14 @@ type GuestImage struct {
 	// Kernel is the Linux kernel.
 	Kernel ImageFile `json:"kernel"`
 
-	// Initrd is the initial RAM disk; it may hold the whole system.
+	// Initrd is the initial RAM disk; it may contain the whole system.
 	Initrd ImageFile `json:"initrd"`
 
-	// RootFS is attached as a read-only disk when set.
+	// RootFS, if set, is attached as a read-only disk.
 	RootFS *ImageFile `json:"rootFS,omitempty"`
 
-	// KernelArguments are appended to the kernel's command line, 64 at most, each without control
-	// characters, and 1536 characters together: Linux cuts off what is beyond 2047, and the operator has some of its own.
+	// KernelArguments are appended to the kernel's command line: at most 64, without control characters, with at most 1536
+	// characters together. Linux cuts the command line off after 2047 characters, and the operator adds arguments of its own.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -46,7 +46,7 @@ type ImageFile struct {
 	// +kubebuilder:validation:XValidation:rule=`isURL(self) && self.matches(r'^(https?://[^/?#\p{Z}\p{Cc}]+/[^?#\p{Z}\p{Cc}][^\p{Z}\p{Cc}]*|file://(/[^/?#\p{Z}\p{Cc}]+)+([?#][^\p{Z}\p{Cc}]*)?)$') && url(self).getHost() != (self.startsWith('file:') ? 'x' : '') && !(self.startsWith('file:') && self.matches('/[.][.]?([/?#]|$)|%(2[eEfF]|00)'))`,message="must be an http, https or file URL of a file, for example https://images.example.org/vmlinuz"
 	URL string `json:"url"`
 
-	// SHA256 is the expected checksum, 64 lower-case hexadecimal digits. The file is refused when it differs.
+	// SHA256 is the expected checksum, 64 lower-case hexadecimal digits. A file with another checksum is refused.
 	//
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^[0-9a-f]{64}$')",message="must be 64 lower-case hexadecimal digits, as sha256sum prints them"

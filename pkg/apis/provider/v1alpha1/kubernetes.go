@@ -19,7 +19,8 @@ type Kubernetes struct {
 	// DNS is the cluster's DNS service.
 	DNS KubernetesDNS `json:"dns,omitempty"`
 
-	// Domain is the DNS domain of the cluster. Immutable: it is part of names that running pods and certificates hold.
+	// Domain is the DNS domain of the cluster. Immutable, because names in running pods and
+	// certificates contain it.
 	//
 	// +kubebuilder:default="cluster.local"
 	// +kubebuilder:validation:MaxLength=128
@@ -35,10 +36,10 @@ type Kubernetes struct {
 	// +kubebuilder:default={}
 	Kubelet Kubelet `json:"kubelet,omitempty"`
 
-	// NetworkSetup holds settings of kube-proxy.
+	// NetworkSetup has settings of kube-proxy.
 	NetworkSetup NetworkSetup `json:"networkSetup,omitempty"`
 
-	// SSH lists the people who may log in to the nodes.
+	// SSH lists the users who may log in to the nodes.
 	SSH SSH `json:"ssh,omitempty"`
 }
 
@@ -47,7 +48,7 @@ type Kubernetes struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.oidc) || self.oidc.issuerURL != 'https://' + self.domain",message="oidc.issuerURL must not be the API's own address, which is the issuer of the cluster's service accounts: name the provider of sign-on"
 type KubernetesAPI struct {
 	// ClusterIPRange is the network of Services, for example 172.31.0.0/16. IPv4 with a prefix length of 12 to 28.
-	// Immutable: Services hold addresses of the network, and certificates name its first one.
+	// Immutable, because Services have addresses of the network, and certificates contain its first one.
 	//
 	// +kubebuilder:default="172.31.0.0/16"
 	// +kubebuilder:validation:MaxLength=49
@@ -56,18 +57,17 @@ type KubernetesAPI struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for Services hold addresses of the network; create another cluster instead"
 	ClusterIPRange string `json:"clusterIPRange,omitempty"`
 
-	// Domain is the host name of the API, "api.<base>"; other names of the cluster are derived from the base. Immutable:
-	// it stands in every kubeconfig and certificate that was handed out, and it is the issuer of every service account
-	// token.
+	// Domain is the host name of the API, "api.<base>"; other names of the cluster are derived from the base. Immutable,
+	// because every kubeconfig and certificate of the cluster contains it, and it is the issuer of service account tokens.
 	//
 	// +kubebuilder:validation:MaxLength=250
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('api.') && !format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name that begins with \"api.\", for example api.ab1cd.k8s.example.org"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for it stands in every kubeconfig and certificate of the cluster; create another cluster instead"
 	Domain string `json:"domain"`
 
-	// SecurePort is the port of the API server, in the guest and on the Service. Ports that a master uses otherwise are
+	// SecurePort is the port of the API server, in the guest and on the Service. Ports that a master uses for other purposes are
 	// refused: 22 (SSH), 179 (BGP), 2379 to 2381 (etcd), 10248 to 10250 and 10255 to 10259 (kubelet, kube-proxy, control plane).
-	// Immutable: kubelets reach the API by it.
+	// Immutable, because kubelets connect to it.
 	//
 	// +kubebuilder:default=443
 	// +kubebuilder:validation:Minimum=1
@@ -76,13 +76,13 @@ type KubernetesAPI struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable because every node and kubeconfig reaches the API by it; create another cluster instead"
 	SecurePort int32 `json:"securePort,omitempty"`
 
-	// OIDC configures sign-on for this cluster; left out, the operator's settings hold.
+	// OIDC configures single sign-on for this cluster. If it is not set, the settings of the operator apply.
 	OIDC *OIDC `json:"oidc,omitempty"`
 }
 
 // OIDC is an OpenID Connect provider that the API server trusts.
 type OIDC struct {
-	// ClientID is the audience that tokens must carry.
+	// ClientID is the audience that tokens must have.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -98,25 +98,25 @@ type OIDC struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https://[^/?#[:space:]]+(/[^?#[:space:]]*)?$')",message="must be an https URL without query and fragment, for example https://dex.example.org"
 	IssuerURL string `json:"issuerURL"`
 
-	// UsernameClaim is the claim that becomes the user name.
+	// UsernameClaim is the claim with the user name.
 	//
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
 	UsernameClaim string `json:"usernameClaim,omitempty"`
 
-	// UsernamePrefix is put before user names.
+	// UsernamePrefix is the prefix of user names.
 	//
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
 	UsernamePrefix string `json:"usernamePrefix,omitempty"`
 
-	// GroupsClaim is the claim that becomes the groups.
+	// GroupsClaim is the claim with the groups.
 	//
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
 	GroupsClaim string `json:"groupsClaim,omitempty"`
 
-	// GroupsPrefix is put before groups.
+	// GroupsPrefix is the prefix of groups.
 	//
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\p{C}\x{fffe}\x{ffff}]*$')`,message="must not have control characters, which no configuration file of the API server can hold"
@@ -125,8 +125,8 @@ type OIDC struct {
 
 // KubernetesDNS is the cluster's DNS service.
 type KubernetesDNS struct {
-	// IP is the address of the DNS service, inside the network of Services. Left out or empty: the network's tenth
-	// address. Immutable: running pods resolve names through it.
+	// IP is the address of the DNS service, in the network of Services. Default: the tenth address of the
+	// network. Immutable, because running pods use it to resolve names.
 	//
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || isIP(self) && ip(self).family() == 4",message="must be an IPv4 address, for example 172.31.0.10, or left out"
@@ -172,16 +172,15 @@ type Kubelet struct {
 	// +kubebuilder:validation:MaxLength=4096
 	AltNames string `json:"altNames,omitempty"`
 
-	// Domain is the common name of the "worker" certificate, "worker.<base>". Left out or empty: derived from the API
-	// domain.
+	// Domain is the common name of the "worker" certificate, "worker.<base>". Default: derived from the API domain.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name, for example worker.ab1cd.k8s.example.org, or left out"
 	Domain string `json:"domain,omitempty"`
 
-	// Labels are further labels of every Node, "key=value" separated by commas. Of the keys that belong to Kubernetes,
+	// Labels are additional labels of every Node, "key=value" separated by commas. Of the keys that belong to Kubernetes,
 	// kubelets may set only those below node.kubernetes.io/ and kubelet.kubernetes.io/, topology.kubernetes.io/region and
-	// topology.kubernetes.io/zone; others are refused because no kubelet starts with them.
+	// topology.kubernetes.io/zone. Others are refused, because a kubelet does not start with them.
 	//
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?(,([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)*)?$')",message="must be labels as key=value, separated by commas and without spaces, for example example.org/rack=r1,disk=ssd"
@@ -198,27 +197,27 @@ type Kubelet struct {
 	Port int32 `json:"port,omitempty"`
 }
 
-// NetworkSetup holds settings of kube-proxy.
+// NetworkSetup has settings of kube-proxy.
 type NetworkSetup struct {
 	// Docker is accepted for old manifests and ignored.
 	Docker DockerImage `json:"docker,omitempty"`
 
-	// KubeProxy holds settings of kube-proxy.
+	// KubeProxy has settings of kube-proxy.
 	KubeProxy KubeProxy `json:"kubeProxy,omitempty"`
 }
 
-// KubeProxy holds settings of kube-proxy.
+// KubeProxy has settings of kube-proxy.
 type KubeProxy struct {
-	// ConntrackMaxPerCore is the size of the connection tracking table per core; 0 leaves the kernel's.
+	// ConntrackMaxPerCore is the size of the connection tracking table per core; 0 keeps the value of the kernel.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	ConntrackMaxPerCore int32 `json:"conntrackMaxPerCore,omitempty"`
 }
 
-// SSH lists the people who may log in to the nodes.
+// SSH lists the users who may log in to the nodes.
 type SSH struct {
-	// UserList holds one operating system user per entry, 100 at most.
+	// UserList has one operating system user per entry, at most 100.
 	//
 	// +listType=map
 	// +listMapKey=name
@@ -237,8 +236,8 @@ type SSHUser struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['core', 'giantswarm', 'daemon', 'bin', 'sys', 'sync', 'games', 'man', 'lp', 'mail', 'news', 'uucp', 'proxy', 'www-data', 'backup', 'list', 'irc', 'gnats', 'nobody', 'sshd', 'messagebus', 'polkitd', 'etcd', 'operator', 'adm', 'shutdown', 'halt']) && !self.startsWith('systemd-')",message="must not be a user of the operating system or of the operator; choose another name"
 	Name string `json:"name"`
 
-	// PublicKey is an OpenSSH public key on one line, as in a .pub file; empty makes a user who can log in by certificate
-	// only.
+	// PublicKey is an OpenSSH public key on one line, as in a .pub file. If it is empty, the user can log in only
+	// with a certificate.
 	//
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh[.]com) [A-Za-z0-9+/]+={0,3}( [^[:cntrl:]]*)?[\\n]?$')",message="must be one OpenSSH public key on one line, as in a .pub file, of type ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256, -384 or -521, or one of a security key, or empty"

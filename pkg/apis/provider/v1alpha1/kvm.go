@@ -41,32 +41,32 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.etcd) && has(self.etcd.size) && (string(self.etcd.size).matches('[eE].{4}') || !isQuantity(string(self.etcd.size))) || has(oldSelf.etcd) && has(oldSelf.etcd.size) && (string(oldSelf.etcd.size).matches('[eE].{4}') || !isQuantity(string(oldSelf.etcd.size))) || !quantity(has(self.etcd) && has(self.etcd.size) ? string(self.etcd.size) : '15Gi').isLessThan(quantity(has(oldSelf.etcd) && has(oldSelf.etcd.size) ? string(oldSelf.etcd.size) : '15Gi'))",fieldPath=".etcd.size",message="must not shrink, for volumes can only grow (15Gi when left out); set it back or raise it"
 type KVM struct {
-	// Masters are the machines of spec.cluster.masters, matched by id when ids are given, else by position. As many as
-	// there are masters.
+	// Masters are the machines of spec.cluster.masters, as many as there are masters. They are matched by id, or by position
+	// if they have no ids.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="self.all(m, !m.memory.matches('^[0-9]{1,12}([.][0-9]{1,9})?[MGT]i?$') || quantity(m.memory).compareTo(quantity('1500M')) >= 0)",message="must have 1500M of memory or more each, for the control plane does not start with less; 4G is recommended"
 	Masters []Machine `json:"masters"`
 
-	// Workers are the machines of spec.cluster.workers, matched by id when ids are given, else by position. As many as
-	// there are workers.
+	// Workers are the machines of spec.cluster.workers, as many as there are workers. They are matched by id, or by position
+	// if they have no ids.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:XValidation:rule="self.all(m, m.?dockerVolumeSizeGB.orValue(0) > 0 ? m.dockerVolumeSizeGB >= 2 : m.?disk.orValue(0.0) < 0.5 || m.disk >= 1.5)",message="must have a disk of 2 GB or more each, for no kubelet starts with less; leave it out to get 50 and 5 GB"
 	Workers []Machine `json:"workers,omitempty"`
 
-	// K8sKVM holds settings of the virtual machines.
+	// K8sKVM has settings of the virtual machines.
 	//
 	// +kubebuilder:default={}
 	K8sKVM K8sKVM `json:"k8sKVM,omitempty"`
 
-	// Etcd describes the volumes of etcd when spec.kvm.k8sKVM.storageType is persistentVolume.
+	// Etcd describes the volumes of etcd if spec.kvm.k8sKVM.storageType is persistentVolume.
 	Etcd *EtcdVolume `json:"etcd,omitempty"`
 
-	// PortMappings are the ports of the Service "worker". Empty: http 30010 and https 30011. Names, node ports and target
-	// ports are unique, and only a mapping that stands alone may go without a name.
+	// PortMappings are the ports of the Service "worker". Default: http 30010 and https 30011. Names, node ports and target
+	// ports are unique. Only a single mapping may have no name.
 	//
 	// +listType=map
 	// +listMapKey=name
@@ -86,7 +86,7 @@ type KVM struct {
 	NodeController Component `json:"nodeController,omitempty"`
 }
 
-// K8sKVM holds settings of the virtual machines.
+// K8sKVM has settings of the virtual machines.
 //
 // Under another storage type masters would start with an empty etcd.
 //
@@ -95,14 +95,14 @@ type K8sKVM struct {
 	// Docker is accepted for old manifests and ignored: the runner's image is a setting of the operator.
 	Docker DockerImage `json:"docker,omitempty"`
 
-	// StorageType is where etcd keeps its data: hostPath (also when empty) or persistentVolume. Immutable: under another
-	// storage type masters would start with an empty etcd.
+	// StorageType is where etcd keeps its data: hostPath (also when empty) or persistentVolume. Immutable, because
+	// masters would start with an empty etcd under another storage type.
 	//
 	// +kubebuilder:default=hostPath
 	StorageType StorageType `json:"storageType,omitempty"`
 
-	// Acceleration is how QEMU runs the guest: auto (also when empty) uses KVM where it is proved to work, else software
-	// emulation; kvm uses KVM or fails; tcg is software emulation.
+	// Acceleration is how QEMU runs the guest: auto (also when empty) uses KVM where it is proved to work, and software
+	// emulation otherwise; kvm uses KVM or fails; tcg is software emulation.
 	//
 	// +kubebuilder:default=auto
 	Acceleration Acceleration `json:"acceleration,omitempty"`
@@ -110,14 +110,13 @@ type K8sKVM struct {
 
 // EtcdVolume describes the persistent volumes of etcd.
 type EtcdVolume struct {
-	// Size of the volume of each master; it may grow, never shrink. Left out: 15Gi. The pattern that all quantities have lets some
-	// pass that are none, as 1e1.5; what it refuses needs no second sentence.
+	// Size of the volume of each master. It can grow, but not shrink. Default: 15Gi.
 	//
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('^[-+0-9.]+([a-zA-Z]i?|[eE][-+0-9.]+)?$') || !string(self).matches('[eE].{4}') && isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="must be a quantity of more than zero, for example 15Gi"
 	Size *resource.Quantity `json:"size,omitempty"`
 
-	// StorageClassName is the class of volumes that are created from now on; left out: g8s-storage. The empty string means
-	// the default class.
+	// StorageClassName is the class of volumes that are created from now on. Default: g8s-storage. The empty string means
+	// the default class of the management cluster.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a StorageClass, or empty for the default class"
@@ -126,14 +125,14 @@ type EtcdVolume struct {
 
 // PortMapping is one port of the Service "worker".
 type PortMapping struct {
-	// Name of the port, a lower-case DNS label. Only a mapping that stands alone may have an empty one.
+	// Name of the port, a lower-case DNS label. It may be empty only if there is a single mapping.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Label().validate(self).hasValue()",message="must be a lower-case DNS label, letters, digits and '-' with a letter or digit at both ends, for example http"
 	Name string `json:"name"`
 
-	// NodePort is the port on the hosts. It has to lie in the management cluster's range of node ports; 0 lets the
-	// management cluster choose.
+	// NodePort is the port on the hosts. It has to be in the management cluster's range of node ports. With 0, the
+	// management cluster chooses.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535

@@ -34,10 +34,10 @@ type KVMConfigList struct {
 	Items []KVMConfig `json:"items"`
 }
 
-// KVMConfigSpec is what the user wants.
+// KVMConfigSpec is the desired state.
 //
-// Machines belong to nodes by id or by position, so that each list of machines has the length of its list of nodes. Ids
-// are given for a whole list or not at all: a mixture would leave open which node the others mean.
+// Machines belong to nodes by id or by position, so each list of machines is as long as its list of nodes. Either all
+// machines of a list have ids, or none has one.
 //
 // +kubebuilder:validation:XValidation:rule="size(self.kvm.masters) == size(self.cluster.masters)",fieldPath=".kvm.masters",message="must have one machine for each node of spec.cluster.masters; add or remove machines"
 // +kubebuilder:validation:XValidation:rule="size(self.kvm.?workers.orValue([])) == size(self.cluster.?workers.orValue([]))",fieldPath=".kvm.workers",message="must have one machine for each node of spec.cluster.workers; add or remove machines"
@@ -55,38 +55,39 @@ type KVMConfigSpec struct {
 	// KVM is the workload cluster as the hosts see it: machines, volumes, ports.
 	KVM KVM `json:"kvm"`
 
-	// Versions chooses component versions when no Release is named by label release.giantswarm.io/version. A version
-	// left out comes from the operator's built-in catalogue.
+	// Versions sets component versions if the label release.giantswarm.io/version names no Release. A version that is not
+	// set stays as it is in force; a new cluster gets it from the operator's built-in catalogue.
 	//
 	// +kubebuilder:validation:XValidation:rule="!has(self.kubernetes) || !self.kubernetes.contains('+')",fieldPath=".kubernetes",message="must not have build metadata (+...), for the version is the tag of images; leave it out"
 	// +kubebuilder:validation:XValidation:rule="!has(self.etcd) || !self.etcd.contains('+')",fieldPath=".etcd",message="must not have build metadata (+...), for the version is the tag of an image; leave it out"
 	Versions *Versions `json:"versions,omitempty"`
 
-	// GuestImage chooses the operating system image of the nodes. Left out: Flatcar in the version of the release.
+	// GuestImage is the operating system image of the nodes. Default: Flatcar in the version in force.
 	GuestImage *GuestImage `json:"guestImage,omitempty"`
 
-	// AddOns are what the operator installs in the workload cluster. Left out: all of them.
+	// AddOns are the add-ons that the operator installs in the workload cluster. Default: all.
 	AddOns *AddOns `json:"addons,omitempty"`
 
-	// Access is how people reach the API of the workload cluster. Left out: by the Service "master" only.
+	// Access is how clients outside the management cluster reach the API of the workload cluster. Default: not at all; the
+	// Service "master" serves the management cluster.
 	Access *Access `json:"access,omitempty"`
 
-	// Rollout bounds how changed nodes are replaced.
+	// Rollout limits how outdated nodes are replaced.
 	//
 	// +kubebuilder:default={}
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// Drain bounds how a node is emptied before its machine goes.
+	// Drain limits how long a node is drained before its machine is powered down.
 	Drain *Drain `json:"drain,omitempty"`
 
 	// Certificates are about the key pairs of the cluster.
 	Certificates *Certificates `json:"certificates,omitempty"`
 
-	// Etcd is what is done for the data of the cluster's etcd: snapshots, and the way back to one.
+	// Etcd are snapshots of the cluster's etcd, and the restore of one.
 	Etcd *EtcdData `json:"etcd,omitempty"`
 
-	// Remediation switches the replacement of unhealthy nodes on. Left out: the annotation
-	// node.giantswarm.io/terminate-unhealthy decides, else the operator's setting.
+	// Remediation enables the replacement of unhealthy nodes. If it is not set, the annotation
+	// node.giantswarm.io/terminate-unhealthy decides, and without it the operator's setting.
 	Remediation *Remediation `json:"remediation,omitempty"`
 
 	// VersionBundle is accepted for old manifests and ignored; label kvm-operator.giantswarm.io/version replaced it.

@@ -18,39 +18,40 @@ type Versions struct {
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?([+][0-9A-Za-z.-]+)?$')",message="must be a version of three numbers without a leading \"v\", for example 3.6.5"
 	Etcd string `json:"etcd,omitempty"`
 
-	// ContainerLinux is the version of the Flatcar image; it plays no role when spec.guestImage is set.
+	// ContainerLinux is the version of the Flatcar image; it is not used if spec.guestImage is set.
 	//
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?([+][0-9A-Za-z.-]+)?$')",message="must be a version of three numbers without a leading \"v\", for example 4459.2.1"
 	ContainerLinux string `json:"containerLinux,omitempty"`
 }
 
-// Rollout bounds how changed nodes are replaced.
+// Rollout limits how outdated nodes are replaced.
 type Rollout struct {
-	// MaxUnavailable is how many workers may be away at once, 1 or more. Masters are always replaced one at a time.
+	// MaxUnavailable is how many workers may be unavailable at the same time, 1 or more. Masters are replaced one at a time,
+	// unless no majority of them has been Ready for twenty minutes.
 	//
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
 
-	// Paused holds the replacement of changed nodes; everything else goes on.
+	// Paused stops the replacement of outdated nodes; all other work continues.
 	Paused bool `json:"paused,omitempty"`
 }
 
 // Certificates are about the key pairs of a cluster. The operator renews them when a third of their term is left.
 type Certificates struct {
-	// AuthorityGeneration is raised to rotate the cluster's certificate authorities: all nodes are replaced
-	// three times, so that every node trusts every other at any time. Adopted authorities are not rotated.
+	// AuthorityGeneration is raised to rotate the cluster's CAs. All nodes are replaced three times, so that every node
+	// trusts every other one at any time. Adopted CAs are not rotated.
 	//
 	// +kubebuilder:validation:Minimum=0
 	AuthorityGeneration int64 `json:"authorityGeneration,omitempty"`
 }
 
-// Drain bounds how a node is emptied before its machine goes.
+// Drain limits how long a node is drained before its machine is powered down.
 type Drain struct {
-	// Timeout is how long evictions may be refused before the machine is powered down anyway, for example 30m. Zero
-	// waits without limit. Left out: the operator's setting.
+	// Timeout is how long the operator waits for evictions before it powers the machine down, for example 30m. Zero means no
+	// limit. Default: the operator's setting.
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -60,10 +61,10 @@ type Drain struct {
 
 // Remediation replaces nodes that stay unhealthy.
 type Remediation struct {
-	// Enabled switches it on or off, whatever the annotation and the operator's setting say.
+	// Enabled says whether unhealthy nodes are replaced. It takes precedence over the annotation and the operator's setting.
 	Enabled bool `json:"enabled"`
 
-	// UnhealthyAfter is how long a node has to be unready before it is replaced, for example 5m. Left out: 10m.
+	// UnhealthyAfter is how long a node has to be unready before it is replaced, for example 5m. Default: 10m.
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64

@@ -8,7 +8,7 @@ type Machine struct {
 	// +kubebuilder:validation:MaxLength=39
 	ID string `json:"id,omitempty"`
 
-	// CPUs is the number of virtual CPUs, 1 to 255; it is requested from the host in full.
+	// CPUs is the number of virtual CPUs, 1 to 255; the node pod requests them in full.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=255
@@ -22,16 +22,16 @@ type Machine struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9]{1,12}([.][0-9]{1,9})?[MGT]i?$') || quantity(self).compareTo(quantity('512M')) >= 0 && quantity(self).compareTo(quantity('16Ti')) <= 0",message="must be 512M to 16Ti, for example 4G"
 	Memory string `json:"memory"`
 
-	// Disk is the size of the container and kubelet disks of a worker in GB, rounded to whole GB, at most 16383; it counts
-	// when dockerVolumeSizeGB is 0. Both 0: 50 and 5 GB.
+	// Disk is the size of the container and kubelet disks of a worker in GB, rounded to whole GB, at most 16383. It is
+	// used if dockerVolumeSizeGB is 0. If both are 0, the disks have 50 and 5 GB.
 	//
 	// +kubebuilder:validation:Type=number
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
 	Disk float64 `json:"disk,omitempty"`
 
-	// DockerVolumeSizeGB is the size of the container and kubelet disks of a worker in GB, at most 16383; 0 falls through
-	// to disk.
+	// DockerVolumeSizeGB is the size of the container and kubelet disks of a worker in GB, at most 16383. With 0,
+	// disk is used.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383

@@ -4,48 +4,49 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// KVMConfigStatus is what the operator saw and did.
+// KVMConfigStatus is the observed state.
 type KVMConfigStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest of this status speaks of.
+	// ObservedGeneration is the generation of the spec that the rest of the status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready sums the others up, one for each step of the chain says why not.
+	// Conditions: Ready summarizes the others. Each area of the cluster has one condition, see docs/kvmconfig.md.
 	//
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime >= timestamp('0001-01-01T00:00:00Z'))",message="must have times like 2006-01-02T15:04:05Z"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Nodes is the state of every node, masters first. A worker may have the id of a master that is on its way out.
+	// Nodes is the state of every node, masters first. A worker may have the id of a master that is being removed.
 	//
 	// +listType=map
 	// +listMapKey=id
 	// +listMapKey=role
 	Nodes []NodeStatus `json:"nodes,omitempty"`
 
-	// Retired is the data of etcd that masters have left on hosts. Once the member of such a master is out of etcd, the operator renames the
-	// directory, so that no machine begins with that data again, and removes it later (service.etcd.retention).
+	// Retired is the etcd data of former masters on hosts. Once the member of such a master is removed, the operator renames
+	// the directory, so that no machine starts with that data again, and removes it later (service.etcd.retention).
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Retired []RetiredData `json:"retired,omitempty"`
 
-	// MinoritySince is since when no majority of the masters is Ready. When that has lasted for twenty minutes, a rollout replaces those that
-	// are not Ready together, because they may need each other.
+	// MinoritySince is since when no majority of the masters is Ready. After twenty minutes, a rollout replaces all masters
+	// that are not Ready at the same time, because they may need each other.
 	//
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	MinoritySince *metav1.Time `json:"minoritySince,omitempty"`
 
-	// Etcd is how the cluster's etcd was founded. The namespace of the cluster says so, too, but it may be deleted.
+	// Etcd is how the cluster's etcd was founded. Annotations of the cluster's namespace have the same, but the namespace may
+	// be deleted.
 	Etcd *EtcdStatus `json:"etcd,omitempty"`
 
 	// Versions are the component versions in force.
 	Versions *Versions `json:"versions,omitempty"`
 
-	// Cluster is kept filled for readers of the original API.
+	// Cluster is filled for clients of the original API.
 	Cluster *LegacyClusterStatus `json:"cluster,omitempty"`
 
-	// KVM is kept filled for readers of the original API.
+	// KVM is filled for clients of the original API.
 	KVM *LegacyKVMStatus `json:"kvm,omitempty"`
 }
 
@@ -66,29 +67,30 @@ type NodeStatus struct {
 	// Host is the node of the management cluster that runs the node pod.
 	Host string `json:"host,omitempty"`
 
-	// EtcdHost is the host whose directory holds the data of this master's etcd, when that is kept on hosts. The master
-	// runs there and nowhere else. When that host and its data are lost for good, replace the master by one with another id.
+	// EtcdHost is the host with the etcd data of this master, if storageType is hostPath. The master runs only there. If the
+	// host and its data are lost for good, replace the master by one with another id.
 	EtcdHost string `json:"etcdHost,omitempty"`
-	// EtcdMark is the name of a directory on that host, which no other cluster has, and in which the data is: /home/core/volumes/<cluster
-	// id>/<mark>/k8s-master-<id>. Without a mark, which clusters of earlier versions have not, it is /home/core/volumes/<cluster id>/k8s-master-<id>.
+	// EtcdMark is the name of the directory with the data on that host, which no other cluster can know:
+	// /home/core/volumes/<cluster id>/<mark>/k8s-master-<id>. Clusters that started with a version without marks have none,
+	// and their data is in /home/core/volumes/<cluster id>/k8s-master-<id>.
 	//
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
 	EtcdMark string `json:"etcdMark,omitempty"`
-	// EtcdClaim is the PersistentVolumeClaim with the data of this master's etcd, when that is kept on volumes, once the master has had a
-	// machine: its etcd is never founded again.
+	// EtcdClaim is the PersistentVolumeClaim with the etcd data of this master, if storageType is persistentVolume. It is set
+	// once the master has had a machine, so that its etcd is not founded again.
 	EtcdClaim string `json:"etcdClaim,omitempty"`
 
-	// EtcdMember is the number that etcd gave the member on this master, once that has run, followed by "@" and the ticket of its data when
-	// that was a snapshot's: from then on the master never begins with an empty disk.
+	// EtcdMember is the number of the etcd member on this master, once the member has run. After a restore, "@" and the ticket
+	// of the data follow. From then on, the master does not start with an empty disk.
 	EtcdMember string `json:"etcdMember,omitempty"`
 
 	// Phase is Pending, Starting, Ready, Outdated or Terminating.
 	Phase string `json:"phase"`
 
-	// Step is how far the node has come on its way from a pod to a Ready Node.
+	// Step is the step that the node has reached between a pod and a Ready Node.
 	Step string `json:"step,omitempty"`
 
-	// Since is when the node got to its step.
+	// Since is when the node reached its step.
 	//
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	Since *metav1.Time `json:"since,omitempty"`
@@ -100,7 +102,7 @@ type NodeStatus struct {
 	Console string `json:"console,omitempty"`
 }
 
-// RetiredData is a directory of a host with the data of the etcd of a master that has left the spec.
+// RetiredData is a directory of a host with the etcd data of a master that has left the spec.
 type RetiredData struct {
 	// ID of the master.
 	//
@@ -120,8 +122,8 @@ type RetiredData struct {
 	// EtcdMember is as it was in status.nodes.
 	EtcdMember string `json:"etcdMember,omitempty"`
 
-	// Phase is Left while the member of the master may be in etcd, or its machine may run: a master of that id gets the data back. It is Renaming
-	// once neither is so, and Kept when the directory has its new name: retired-<since>-k8s-master-<id>, beside the old one.
+	// Phase is Left while the member of the master may be in etcd, or its machine may run. A master of that id then gets the
+	// data again. It is Renaming afterwards, and Kept once the directory has the name retired-<since>-k8s-master-<id>.
 	//
 	// +kubebuilder:validation:Enum=Left;Renaming;Kept
 	Phase string `json:"phase"`
@@ -135,15 +137,15 @@ type RetiredData struct {
 	Message string `json:"message,omitempty"`
 }
 
-// EtcdStatus is what an etcd began with.
+// EtcdStatus is how an etcd was founded.
 type EtcdStatus struct {
-	// Founders are the ids of the masters that it began with.
+	// Founders are the ids of the founding members' masters.
 	//
 	// +listType=atomic
 	Founders []string `json:"founders,omitempty"`
 
-	// Restored is the snapshot that it began with, "<file>/<generation>", followed by "#" and how many others were restored before; empty
-	// when it began with nothing.
+	// Restored is the snapshot that etcd started with, as "<file>/<generation>", followed by "#" and the number of restores
+	// before it. It is empty if etcd started without data.
 	Restored string `json:"restored,omitempty"`
 
 	// Ticket is the name under which the data of that snapshot was given to masters.
@@ -152,7 +154,7 @@ type EtcdStatus struct {
 
 // LegacyClusterStatus is the status block of the original API.
 type LegacyClusterStatus struct {
-	// Conditions holds Creating, Created, Updating, Updated and Deleting, the newest first.
+	// Conditions are Creating, Created, Updating, Updated and Deleting, the newest first.
 	// +nullable
 	Conditions []LegacyCondition `json:"conditions,omitempty"`
 
@@ -210,7 +212,7 @@ type LegacyNode struct {
 	// Name of the Node.
 	Name string `json:"name"`
 
-	// Version is the operator version that made the Node.
+	// Version is the operator version that created the Node.
 	Version string `json:"version"`
 }
 

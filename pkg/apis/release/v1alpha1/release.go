@@ -46,16 +46,16 @@ type ReleaseList struct {
 	Items []Release `json:"items"`
 }
 
-// ReleaseSpec lists what a release consists of.
+// ReleaseSpec lists the components of a release.
 type ReleaseSpec struct {
-	// Apps are deployed by other operators, 256 at most.
+	// Apps are deployed by other operators, at most 256.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Apps []App `json:"apps"`
 
-	// Components are the parts of the cluster; kubernetes, etcd, calico and containerlinux matter here. At least one, 256 at
-	// most, each name once.
+	// Components are the parts of the cluster, 1 to 256, each name once. kvm-operator reads kubernetes, etcd, calico and
+	// containerlinux.
 	//
 	// +listType=map
 	// +listMapKey=name
@@ -68,7 +68,7 @@ type ReleaseSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	Date *metav1.Time `json:"date"`
 
-	// EndOfLifeDate is when the release stops being maintained.
+	// EndOfLifeDate is when the maintenance of the release ends.
 	//
 	// +nullable
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
@@ -85,13 +85,13 @@ type State string
 
 // App is an application that other operators deploy.
 type App struct {
-	// Catalog is the catalogue that holds the app.
+	// Catalog is the catalogue that contains the app.
 	//
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MaxLength=253
 	Catalog string `json:"catalog,omitempty"`
 
-	// ComponentVersion is the version of what the app packs.
+	// ComponentVersion is the version of the software in the app.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	ComponentVersion string `json:"componentVersion,omitempty"`
@@ -111,7 +111,7 @@ type App struct {
 
 // Component is one part of a cluster.
 type Component struct {
-	// Catalog is the catalogue that holds the component.
+	// Catalog is the catalogue that contains the component.
 	//
 	// +kubebuilder:default=control-plane-catalog
 	// +kubebuilder:validation:MaxLength=253
@@ -123,7 +123,7 @@ type Component struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Reference is the version of the component's package when it differs.
+	// Reference is the version of the component's package, if it differs.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	Reference string `json:"reference,omitempty"`

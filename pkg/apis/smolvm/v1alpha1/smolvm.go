@@ -33,7 +33,7 @@ type SmolVMList struct {
 	Items []SmolVM `json:"items"`
 }
 
-// SmolVMSpec is what the user wants.
+// SmolVMSpec is the desired state.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.image) && self.image != \"\") != (has(self.from) && self.from != \"\")",message="exactly one of spec.image or spec.from is required"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.nodeName) || oldSelf.nodeName == \"\" || has(self.nodeName) && self.nodeName == oldSelf.nodeName",message="spec.nodeName is immutable after binding"
@@ -43,21 +43,21 @@ type SmolVMSpec struct {
 	// +kubebuilder:default=true
 	Running bool `json:"running"`
 
-	// NodeName is the node that gets the machine; it must suit like any other. Left out: one is chosen. It cannot change
+	// NodeName is the node that gets the machine; it has to be suitable. Default: the controller chooses one. It cannot change
 	// once it is set.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a node, or empty to have one chosen"
 	NodeName string `json:"nodeName,omitempty"`
 
-	// NodeSelector has the labels that a node must have to get the machine. Left out: any node. Only read before the
+	// NodeSelector are the labels that a node must have to get the machine. Default: any node. It has no effect once the
 	// machine has a node.
 	//
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// Tolerations let the machine be placed on a node with taints that these tolerate. Left out: none. Only read before
-	// the machine has a node; taints move no machine away. An addition.
+	// Tolerations are taints that do not keep the machine from a node. Default: none. They have no effect once the machine
+	// has a node; taints move no machine away. An addition.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -81,16 +81,16 @@ type SmolVMSpec struct {
 	// +kubebuilder:validation:MaxLength=4096
 	From string `json:"from,omitempty"`
 
-	// ImagePullSecrets are Secrets of type kubernetes.io/dockerconfigjson in the namespace, for pulling the image. The first
-	// one counts that has credentials for its registry. They are read at each start, if the operator has the setting
-	// service.smolvm.pullsecrets, and else have no effect. An addition.
+	// ImagePullSecrets are Secrets of type kubernetes.io/dockerconfigjson in the namespace, for pulling the image. The
+	// operator uses the first one with credentials for the registry of the image. It reads them at each start, if the
+	// setting service.smolvm.pullsecrets is on; otherwise they have no effect. An addition.
 	//
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []SecretReference `json:"imagePullSecrets,omitempty"`
 
-	// Command replaces the entrypoint of the image. Left out: the image's. It is immutable once the machine is created. An
+	// Command replaces the entrypoint of the image. Default: the image's. It is immutable once the machine is created. An
 	// addition.
 	//
 	// +listType=atomic
@@ -98,7 +98,7 @@ type SmolVMSpec struct {
 	// +kubebuilder:validation:items:MaxLength=32768
 	Command []string `json:"command,omitempty"`
 
-	// Args replace the command of the image, which are the arguments of its entrypoint. Left out: the image's. They are
+	// Args replace the command of the image, which are the arguments of its entrypoint. Default: the image's. They are
 	// immutable once the machine is created. An addition.
 	//
 	// +listType=atomic
@@ -106,7 +106,7 @@ type SmolVMSpec struct {
 	// +kubebuilder:validation:items:MaxLength=32768
 	Args []string `json:"args,omitempty"`
 
-	// Env is added to the environment of the image. Left out: nothing. It is immutable once the machine is created. An
+	// Env is added to the environment of the image. Default: nothing. It is immutable once the machine is created. An
 	// addition.
 	//
 	// +listType=map
@@ -114,20 +114,20 @@ type SmolVMSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	Env []EnvVar `json:"env,omitempty"`
 
-	// WorkingDir replaces the working directory of the image. Left out: the image's. It is immutable once the machine is
+	// WorkingDir replaces the working directory of the image. Default: the image's. It is immutable once the machine is
 	// created. An addition.
 	//
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.startsWith(\"/\")",message="must be an absolute path, for example /srv"
 	WorkingDir string `json:"workingDir,omitempty"`
 
-	// Resources are the processors and the memory of the machine. Left out: those of the runtime.
+	// Resources are the processors and the memory of the machine. Default: those of the runtime.
 	Resources Resources `json:"resources,omitempty,omitzero"`
 
-	// Storage are the sizes of the machine's disks. Left out: those of the runtime.
+	// Storage are the sizes of the machine's disks. Default: those of the runtime.
 	Storage Storage `json:"storage,omitempty,omitzero"`
 
-	// Network is what the machine may reach, and what reaches it. Left out: nothing.
+	// Network is what the machine may reach, and its published ports. Default: nothing.
 	Network Network `json:"network,omitempty,omitzero"`
 }
 
@@ -148,7 +148,7 @@ type EnvVar struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][A-Za-z0-9_]*$')",message="must be the name of a variable: letters, digits and '_', and no digit first"
 	Name string `json:"name"`
 
-	// Value of the variable. Left out: empty.
+	// Value of the variable. Default: empty.
 	//
 	// +kubebuilder:validation:MaxLength=32768
 	Value string `json:"value,omitempty"`
@@ -156,14 +156,14 @@ type EnvVar struct {
 
 // Resources are the processors and the memory of a machine.
 type Resources struct {
-	// CPUs is the number of processors, 1 to 255. Left out: that of the file in from, or that of the runtime, 1. It is immutable once the machine is
+	// CPUs is the number of processors, 1 to 255. Default: that of the file in from, or that of the runtime, 1. It is immutable once the machine is
 	// created.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=255
 	CPUs int32 `json:"cpus,omitempty"`
 
-	// MemoryMiB is the memory in MiB, at least 64. Left out: that of the file in from, or that of the runtime, 512. It is immutable once the machine is
+	// MemoryMiB is the memory in MiB, at least 64. Default: that of the file in from, or that of the runtime, 512. It is immutable once the machine is
 	// created.
 	//
 	// +kubebuilder:validation:Minimum=64
@@ -173,14 +173,14 @@ type Resources struct {
 
 // Storage are the sizes of a machine's disks.
 type Storage struct {
-	// StorageGiB is the size of the disk for data in GiB, 1 to 16384. Left out: that of the runtime, 20. It can grow while the
+	// StorageGiB is the size of the disk for data in GiB, 1 to 16384. Default: that of the runtime, 20. It can grow while the
 	// machine is stopped.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16384
 	StorageGiB int64 `json:"storageGiB,omitempty"`
 
-	// OverlayGiB is the size of the disk for changes to the image in GiB, 1 to 16384. Left out: that of the runtime, 10. It can
+	// OverlayGiB is the size of the disk for changes to the image in GiB, 1 to 16384. Default: that of the runtime, 10. It can
 	// grow while the machine is stopped.
 	//
 	// +kubebuilder:validation:Minimum=1
@@ -188,13 +188,13 @@ type Storage struct {
 	OverlayGiB int64 `json:"overlayGiB,omitempty"`
 }
 
-// Network is what a machine may reach, and what reaches it.
+// Network is what a machine may reach, and its published ports.
 type Network struct {
-	// Enabled lets the machine reach others. Default false: it reaches nothing, and only its ports are reached. It is
+	// Enabled lets the machine open connections. Default false: the machine only accepts connections to its ports. It is
 	// immutable once the machine is created.
 	Enabled bool `json:"enabled,omitempty"`
 
-	// AllowedCIDRs are the only networks that the machine may reach. Left out or empty: all that the node allows. They are
+	// AllowedCIDRs are the only networks that the machine may reach. Default: all that the node allows. They are
 	// immutable once the machine is created.
 	//
 	// +listType=atomic

@@ -63,10 +63,10 @@ type SmolVMNodeStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	HeartbeatTime *metav1.Time `json:"heartbeatTime,omitempty"`
 
-	// Endpoint is where the runtime can be asked.
+	// Endpoint is where the runtime accepts requests.
 	Endpoint Endpoint `json:"endpoint,omitempty,omitzero"`
 
-	// Allocatable is what machines may have of the node.
+	// Allocatable are the resources of the node that machines may use.
 	Allocatable Allocatable `json:"allocatable,omitempty,omitzero"`
 
 	// Conditions: Ready, KVMAvailable, RuntimeReady and Schedulable.
@@ -77,7 +77,7 @@ type SmolVMNodeStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Endpoint is where the runtime of a node can be asked, by HTTPS.
+// Endpoint is where the runtime of a node accepts requests, by HTTPS.
 type Endpoint struct {
 	// PodName is the name of the runtime's pod.
 	PodName string `json:"podName,omitempty"`
@@ -100,7 +100,7 @@ type Endpoint struct {
 	Certificate string `json:"certificate,omitempty"`
 }
 
-// Allocatable is what machines may have of a node. A value of 0 is unlimited.
+// Allocatable are the resources of a node that machines may use. A value of 0 means no limit.
 type Allocatable struct {
 	// CPUs is the number of processors.
 	//
@@ -113,7 +113,7 @@ type Allocatable struct {
 	// +kubebuilder:validation:Minimum=0
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
-	// StorageGiB is the room for disks in GiB: what is free, and what machines and images already have.
+	// StorageGiB is the storage for disks in GiB: the free space, and the space that machines and images occupy.
 	//
 	// +kubebuilder:validation:Minimum=0
 	StorageGiB int64 `json:"storageGiB,omitempty"`

@@ -41,7 +41,7 @@ const (
 	AcceleratorTCG Accelerator = "tcg"
 )
 
-// SmolVMStatus is what the controller observed and did.
+// SmolVMStatus is the observed state.
 type SmolVMStatus struct {
 	// Phase is Pending, Scheduled, Created, Running, Stopped, Unknown, Failed or Deleting.
 	Phase Phase `json:"phase,omitempty"`
@@ -55,7 +55,7 @@ type SmolVMStatus struct {
 	// MachineName is the name of the machine on its node.
 	MachineName string `json:"machineName,omitempty"`
 
-	// RuntimePID is the process of the machine, as the runtime counts; absent while the machine is stopped.
+	// RuntimePID is the process id of the machine, as the runtime reports it; absent while the machine is stopped.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
@@ -75,7 +75,7 @@ type SmolVMStatus struct {
 	// OverlayGiB is the size of the disk for changes to the image; absent if the runtime does not report it.
 	OverlayGiB *int64 `json:"overlayGiB,omitempty"`
 
-	// ImageDigest is what the image meant at the first start; later starts use the same. An addition.
+	// ImageDigest is the digest of the image at the first start; later starts use the same digest. An addition.
 	ImageDigest string `json:"imageDigest,omitempty"`
 
 	// StartTime is when the machine was started the last time. An addition.
@@ -92,7 +92,7 @@ type SmolVMStatus struct {
 	// Accelerator is what runs the guest's instructions: kvm or tcg. An addition.
 	Accelerator Accelerator `json:"accelerator,omitempty"`
 
-	// ObservedGeneration is the generation of the spec that the rest of this status speaks of.
+	// ObservedGeneration is the generation of the spec that the rest of the status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Scheduled, Ready, RuntimeReady, GuestReady, Reconciled, DeletionBlocked and LocalStateLost.

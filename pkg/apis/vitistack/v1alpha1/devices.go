@@ -10,7 +10,7 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)",fieldPath=".source",message="is immutable, because the disk is filled from it; set it back, or add another disk"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.containerDisk) || !has(self.size) && !has(self.storageClass) && !has(self.accessMode) && !has(self.volumeMode) && !has(self.sizeGB)",message="a disk from a containerDisk has no claim, so it has neither size, sizeGB, storageClass, accessMode nor volumeMode"
 type Disk struct {
-	// Name of the disk. Left out: root, which is the disk that is booted from unless another one has boot: true.
+	// Name of the disk. Default: root, which is the disk that is booted from unless another one has boot: true.
 	//
 	// +kubebuilder:default=root
 	// +kubebuilder:validation:MaxLength=63
@@ -18,26 +18,26 @@ type Disk struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['cloudinitdisk', 'cdrom-iso'])",message="is the operator's own name for a disk; choose another one"
 	Name string `json:"name,omitempty"`
 
-	// Size as a quantity, more than zero, for example 40Gi. It can grow. Left out: the template's.
+	// Size as a quantity, more than zero, for example 40Gi. It can grow. Default: the template's.
 	Size Quantity `json:"size,omitempty"`
 
-	// StorageClass of the claim. Left out: the operator's, else the cluster's default. The value default means the class of
+	// StorageClass of the claim. Default: the operator's, else the cluster's default. The value default means the class of
 	// that name if there is one, else the cluster's default.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	StorageClass string `json:"storageClass,omitempty"`
 
-	// AccessMode of the claim. Left out: ReadWriteOnce.
+	// AccessMode of the claim. Default: ReadWriteOnce.
 	//
 	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteMany;ReadOnlyMany
 	AccessMode string `json:"accessMode,omitempty"`
 
-	// VolumeMode of the claim. Left out: that of Kubernetes, Filesystem.
+	// VolumeMode of the claim. Default: that of Kubernetes, Filesystem.
 	//
 	// +kubebuilder:validation:Enum=Filesystem;Block
 	VolumeMode string `json:"volumeMode,omitempty"`
 
-	// Source is what is on the disk at first. Left out: nothing.
+	// Source is what is on the disk at first. Default: nothing.
 	Source *DiskSource `json:"source,omitempty"`
 
 	// SizeGB is the size in GiB, 1 to 65536. Deprecated: use size.
@@ -46,7 +46,7 @@ type Disk struct {
 	// +kubebuilder:validation:Maximum=65536
 	SizeGB int64 `json:"sizeGB,omitempty"`
 
-	// Type is the bus: sata, scsi, and virtio for every other value. Left out: virtio.
+	// Type is the bus: sata, scsi, and virtio for every other value. Default: virtio.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type,omitempty"`
@@ -101,7 +101,7 @@ type HTTPImage struct {
 	// SecretRef is the Secret of the namespace with the user name in its key accessKeyId and the password in secretKey.
 	SecretRef *ObjectReference `json:"secretRef,omitempty"`
 
-	// CertConfigMapRef is the ConfigMap of the namespace with the certificates that the server's is checked by. Left out: those
+	// CertConfigMapRef is the ConfigMap of the namespace with the certificates that the server's is checked by. Default: those
 	// of CDI.
 	CertConfigMapRef *ObjectReference `json:"certConfigMapRef,omitempty"`
 }
@@ -118,7 +118,7 @@ type RegistryImage struct {
 	// SecretRef is the Secret of the namespace with the user name in its key accessKeyId and the password in secretKey.
 	SecretRef *ObjectReference `json:"secretRef,omitempty"`
 
-	// CertConfigMapRef is the ConfigMap of the namespace with the certificates that the registry's is checked by. Left out:
+	// CertConfigMapRef is the ConfigMap of the namespace with the certificates that the registry's is checked by. Default:
 	// those of CDI.
 	CertConfigMapRef *ObjectReference `json:"certConfigMapRef,omitempty"`
 }
@@ -160,12 +160,12 @@ type Network struct {
 	// +kubebuilder:validation:MaxLength=253
 	NetworkName string `json:"networkName"`
 
-	// Model of the interface. Left out: virtio.
+	// Model of the interface. Default: virtio.
 	//
 	// +kubebuilder:validation:Enum=virtio;e1000;e1000e;igb;ne2k_pci;pcnet;rtl8139
 	Model string `json:"model,omitempty"`
 
-	// MACAddress is 6 octets, a unicast address. Left out: one that is derived from the Machine and stays the same.
+	// MACAddress is 6 octets, a unicast address. Default: one that is derived from the Machine and stays the same.
 	//
 	// +kubebuilder:validation:MaxLength=17
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Fa-f][02468ACEace]([:-][0-9A-Fa-f]{2}){5}$') && !self.matches('^00([:-]00){5}$')",message="must be a unicast address of 6 octets, for example 52:54:00:12:34:56"
@@ -188,10 +188,10 @@ type CloudInit struct {
 	// +kubebuilder:validation:MaxLength=262144
 	NetworkData string `json:"networkData,omitempty"`
 
-	// SecretRef has the user data. Its key is userdata where left out.
+	// SecretRef has the user data. Default key: userdata.
 	SecretRef *DataReference `json:"secretRef,omitempty"`
 
-	// Type is the kind of disk that the guest finds its data on. Left out: noCloud.
+	// Type is the kind of disk that the guest finds its data on. Default: noCloud.
 	//
 	// +kubebuilder:validation:Enum=noCloud;configDrive
 	Type string `json:"type,omitempty"`
@@ -209,13 +209,13 @@ type CloudInit struct {
 	// UserDataSecretRef is secretRef.
 	UserDataSecretRef *DataReference `json:"userDataSecretRef,omitempty"`
 
-	// UserDataConfigMapRef has the user data. Its key is userdata where left out.
+	// UserDataConfigMapRef has the user data. Default key: userdata.
 	UserDataConfigMapRef *DataReference `json:"userDataConfigMapRef,omitempty"`
 
-	// NetworkDataSecretRef has the network data. Its key is networkdata where left out.
+	// NetworkDataSecretRef has the network data. Default key: networkdata.
 	NetworkDataSecretRef *DataReference `json:"networkDataSecretRef,omitempty"`
 
-	// NetworkDataConfigMapRef has the network data. Its key is networkdata where left out.
+	// NetworkDataConfigMapRef has the network data. Default key: networkdata.
 	NetworkDataConfigMapRef *DataReference `json:"networkDataConfigMapRef,omitempty"`
 }
 

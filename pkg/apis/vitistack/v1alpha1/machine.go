@@ -31,7 +31,7 @@ type Machine struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the user asks for.
+	// Spec is the desired state.
 	Spec MachineSpec `json:"spec,omitempty,omitzero"`
 
 	// Status is what the operator reports.
@@ -48,11 +48,11 @@ type MachineList struct {
 	Items []Machine `json:"items"`
 }
 
-// MachineSpec is what the user asks for.
+// MachineSpec is the desired state.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template == \"\" || !has(self.machineClass) || self.machineClass == \"\"",message="template and machineClass are two names for a size; remove one"
 type MachineSpec struct {
-	// Template is the size: small, medium, large, or one of the operator's configuration. Left out: the label
+	// Template is the size: small, medium, large, or one of the operator's configuration. Default: the label
 	// vitistack.io/machine-template, else machineClass, else resources.
 	//
 	// +kubebuilder:validation:MaxLength=63
@@ -68,14 +68,14 @@ type MachineSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Disks []Disk `json:"disks,omitempty"`
 
-	// Networks are the network interfaces. Left out: one on the network of pods.
+	// Networks are the network interfaces. Default: one on the network of pods.
 	//
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Networks []Network `json:"networks,omitempty"`
 
-	// BootOrder are the devices that the firmware tries, in this order. Left out: disk.
+	// BootOrder are the devices that the firmware tries, in this order. Default: disk.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=3
@@ -172,19 +172,19 @@ type Resources struct {
 
 // CPU is the topology of the processors. The guest sees cores × threads × sockets processors.
 type CPU struct {
-	// Cores of a socket, 1 to 256. Left out: the template's.
+	// Cores of a socket, 1 to 256. Default: the template's.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	Cores int32 `json:"cores,omitempty"`
 
-	// Threads of a core, 1 to 8. Left out: the template's.
+	// Threads of a core, 1 to 8. Default: the template's.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=8
 	Threads int32 `json:"threads,omitempty"`
 
-	// Sockets, 1 to 16. Left out: the template's.
+	// Sockets, 1 to 16. Default: the template's.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
@@ -193,7 +193,7 @@ type CPU struct {
 
 // Memory of a guest.
 type Memory struct {
-	// Size as a quantity, more than zero, for example 8Gi. Left out: the template's.
+	// Size as a quantity, more than zero, for example 8Gi. Default: the template's.
 	Size Quantity `json:"size,omitempty"`
 }
 
@@ -218,7 +218,7 @@ type ClassicCPU struct {
 	Sockets int32 `json:"sockets,omitempty"`
 }
 
-// Domain are settings of the virtual hardware. What is left out is decided by KubeVirt.
+// Domain are settings of the virtual hardware. KubeVirt decides what is not set.
 type Domain struct {
 	// Machine is the machine type.
 	Machine MachineType `json:"machine,omitempty,omitzero"`
@@ -241,10 +241,10 @@ type MachineType struct {
 
 // Features of the hardware.
 type Features struct {
-	// ACPI of the machine. Left out: decided by KubeVirt, which turns it on.
+	// ACPI of the machine. Default: decided by KubeVirt, which turns it on.
 	ACPI *bool `json:"acpi,omitempty"`
 
-	// APIC of the machine. Left out: decided by KubeVirt.
+	// APIC of the machine. Default: decided by KubeVirt.
 	APIC *bool `json:"apic,omitempty"`
 
 	// HyperV turns on what guests with Windows need to be fast.

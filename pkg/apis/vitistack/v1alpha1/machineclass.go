@@ -50,15 +50,15 @@ type MachineClassSpec struct {
 	// +kubebuilder:default=false
 	Default bool `json:"default"`
 
-	// Category for people. Left out: Standard.
+	// Category is for users only. Default: Standard.
 	//
 	// +kubebuilder:default=Standard
 	Category string `json:"category,omitempty"`
 
-	// DisplayName for people.
+	// DisplayName is for users only.
 	DisplayName string `json:"displayName,omitempty"`
 
-	// Description for people.
+	// Description is for users only.
 	Description string `json:"description,omitempty"`
 
 	// CPU is the topology of the processors.

@@ -18,7 +18,7 @@ type NetworkConfiguration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the user asks for.
+	// Spec is the desired state.
 	Spec NetworkConfigurationSpec `json:"spec,omitempty,omitzero"`
 
 	// Status is what the operators report.
@@ -35,7 +35,7 @@ type NetworkConfigurationList struct {
 	Items []NetworkConfiguration `json:"items"`
 }
 
-// NetworkConfigurationSpec is what the user asks for. With a bridge or a VLAN the network is a bridge of the nodes;
+// NetworkConfigurationSpec is the desired state. With a bridge or a VLAN the network is a bridge of the nodes;
 // without them it is the network of pods.
 type NetworkConfigurationSpec struct {
 	// VLAN of the network on the bridge, 0 to 4094. 0: untagged.
@@ -44,7 +44,7 @@ type NetworkConfigurationSpec struct {
 	// +kubebuilder:validation:Maximum=4094
 	VLAN int32 `json:"vlan,omitempty"`
 
-	// Bridge is the bridge of the nodes. Left out: br0, where a VLAN is set.
+	// Bridge is the bridge of the nodes. Default: br0, where a VLAN is set.
 	//
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^[A-Za-z0-9_.-]+$') && !(self in ['.', '..'])",message="must be the name of an interface: letters, digits, '_', '.' and '-'"
@@ -60,7 +60,7 @@ type NetworkConfigurationSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
 
-	// Description for people.
+	// Description is for users only.
 	//
 	// +kubebuilder:validation:MaxLength=256
 	Description string `json:"description,omitempty"`
@@ -85,14 +85,14 @@ type NetworkConfigurationSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	Provider string `json:"provider,omitempty"`
 
-	// NetworkInterfaces are those that an operator of addresses reads. This operator does not read them.
+	// NetworkInterfaces are for operators that assign addresses. This operator does not read them.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	NetworkInterfaces []AssignedInterface `json:"networkInterfaces,omitempty"`
 }
 
-// AssignedInterface is an interface with what an operator of addresses assigns to it.
+// AssignedInterface is an interface with the addresses that an operator assigns to it.
 type AssignedInterface struct {
 	// Name of the interface.
 	Name string `json:"name,omitempty"`
@@ -160,7 +160,7 @@ type NetworkConfigurationStatus struct {
 	// +listMapKey=interface
 	Attachments []Attachment `json:"attachments,omitempty"`
 
-	// NetworkInterfaces are written by an operator of addresses.
+	// NetworkInterfaces are written by an operator that assigns addresses.
 	//
 	// +listType=atomic
 	NetworkInterfaces []AssignedInterface `json:"networkInterfaces,omitempty"`

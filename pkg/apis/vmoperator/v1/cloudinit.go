@@ -32,22 +32,22 @@ type CloudInit struct {
 	// +kubebuilder:validation:MaxProperties=64
 	MetaData map[string]string `json:"metaData,omitempty"`
 
-	// UserData is the file user-data, a cloud-config. Left out: none. Takes effect at the next start.
+	// UserData is the file user-data, a cloud-config. Default: none. Takes effect at the next start.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	UserData *runtime.RawExtension `json:"userData,omitempty"`
 
-	// UserDataFrom takes the file user-data from a Secret, so that the object does not show it. Left out: userData.
+	// UserDataFrom takes the file user-data from a Secret, so that the object does not show it. Default: userData.
 	// Takes effect at the next start.
 	UserDataFrom *DataSource `json:"userDataFrom,omitempty"`
 
-	// NetworkConfig is the file network-config. Left out: none, or DHCP at the card of a network of type pod. Takes
+	// NetworkConfig is the file network-config. Default: none, or DHCP at the card of a network of type pod. Takes
 	// effect at the next start.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	NetworkConfig *runtime.RawExtension `json:"networkConfig,omitempty"`
 
-	// NetworkConfigFrom takes the file network-config from a Secret. Left out: networkConfig. Takes effect at the next
+	// NetworkConfigFrom takes the file network-config from a Secret. Default: networkConfig. Takes effect at the next
 	// start.
 	NetworkConfigFrom *DataSource `json:"networkConfigFrom,omitempty"`
 

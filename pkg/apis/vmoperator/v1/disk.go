@@ -9,13 +9,13 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplate) != has(self.cdrom)",message="must have exactly one of volumeClaimTemplate and cdrom; write cdrom: {image: \"\"} for an empty drive"
 type Disk struct {
-	// VolumeClaimTemplate is the claim of the disk's volume. Takes effect at the next start, a larger request at once.
+	// VolumeClaimTemplate is the claim of the disk's volume. Takes effect at the next start, except for a larger request, which takes effect live.
 	VolumeClaimTemplate *VolumeClaimTemplate `json:"volumeClaimTemplate,omitempty"`
 
 	// CDROM is a CD drive.
 	CDROM *CDROM `json:"cdrom,omitempty"`
 
-	// BootIndex is the place in the order in which the firmware tries to boot, 0 first; unique in the machine. Left out:
+	// BootIndex is the place in the order in which the firmware tries to boot, 0 first; unique in the machine. Default:
 	// the firmware decides. Takes effect at the next start.
 	//
 	// +kubebuilder:validation:Minimum=0
@@ -45,7 +45,7 @@ type VolumeClaimTemplate struct {
 // ClaimMetadata names a disk.
 type ClaimMetadata struct {
 	// Name of the disk, unique in the machine; the claim is <name>-disk-<machine>-0. A lower-case DNS label of at most 53
-	// characters. Left out: the claim is disk-<n>-<machine>-0, where n counts the machine's claims from 0.
+	// characters. Default: the claim is disk-<n>-<machine>-0, where n counts the machine's claims from 0.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="size(self) <= 53 && !format.dns1123Label().validate(self).hasValue()",message="must be a lower-case DNS label of at most 53 characters, letters, digits and '-', for example system; leave it out to get a number"
@@ -76,7 +76,7 @@ type ClaimSpec struct {
 	// +kubebuilder:validation:items:Enum=ReadWriteOnce;ReadOnlyMany;ReadWriteMany;ReadWriteOncePod
 	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
 
-	// DataSource is a VolumeSnapshot or a claim in the namespace, with whose data the volume begins. Left out: empty.
+	// DataSource is a VolumeSnapshot or a claim in the namespace, with whose data the volume begins. Default: empty.
 	DataSource *corev1.TypedLocalObjectReference `json:"dataSource,omitempty"`
 
 	// DataSourceRef is the same for objects of other kinds.
@@ -87,10 +87,10 @@ type ClaimSpec struct {
 	// Resources request the size of the volume, which is requests.storage.
 	Resources *Resources `json:"resources,omitempty"`
 
-	// Selector chooses among volumes that exist by their labels. Left out: any, or a new one.
+	// Selector chooses among volumes that exist by their labels. Default: any, or a new one.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// StorageClassName is the class of the volume. Left out: the default class; empty: no class, for a volume that
+	// StorageClassName is the class of the volume. Default: the default class; empty: no class, for a volume that
 	// exists.
 	//
 	// +kubebuilder:validation:MaxLength=253
@@ -104,13 +104,13 @@ type ClaimSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == 'Block'",message="must be Block, for the volume itself is the disk; write volumeMode: Block, or leave it out"
 	VolumeMode string `json:"volumeMode,omitempty"`
 
-	// VolumeName binds the claim to a volume that exists. Left out: any, or a new one.
+	// VolumeName binds the claim to a volume that exists. Default: any, or a new one.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a PersistentVolume, or empty for any"
 	VolumeName string `json:"volumeName,omitempty"`
 
-	// VolumeAttributesClassName is the class of the volume's attributes. Left out: none.
+	// VolumeAttributesClassName is the class of the volume's attributes. Default: none.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a VolumeAttributesClass, or empty for none"

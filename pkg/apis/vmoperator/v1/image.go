@@ -26,13 +26,13 @@ type Image struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+([._/-]+[a-z0-9]+)*$')",message="must be the name of an image in the repository, lower-case letters, digits, '.', '_', '-' and '/', for example vm/runner"
 	Path *string `json:"path,omitempty"`
 
-	// Version is the tag of the image. Left out: latest.
+	// Version is the tag of the image. Default: latest.
 	//
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')",message="must be a tag, letters, digits, '.', '_' and '-', for example 1.0"
 	Version *string `json:"version,omitempty"`
 
-	// PullPolicy is when the image is pulled: Always, Never or IfNotPresent. Left out: IfNotPresent, also for the tag
+	// PullPolicy is when the image is pulled: Always, Never or IfNotPresent. Default: IfNotPresent, also for the tag
 	// latest.
 	//
 	// +kubebuilder:validation:Enum=Always;Never;IfNotPresent

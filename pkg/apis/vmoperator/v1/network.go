@@ -10,7 +10,7 @@ type Device string
 // +kubebuilder:validation:XValidation:rule="(has(self.tap) ? 1 : 0) + (has(self.user) ? 1 : 0) + (has(self.pod) ? 1 : 0) == 1",message="must have exactly one of tap, user and pod; write user: {} for a network behind the pod's"
 type Network struct {
 	// Tap connects the card to a bridge of the host that a setting of the operator allows. The pod of the machine is in
-	// its host's network, so cards of type user lead nowhere.
+	// the network of its host, so cards of type user reach nothing.
 	Tap *Tap `json:"tap,omitempty"`
 
 	// User connects the card to a network of QEMU's own; connections of the guest leave from the pod's address.
@@ -45,7 +45,7 @@ type Tap struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]{1,15}$') && self != '.' && self != '..'",message="must be the name of a bridge, letters, digits, '.', '_' and '-', at most 15 characters, for example br0"
 	Bridge string `json:"bridge,omitempty"`
 
-	// MAC is the card's address. Left out: one that is computed from the machine. Takes effect at the next start.
+	// MAC is the card's address. Default: one that is computed from the machine. Takes effect at the next start.
 	//
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$') && self != '00:00:00:00:00:00'",message="must be a unicast MAC address of six bytes, of which the first is even, for example 52:54:00:12:34:56; leave it out to get one"
@@ -60,7 +60,7 @@ type UserNetwork struct {
 	// +kubebuilder:default=virtio-net
 	Device Device `json:"device,omitempty"`
 
-	// Net is the network that the guest is in, IPv4 with a prefix length of 8 to 27. Left out: 10.0.2.0/24. Takes effect
+	// Net is the network that the guest is in, IPv4 with a prefix length of 8 to 27. Default: 10.0.2.0/24. Takes effect
 	// at the next start.
 	//
 	// +kubebuilder:validation:MaxLength=64

@@ -28,12 +28,12 @@ const (
 	PhaseFailed Phase = "Failed"
 )
 
-// VirtualMachineStatus is what the operator observed and did.
+// VirtualMachineStatus is the observed state.
 type VirtualMachineStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest of this status speaks of.
+	// ObservedGeneration is the generation of the spec that the rest of the status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready sums the others up.
+	// Conditions: Ready summarizes the others.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -73,7 +73,7 @@ type VirtualMachineStatus struct {
 	// InstanceID is the instance-id that cloud-init gets.
 	InstanceID string `json:"instanceID,omitempty"`
 
-	// Disks are the claims of the machine and the disks that they are.
+	// Disks are the disks of the machine and their claims.
 	//
 	// +listType=map
 	// +listMapKey=name
@@ -85,12 +85,12 @@ type VirtualMachineStatus struct {
 	// +optional
 	ConsoleClient string `json:"consoleClient"`
 
-	// ConsoleUser is the user who last asked for the display; empty for none.
+	// ConsoleUser is always empty.
 	//
 	// +optional
 	ConsoleUser string `json:"consoleUser"`
 
-	// LoggedInUser is the user who is logged in by spec.vm.display.loggedInUser.
+	// LoggedInUser is always empty.
 	LoggedInUser string `json:"loggedInUser,omitempty"`
 
 	// DisplayPasswordSerial counts how often the password of the display was set; -1 for a display without a password.
@@ -104,7 +104,7 @@ type VirtualMachineStatus struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	OSInfo *runtime.RawExtension `json:"osinfo,omitempty"`
 
-	// Assignment is the pool and the user that the machine is assigned to.
+	// Assignment is never set: there are no pools.
 	Assignment *Assignment `json:"assignment,omitempty"`
 }
 

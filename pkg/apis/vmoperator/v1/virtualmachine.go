@@ -52,29 +52,29 @@ type VirtualMachineList struct {
 	Items []VirtualMachine `json:"items"`
 }
 
-// VirtualMachineSpec is what the user wants.
+// VirtualMachineSpec is the desired state.
 type VirtualMachineSpec struct {
-	// Image is the container image of the runner. Left out: the operator's own image. Takes effect at the next start.
+	// Image is the container image of the runner. Default: the operator's own image. Takes effect at the next start.
 	Image *Image `json:"image,omitempty"`
 
 	// Resources are the limits and requests of the pod's container; they replace what the operator computes from
-	// spec.vm. Left out: computed. Takes effect at the next start.
+	// spec.vm. Default: computed. Takes effect at the next start.
 	Resources *Resources `json:"resources,omitempty"`
 
-	// NodeName binds the pod to a node without the scheduler. Left out: the scheduler chooses. Takes effect at the next
+	// NodeName binds the pod to a node without the scheduler. Default: the scheduler chooses. Takes effect at the next
 	// start.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a node, or empty to let the scheduler choose"
 	NodeName string `json:"nodeName,omitempty"`
 
-	// NodeSelector has the labels that a node must have to run the pod. Left out: any node. Takes effect at the next
+	// NodeSelector has the labels that a node must have to run the pod. Default: any node. Takes effect at the next
 	// start.
 	//
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
-	// Affinity is the affinity of the pod to nodes and other pods. Left out: none. Takes effect at the next start.
+	// Affinity is the affinity of the pod to nodes and other pods. Default: none. Takes effect at the next start.
 	//
 	// +kubebuilder:validation:XValidation:rule="!has(self.nodeAffinity) || !has(self.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution) || self.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution.all(p, p.weight >= 1 && p.weight <= 100)",fieldPath=".nodeAffinity",message="must have weights of 1 to 100; write weight: 100 for the strongest preference"
 	// +kubebuilder:validation:XValidation:rule="!has(self.podAffinity) || !has(self.podAffinity.preferredDuringSchedulingIgnoredDuringExecution) || self.podAffinity.preferredDuringSchedulingIgnoredDuringExecution.all(p, p.weight >= 1 && p.weight <= 100)",fieldPath=".podAffinity",message="must have weights of 1 to 100; write weight: 100 for the strongest preference"
@@ -92,15 +92,15 @@ type VirtualMachineSpec struct {
 	// +kubebuilder:default=false
 	GuestShutdownStops bool `json:"guestShutdownStops,omitempty"`
 
-	// LoadBalancerService has labels and annotations of the machine's load balancer Service. Left out: those of the
+	// LoadBalancerService has labels and annotations of the machine's load balancer Service. Default: those of the
 	// operator's settings; empty: no such Service. Takes effect live.
 	LoadBalancerService *LoadBalancerService `json:"loadBalancerService,omitempty"`
 
-	// CloudInit attaches a disk with data for cloud-init, also when it is empty. Left out: no such disk. Takes effect at
+	// CloudInit attaches a disk with data for cloud-init, also when it is empty. Default: no such disk. Takes effect at
 	// the next start.
 	CloudInit *CloudInit `json:"cloudInit,omitempty"`
 
-	// DiskRetention is what becomes of the claims when the machine is deleted: Retain keeps them, Delete deletes them and
+	// DiskRetention is what happens to the claims when the machine is deleted: Retain keeps them, Delete deletes them and
 	// their data. Default Retain. Takes effect live.
 	//
 	// +kubebuilder:default=Retain

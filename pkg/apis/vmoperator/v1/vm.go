@@ -57,12 +57,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.currentCpus) || has(self.maximumCpus) == has(self.cpuTopology) || self.currentCpus <= (has(self.maximumCpus) ? self.maximumCpus : [1, self.cpuTopology.sockets].max() * [1, self.cpuTopology.diesPerSocket].max() * [1, self.cpuTopology.coresPerDie].max() * [1, self.cpuTopology.threadsPerCore].max())",fieldPath=".currentCpus",message="must not be more than maximumCpus, or the product of cpuTopology; lower it, or raise the maximum"
 // +kubebuilder:validation:XValidation:rule="!has(self.currentRam) || !self.currentRam.matches('^[0-9]{1,18}([.][0-9]{1,9})?(k|Ki|[MGTPE]i?|[eE][0-9]{1,2})?$') || !self.maximumRam.matches('^[0-9]{1,18}([.][0-9]{1,9})?(k|Ki|[MGTPE]i?|[eE][0-9]{1,2})?$') || quantity(self.currentRam).compareTo(quantity(self.maximumRam)) <= 0",fieldPath=".currentRam",message="must not be more than maximumRam, which is 1G when left out; lower it, or raise maximumRam"
 type VM struct {
-	// State is the state that is wanted: Stopped or Running. Default Stopped. Takes effect live.
+	// State is the desired state: Stopped or Running. Default Stopped. Takes effect live.
 	//
 	// +kubebuilder:default=Stopped
 	State State `json:"state,omitempty"`
 
-	// MachineUUID is the UUID that the guest sees. Left out: the uid of the object. Takes effect at the next start.
+	// MachineUUID is the UUID that the guest sees. Default: the uid of the object. Takes effect at the next start.
 	//
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$')",message="must be a UUID, for example 6b1f0f0c-7a4e-4a57-9d0c-3c1d5f2b9a10; leave it out to get the uid of the object"
@@ -111,7 +111,7 @@ type VM struct {
 	// required. Takes effect at the next start.
 	CPUTopology *CPUTopology `json:"cpuTopology,omitempty"`
 
-	// CurrentCPUs is how many virtual CPUs the machine has, 1 to the maximum. Left out: the maximum. Takes effect live.
+	// CurrentCPUs is how many virtual CPUs the machine has, 1 to the maximum. Default: the maximum. Takes effect live.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=288
@@ -126,7 +126,7 @@ type VM struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9]{1,18}([.][0-9]{1,9})?(k|Ki|[MGTPE]i?|[eE][0-9]{1,2})?$') || quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('16Ti')) <= 0",message="must be 1Mi to 16Ti, for example 8Gi"
 	MaximumRAM string `json:"maximumRam,omitempty"`
 
-	// CurrentRAM is how much memory the guest may use, a quantity of 1Mi to maximumRam. Left out: maximumRam. Takes
+	// CurrentRAM is how much memory the guest may use, a quantity of 1Mi to maximumRam. Default: maximumRam. Takes
 	// effect live.
 	//
 	// +kubebuilder:validation:MaxLength=32
@@ -150,18 +150,18 @@ type VM struct {
 	RTCClock string `json:"rtcClock,omitempty"`
 
 	// Acceleration is how QEMU runs the guest: auto uses KVM where it works, else software emulation; kvm uses KVM or
-	// fails; tcg is software emulation. Left out: auto. Takes effect at the next start.
+	// fails; tcg is software emulation. Default: auto. Takes effect at the next start.
 	Acceleration Acceleration `json:"acceleration,omitempty"`
 
-	// MachineType is the machine type of QEMU: q35, or a version of it, such as pc-q35-10.0. Left out: the newest version
+	// MachineType is the machine type of QEMU: q35, or a version of it, such as pc-q35-10.0. Default: the newest version
 	// at the first start. Takes effect at the next start.
 	//
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(q35|pc-q35-[0-9]+[.][0-9]+)$')",message="must be q35 or a version of it, for example pc-q35-10.0"
 	MachineType *string `json:"machineType,omitempty"`
 
-	// ExtraArgs are appended to the command line of QEMU, at most 64. They need a setting of the operator, for they can
-	// do whatever the pod can. Left out: none. Takes effect at the next start.
+	// ExtraArgs are appended to the command line of QEMU, at most 64. They need a setting of the operator, because
+	// they can do whatever the pod can. Default: none. Takes effect at the next start.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -169,14 +169,14 @@ type VM struct {
 	// +kubebuilder:validation:XValidation:rule=`self.all(a, a.matches(r'^\P{Cc}+$'))`,message="must be arguments without line breaks and other control characters, none of them empty"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
-	// Networks are the network cards, at most 8. Left out: one of type user; empty: none. Takes effect at the next start.
+	// Networks are the network cards, at most 8. Default: one of type user; empty: none. Takes effect at the next start.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || !self.exists(n, has(n.pod))",message="must not have other networks beside one of type pod, because the guest has the pod's only address"
 	Networks []Network `json:"networks,omitzero"`
 
-	// Disks are the disks and CD drives, at most 20, of which at most 6 are CD drives. Left out: none. Takes effect at
+	// Disks are the disks and CD drives, at most 20, of which at most 6 are CD drives. Default: none. Takes effect at
 	// the next start.
 	//
 	// +listType=atomic
