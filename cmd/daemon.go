@@ -29,11 +29,11 @@ func newDaemon() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "daemon",
 		Short: "Run the operator",
-		Long: `Run the operator until it is told to stop.
+		Long: `Run the operator until it gets SIGTERM or SIGINT.
 
 Every setting is a flag, a key of a configuration file and a variable of the environment: the flag
 --service.registry.domain is the key service.registry.domain and the variable SERVICE_REGISTRY_DOMAIN.
-A flag beats the environment, which beats files, of which the later beat the earlier.`,
+A flag overrides the environment, which overrides files; later files override earlier ones.`,
 		Example: `  # on a machine that can reach the management cluster
   kvm-operator daemon --service.kubernetes.kubeconfigpath=$HOME/.kube/config --service.leaderelection.namespace=default
 

@@ -29,7 +29,7 @@ const (
 	machinesProgram = "kubevirt-operator"
 	// machinesLease is the name of the Lease of leader election. The chart grants it by name.
 	machinesLease = "kubevirt-operator"
-	// machinesLeaseHolds is how long no other replica works after the host of the one at work fails.
+	// machinesLeaseHolds is how long no other replica takes over after the leader's host fails.
 	machinesLeaseHolds = 15 * time.Second
 )
 
@@ -49,11 +49,11 @@ func newMachines() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "machines",
 		Short: "Run the operator for Machines of vitistack.io, which KubeVirt runs",
-		Long: `Run the operator for Machines and NetworkConfigurations of vitistack.io until it is told to stop. KubeVirt may be installed
-later. The program does the same when it is called by the name kubevirt-operator.
+		Long: `Run the operator for Machines and NetworkConfigurations of vitistack.io until it gets SIGTERM or SIGINT. KubeVirt may be
+installed later. The program does the same when it is called by the name kubevirt-operator.
 
 Every setting is a flag and a variable of the environment: the flag --reconcile-interval is the variable RECONCILE_INTERVAL.
-A flag beats the environment.`,
+A flag overrides the environment.`,
 		Example: `  # on a machine that can reach the cluster
   KUBECONFIG=$HOME/.kube/config kvm-operator machines --namespace=default
 
@@ -104,7 +104,7 @@ func runMachines(c *cobra.Command) error {
 	return serveMachines(c.Context(), s, r)
 }
 
-// serveMachines runs the operator and its servers until the process is told to stop.
+// serveMachines runs the operator and its servers until the process gets SIGTERM or SIGINT.
 func serveMachines(ctx context.Context, s *machines.Service, r reader) error {
 	own := prometheus.NewRegistry()
 	if err := own.Register(s.Metrics()); err != nil {

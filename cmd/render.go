@@ -38,9 +38,9 @@ func newRender() *cobra.Command {
 	o := renderOptions{kubevirt: pflag.NewFlagSet("machines", pflag.ContinueOnError)}
 	c := &cobra.Command{
 		Use:   "render",
-		Short: "Print every object that a KVMConfig, a VirtualMachine or a Machine leads to",
-		Long: `Print, as YAML, every object that the KVMConfigs, VirtualMachines, Machines and NetworkConfigurations in the files lead
-to. No cluster is needed.
+		Short: "Print every object that the operator creates for a KVMConfig, a VirtualMachine or a Machine",
+		Long: `Print, as YAML, every object that the operator creates for the KVMConfigs, VirtualMachines, Machines and
+NetworkConfigurations in the files. No cluster is needed.
 
 The files may also hold what a KVMConfig depends on: its Release, its Secrets and the PersistentVolumes of host volumes.
 Certificates and keys that no Secret among them holds are placeholders.
@@ -50,7 +50,7 @@ StorageClass those that are needed are assumed to exist. Their settings are flag
 those of kvm-operator machines are. MAC addresses and UUIDs follow from the UID, so those of a Machine that was not read
 from a cluster are not the final ones.
 
-With --diff the objects are compared with those of a living management cluster, where Release, Secrets and volumes are
+With --diff the objects are compared with those of a running management cluster, where Release, Secrets and volumes are
 read too; nothing is changed. The command then exits with 1 when there is a difference. Machines cannot be compared.
 Values of Secrets are never shown.`,
 		Example: `  kvm-operator render -f docs/examples/minimal.yaml
@@ -65,9 +65,9 @@ Values of Secrets are never shown.`,
 	flag.RegisterMachineObjects(o.kubevirt)
 	c.Flags().AddFlagSet(o.kubevirt)
 	c.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files with KVMConfigs, VirtualMachines or Machines, and what they depend on; - is standard input")
-	c.Flags().BoolVar(&o.diff, "diff", false, "compare with a living management cluster")
+	c.Flags().BoolVar(&o.diff, "diff", false, "compare with a running management cluster")
 	c.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig for --diff; empty means KUBECONFIG or ~/.kube/config")
-	c.Flags().StringSliceVar(&o.handlers, "handler", nil, "print only what these handlers want")
+	c.Flags().StringSliceVar(&o.handlers, "handler", nil, "print only the objects of these handlers")
 	_ = c.MarkFlagRequired("filename") // the flag was defined above
 	return c
 }

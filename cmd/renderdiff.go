@@ -22,7 +22,7 @@ import (
 )
 
 // errDiffers sets the exit status, as diff does.
-var errDiffers = errors.New("the management cluster differs from what the KVMConfig leads to")
+var errDiffers = errors.New("the management cluster differs from what the operator would create for the KVMConfig")
 
 // diffOne compares the live object with the result of applying object. If there is no live object, all of object is
 // new.

@@ -20,7 +20,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvmruntime"
 )
 
-// exitSettings is the exit code if the agent is told something that it cannot follow.
+// exitSettings is the exit code if the agent's settings are invalid.
 const exitSettings = 2
 
 const (

@@ -56,7 +56,7 @@ func newGuestLogs() *cobra.Command {
   kvm-operator smolvm logs web-1 -n team-a --tail=20 --follow`,
 		Args: cobra.ExactArgs(1),
 	}
-	follow := c.Flags().BoolP("follow", "f", false, "go on with what comes, until Ctrl-C")
+	follow := c.Flags().BoolP("follow", "f", false, "follow the output, until Ctrl-C")
 	tail := c.Flags().Int("tail", 1000, "how many of the last lines")
 	c.RunE = withGuest(func(ctx context.Context, c *cobra.Command, g *microVM, _ []string) error {
 		if *tail < 0 {
@@ -91,7 +91,7 @@ executed, 127 if it is not found. Ctrl-C ends the command in the machine, too. I
   echo hello | kvm-operator smolvm exec web-1 -n team-a --stdin --timeout=10 -- sh -c 'cat > /storage/greeting'`,
 		Args: cobra.MinimumNArgs(2),
 	}
-	stdin := c.Flags().BoolP("stdin", "i", false, "pass standard input on, up to 1 MiB")
+	stdin := c.Flags().BoolP("stdin", "i", false, "pass standard input, up to 1 MiB")
 	c.Flags().StringArray("env", nil, "NAME=VALUE: add to the environment")
 	c.Flags().String("workdir", "", "working directory")
 	c.Flags().Int64("timeout", 0, "seconds after which the command is killed; 0 for no limit")

@@ -12,7 +12,7 @@ import (
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print what this binary is",
+		Short:   "Print version and build of this binary",
 		Example: "  kvm-operator version",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

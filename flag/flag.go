@@ -133,8 +133,8 @@ const (
 // VirtualMachines.
 func Register(fs *pflag.FlagSet, runnerImage, vmRunnerImage string) {
 	fs.SetNormalizeFunc(normalize)
-	fs.StringSlice(ConfigDirs, []string{"."}, "directories that are searched for configuration files, the first that has one wins")
-	fs.StringSlice(ConfigFiles, nil, "names of configuration files without extension; later ones beat earlier ones")
+	fs.StringSlice(ConfigDirs, []string{"."}, "directories that are searched for configuration files; the first that has one is used")
+	fs.StringSlice(ConfigFiles, nil, "names of configuration files without extension; later ones override earlier ones")
 	registerServer(fs)
 	registerKubernetes(fs)
 	registerInstallation(fs)
@@ -167,9 +167,9 @@ func registerKubernetes(fs *pflag.FlagSet) {
 	fs.String(KubernetesTLSCAFile, "", "certificate authority of the API server")
 	fs.String(KubernetesTLSCrtFile, "", "client certificate")
 	fs.String(KubernetesTLSKeyFile, "", "private key of the client certificate")
-	fs.String(CRDLabelSelector, "", "only KVMConfigs with these labels are looked at, for example kvm-operator.giantswarm.io/version=4.0.0; empty means all")
-	fs.Bool(LeaderElectionEnabled, true, "let one of several replicas be at work at a time; false only for a debugger, where no other operator runs")
-	fs.Duration(LeaderElectionDuration, defaultLeaseDuration, "how long the Lease of leader election holds: no other replica works for so long after a host fails")
+	fs.String(CRDLabelSelector, "", "only KVMConfigs with these labels are reconciled, for example kvm-operator.giantswarm.io/version=4.0.0; empty means all")
+	fs.Bool(LeaderElectionEnabled, true, "let only one replica reconcile at a time; false only in a debugger, while no other operator runs")
+	fs.Duration(LeaderElectionDuration, defaultLeaseDuration, "duration of the Lease of leader election: how long after a failure of its host another replica takes over")
 	fs.String(LeaderElectionName, "kvm-operator", "name of the Lease of leader election, the same for all replicas and for no other operator in its namespace")
 	fs.String(LeaderElectionNamespace, "giantswarm", "namespace of the Lease of leader election")
 	fs.String(RBACGeneral, defaultClusterRole, "ClusterRole of node pods, which need none; empty for no binding")
@@ -187,9 +187,9 @@ func registerInstallation(fs *pflag.FlagSet) {
 	fs.Bool(MachineNested, false, "let guests run virtual machines of their own on KVM")
 	fs.StringSlice(MachineImageDirectories, nil, "directories of node pods, such as /usr/code/images/own, below which file URLs of guest images may lead; none means that there are no file URLs")
 	fs.StringSlice(MachineKVMResource, nil, "extended resources of device plugins that bring /dev/kvm, /dev/net/tun and /dev/vhost-net, such as devices.kubevirt.io/kvm; with them node pods are not privileged")
-	fs.String(MachinePodSecurity, "privileged", "level of Pod Security that node pods meet: privileged, or baseline, which takes device plugins and has the runner carry the guest's connections")
+	fs.String(MachinePodSecurity, "privileged", "level of Pod Security that node pods meet: privileged, or baseline, which needs device plugins and has the runner forward the guest's connections")
 	fs.String(MachineMaxImageFile, "8G", "how large each file of a guest image may be that is downloaded; G is 2^30 bytes")
-	fs.Int(MachineDiskRequest, 100, "percentage of the size of their disks that node pods request of their hosts as ephemeral storage")
+	fs.Int(MachineDiskRequest, 100, "percentage of the size of their disks that node pods request as ephemeral storage")
 	fs.Bool(InstallationSharedHosts, false, "let several machines of one cluster run on the same host")
 	fs.String(IngressClassName, "", "class of the Ingresses api and etcd; empty for no Ingress")
 	fs.String(OIDCClientID, "", "OIDC client id of API servers")
@@ -214,8 +214,8 @@ func registerVirtualMachines(fs *pflag.FlagSet, image string) {
 }
 
 func registerSmolVMs(fs *pflag.FlagSet) {
-	fs.StringSlice(Controllers, []string{ControllerKVMConfig, ControllerVirtualMachine}, "what this operator runs: kvmconfig, virtualmachine and smolvm, each the custom resources of that name")
-	fs.String(SmolVMTokenFile, "/var/run/kvm-operator/smolvm/token", "file with the token that runtimes of SmolVMs are asked with; it is read for each request")
+	fs.StringSlice(Controllers, []string{ControllerKVMConfig, ControllerVirtualMachine}, "controllers to run: kvmconfig, virtualmachine and smolvm, each for the custom resources of that name")
+	fs.String(SmolVMTokenFile, "/var/run/kvm-operator/smolvm/token", "file with the operator's token for runtimes of SmolVMs; it is read for each request")
 	fs.String(SmolVMCAFile, "", "certificate authorities of runtimes of SmolVMs; empty to trust the certificates that SmolVMNodes show")
 	fs.Bool(SmolVMPullSecrets, false, "whether images of SmolVMs are pulled with the Secrets of spec.imagePullSecrets, which the operator has to be allowed to read")
 }
@@ -226,7 +226,7 @@ func registerNodePods(fs *pflag.FlagSet) {
 	fs.StringSlice(NodePodsNodeSelector, nil, "labels as key=value that hosts need in addition to their role's")
 	fs.String(NodePodsPriorityClass, "", "PriorityClass of node pods; empty for the default of the management cluster")
 	fs.StringSlice(NodePodsTolerations, nil, "taints that node pods tolerate, as key=value:Effect; value and effect may be left out")
-	fs.String(NodePodsZoneSpread, "preferred", "how the machines of a role are spread over zones: none, preferred, or required: then a machine waits rather than make one zone have two more than another")
+	fs.String(NodePodsZoneSpread, "preferred", "how the nodes of a role are spread over zones: none, preferred or required; with required, a node pod stays pending if zones would differ by more than one node")
 }
 
 func registerWorkload(fs *pflag.FlagSet) {
@@ -237,12 +237,12 @@ func registerWorkload(fs *pflag.FlagSet) {
 	fs.Bool(TerminateUnhealthyNodes, false, "replace unhealthy nodes of all clusters")
 	fs.String(WorkloadBinariesURL, defaultBinaries, "where kubelets come from when the guest image has none")
 	fs.String(WorkloadCNIPluginsURL, defaultCNIPlugins, "where the standard CNI plugins come from when the guest image has none")
-	fs.Bool(WorkloadConnect, true, "work in workload clusters too: let nodes join, install add-ons, judge nodes by what the cluster says; without it only machines are made")
+	fs.Bool(WorkloadConnect, true, "connect to workload clusters: let nodes join, install add-ons, watch Nodes; without it, only virtual machines are created")
 	fs.String(WorkloadFlatcarChannel, "stable", "release channel of the default guest image")
 	fs.String(WorkloadFlatcarMirror, "", "URL of the directory with the default guest image, {channel} and {version} standing for its release; empty for Flatcar's own")
 	fs.Duration(EtcdRetention, week, "how long data of etcd stays on a host after its master has left the cluster; 0 removes it at once")
-	fs.Duration(WorkloadKubeconfigTerm, week, "how long the administrator's kubeconfig holds; it is renewed when a third of that is left")
-	fs.Duration(WorkloadNodeTerm, week, "how long the certificates of nodes hold; kubelets renew them when 10 to 30 percent of that is left, for which the operator has to run")
+	fs.Duration(WorkloadKubeconfigTerm, week, "how long the administrator's kubeconfig is valid; it is renewed when a third of that is left")
+	fs.Duration(WorkloadNodeTerm, week, "how long the certificates of nodes are valid; kubelets renew them through the operator when 10 to 30 percent of that is left")
 	fs.String(WorkloadIgnitionPath, "", "path of ignition templates"+ignored)
 	fs.String(WorkloadProxyHTTP, "", "HTTP proxy of the guests")
 	fs.String(WorkloadProxyHTTPS, "", "HTTPS proxy of the guests")
@@ -252,14 +252,14 @@ func registerWorkload(fs *pflag.FlagSet) {
 }
 
 func registerVault(fs *pflag.FlagSet) {
-	fs.String(VaultAddress, "", "URL of a Vault that issues the certificates of new clusters; empty for authorities whose keys stand in Secrets")
-	fs.String(VaultCAFile, "", "certificate authorities of Vault; empty for those of the system")
+	fs.String(VaultAddress, "", "URL of a Vault that issues the certificates of new clusters; empty for CAs whose keys are in Secrets")
+	fs.String(VaultCAFile, "", "CA certificates for Vault; empty for those of the system")
 	fs.String(VaultTokenFile, "", "file with a token for Vault; empty to log in with the operator's service account")
 	fs.String(VaultKubernetesRole, "kvm-operator", "role of Vault's Kubernetes auth method that the operator logs in with")
 	fs.String(VaultKubernetesMount, "kubernetes", "path of that auth method")
 	fs.String(VaultKubernetesTokenFile, "/var/run/secrets/kubernetes.io/serviceaccount/token", "token of the service account that the operator logs in with")
-	fs.String(VaultMountPrefix, "pki-", "how the path of each authority's secrets engine begins; another one for each management cluster that shares a Vault")
-	fs.Duration(VaultTTL, defaultVaultTTL, "how long the certificates that Vault issues hold, authorities apart")
+	fs.String(VaultMountPrefix, "pki-", "prefix of the path of each CA's secrets engine; management clusters that share a Vault need different ones")
+	fs.Duration(VaultTTL, defaultVaultTTL, "how long the certificates that Vault issues are valid, except for CAs")
 }
 
 // normalize makes keys case-insensitive and reads "tenant", the original operator's older spelling, as "workload".

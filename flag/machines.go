@@ -49,9 +49,9 @@ func RegisterMachines(fs *pflag.FlagSet) {
 	})
 	fs.String(MachinesKubeconfig, "", "`path` of the kubeconfig; empty for the service account of the pod that this runs in")
 	fs.String(MachinesNamespace, "", "namespace of the Lease of leader election; empty for the pod's own, or that of the kubeconfig. Machines of all namespaces are handled")
-	fs.Bool(MachinesElection, true, "let one of several replicas be at work at a time")
-	fs.Duration(MachinesInterval, defaultInterval, "how often each Machine is looked at even if nothing has changed, from 1s to 24h")
-	fs.Int(MachinesWorkers, defaultWorkers, "how many Machines are worked on at a time, from 1 to 100")
+	fs.Bool(MachinesElection, true, "let only one replica reconcile at a time")
+	fs.Duration(MachinesInterval, defaultInterval, "how often each Machine is reconciled even if nothing has changed, from 1s to 24h")
+	fs.Int(MachinesWorkers, defaultWorkers, "how many Machines are reconciled at a time, from 1 to 100")
 	fs.String(MachinesMetricsAddress, ":8080", "`address` of /metrics; 0 for none")
 	fs.String(MachinesMetricsCerts, "", "`path` of the directory with the certificate that metrics are served with, by TLS alone; empty for plain HTTP")
 	fs.String(MachinesMetricsCert, "tls.crt", "`name` of the file of that directory with the certificate")
@@ -70,7 +70,7 @@ func RegisterMachineObjects(fs *pflag.FlagSet) {
 	fs.String(MachinesAccessMode, "ReadWriteMany", "access mode of disks that set none, in Machines in the form of vitistack/common: ReadWriteOnce, ReadWriteMany or ReadOnlyMany")
 	fs.String(MachinesVolumeMode, "Block", "volume mode of disks that set none, in Machines in the form of vitistack/common: Filesystem or Block")
 	fs.String(MachinesCPUModel, "", "CPU `model` of all machines, such as host-passthrough; empty for KubeVirt's default")
-	fs.String(MachinesMACSet, "12", "second octet of the MAC addresses that are made up, two hexadecimal `digits`")
+	fs.String(MachinesMACSet, "12", "second octet of derived MAC addresses, two hexadecimal `digits`")
 	fs.String(MachinesCNIVersion, "1.0.0", "CNI `version` in NetworkAttachmentDefinitions")
 }
 

@@ -13,9 +13,9 @@ import (
 func newRelease() *cobra.Command {
 	return &cobra.Command{
 		Use:   "release",
-		Short: "Let a machine go that is held after it was told to stop",
-		Long: `Let a machine go. A machine that was told to stop is kept running for --hold-timeout, so that its workload can be drained;
-released, it is powered down at once. Released before it is told to stop, it will not be held.`,
+		Short: "Release a machine that is kept running after SIGTERM",
+		Long: `Release a machine. After SIGTERM, the runner keeps its machine running for --hold-timeout, so that its workload can be drained;
+a released machine is powered down at once. A machine that is released before SIGTERM is not kept running.`,
 		Example: "  kvm-operator runner release",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return client(c).Release(c.Context()) },
@@ -27,7 +27,7 @@ func newQMP() *cobra.Command {
 		Use:   "qmp <command>",
 		Short: "Send a command to QEMU's monitor and print what it answers",
 		Long: `Send a command to QEMU's monitor and print what it answers. Commands are those of the QEMU Machine Protocol,
-https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html. They change the machine behind the runner's back.`,
+https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html. The runner does not notice what they change.`,
 		Example: `  kvm-operator runner qmp '{"execute":"query-status"}'
   kvm-operator runner qmp '{"execute":"system_reset"}'`,
 		Args: cobra.ExactArgs(1),

@@ -31,7 +31,7 @@ the cluster when there are more than --keep. Other files of the directory are le
 	var a etcdfiles.Archive
 	c.Flags().StringVar(&a.Directory, "directory", "/snapshots", "where the snapshots are")
 	c.Flags().StringVar(&a.Cluster, "cluster", "", "id of the cluster")
-	c.Flags().IntVar(&a.Keep, "keep", 14, "how many snapshots of the cluster stay, 1 or more")
+	c.Flags().IntVar(&a.Keep, "keep", 14, "how many snapshots of the cluster are kept, 1 or more")
 	_ = c.MarkFlagRequired("cluster")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if a.Keep < 1 {
@@ -49,14 +49,14 @@ the cluster when there are more than --keep. Other files of the directory are le
 func newSnapshotCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:     "check <file>",
-		Short:   "Say whether a file is a whole snapshot of etcd",
+		Short:   "Check that a file is a complete snapshot of etcd",
 		Example: "  kvm-operator runner etcd-snapshot check /snapshots/ab1cd-20261122T060000Z.db",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := etcdfiles.Check(c.Context(), args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintln(c.OutOrStdout(), args[0]+" is whole")
+			fmt.Fprintln(c.OutOrStdout(), args[0]+" is complete")
 			return nil
 		},
 	}
@@ -65,16 +65,16 @@ func newSnapshotCheck() *cobra.Command {
 func newSnapshotPlace() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "place <directory>",
-		Short: "Put a snapshot in the place of a master's data",
-		Long: `Put a snapshot, of which "etcdutl snapshot restore" has made the directory data in the given one, in the place of the data of a
-member of etcd. What was there stays beside it, under a name that ends with .before-<ticket>. It is refused while a machine has the
-data, and does nothing when it was done before.`,
+		Short: "Replace the etcd data of a master with a snapshot",
+		Long: `Replace the data of an etcd member with the directory data that "etcdutl snapshot restore" created in the given directory. The former
+data is kept in the same place, under a name that ends with .before-<ticket>. The command fails while a machine uses the data, and
+does nothing if this restore is already in place.`,
 		Example: "  kvm-operator runner etcd-snapshot place --volume=/etc/kubernetes/data/etcd --ticket=restored0123456789ab --disk=12G /restored",
 		Args:    cobra.ExactArgs(1),
 	}
 	var p etcdfiles.Placement
 	c.Flags().StringVar(&p.Volume, "volume", "", "directory with the data of the member")
-	c.Flags().StringVar(&p.Ticket, "ticket", "", "what tells this data from that before")
+	c.Flags().StringVar(&p.Ticket, "ticket", "", "id of this restore")
 	size := c.Flags().String("disk", "", "size of the disk that is made for the data, such as 12G; empty makes a directory where there is no disk")
 	for _, name := range []string{"volume", "ticket"} {
 		_ = c.MarkFlagRequired(name)
@@ -90,7 +90,7 @@ data, and does nothing when it was done before.`,
 		if err := p.Place(c.Context()); err != nil {
 			return err
 		}
-		fmt.Fprintf(c.OutOrStdout(), "the data in %s is that of the snapshot\n", p.Volume)
+		fmt.Fprintf(c.OutOrStdout(), "the snapshot is in place in %s\n", p.Volume)
 		return nil
 	}
 	return c

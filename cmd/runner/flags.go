@@ -51,18 +51,18 @@ func registerImage(fs *pflag.FlagSet) {
 }
 
 func registerTerminationLog(fs *pflag.FlagSet) {
-	fs.String("termination-log", "/dev/termination-log", "file that gets the reason of the end; empty for none")
+	fs.String("termination-log", "/dev/termination-log", "file for the reason why the runner ended; empty for none")
 }
 
 // registerKeeper registers the flags of machines of all kinds.
 func registerKeeper(fs *pflag.FlagSet) {
 	t := keeper.DefaultTimeouts
 	fs.Bool("allow-emulation", false, "let the guest be emulated in software where KVM does not work; service.machine.allowemulation of the operator")
-	fs.Duration("lock-timeout", t.Lock, "how long another machine may go on using a disk of this one, as a pod does that is being replaced")
-	fs.Duration("monitor-timeout", t.Monitor, "how long QEMU may be silent before it is taken for dead")
+	fs.Duration("lock-timeout", t.Lock, "how long to wait for a disk that another machine still uses, such as that of a pod being replaced")
+	fs.Duration("monitor-timeout", t.Monitor, "how long QEMU may be unresponsive before it is killed")
 	fs.Duration("powerdown-timeout", t.Powerdown, "how long the guest may take to shut down")
 	fs.String("qemu", "qemu-system-x86_64", "QEMU, by name or path")
-	fs.Int("qemu-user", keeper.QEMUUser, "number of the user and group that QEMU runs as; 0, and whatever a runner says that is not root, is the runner's own")
+	fs.Int("qemu-user", keeper.QEMUUser, "user and group id that QEMU runs as; 0 means the runner's own, as does any id if the runner is not root")
 	fs.Duration("quit-timeout", t.Quit, "how long QEMU may take to quit when the guest did not shut down")
 	fs.Duration("start-timeout", t.Start, "how long QEMU may take until it answers")
 }
@@ -91,17 +91,17 @@ func register(fs *pflag.FlagSet) {
 	fs.String("etcd-disk", "", "size of a disk that is made for etcd's data while its directory is empty, such as 12G; empty shares the directory")
 	fs.Bool("foreign-sources", false, "let the guest send with addresses that are not its own")
 	fs.Int("health-port", 10248, "port of the guest's kubelet for /healthz; 0 disables the check")
-	fs.Duration("hold-timeout", t.Hold, "how long a machine that was told to stop is kept running until runner release")
+	fs.Duration("hold-timeout", t.Hold, "how long a machine is kept running after SIGTERM unless it is released (runner release)")
 	fs.String("machine", "q35", "QEMU's machine type")
 	fs.String("memory", "1024M", "memory of the guest in M or G (powers of 1024)")
 	fs.String("name", "", "host name of the guest")
-	fs.String("network", noderunner.NetworkPod, "pod hands the pod's network to the guest; proxy carries its connections under the pod's address, without rights;\nuser puts it behind QEMU's address translation")
+	fs.String("network", noderunner.NetworkPod, "pod gives the pod's network to the guest; proxy forwards its connections from the pod's address, without privileges;\nuser puts it behind QEMU's address translation")
 	fs.String("ntp-servers", "", "time servers for the guest, separated by commas")
 	fs.String("ports", "", "ports of a guest on the network proxy that others reach, as <protocol>:<number>, separated by commas")
 	fs.StringArray("qemu-arg", nil, "further argument of QEMU; may repeat")
 	fs.String("shares", "", "directories for the guest as <tag>:<path>, separated by commas; it mounts them over 9p")
 	fs.String("search-domains", "", "domains for the guest, separated by commas; empty means those of /etc/resolv.conf")
-	fs.String("state", "/usr/code/rootfs", "directory with disks and what else outlives a restart of the runner")
+	fs.String("state", "/usr/code/rootfs", "directory with disks and other data that survives a restart of the runner")
 	registerKeeper(fs)
 	registerImage(fs)
 	nameVariables(fs, variables)

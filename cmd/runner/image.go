@@ -18,10 +18,10 @@ func newImage() *cobra.Command {
 		Short: "Get the image of a machine into the cache; the init container of a node pod",
 		Long: `Get the image of a machine into the cache of its host, verified, so that the machine needs to read the cache only. Nothing is
 downloaded when the image is there. The command takes the flags and variables of the runner that are about the image.`,
-		Example: `  # what a machine with the same flags boots then without a network
+		Example: `  # a machine with the same flags then boots without a network
   kvm-operator runner image --flatcar-version=4459.2.1 --images=$HOME/.cache/images
 
-  # how far a download is
+  # the progress of a download
   kubectl -n <id> logs <pod> -c image -f`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return fetchImage(c) },

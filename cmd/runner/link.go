@@ -12,9 +12,9 @@ func newLink() *cobra.Command {
 	return &cobra.Command{
 		Use:   "link",
 		Short: "Connect an operator with the runner of a virtual machine",
-		Long: `Connect an operator with the runner of a virtual machine, until the standard input ends: the runner reports on the standard output
-how the machine is, now and after each change, and what is wanted of the machine comes from the standard input. Each report and
-each order is one line of JSON.`,
+		Long: `Connect an operator with the runner of a virtual machine, until the standard input ends: the runner writes the state of the machine to the
+standard output, now and after each change, and reads the desired state from the standard input. Each report and each order is one
+line of JSON.`,
 		Example: `  # what the runner reports, until Ctrl-C
   sleep inf | kvm-operator runner link
   sleep inf | kubectl exec -i <vm>-0 -- /opt/kvm-operator/kvm-operator runner link`,

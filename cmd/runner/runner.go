@@ -55,14 +55,14 @@ func New() *cobra.Command {
 		Use:   "runner",
 		Short: "Run the virtual machine of a node; PID 1 of a node pod",
 		Long: `Run the virtual machine of a node of a workload cluster: merge its boot data, get its image, make its disks, give it the address of the pod, start QEMU,
-watch over it, and power it down in order when told to stop.
+supervise it, and shut the guest down after SIGTERM.
 
 Every flag can be set by the variable of the environment that its description names. Node pods are configured that way.`,
-		Example: `  # a machine behind QEMU's own network, as anybody with QEMU and boot data can start it
+		Example: `  # a machine behind QEMU's own network, which needs only QEMU and boot data
   kvm-operator runner --name=try --cpus=2 --memory=3072M --boot-data=user_data --network=user \
     --flatcar-version=4459.2.1 --disk=rootfs:5G --images=$HOME/.cache/images --state=try --run=try/run
 
-  # how it is, from another terminal
+  # its state, from another terminal
   kvm-operator runner status --run=try/run`,
 		Args:         cobra.NoArgs,
 		RunE:         func(c *cobra.Command, _ []string) error { return run(c) },

@@ -22,14 +22,14 @@ const unhealthy = 1
 func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Say how the machine is; fails when it is not ready",
-		Long: `Say how the machine is. The command fails when the machine is not ready for work: QEMU does not run it, it is
-parked, the kubelet in a node is not healthy, or the API server of a master is not ready. With --live it fails when the machine is past help: then it is worth a restart.`,
+		Short: "Print the state of the machine; fails when it is not ready",
+		Long: `Print the state of the machine. The command fails when the machine is not ready for work: QEMU does not run it, it is
+parked, the kubelet in a node is not healthy, or the API server of a master is not ready. With --live it fails only when the machine has to be restarted.`,
 		Example: `  kvm-operator runner status
   kubectl -n <id> exec deploy/worker-<nodeID> -- /opt/kvm-operator/kvm-operator runner status --output=json`,
 		Args: cobra.NoArgs,
 	}
-	live := c.Flags().Bool("live", false, "ask whether the machine is worth keeping instead of whether it is ready")
+	live := c.Flags().Bool("live", false, "check whether the machine is alive instead of whether it is ready")
 	output := c.Flags().StringP("output", "o", "text", "text or json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		// This is shorter than the timeout of a probe, so the probe gets a reason.
@@ -45,7 +45,7 @@ parked, the kubelet in a node is not healthy, or the API server of a master is n
 		if *live && status.Live || !*live && status.Ready {
 			return nil
 		}
-		return &ExitError{Code: unhealthy, Message: "the machine is not well: " + status.Unready}
+		return &ExitError{Code: unhealthy, Message: "the machine is not healthy: " + status.Unready}
 	}
 	return c
 }

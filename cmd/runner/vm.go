@@ -25,7 +25,7 @@ func newVM() *cobra.Command {
 		Use:   "vm",
 		Short: "Run a virtual machine; PID 1 of the pod of a VirtualMachine",
 		Long: `Run a virtual machine that is declared as one: lock and open its disks, find its firmware, make the disk for cloud-init, insert
-its CDs, start QEMU, watch over it, and power it down in order when told to stop.
+its CDs, start QEMU, supervise it, and shut the guest down after SIGTERM.
 
 The part of the machine that is fixed until QEMU ends is the value of MACHINE, as JSON. The part that can change is in a file. When
 the guest shuts itself down, the runner ends, and the next runner in the same pod does not start the machine at once.`,
@@ -47,7 +47,7 @@ func registerVM(fs *pflag.FlagSet) {
 	fs.String("canary-kernel", "", "kernel with which a canary guest proves that KVM works; empty means that KVM works if its device opens")
 	fs.String("cloud-init", vmconfig.CloudInitDirectory, "directory with the files for cloud-init")
 	fs.String("config", vmconfig.LiveFile, "file with the part of the machine that can change; without it, the guest has all CPUs and memory")
-	fs.String("data", vmconfig.DataDirectory, "directory for what outlives the pod: the firmware's variables and the state of the TPM")
+	fs.String("data", vmconfig.DataDirectory, "directory for data that survives the pod: the firmware's variables and the state of the TPM")
 	fs.String("display", vmconfig.DisplayDirectory, "directory with the files of the display's Secret")
 	fs.String("devices", "/dev", "directory with the disks, each under its name")
 	fs.String("image-repository", vmconfig.ImageRepository, "directory with the images of CDs")
@@ -55,7 +55,7 @@ func registerVM(fs *pflag.FlagSet) {
 	fs.String("dns-servers", "", "addresses for the guest of a network of type pod, separated by commas; empty means those of /etc/resolv.conf")
 	fs.String("search-domains", "", "domains for the guest of a network of type pod, separated by commas; empty means those of /etc/resolv.conf")
 	fs.Duration("parked-for", vmrunner.ParkedFor, "how long a machine whose guest shut itself down is parked before it is started again")
-	fs.String("state", vmconfig.StateDirectory, "directory that outlives the runner but not the pod")
+	fs.String("state", vmconfig.StateDirectory, "directory that survives the runner but not the pod")
 	registerKeeper(fs)
 	registerTerminationLog(fs)
 	nameVariables(fs, vmVariables)

@@ -49,14 +49,14 @@ cannot be executed, 127 if it is not found.`,
 	c.Flags().StringArray("env", nil, "NAME=VALUE: add to the environment")
 	c.Flags().String("workdir", "", "working directory")
 	c.Flags().Int64("timeout", 0, "seconds after which the command is killed")
-	c.Flags().BoolP("stdin", "i", false, "pass standard input on, up to 1 MiB")
-	c.Flags().Int("stdin-bytes", 0, "pass that many bytes of standard input on, and leave the rest")
+	c.Flags().BoolP("stdin", "i", false, "pass standard input, up to 1 MiB")
+	c.Flags().Int("stdin-bytes", 0, "pass only that many bytes of standard input")
 	addAttended(c)
 	return c
 }
 
 func addAttended(c *cobra.Command) {
-	c.Flags().Bool("attended", false, "end when standard input ends, as it does with the connection of who runs this over one")
+	c.Flags().Bool("attended", false, "end when standard input ends, such as when a remote connection is lost")
 }
 
 // attended returns a context that ends with standard input, if that is wanted.
@@ -125,7 +125,7 @@ func newLogs() *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().BoolP("follow", "f", false, "go on with what comes")
+	c.Flags().BoolP("follow", "f", false, "follow the output")
 	c.Flags().Int("tail", 1000, "how many of the last lines")
 	addAttended(c)
 	return c
@@ -155,7 +155,7 @@ func guestPath(text string) (name, path string, ok bool) {
 	return name, path, ok && strings.HasPrefix(path, "/") && !strings.Contains(name, "/")
 }
 
-// download writes the file beside its place first: a part must not be taken for the whole.
+// download writes a temporary file first, so that a partial file is never taken for a complete one.
 func download(ctx context.Context, a *api.Client, name, path, to string) (err error) {
 	temporary := to + ".part"
 	file, err := os.Create(temporary)

@@ -72,11 +72,11 @@ func registerServe(fs *pflag.FlagSet) {
 	fs.Duration("ready-timeout", 0, fmt.Sprintf("how long a guest may take until its agent answers; 0 means %s with KVM and %s without", instance.ReadyKVM, instance.ReadyTCG))
 	fs.String("publish-address", environment("SMOLVM_PUBLISH_ADDR", "127.0.0.1"), "address of this host at which ports are published (SMOLVM_PUBLISH_ADDR)")
 	fs.String("egress-floor", environment("SMOLVM_EGRESS_FLOOR", string(egress.FloorStrict)), "what no guest reaches: strict (this host, private and link-local networks), metadata (this host, link-local networks), off (SMOLVM_EGRESS_FLOOR)")
-	fs.StringSlice("egress-allow", nil, "networks that guests reach in spite of the floor, as CIDR")
+	fs.StringSlice("egress-allow", nil, "networks that guests reach although the floor denies them, as CIDR")
 	fs.StringSlice("resolver", nil, "addresses that answer guests' queries for names; empty means those of /etc/resolv.conf")
 	fs.StringToString("registry-mirror", nil, "registry=mirror: where images of a registry are asked for first")
 	fs.StringSlice("registry-insecure", nil, "registries, host:port, that are asked without verifying TLS")
-	fs.String("registry-ca", "", "file with certificates of authorities that registries' certificates may be signed by, besides those of this host")
+	fs.String("registry-ca", "", "file with CA certificates for registries, in addition to those of this host")
 	fs.String("registry-config", "", "directory with a config.json, as docker login writes it, whose credentials are for the images of all machines; empty means that of this user. It is read for each pull")
 	fs.Duration("keep-images", 30*24*time.Hour, "how long an image is kept that no machine uses")
 	fs.String("cgroup-parent", "", "cgroup below which each machine gets one, so that it outlives the server's; empty means that it stays in the server's")
@@ -117,7 +117,7 @@ func serve(c *cobra.Command) error {
 		<-supervising
 		return err
 	}
-	log.Info("Serving smolvm's API on QEMU; machines go on when this server ends", "listen", r.text("listen"), "state", settings.State, "version", settings.Version)
+	log.Info("Serving smolvm's API on QEMU; machines keep running when this server ends", "listen", r.text("listen"), "state", settings.State, "version", settings.Version)
 	err = server.Serve(ctx, listener, server.New(server.Options{Machines: machines, Log: log, Version: settings.Version, DrainTime: microvm.DrainTimeout}))
 	cancel()
 	<-supervising
