@@ -104,7 +104,7 @@ func impossibles() map[string]impossible {
 		"the KVMConfig lives in the namespace of its own id": {
 			config: own, handler: "namespace", condition: "NamespaceReady", reason: "NamespaceIsOwn",
 			world:   []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "imp8"}}},
-			message: "KVMConfig imp8/imp8 lives in the namespace that its cluster would get and that goes with the cluster; put it into another namespace",
+			message: "KVMConfig imp8/imp8 is in the namespace of its own cluster, which is deleted with the cluster; create it in another namespace",
 		},
 		"the name of a Secret is taken": {
 			config: makeCluster("imp9").Obj(), handler: "certificates", condition: "CertificatesReady", reason: "NotOwned",

@@ -156,7 +156,7 @@ func TestMalformedSecretBlocksOnlyWhatNeedsIt(t *testing.T) {
 		"encryption key": {
 			id: "sec8", secret: func(o certOperator) *corev1.Secret { return o.key("encryption", "short") },
 			want: lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "SecretMalformed",
-				Message: `Secret certs-sec8/sec8-encryption: key "encryption" does not hold a valid encryption; put the right one back`},
+				Message: `Secret certs-sec8/sec8-encryption: key "encryption" does not hold a valid encryption; restore the right one`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

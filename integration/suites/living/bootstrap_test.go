@@ -51,7 +51,7 @@ func getsCertificates(t *testing.T, l *living) {
 		t.Errorf("the holder of the token is in the groups %v, want %s", groups, joining.BootstrapGroup)
 	}
 	first.receive(t, l.server, first.askClient(t, pod.Name))
-	l.awaitMessage(t, "w0aaa", "RequestsCertificate: ", "its certificate is being made")
+	l.awaitMessage(t, "w0aaa", "RequestsCertificate: ", "its certificate is being issued")
 	node := l.withCertificate(t, first)
 	if groups, err = node.groups(t); err != nil || !slices.Contains(groups, "system:nodes") {
 		t.Fatalf("the API server takes the holder of the certificate for a member of %v (%v)", groups, err)

@@ -52,7 +52,7 @@ func TestNodeThatHangsSaysWhy(t *testing.T) {
 			corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
 				Reason: "ImagePullBackOff", Message: `Back-off pulling image "example.com/runner:1": ErrImagePull: pull access denied`,
 			}}},
-			[]string{"PullingRunner: ", "the host cannot get the runner's image", "pull access denied"},
+			[]string{"PullingRunner: ", "the host cannot pull the runner's image", "pull access denied"},
 		},
 		"failed": {
 			corev1.ContainerStatus{

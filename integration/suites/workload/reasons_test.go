@@ -37,7 +37,7 @@ func TestEachTroubleHasItsReason(t *testing.T) {
 		},
 		"the name of the address is unknown": {
 			access: accessTo(steady, "master.nowhere.invalid:443"),
-			want:   workload.State{Reason: workload.NoRoute, Message: "there is no way to the API server's address"},
+			want:   workload.State{Reason: workload.NoRoute, Message: "there is no route to the API server's address"},
 		},
 		"no address is known": {
 			access: with(accessTo(steady), func(a *workload.Access) { a.Addresses = nil }),
@@ -46,7 +46,7 @@ func TestEachTroubleHasItsReason(t *testing.T) {
 		"the server has another authority": {
 			access: with(accessTo(steady), func(a *workload.Access) { a.CA = accessTo(mortal).CA }),
 			want: workload.State{
-				Reason: workload.UnknownAuthority, Message: "the API server's certificate was not signed by the cluster's authority",
+				Reason: workload.UnknownAuthority, Message: "the API server's certificate was not signed by the cluster's CA",
 			},
 		},
 		"the server's certificate has expired": {

@@ -158,10 +158,10 @@ func checkEtcd(found *problems, p Params) {
 		found.addf("state of etcd %q is neither new nor existing", p.EtcdState)
 	}
 	if !ticketPattern.MatchString(p.EtcdTicket) {
-		found.addf("ticket of etcd %q is not letters and digits", p.EtcdTicket)
+		found.addf("founding token of etcd %q is not letters and digits", p.EtcdTicket)
 	}
 	if !ticketPattern.MatchString(p.EtcdFrom) {
-		found.addf("ticket of the snapshot of etcd %q is not letters and digits", p.EtcdFrom)
+		found.addf("id of the restore of etcd %q is not letters and digits", p.EtcdFrom)
 	}
 	own := pki.EtcdMember(p.Node.ID)
 	names := map[string]bool{}

@@ -32,7 +32,7 @@ func kubelet(p Params) parts {
 		files: []file{
 			{path: kubeletConfigFile, mode: modeSecret, object: kubeletConfig(p)},
 			{path: bootstrapKubeconfig, mode: modeSecret, private: true, object: bootstrap},
-			// Ignition makes the units that it knows as units readable for everybody.
+			// Ignition creates its own units world-readable.
 			{path: kubeletUnitFile, mode: modeSecret, text: kubeletUnit(p)},
 			{path: scriptDirectory + "/joining", mode: modeExecutable, text: asset("joining.sh")},
 		},

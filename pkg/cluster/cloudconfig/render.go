@@ -17,7 +17,7 @@ import (
 // path in common.
 //
 // 3.3.0 is the oldest version that has everything needed; later additions (special mode bits, LUKS and Tang options)
-// are of no use to a node, and an older version works with more images.
+// are not needed by a node, and an older version works with more images.
 type BootData struct {
 	// Public contains no secret.
 	Public types.Config

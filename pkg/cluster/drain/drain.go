@@ -151,9 +151,9 @@ func Decide(m Machine) Decision {
 	}
 	switch {
 	case !m.Watched:
-		return Decision{Release: true, Reason: NotWatched, Message: "the operator does not look into workload clusters"}
+		return Decision{Release: true, Reason: NotWatched, Message: "the operator does not connect to workload clusters"}
 	case m.Timeout > 0 && m.Waited >= m.Timeout:
-		return Decision{Release: true, Reason: TimedOut, Message: fmt.Sprintf("%s are over, what is left is powered down with the machine", m.Timeout)}
+		return Decision{Release: true, Reason: TimedOut, Message: fmt.Sprintf("the drain timeout of %s is over; remaining pods are shut down with the machine", m.Timeout)}
 	case !m.Connected:
 		return blind(m)
 	case m.Node == nil:
@@ -163,9 +163,9 @@ func Decide(m Machine) Decision {
 	switch {
 	case len(left) == 0 && uncordoned(m):
 		// Until it is cordoned, pods may be scheduled to it that were not seen.
-		return Decision{Cordon: true, Reason: Draining, After: cordonSeen, Message: "no pod is left, and its Node is cordoned first"}
+		return Decision{Cordon: true, Reason: Draining, After: cordonSeen, Message: "no pod is left; the Node is cordoned first"}
 	case len(left) == 0:
-		return Decision{Release: true, Reason: Drained, Message: "no pod is left that could go elsewhere"}
+		return Decision{Release: true, Reason: Drained, Message: "no pod is left to evict"}
 	}
 	return Decision{
 		Cordon: uncordoned(m), Evict: evict, Left: left, Reason: Draining, After: evictEvery, Message: "waits for " + names(left),
@@ -185,11 +185,11 @@ func unconditional(m Machine) (Reason, string) {
 	case m.ClusterGone:
 		return ClusterDeleted, "the whole cluster is deleted"
 	case m.Restoring:
-		return Restoring, "a snapshot of etcd takes the place of its data"
+		return Restoring, "its etcd data is being replaced with a snapshot"
 	case m.HostShutsDown:
 		return HostShutsDown, "the host shuts down"
 	case m.Grace > 0 && m.Waited >= m.Grace:
-		return GracePeriodOver, "the grace period of the pod ends, and the host its machine with it; it is powered down before"
+		return GracePeriodOver, "the grace period of the pod is about to end; the machine is powered down before the host kills it"
 	}
 	return "", ""
 }

@@ -199,7 +199,7 @@ func (c *clients) observe(ctx context.Context) (observation, error) {
 	for _, s := range told {
 		led = led || s.Leader != 0
 		if s.Leader == 0 {
-			failures = append(failures, s.name+": it knows no leader")
+			failures = append(failures, s.name+": it has no leader")
 		}
 	}
 	slices.Sort(failures)

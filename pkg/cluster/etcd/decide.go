@@ -96,7 +96,7 @@ const (
 // member that does never lower this number; Decide lowers it only by a removal that leaves only healthy members.
 func Decide(members []Member, masters []Master) Step {
 	if len(masters) == 0 {
-		return Step{Action: Wait, Reason: ReasonNoMaster, Message: "there is no master that a member could be kept for"}
+		return Step{Action: Wait, Reason: ReasonNoMaster, Message: "there is no master, so no member of etcd is needed"}
 	}
 	v := look(members, masters)
 	if h := healthy(v.voters); h < majority(len(v.voters)) {
@@ -109,9 +109,9 @@ func Decide(members []Member, masters []Master) Step {
 		}
 	}
 	if sick := unwell(v.voters); len(sick) > 0 {
-		return Step{Action: Wait, Reason: ReasonMemberUnhealthy, Message: "not well: " + labels(sick)}
+		return Step{Action: Wait, Reason: ReasonMemberUnhealthy, Message: "unhealthy: " + labels(sick)}
 	}
-	return Step{Action: None, Message: fmt.Sprintf("%d of %d members of etcd are well", len(v.voters), len(v.voters))}
+	return Step{Action: None, Message: fmt.Sprintf("%d of %d members of etcd are healthy", len(v.voters), len(v.voters))}
 }
 
 // view is the members as the rules of Decide need them, each list ordered by name.
@@ -182,9 +182,9 @@ func admit(v view) (Step, bool) {
 	}
 	m := v.learners[0]
 	if !m.Healthy {
-		return Step{Action: Wait, Reason: ReasonJoining, Member: m, Message: m.label() + " has no vote yet and does not answer"}, true
+		return Step{Action: Wait, Reason: ReasonJoining, Member: m, Message: m.label() + " is a learner and does not answer"}, true
 	}
-	return Step{Action: Promote, Reason: ReasonJoining, Member: m, Message: m.label() + " gets its vote once it has caught up"}, true
+	return Step{Action: Promote, Reason: ReasonJoining, Member: m, Message: m.label() + " is a learner and is promoted once it has caught up"}, true
 }
 
 // invite adds a member for a master that has none. There is no learner at this point, because admit would have returned
@@ -194,7 +194,7 @@ func invite(v view) (Step, bool) {
 		return Step{}, false
 	}
 	w := v.missing[0]
-	return Step{Action: Add, Master: w, Reason: ReasonJoining, Message: w.Name + " is added without a vote"}, true
+	return Step{Action: Add, Master: w, Reason: ReasonJoining, Message: w.Name + " is added as a learner"}, true
 }
 
 // dismiss removes surplus members. All masters have members at this point. The leader is removed last, after it has
@@ -213,18 +213,18 @@ func dismiss(v view) (Step, bool) {
 	}
 	if sick := unwell(staying); len(sick) > 0 || len(staying) == 0 {
 		return Step{Action: Wait, Reason: ReasonLeaving, Message: fmt.Sprintf(
-			"%s stays until all others are well: %s", labels(leaving), labels(sick))}, true
+			"%s is removed once all others are healthy: %s", labels(leaving), labels(sick))}, true
 	}
 	slices.SortStableFunc(leaving, func(a, b Member) int { return compareBool(a.Leader, b.Leader) })
 	if m := leaving[0]; m.Leader {
 		return Step{Action: MoveLeader, Member: m, Successor: staying[0], Reason: ReasonLeaving,
-			Message: fmt.Sprintf("%s leads before %s is taken out", staying[0].label(), m.label())}, true
+			Message: fmt.Sprintf("leadership moves to %s before %s is removed", staying[0].label(), m.label())}, true
 	}
 	return remove(leaving[0], "its master was removed"), true
 }
 
 func remove(m Member, why string) Step {
-	return Step{Action: Remove, Member: m, Reason: ReasonLeaving, Message: m.label() + " is taken out: " + why}
+	return Step{Action: Remove, Member: m, Reason: ReasonLeaving, Message: m.label() + " is removed: " + why}
 }
 
 // majority returns how many of n votes are a majority.

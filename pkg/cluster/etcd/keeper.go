@@ -225,7 +225,7 @@ func (k *Keeper) act(ctx context.Context, o observation, step Step) (taken Step,
 		step.Action, step.Message = Wait, fmt.Sprintf("%s; etcd says: %s", step.Message, cause(err))
 		return step, false
 	}
-	k.log.Info("etcd was changed", "action", step.Action, "member", step.Member.label(), "master", step.Master.Name, "why", step.Message)
+	k.log.Info("changed etcd", "action", step.Action, "member", step.Member.label(), "master", step.Master.Name, "why", step.Message)
 	return step, true
 }
 

@@ -68,11 +68,11 @@ func Maintain(databases []Database, full bool) Step {
 	for _, d := range sorted {
 		if fragmented(d, full) {
 			return Step{Action: Defragment, Member: d.Member, Reason: ReasonDefragmenting, Message: fmt.Sprintf(
-				"much of the database of %s holds nothing, and it is defragmented", d.Member.label())}
+				"much of the database of %s is free space; it is defragmented", d.Member.label())}
 		}
 	}
 	if full {
-		return Step{Action: Disarm, Reason: ReasonFull, Message: "there is room in the database again"}
+		return Step{Action: Disarm, Reason: ReasonFull, Message: "the database has free space again; writes are enabled"}
 	}
 	return Step{Action: None}
 }

@@ -31,7 +31,7 @@ const (
 )
 
 // ErrDamaged says that a file is not a complete snapshot of etcd.
-var ErrDamaged = errors.New("it is no whole snapshot of etcd")
+var ErrDamaged = errors.New("it is not a complete snapshot of etcd")
 
 // Check reads a snapshot and compares it with the checksum at its end. It returns ErrDamaged if they differ.
 func Check(ctx context.Context, path string) (err error) {
@@ -56,7 +56,7 @@ func Check(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if !bytes.Equal(sum.Sum(nil), there) {
-		return fmt.Errorf("%s: %w: its checksum is another one", path, ErrDamaged)
+		return fmt.Errorf("%s: %w: its checksum does not match", path, ErrDamaged)
 	}
 	return nil
 }

@@ -250,7 +250,7 @@ func judgeToken(a asked, pod Pod, world World) Decision {
 		return waitf(ReasonWrongNode, "the bootstrap token %s is not that of %s %s, whose pod is %s", shown(id), pod.Node.Role, pod.Node.ID, a.node())
 	case pod.Record.Joined:
 		return waitf(ReasonNodeHasJoined, "Node %s has been Ready and has a certificate; a bootstrap token does not get its identity again. "+
-			"If its machine has lost it, delete the pod", a.node())
+			"If its machine has lost the certificate, delete the pod", a.node())
 	case pod.Record.Key != "" && pod.Record.Key != publicKey && world.Now.Before(taken):
 		d := waitf(ReasonKeyTaken, "node pod %s was given a certificate for another key less than %s ago", a.node(), KeyPatience)
 		d.Retry = taken

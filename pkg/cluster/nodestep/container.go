@@ -34,15 +34,15 @@ func atImage(s Seen) *Step {
 	case runner(s.Pod).State.Running != nil:
 		return nil
 	case state.Running != nil && status.LastTerminationState.Terminated == nil:
-		return &Step{Name: GettingImage, Message: "the host gets the image of the guest; the log of the container image says how far it is"}
+		return &Step{Name: GettingImage, Message: "the host downloads the guest image; the log of container image has the progress"}
 	case state.Running != nil:
-		return &Step{Name: GettingImage, Message: "the host gets the image of the guest; the time before " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
+		return &Step{Name: GettingImage, Message: "the host downloads the guest image; last time " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
 	case state.Terminated != nil && state.Terminated.ExitCode == 0:
 		return nil
 	case state.Terminated != nil:
-		return &Step{Name: GettingImage, Message: "the host tries again to get the image of the guest; the time before " + howItEnded(state.Terminated), Problem: true}
+		return &Step{Name: GettingImage, Message: "the host tries again to download the guest image; last time " + howItEnded(state.Terminated), Problem: true}
 	case isCrashing(status):
-		return &Step{Name: GettingImage, Message: "the host cannot get the image of the guest; the time before " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
+		return &Step{Name: GettingImage, Message: "the host cannot download the guest image; last time " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
 	case state.Waiting != nil:
 		return waiting(s.Pod, state.Waiting)
 	}
@@ -56,11 +56,11 @@ func atContainer(s Seen) *Step {
 	case state.Running != nil:
 		return nil
 	case state.Terminated != nil:
-		return &Step{Name: Failed, Message: "the machine is started again; the time before " + howItEnded(state.Terminated), Problem: state.Terminated.ExitCode != 0}
+		return &Step{Name: Failed, Message: "the machine is restarted; last time " + howItEnded(state.Terminated), Problem: state.Terminated.ExitCode != 0}
 	case state.Waiting == nil:
 		return creating(s.Pod)
 	case isCrashing(status):
-		return &Step{Name: Failed, Message: "the machine does not stay up; the time before " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
+		return &Step{Name: Failed, Message: "the machine keeps failing; last time " + howItEnded(status.LastTerminationState.Terminated), Problem: true}
 	default:
 		return waiting(s.Pod, state.Waiting)
 	}
@@ -76,7 +76,7 @@ func waiting(pod *corev1.Pod, w *corev1.ContainerStateWaiting) *Step {
 	case slices.Contains([]string{"", "ContainerCreating", "PodInitializing"}, w.Reason):
 		return creating(pod)
 	case slices.Contains(pullProblems, w.Reason):
-		return &Step{Name: PullingRunner, Message: "the host cannot get the runner's image" + because("", pullError(w.Message)), Problem: true}
+		return &Step{Name: PullingRunner, Message: "the host cannot pull the runner's image" + because("", pullError(w.Message)), Problem: true}
 	}
 	return &Step{Name: Starting, Message: "the host cannot start the runner" + because(w.Reason, w.Message), Problem: true}
 }
@@ -85,7 +85,7 @@ func waiting(pod *corev1.Pod, w *corev1.ContainerStateWaiting) *Step {
 func creating(pod *corev1.Pod) *Step {
 	sandbox := podCondition(pod, corev1.PodReadyToStartContainers)
 	if sandbox != nil && sandbox.Status == corev1.ConditionTrue {
-		return &Step{Name: PullingRunner, Message: "the host gets the runner's image"}
+		return &Step{Name: PullingRunner, Message: "the host pulls the runner's image"}
 	}
 	return &Step{Name: Starting, Message: "the host prepares volumes and network of the node pod"}
 }
@@ -104,7 +104,7 @@ const consoleMark = "\nconsole:\n"
 func howItEnded(t *corev1.ContainerStateTerminated) string {
 	message, _, _ := strings.Cut(t.Message, consoleMark)
 	if message = strings.Join(strings.Fields(message), " "); message != "" {
-		return "it ended by " + message
+		return "it ended with " + message
 	}
 	return fmt.Sprintf("it ended with code %d%s", t.ExitCode, because(t.Reason, ""))
 }

@@ -136,10 +136,10 @@ func atScheduling(s Seen) *Step {
 	case s.Pod.Spec.NodeName != "" || scheduled != nil && scheduled.Status == corev1.ConditionTrue:
 		return nil
 	case len(s.Pod.Spec.SchedulingGates) > 0:
-		return &Step{Name: Scheduling, Message: "the node pod is held by the scheduling gate " + s.Pod.Spec.SchedulingGates[0].Name +
-			" until it is known on which host it may run"}
+		return &Step{Name: Scheduling, Message: "the node pod has the scheduling gate " + s.Pod.Spec.SchedulingGates[0].Name +
+			" until its host is known"}
 	case scheduled != nil && scheduled.Reason == corev1.PodReasonUnschedulable:
-		return &Step{Name: Scheduling, Message: "no host takes the node pod" + because("", scheduled.Message), Problem: true}
+		return &Step{Name: Scheduling, Message: "the node pod is unschedulable" + because("", scheduled.Message), Problem: true}
 	}
 	return &Step{Name: Scheduling, Message: "the scheduler looks for a host"}
 }
@@ -157,12 +157,12 @@ func atKubelet(s Seen) *Step {
 	step := Step{Name: Booting, Message: "the machine boots: its kubelet does not answer yet"}
 	switch {
 	case s.API == APIConnected && isSilent(s.Node):
-		step = Step{Name: NotReady, Message: "the machine hangs or boots again: neither its Node nor its kubelet answers"}
+		step = Step{Name: NotReady, Message: "the machine hangs or reboots: neither its Node nor its kubelet answers"}
 	case s.Pod.Labels[key.LabelApp] == key.RoleMaster:
 		step.Message = "the machine boots: its kubelet or its API server does not answer yet"
 	}
 	if ended := status.LastTerminationState.Terminated; ended != nil {
-		step.Message += "; the time before " + howItEnded(ended)
+		step.Message += "; last time " + howItEnded(ended)
 	}
 	return &step
 }
@@ -174,7 +174,7 @@ func atAPI(s Seen) *Step {
 	case APIUnreachable:
 		return &Step{Name: WaitsForAPI, Message: "the kubelet runs; the API server of the workload cluster cannot be reached"}
 	}
-	return &Step{Name: WaitsForAPI, Message: "the kubelet runs; the operator connects to the API server of the workload cluster"}
+	return &Step{Name: WaitsForAPI, Message: "the kubelet runs; the operator is connecting to the API server of the workload cluster"}
 }
 
 func atNode(s Seen) *Step {
@@ -191,7 +191,7 @@ func atNode(s Seen) *Step {
 	case c.Status == corev1.ConditionTrue:
 		return readyStep(s)
 	case c.Status == corev1.ConditionUnknown:
-		return &Step{Name: NotReady, Message: "its Node is silent" + because("", c.Message), Problem: true}
+		return &Step{Name: NotReady, Message: "its Node has stopped reporting" + because("", c.Message), Problem: true}
 	case says(c.Message, "NetworkPluginNotReady", "cni plugin not initialized", "cni config uninitialized"):
 		return &Step{Name: NetworkMissing, Message: "its Node has no pod network yet" + because("", c.Message)}
 	}
@@ -215,7 +215,7 @@ func atRequest(s Seen) *Step {
 	case s.Request.Verdict == joining.Wait:
 		return &Step{Name: RequestsCertificate, Message: "its request for a certificate is not approved" + because(s.Request.Reason, s.Request.Message), Problem: true}
 	}
-	return &Step{Name: RequestsCertificate, Message: "its certificate is being made"}
+	return &Step{Name: RequestsCertificate, Message: "its certificate is being issued"}
 }
 
 // because appends a reason and a message, either of which may be missing, to a sentence.

@@ -207,7 +207,7 @@ func exceeds(cert *x509.Certificate, request Request) string {
 	case request.Usage == UsageServer && slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth):
 		return "it is valid for clients as well"
 	case request.Term > 0 && cert.NotAfter.Sub(cert.NotBefore) > request.Term+2*backdating:
-		return "its term is too long"
+		return "its validity is too long"
 	}
 	return ""
 }

@@ -78,7 +78,7 @@ func TestRenewal(t *testing.T) {
 		},
 		"a shorter term": {
 			change:  func(r []pki.Request) { of(r, pki.Operator).Term = 24 * time.Hour },
-			renewed: []string{pki.Operator}, why: "its term is too long",
+			renewed: []string{pki.Operator}, why: "its validity is too long",
 		},
 		"a name less":           {change: func(r []pki.Request) { of(r, pki.API).DNSNames = nil }},
 		"what is others' stays": {after: 2 * year, change: keepAll},

@@ -12,11 +12,11 @@ import (
 type Phase int
 
 const (
-	// Stable means that the CA signs, and only it is trusted.
+	// Stable means that there is one CA, which issues certificates and is trusted.
 	Stable Phase = iota
-	// Prepared means that the CA signs, and its successor is trusted as well.
+	// Prepared means that the old CA issues certificates, and both are trusted.
 	Prepared
-	// Switched means that the successor signs, and its predecessor is trusted as well.
+	// Switched means that the new CA issues certificates, and both are trusted.
 	Switched
 )
 

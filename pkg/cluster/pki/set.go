@@ -57,7 +57,7 @@ type KeyPair struct {
 	CA          []byte
 	Certificate []byte
 	Key         []byte
-	// NextCertificate and NextKey are those of a CA's successor, until the successor signs.
+	// NextCertificate and NextKey are the next CA of a rotation, until it issues certificates.
 	NextCertificate []byte
 	NextKey         []byte
 	// Vault and NextVault are the paths of the Vault issuers that have the keys of a CA and of its successor. They are

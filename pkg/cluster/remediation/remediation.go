@@ -80,7 +80,7 @@ func Decide(nodes []Node, l Limits, now time.Time) Decision {
 		return Decision{Reason: "ClusterUnreachable", Message: "nothing is replaced while the API of the workload cluster does not answer"}
 	case len(unready)*2 > len(nodes):
 		return Decision{Reason: "MostNodesUnhealthy", Message: fmt.Sprintf(
-			"%d of %d nodes are not Ready: remediation is paused because so many failures have a common cause", len(unready), len(nodes))}
+			"%d of %d nodes are not Ready: remediation is paused because so many failures probably have a common cause", len(unready), len(nodes))}
 	case len(due) == 0:
 		return Decision{Reason: "Watching", Message: names(nodes, unready) + " is replaced once it has not been Ready for " + l.After.String(), After: next}
 	}
@@ -102,10 +102,10 @@ func Decide(nodes []Node, l Limits, now time.Time) Decision {
 func pause(nodes []Node, l Limits, now time.Time) (wait time.Duration, why string) {
 	for _, n := range nodes {
 		if n.Leaving {
-			return l.After, n.Name + " is being replaced: one of its pods is on its way out, or there is none"
+			return l.After, n.Name + " is being replaced: one of its pods is terminating, or there is none"
 		}
 		if left := l.After - now.Sub(n.Created); left > wait {
-			wait, why = left, n.Name+" has been made within "+l.After.String()
+			wait, why = left, n.Name+" was created less than "+l.After.String()+" ago"
 		}
 	}
 	return wait, why

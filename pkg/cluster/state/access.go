@@ -84,7 +84,7 @@ func (s *Cluster) Connection() (pair pki.KeyPair, refusal *Workload) {
 	pair, stored := s.OperatorPair()
 	switch {
 	case s.NamespaceTaken:
-		refusal = &Workload{Reason: ReasonOwnedByOther, Message: "the namespace " + s.Namespace() + " and the machines in it are not this cluster's"}
+		refusal = &Workload{Reason: ReasonOwnedByOther, Message: "the namespace " + s.Namespace() + " and its machines do not belong to this cluster"}
 	case !stored:
 		refusal = &Workload{Reason: ReasonNoCertificate, Message: "the certificates \"api\" and \"operator\" are missing"}
 	case len(s.Addresses) == 0:
@@ -127,7 +127,7 @@ func (s *Cluster) PublishedURL() (address, missing string) {
 		}
 	case v1alpha1.AccessIngress:
 		if s.Settings.IngressClass == "" && access.Host == "" {
-			return "", "no Ingress is created because service.ingress.classname is not set; set it, or set spec.access.host to a host that leads to the API by other means"
+			return "", "no Ingress is created because service.ingress.classname is not set; set it, or set spec.access.host to a host at which the API is reachable by other means"
 		}
 		host, port = cmp.Or(access.Host, s.Cluster().Kubernetes.API.Domain), portHTTPS
 	}

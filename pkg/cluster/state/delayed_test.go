@@ -24,9 +24,9 @@ import (
 // that waits names the node it waits for.
 func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 	const (
-		noAPI   = "its machine is emulated and begins once there is an API to join"
-		forM1   = "its machine is emulated and begins once master m1 is Ready"
-		forW1   = "its machine is emulated and begins once worker w1 has joined"
+		noAPI   = "its machine is emulated and is started once there is an API to join"
+		forM1   = "its machine is emulated and is started once master m1 is Ready"
+		forW1   = "its machine is emulated and is started once worker w1 has joined"
 		nothing = ""
 	)
 	connected, founding := state.Workload{Connected: true}, state.Workload{Reason: "Refused"}
@@ -90,9 +90,9 @@ func TestEmulatedWorkersBeginOneAfterTheOther(t *testing.T) {
 // TestEmulatedMastersBeginWithAMajority: the others wait until those are Ready, or until that has taken too long.
 func TestEmulatedMastersBeginWithAMajority(t *testing.T) {
 	const (
-		noAPI = "its machine is emulated and begins once there is an API to join"
-		forM1 = "its machine is emulated and begins once master m1 is Ready"
-		forM4 = "its machine is emulated and begins once master m4 is Ready"
+		noAPI = "its machine is emulated and is started once there is an API to join"
+		forM1 = "its machine is emulated and is started once master m1 is Ready"
+		forM4 = "its machine is emulated and is started once master m4 is Ready"
 	)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	since := func(minutes int) []corev1.Pod {

@@ -145,7 +145,7 @@ func IsLegacyMachine(d *appsv1.Deployment) bool {
 // keep etcd's data in a place that depends on their position in a list, and boot with data that the runner here does
 // not support: if taken over, a master would start with an empty etcd.
 func LegacyMachines(d *appsv1.Deployment) error {
-	return problem.Newf(ReasonLegacyMachines, "Deployment %s/%s was made by giantswarm/kvm-operator; this operator does not take its clusters over, "+
-		"and changes and deletes nothing of them: let that operator keep the cluster or delete it, and make a new one for this operator "+
+	return problem.Newf(ReasonLegacyMachines, "Deployment %s/%s was created by giantswarm/kvm-operator; this operator does not adopt its clusters, "+
+		"and does not change or delete them: let that operator keep the cluster or delete it, and create a new one for this operator "+
 		"(docs/upgrading.md, \"Coming from giantswarm/kvm-operator\")", d.Namespace, d.Name)
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -58,12 +59,12 @@ func PodReady(pod *corev1.Pod) bool {
 func because(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return ": no host takes it: " + c.Message
+			return ": unschedulable: " + c.Message
 		}
 	}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if w := c.State.Waiting; w != nil && !slices.Contains([]string{"", "ContainerCreating", "PodInitializing"}, w.Reason) {
-			return ": its container " + c.Name + " waits: " + w.Reason
+			return ": its container " + c.Name + " is waiting: " + w.Reason
 		}
 	}
 	for _, c := range pod.Status.Conditions {
@@ -78,8 +79,8 @@ func because(pod *corev1.Pod) string {
 // and masters that stay until their member is removed.
 const (
 	MessageLeaving  = "it was removed from the spec"
-	MessageHeld     = MessageLeaving + " and stays until etcd has begun"
-	MessageRetiring = MessageLeaving + " and stays until its member of etcd is taken out"
+	MessageHeld     = MessageLeaving + " and is kept until etcd is founded"
+	MessageRetiring = MessageLeaving + " and is kept until its member of etcd is removed"
 )
 
 // Departing returns the pods of nodes that are no longer in the spec, except for masters that retire, sorted by name.
@@ -99,11 +100,20 @@ func WhyHeld(pods ...corev1.Pod) string {
 	for _, p := range pods {
 		for _, c := range p.Status.Conditions {
 			if p.DeletionTimestamp != nil && c.Type == key.ConditionDrained {
-				reasons = append(reasons, p.Name+" goes: "+c.Reason+": "+c.Message)
+				reasons = append(reasons, held(p.Name, c))
 			}
 		}
 	}
 	return Sentence(reasons...)
+}
+
+// held describes a node pod with the condition drained.
+func held(pod string, drained corev1.PodCondition) string {
+	doing := "drained"
+	if drained.Status == corev1.ConditionTrue {
+		doing = "shut down"
+	}
+	return fmt.Sprintf("node pod %s is being %s (%s): %s", pod, doing, drained.Reason, drained.Message)
 }
 
 // Sentence joins the parts of a message that are not empty.

@@ -148,11 +148,11 @@ func (s *Cluster) leaves(d v1alpha1.RetiredData, machines []Node) (phase, messag
 	case s.Restore.Phase() != etcd.NotRestoring:
 		return RetiredLeft, "a snapshot is being restored"
 	case !s.Etcd.Known():
-		return RetiredLeft, "it is not known whether the member of the master is out of etcd"
+		return RetiredLeft, "it is not known whether the master's member was removed from etcd"
 	case s.EtcdMember(d.ID) != nil:
-		return RetiredLeft, "the member of the master is not out of etcd"
+		return RetiredLeft, "the master's member was not removed from etcd yet"
 	case slices.ContainsFunc(machines, has) || slices.ContainsFunc(s.Leaving, func(p corev1.Pod) bool { return p.Labels[key.LabelNode] == d.ID }):
-		return RetiredLeft, "the machine of the master is not gone"
+		return RetiredLeft, "the machine of the master still exists"
 	}
 	return RetiredRenaming, ""
 }
@@ -160,7 +160,7 @@ func (s *Cluster) leaves(d v1alpha1.RetiredData, machines []Node) (phase, messag
 // whyNot returns what a Job waits for.
 func (s *Cluster) whyNot(do, name, host string, job *batchv1.Job) string {
 	if failure := Failure(job); failure != nil {
-		return fmt.Sprintf("Job %[1]s was given up (%[2]s): kubectl --namespace=%[3]s logs job/%[1]s tells why; delete it to try again", name, failure.Reason, s.Namespace())
+		return fmt.Sprintf("Job %[1]s failed (%[2]s): see kubectl --namespace=%[3]s logs job/%[1]s; delete the Job to try again", name, failure.Reason, s.Namespace())
 	}
 	return fmt.Sprintf("Job %s is to %s the data on host %s; if that host is gone for good, remove this entry: kubectl edit kvmconfig %s --namespace=%s --subresource=status",
 		name, do, host, s.Config.Name, s.Config.Namespace)

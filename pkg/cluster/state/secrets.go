@@ -210,7 +210,7 @@ func checkPair(secret *corev1.Secret, pair pki.KeyPair) error {
 	}
 	next := len(pair.NextKey) + len(pair.NextVault)
 	if _, err := pki.ParseCertificate(pair.NextCertificate); len(pair.NextCertificate)+next > 0 && (err != nil || next == 0) {
-		return problem.Newf("SecretMalformed", "Secret %s: keys %q and %q are not those of a successor; remove both to have another one made",
+		return problem.Newf("SecretMalformed", "Secret %s: keys %q and %q are not a valid next CA; remove both to get a new one",
 			ref, secretKeyNextCertificate, secretKeyNextKey)
 	}
 	if len(pair.Key)+len(pair.Vault) == 0 {
@@ -252,7 +252,7 @@ func (r *Secrets) key(name string, secret *corev1.Secret, adopted bool) {
 	value := strings.TrimSpace(string(secret.Data[name]))
 	if !validKey(name, value) {
 		r.malformed[name] = true
-		r.KeysErr = errors.Join(r.KeysErr, problem.Newf("SecretMalformed", "Secret %s/%s: key %q does not hold a valid %s; put the right one back",
+		r.KeysErr = errors.Join(r.KeysErr, problem.Newf("SecretMalformed", "Secret %s/%s: key %q does not hold a valid %s; restore the right one",
 			secret.Namespace, secret.Name, name, name))
 		return
 	}

@@ -133,16 +133,16 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		},
 		"half a successor": {
 			[]corev1.Secret{certificateSecret(t, "default", "ca", certificateOwner, data("next.key", "x"))},
-			"", `Secret default/ab1cd-ca: keys "next.crt" and "next.key" are not those of a successor; remove both to have another one made`,
+			"", `Secret default/ab1cd-ca: keys "next.crt" and "next.key" are not a valid next CA; remove both to get a new one`,
 		},
 		"a pair of another owner that is not requested": {[]corev1.Secret{certificateSecret(t, "tenant", "prometheus", "", data("crt", "x"))}, "", ""},
 		"a key that is too short": {
 			[]corev1.Secret{keySecret("default", "encryption", "AAAA", "")},
-			"", `Secret default/ab1cd-encryption: key "encryption" does not hold a valid encryption; put the right one back`,
+			"", `Secret default/ab1cd-encryption: key "encryption" does not hold a valid encryption; restore the right one`,
 		},
 		"a key with a line break":  {[]corev1.Secret{keySecret("default", "encryption", encryptionKey+"\n", "")}, "encryption*", ""},
 		"a bootstrap token":        {[]corev1.Secret{keySecret("default", "bootstrap-token", "abcdef.0123456789abcdef", keyOwner)}, "bootstrap-token", ""},
-		"a broken bootstrap token": {[]corev1.Secret{keySecret("default", "bootstrap-token", "abcdef", keyOwner)}, "", `Secret default/ab1cd-bootstrap-token: key "bootstrap-token" does not hold a valid bootstrap-token; put the right one back`},
+		"a broken bootstrap token": {[]corev1.Secret{keySecret("default", "bootstrap-token", "abcdef", keyOwner)}, "", `Secret default/ab1cd-bootstrap-token: key "bootstrap-token" does not hold a valid bootstrap-token; restore the right one`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := state.ReadSecrets(test.secrets, kvmConfig(), []string{"listed"}, asked)

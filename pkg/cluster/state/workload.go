@@ -87,14 +87,14 @@ func (s *Cluster) Delayed(n Node) string {
 		if s.Workload.Reason == "" || n.Role == key.RoleMaster && slices.ContainsFunc(s.Masters(), func(m Node) bool { return m.Late }) {
 			return ""
 		}
-		return "its machine is emulated and begins once there is an API to join"
+		return "its machine is emulated and is started once there is an API to join"
 	}
 	for _, earlier := range s.Nodes {
 		if earlier.ID == n.ID && earlier.Role == n.Role {
 			break
 		}
 		if until := s.awaited(earlier, n); until != "" {
-			return fmt.Sprintf("its machine is emulated and begins once %s %s %s", earlier.Role, earlier.ID, until)
+			return fmt.Sprintf("its machine is emulated and is started once %s %s %s", earlier.Role, earlier.ID, until)
 		}
 	}
 	return ""
@@ -103,11 +103,11 @@ func (s *Cluster) Delayed(n Node) string {
 // unsafe returns why a node would do harm, to etcd or to itself, if it started; empty if it would not.
 func (s *Cluster) unsafe(n Node) string {
 	if n.Deployment == nil && s.AwaitsMember(n) {
-		const unasked = "the operator cannot ask the other members without a certificate and the setting service.workload.connect"
-		return "its machine begins once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
+		const unasked = "the operator cannot query the other members without a certificate and the setting service.workload.connect"
+		return "its machine is created once its member is added to etcd: " + cmp.Or(s.Etcd.Step.Message, unasked)
 	}
 	if signer := s.awaitsSigner(n); signer != "" {
-		return fmt.Sprintf("it begins once master %s is Ready with the new CA, which signs its certificate", signer)
+		return fmt.Sprintf("its machine is started once master %s, which signs its certificate, is Ready with the new CA", signer)
 	}
 	return ""
 }

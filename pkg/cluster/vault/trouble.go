@@ -32,7 +32,7 @@ const (
 	reasonRefused     = "VaultRefused"
 )
 
-// ask calls do with an authenticated client. If Vault rejects the token, it calls do once more with a new token.
+// ask calls do with an authenticated client. If Vault rejects the token, it calls do again with a new token.
 func (i *Issuer) ask(do func(context.Context, *api.Client) error) error {
 	if err := i.admit(); err != nil {
 		return err

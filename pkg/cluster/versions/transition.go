@@ -90,7 +90,7 @@ func (f InForce) judge(wanted v1alpha1.Versions, source string) Verdict {
 	return Verdict{Versions: wanted}
 }
 
-// component is one component of a wish.
+// component is one component of a request for versions.
 type component struct {
 	name, wanted, last string
 	of                 func(v1alpha1.Versions) string
@@ -125,8 +125,8 @@ func (c component) transition(f InForce, source string) (waits string, refused e
 }
 
 func (c component) refuse(source, format string, args ...any) error {
-	return problem.Newf("VersionChangeRefused", "%s names %s %s, in force is %s: "+format+
-		"; name another version, or permit this one with the annotation %s: %s=%s",
+	return problem.Newf("VersionChangeRefused", "%s requests %s %s, but %s is in use: "+format+
+		"; request another version, or permit this one with the annotation %s: %s=%s",
 		slices.Concat([]any{source, c.name, c.wanted, c.last}, args, []any{key.AnnotationAllowVersion, c.name, c.wanted})...)
 }
 
@@ -161,7 +161,7 @@ func (f InForce) unready(c component) string {
 		return ""
 	}
 	return c.name + " " + c.wanted + " waits until all masters are Ready with " + c.last + ": " + strings.Join(names, ", ") +
-		"; to go on without, set the annotation " + key.AnnotationAllowVersion + ": " + c.name + "=" + c.wanted
+		"; to continue without waiting, set the annotation " + key.AnnotationAllowVersion + ": " + c.name + "=" + c.wanted
 }
 
 // allows reports whether the user permits a change: the annotation names the version, so that it permits no later

@@ -27,7 +27,7 @@ func masters(told ...v1alpha1.Versions) []versions.Master {
 }
 
 const (
-	permit   = "; name another version, or permit this one with the annotation kvm-operator.giantswarm.io/allow-version: "
+	permit   = "; request another version, or permit this one with the annotation kvm-operator.giantswarm.io/allow-version: "
 	noReturn = ": smaller minor versions are not supported, because data that a newer version wrote may be unreadable"
 	noJump   = ": minor versions may not be skipped, and masters run "
 )
@@ -74,43 +74,43 @@ func TestTransitions(t *testing.T) {
 
 		"a downgrade of Kubernetes": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.34.1"}, inForce: versions.InForce{Accepted: &now, Masters: masters(now)},
-			want: outcome{Versions: now, Refused: "spec.versions names kubernetes 1.34.1, in force is 1.35.4" + noReturn + permit + "kubernetes=1.34.1"},
+			want: outcome{Versions: now, Refused: "spec.versions requests kubernetes 1.34.1, but 1.35.4 is in use" + noReturn + permit + "kubernetes=1.34.1"},
 		},
 		"a downgrade of etcd": {
 			spec: &v1alpha1.Versions{Etcd: "3.6.5"}, inForce: versions.InForce{Accepted: &now37, Masters: masters(now37)},
-			want: outcome{Versions: now37, Refused: "spec.versions names etcd 3.6.5, in force is 3.7.0" + noReturn + permit + "etcd=3.6.5"},
+			want: outcome{Versions: now37, Refused: "spec.versions requests etcd 3.6.5, but 3.7.0 is in use" + noReturn + permit + "etcd=3.6.5"},
 		},
 		"reverted when one master was updated": {
 			spec: &now, inForce: versions.InForce{Accepted: &next, Masters: masters(now, next, now)},
-			want: outcome{Versions: next, Refused: "spec.versions names kubernetes 1.35.4, in force is 1.36.0" + noReturn + permit + "kubernetes=1.35.4"},
+			want: outcome{Versions: next, Refused: "spec.versions requests kubernetes 1.35.4, but 1.36.0 is in use" + noReturn + permit + "kubernetes=1.35.4"},
 		},
 		"a downgrade without machines: their data stays": {
 			spec: &now, inForce: versions.InForce{Accepted: &next},
-			want: outcome{Versions: next, Refused: "spec.versions names kubernetes 1.35.4, in force is 1.36.0" + noReturn + permit + "kubernetes=1.35.4"},
+			want: outcome{Versions: next, Refused: "spec.versions requests kubernetes 1.35.4, but 1.36.0 is in use" + noReturn + permit + "kubernetes=1.35.4"},
 		},
 		"a downgrade by another Release": {
 			label: "20.0.0", release: "1.34.2", inForce: versions.InForce{Accepted: &now, Masters: masters(now)},
-			want: outcome{Versions: now, Refused: "Release v20.0.0 names kubernetes 1.34.2, in force is 1.35.4" + noReturn + permit + "kubernetes=1.34.2"},
+			want: outcome{Versions: now, Refused: "Release v20.0.0 requests kubernetes 1.34.2, but 1.35.4 is in use" + noReturn + permit + "kubernetes=1.34.2"},
 		},
 		"half of a wish is not taken": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.36.0", Etcd: "3.6.1"}, inForce: versions.InForce{Accepted: &now37, Masters: masters(now37)},
-			want: outcome{Versions: now37, Refused: "spec.versions names etcd 3.6.1, in force is 3.7.0" + noReturn + permit + "etcd=3.6.1"},
+			want: outcome{Versions: now37, Refused: "spec.versions requests etcd 3.6.1, but 3.7.0 is in use" + noReturn + permit + "etcd=3.6.1"},
 		},
 		"a skipped minor version of Kubernetes": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &old, Masters: masters(old)},
-			want: outcome{Versions: old, Refused: "spec.versions names kubernetes 1.36.0, in force is 1.34.1" + noJump + "1.34" + permit + "kubernetes=1.36.0"},
+			want: outcome{Versions: old, Refused: "spec.versions requests kubernetes 1.36.0, but 1.34.1 is in use" + noJump + "1.34" + permit + "kubernetes=1.36.0"},
 		},
 		"a skipped minor version without machines": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &old},
-			want: outcome{Versions: old, Refused: "spec.versions names kubernetes 1.36.0, in force is 1.34.1" + noJump + "1.34" + permit + "kubernetes=1.36.0"},
+			want: outcome{Versions: old, Refused: "spec.versions requests kubernetes 1.36.0, but 1.34.1 is in use" + noJump + "1.34" + permit + "kubernetes=1.36.0"},
 		},
 		"the next but one while a master has not been told the next": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &now, Masters: masters(now, old, now)},
-			want: outcome{Versions: now, Refused: "spec.versions names kubernetes 1.36.0, in force is 1.35.4" + noJump + "1.34" + permit + "kubernetes=1.36.0"},
+			want: outcome{Versions: now, Refused: "spec.versions requests kubernetes 1.36.0, but 1.35.4 is in use" + noJump + "1.34" + permit + "kubernetes=1.36.0"},
 		},
 		"a permission for another version": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.34.1"}, inForce: versions.InForce{Accepted: &now, Masters: masters(now), Allowed: "kubernetes=1.34.2,etcd=1.34.1"},
-			want: outcome{Versions: now, Refused: "spec.versions names kubernetes 1.34.1, in force is 1.35.4" + noReturn + permit + "kubernetes=1.34.1"},
+			want: outcome{Versions: now, Refused: "spec.versions requests kubernetes 1.34.1, but 1.35.4 is in use" + noReturn + permit + "kubernetes=1.34.1"},
 		},
 		"the next minor version while masters are not Ready": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &now, Masters: notReady},

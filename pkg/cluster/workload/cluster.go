@@ -246,7 +246,7 @@ func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bo
 // fail publishes why there is no connection, unless the context has ended.
 func (c *Cluster) fail(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
-		log.Log.WithName("workload").V(1).Info("a workload cluster is not reached", "cluster", c.name.String(), "cause", err.Error())
+		log.Log.WithName("workload").V(1).Info("cannot reach a workload cluster", "cluster", c.name.String(), "cause", err.Error())
 		c.become(unreachable(err, c.access.ServerName), nil)
 	}
 	return err

@@ -88,7 +88,7 @@ func (l *link) config() (*rest.Config, *http.Client) {
 }
 
 // errElsewhere prevents the operator from sending requests to other servers on behalf of an API server.
-var errElsewhere = errors.New("the API server leads elsewhere")
+var errElsewhere = errors.New("the API server redirects to another address")
 
 // clientOver returns an HTTP client that does not follow redirects. API servers have no reason to redirect, and an
 // attacker who controls one could make the operator send requests, including Secrets, to addresses of the management

@@ -201,15 +201,15 @@ func message(reason Reason, err error, serverName string) string {
 }
 
 var messages = map[Reason]string{
-	TooMuch: "the cluster sends, or has, more than the operator reads of one cluster: remove CertificateSigningRequests, " +
+	TooMuch: "the cluster has, or sends, more objects than the operator reads from one cluster: remove CertificateSigningRequests, " +
 		"or ConfigMaps and other objects with the label " + key.LabelManagedBy + "=" + key.Operator,
 	NotReady:           "the API server is not ready",
 	Unauthorized:       "the API server does not accept the operator's certificate",
 	CertificateExpired: "the API server's certificate has expired or is not valid yet, or a clock is wrong",
-	UnknownAuthority:   "the API server's certificate was not signed by the cluster's authority",
+	UnknownAuthority:   "the API server's certificate was not signed by the cluster's CA",
 	Refused:            "the connection to the API server is refused",
 	Timeout:            "the API server does not answer in time",
-	NoRoute:            "there is no way to the API server's address",
+	NoRoute:            "there is no route to the API server's address",
 	NoAddress:          "no address of the API server is known yet",
 	Other:              "what answers at the API server's address does not behave like an API server",
 }

@@ -38,7 +38,7 @@ const (
 
 var (
 	errNotFilled = errors.New("the caches were not filled in time")
-	errNoWatch   = errors.New("a watch has ended and does not begin again")
+	errNoWatch   = errors.New("a watch has ended and cannot be restarted")
 	errLost      = errors.New("the connection to the workload cluster is lost")
 )
 

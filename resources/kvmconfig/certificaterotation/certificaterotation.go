@@ -96,9 +96,9 @@ type decision struct {
 
 // phases describes what nodes are being replaced for.
 var phases = map[pki.Phase]string{
-	pki.Stable:   "before its rotation begins",
-	pki.Prepared: "step 1 of 3, its successor is trusted as well",
-	pki.Switched: "step 2 of 3, its successor signs",
+	pki.Stable:   "rotation is about to begin",
+	pki.Prepared: "step 1 of 3: old and new CA are trusted",
+	pki.Switched: "step 2 of 3: the new CA issues certificates",
 }
 
 // decide continues rotations in progress and starts those that are requested or due. It reports what only a person can
@@ -119,7 +119,7 @@ func decide(s *state.Cluster) (decision, error) {
 	}
 	switch {
 	case len(going) > 0 && waits == "":
-		d.outcome = chain.Wait("RotatingAuthorities", "the next step begins for "+strings.Join(going, ", "), 0)
+		d.outcome = chain.Wait("RotatingAuthorities", "the next step of the CA rotation begins: "+strings.Join(going, ", "), 0)
 		return d, nil
 	case len(going) > 0:
 		if err := aging(s, now); err != nil {
@@ -182,14 +182,14 @@ func unsettled(s *state.Cluster) string {
 	case s.Workload.Reason != "" && !s.Workload.Connected:
 		return "the workload cluster does not answer: " + s.Workload.Message
 	case len(s.Leaving)+len(s.Retiring) > 0:
-		return "machines of nodes that were removed are terminating"
+		return "waits for machines of removed nodes to terminate"
 	}
 	for _, n := range s.Nodes {
 		switch {
 		case n.Deployment == nil:
 			return fmt.Sprintf("%s %s has no machine yet", n.Role, n.ID)
 		case n.Outdated():
-			return fmt.Sprintf("%s %s has to be replaced", n.Role, n.ID)
+			return fmt.Sprintf("%s %s still has to be replaced", n.Role, n.ID)
 		case !n.Ready:
 			return fmt.Sprintf("%s %s is not Ready: %s", n.Role, n.ID, n.Message)
 		}
@@ -209,7 +209,7 @@ func ending(s *state.Cluster, now time.Time) error {
 	for _, name := range slices.Sorted(maps.Keys(ends)) {
 		if !now.Before(ends[name].Add(-warning)) {
 			errs = append(errs, problem.Newf("CertificateEnds",
-				"certificate %q is not the operator's and expires on %s; renew it where its Secret was created",
+				"certificate %q expires on %s and is not managed by the operator; renew it where its Secret was created",
 				name, ends[name].UTC().Format(time.DateOnly)))
 		}
 	}
@@ -224,7 +224,7 @@ func aging(s *state.Cluster, now time.Time) error {
 	for _, n := range s.Nodes {
 		if !n.CertificatesEnd.IsZero() && !now.Before(n.CertificatesEnd.Add(-least)) {
 			errs = append(errs, problem.Newf("MachineCertificatesEnd",
-				"the machine of %s %s runs with certificates that end on %s, and has not been replaced by one with newer ones",
+				"the machine of %s %s runs with certificates that expire on %s, and has not been replaced by one with newer ones",
 				n.Role, n.ID, n.CertificatesEnd.UTC().Format(time.DateOnly)))
 		}
 	}

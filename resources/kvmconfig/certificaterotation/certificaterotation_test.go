@@ -143,7 +143,7 @@ func TestWhenCAsAdvance(t *testing.T) {
 				request(s)
 				advanced(t, s, pki.CA, pki.FrontProxyCA)
 			}, want: []string{unmarked[0], all[1], unmarked[2]}, says: "RotatingAuthorities",
-			message: "ca (step 1 of 3, its successor is trusted as well), etcd-ca (before",
+			message: "ca (step 1 of 3: old and new CA are trusted), etcd-ca (rotation is about",
 		},
 		"a third of the term is left": {
 			after: 7 * year, change: func(t *testing.T, s *state.Cluster) { renewed(t, s, now.Add(7*year)) }, want: unmarked, says: "RotatingAuthorities",
@@ -164,11 +164,11 @@ func TestWhenCAsAdvance(t *testing.T) {
 		},
 		"a renewal fails when the successor signs": {
 			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); advanced(t, s); due(s) },
-			says:   "RotatingAuthorities", message: "step 2 of 3, its successor signs), etcd-ca (step 2 of 3, its successor signs), front-proxy-ca (step 2 of 3, its successor signs): not all certificates could be renewed",
+			says:   "RotatingAuthorities", message: "step 2 of 3: the new CA issues certificates), etcd-ca (step 2 of 3: the new CA issues certificates), front-proxy-ca (step 2 of 3: the new CA issues certificates): not all certificates could be renewed",
 		},
 		"a machine is outdated": {
 			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); s.Nodes[1].Hash = "new" },
-			says:   "RotatingAuthorities", message: "worker w0aaa has to be replaced",
+			says:   "RotatingAuthorities", message: "worker w0aaa still has to be replaced",
 		},
 		"a machine is not Ready": {
 			change: func(t *testing.T, s *state.Cluster) {
@@ -210,11 +210,11 @@ func TestWhenCAsAdvance(t *testing.T) {
 		},
 		"adopted certificates end": {
 			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *state.Cluster) { adopt(s) },
-			says: "CertificateEnds", message: `certificate "api" is not the operator's and expires on 2027-11-22`,
+			says: "CertificateEnds", message: `certificate "api" expires on 2027-11-22`,
 		},
 		"a machine's certificates end": {
 			change: func(_ *testing.T, s *state.Cluster) { s.Nodes[0].CertificatesEnd = now.Add(29 * 24 * time.Hour) },
-			says:   "MachineCertificatesEnd", message: "the machine of master m0aaa runs with certificates that end on 2026-12-21",
+			says:   "MachineCertificatesEnd", message: "the machine of master m0aaa runs with certificates that expire on 2026-12-21",
 		},
 		"a machine's certificates end later": {
 			change: func(_ *testing.T, s *state.Cluster) { s.Nodes[0].CertificatesEnd = now.Add(40 * 24 * time.Hour) },

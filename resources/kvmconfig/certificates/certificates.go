@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
-// New returns the handler. A key cannot be created a second time. So Secrets are created and never replaced here; the
+// New returns the handler. A key cannot be recreated. So Secrets are created and never replaced here; the
 // handler "certificaterotation" renews them.
 func New(issuer pki.Issuer) apply.Resource[*state.Cluster] {
 	return apply.Resource[*state.Cluster]{

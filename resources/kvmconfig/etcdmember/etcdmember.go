@@ -41,21 +41,21 @@ func decide(s *state.Cluster) chain.Outcome {
 	unmarked := asked && s.Workload.Connected && !s.Founded()
 	switch {
 	case len(s.Held) > 0 && !s.Etcd.Known():
-		return chain.Wait("Founding", fmt.Sprintf("etcd is to begin with the masters %s, and %s, which the spec has lost meanwhile, stay until it has: "+
-			"it needs a majority of its founding members; if too few of them can run, and the cluster has never served, delete the KVMConfig and create it again",
+		return chain.Wait("Founding", fmt.Sprintf("etcd is being founded by masters %s; masters %s were removed from the spec and are kept until it is founded: "+
+			"etcd needs a majority of its founding members; if too few of them can run, and the cluster has never been in use, delete the KVMConfig and create it again",
 			strings.Join(s.Founders, ", "), strings.Join(s.Held, ", ")), 0)
 	case !s.Etcd.Known() && !changes(s) && !gone && !unmarked && s.Founded():
 		return chain.Done()
 	case !s.Etcd.Known() && !changes(s) && !gone && !unmarked:
 		return chain.Unknown("NotAsked", "the members of etcd have not been asked yet")
 	case len(s.Etcd.Alarms) > 0:
-		message := "etcd warns: " + strings.Join(s.Etcd.Alarms, "; ")
+		message := "etcd has an alarm: " + strings.Join(s.Etcd.Alarms, "; ")
 		if step.Action != etcd.None {
 			message += "; " + step.Message
 		}
 		return chain.Wait("Alarm", message, 0)
 	case step.Action == etcd.None && len(s.Retiring) > 0:
-		return chain.Wait(etcd.ReasonLeaving, "masters have left the spec, and etcd has not been asked for their members since", 0)
+		return chain.Wait(etcd.ReasonLeaving, "masters were removed from the spec, and etcd has not been asked for their members since", 0)
 	case step.Action == etcd.None:
 		return chain.Done()
 	}

@@ -41,17 +41,17 @@ func TestDecide(t *testing.T) {
 		"no member answers, and a master is added":   {etcd: unreachable, founders: []string{"m0"}, want: "Wait Unreachable: no member answers"},
 		"no member answers, and a master goes":       {etcd: unreachable, founders: []string{"m1"}, retiring: 1, want: "Wait Unreachable: no member answers"},
 		"a founder has left the spec": {etcd: unreachable, founders: []string{"m1", "m2", "m3"}, held: []string{"m2", "m3"},
-			want: "Wait Founding: etcd is to begin with the masters m1, m2, m3, and m2, m3, which the spec has lost meanwhile, stay until it has: " +
-				"it needs a majority of its founding members; if too few of them can run, and the cluster has never served, delete the KVMConfig and create it again"},
+			want: "Wait Founding: etcd is being founded by masters m1, m2, m3; masters m2, m3 were removed from the spec and are kept until it is founded: " +
+				"etcd needs a majority of its founding members; if too few of them can run, and the cluster has never been in use, delete the KVMConfig and create it again"},
 		"a founder has left the spec, and etcd has begun": {etcd: at(etcd.Remove, etcd.ReasonLeaving), founders: []string{"m1", "m2"}, held: []string{"m2"},
 			want: "Wait Leaving: because"},
 		"whole": {etcd: at(etcd.None, ""), founders: []string{"m1"}, want: "Done"},
 		"a master has just left": {etcd: at(etcd.None, ""), founders: []string{"m1"}, retiring: 1,
-			want: "Wait Leaving: masters have left the spec, and etcd has not been asked for their members since"},
+			want: "Wait Leaving: masters were removed from the spec, and etcd has not been asked for their members since"},
 		"a member is added":          {etcd: at(etcd.Add, etcd.ReasonJoining), founders: []string{"m1"}, want: "Wait Joining: because"},
 		"a member is unhealthy":      {etcd: at(etcd.Wait, etcd.ReasonMemberUnhealthy), founders: []string{"m1"}, want: "Wait MemberUnhealthy: because"},
-		"an alarm":                   {etcd: full, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE"},
-		"an alarm that needs people": {etcd: stuck, founders: []string{"m1"}, want: "Wait Alarm: etcd warns: memberID:1 alarm:NOSPACE; delete objects"},
+		"an alarm":                   {etcd: full, founders: []string{"m1"}, want: "Wait Alarm: etcd has an alarm: memberID:1 alarm:NOSPACE"},
+		"an alarm that needs people": {etcd: stuck, founders: []string{"m1"}, want: "Wait Alarm: etcd has an alarm: memberID:1 alarm:NOSPACE; delete objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &state.Cluster{

@@ -73,7 +73,7 @@ func build(s *state.Cluster) (apply.Desired, error) {
 // ofOther rejects a snapshot of another cluster, because several clusters may share a volume. With the other cluster's
 // data, its objects would be acted on twice, and its Secrets would be unreadable.
 func ofOther(s *state.Cluster) error {
-	return problem.Newf("OtherCluster", "snapshot %s is not one of this cluster, whose snapshots have the names %s-<time>.db; name another one, or none, "+
+	return problem.Newf("OtherCluster", "snapshot %s does not belong to this cluster, whose snapshots have the names %s-<time>.db; name another one, or none, "+
 		"or rename the file if it is the right one", state.SnapshotFile(s.Restore.Target()), s.ID())
 }
 
@@ -89,29 +89,29 @@ func wait(s *state.Cluster, phase etcd.Phase) *chain.Outcome {
 	}
 	for _, name := range names {
 		if failure := state.Failure(s.Restore.Jobs[name]); failure != nil {
-			return ptr.To(chain.Wait("RestoreFailed", fmt.Sprintf("Job %s was given up (%s): kubectl --namespace=%s logs --all-containers job/%s tells why; delete it to try again, "+
+			return ptr.To(chain.Wait("RestoreFailed", fmt.Sprintf("Job %s failed (%s): see kubectl --namespace=%s logs --all-containers job/%s; delete the Job to try again, "+
 				"or name another snapshot%s", name, failure.Reason, s.Namespace(), name, callOff(s)), 0))
 		}
 	}
 	for i, n := range s.Masters() {
 		name := key.EtcdRestoreName(ticket, n.ID)
 		if phase == etcd.Placing && !s.Restore.Masters[i].Placed && hostOf(n) == "" && state.Succeeded(s.Restore.Jobs[name]) {
-			return ptr.To(chain.Wait(string(phase), fmt.Sprintf("Job %s has ended, and its pod, which knew on which host, is gone; delete the Job, and it is done again", name), 0))
+			return ptr.To(chain.Wait(string(phase), fmt.Sprintf("Job %s has ended, but its pod is gone, so the host is not known; delete the Job to run it again", name), 0))
 		}
 	}
 	message := map[etcd.Phase]string{
-		etcd.Checking:   "it is checked that " + file + " is there and whole",
-		etcd.Stopping:   "the machines of masters are stopped: " + running(s),
-		etcd.Committing: "the machines of masters are down",
-		etcd.Placing:    file + " is put in the place of the data of masters: " + strings.Join(names, ", "),
-		etcd.Founding:   "masters found the cluster from " + file,
+		etcd.Checking:   "checking that " + file + " exists and is complete",
+		etcd.Stopping:   "stopping the machines of masters: " + running(s),
+		etcd.Committing: "the machines of masters are stopped",
+		etcd.Placing:    "replacing the data of masters with " + file + ": " + strings.Join(names, ", "),
+		etcd.Founding:   "masters found etcd from " + file,
 	}[phase]
 	return ptr.To(chain.Wait(string(phase), message, 0))
 }
 
 func callOff(s *state.Cluster) string {
 	if s.Restore.Committed == "" {
-		return ", or none: nothing has been touched"
+		return ", or none: no data was changed"
 	}
 	return ""
 }

@@ -65,8 +65,8 @@ func wait(s *state.Cluster) *chain.Outcome {
 		return nil
 	}
 	if !s.SnapshotMissed.IsZero() {
-		return ptr.To(chain.Wait(failed, fmt.Sprintf("no snapshot of etcd has begun at %[3]s, as scheduled: kubectl --namespace=%[1]s describe cronjobs %[2]s tells why, "+
-			"if its Jobs are refused; the next one is tried as scheduled, or with kubectl --namespace=%[1]s create job --from=cronjob/%[2]s now",
+		return ptr.To(chain.Wait(failed, fmt.Sprintf("no snapshot of etcd has begun at %[3]s, as scheduled: see kubectl --namespace=%[1]s describe cronjobs %[2]s; "+
+			"the next one is tried as scheduled, or with kubectl --namespace=%[1]s create job --from=cronjob/%[2]s now",
 			s.Namespace(), key.EtcdSnapshotName, s.SnapshotMissed.UTC().Format(time.RFC3339)), 0))
 	}
 	status := s.SnapshotJob.Status
@@ -75,14 +75,14 @@ func wait(s *state.Cluster) *chain.Outcome {
 	case status.LastScheduleTime == nil || taken:
 		return nil
 	case s.SnapshotHangs && len(status.Active) > 0:
-		return ptr.To(chain.Wait(failed, fmt.Sprintf("Job %[2]s does not end, and no snapshot is taken until it has: a pod of it may be on a host that does not answer, "+
-			"or its volume may hang; mend that, or kubectl --namespace=%[1]s delete job %[2]s, and its pods with --force when their host is gone",
+		return ptr.To(chain.Wait(failed, fmt.Sprintf("Job %[2]s does not end, and no snapshot is taken until it has: its pod may be on a host that does not answer, "+
+			"or its volume may hang; fix that, or kubectl --namespace=%[1]s delete job %[2]s, and its pods with --force if their host is gone",
 			s.Namespace(), status.Active[0].Name), 0))
 	case len(status.Active) > 0 && !s.SnapshotFailed:
 		return nil
 	}
-	return ptr.To(chain.Wait(failed, fmt.Sprintf("the last snapshot of etcd was not taken: kubectl --namespace=%[1]s describe pods --selector=app=%[2]s "+
-		"tells why; the next one is tried as scheduled, or with kubectl --namespace=%[1]s create job --from=cronjob/%[2]s now", s.Namespace(), key.EtcdSnapshotName), 0))
+	return ptr.To(chain.Wait(failed, fmt.Sprintf("the last snapshot of etcd failed: see kubectl --namespace=%[1]s describe pods --selector=app=%[2]s; "+
+		"the next one is tried as scheduled, or with kubectl --namespace=%[1]s create job --from=cronjob/%[2]s now", s.Namespace(), key.EtcdSnapshotName), 0))
 }
 
 func cronJob(s *state.Cluster) *batchv1.CronJob {

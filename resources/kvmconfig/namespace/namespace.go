@@ -24,8 +24,8 @@ func New() apply.Resource[*state.Cluster] {
 
 func build(s *state.Cluster) (apply.Desired, error) {
 	if s.Config.Namespace == s.Namespace() {
-		return apply.Desired{}, problem.Newf("NamespaceIsOwn", "KVMConfig %s/%s lives in the namespace that its cluster would get and that goes with the cluster; "+
-			"put it into another namespace", s.Config.Namespace, s.Config.Name)
+		return apply.Desired{}, problem.Newf("NamespaceIsOwn", "KVMConfig %s/%s is in the namespace of its own cluster, which is deleted with the cluster; "+
+			"create it in another namespace", s.Config.Namespace, s.Config.Name)
 	}
 	for _, n := range s.Nodes {
 		// The original operator also works on this cluster.

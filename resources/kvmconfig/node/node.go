@@ -79,7 +79,7 @@ func strays(names []string) chain.Outcome {
 	if more := len(names) - shown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	done.Reason, done.Message = "NodesWithoutPods", "Ready in the workload cluster, without a node pod: "+text+"; find who runs there, or delete them"
+	done.Reason, done.Message = "NodesWithoutPods", "Nodes that are Ready but have no node pod: "+text+"; find out what runs there, or delete them"
 	return done
 }
 

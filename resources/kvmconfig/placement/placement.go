@@ -53,11 +53,11 @@ func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Ou
 		return chain.Outcome{}, err
 	}
 	if found {
-		return chain.Store("the hosts of masters were found out"), nil
+		return chain.Store("the hosts of masters were recorded"), nil
 	}
 	if len(lost) > 0 {
-		return chain.Wait("HostUnknown", fmt.Sprintf("etcd has run on masters %s, and it is not known on which hosts their data is, so that they are not placed: "+
-			"name them in status.nodes[].etcdHost, with etcdMark where the directory there has one, or replace these masters by others with other ids", strings.Join(lost, ", ")), 0), nil
+		return chain.Wait("HostUnknown", fmt.Sprintf("masters %s are not scheduled because the hosts with their etcd data are not known: "+
+			"name the hosts in status.nodes[].etcdHost, with etcdMark where the directory there has one, or replace these masters by new ones with other ids", strings.Join(lost, ", ")), 0), nil
 	}
 	return chain.Done(), nil
 }

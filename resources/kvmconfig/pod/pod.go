@@ -45,14 +45,14 @@ func (handler) Name() string { return "pod" }
 // EnsureCreated takes the next step with the pod.
 func (h handler) EnsureCreated(ctx context.Context, s *drain.State) (chain.Outcome, error) {
 	if s.Unowned {
-		return chain.Wait("NamespaceUnowned", "the pod's namespace names no owner", ownerMissing), nil
+		return chain.Wait("NamespaceUnowned", "the pod's namespace has no owner annotation", ownerMissing), nil
 	}
 	d := drain.Decide(s.Machine)
 	switch drain.Next(s.Pod, s.Machine, d) {
 	case drain.StepFinish:
 		return chain.Done(), h.drainer.Finish(ctx, s)
 	case drain.StepAnnounce:
-		return wait(d), h.drainer.ReportAsSeen(ctx, s, drain.Held(drain.ReleaseAnnounced, "this master is about to be released; the operator checks that the other masters stay"))
+		return wait(d), h.drainer.ReportAsSeen(ctx, s, drain.Held(drain.ReleaseAnnounced, "this master is about to be released; the operator checks that etcd keeps quorum without it"))
 	case drain.StepConfirm:
 		return wait(d), h.confirm(ctx, s, d)
 	case drain.StepRelease:
@@ -76,7 +76,7 @@ func wait(d drain.Decision) chain.Outcome { return chain.Wait(string(d.Reason), 
 // confirm records that the release of a master is certain before its runner is told. A host that shuts down does not
 // wait, and its kubelet changes the pod at the same time, so there the record does not depend on what was seen.
 func (h handler) confirm(ctx context.Context, s *drain.State, d drain.Decision) error {
-	said, write := drain.Held(drain.Releasing, "the other masters stay; the runner is told to power the machine down"), h.drainer.ReportAsSeen
+	said, write := drain.Held(drain.Releasing, "etcd does not need this master for quorum; the runner is told to power the machine down"), h.drainer.ReportAsSeen
 	if d.Sudden(s.Machine) {
 		said.Message, write = d.Message, h.drainer.Report
 	}

@@ -57,7 +57,7 @@ func TestBrokenSecretsHoldUpOnlyWhatNeedsThem(t *testing.T) {
 		},
 		"the encryption key": {
 			secret("encryption", key.LabelRandomKey, nil), "randomkey",
-			`False SecretMalformed: Secret default/ab1cd-encryption: key "encryption" does not hold a valid encryption; put the right one back`,
+			`False SecretMalformed: Secret default/ab1cd-encryption: key "encryption" does not hold a valid encryption; restore the right one`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -396,13 +396,13 @@ func TestWhyLeftDataStays(t *testing.T) {
 		"its member is there":  {leaver{known: true, member: true, retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredLeft, "the member of the master is not out"},
 		"its pod is there": {
 			leaver{known: true, pod: key.EtcdHostPath("ab1cd", left.EtcdMark, comesAndGoes), retired: []v1alpha1.RetiredData{left}},
-			nil, state.RetiredLeft, "the machine of the master is not gone",
+			nil, state.RetiredLeft, "the machine of the master still exists",
 		},
 		"nothing is there": {leaver{known: true, retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredRenaming, "is to rename the data on host host-1; if that host is gone for good"},
 		"its Job was given up": {
 			leaver{known: true, retired: []v1alpha1.RetiredData{renaming}},
 			&batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"},
-			state.RetiredRenaming, "was given up (BackoffLimitExceeded): kubectl --namespace=ab1cd logs job/etcd-rename-m1aaa-",
+			state.RetiredRenaming, "failed (BackoffLimitExceeded): see kubectl --namespace=ab1cd logs job/etcd-rename-m1aaa-",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 				drains(&w.Pods[2])
 			},
 			outline{"master-m0aaa worker-w0aaa", "", "NodesLeaving: worker w1aaa: it was removed from the spec; " +
-				"worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
+				"node pod worker-w1aaa-574dd54b85-x2x2x is being drained (Draining): waits for default/web"},
 		},
 		"a worker has left, and another one is away": {
 			func(s *scenario, w *world) {
@@ -110,7 +110,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 				notReady(&w.Pods[1])
 			},
 			outline{"master-m0aaa worker-w0aaa", "", "NodesNotReady: worker w0aaa: node pod worker-w0aaa-574dd54b85-x2x2x is not Ready; " +
-				"worker w1aaa: it was removed from the spec; worker-w1aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
+				"worker w1aaa: it was removed from the spec; node pod worker-w1aaa-574dd54b85-x2x2x is being drained (Draining): waits for default/web"},
 		},
 		"memory of both workers, and the first one drains": {
 			func(s *scenario, w *world) {
@@ -118,7 +118,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 				drains(&w.Pods[1])
 			},
 			outline{"master-m0aaa worker-w0aaa", "worker-w1aaa", "RollingOut: outdated nodes w1aaa wait until updated node w0aaa is Ready; " +
-				"worker-w0aaa-574dd54b85-x2x2x goes: Draining: waits for default/web"},
+				"node pod worker-w0aaa-574dd54b85-x2x2x is being drained (Draining): waits for default/web"},
 		},
 		"a port mapping is no reason to restart a machine": {
 			func(s *scenario, _ *world) {

@@ -43,7 +43,7 @@ func logConditions(ctx context.Context, before, after []metav1.Condition) {
 		case known == nil || known.Status != c.Status || known.Reason != c.Reason:
 			logger.Info("condition changed", fields...)
 		case known.Message != c.Message:
-			logger.V(1).Info("condition has another message", fields...)
+			logger.V(1).Info("condition message changed", fields...)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func refusals(cordon error, pods []corev1.Pod, answers []error) string {
 		texts = append(texts[:mostRefusals], fmt.Sprintf("; and %d more", len(texts)-mostRefusals))
 	}
 	if late {
-		texts = append(texts, fmt.Sprintf("; not all evictions are answered within %s", emptyTimeout))
+		texts = append(texts, fmt.Sprintf("; not all evictions were answered within %s", emptyTimeout))
 	}
 	return strings.Join(texts, "")
 }

@@ -59,7 +59,7 @@ func TestEvictionsDoNotWaitForEachOther(t *testing.T) {
 			t.Errorf("%d pods of 19 were asked", len(gone))
 		}
 		for text := range texts {
-			if !strings.Contains(text, "not all evictions are answered within 15s") {
+			if !strings.Contains(text, "not all evictions were answered within 15s") {
 				t.Errorf("it is said: %q", text)
 			}
 		}
@@ -81,7 +81,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		"none":              {nil, make([]error, 5), ""},
 		"one":               {nil, []error{nil, errBudget, nil, nil, nil}, "; default/b: the budget is in the way"},
 		"the Node":          {errBudget, make([]error, 5), "; its Node cannot be cordoned: the budget is in the way"},
-		"no answer to some": {nil, []error{nil, errBudget, context.DeadlineExceeded, nil, context.DeadlineExceeded}, "; default/b: the budget is in the way; not all evictions are answered within 15s"},
+		"no answer to some": {nil, []error{nil, errBudget, context.DeadlineExceeded, nil, context.DeadlineExceeded}, "; default/b: the budget is in the way; not all evictions were answered within 15s"},
 		"many": {
 			nil, []error{errBudget, errBudget, errBudget, errBudget, errBudget},
 			"; default/a: the budget is in the way; default/b: the budget is in the way; default/c: the budget is in the way; and 2 more",

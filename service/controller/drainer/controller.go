@@ -184,7 +184,7 @@ func (*Reconciler) Store(_ context.Context, _ Leaver, _ *drain.State, results []
 func (*Reconciler) Again(_ *drain.State, after time.Duration) time.Duration { return after }
 
 // errUnowned: the namespace does not name its owner. The cluster controller writes the owner again if it was removed.
-var errUnowned = errors.New("the pod's namespace names no owner")
+var errUnowned = errors.New("the pod's namespace has no owner annotation")
 
 // errNotOurs: the pod belongs to a cluster that this operator is not responsible for.
 var errNotOurs = errors.New("the pod belongs to a cluster of another operator")

@@ -79,7 +79,7 @@ func (r *Reconciler) askEtcd(ctx context.Context, config *v1alpha1.KVMConfig) bo
 }
 
 // errUnasked makes the controller retry.
-var errUnasked = errors.New("the members of etcd have not been asked in time; it is tried again")
+var errUnasked = errors.New("the members of etcd were not asked in time; the operator tries again")
 
 // look collects the state of a machine. config is nil if the KVMConfig is gone; pods is the reader with which the other
 // pods are read.

@@ -99,7 +99,7 @@ func KVMConfigs() *Undecodable {
 func Releases() *Undecodable {
 	return &Undecodable{
 		New: func() client.Object { return &releasev1alpha1.Release{} }, Kind: "Release", Resource: "releases.release.giantswarm.io",
-		Left: "no cluster that names it gets its versions",
+		Left: "clusters that name it do not get its versions",
 	}
 }
 
@@ -181,7 +181,7 @@ func (r *Undecodable) Reconcile(ctx context.Context, request reconcile.Request) 
 	err = r.engine.SetConditions(ctx, object, conditions...)
 	if refused, ok := problem.As(err); ok {
 		// The schema was changed after the object was stored. The event and the metric have to suffice.
-		log.FromContext(ctx).Info("the conditions of an object that cannot be decoded are refused", "kind", r.Kind, "message", refused.Message)
+		log.FromContext(ctx).Info("the API server refuses the conditions of an object that cannot be decoded", "kind", r.Kind, "message", refused.Message)
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, microerror.Mask(err)

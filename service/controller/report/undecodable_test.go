@@ -77,7 +77,7 @@ func TestTheMessageHasTheWayOut(t *testing.T) {
 		},
 		"a Release": {
 			Releases(), metav1.ObjectMeta{Name: "v1.0.0"}, "spec.date: 1: bad",
-			"no cluster that names it gets its versions: kubectl edit releases.release.giantswarm.io v1.0.0",
+			"clusters that name it do not get its versions: kubectl edit releases.release.giantswarm.io v1.0.0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
