@@ -187,7 +187,7 @@ func every(ctx context.Context, interval time.Duration, do func(context.Context)
 
 func (a *Agent) sweepOnce(ctx context.Context) {
 	if err := a.sweeper.Sweep(ctx, a.now()); err != nil && ctx.Err() == nil {
-		a.log.Warn("It is not known which machines belong to no SmolVM", "error", err)
+		a.log.Warn("Cannot find out which machines belong to no SmolVM", "error", err)
 	}
 }
 
@@ -204,7 +204,7 @@ func (a *Agent) end(ctx context.Context) {
 	seen, err := a.owner.AtEnd(ctx)
 	a.ownerMu.Unlock()
 	if err != nil {
-		a.log.Warn("It is not known whether the runtime is still wanted", "error", err)
+		a.log.Warn("Cannot find out whether the runtime is being removed", "error", err)
 	}
 	what, why := decideEnd(seen)
 	a.log.Info("The runtime agent ends", "machines", what, "reason", why)
@@ -215,6 +215,6 @@ func (a *Agent) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	if err := a.smolvm.Drain(ctx); err != nil {
-		a.log.Error("The machines cannot be powered down", "error", err)
+		a.log.Error("Cannot power the machines down", "error", err)
 	}
 }

@@ -20,7 +20,7 @@ type ending string
 const (
 	// machinesStay is for updates, crashes and evictions: the next agent finds them running.
 	machinesStay ending = "stay"
-	// machinesStop is for the removal of the runtime: none would come to look after them.
+	// machinesStop is for the removal of the runtime: no other one would manage them.
 	machinesStop ending = "stop"
 )
 
@@ -42,7 +42,7 @@ type daemonSet struct {
 func decideEnd(d daemonSet) (ending, string) {
 	switch {
 	case !d.asked:
-		return machinesStay, "the API server does not say whether the runtime is still wanted"
+		return machinesStay, "the API server does not say whether the DaemonSet still exists"
 	case d.known == "":
 		return machinesStay, "the DaemonSet was never seen"
 	case d.found == "":

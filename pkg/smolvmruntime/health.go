@@ -43,7 +43,7 @@ const (
 	noAccelerator = "KVM unavailable"
 )
 
-// health returns what is told to everyone: nothing that only administrators may see.
+// health returns what every client may read: nothing that only administrators may see.
 func (o *observation) health() Health {
 	h := Health{KVMAvailable: o.noKVM == "" && o.silence == "", SocketReady: o.silence == "", StateReady: o.state == ""}
 	h.OK = h.SocketReady && h.StateReady && (h.KVMAvailable || o.emulates)
@@ -92,7 +92,7 @@ func (o *observation) accelerator() v1alpha1.Accelerator {
 const (
 	// probeTime bounds a question to smolvm.
 	probeTime = 8 * time.Second
-	// maxCause is how many bytes of a cause are told.
+	// maxCause bounds the length of a cause in messages, in bytes.
 	maxCause  = 400
 	kvmDevice = "/dev/kvm"
 )

@@ -61,7 +61,7 @@ func (i *identity) path(name string) string { return filepath.Join(i.state, name
 
 func (i *identity) load(name string) (*pair, error) { return readPair(i.path(name), i.path(name)) }
 
-// resume goes on with a renewal that was under way. The agent that began it may have ended before it was published.
+// resume continues an interrupted renewal. The agent that began it may have ended before it published the certificate.
 func (i *identity) resume(now time.Time) error {
 	next, err := i.load(nextFile)
 	if err == nil && next.suits(i.node, i.ip, now) {
@@ -79,7 +79,7 @@ func (i *identity) make(name string, now time.Time) (*pair, error) {
 		return nil, fmt.Errorf("making the certificate of the node API: %w", err)
 	}
 	if err := writeSecret(i.path(name), text); err != nil {
-		i.log.Error("The certificate of the node API cannot be kept", "error", err)
+		i.log.Error("Cannot store the certificate of the node API", "error", err)
 	}
 	return made, nil
 }
@@ -122,14 +122,14 @@ func (i *identity) Refresh(now time.Time) {
 	case i.next == nil && !now.Before(i.current.wornAt()):
 		if i.next, err = i.make(nextFile, now); err == nil {
 			i.nextSince = time.Time{}
-			i.log.Info("The next certificate of the node API is made")
+			i.log.Info("Created the next certificate of the node API")
 		}
 	}
 	if err == nil {
 		i.trouble = ""
 	} else if text := err.Error(); text != i.trouble {
 		i.trouble = text
-		i.log.Error("The certificate of the node API cannot be renewed, and is served as it is", "ends", i.current.leaf.NotAfter, "error", err)
+		i.log.Error("Cannot renew the certificate of the node API; the current one stays in use", "ends", i.current.leaf.NotAfter, "error", err)
 	}
 }
 

@@ -41,7 +41,7 @@ type reporter struct {
 	failedAt time.Time
 }
 
-// previous returns the status that the next one goes on from.
+// previous returns the status that the next one is based on.
 func (r *reporter) previous() *v1alpha1.SmolVMNodeStatus {
 	if r.status == nil {
 		return &v1alpha1.SmolVMNodeStatus{}

@@ -51,7 +51,7 @@ const (
 	OrphansNone OrphanPolicy = "none"
 )
 
-// Settings are what an agent is told.
+// Settings are the settings of an agent.
 type Settings struct {
 	// Node is the name of the Node. PodName, PodNamespace and PodIP are those of the agent's own pod.
 	Node, PodName, PodNamespace, PodIP string

@@ -74,7 +74,7 @@ func featuresOf(told []string) []string {
 	return features[:min(len(features), maxFeatures)]
 }
 
-// conditions returns the conditions. Reasons, and the texts of what is well, are those of smolvm-operator.
+// conditions returns the conditions. Reasons, and the messages of what is healthy, are those of smolvm-operator.
 func (s *seen) conditions() []metav1.Condition {
 	health, message := s.observation.health(), s.observation.message(true)
 	kvm := "KVM device availability observed"

@@ -138,9 +138,9 @@ func (s *supervisor) once(ctx context.Context) error {
 	case err := <-ended:
 		return explain(err, complaint.error())
 	case <-s.hung:
-		s.log.Error("smolvm does not answer and is ended", "pid", child.Process.Pid)
+		s.log.Error("smolvm does not answer and is terminated", "pid", child.Process.Pid)
 		s.end(child.Process, ended)
-		return errors.New("smolvm did not answer and was ended")
+		return errors.New("smolvm did not answer and was terminated")
 	case <-ctx.Done():
 		s.end(child.Process, ended)
 		return ctx.Err()
@@ -160,7 +160,7 @@ func (s *supervisor) end(child *os.Process, ended <-chan error) {
 	_ = child.Signal(syscall.SIGTERM)
 	select {
 	case err := <-ended:
-		s.log.Info("smolvm has ended as it was told to", "error", err)
+		s.log.Info("smolvm has ended as requested", "error", err)
 		return
 	case <-time.After(s.grace):
 	}
@@ -210,7 +210,8 @@ func (l *lastLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// keep keeps the line if programs begin their last words like this. Lines of a log have times, which no condition may have.
+// keep keeps the line if it begins like a program's final error message. Lines of a log have times, which no
+// condition may have.
 func (l *lastLines) keep() {
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

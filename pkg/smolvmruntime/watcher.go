@@ -157,7 +157,7 @@ func (w *watcher) note(about string, err error) {
 		text = err.Error()
 	}
 	if text != "" && text != w.trouble[about] {
-		w.agent.log.Warn("The runtime agent goes on without", "about", about, "error", err)
+		w.agent.log.Warn("The runtime agent continues without", "about", about, "error", err)
 	}
 	w.trouble[about] = text
 }

@@ -353,7 +353,7 @@ func TestMachineWithoutWhatItNeeds(t *testing.T) {
 		}
 		m.start(t)
 		m.awaitEnd(t)
-		if !strings.Contains(m.console.String(), "smolvm: the machine cannot go on: disk storage: mounting ext4 at /disks/storage: invalid argument\n") {
+		if !strings.Contains(m.console.String(), "smolvm: the machine cannot continue: disk storage: mounting ext4 at /disks/storage: invalid argument\n") {
 			t.Error("the console does not say why")
 		}
 	})

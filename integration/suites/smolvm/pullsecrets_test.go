@@ -88,7 +88,7 @@ func TestSecretsThatAreOfNoUse(t *testing.T) {
 	message := is(t, vm, "Reconciled=False/"+v1alpha1.ReasonImagePullFailed)
 	for _, want := range []string{
 		"HTTP 502 IMAGE_PULL_FAILED: no credentials: Secret " + label(t) + "-theirs does not exist", "-opaque is not of the type kubernetes.io/dockerconfigjson",
-		"-quay has none for the registry of the image", "-broken is of no use: an auth is not base64 of user:password; registry.example.org: it answers 401",
+		"-quay has no credentials for the registry of the image", "-broken cannot be used: an auth is not base64 of user:password; registry.example.org: it answers 401",
 	} {
 		if !strings.Contains(message, want) {
 			t.Errorf("the message has no %q: %s", want, message)
@@ -116,7 +116,7 @@ func TestCredentialsStayWithTheImageOfTheMachine(t *testing.T) {
 	phaseIs(t, vm, v1alpha1.PhaseCreated)
 	change(t, vm, func(vm *v1alpha1.SmolVM) { vm.Spec.Image, vm.Spec.Running = private, true })
 	message := is(t, vm, "Reconciled=False/"+v1alpha1.ReasonImagePullFailed)
-	if want := "spec.image is not what the runtime says that the machine was created with"; !strings.Contains(message, want) {
+	if want := "spec.image is not the image that the machine was created with, as the runtime reports"; !strings.Contains(message, want) {
 		t.Errorf("the message has no %q: %s", want, message)
 	}
 	n.set(func(f *fakeRuntime) {

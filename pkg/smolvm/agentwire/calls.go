@@ -53,7 +53,7 @@ func (c *Client) call(ctx context.Context, f frame) (frame, error) {
 // the command with its process group.
 //
 // A nil stdin is empty, a nil stdout or stderr drops what is written. Processes that the command leaves in the background
-// go on, and what they write later is dropped. Exec waits for writers to return, but not for a stdin that blocks.
+// keep running, and what they write later is dropped. Exec waits for writers to return, but not for a stdin that blocks.
 func (c *Client) Exec(ctx context.Context, e Exec, in io.Reader, out, errs io.Writer) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

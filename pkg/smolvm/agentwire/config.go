@@ -31,7 +31,7 @@ const (
 	DiskStorage = "storage"
 )
 
-// Config is what the guest is told at boot, as JSON.
+// Config is the guest's configuration at boot, as JSON.
 type Config struct {
 	// Name is the host name, of at most 64 bytes (HOST_NAME_MAX of the Linux kernel).
 	Name string `json:"name"`

@@ -37,7 +37,7 @@ var (
 var (
 	// ErrEnded is in the error of each request of a session that has ended, together with why it has.
 	ErrEnded = errors.New("the session with the guest has ended")
-	// ErrAway is what reading the guest's port returns while no host is connected. Serve goes on after it.
+	// ErrAway is what reading the guest's port returns while no host is connected. Serve continues after it.
 	ErrAway = errors.New("no host is connected")
 
 	// errProtocol is in the errors about bytes that the protocol does not have.

@@ -20,8 +20,8 @@ type Guest interface {
 	Exec(ctx context.Context, e Exec, stdin io.Reader, stdout, stderr io.Writer) (int, error)
 	ReadFile(ctx context.Context, path string, out io.Writer) (int64, error)
 	WriteFile(ctx context.Context, path string, mode fs.FileMode, in io.Reader) (int64, error)
-	// Shutdown ends all processes, and returns when all data is on the disks. It is called once, and goes on if its host
-	// disconnects.
+	// Shutdown ends all processes, and returns when all data is on the disks. It is called once, and continues if its
+	// host disconnects.
 	Shutdown() error
 	// PowerOff is called when the host has the answer to Shutdown, or does not take it.
 	PowerOff()

@@ -1,5 +1,5 @@
 // Package agentwire is the protocol between the host and the agent in a microVM, with the host's client, the guest's
-// server, and what the guest is told at boot.
+// server, and the guest's configuration at boot.
 //
 // Both sides exchange frames over one stream of bytes, a virtio-serial port: a length in four bytes, the most significant
 // first, and as many bytes of JSON, at most MaxFrame. Each frame has the id of its request, so that requests run side by
@@ -64,7 +64,7 @@ const (
 
 	kindWelcome kind = "welcome"
 	kindEnd     kind = "end"  // the last frame of a request
-	kindFail    kind = "fail" // the guest cannot go on with the session
+	kindFail    kind = "fail" // the guest cannot continue the session
 
 	kindData   kind = "data"
 	kindCredit kind = "credit"
@@ -129,7 +129,7 @@ const (
 	WorkloadNone Workload = "none"
 	// WorkloadRunning runs.
 	WorkloadRunning Workload = "running"
-	// WorkloadEnded has ended. The machine goes on.
+	// WorkloadEnded has ended. The machine keeps running.
 	WorkloadEnded Workload = "ended"
 )
 

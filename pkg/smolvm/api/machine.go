@@ -283,7 +283,7 @@ type Health struct {
 	Features []string `json:"features,omitempty"`
 }
 
-// FeatureSurvivesRestart says that machines go on while the server is restarted, and while its pod is replaced.
+// FeatureSurvivesRestart says that machines keep running while the server is restarted, and while its pod is replaced.
 const FeatureSurvivesRestart = "survives-restart"
 
 // Capacity is the answer to GET /capacity.

@@ -59,7 +59,7 @@ func writeAll(w io.Writer, p []byte) error {
 type LogsOptions struct {
 	// Tail is the number of the last lines, at most MaxTail. Nil: MaxTail.
 	Tail *int
-	// Follow goes on with the lines that come, until the context ends.
+	// Follow also returns the lines that are written later, until the context ends.
 	Follow bool
 	// JSON leaves out lines that are not JSON.
 	JSON bool

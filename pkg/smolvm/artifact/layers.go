@@ -130,7 +130,7 @@ func (f *File) extract(ctx context.Context, assets io.Reader, into io.Writer, li
 	return u.spans, nil
 }
 
-// unpacking is what has been taken out of the assets.
+// unpacking is what has been read from the assets.
 type unpacking struct {
 	layers []layer
 	spans  []span

@@ -31,7 +31,7 @@ func Run() {
 	if err == nil {
 		guard(to, func() { err = serve(to) })
 	}
-	give := fmt.Errorf("the machine cannot go on: %w", err)
+	give := fmt.Errorf("the machine cannot continue: %w", err)
 	to.say("%s", give)
 	to.powerOff()
 }
@@ -40,7 +40,7 @@ func Run() {
 func guard(to *console, f func()) {
 	defer func() {
 		if why := recover(); why != nil {
-			to.say("the agent has a defect and cannot go on: %v: %s", why, debug.Stack())
+			to.say("the agent has a defect and cannot continue: %v: %s", why, debug.Stack())
 			to.powerOff()
 		}
 	}()

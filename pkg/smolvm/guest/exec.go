@@ -66,7 +66,7 @@ func (x *executor) run(ctx context.Context, e agentwire.Exec, stdin io.Reader, s
 		x.spawn(func() {
 			defer copies.Done()
 			from := pipes.ours[i+1]
-			_ = relay(from, to, p.ended) // the host is told by the end of ctx
+			_ = relay(from, to, p.ended) // the end of ctx tells the host
 			_ = from.Close()
 		})
 	}

@@ -70,7 +70,7 @@ func (i *Instance) Run(parent context.Context) keeper.End {
 	}
 	defer context.AfterFunc(parent, func() { i.stop(errSignal) })()
 	if err := os.Remove(filepath.Join(i.plan.Directory, EndName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		i.log.Error("How the machine ended before cannot be removed", "error", err)
+		i.log.Error("Cannot remove the record of the machine's previous end", "error", err)
 	}
 	return i.keeper.Run(ctx)
 }
@@ -101,14 +101,14 @@ func (i *Instance) ended(end keeper.End) {
 		err = slots.Replace(filepath.Join(i.plan.Directory, EndName), text)
 	}
 	if err != nil {
-		i.log.Error("How the machine ended cannot be stored", "error", err)
+		i.log.Error("Cannot store how the machine ended", "error", err)
 	}
 }
 
 // reset is QEMU's reason of a machine that was reset, which ends it: the guest rebooted, or its kernel panicked.
 const reset = "guest-reset"
 
-// endOf returns how a machine ended. failure is what went wrong besides, and cause why it was told to stop.
+// endOf returns how a machine ended. failure is an additional error, and cause the reason of a requested stop.
 func endOf(end keeper.End, failure, cause error) End {
 	stored := End{Reason: end.Reason, Message: end.Message}
 	switch {
@@ -157,7 +157,7 @@ func (i *Instance) accompany(ctx context.Context, _ func() *qmp.Client) {
 	}
 }
 
-// Status is what the process tells of its machine.
+// Status is the state of the machine, as its process reports it.
 type Status struct {
 	keeper.Status
 	// Keeper is the number of this process.

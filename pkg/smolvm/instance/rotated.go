@@ -48,7 +48,7 @@ func (r *rotated) open() error {
 	return nil
 }
 
-// Write appends p. What a full disk does not take is lost: the machine goes on.
+// Write appends p. What a full disk does not take is lost: the machine keeps running.
 func (r *rotated) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -57,7 +57,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// end kills the process of a machine and QEMU with it, and makes sure that they have ended. It goes on when ctx ends.
+// end kills the process of a machine and QEMU with it, and makes sure that they have ended. It continues when ctx ends.
 func (m *Manager) end(ctx context.Context, one *machine) error {
 	return m.endDirectory(ctx, m.store.directory(one.name))
 }
@@ -104,7 +104,7 @@ func (m *Manager) Delete(ctx context.Context, name string) error {
 	err = m.discard(directory)
 	m.forget(one)
 	if cleaned := m.keepers.Clean(directory); cleaned != nil {
-		m.log.Warn("What a machine left outside of its directory cannot be removed", "machine", name, "error", cleaned)
+		m.log.Warn("Cannot remove the sockets and cgroup of a machine", "machine", name, "error", cleaned)
 	}
 	return err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/ownfile"
 )
 
-// running starts a machine if it does not run, and returns what talks to its guest. A machine that is not well, or that is
+// running starts a machine if it does not run, and returns what talks to its guest. An unhealthy machine, or one that is
 // being shut down, is left alone.
 func (m *Manager) running(ctx context.Context, name string) (instance.Client, error) {
 	one, err := m.find(name)

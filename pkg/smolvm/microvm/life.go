@@ -24,7 +24,7 @@ import (
 
 // Start starts a machine and waits until its guest answers. It does nothing if the machine runs. If the guest is silent,
 // the machine is killed and started afresh. After an error no process of the machine is left, unless ctx ended while the
-// guest booted: then it goes on booting.
+// guest booted: then it keeps booting.
 func (m *Manager) Start(ctx context.Context, name string, request api.StartRequest) (api.Machine, error) {
 	one, release, err := m.hold(ctx, name)
 	if err != nil {
@@ -38,8 +38,8 @@ func (m *Manager) Start(ctx context.Context, name string, request api.StartReque
 	return m.describe(ctx, one), nil
 }
 
-// because stores why a machine does not run, and returns that error. What is wanted is again what was wanted before. An
-// attempt that was given up says nothing about the machine.
+// because stores why a machine does not run, and returns that error. The desired state is reset to what it was before.
+// An attempt that was cancelled says nothing about the machine.
 func (m *Manager) because(ctx context.Context, one *machine, before Record, err error) error {
 	if ctx.Err() != nil || errors.Is(err, errInterrupted) {
 		return err
@@ -104,7 +104,7 @@ func (m *Manager) startNow(ctx context.Context, one *machine, request api.StartR
 	return m.launch(ctx, one, image)
 }
 
-// makeWay ends a machine that is not well, or waits for the end of one that is being shut down.
+// makeWay ends an unhealthy machine, or waits for the end of one that is being shut down.
 func (m *Manager) makeWay(ctx context.Context, one *machine, p phase) error {
 	if p == phaseEnding {
 		if ok, err := m.awaitFree(ctx, m.store.directory(one.name), m.patience.shutDown, nil); ok || err != nil {
@@ -205,7 +205,7 @@ func (m *Manager) launch(ctx context.Context, one *machine, image ociimage.Image
 	return m.awaitReady(ctx, one, ended)
 }
 
-// plan is what the process of a machine is told.
+// plan is the plan for the process of a machine.
 func (m *Manager) plan(r Record, image ociimage.Image) (instance.Plan, error) {
 	s := r.Spec
 	process := ociprocess.Process{Entrypoint: s.Entrypoint, Command: s.Cmd, Directory: s.Workdir}
@@ -266,7 +266,7 @@ type patience struct {
 var usualPatience = patience{appear: 20 * time.Second, shutDown: 30 * time.Second, kill: 10 * time.Second}
 
 // awaitReady waits until the guest answers, or the process has ended, which it does by itself if the guest never
-// answers. If ctx ends first, the machine goes on starting. ended may be nil.
+// answers. If ctx ends first, the machine keeps starting. ended may be nil.
 func (m *Manager) awaitReady(ctx context.Context, one *machine, ended <-chan struct{}) error {
 	r := one.get()
 	look := time.NewTicker(readyPoll)
@@ -286,7 +286,7 @@ func (m *Manager) awaitReady(ctx context.Context, one *machine, ended <-chan str
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the guest of machine '%s', which goes on starting: %w", r.Name, context.Cause(ctx))
+			return fmt.Errorf("waiting for the guest of machine '%s', which is still starting: %w", r.Name, context.Cause(ctx))
 		case <-ended:
 			ended = nil
 			lost = m.now()
@@ -313,7 +313,7 @@ func (m *Manager) startError(ctx context.Context, one *machine) error {
 	}
 	end, err := instance.ReadEnd(directory)
 	if errors.Is(err, fs.ErrNotExist) {
-		return api.Errorf(api.CodeInternal, "machine '%s' did not start: its process ended without a word; see %s", r.Name, filepath.Join(directory, instance.LogName))
+		return api.Errorf(api.CodeInternal, "machine '%s' did not start: its process ended without a message; see %s", r.Name, filepath.Join(directory, instance.LogName))
 	}
 	if err != nil {
 		return err
@@ -324,7 +324,7 @@ func (m *Manager) startError(ctx context.Context, one *machine) error {
 	}
 	text := fmt.Sprintf("machine '%s' did not start: %s", r.Name, end.Message)
 	if last := lastLine(directory); last != "" && code != api.CodePortInUse {
-		text += "; the guest's last words: " + last
+		text += "; last line of the guest's console: " + last
 	}
 	return &api.Error{Code: code, Message: text}
 }

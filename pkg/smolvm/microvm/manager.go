@@ -138,7 +138,7 @@ func Open(settings Settings, images Images, keepers Keepers, log *slog.Logger) (
 		return nil, errors.Join(fmt.Errorf("reading the records of machines: %w", err), m.Close())
 	}
 	for _, err := range f.broken {
-		log.Error("A machine is left alone", "error", err)
+		log.Error("Cannot read the record of a machine", "error", err)
 	}
 	for _, directory := range f.leftovers {
 		err := m.endDirectory(context.Background(), directory)
@@ -146,7 +146,7 @@ func Open(settings Settings, images Images, keepers Keepers, log *slog.Logger) (
 			err = errors.Join(m.discard(directory), m.keepers.Clean(directory))
 		}
 		if err != nil {
-			log.Error("What an interrupted operation left cannot be removed", "directory", directory, "error", err)
+			log.Error("Cannot remove the remains of an interrupted operation", "directory", directory, "error", err)
 		}
 	}
 	for _, r := range f.records {

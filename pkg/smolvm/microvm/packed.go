@@ -13,8 +13,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/ociimage"
 )
 
-// packed is what is kept of the artifact that a machine is made of. It is in force where the request says nothing; 0 if the
-// artifact does not either.
+// packed is what is kept of the artifact that a machine is made of. It applies where the request has no value; 0 if the artifact
+// has none either.
 type packed struct {
 	CPUs     int   `json:"cpus,omitempty"`
 	MemoryMB int64 `json:"memoryMb,omitempty"`

@@ -53,7 +53,7 @@ func (m *Manager) supervise(ctx context.Context, one *machine) {
 	}
 	due, err := m.decide(ctx, one)
 	if err != nil {
-		m.log.Error("What becomes of a machine cannot be stored", "machine", one.name, "error", err)
+		m.log.Error("Cannot store whether a machine is restarted", "machine", one.name, "error", err)
 	}
 	if !due {
 		<-one.busy
@@ -65,7 +65,7 @@ func (m *Manager) supervise(ctx context.Context, one *machine) {
 	})
 }
 
-// decide decides what becomes of a machine, stores that, and reports whether it is to be started again now.
+// decide decides whether and when a machine is restarted, stores that, and reports whether it is due now.
 func (m *Manager) decide(ctx context.Context, one *machine) (due bool, err error) {
 	r := one.get()
 	if one.isGone() || !r.Wanted || isClosed(ctx.Done()) {
@@ -99,7 +99,7 @@ func (m *Manager) lastEnd(r Record) instance.End {
 // afterSignal is how long a machine whose process got a signal is left alone: its host may be shutting down.
 const afterSignal = time.Minute
 
-// again decides what becomes of a machine that has ended by itself.
+// again decides whether and when a machine that has ended by itself is restarted.
 func again(r Record, end instance.End, now time.Time) Record {
 	if now.Sub(r.Started) >= longRun {
 		r.Retries = 0
@@ -127,7 +127,7 @@ func again(r Record, end instance.End, now time.Time) Record {
 const restartTimeout = 15 * time.Minute
 
 // startAgain starts a machine that ended by itself. It stays wanted if that fails: the next attempt comes later. Nothing
-// is stored if ctx has ended: the next server goes on where this one was.
+// is stored if ctx has ended: the next server continues where this one stopped.
 func (m *Manager) startAgain(ctx context.Context, one *machine) {
 	before := one.get()
 	trying, cancel := context.WithTimeout(ctx, restartTimeout)
@@ -144,7 +144,7 @@ func (m *Manager) startAgain(ctx context.Context, one *machine) {
 		*r = next
 		r.Started, r.Digest = started, digest
 	}); stored != nil {
-		m.log.Error("What becomes of a machine cannot be stored", "machine", one.name, "error", stored)
+		m.log.Error("Cannot store whether a machine is restarted", "machine", one.name, "error", stored)
 	}
 }
 

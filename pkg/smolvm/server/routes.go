@@ -45,10 +45,10 @@ const (
 // routes returns the routes. A path that is not here is answered 404 with nothing, as smolvm answers.
 func routes() []route {
 	return []route{
-		{method: http.MethodGet, pattern: "/health", serve: (*server).health, answer: api.Health{}, summary: "Tell how the server is"},
-		{method: http.MethodGet, pattern: "/readyz", serve: (*server).ready, answer: api.Status{}, summary: "Tell whether requests can be acted on"},
-		{method: http.MethodGet, pattern: "/capacity", serve: (*server).capacity, answer: api.Capacity{}, summary: "Tell what machines have been given and use"},
-		{method: http.MethodGet, pattern: "/metrics", serve: (*server).serveMetrics, answerType: typeText, summary: "Tell metrics for Prometheus"},
+		{method: http.MethodGet, pattern: "/health", serve: (*server).health, answer: api.Health{}, summary: "Get the health of the server"},
+		{method: http.MethodGet, pattern: "/readyz", serve: (*server).ready, answer: api.Status{}, summary: "Get the readiness of the server"},
+		{method: http.MethodGet, pattern: "/capacity", serve: (*server).capacity, answer: api.Capacity{}, summary: "Get what is allocated to machines and what they use"},
+		{method: http.MethodGet, pattern: "/metrics", serve: (*server).serveMetrics, answerType: typeText, summary: "Get metrics for Prometheus"},
 		{method: http.MethodGet, pattern: "/api-docs/openapi.json", serve: (*server).describe, answerType: typeJSON, summary: "Describe the API"},
 		{method: http.MethodPost, pattern: "/drain", serve: (*server).drain, answer: api.Status{}, summary: "Stop all machines"},
 
@@ -66,7 +66,7 @@ func routes() []route {
 		{method: http.MethodGet, pattern: ofMachine + "/logs", stream: true, serve: (*server).logs, answerType: typeEvents, summary: "Read the console; an event for each line",
 			query: []parameter{
 				{"tail", typeOfInteger, "How many of the last lines, at most 10000"},
-				{"follow", typeOfBoolean, "Go on with the lines that come"},
+				{"follow", typeOfBoolean, "Follow the console"},
 				{"format", typeOfString, "json leaves out lines that are not JSON"},
 			}},
 		{method: http.MethodGet, pattern: ofMachine + "/files/{path...}", serve: (*server).readFile, answerType: typeBytes, summary: "Read a file of the guest"},

@@ -77,7 +77,7 @@ func join(fields []string) string {
 	return strings.Join(fields[:last], ", ") + " and " + fields[last]
 }
 
-// reconciled says that all is well, and with a runtime that reports no hash, what of it is not known.
+// reconciled says that the machine is as specified, and with a runtime that reports no hash, what of it is not known.
 func (s Seen) reconciled() string {
 	const all = "desired state matches smolvm runtime state"
 	spec := &s.VM.Spec

@@ -148,7 +148,7 @@ func (s Seen) absence() Step {
 	allowed := s.annotated(v1alpha1.AnnotationRecreate) && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLocalStateLost)
 	switch name := machinespec.Name(s.VM); {
 	case s.isReplaced() && !allowed:
-		return refuse(v1alpha1.ReasonNodeReplaced, fmt.Sprintf("node %s is another one than when it got machine %s, and does not have its disks", status.NodeName, name)+way)
+		return refuse(v1alpha1.ReasonNodeReplaced, fmt.Sprintf("node %s was replaced since machine %s was created, and does not have its disks", status.NodeName, name)+way)
 	case wasSeen(status) && !allowed:
 		return refuse(v1alpha1.ReasonMachineMissing, fmt.Sprintf("node %s no longer has machine %s and its disks", status.NodeName, name)+way)
 	case s.Shortage != "":

@@ -94,7 +94,7 @@ func TestWhatIsSaid(t *testing.T) {
 		"the machine is gone":                  {gone, `node n1 no longer has machine m and its disks; to create it again with empty disks, set the annotation vm.smolvm.dev/recreate-lost-local-state: "true"`},
 		"the node is another": {
 			func(s *Seen) { s.Machine, s.NodeUID = nil, "b" },
-			`node n1 is another one than when it got machine m, and does not have its disks; to create it again with empty disks, set the annotation vm.smolvm.dev/recreate-lost-local-state: "true"`,
+			`node n1 was replaced since machine m was created, and does not have its disks; to create it again with empty disks, set the annotation vm.smolvm.dev/recreate-lost-local-state: "true"`,
 		},
 		"the machine is another's": {
 			func(s *Seen) { s.Machine.Owner = &api.Owner{Namespace: "b", Name: "c", UID: "d"} }, "machine m of node n1 belongs to SmolVM b/c with UID d; it is left alone",

@@ -62,7 +62,7 @@ func (o Options) client(n Node) (*api.Client, error) {
 		verify = func(s tls.ConnectionState) error { return n.isSigned(s, o.Roots) }
 	}
 	var transport http.RoundTripper = &http.Transport{
-		// The certificate is checked by verify, also where a session goes on.
+		// The certificate is checked by verify, also when a session is resumed.
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: verify}, //nolint:gosec // see above
 		DialContext:     (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: idleTimeout,
 		MaxResponseHeaderBytes: maxHeader, DisableCompression: true,

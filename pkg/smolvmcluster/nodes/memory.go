@@ -14,8 +14,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/machinespec"
 )
 
-// errTooMuch means that a runtime tells more than is remembered of a node. Its session ends.
-var errTooMuch = errors.New("it tells too much")
+// errTooMuch means that a runtime reports more than is kept of a node. Its session ends.
+var errTooMuch = errors.New("it reports too much")
 
 // takeAll remembers all machines of the runtime.
 func (s *session) takeAll(ctx context.Context, machines []api.Machine) error {
@@ -58,9 +58,9 @@ func (s *session) put(m api.Machine) error {
 	case err != nil:
 		return fmt.Errorf("encoding machine %s: %w", m.Name, err)
 	case size > mostOfMachine:
-		return fmt.Errorf("%w: what it tells of machine %s has more than %d bytes", errTooMuch, text.Beginning(m.Name, maxName), mostOfMachine)
+		return fmt.Errorf("%w: its report of machine %s has more than %d bytes", errTooMuch, text.Beginning(m.Name, maxName), mostOfMachine)
 	case s.sum-s.sizes[m.Name]+size > mostOfAll:
-		return fmt.Errorf("%w: what it tells of its machines has more than %d bytes", errTooMuch, mostOfAll)
+		return fmt.Errorf("%w: its report of all machines has more than %d bytes", errTooMuch, mostOfAll)
 	case s.sizes[m.Name] == 0 && len(s.machines) >= mostMachines:
 		return fmt.Errorf("%w: it has more than %d machines", errTooMuch, mostMachines)
 	default:

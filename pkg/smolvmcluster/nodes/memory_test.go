@@ -24,8 +24,8 @@ func TestWhatARuntimeTellsIsBounded(t *testing.T) {
 		kept     int
 	}{
 		"as much as there may be":  {large(500), "", 500},
-		"one that is too large":    {[]api.Machine{{Name: "k8s-m", Message: strings.Repeat("m", 64<<10)}}, "what it tells of machine k8s-m has more than 65536 bytes", 0},
-		"too much together":        {large(560), "what it tells of its machines has more than 33554432 bytes", 0},
+		"one that is too large":    {[]api.Machine{{Name: "k8s-m", Message: strings.Repeat("m", 64<<10)}}, "its report of machine k8s-m has more than 65536 bytes", 0},
+		"too much together":        {large(560), "its report of all machines has more than 33554432 bytes", 0},
 		"others, of whatever size": {[]api.Machine{{Name: "other", Message: strings.Repeat("m", 1<<20)}, {Name: "k8s-m"}}, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package nodes asks the runtimes of nodes. It keeps one connection to each, on which the runtime tells of changes of its
+// Package nodes asks the runtimes of nodes. It keeps one connection to each, on which the runtime reports changes of its
 // machines, and carries out steps with machines beside the passes that decide on them.
 //
 // A runtime is no more trusted than its node. What it says reaches the SmolVMs that have their machines there, and no
@@ -54,7 +54,7 @@ type Times struct {
 	Silence time.Duration
 	// Grace is how long what a runtime said counts after its connection was lost, as when its pod is replaced.
 	Grace time.Duration
-	// Poll is how often a runtime is asked that cannot tell of changes.
+	// Poll is how often a runtime is asked that cannot report changes.
 	Poll time.Duration
 	// Get is how long a question may take, Act a step, and Start one that may pull an image or read a whole file.
 	Get, Act, Start time.Duration
@@ -106,8 +106,8 @@ func (p *Pool) Follow(n *v1alpha1.SmolVMNode) {
 // Forget ends the connection to a node.
 func (p *Pool) Forget(node string) { p.sessions.End(named(node)) }
 
-// Look returns what is known of a machine of a node. A machine that the runtime did not tell of is asked for first, because
-// something is made, or given up, where there is none.
+// Look returns what is known of a machine of a node. A machine that the runtime did not report is asked for first,
+// because something is made, or given up, where there is none.
 func (p *Pool) Look(node, machine string) state.Runtime {
 	s, ok := p.sessions.Get(named(node))
 	if !ok {

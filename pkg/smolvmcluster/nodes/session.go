@@ -178,7 +178,7 @@ func (s *session) identify(ctx context.Context, client *api.Client) error {
 // maxName bounds the names of a runtime in messages, in bytes, because the runtime chooses them.
 const maxName = 253
 
-// poll asks a runtime that cannot tell of changes, as one whose smolvm cannot.
+// poll asks a runtime that cannot report changes, as one whose smolvm cannot.
 func (s *session) poll(ctx context.Context, client *api.Client) error {
 	for {
 		asking, cancel := context.WithTimeout(ctx, s.options.Times.Get)
@@ -221,7 +221,7 @@ func (s *session) take(ctx context.Context, e api.WatchEvent) error {
 	return s.tell(ctx, changed)
 }
 
-// tell tells of changes, no faster than is allowed.
+// tell reports changes, no faster than is allowed.
 func (s *session) tell(ctx context.Context, changed []string) error {
 	for _, name := range changed {
 		if err := s.limiter.Wait(ctx); err != nil {

@@ -115,12 +115,12 @@ type run struct {
 
 // rests say why a step that had succeeded is to be taken again, and waits.
 var rests = map[machinestep.Action]struct{ reason, message string }{
-	machinestep.Start:  {v1alpha1.ReasonRestartBackOff, "the machine ended soon after it was started, and is started again after a pause"},
-	machinestep.Stop:   {v1alpha1.ReasonNoEffect, "the runtime has stopped the machine, which runs; it is asked again after a pause"},
-	machinestep.Resize: {v1alpha1.ReasonNoEffect, "the runtime has made the disks larger, which are not; it is asked again after a pause"},
+	machinestep.Start:  {v1alpha1.ReasonRestartBackOff, "the machine ended soon after its start; it is restarted after a pause"},
+	machinestep.Stop:   {v1alpha1.ReasonNoEffect, "the runtime has confirmed the stop, but the machine still runs; the operator tries again after a pause"},
+	machinestep.Resize: {v1alpha1.ReasonNoEffect, "the runtime has confirmed the resize, but the disks have their former size; the operator tries again after a pause"},
 }
 
-// restIn returns for how long a step is not taken again that was taken, and is to be taken once more soon after that. mu is
+// restIn returns for how long a step is not taken again that was taken, and is due again soon after that. mu is
 // held.
 func (s *session) restIn(machine string, r Request) time.Duration {
 	before, ok := s.runs[machine]

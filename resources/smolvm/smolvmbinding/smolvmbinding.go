@@ -32,7 +32,7 @@ func (Handler) EnsureCreated(_ context.Context, s *state.State) (chain.Outcome, 
 	if s.Decision.Node == "" {
 		return chain.Wait(v1alpha1.ReasonNoEligibleNodes, s.Decision.Message, 0), nil
 	}
-	return chain.Store("node " + s.Decision.Node + " is stored before it is asked for anything"), nil
+	return chain.Store("node " + s.Decision.Node + " was chosen and is stored first"), nil
 }
 
 // EnsureDeleted does nothing: the node is free once the SmolVM is gone.

@@ -72,7 +72,7 @@ func (h handler) EnsureDeleted(ctx context.Context, s *state.State) (chain.Outco
 	return h.do(ctx, s), nil
 }
 
-// do takes a step that takes time. A failure of it is told before what the spec wants and cannot be.
+// do takes a step that takes time. A failure of it is reported before what the spec asks for and cannot be.
 func (h handler) do(ctx context.Context, s *state.State) chain.Outcome {
 	p := h.runtime.Do(ctx, s)
 	switch {

@@ -45,7 +45,7 @@ func (p pullSecrets) of(vm *v1alpha1.SmolVM, machine *api.Machine) func(context.
 	case !p.allowed:
 		return without("the setting service.smolvm.pullsecrets is false")
 	case machine == nil || machine.Image != vm.Spec.Image:
-		return without("spec.image is not what the runtime says that the machine was created with")
+		return without("spec.image is not the image that the machine was created with, as the runtime reports")
 	}
 	namespace, image := vm.Namespace, vm.Spec.Image
 	return func(ctx context.Context) (*api.RegistryAuth, string) {
@@ -80,11 +80,11 @@ func (p pullSecrets) read(ctx context.Context, key client.ObjectKey, image strin
 	}
 	config, err := pullauth.Parse(secret.Data[corev1.DockerConfigJsonKey])
 	if err != nil {
-		return nil, fmt.Errorf("is of no use: %w", err)
+		return nil, fmt.Errorf("cannot be used: %w", err)
 	}
 	auth := config.For(image)
 	if auth == nil {
-		return nil, errors.New("has none for the registry of the image")
+		return nil, errors.New("has no credentials for the registry of the image")
 	}
 	return auth, nil
 }

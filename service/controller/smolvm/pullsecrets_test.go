@@ -64,7 +64,7 @@ func TestSecretsAreReadWhereTheyMayBe(t *testing.T) {
 		},
 		"a spec that names another image than the machine has": {
 			vault: vault{text: `{"auths":{"r.io":{"username":"u","password":"p"}}}`}, secrets: []string{"a"}, image: "evil.example.org/web",
-			lacks: "spec.imagePullSecrets has no effect: spec.image is not what the runtime says that the machine was created with",
+			lacks: "spec.imagePullSecrets has no effect: spec.image is not the image that the machine was created with, as the runtime reports",
 		},
 		"one that the operator may not read": {
 			vault: vault{err: apierrors.NewForbidden(secrets, "a", errors.New("no"))}, secrets: []string{"a"},

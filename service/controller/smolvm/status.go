@@ -209,7 +209,7 @@ func guestReady(s *state.State, r metav1.Condition) metav1.Condition {
 	case s.Runtime.Reason == "" && m == nil:
 		return guest(metav1.ConditionUnknown, v1alpha1.ReasonGuestReadinessUnavailable, noMachine)
 	case s.Runtime.Reason != "" || s.Step.Reason == v1alpha1.ReasonMachineNotOwned:
-		return guest(metav1.ConditionUnknown, v1alpha1.ReasonGuestReadinessUnavailable, "the runtime does not tell")
+		return guest(metav1.ConditionUnknown, v1alpha1.ReasonGuestReadinessUnavailable, "not reported by the runtime")
 	case m.State == api.StateRunning:
 		return guest(metav1.ConditionTrue, v1alpha1.ReasonAgentAnswers, "the agent in the guest answers; "+workload(m))
 	case m.State == api.StateUnreachable:
@@ -229,7 +229,7 @@ func workload(m *api.Machine) string {
 	case m.Workload == api.WorkloadEnded:
 		return "the image's process has ended"
 	}
-	return "what the image's process does is not known"
+	return "the state of the image's process is not known"
 }
 
 // maxDigest and maxPorts bound what is taken of a runtime.
